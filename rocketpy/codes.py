@@ -119,6 +119,13 @@ class RequestCode(IntEnum):
     RECALL_MESSAGE = 370
     QUERY_ASSIGNMENT = 400
 
+    # Of rocketpy: a broker of the reference answers that it does not support it.
+    GET_REPLICATION_VERSION = 30_001  # may the HA port be spoken to in frames of rocketpy? docs/replication.md
+
+
+REPLICATION_VERSION = 1
+"""Of the frames on the HA port between brokers of rocketpy (csrc/replication/frames.h)."""
+
 
 class ResponseCode(IntEnum):
     """How a request ended. 209 to 211 mean other things in 5.x; we use the 4.9 meaning."""

@@ -8,8 +8,9 @@
  *   master to slave   position(8) size(4) bytes      bytes of the log, within one file. Size 0 is a
  *                                                    heartbeat; its position is the next one to be sent
  *
- * Between brokers of rocketpy the slave begins with RP_HA_MAGIC, which as a position would be negative. Then both sides
- * send frames: size(4) type(1) payload; size counts type and payload. In this order:
+ * Between brokers of rocketpy the slave begins with ff 52 50 48 41 00 00 01 (ff, RPHA and the version), which as a
+ * position would be negative. Then both sides send frames: size(4) type(1) payload; size counts type and payload. In
+ * this order:
  *
  *   CHALLENGE  master  JSON: version, nonce
  *   HELLO      slave   JSON: version, cluster, brokerName, brokerId, member, incarnation, fileSize, begin, end, tail
@@ -24,12 +25,12 @@
  *                      fetches those that have, by request codes 21, 201, 43 and 45
  *   FENCED     either  epoch(4)                                          the newer epoch
  *
- * In plain mode (without failover) epoch is 0 and confirmed is the master's end. docs/replication.md has the JSON
- * fields and the proof. */
+ * In plain mode (without failover) epoch is 0 and confirmed is the master's end. META and FENCED are not sent yet; they
+ * end a stream. docs/replication.md has the JSON fields and the proof. */
 #include <stdint.h>
 
 enum {
-    RP_HA_REPORT = 8,         /* bytes of a report of a 4.9 slave, and of RP_HA_MAGIC */
+    RP_HA_REPORT = 8,         /* bytes of a report of a 4.9 slave, and of the magic */
     RP_HA_HEADER = 12,        /* bytes before the body of a 4.9 frame */
     RP_HA_FRAME_HEADER = 5,   /* size and type */
     RP_HA_DATA_HEADER = 24,   /* payload of DATA before its bytes */
@@ -37,9 +38,11 @@ enum {
     RP_HA_ACK = 12,           /* payload of ACK */
     RP_HA_META = 32,          /* payload of META */
     RP_HA_FENCED = 4,         /* payload of FENCED */
-    RP_HA_DATA_MAX = 1048576, /* bytes of the log in one DATA */
-    RP_HA_JSON_MAX = 65536,   /* payload of CHALLENGE, HELLO, WELCOME, REFUSE */
-    RP_HA_TAIL_MAX = 65536
+    RP_HA_HEADER_MAX = 37,    /* bytes of a frame before its bytes of the log */
+    RP_HA_DATA_MAX = 131072, /* bytes of the log in one DATA: a slave holds them all until it has compared their CRC */
+    RP_HA_JSON_MAX = 65536, /* payload of CHALLENGE, HELLO, WELCOME, REFUSE */
+    RP_HA_TAIL_MAX = 65536,
+    RP_HA_VERSION = 1
 };
 
 /* Types of frames. */

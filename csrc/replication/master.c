@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include "base/atomic.h"
 #include "base/clock.h"
+#include "base/crc32.h"
 #include "ipc/worker_counters.h"
 #include "replication/slave.h"
 
@@ -30,6 +31,7 @@ struct rp_master {
         uint32_t reason;
     } closed[RP_SLAVES_MAX]; /* rows that Python has not been told of */
     uint32_t closed_count;
+    uint32_t asking_count; /* slaves that wait for an answer of Python */
     uint64_t replicated; /* as the control block has it */
     uint64_t worked_ns, stopping_ns, accept_from_ns;
     int has_more; /* some slave can be sent more at once */
@@ -49,7 +51,8 @@ rp_master *rp_master_open(const rp_master_config *config) {
                                      .heartbeat_ns = config->heartbeat_ns,
                                      .housekeeping_ns = config->housekeeping_ns,
                                      .stall_ns = config->stall_ns,
-                                     .bytes_per_second = config->bytes_per_second};
+                                     .bytes_per_second = config->bytes_per_second,
+                                     .own_only = config->own_only != 0};
     for (uint32_t i = 0; i < RP_SLAVES_MAX; i++) master->slaves[i].fd = -1;
     master->replicated = rp_load_acquire(&master->control->replicated_phy_offset);
     rp_slave_table_clear(config->table);
@@ -63,7 +66,7 @@ rp_master *rp_master_open(const rp_master_config *config) {
 void rp_master_close(rp_master *master) {
     if (!master) return;
     for (uint32_t i = 0; i < RP_SLAVES_MAX; i++)
-        if (master->slaves[i].fd >= 0) close(master->slaves[i].fd);
+        if (master->slaves[i].fd >= 0) rp_slave_close(&master->slaves[i]);
     rp_slave_table_clear(master->config.table);
     rp_log_view_close(master->view);
     free(master);
@@ -89,8 +92,7 @@ void rp_master_pause_accepting(rp_master *master, uint64_t pause_ns) {
 
 static void drop(rp_master *master, uint32_t index, uint32_t reason) {
     rp_slave *slave = &master->slaves[index];
-    close(slave->fd);
-    slave->fd = -1;
+    rp_slave_close(slave);
     master->closed[index].is_closed = 1;
     master->closed[index].reason = reason;
     master->closed_count++;
@@ -109,6 +111,54 @@ int rp_master_closed(rp_master *master, rp_slave_closed *closed) {
         return 1;
     }
     return 0;
+}
+
+static int is_asking(const rp_slave *slave) {
+    return slave->fd >= 0 && (slave->handshake == RP_HA_GREETED || slave->handshake == RP_HA_INTRODUCED);
+}
+
+int rp_master_asking(rp_master *master, rp_slave_asking *asking) {
+    for (uint32_t i = 0; i < RP_SLAVES_MAX; i++) {
+        const rp_slave *slave = &master->slaves[i];
+        if (!is_asking(slave)) continue;
+        *asking = (rp_slave_asking){.row = i};
+        if (slave->handshake != RP_HA_INTRODUCED) return 1;
+        asking->hello = slave->hello + RP_HA_FRAME_HEADER;
+        asking->hello_size = slave->hello_size - RP_HA_FRAME_HEADER;
+        return 1;
+    }
+    return 0;
+}
+
+void rp_master_answer(rp_master *master, uint32_t row, const uint8_t *frame, uint32_t size, int begins,
+                      uint64_t start) {
+    uint32_t why;
+    rp_slave *slave = &master->slaves[row];
+    if (rp_slave_answer(slave, &master->rules, frame, size, begins, start, now_of(master), &why) != RP_OK)
+        drop(master, row, why);
+}
+
+void rp_master_refuse(rp_master *master, uint32_t row, const uint8_t *frame, uint32_t size, uint32_t reason) {
+    rp_slave *slave = &master->slaves[row];
+    if (size) (void)send(slave->fd, frame, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+    rp_slave_close(slave);
+    rp_store_release32(&slave->row->state, RP_SLAVE_FREE);
+    rp_add(&master->config.table->closed[reason], 1);
+}
+
+rp_status rp_master_crc(rp_master *master, uint64_t phy_offset, uint64_t size, uint32_t *crc) {
+    uint64_t file_size = master->rules.file_size;
+    for (*crc = 0; size;) {
+        uint64_t part = file_size - phy_offset % file_size;
+        if (part > size) part = size;
+        const uint8_t *bytes = rp_log_view_acquire(master->view, phy_offset, part);
+        if (!bytes) return errno == ENOENT || errno == EINVAL ? RP_NOT_FOUND : RP_NO_MEMORY;
+        *crc = rp_crc32(*crc, bytes, part);
+        rp_log_view_release(master->view, phy_offset);
+        phy_offset += part;
+        size -= part;
+    }
+    return RP_OK;
 }
 
 /* Show what the slaves have; wake the send worker if that releases a send. */
@@ -140,6 +190,7 @@ static void judge(rp_master *master, uint64_t end, uint64_t now) {
 static void serve(rp_master *master, uint64_t end, uint64_t now) {
     uint64_t min = rp_load_acquire(&master->control->min_phy_offset), before;
     master->has_more = 0;
+    master->asking_count = 0;
     for (uint32_t i = 0; i < RP_SLAVES_MAX; i++) {
         rp_slave *slave = &master->slaves[i];
         uint32_t why;
@@ -160,6 +211,7 @@ static void serve(rp_master *master, uint64_t end, uint64_t now) {
             why = RP_SLAVE_SILENT;
         }
         if (status == RP_STOPPED) drop(master, i, why);
+        master->asking_count += (uint32_t)is_asking(slave);
     }
 }
 
@@ -232,7 +284,7 @@ rp_status rp_master_run(rp_master *master, int64_t timeout_ns) {
         serve(master, end, now);
         judge(master, end, now);
         if (is_stopping && has_finished(master, end, now)) return RP_STOPPED;
-        if (master->closed_count) return RP_NOT_FOUND;
+        if (master->closed_count || master->asking_count) return RP_NOT_FOUND;
         if (master->polled[LISTENER].revents && !is_stopping) return RP_INCOMPLETE;
         if (now >= until) break;
     }

@@ -19,6 +19,7 @@ typedef struct rp_master_config {
     int32_t listener;          /* -1: none */
     uint32_t slaves_max;       /* haConnectionsMax */
     uint32_t frame_max;        /* haTransferBatchSize */
+    uint32_t own_only;         /* 1: refuse slaves of 4.9, which cannot prove that they know the secret */
     uint32_t is_awaited;       /* 1: sends wait for slaves (SYNC_MASTER), so that each microsecond counts */
     int64_t heartbeat_ns;      /* haSendHeartbeatInterval */
     int64_t housekeeping_ns;   /* haHousekeepingInterval */
@@ -37,12 +38,19 @@ typedef struct rp_slave_closed {
     uint64_t acked;
 } rp_slave_closed;
 
+/* A slave of rocketpy whose handshake waits for an answer. */
+typedef struct rp_slave_asking {
+    uint32_t row;         /* in the slave table */
+    uint32_t hello_size;  /* 0: it has greeted, and needs CHALLENGE */
+    const uint8_t *hello; /* JSON of its HELLO; valid until it is answered */
+} rp_slave_asking;
+
 /* NULL with errno. */
 rp_master *rp_master_open(const rp_master_config *config);
 void rp_master_close(rp_master *master);
 /* Serve until there is work for Python. RP_EMPTY `timeout_ns` have passed; RP_INCOMPLETE connections wait to be
- * accepted; RP_NOT_FOUND a connection was closed (rp_master_closed); RP_STOPPED once stopped and every slave that can
- * be waited for has the whole log, or slaveTimeout has passed. */
+ * accepted; RP_NOT_FOUND a connection was closed (rp_master_closed), or waits for an answer (rp_master_asking);
+ * RP_STOPPED once stopped and every slave that can be waited for has the whole log, or slaveTimeout has passed. */
 rp_status rp_master_run(rp_master *master, int64_t timeout_ns);
 /* Take over a connection, non-blocking; `address` is for operators. RP_OK; RP_FULL: there are slaves_max. */
 rp_status rp_master_add(rp_master *master, int32_t fd, const char *address);
@@ -51,4 +59,13 @@ rp_status rp_master_add(rp_master *master, int32_t fd, const char *address);
 void rp_master_pause_accepting(rp_master *master, uint64_t pause_ns);
 /* The next connection that was closed; 0: there is none. Its row is free from then on. */
 int rp_master_closed(rp_master *master, rp_slave_closed *closed);
+/* The next slave that waits for an answer; 0: none does. Each must be answered before the next run. */
+int rp_master_asking(rp_master *master, rp_slave_asking *asking);
+/* Send the frame CHALLENGE, or WELCOME (`begins`: DATA follows from `start` on). A frame that does not leave closes the
+ * connection. */
+void rp_master_answer(rp_master *master, uint32_t row, const uint8_t *frame, uint32_t size, int begins, uint64_t start);
+/* Send the frame REFUSE, if there is one (size), and close. Counted as `reason`; rp_master_closed does not name it. */
+void rp_master_refuse(rp_master *master, uint32_t row, const uint8_t *frame, uint32_t size, uint32_t reason);
+/* CRC-32 of `size` bytes of the log. RP_OK; RP_NOT_FOUND: it has no such bytes; RP_NO_MEMORY: try again later. */
+rp_status rp_master_crc(rp_master *master, uint64_t phy_offset, uint64_t size, uint32_t *crc);
 #endif

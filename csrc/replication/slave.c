@@ -2,12 +2,21 @@
 #define _GNU_SOURCE
 #include "replication/slave.h"
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 #include "base/atomic.h"
+#include "base/clock.h"
 #include "base/endian.h"
 
-enum { READ_BYTES = 4096, BYTES_PER_TURN = 4 << 20 };
+enum {
+    READ_BYTES = 4096,
+    BYTES_PER_TURN = 4 << 20,
+    ACK_BYTES = RP_HA_FRAME_HEADER + RP_HA_ACK,
+    HELLO_MAX = RP_HA_FRAME_HEADER + RP_HA_JSON_MAX
+};
+static const uint64_t MAGIC = 0xff52504841000000 + RP_HA_VERSION; /* ff, RPHA, the version */
 static const uint64_t WINDOW_NS = 100000000; /* the bytes of a second are given out in tenths of one */
 static const uint64_t PAUSE_NS = 100000000; /* after a lack of memory or descriptors */
 
@@ -15,6 +24,13 @@ void rp_slave_open(rp_slave *slave, int fd, rp_slave_row *row, uint64_t now_ns) 
     *slave = (rp_slave){.fd = fd, .row = row, .read_ns = now_ns, .written_ns = now_ns, .window_ns = now_ns};
     rp_store_release(&row->connected_ns, now_ns);
     rp_store_release32(&row->state, RP_SLAVE_CONNECTED);
+}
+
+void rp_slave_close(rp_slave *slave) {
+    close(slave->fd);
+    free(slave->hello);
+    slave->fd = -1;
+    slave->hello = NULL;
 }
 
 static rp_status refuse(uint32_t reason, uint32_t *why) {
@@ -27,25 +43,63 @@ static rp_status refuse(uint32_t reason, uint32_t *why) {
 static rp_status begin(rp_slave *slave, const rp_slave_rules *rules, uint64_t report, uint64_t min, uint64_t end,
                        uint32_t *why) {
     uint64_t first = min - min % rules->file_size, start = report ? report : first;
+    if (rules->own_only) return refuse(RP_SLAVE_STRANGER, why);
     if (report > end) return refuse(RP_SLAVE_LONGER, why);
     if (start < first) return refuse(RP_SLAVE_BEHIND, why);
-    rp_transfer_init(&slave->transfer, start, rules->frame_max, rules->file_size);
+    rp_transfer_init(&slave->transfer, 0, start, rules->frame_max, rules->file_size);
+    slave->handshake = RP_HA_OF_4_9;
     slave->has_reported = 1;
     slave->acked = report;
     return RP_OK;
 }
 
-static rp_status take(rp_slave *slave, const rp_slave_rules *rules, uint64_t min, uint64_t end, uint64_t now_ns,
-                      uint32_t *why) {
-    uint64_t report = rp_load64(slave->report);
-    slave->reported = report;
-    if (report > INT64_MAX) return refuse(RP_SLAVE_IMPLAUSIBLE, why);
-    if (!slave->has_reported) return begin(slave, rules, report, min, end, why);
+static rp_status greet(rp_slave *slave, uint32_t *why) {
+    if (!(slave->hello = malloc(HELLO_MAX))) return refuse(RP_SLAVE_FAILED, why);
+    slave->handshake = RP_HA_GREETED;
+    return RP_OK;
+}
+
+/* A slave acknowledges `report`, which must be true. */
+static rp_status acknowledge(rp_slave *slave, uint64_t report, uint64_t end, uint64_t now_ns, uint32_t *why) {
     if (report < slave->acked || report > rp_transfer_sent(&slave->transfer))
-        return refuse(report > end ? RP_SLAVE_LONGER : RP_SLAVE_IMPLAUSIBLE, why);
+        return refuse(report > end && report <= INT64_MAX ? RP_SLAVE_LONGER : RP_SLAVE_IMPLAUSIBLE, why);
     if (report > slave->acked) slave->behind_since_ns = now_ns;
     slave->acked = report;
     return RP_OK;
+}
+
+/* A position, or ACK, has come whole. */
+static rp_status take(rp_slave *slave, const rp_slave_rules *rules, uint64_t min, uint64_t end, uint64_t now_ns,
+                      uint32_t *why) {
+    int is_own = slave->handshake == RP_HA_WELCOMED;
+    uint64_t report = rp_load64(slave->report + (is_own ? RP_HA_FRAME_HEADER : 0));
+    if (slave->handshake == RP_HA_UNKNOWN && report == MAGIC) return greet(slave, why);
+    if (is_own && (rp_load32(slave->report) != 1 + RP_HA_ACK || slave->report[4] != RP_HA_ACKNOWLEDGE))
+        return refuse(RP_SLAVE_IMPLAUSIBLE, why);
+    slave->reported = report;
+    if (report > INT64_MAX) return refuse(RP_SLAVE_IMPLAUSIBLE, why);
+    if (!slave->has_reported) return begin(slave, rules, report, min, end, why);
+    return acknowledge(slave, report, end, now_ns, why);
+}
+
+static rp_status take_hello(rp_slave *slave, uint8_t byte, uint32_t *why) {
+    if (slave->handshake != RP_HA_ASKED) return refuse(RP_SLAVE_IMPLAUSIBLE, why); /* it must wait for an answer */
+    slave->hello[slave->hello_size++] = byte;
+    if (slave->hello_size < RP_HA_FRAME_HEADER) return RP_OK;
+    uint32_t size = rp_load32(slave->hello);
+    if (size < 2 || size > 1 + RP_HA_JSON_MAX || slave->hello[4] != RP_HA_HELLO)
+        return refuse(RP_SLAVE_IMPLAUSIBLE, why);
+    if (slave->hello_size == 4 + size) slave->handshake = RP_HA_INTRODUCED;
+    return RP_OK;
+}
+
+static rp_status take_byte(rp_slave *slave, const rp_slave_rules *rules, uint64_t min, uint64_t end, uint64_t now_ns,
+                           uint8_t byte, uint32_t *why) {
+    if (slave->handshake >= RP_HA_GREETED && slave->handshake < RP_HA_WELCOMED) return take_hello(slave, byte, why);
+    slave->report[slave->report_size++] = byte;
+    if (slave->report_size < (slave->handshake == RP_HA_WELCOMED ? ACK_BYTES : RP_HA_REPORT)) return RP_OK;
+    slave->report_size = 0;
+    return take(slave, rules, min, end, now_ns, why);
 }
 
 rp_status rp_slave_read(rp_slave *slave, const rp_slave_rules *rules, uint64_t min, uint64_t end, uint64_t now_ns,
@@ -54,14 +108,28 @@ rp_status rp_slave_read(rp_slave *slave, const rp_slave_rules *rules, uint64_t m
     ssize_t size = recv(slave->fd, bytes, sizeof bytes, MSG_DONTWAIT);
     if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return RP_OK;
     if (size <= 0) return refuse(RP_SLAVE_LEFT, why);
-    slave->read_ns = now_ns;
+    if (!slave->hello) slave->read_ns = now_ns;
     for (ssize_t i = 0; i < size; i++) {
-        slave->report[slave->report_size++] = bytes[i];
-        if (slave->report_size < RP_HA_REPORT) continue;
-        slave->report_size = 0;
-        rp_status status = take(slave, rules, min, end, now_ns, why);
+        rp_status status = take_byte(slave, rules, min, end, now_ns, bytes[i], why);
         if (status != RP_OK) return status;
     }
+    return RP_OK;
+}
+
+rp_status rp_slave_answer(rp_slave *slave, const rp_slave_rules *rules, const uint8_t *frame, uint32_t size, int begins,
+                          uint64_t start, uint64_t now_ns, uint32_t *why) {
+    /* Nothing else is on its way to the slave, so the socket takes all of it. */
+    ssize_t sent = send(slave->fd, frame, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent < 0 || (uint32_t)sent != size) return refuse(RP_SLAVE_LEFT, why);
+    slave->written_ns = now_ns;
+    slave->handshake = RP_HA_ASKED;
+    if (!begins) return RP_OK;
+    free(slave->hello);
+    slave->hello = NULL;
+    slave->handshake = RP_HA_WELCOMED;
+    slave->has_reported = 1; /* what it has is in its first ACK */
+    slave->read_ns = now_ns;
+    rp_transfer_init(&slave->transfer, 1, start, RP_HA_DATA_MAX, rules->file_size);
     return RP_OK;
 }
 
@@ -82,7 +150,7 @@ static int is_heartbeat_due(const rp_slave *slave, const rp_slave_rules *rules, 
 rp_status rp_slave_write(rp_slave *slave, const rp_slave_rules *rules, rp_log_view *view, uint64_t end, uint64_t now_ns,
                          uint32_t *why) {
     if (!slave->has_reported || slave->is_blocked || now_ns < slave->paused_until_ns) return RP_OK;
-    if (is_heartbeat_due(slave, rules, now_ns)) rp_transfer_heartbeat(&slave->transfer);
+    if (is_heartbeat_due(slave, rules, now_ns)) rp_transfer_heartbeat(&slave->transfer, end, (uint64_t)rp_wall_ms());
     uint64_t limit = allowance(slave, rules, now_ns), before = rp_transfer_sent(&slave->transfer), sent;
     if (!limit && !rp_transfer_is_inside(&slave->transfer)) return RP_OK;
     rp_status status = rp_transfer_send(&slave->transfer, slave->fd, view, end, limit, &sent);

@@ -3,7 +3,10 @@
 /* One connected slave, as its master sees it: what it has reported, and what is sent to it.
  *
  * Nothing that a slave sends is believed further than it can be true: its first report lies within the log, later ones
- * never go back and never name bytes that were not sent to it. */
+ * never go back and never name bytes that were not sent to it.
+ *
+ * A slave of rocketpy begins with a handshake (frames.h). The loop reads it and keeps the bounds; what the slave says
+ * is read and answered by Python, between two turns. */
 #include <stdint.h>
 #include "base/status.h"
 #include "replication/slave_table.h"
@@ -17,24 +20,43 @@ typedef struct rp_slave_rules {
     int64_t housekeeping_ns;   /* haHousekeepingInterval */
     int64_t stall_ns;          /* slaveTimeout */
     uint64_t bytes_per_second; /* maxHaTransferByteInSecond; 0: no limit */
+    int own_only;              /* haSecretFile: a slave of 4.9 cannot prove that it knows the secret */
 } rp_slave_rules;
+
+enum { /* how far the handshake is */
+       RP_HA_UNKNOWN = 0,   /* less than a report has arrived */
+       RP_HA_OF_4_9 = 1,    /* no handshake: a slave of the reference */
+       RP_HA_GREETED = 2,   /* the magic has come; CHALLENGE is to be sent */
+       RP_HA_ASKED = 3,     /* CHALLENGE is sent; HELLO has not come whole */
+       RP_HA_INTRODUCED = 4,/* HELLO is there; WELCOME or REFUSE is to be sent */
+       RP_HA_WELCOMED = 5   /* it gets DATA */
+};
 
 typedef struct rp_slave {
     int fd; /* -1: free */
     rp_slave_row *row;
-    uint8_t report[RP_HA_REPORT];
+    uint8_t report[RP_HA_FRAME_HEADER + RP_HA_ACK]; /* a position, or ACK */
     uint32_t report_size;   /* bytes of it that have arrived */
+    uint32_t handshake;     /* RP_HA_UNKNOWN and others */
+    uint8_t *hello;         /* owned, from the magic to the end of the handshake; the frame HELLO */
+    uint32_t hello_size;    /* bytes of it that have arrived */
     int has_reported;
     int is_blocked;         /* the socket takes no more */
     uint64_t acked;
     uint64_t reported;      /* its last report, for the log */
-    uint64_t read_ns, written_ns, behind_since_ns;
+    uint64_t read_ns, written_ns, behind_since_ns; /* read_ns stands still during a handshake, which has to end */
     uint64_t window_ns, window_bytes; /* of the limit on bytes per second: begin, bytes of it that are used */
     uint64_t paused_until_ns; /* 0, or when to try again what lacked memory or descriptors */
     rp_transfer transfer;
 } rp_slave;
 
 void rp_slave_open(rp_slave *slave, int fd, rp_slave_row *row, uint64_t now_ns);
+/* Close the connection and free what belongs to it. */
+void rp_slave_close(rp_slave *slave);
+/* Send a whole frame of the handshake, which is over with it if `begins`: DATA follows from `start` on. RP_OK;
+ * RP_STOPPED as rp_slave_read. */
+rp_status rp_slave_answer(rp_slave *slave, const rp_slave_rules *rules, const uint8_t *frame, uint32_t size, int begins,
+                          uint64_t start, uint64_t now_ns, uint32_t *why);
 /* Read reports. RP_OK; RP_STOPPED: close it, *why says why. `min` and `end`: between them the master has the log. */
 rp_status rp_slave_read(rp_slave *slave, const rp_slave_rules *rules, uint64_t min, uint64_t end, uint64_t now_ns,
                         uint32_t *why);

@@ -1,5 +1,8 @@
 /* One call of recvmsg brings the rest of a body and the header behind it, so a stream of full frames costs one call a
- * frame. A full ring stops reading, and TCP stops the master. */
+ * frame. A full ring stops reading, and TCP stops the master.
+ *
+ * Of a 4.9 frame each part goes on at once. DATA of rocketpy is received into one message of the ring, which is
+ * published when the CRC is right: the send worker sees nothing of a damaged frame. */
 #define _GNU_SOURCE
 #include "replication/slave_stream.h"
 #include <errno.h>
@@ -10,12 +13,16 @@
 #include <time.h>
 #include "base/atomic.h"
 #include "base/clock.h"
+#include "base/crc32.h"
 #include "base/endian.h"
 #include "ipc/worker_messages.h"
+#include "replication/frames.h"
 
 enum {
-    HEADER = 12, /* position(8) size(4) */
-    REPORT = 8,
+    HEADER = RP_HA_HEADER,
+    DATA_HEADER = RP_HA_FRAME_HEADER + RP_HA_DATA_HEADER,
+    BEAT_HEADER = RP_HA_FRAME_HEADER + RP_HA_HEARTBEAT,
+    ACK_SIZE = RP_HA_FRAME_HEADER + RP_HA_ACK,
     CHUNK_MIN = 4096, /* with less room in the ring, wait until it is emptier */
     REPORT_BYTES = 256 << 10, /* report at least this often while data is coming */
     RECEIVES_MAX = 64 /* between two looks at the clock */
@@ -27,18 +34,23 @@ struct rp_slave_stream {
     uint64_t number;
     uint64_t phy_offset; /* of the next byte */
     uint64_t body_left;
+    uint64_t master_end; /* as the master said last; rocketpy's frames only */
     uint64_t received;
     uint64_t reported;
     uint64_t reported_ns;
     uint64_t heard_ns;
     uint32_t chunk_max;
     uint32_t header_size; /* bytes of `header` that have come */
-    uint32_t report_sent; /* bytes of `report` that have left; REPORT: all */
+    uint32_t report_size;
+    uint32_t report_sent; /* bytes of `report` that have left; report_size: all */
+    uint8_t *data;        /* in the ring: room for the DATA that is being received; NULL: not reserved yet */
+    uint32_t data_size;
+    uint32_t data_crc;    /* as its header says */
     int is_ring_full;
     int is_socket_full;
     int32_t end;
-    uint8_t header[HEADER];
-    uint8_t report[REPORT];
+    uint8_t header[RP_HA_HEADER_MAX];
+    uint8_t report[ACK_SIZE];
 };
 
 static void end_stream(rp_slave_stream *stream, int32_t reason) {
@@ -52,7 +64,7 @@ rp_slave_stream *rp_slave_stream_open(const rp_slave_stream_config *config) {
     stream->phy_offset = config->phy_offset;
     stream->body_left = config->body_left;
     stream->reported = UINT64_MAX; /* report at once */
-    stream->report_sent = REPORT;
+    stream->report_size = stream->report_sent = config->is_own ? ACK_SIZE : RP_HA_REPORT;
     stream->heard_ns = rp_now_ns();
     stream->chunk_max = rp_ring_capacity(config->to_send) / 4 - 64;
     if (!(stream->ring = rp_ring_writer_open(config->to_send))) {
@@ -78,7 +90,9 @@ void rp_slave_stream_close(rp_slave_stream *stream) {
 
 int32_t rp_slave_stream_end(const rp_slave_stream *stream) { return stream->end; }
 uint64_t rp_slave_stream_received(const rp_slave_stream *stream) { return stream->received; }
-uint64_t rp_slave_stream_position(const rp_slave_stream *stream) { return stream->phy_offset + stream->body_left; }
+uint64_t rp_slave_stream_position(const rp_slave_stream *stream) {
+    return stream->config.is_own ? stream->master_end : stream->phy_offset + stream->body_left;
+}
 uint64_t rp_slave_stream_reported(const rp_slave_stream *stream) {
     return stream->reported == UINT64_MAX ? 0 : stream->reported;
 }
@@ -96,9 +110,9 @@ static uint64_t position_to_report(const rp_slave_stream *stream) {
 }
 
 static void send_report(rp_slave_stream *stream) {
-    while (stream->report_sent < REPORT && !stream->is_socket_full) {
-        ssize_t sent = send(stream->config.socket, stream->report + stream->report_sent, REPORT - stream->report_sent,
-                            MSG_NOSIGNAL);
+    while (stream->report_sent < stream->report_size && !stream->is_socket_full) {
+        ssize_t sent = send(stream->config.socket, stream->report + stream->report_sent,
+                            stream->report_size - stream->report_sent, MSG_NOSIGNAL);
         if (sent > 0)
             stream->report_sent += (uint32_t)sent;
         else if (errno == EAGAIN)
@@ -112,9 +126,16 @@ static void send_report(rp_slave_stream *stream) {
 static void report(rp_slave_stream *stream, uint64_t least, uint64_t now_ns) {
     uint64_t position = position_to_report(stream);
     int is_due = now_ns - stream->reported_ns >= (uint64_t)stream->config.report_interval_ns;
-    if (stream->report_sent < REPORT) return send_report(stream);
+    if (stream->report_sent < stream->report_size) return send_report(stream);
     if (stream->reported != UINT64_MAX && !is_due && position < stream->reported + least) return;
-    rp_store64(stream->report, position);
+    if (stream->config.is_own) {
+        rp_store32(stream->report, 1 + RP_HA_ACK);
+        stream->report[4] = RP_HA_ACKNOWLEDGE;
+        rp_store64(stream->report + RP_HA_FRAME_HEADER, position);
+        rp_store32(stream->report + RP_HA_FRAME_HEADER + 8, 0); /* epoch */
+    } else {
+        rp_store64(stream->report, position);
+    }
     stream->reported = position;
     stream->reported_ns = now_ns;
     stream->report_sent = 0;
@@ -131,25 +152,92 @@ static void take_header(rp_slave_stream *stream, uint64_t file_size) {
     stream->body_left = (uint64_t)size;
 }
 
+/* Bytes of the header that is being received, as far as that is known: it is DATA until its type has come. */
+static uint32_t header_bytes(const rp_slave_stream *stream) {
+    if (!stream->config.is_own) return HEADER;
+    int is_beat = stream->header_size >= RP_HA_FRAME_HEADER && stream->header[4] == RP_HA_BEAT;
+    return is_beat ? BEAT_HEADER : DATA_HEADER;
+}
+
+static void take_data_header(rp_slave_stream *stream) {
+    const uint8_t *header = stream->header;
+    uint32_t size = rp_load32(header);
+    uint64_t position = rp_load64(header + 5), file_size = stream->config.control->commitlog_file_size;
+    stream->header_size = 0;
+    if (position != stream->phy_offset || size <= 1 + RP_HA_DATA_HEADER) return end_stream(stream, RP_STREAM_MISPLACED);
+    size -= 1 + RP_HA_DATA_HEADER;
+    if (size > RP_HA_DATA_MAX || size > stream->chunk_max || size > file_size - position % file_size)
+        return end_stream(stream, RP_STREAM_MISPLACED);
+    stream->master_end = rp_load64(header + 13);
+    stream->data_crc = rp_load32(header + 25);
+    stream->body_left = stream->data_size = size;
+}
+
+/* The header of a frame of rocketpy, or a part of it, has come. */
+static void take_own_header(rp_slave_stream *stream) {
+    const uint8_t *header = stream->header;
+    if (stream->header_size < RP_HA_FRAME_HEADER) return;
+    if (header[4] != RP_HA_DATA && header[4] != RP_HA_BEAT) return end_stream(stream, RP_STREAM_UNKNOWN);
+    if (stream->header_size < header_bytes(stream)) return;
+    if (header[4] == RP_HA_DATA) return take_data_header(stream);
+    stream->header_size = 0;
+    if (rp_load32(header) != 1 + RP_HA_HEARTBEAT) return end_stream(stream, RP_STREAM_UNKNOWN);
+    stream->master_end = rp_load64(header + 5);
+}
+
+/* Room for `size` bytes of the log in a message of the ring; NULL: it is full. */
+static uint8_t *reserve(rp_slave_stream *stream, uint64_t size) {
+    uint8_t *room = rp_ring_reserve(stream->ring, (uint32_t)(sizeof(rp_msg_log) + size));
+    stream->is_ring_full = !room;
+    return room;
+}
+
+/* Room for the next part of the body, of at most `*size` bytes; NULL: the ring is full. */
+static uint8_t *room_for(rp_slave_stream *stream, uint64_t *size) {
+    uint8_t *room;
+    if (stream->config.is_own) {
+        if (!stream->data) stream->data = reserve(stream, stream->data_size);
+        return stream->data ? stream->data + sizeof(rp_msg_log) + (stream->data_size - *size) : NULL;
+    }
+    if (*size > stream->chunk_max) *size = stream->chunk_max;
+    if (!(room = reserve(stream, *size)) && *size > CHUNK_MIN) room = reserve(stream, *size = CHUNK_MIN);
+    return room ? room + sizeof(rp_msg_log) : NULL;
+}
+
+/* `size` bytes of the log that end at the position are in the ring's message, whose bytes of the log begin at `log`. */
+static void pass_on(rp_slave_stream *stream, uint8_t *log, uint64_t size) {
+    rp_msg_log head = {.stream = stream->number, .phy_offset = stream->phy_offset - size};
+    memcpy(log - sizeof head, &head, sizeof head);
+    rp_ring_commit(stream->ring, (uint32_t)(sizeof head + size), RP_MSG_LOG);
+    rp_ring_wake(stream->ring);
+}
+
+static void take_body(rp_slave_stream *stream, uint8_t *room, uint64_t size) {
+    stream->phy_offset += size;
+    stream->body_left -= size;
+    stream->received += size;
+    rp_add(&stream->config.worker->counters[RP_COUNT_BYTES_IN], size);
+    if (!stream->config.is_own) return pass_on(stream, room, size);
+    if (stream->body_left) return;
+    uint8_t *log = stream->data + sizeof(rp_msg_log);
+    stream->data = NULL;
+    if (rp_crc32(0, log, stream->data_size) != stream->data_crc) return end_stream(stream, RP_STREAM_DAMAGED);
+    pass_on(stream, log, stream->data_size);
+}
+
 /* Receive once. 0: nothing more can be received now. */
 static int receive(rp_slave_stream *stream) {
     struct iovec parts[2];
     struct msghdr message = {.msg_iov = parts};
-    uint8_t *chunk = NULL;
-    uint64_t body = stream->body_left < stream->chunk_max ? stream->body_left : stream->chunk_max;
+    uint8_t *room = NULL;
+    uint64_t body = stream->body_left;
     if (body) {
-        chunk = rp_ring_reserve(stream->ring, (uint32_t)(sizeof(rp_msg_log) + body));
-        if (!chunk && body > CHUNK_MIN) {
-            body = CHUNK_MIN;
-            chunk = rp_ring_reserve(stream->ring, (uint32_t)(sizeof(rp_msg_log) + body));
-        }
-        stream->is_ring_full = !chunk;
-        if (!chunk) return 0;
-        parts[message.msg_iovlen++] = (struct iovec){chunk + sizeof(rp_msg_log), body};
+        if (!(room = room_for(stream, &body))) return 0;
+        parts[message.msg_iovlen++] = (struct iovec){room, body};
     }
     if (body == stream->body_left)
         parts[message.msg_iovlen++] =
-            (struct iovec){stream->header + stream->header_size, HEADER - stream->header_size};
+            (struct iovec){stream->header + stream->header_size, header_bytes(stream) - stream->header_size};
     ssize_t got = recvmsg(stream->config.socket, &message, 0);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
     if (got <= 0) {
@@ -157,18 +245,13 @@ static int receive(rp_slave_stream *stream) {
         return 0;
     }
     uint64_t in_body = (uint64_t)got < body ? (uint64_t)got : body;
-    if (in_body) {
-        rp_msg_log head = {.stream = stream->number, .phy_offset = stream->phy_offset};
-        memcpy(chunk, &head, sizeof head);
-        rp_ring_commit(stream->ring, (uint32_t)(sizeof head + in_body), RP_MSG_LOG);
-        rp_ring_wake(stream->ring);
-        stream->phy_offset += in_body;
-        stream->body_left -= in_body;
-        stream->received += in_body;
-        rp_add(&stream->config.worker->counters[RP_COUNT_BYTES_IN], in_body);
-    }
+    if (in_body) take_body(stream, room, in_body);
     stream->header_size += (uint32_t)((uint64_t)got - in_body);
-    if (stream->header_size == HEADER) take_header(stream, stream->config.control->commitlog_file_size);
+    if (stream->end) return 1;
+    if (stream->config.is_own)
+        take_own_header(stream);
+    else if (stream->header_size == HEADER)
+        take_header(stream, stream->config.control->commitlog_file_size);
     return 1;
 }
 

@@ -1,6 +1,6 @@
 #ifndef ROCKETPY_SLAVE_STREAM_H
 #define ROCKETPY_SLAVE_STREAM_H
-/* A slave's end of the HA stream of 4.9: the log that a master sends, and the reports that acknowledge it.
+/* A slave's end of the HA stream, of 4.9 or of rocketpy: the log that a master sends, and what acknowledges it.
  *
  * Runs in the replicator, GIL released, once Python has connected and has compared the ends of both logs. Bytes go from
  * the socket into the ring to the send worker, which writes them (received_log.h). What is reported is published, or on
@@ -17,6 +17,7 @@ typedef struct rp_slave_stream_config {
     rp_replica *replica;
     rp_ring *to_send;
     int32_t socket;         /* connected, non-blocking; stays the caller's */
+    uint32_t is_own;        /* 1: frames of rocketpy, from the first one behind WELCOME on (frames.h) */
     uint32_t is_durable;    /* report what is on the disk (SYNC_FLUSH) */
     uint64_t phy_offset;    /* of the next byte from the master */
     uint64_t body_left;     /* bytes that the current frame still has, before the next header */
@@ -31,7 +32,9 @@ enum { /* why a stream has ended */
        RP_STREAM_FAILED = 2,    /* error of the socket; errno */
        RP_STREAM_SILENT = 3,    /* nothing came for silence_max_ns */
        RP_STREAM_MISPLACED = 4, /* a frame has another position than the next one */
-       RP_STREAM_REFUSED = 5    /* by the send worker; replica.h says why */
+       RP_STREAM_REFUSED = 5,   /* by the send worker; replica.h says why */
+       RP_STREAM_DAMAGED = 6,   /* DATA has another CRC than it says */
+       RP_STREAM_UNKNOWN = 7    /* a frame that no master sends now */
 };
 
 typedef struct rp_slave_stream rp_slave_stream;

@@ -20,7 +20,8 @@ enum {
     RP_SLAVE_STRANGER = 6,   /* its address is not in haAddresses, or it may not be a slave of the reference */
     RP_SLAVE_TOO_MANY = 7,   /* haConnectionsMax */
     RP_SLAVE_STOPPED = 8,    /* the master stops */
-    RP_SLAVE_REASONS = 9
+    RP_SLAVE_DIVERGED = 9,   /* the end of its log differs from the master's */
+    RP_SLAVE_REASONS = 10
 };
 
 enum { RP_SLAVE_FREE = 0, RP_SLAVE_CONNECTED = 1, RP_SLAVE_REPORTED = 2, RP_SLAVE_STALLED = 3 };

@@ -5,16 +5,23 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include "base/crc32.h"
 #include "base/endian.h"
 
-enum { FRAMES_MAX = 32 }; /* in one sendmsg */
+enum {
+    FRAMES_MAX = 32,    /* in one sendmsg */
+    OWN_FRAMES_MAX = 4, /* fewer: what the socket does not take is read again for its CRC */
+    DATA_HEADER = RP_HA_FRAME_HEADER + RP_HA_DATA_HEADER,
+    BEAT_HEADER = RP_HA_FRAME_HEADER + RP_HA_HEARTBEAT
+};
 
 /* The frames of one sendmsg; the first may be the rest of one. */
 struct plan {
     struct {
         uint64_t phy_offset;
         uint32_t size;
-        uint8_t header[RP_HA_HEADER];
+        uint32_t header_size;
+        uint8_t header[RP_HA_HEADER_MAX];
     } frames[FRAMES_MAX];
     struct iovec parts[2 * FRAMES_MAX];
     uint32_t frame_count;
@@ -22,8 +29,9 @@ struct plan {
     uint64_t bytes;
 };
 
-void rp_transfer_init(rp_transfer *transfer, uint64_t start, uint32_t frame_max, uint64_t file_size) {
-    *transfer = (rp_transfer){.next = start, .frame_phy_offset = start, .frame_max = frame_max, .file_size = file_size};
+void rp_transfer_init(rp_transfer *transfer, int is_own, uint64_t start, uint32_t frame_max, uint64_t file_size) {
+    *transfer = (rp_transfer){
+        .is_own = is_own, .next = start, .frame_phy_offset = start, .frame_max = frame_max, .file_size = file_size};
 }
 
 int rp_transfer_is_inside(const rp_transfer *transfer) {
@@ -36,15 +44,38 @@ uint64_t rp_transfer_sent(const rp_transfer *transfer) {
     return transfer->frame_phy_offset + (sent > transfer->header_size ? sent - transfer->header_size : 0);
 }
 
-static void make_header(uint8_t *header, uint64_t phy_offset, uint32_t size) {
+static uint32_t make_header(uint8_t *header, uint64_t phy_offset, uint32_t size) {
     rp_store64(header, phy_offset);
     rp_store32(header + 8, size);
+    return RP_HA_HEADER;
 }
 
-void rp_transfer_heartbeat(rp_transfer *transfer) {
+static uint32_t make_data_header(uint8_t *header, uint64_t phy_offset, const uint8_t *bytes, uint32_t size,
+                                 uint64_t end) {
+    rp_store32(header, 1 + RP_HA_DATA_HEADER + size);
+    header[4] = RP_HA_DATA;
+    rp_store64(header + 5, phy_offset);
+    rp_store64(header + 13, end);
+    rp_store32(header + 21, 0); /* epoch */
+    rp_store32(header + 25, rp_crc32(0, bytes, size));
+    return DATA_HEADER;
+}
+
+void rp_transfer_heartbeat(rp_transfer *transfer, uint64_t end, uint64_t wall_clock_ms) {
+    uint8_t *header = transfer->header;
     transfer->frame_phy_offset = transfer->next;
     transfer->frame_size = transfer->frame_sent = 0;
-    transfer->header_size = RP_HA_HEADER;
+    if (!transfer->is_own) {
+        transfer->header_size = make_header(header, transfer->next, 0);
+        return;
+    }
+    rp_store32(header, 1 + RP_HA_HEARTBEAT);
+    header[4] = RP_HA_BEAT;
+    rp_store64(header + 5, end);
+    rp_store64(header + 13, end);
+    rp_store32(header + 21, 0); /* epoch */
+    rp_store64(header + 25, wall_clock_ms);
+    transfer->header_size = BEAT_HEADER;
 }
 
 static void add_part(struct plan *plan, const uint8_t *at, uint64_t size) {
@@ -53,18 +84,45 @@ static void add_part(struct plan *plan, const uint8_t *at, uint64_t size) {
     plan->bytes += size;
 }
 
-/* Add `size` bytes of the log; `skip` bytes of header and log are sent already. RP_OK, or why they cannot be read. */
-static rp_status add_frame(struct plan *plan, rp_log_view *view, uint64_t phy_offset, uint32_t size, uint32_t skip) {
-    const uint8_t *bytes = NULL;
-    if (size && !(bytes = rp_log_view_acquire(view, phy_offset, size)))
-        return errno == ENOENT || errno == EINVAL ? RP_NOT_FOUND : RP_NO_MEMORY;
-    uint32_t of_header = skip < RP_HA_HEADER ? skip : RP_HA_HEADER, of_bytes = skip - of_header;
-    uint8_t *header = plan->frames[plan->frame_count].header;
-    make_header(header, phy_offset, size);
+/* Bytes of the log for the next frame of the plan; NULL with RP_OK: none are needed. */
+static rp_status map_bytes(rp_log_view *view, uint64_t phy_offset, uint32_t size, const uint8_t **bytes) {
+    *bytes = NULL;
+    if (!size || (*bytes = rp_log_view_acquire(view, phy_offset, size))) return RP_OK;
+    return errno == ENOENT || errno == EINVAL ? RP_NOT_FOUND : RP_NO_MEMORY;
+}
+
+static void add_frame(struct plan *plan, uint64_t phy_offset, const uint8_t *bytes, uint32_t size, uint32_t skip) {
+    const uint8_t *header = plan->frames[plan->frame_count].header;
+    uint32_t header_size = plan->frames[plan->frame_count].header_size;
+    uint32_t of_header = skip < header_size ? skip : header_size, of_bytes = skip - of_header;
     plan->frames[plan->frame_count].phy_offset = phy_offset;
     plan->frames[plan->frame_count++].size = size;
-    add_part(plan, header + of_header, RP_HA_HEADER - of_header);
+    add_part(plan, header + of_header, header_size - of_header);
     if (bytes) add_part(plan, bytes + of_bytes, size - of_bytes);
+}
+
+/* Add what is left of the frame that is being sent. RP_OK, or why the log cannot be read. */
+static rp_status add_rest(struct plan *plan, const rp_transfer *transfer, rp_log_view *view) {
+    const uint8_t *bytes;
+    rp_status status = map_bytes(view, transfer->frame_phy_offset, transfer->frame_size, &bytes);
+    if (status != RP_OK) return status;
+    memcpy(plan->frames[0].header, transfer->header, transfer->header_size);
+    plan->frames[0].header_size = transfer->header_size;
+    add_frame(plan, transfer->frame_phy_offset, bytes, transfer->frame_size, transfer->frame_sent);
+    return RP_OK;
+}
+
+/* Add a frame with `size` bytes of the log. RP_OK, or why they cannot be read. */
+static rp_status add_new(struct plan *plan, const rp_transfer *transfer, rp_log_view *view, uint64_t phy_offset,
+                         uint32_t size, uint64_t end) {
+    const uint8_t *bytes;
+    uint8_t *header = plan->frames[plan->frame_count].header;
+    rp_status status = map_bytes(view, phy_offset, size, &bytes);
+    if (status != RP_OK) return status;
+    plan->frames[plan->frame_count].header_size = transfer->is_own
+                                                      ? make_data_header(header, phy_offset, bytes, size, end)
+                                                      : make_header(header, phy_offset, size);
+    add_frame(plan, phy_offset, bytes, size, 0);
     return RP_OK;
 }
 
@@ -77,13 +135,13 @@ static rp_status make_plan(const rp_transfer *transfer, rp_log_view *view, uint6
                            struct plan *plan) {
     rp_status status = RP_OK;
     uint64_t next = transfer->next;
-    if (rp_transfer_is_inside(transfer))
-        status = add_frame(plan, view, transfer->frame_phy_offset, transfer->frame_size, transfer->frame_sent);
-    while (status == RP_OK && next < end && plan->bytes < limit && plan->frame_count < FRAMES_MAX) {
+    uint32_t frames_max = transfer->is_own ? OWN_FRAMES_MAX : FRAMES_MAX;
+    if (rp_transfer_is_inside(transfer)) status = add_rest(plan, transfer, view);
+    while (status == RP_OK && next < end && plan->bytes < limit && plan->frame_count < frames_max) {
         uint64_t size = transfer->file_size - next % transfer->file_size;
         if (size > end - next) size = end - next;
         if (size > transfer->frame_max) size = transfer->frame_max;
-        status = add_frame(plan, view, next, (uint32_t)size, 0);
+        status = add_new(plan, transfer, view, next, (uint32_t)size, end);
         next += size;
     }
     return plan->frame_count ? RP_OK : status;
@@ -93,10 +151,12 @@ static rp_status make_plan(const rp_transfer *transfer, rp_log_view *view, uint6
 static void advance(rp_transfer *transfer, const struct plan *plan, uint64_t taken) {
     uint32_t skip = rp_transfer_is_inside(transfer) ? transfer->frame_sent : 0;
     for (uint32_t i = 0; i < plan->frame_count && taken; i++, skip = 0) {
-        uint64_t left = RP_HA_HEADER + (uint64_t)plan->frames[i].size - skip, now = taken < left ? taken : left;
+        uint32_t header_size = plan->frames[i].header_size;
+        uint64_t left = header_size + (uint64_t)plan->frames[i].size - skip, now = taken < left ? taken : left;
         transfer->frame_phy_offset = plan->frames[i].phy_offset;
         transfer->frame_size = plan->frames[i].size;
-        transfer->header_size = RP_HA_HEADER;
+        transfer->header_size = header_size;
+        memcpy(transfer->header, plan->frames[i].header, header_size);
         transfer->frame_sent = skip + (uint32_t)now;
         if (transfer->next < transfer->frame_phy_offset + transfer->frame_size)
             transfer->next = transfer->frame_phy_offset + transfer->frame_size;

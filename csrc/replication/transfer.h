@@ -9,6 +9,8 @@
 #include "replication/frames.h"
 
 typedef struct rp_transfer {
+    int is_own;                /* frames of rocketpy; otherwise those of 4.9 */
+    uint8_t header[RP_HA_HEADER_MAX]; /* of the frame that is being sent: it must not change on the way */
     uint64_t next;             /* the first byte of the log that is in no frame yet */
     uint64_t frame_phy_offset; /* of the frame that is being sent */
     uint32_t frame_size;       /* bytes of the log in it */
@@ -18,13 +20,13 @@ typedef struct rp_transfer {
     uint64_t file_size;
 } rp_transfer;
 
-void rp_transfer_init(rp_transfer *transfer, uint64_t start, uint32_t frame_max, uint64_t file_size);
+void rp_transfer_init(rp_transfer *transfer, int is_own, uint64_t start, uint32_t frame_max, uint64_t file_size);
 /* 1 if a frame has begun and has not ended. */
 int rp_transfer_is_inside(const rp_transfer *transfer);
 /* Position below which the kernel has the log. */
 uint64_t rp_transfer_sent(const rp_transfer *transfer);
-/* Begin a heartbeat; only between frames. It leaves with the next rp_transfer_send. */
-void rp_transfer_heartbeat(rp_transfer *transfer);
+/* Begin a heartbeat; only between frames. It leaves with the next rp_transfer_send. `end`: of the master's log. */
+void rp_transfer_heartbeat(rp_transfer *transfer, uint64_t end, uint64_t wall_clock_ms);
 /* Send what is left of the current frame, then frames up to `end`, about `limit` bytes of the log. `*sent`: bytes of
  * the log and of headers that the kernel took. RP_OK all of it; RP_FULL the socket takes no more now; RP_NOT_FOUND a
  * log file is gone; RP_NO_MEMORY try again later; RP_IO_ERROR with errno: the connection has ended. */

@@ -65,7 +65,7 @@ class ReplicationConfig:
     ha_transfer_batch_size: int = setting(
         32_768,
         "haTransferBatchSize",
-        "Most bytes of the log in one frame to a slave of the reference. Slaves of rocketpy get frames of up to 1 MiB.",
+        "Most bytes of the log in one frame to a slave of the reference. Those of rocketpy get up to 128 KiB.",
         unit="bytes",
         at_least=1_024,
         at_most=4_194_304,
@@ -119,7 +119,6 @@ class ReplicationConfig:
         "haSecretFile",
         "File with the secret that brokers of rocketpy prove to each other before a byte of the log is sent. Slaves of "
         "the reference are refused then, because they have no such proof.",
-        ignored=_NOT_BUILT,
     )
     ha_check_crc: bool = setting(
         True,

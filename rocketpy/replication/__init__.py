@@ -6,6 +6,8 @@
     master_log.py      what a slave asks its master first
     start.py           where a slave's stream begins; the comparison of the ends of both logs
     stream.py          one connection that brings the log
+    handshake.py       what brokers of rocketpy say to each other before the first byte of the log; frames.py, secret.py
+    greeting.py        a slave's side of it, on a socket
 
 The bytes are in csrc/replication/frames.h and docs/replication.md. A master without slaves has no replicator: the
 supervisor starts it when the first connection arrives on the HA port. A slave has one from the start.

@@ -1,6 +1,7 @@
 """The replicator of a master: decides who may be a slave, and runs the C loop that serves the slaves.
 
     listener -> address in haAddresses? room? -> csrc/replication/master.c, which sends the log and reads reports
+                a slave of rocketpy: handshake.py, in between
 
 What a slave does wrong is a line in the log that names it, the positions and the remedy; lines of one kind are limited.
 """
@@ -20,6 +21,9 @@ from rocketpy.log_limit import LogLimit, and_more
 from rocketpy.native.core import ffi, lib
 from rocketpy.remoting.networks import Network, is_in, parse_address
 
+from .frames import FrameInvalid, printable
+from .handshake import LATER, Extent, Group, Hello, Refusal, encode_challenge, encode_welcome, start_for
+from .secret import new_nonce
 from .slave_table import SlaveTable
 
 logger = logging.getLogger(__name__)
@@ -37,7 +41,16 @@ WHY = {
     lib.RP_SLAVE_IMPLAUSIBLE: "closed slave %(address)s: it reported %(reported)d, which cannot be true (it had "
     "acknowledged %(acked)d, this log ends at %(end)d); it is no slave of this broker",
     lib.RP_SLAVE_FAILED: "closed slave %(address)s: sending failed at %(acked)d",
+    lib.RP_SLAVE_STRANGER: "refused slave %(address)s: it is one of the reference, or an older one of rocketpy, and "
+    "cannot prove that it knows the secret; with haSecretFile only slaves of rocketpy are served",
 }
+REASON_OF = {
+    LATER: lib.RP_SLAVE_FAILED,
+    "fileSize": lib.RP_SLAVE_DIVERGED,
+    "longer": lib.RP_SLAVE_LONGER,
+    "behind": lib.RP_SLAVE_BEHIND,
+    "diverged": lib.RP_SLAVE_DIVERGED,
+}  # all others: a stranger
 EXPECTED = frozenset({lib.RP_SLAVE_LEFT})
 
 
@@ -48,6 +61,7 @@ class Master:
         config: an `rp_master_config *`, kept alive by the caller.
         listener: the listening socket of the HA port, non-blocking.
         control: the header of the control block.
+        group: whose slaves are served.
     """
 
     def __init__(
@@ -57,9 +71,12 @@ class Master:
         control: Any,
         table: SlaveTable,
         networks: Sequence[Network],
+        group: Group,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._listener, self._control, self._table, self._networks = listener, control, table, networks
+        self._group = group
+        self._challenges: dict[int, str] = {}  # by row, from CHALLENGE to the answer to HELLO
         self._limit = LogLimit(LOG_INTERVAL_S, now_s)
         self._pointer = lib.rp_master_open(config)
         if self._pointer == ffi.NULL:
@@ -72,6 +89,7 @@ class Master:
         """Serve for up to `timeout_ns`. Returns False once stopped."""
         status = lib.rp_master_run(self._pointer, timeout_ns)
         self._report_closed()
+        self._answer_all()
         if status == lib.RP_INCOMPLETE:
             self._accept()
         return bool(status != lib.RP_STOPPED)
@@ -109,6 +127,58 @@ class Master:
         self._table.count_refused(reason)
         if told := self._limit.take(reason):
             logger.warning("refused a connection to the HA port from %s: %s%s", address, why, and_more(told))
+
+    # --- the handshake --------------------------------------------------------------------------------------------
+
+    def _answer_all(self) -> None:
+        asking = ffi.new("rp_slave_asking *")
+        while lib.rp_master_asking(self._pointer, asking):
+            row = int(asking.row)
+            if asking.hello_size:
+                self._answer(row, bytes(ffi.buffer(asking.hello, asking.hello_size)))
+            else:
+                self._challenges[row] = new_nonce()
+                challenge = encode_challenge(self._challenges[row])
+                lib.rp_master_answer(self._pointer, row, challenge, len(challenge), False, 0)
+
+    def _answer(self, row: int, body: bytes) -> None:
+        """Answer a HELLO."""
+        challenge = self._challenges.pop(row)
+        begin = int(self._control.min_phy_offset)
+        own = Extent(begin - begin % self._group.file_size, int(self._control.published_phy_offset))
+        address = ffi.string(self._table.pointer.rows[row].address).decode(errors="replace")
+        try:
+            hello = Hello.read(body)
+        except FrameInvalid as exc:
+            refusal = Refusal("version", f"its HELLO is not one of this version: {printable(str(exc))}")
+            self._refuse_hello(row, address, refusal)
+            return
+        start = start_for(hello, self._group, challenge, own, self._crc)
+        if isinstance(start, Refusal):
+            self._refuse_hello(row, address, start)
+            return
+        welcome = encode_welcome(hello, self._group, challenge, own, start)
+        lib.rp_master_answer(self._pointer, row, welcome, len(welcome), True, start)
+        if told := self._limit.take("welcomed"):
+            logger.info(
+                "slave %s (brokerId %d) gets the log from %d on; it ends at %d%s",
+                address,
+                hello.broker_id,
+                start,
+                own.end,
+                and_more(told),
+            )
+
+    def _refuse_hello(self, row: int, address: str, refusal: Refusal) -> None:
+        frame = refusal.encode()
+        reason = REASON_OF.get(refusal.code, lib.RP_SLAVE_STRANGER)
+        lib.rp_master_refuse(self._pointer, row, frame, len(frame), reason)
+        if told := self._limit.take(refusal.code):
+            logger.warning("refused slave %s (%s): %s%s", address, refusal.code, refusal.reason, and_more(told))
+
+    def _crc(self, position: int, size: int) -> int | None:
+        crc = ffi.new("uint32_t *")
+        return int(crc[0]) if lib.rp_master_crc(self._pointer, position, size, crc) == lib.RP_OK else None
 
     def _report_closed(self) -> None:
         closed = ffi.new("rp_slave_closed *")

@@ -1,6 +1,7 @@
 """What a slave asks its master before it takes bytes: where the master's log begins and ends, and its file size.
 
-By requests that brokers of the reference answer as well: GET_BROKER_CONFIG (26) and GET_BROKER_RUNTIME_INFO (28).
+By requests that brokers of the reference answer as well: GET_BROKER_CONFIG (26) and GET_BROKER_RUNTIME_INFO (28);
+and by GET_REPLICATION_VERSION, which only a broker of rocketpy supports.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.config import parse_addresses, properties
 from rocketpy.errors import RocketError
 from rocketpy.message.numbers import LONG_MAX
+from rocketpy.remoting import fastjson
 from rocketpy.remoting.bodies.kv import KVTable
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.frame import FrameCutter
@@ -33,6 +35,7 @@ class MasterLog:
     file_size: int  # mappedFileSizeCommitLog
     begin: int
     end: int
+    version: int = 0  # of rocketpy's frames on the HA port; 0: those of the reference
 
 
 def connect(address: str, timeout_s: float) -> socket.socket:
@@ -66,6 +69,7 @@ def ask_master(address: str, timeout_s: float) -> MasterLog:
                     _number(config, "mappedFileSizeCommitLog"),
                     _number(runtime, "commitLogMinOffset"),
                     _number(runtime, "commitLogMaxOffset"),
+                    _version(connection, until_s),
                 )
             )
         except (RocketError, OSError, UnicodeDecodeError, ValueError) as exc:
@@ -79,8 +83,24 @@ def _plausible(log: MasterLog) -> MasterLog:
     return log
 
 
+def _version(connection: socket.socket, until_s: float) -> int:
+    answer = _answer(connection, RequestCode.GET_REPLICATION_VERSION, until_s)
+    if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+        return 0
+    body = fastjson.loads(_body(answer, RequestCode.GET_REPLICATION_VERSION), is_strict=True)
+    version = body.get("version") if isinstance(body, dict) else None
+    if type(version) is not int or version < 1:
+        raise ValueError("its version of replication is no number from 1 on")
+    return version
+
+
 def _ask(connection: socket.socket, code: RequestCode, until_s: float) -> bytes:
-    """The body of the answer, which is whole at `until_s` (monotonic)."""
+    """The body of the answer."""
+    return _body(_answer(connection, code, until_s), code)
+
+
+def _answer(connection: socket.socket, code: RequestCode, until_s: float) -> RemotingCommand:
+    """The answer, which is whole at `until_s` (monotonic)."""
     connection.settimeout(_left(until_s))
     connection.sendall(RemotingCommand.request(code).encode())
     cutter = FrameCutter(frame_size_max=ANSWER_MAX)
@@ -90,7 +110,10 @@ def _ask(connection: socket.socket, code: RequestCode, until_s: float) -> bytes:
         if not data:
             raise MasterUnusable("it closed the connection")
         cutter.feed(data)
-    answer = RemotingCommand.from_frame(frame)
+    return RemotingCommand.from_frame(frame)
+
+
+def _body(answer: RemotingCommand, code: RequestCode) -> bytes:
     if answer.code != ResponseCode.SUCCESS:
         raise MasterUnusable(f"code {answer.code} for {code.name}: {answer.remark}")
     return answer.body or b""

@@ -2,6 +2,9 @@
 
     find the master -> ask for its log -> compare both ends -> receive, until something ends the stream -> again
 
+A master of rocketpy compares both ends itself (greeting.py). One of the reference cannot: the slave has it send what
+should be the end of the slave's log.
+
 The first try after a stream comes at once; after failures the waits double, up to 5 s. If the logs do not fit, nothing
 is received from this master any more: the slave goes on serving reads, and says why it stopped.
 """
@@ -11,7 +14,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import select
+import socket
 import time
+from collections.abc import Callable, Iterator
 
 import attrs
 
@@ -26,7 +31,9 @@ from rocketpy.store.files import StorePaths
 from rocketpy.store.reading.commitlog import CommitLog
 
 from .errors import CannotFollow, MasterUnusable
-from .master_log import ask_master, connect
+from .greeting import introduce
+from .handshake import Extent, Group
+from .master_log import MasterLog, ask_master, connect
 from .start import Start, compare_end, start_of
 from .stream import ByteReader, LogStream, StreamSettings, send_report
 
@@ -48,6 +55,7 @@ class SlaveReplicator:
     state: ReplicaState
     to_send: Ring
     settings: BrokerSettings
+    secret: bytes = attrs.field(default=b"", repr=False)  # of haSecretFile; empty: none
     _halted_for: tuple[str, str] | None = attrs.field(init=False, default=None)  # the master that cannot be followed
     _bad: tuple[int, int] = attrs.field(init=False, default=(-1, 0))  # position, streams that were refused there
     _failures: int = attrs.field(init=False, default=0)  # tries in a row that brought nothing
@@ -102,23 +110,24 @@ class SlaveReplicator:
     def _follow(self, master: str, ha: str) -> None:
         """One stream, from the question for the master's log to its end."""
         self._wait_for_ring()
-        header, file_size = self.control.header, int(self.control.header.commitlog_file_size)
-        begin, end = int(header.min_phy_offset), int(header.published_phy_offset)
+        header = self.control.header
+        own = Extent(int(header.min_phy_offset), int(header.published_phy_offset))
         log = ask_master(master, TIMEOUT_S)
-        start = start_of(log, begin, end, file_size)
+        start = None if log.version else self._reference_start(log, own)
         if self.block.stop:
             return
         with connect(ha, TIMEOUT_S) as connection:
-            send_report(connection, start.report)
-            reader = ByteReader(connection, self._settings.silence_max_ns / 1e9, self._beat)
             body_left = 0
-            if start.end > start.report:
-                body_left = self._compare(start, reader)
+            if start is None:
+                start = self._introduce(connection, log, own)
+            else:
+                body_left = self._compare(connection, start)
             stream = LogStream(
                 connection,
                 start,
                 body_left,
                 master_end=log.end,
+                is_own=log.version > 0,
                 block=self.block,
                 control=self.control,
                 state=self.state,
@@ -129,11 +138,45 @@ class SlaveReplicator:
                 self.state.set_followed(master)
                 self._receive(stream, start, ha)
 
-    def _compare(self, start: Start, reader: ByteReader) -> int:
+    def _introduce(self, connection: socket.socket, log: MasterLog, own: Extent) -> Start:
+        """Where the stream of a master of rocketpy begins."""
+        broker = self.settings.broker
+        file_size = int(self.control.header.commitlog_file_size)
+        group = Group(
+            cluster=broker.broker_cluster_name, broker_name=broker.broker_name, file_size=file_size, secret=self.secret
+        )
+        master = Extent(log.begin, log.end)
+        with self._own_log() as read_log:
+            reader = self._reader(connection)
+            welcome = introduce(connection, reader, group, broker.broker_id, own, master, read_log)
+        return Start(welcome.start, welcome.start)
+
+    def _reference_start(self, log: MasterLog, own: Extent) -> Start:
+        """The same of one of the reference."""
+        if self.secret:
+            raise CannotFollow(
+                "it is a broker of the reference, or an older one of rocketpy, and cannot prove that it knows the "
+                "secret in haSecretFile; remove haSecretFile to follow it"
+            )
+        return start_of(log, own.begin, own.end, int(self.control.header.commitlog_file_size))
+
+    def _compare(self, connection: socket.socket, start: Start) -> int:
+        """The bytes that a master of the reference has still to send of its first frame, behind the end of our log."""
+        send_report(connection, start.report)
+        if start.end <= start.report:
+            return 0
+        with self._own_log() as read_log:
+            return compare_end(start, self._reader(connection).read, read_log)
+
+    def _reader(self, connection: socket.socket) -> ByteReader:
+        return ByteReader(connection, self._settings.silence_max_ns / 1e9, self._beat)
+
+    @contextlib.contextmanager
+    def _own_log(self) -> Iterator[Callable[[int, int], bytes]]:
+        """Reads (position, size) of this slave's log."""
         paths = StorePaths.of(self.settings.store.store_path_root_dir, self.settings.store.store_path_commit_log)
-        log = CommitLog(paths.commitlog, self.control)
-        with contextlib.closing(log):
-            return compare_end(start, reader.read, lambda at, size: log.read(at, size) or b"")
+        with contextlib.closing(CommitLog(paths.commitlog, self.control)) as log:
+            yield lambda at, size: log.read(at, size) or b""
 
     def _receive(self, stream: LogStream, start: Start, ha: str) -> None:
         self._show(lib.RP_FOLLOWING)

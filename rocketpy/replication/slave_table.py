@@ -22,6 +22,7 @@ REASONS = {
     lib.RP_SLAVE_STRANGER: "stranger",
     lib.RP_SLAVE_TOO_MANY: "too_many",
     lib.RP_SLAVE_STOPPED: "stopped",
+    lib.RP_SLAVE_DIVERGED: "diverged",
 }
 
 

@@ -28,6 +28,8 @@ ENDS = {
     lib.RP_STREAM_SILENT: "the master sent nothing for haHousekeepingInterval",
     lib.RP_STREAM_MISPLACED: "the master sent another position than the next one",
     lib.RP_STREAM_REFUSED: "a part of the log was refused",
+    lib.RP_STREAM_DAMAGED: "bytes of the log came damaged",
+    lib.RP_STREAM_UNKNOWN: "the master sent a frame that is not known here",
 }
 
 
@@ -79,7 +81,12 @@ def send_report(connection: socket.socket, position: int) -> None:
 
 
 class LogStream:
-    """The part of a stream that C reads. Always close it. `master_end`: where the master's log ended at its start."""
+    """The part of a stream that C reads. Always close it.
+
+    Args:
+        master_end: where the master's log ended at its start.
+        is_own: frames of rocketpy; otherwise those of the reference.
+    """
 
     def __init__(
         self,
@@ -88,6 +95,7 @@ class LogStream:
         body_left: int,
         *,
         master_end: int = 0,
+        is_own: bool = False,
         block: WorkerBlock,
         control: ControlBlock,
         state: ReplicaState,
@@ -107,10 +115,11 @@ class LogStream:
                     "replica": state.pointer,
                     "to_send": to_send.pointer,
                     "socket": connection.fileno(),
+                    "is_own": is_own,
                     "is_durable": settings.is_durable,
                     "phy_offset": start.end,
                     "body_left": body_left,
-                    "report_least": start.report,
+                    "report_least": 0 if is_own else start.report,
                     "adds_zero": start.adds_zero,
                     "report_interval_ns": settings.report_interval_ns,
                     "silence_max_ns": settings.silence_max_ns,

@@ -22,6 +22,7 @@ class FakeMaster:
         self.file_size, self.begin, self.log = file_size, begin, log
         self.code = 0  # of answers
         self.numbers: tuple[str, str, str] | None = None  # size of files, begin, end: instead of the true ones
+        self.version: bytes | None = None  # body of the answer to GET_REPLICATION_VERSION; None: not supported
         self.later: bytes | None = None  # the log from the second connection on
         self.reports: list[int] = []
         self.connections = 0
@@ -98,6 +99,9 @@ class FakeMaster:
     def _answer(self, request: RemotingCommand) -> RemotingCommand:
         if self.code:
             return RemotingCommand.response(self.code, "refused").answering(request)
+        if request.code not in (26, 28):
+            code, remark = (3, "not supported") if self.version is None else (0, None)
+            return RemotingCommand.response(code, remark, body=self.version).answering(request)
         if request.code == 26:
             body = f"brokerName=a\nmappedFileSizeCommitLog={self._numbers[0]}\n".encode()
         else:

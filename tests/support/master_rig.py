@@ -18,6 +18,7 @@ from rocketpy.native.core import ffi, lib
 from rocketpy.reactor.ring import STOP_LEAVE, WorkerBlock
 from rocketpy.reactor.topology import Topology
 from rocketpy.remoting.networks import parse_networks
+from rocketpy.replication.handshake import Group
 from rocketpy.replication.master import Master
 from rocketpy.replication.slave_table import SlaveState, SlaveTable
 from rocketpy.store.control_block import ControlBlock
@@ -34,7 +35,7 @@ def report(position: int) -> bytes:
 class MasterRig:
     """`options`: fields of rp_master_config."""
 
-    def __init__(self, root: Path, *, addresses: str = "127.0.0.0/8", **options: Any) -> None:
+    def __init__(self, root: Path, *, addresses: str = "127.0.0.0/8", secret: bytes = b"", **options: Any) -> None:
         self.now_ns = 1_000_000_000_000
         self.directory = root / "commitlog"
         self.directory.mkdir(parents=True)
@@ -66,11 +67,18 @@ class MasterRig:
             | options,
         )
         self._networks = parse_networks(addresses)
+        self.group = Group(cluster="DefaultCluster", broker_name="broker-a", file_size=FILE_SIZE, secret=secret)
         self.master = self.open()
 
     def open(self) -> Master:
         return Master(
-            self.config, self.listener, self.control.header, self.table, self._networks, lambda: self.now_ns / 1e9
+            self.config,
+            self.listener,
+            self.control.header,
+            self.table,
+            self._networks,
+            self.group,
+            lambda: self.now_ns / 1e9,
         )
 
     def close(self) -> None:

@@ -29,6 +29,7 @@ from rocketpy.reactor.topology import (
 )
 from rocketpy.reactor.worker_spec import RestartPolicy, StopPhase, WorkerContext, WorkerSpec
 from rocketpy.remoting.networks import parse_networks
+from rocketpy.replication.secret import read_secret
 from rocketpy.replication.slave import SlaveReplicator
 from rocketpy.replication.slave_table import SlaveTable
 from rocketpy.store.control_block import ControlBlock
@@ -141,7 +142,9 @@ def worker_specs(
 def _replicator(
     settings: BrokerSettings, topology: Topology, control: ControlBlock, replica: ReplicaState
 ) -> SlaveReplicator:
-    return SlaveReplicator(topology.blocks[REPLICATOR], control, replica, topology.ring(REPLICATOR, SEND), settings)
+    secret = read_secret(settings.store.ha_secret_file)
+    ring = topology.ring(REPLICATOR, SEND)
+    return SlaveReplicator(topology.blocks[REPLICATOR], control, replica, ring, settings, secret)
 
 
 def _acceptor(topology: Topology, listeners: Sequence[socket.socket]) -> tuple[Acceptor, tuple[int, ...]]:

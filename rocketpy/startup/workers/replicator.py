@@ -11,7 +11,9 @@ from rocketpy.native.core import ffi
 from rocketpy.reactor.topology import REPLICATOR, SEND, Topology
 from rocketpy.reactor.worker_spec import WorkerContext
 from rocketpy.remoting.networks import parse_networks
+from rocketpy.replication.handshake import Group
 from rocketpy.replication.master import Master
+from rocketpy.replication.secret import read_secret
 from rocketpy.replication.slave_table import SlaveTable
 from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.files import StorePaths
@@ -20,7 +22,11 @@ TURN_NS = 1_000_000_000
 
 
 class ReplicatorMain:
-    """`main` of the replicator of a master."""
+    """`main` of the replicator of a master.
+
+    Raises:
+        ConfigError: haSecretFile cannot be used.
+    """
 
     def __init__(
         self,
@@ -33,6 +39,12 @@ class ReplicatorMain:
         store = settings.store
         self._control, self._table, self._listener = control, table, listener
         self._networks = parse_networks(store.ha_addresses)
+        self._group = Group(
+            cluster=settings.broker.broker_cluster_name,
+            broker_name=settings.broker.broker_name,
+            file_size=int(control.header.commitlog_file_size),
+            secret=read_secret(store.ha_secret_file),
+        )
         commitlog = StorePaths.of(store.store_path_root_dir, store.store_path_commit_log).commitlog
         self._directory = ffi.new("char[]", os.fsencode(commitlog))
         self._config: Any = ffi.new(
@@ -49,7 +61,7 @@ class ReplicatorMain:
         )
 
     def __call__(self, context: WorkerContext) -> None:
-        master = Master(self._config, self._listener, self._control.header, self._table, self._networks)
+        master = Master(self._config, self._listener, self._control.header, self._table, self._networks, self._group)
         context.report_ready()
         while master.turn(TURN_NS):
             pass
@@ -62,6 +74,7 @@ def master_limits(settings: BrokerSettings) -> dict[str, Any]:
     return {
         "slaves_max": store.ha_connections_max,
         "frame_max": store.ha_transfer_batch_size,
+        "own_only": store.ha_secret_file is not None,
         "is_awaited": settings.is_sync_master,
         "heartbeat_ns": store.ha_send_heartbeat_interval * 1_000_000,
         "housekeeping_ns": store.ha_housekeeping_interval * 1_000_000,

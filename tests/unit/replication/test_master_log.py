@@ -69,6 +69,22 @@ def test_both_answers_have_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None
     assert now[0] == 4.0 or now[0] == 5.0
 
 
+@pytest.mark.parametrize(("body", "version"), [(None, 0), (b'{"version":1}', 1), (b'{"version":7}', 7)])
+def test_which_frames_it_speaks(body: bytes | None, version: int) -> None:
+    """A broker of the reference does not support the question."""
+    with FakeMaster(1000) as master:
+        master.version = body
+        assert ask_master(master.address, 5.0).version == version
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"version":0}', b'{"version":"1"}', b'{"version":true}'])
+def test_an_answer_that_names_no_version(body: bytes) -> None:
+    with FakeMaster(1000) as master:
+        master.version = body
+        with pytest.raises(MasterUnusable, match="does not tell"):
+            ask_master(master.address, 5.0)
+
+
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "nonsense", "localhost:99999"])
 def test_nobody_there(address: str) -> None:
     with pytest.raises(MasterUnusable, match="cannot connect"):

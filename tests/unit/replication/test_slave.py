@@ -38,6 +38,7 @@ class Slave:
         master: FakeMaster | None,
         *,
         known: bytes = b"",
+        secret: bytes = b"",
         kind: type[SlaveReplicator] = SlaveReplicator,
         **store: object,
     ) -> None:
@@ -60,7 +61,7 @@ class Slave:
         settings = attrs.evolve(config, store=attrs.evolve(config.store, **parts))
         self.control = ControlBlock.__new__(ControlBlock)
         self.control.block, self.control.header = rig.block, rig.control
-        self.replicator = kind(self.block, self.control, self.state, self.ring, settings)
+        self.replicator = kind(self.block, self.control, self.state, self.ring, settings, secret)
         self.thread = threading.Thread(target=self.replicator, args=(WorkerContext("r", self.block, lambda: None),))
         self.thread.start()
 
@@ -258,3 +259,12 @@ def test_without_a_master_it_waits(tmp_path: Path, master: FakeMaster) -> None:
     slave.state.set_master(master.address, master.ha)
     slave.turn_until(lambda: slave.rig.published == len(IMAGE.data))
     slave.close()
+
+
+def test_with_a_secret_a_master_of_the_reference_is_not_followed(
+    tmp_path: Path, master: FakeMaster, caplog: pytest.LogCaptureFixture
+) -> None:
+    slave = Slave(tmp_path, master, secret=b"a secret of 20 bytes")
+    slave.turn_until(lambda: slave.following == lib.RP_FOLLOWING_HALTED)
+    slave.close()
+    assert master.connections == 0 and "remove haSecretFile to follow it" in caplog.text

@@ -29,7 +29,9 @@ SETTINGS = StreamSettings(is_durable=False, report_interval_ns=HOUR_NS, silence_
 class Rig:
     """A stream, its ring, and the master's socket."""
 
-    def __init__(self, root: Path, start: Start, body_left: int = 0, settings: StreamSettings = SETTINGS) -> None:
+    def __init__(
+        self, root: Path, start: Start, body_left: int = 0, settings: StreamSettings = SETTINGS, is_own: bool = False
+    ) -> None:
         self.ours, self.master = socket.socketpair()
         self.block, send = WorkerBlock("replicator", 0), WorkerBlock("send", 1)
         self.control = ControlBlock(root / "control", FILE_SIZE)
@@ -41,6 +43,7 @@ class Rig:
             self.ours,
             start,
             body_left,
+            is_own=is_own,
             block=self.block,
             control=self.control,
             state=self.state,

@@ -1,0 +1,82 @@
+"""The frames of a handshake between brokers of rocketpy (csrc/replication/frames.h): JSON objects of at most 64 KiB.
+
+What the other side sends is checked field by field; its names and reasons are made printable before they are logged.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+from rocketpy.codes import REPLICATION_VERSION
+from rocketpy.errors import ProtocolError
+from rocketpy.native.core import lib
+from rocketpy.remoting import fastjson
+
+FRAME = struct.Struct(
+    ">I"  # bytes that follow, the type included
+    "B"  # type
+)
+MAGIC = b"\xffRPHA\x00\x00" + bytes([REPLICATION_VERSION])
+JSON_MAX = int(lib.RP_HA_JSON_MAX)
+TEXT_MAX = 500  # characters of the other side's text in a line of the log
+POSITION_MAX = 2**63 - 1
+
+
+class FrameInvalid(ProtocolError):
+    """The other side sent a frame that does not say what it must."""
+
+
+def encode(kind: int, fields: Mapping[str, Any]) -> bytes:
+    body = json.dumps(fields, separators=(",", ":")).encode()
+    return FRAME.pack(1 + len(body), kind) + body
+
+
+class Fields:
+    """The fields of a frame that has come.
+
+    Raises:
+        FrameInvalid: it is no JSON object, or a field has no value of its kind.
+    """
+
+    def __init__(self, body: bytes) -> None:
+        try:
+            value = fastjson.loads(body, is_strict=True)
+        except ProtocolError as exc:
+            raise FrameInvalid(str(exc)) from exc
+        if not isinstance(value, dict):
+            raise FrameInvalid("it is no JSON object")
+        self._value: dict[Any, Any] = value
+
+    def number(self, name: str, at_most: int = POSITION_MAX) -> int:
+        value = self._value.get(name)
+        if type(value) is not int or not 0 <= value <= at_most:
+            raise FrameInvalid(f"{name} is no number from 0 to {at_most}")
+        return value
+
+    def text(self, name: str) -> str:
+        value = self._value.get(name)
+        if not isinstance(value, str):
+            raise FrameInvalid(f"{name} is no text")
+        return value
+
+    def part(self, name: str) -> Fields | None:
+        """An object in it; None: it is null."""
+        value = self._value.get(name, "")
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            raise FrameInvalid(f"{name} is no object")
+        part = Fields.__new__(Fields)
+        part._value = value
+        return part
+
+    def is_null(self, name: str) -> bool:
+        return self._value.get(name, "") is None
+
+
+def printable(text: str) -> str:
+    """A text of the other side, for one line of the log."""
+    return "".join(char if char.isprintable() else "?" for char in text[:TEXT_MAX])

@@ -1,0 +1,98 @@
+"""A master and a slave of rocketpy: the secret, deaths on both sides, and a slave with a history of its own."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
+
+from bench.control import Control, RequestFailed
+from tests.interop.slaves import running_slave, wait_equal_logs
+from tests.support.broker import RunningBroker, running_broker
+from tests.support.pair import LoneBroker, log_files
+from tests.support.waiting import wait_until
+
+TOPIC = "Replicated"
+SMALL = {"mappedFileSizeCommitLog": "262144", "maxMessageSize": "65536"}
+SYNC = {"brokerRole": "SYNC_MASTER", "slaveTimeout": "1000"} | SMALL
+ROLE = {"brokerRole": "SLAVE"}
+OK = 0
+
+
+def send(master: RunningBroker, body: bytes = b"body") -> int:
+    """The answer's code."""
+    with Control("127.0.0.1", master.port, timeout_s=60.0) as control:
+        try:
+            return int(control.send(TOPIC, 0, body).code)
+        except RequestFailed as failed:
+            return failed.code
+
+
+def fill(master: RunningBroker, count: int, body: bytes) -> None:
+    with Control("127.0.0.1", master.port, timeout_s=60.0) as control:
+        control.create_topic(TOPIC, 1)
+        for number in range(count):
+            with contextlib.suppress(RequestFailed):  # stored, but there is no slave
+                control.send(TOPIC, 0, body + b"%d" % number)
+
+
+def wait_replicated(master: RunningBroker, slave: LoneBroker) -> None:
+    wait_until(lambda: send(master) == OK, "the slave to acknowledge")
+    wait_equal_logs(master.store, slave.store)
+
+
+def with_secret(directory: Path, name: str, secret: bytes) -> dict[str, str]:
+    path = directory / name
+    path.write_bytes(secret)
+    return {"haSecretFile": str(path)}
+
+
+def test_a_pair_with_a_secret_over_deaths_on_both_sides(tmp_path: Path) -> None:
+    secret = with_secret(tmp_path, "secret", b"a secret of 20 bytes")
+    with running_broker(SYNC | secret) as master:
+        fill(master, 1000, b"x" * 500)  # several files
+        with running_slave(master, tmp_path / "slave", ROLE) as slave:
+            wait_replicated(master, slave)
+            assert "gets the log from 0 on" in master.text()
+            for broker in (master, slave):
+                broker.kill_worker("replicator")
+                wait_replicated(master, slave)
+            slave.kill_worker("send")
+            wait_replicated(master, slave)
+            slave.kill_all()
+            fill(master, 10, b"while the slave is dead")
+            slave.start()
+            wait_replicated(master, slave)
+            assert master.stop() == 0
+            master.start()
+            wait_replicated(master, slave)
+            assert len(log_files(slave.store)) > 2
+            assert slave.stop() == 0
+
+
+@pytest.mark.parametrize("has_master_one", [True, False])
+def test_a_slave_without_the_right_secret_gets_no_byte(tmp_path: Path, has_master_one: bool) -> None:
+    secret = with_secret(tmp_path, "secret", b"a secret of 20 bytes")
+    with running_broker(SMALL | (secret if has_master_one else {})) as master:
+        fill(master, 3, b"private")
+        other = with_secret(tmp_path, "other", b"not that secret, but another")
+        with running_slave(master, tmp_path / "slave", ROLE | other) as slave:
+            wait_until(lambda: "refused this slave (secret)" in slave.text(), "the refusal")
+            wait_until(lambda: "(secret)" in master.text(), "the master's line")
+            assert not log_files(slave.store)
+
+
+def test_a_slave_with_a_history_of_its_own_gets_no_byte(tmp_path: Path) -> None:
+    with running_broker(SMALL, store=tmp_path / "store") as first:
+        fill(first, 5, b"mine")
+        assert first.stop() == 0
+    before = log_files(tmp_path / "store")
+    with running_broker(SMALL) as master:
+        fill(master, 50, b"another history")
+        with running_slave(master, tmp_path / "slave", ROLE, store=tmp_path / "store") as slave:
+            wait_until(lambda: "refused this slave (diverged)" in slave.text(), "the refusal")
+            wait_until(lambda: "(diverged)" in master.text(), "the master's line")
+            assert log_files(slave.store) == before

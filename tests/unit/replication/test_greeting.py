@@ -1,0 +1,175 @@
+"""A slave introduces itself to a master of rocketpy that the test plays."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import socket
+import threading
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("rocketpy.native._rocketpy", reason="a part of the broker, which needs the compiled core")
+
+from rocketpy.replication.errors import CannotFollow, MasterUnusable
+from rocketpy.replication.greeting import introduce
+from rocketpy.replication.handshake import Extent, Group, Welcome
+from rocketpy.replication.stream import ByteReader
+from tests.support.own_frames import CHALLENGE, DATA, HELLO, MAGIC, NONCE, REFUSE, WELCOME, frame, json_frame, proof_of
+
+FILE_SIZE = 65_536
+LOG = random.Random(5).randbytes(3 * FILE_SIZE)
+SECRET = b"a secret of 20 bytes"
+FULL_WELCOME = {"version": 1, "begin": 0, "end": len(LOG), "epochs": [], "start": 0, "truncate": None, "proof": ""}
+
+
+class Played:
+    """Reads the magic and HELLO, and answers what `answer` makes of HELLO."""
+
+    def __init__(self, challenge: bytes, answer: Callable[[dict[str, Any]], bytes]) -> None:
+        self.ours, self._theirs = socket.socketpair()
+        self._theirs.settimeout(60)
+        self.magic, self.hello = b"", {}
+        self._challenge, self._answer = challenge, answer
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        with self._theirs, contextlib.suppress(ConnectionError):  # the slave closes on poison
+            self.magic = self._theirs.recv(8, socket.MSG_WAITALL)
+            if not self._challenge:
+                return
+            self._theirs.sendall(self._challenge)
+            head = self._theirs.recv(5, socket.MSG_WAITALL)
+            if len(head) < 5:
+                return
+            assert head[4] == HELLO
+            self.hello = json.loads(self._theirs.recv(int.from_bytes(head[:4], "big") - 1, socket.MSG_WAITALL))
+            self._theirs.sendall(self._answer(self.hello))
+
+    def introduce(self, own: Extent, master: Extent | None = None, secret: bytes = b"") -> Welcome:
+        group = Group(cluster="DefaultCluster", broker_name="broker-a", file_size=FILE_SIZE, secret=secret)
+        reader = ByteReader(self.ours, 60.0, lambda: None)
+
+        def read_log(at: int, size: int) -> bytes:
+            assert at // FILE_SIZE == (at + size - 1) // FILE_SIZE
+            return LOG[at : at + size]
+
+        try:
+            return introduce(self.ours, reader, group, 3, own, master or Extent(0, len(LOG)), read_log)
+        finally:
+            self.ours.close()
+            self._thread.join()
+
+
+GREETING = json_frame(CHALLENGE, version=1, nonce=NONCE)
+Play = Callable[..., Played]
+
+
+@pytest.fixture
+def play() -> Iterator[Play]:
+    played: list[Played] = []
+
+    def start(answer: Callable[[dict[str, Any]], bytes], challenge: bytes = GREETING) -> Played:
+        played.append(Played(challenge, answer))
+        return played[-1]
+
+    yield start
+    for one in played:
+        one.ours.close()
+
+
+def welcome(**changes: Any) -> bytes:
+    return json_frame(WELCOME, **(FULL_WELCOME | changes))
+
+
+def test_an_empty_slave_begins_where_the_master_says(play: Play) -> None:
+    master = play(lambda _: welcome(start=FILE_SIZE, begin=FILE_SIZE))
+    assert master.introduce(Extent(0, 0)) == Welcome(FILE_SIZE, len(LOG))
+    assert master.magic == MAGIC
+    assert master.hello["tail"] is None and master.hello["end"] == 0 and master.hello["brokerId"] == 3
+
+
+@pytest.mark.parametrize(("end", "tail"), [(100, 0), (FILE_SIZE + 5, 5), (3 * FILE_SIZE, 2 * FILE_SIZE)])
+def test_the_end_of_the_slave_s_log_is_described(play: Play, end: int, tail: int) -> None:
+    master = play(lambda hello: welcome(start=hello["end"]))
+    assert master.introduce(Extent(0, end)).start == end
+    assert master.hello["tail"] == {"begin": tail, "crc": zlib.crc32(LOG[tail:end])}
+
+
+def test_of_what_the_master_has_deleted_nothing_is_compared(play: Play) -> None:
+    master = play(lambda hello: welcome(start=hello["end"]))
+    master.introduce(Extent(0, FILE_SIZE + 5), Extent(FILE_SIZE, len(LOG)))
+    assert master.hello["tail"]["begin"] == FILE_SIZE
+
+
+def test_both_proofs(play: Play) -> None:
+    master = play(lambda hello: welcome(proof=proof_of(SECRET, "master", NONCE, hello["nonce"])))
+    assert master.introduce(Extent(0, 0), secret=SECRET).start == 0
+    assert master.hello["proof"] == proof_of(SECRET, "slave", NONCE, master.hello["nonce"])
+
+
+@pytest.mark.parametrize("proof", ["", "00", None])
+def test_a_master_without_the_secret_is_not_followed(play: Play, proof: str | None) -> None:
+    """Not even if it sends the slave's own proof back."""
+    master = play(lambda hello: welcome(proof=hello["proof"] if proof is None else proof))
+    with pytest.raises(CannotFollow, match="does not know the secret"):
+        master.introduce(Extent(0, 0), secret=SECRET)
+
+
+def test_a_refusal_names_its_reason_in_one_line(play: Play) -> None:
+    master = play(lambda _: json_frame(REFUSE, code="diverged", reason="it\ndiffers"))
+    with pytest.raises(CannotFollow, match=r"refused this slave \(diverged\): it\?differs"):
+        master.introduce(Extent(0, 100))
+
+
+def test_a_master_that_cannot_tell_now_is_asked_again(play: Play) -> None:
+    with pytest.raises(MasterUnusable, match="cannot tell now"):
+        play(lambda _: json_frame(REFUSE, code="later", reason="busy")).introduce(Extent(0, 100))
+
+
+@pytest.mark.parametrize("changes", [{"start": 99}, {"start": 101}, {"truncate": 50}, {"start": 10**9}])
+def test_a_start_elsewhere_is_refused(play: Play, changes: dict[str, Any]) -> None:
+    with pytest.raises(CannotFollow, match="wants to begin at"):
+        play(lambda _: welcome(**({"start": 100} | changes))).introduce(Extent(0, 100))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"\0\0",
+        b"\xff" * 10,
+        b"\0\0\0\0\3",
+        frame(WELCOME, b"{}"),
+        frame(WELCOME, b"[" * 60_000),
+        frame(DATA, bytes(24)),
+        json_frame(HELLO, **FULL_WELCOME),
+        welcome(start="0"),
+        welcome(start=True),
+        welcome(start=-1),
+        welcome(proof=1),
+        json_frame(REFUSE, code=1, reason="x"),
+    ],
+)
+def test_poison_instead_of_welcome(play: Play, answer: bytes) -> None:
+    with pytest.raises(MasterUnusable):
+        play(lambda _: answer).introduce(Extent(0, 0))
+
+
+@pytest.mark.parametrize(
+    "challenge",
+    [b"", b"\xff" * 100, frame(CHALLENGE, b"{}"), json_frame(CHALLENGE, nonce="x"), json_frame(WELCOME, nonce=NONCE)],
+)
+def test_poison_instead_of_challenge(play: Play, challenge: bytes) -> None:
+    def never(_: dict[str, Any]) -> bytes:
+        raise AssertionError
+
+    master = play(never, challenge)
+    with pytest.raises(MasterUnusable):
+        master.introduce(Extent(0, 0))
+    assert master.hello == {}

@@ -1,0 +1,381 @@
+"""A master and slaves of rocketpy: the handshake, DATA and ACK on raw sockets, and whom it refuses."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import socket
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
+
+from rocketpy.native.core import lib
+from tests.support.master_rig import FILE_SIZE, MasterRig, report
+from tests.support.own_frames import (
+    CHALLENGE,
+    DATA,
+    HEARTBEAT,
+    HELLO,
+    MAGIC,
+    REFUSE,
+    WELCOME,
+    ack,
+    frame,
+    hello_fields,
+    json_frame,
+    log_in,
+    proof_of,
+    split,
+)
+from tests.support.waiting import is_readable, wait_until
+
+Open = Callable[..., MasterRig]
+SECRET = b"a secret of 20 bytes"
+
+
+@pytest.fixture
+def open_rig(tmp_path: Path) -> Iterator[Open]:
+    rigs: list[MasterRig] = []
+
+    def open_it(**options: Any) -> MasterRig:
+        rigs.append(MasterRig(tmp_path / str(len(rigs)), **options))
+        return rigs[-1]
+
+    yield open_it
+    for rig in rigs:
+        rig.close()
+
+
+@pytest.fixture
+def rig(open_rig: Open) -> MasterRig:
+    return open_rig()
+
+
+class OwnSlave:
+    """A slave that has sent the magic."""
+
+    def __init__(self, rig: MasterRig, **options: Any) -> None:
+        self.rig = rig
+        self.socket = rig.connect(**options)
+        self.frames: list[tuple[int, bytes]] = []
+        self._rest = b""
+        rig.say_bytes(self.socket, MAGIC)
+        kind, payload = self.next()
+        assert kind == CHALLENGE
+        fields = json.loads(payload)
+        assert fields["version"] == 1
+        self.challenge: str = fields["nonce"]
+
+    def read(self, size: int = 1 << 20) -> None:
+        try:
+            data = self.socket.recv(size)
+        except BlockingIOError:
+            return
+        assert data, "the master has closed the connection"
+        self._rest += data
+        frames, self._rest = split(self._rest)
+        self.frames += frames
+
+    def next(self) -> tuple[int, bytes]:
+        def look() -> bool:
+            self.read()
+            return bool(self.frames)
+
+        self.rig.turn_until(look)
+        return self.frames.pop(0)
+
+    def say(self, log: bytes, **changes: Any) -> tuple[int, dict[str, Any]]:
+        """HELLO of a slave with this log; returns the answer."""
+        self.rig.say_bytes(self.socket, json_frame(HELLO, **hello_fields(log, **changes)))
+        kind, payload = self.next()
+        return kind, json.loads(payload)
+
+    def log_from(self, position: int, size: int) -> bytes:
+        """Bytes of the log, once there are so many of them."""
+
+        def look() -> bool:
+            self.read()
+            return len(log_in(self.frames, position)) >= size
+
+        self.rig.turn_until(look)
+        return log_in(self.frames, position)
+
+
+def test_a_slave_with_a_part_of_the_log_gets_the_rest(rig: MasterRig) -> None:
+    rig.append(2 * FILE_SIZE + 100)
+    slave = OwnSlave(rig)
+    known = rig.log[: FILE_SIZE + 77]
+    kind, welcome = slave.say(known)
+    assert kind == WELCOME
+    assert welcome == {
+        "version": 1,
+        "begin": 0,
+        "end": len(rig.log),
+        "epochs": [],
+        "start": len(known),
+        "truncate": None,
+        "proof": "",
+    }
+    assert slave.log_from(len(known), len(rig.log) - len(known)) == rig.log[len(known) :]
+    assert not rig.replicated, "nothing is acknowledged before ACK"
+    rig.say_bytes(slave.socket, ack(len(known)) + ack(len(rig.log)))
+    assert rig.replicated == len(rig.log) and rig.can_wait(len(rig.log))
+    slave.frames.clear()
+    more = rig.append(333)
+    assert slave.log_from(len(rig.log) - 333, 333) == more
+
+
+def test_an_empty_slave_gets_the_log_from_its_first_file_on(rig: MasterRig) -> None:
+    rig.control.header.min_phy_offset = FILE_SIZE
+    rig.append(3 * FILE_SIZE + 100)
+    slave = OwnSlave(rig)
+    assert slave.say(b"")[1]["start"] == FILE_SIZE
+    assert slave.log_from(FILE_SIZE, 2 * FILE_SIZE + 100) == rig.log[FILE_SIZE:]
+
+
+def test_a_frame_does_not_change_on_its_way_to_a_slow_slave(rig: MasterRig) -> None:
+    """The log grows while a frame is half sent, and heartbeats fall due."""
+    rig.append(30 * FILE_SIZE + 11)
+    slave = OwnSlave(rig, buffer_bytes=65_536)
+    assert slave.say(b"")[0] == WELCOME
+    sizes, growths, got = random.Random(7), 20, 0
+    rig.pass_time(6.0)
+    while got < len(rig.log):
+        rig.turn(1)
+        if growths:
+            rig.append(500)
+            growths -= 1
+        if growths == 10:
+            rig.pass_time(6.0)
+        assert is_readable(slave.socket.fileno(), 30)
+        slave.read(sizes.randrange(1, 100_000))
+        got = sum(len(payload) - 24 for kind, payload in slave.frames if kind == DATA)
+    assert log_in(slave.frames, 0) == rig.log
+    assert {kind for kind, _ in slave.frames} <= {DATA, HEARTBEAT}
+
+
+def test_a_heartbeat_names_the_end_of_the_log_and_the_time(rig: MasterRig) -> None:
+    rig.append(1000)
+    slave = OwnSlave(rig)
+    slave.say(rig.log)
+    rig.pass_time(5.0)
+    kind, payload = slave.next()
+    end, confirmed, epoch, time_ms = struct.unpack(">qqiq", payload)
+    assert (kind, end, confirmed, epoch) == (HEARTBEAT, 1000, 1000, 0) and time_ms > 1_700_000_000_000
+
+
+def other(log: bytes, at: int) -> bytes:
+    changed = bytearray(log)
+    changed[at] ^= 1
+    return bytes(changed)
+
+
+REFUSALS: list[tuple[str, Callable[[bytes], bytes], dict[str, Any], str]] = [
+    ("version", lambda log: log, {"version": 2}, "stranger"),
+    ("group", lambda log: log, {"cluster": "Other"}, "stranger"),
+    ("group", lambda log: log, {"brokerName": "b\nfalse line"}, "stranger"),
+    ("secret", lambda log: log, {"proof": "00"}, "stranger"),
+    ("fileSize", lambda log: log, {"fileSize": 1 << 20}, "diverged"),
+    ("longer", lambda log: log + b"x", {}, "longer"),
+    ("behind", lambda log: log[:500], {}, "behind"),
+    ("diverged", lambda log: other(log, -1), {}, "diverged"),
+    ("diverged", lambda log: other(log, len(log) - 65_536), {}, "diverged"),
+    ("diverged", lambda log: log, {"tail": None}, "diverged"),
+    ("diverged", lambda log: log, {"tail": {"begin": 70_000, "crc": 0}}, "diverged"),
+    ("version", lambda log: log, {"end": -1}, "stranger"),
+    ("version", lambda log: log, {"nonce": "x"}, "stranger"),
+    ("version", lambda log: log, {"tail": {"begin": 0, "crc": 2**32}}, "stranger"),
+]
+
+
+@pytest.mark.parametrize(("code", "log", "changes", "counted"), REFUSALS)
+def test_a_slave_that_does_not_fit_gets_no_byte_and_a_reason(
+    rig: MasterRig,
+    caplog: pytest.LogCaptureFixture,
+    code: str,
+    log: Callable[[bytes], bytes],
+    changes: dict[str, Any],
+    counted: str,
+) -> None:
+    rig.control.header.min_phy_offset = FILE_SIZE
+    rig.append(2 * FILE_SIZE)
+    slave = OwnSlave(rig)
+    with caplog.at_level(logging.WARNING):
+        kind, refusal = slave.say(log(rig.log), **changes)
+    assert kind == REFUSE and refusal["code"] == code and refusal["reason"] in caplog.text
+    assert len(caplog.records) == 1 and "\n" not in caplog.records[0].getMessage()
+    assert not rig.is_open(slave.socket) and not rig.slaves() and not rig.replicated
+    assert rig.table.closed()[counted] == 1
+
+
+def test_both_sides_prove_that_they_know_the_secret(open_rig: Open) -> None:
+    rig = open_rig(secret=SECRET, own_only=1)
+    rig.append(1000)
+    slave = OwnSlave(rig)
+    kind, welcome = slave.say(rig.log[:100], proof=proof_of(SECRET, "slave", slave.challenge))
+    assert kind == WELCOME and welcome["proof"] == proof_of(SECRET, "master", slave.challenge)
+    assert slave.log_from(100, 900) == rig.log[100:]
+
+
+@pytest.mark.parametrize(
+    "proof",
+    [
+        lambda _: "",
+        lambda challenge: proof_of(SECRET, "master", challenge),
+        lambda challenge: proof_of(b"another secret of it", "slave", challenge),
+        lambda challenge: proof_of(SECRET, "slave", "0" * 32),
+        lambda challenge: proof_of(SECRET, "slave", challenge, "f" * 32),
+        lambda _: "\ud800",
+    ],
+)
+def test_without_the_right_proof_nothing_is_sent(open_rig: Open, proof: Callable[[str], str]) -> None:
+    rig = open_rig(secret=SECRET, own_only=1)
+    rig.append(1000)
+    slave = OwnSlave(rig)
+    kind, refusal = slave.say(rig.log[:100], proof=proof(slave.challenge))
+    assert kind == REFUSE and refusal["code"] == "secret"
+    assert not rig.is_open(slave.socket)
+
+
+def test_with_a_secret_a_slave_of_the_reference_is_refused(open_rig: Open, caplog: pytest.LogCaptureFixture) -> None:
+    rig = open_rig(secret=SECRET, own_only=1)
+    rig.append(1000)
+    slave = rig.connect()
+    slave.sendall(report(0))
+    rig.wait_until_closed(slave)
+    assert rig.table.closed()["stranger"] == 1 and not rig.table.sent_bytes
+    assert "cannot prove that it knows the secret" in caplog.text
+
+
+def test_each_connection_has_a_challenge_of_its_own(rig: MasterRig) -> None:
+    assert len({OwnSlave(rig).challenge for _ in range(5)}) == 5
+
+
+@pytest.mark.parametrize("lie", [1001, 99, -1, 2**40])
+def test_an_ack_that_cannot_be_true_acknowledges_nothing(rig: MasterRig, lie: int) -> None:
+    rig.append(1000)
+    slave = OwnSlave(rig)
+    slave.say(b"")
+    slave.log_from(0, 1000)
+    rig.say_bytes(slave.socket, ack(500))
+    slave.socket.sendall(ack(lie))
+    rig.wait_until_closed(slave.socket)
+    assert rig.replicated == 500
+
+
+POISON_HELLO = [
+    frame(HELLO, b""),
+    frame(HELLO, b"[" * 60_000),
+    frame(HELLO, b"\xff\xfe"),
+    frame(HELLO, b"[]"),
+    frame(HELLO, b'{"version":' + b"9" * 5000 + b"}"),
+    frame(HELLO, b'{"version":1e400}'),
+]
+POISON = [
+    *(MAGIC + data for data in POISON_HELLO),  # without waiting for CHALLENGE
+    MAGIC[:7] + b"\2",
+    MAGIC + MAGIC,
+    MAGIC + b"\xff" * 100,
+]
+
+
+@pytest.mark.parametrize("data", POISON)
+def test_poison_instead_of_the_magic(rig: MasterRig, data: bytes) -> None:
+    rig.append(1000)
+    slave = rig.connect()
+    slave.sendall(data)
+    rig.wait_until_closed(slave)
+    assert not rig.slaves() and not rig.table.sent_bytes
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        *POISON_HELLO,
+        b"\xff\xff\xff\xff\2",
+        b"\0\0\0\0\2",
+        b"\0\1\0\2\2",
+        frame(DATA, bytes(100)),
+        json_frame(HELLO, **hello_fields(b"")) + b"x",
+    ],
+)
+def test_poison_instead_of_hello(rig: MasterRig, data: bytes) -> None:
+    rig.append(1000)
+    slave = OwnSlave(rig)
+    slave.socket.sendall(data)
+    rig.wait_until_closed(slave.socket)
+    assert not rig.slaves() and not rig.table.sent_bytes
+    good = OwnSlave(rig)
+    assert good.say(b"")[0] == WELCOME
+
+
+@pytest.mark.parametrize("data", [bytes(17), frame(HELLO, bytes(12)), frame(7, bytes(13)), b"\xff" * 17])
+def test_poison_instead_of_ack(rig: MasterRig, data: bytes) -> None:
+    rig.append(1000)
+    slave = OwnSlave(rig)
+    slave.say(b"")
+    slave.socket.sendall(data)
+    rig.wait_until_closed(slave.socket)
+    assert not rig.replicated
+
+
+def test_a_handshake_byte_by_byte(rig: MasterRig) -> None:
+    rig.append(1000)
+    slave = rig.connect()
+    for byte in MAGIC:
+        rig.say_bytes(slave, bytes([byte]))
+    for byte in json_frame(HELLO, **hello_fields(rig.log[:10])) + b"":
+        rig.say_bytes(slave, bytes([byte]))
+    data = b""
+
+    def look() -> bool:
+        nonlocal data
+        try:
+            data += slave.recv(1 << 20)
+        except BlockingIOError:
+            return False
+        return len(log_in(split(data)[0], 10)) == 990
+
+    rig.turn_until(look)
+    assert [kind for kind, _ in split(data)[0]] == [CHALLENGE, WELCOME, DATA]
+
+
+def test_a_handshake_that_does_not_end_is_closed_however_busy(rig: MasterRig) -> None:
+    """One byte at a time keeps a slot no longer than silence would."""
+    slave = OwnSlave(rig)
+    hello = iter(json_frame(HELLO, **hello_fields(b"")))
+    for _ in range(3):
+        rig.say_bytes(slave.socket, bytes([next(hello)]))
+        rig.pass_time(6.0)
+    assert rig.is_open(slave.socket)
+    rig.pass_time(2.1)
+    rig.wait_until_closed(slave.socket)
+    assert rig.table.closed()["silent"] == 1
+
+
+def test_slaves_that_leave_during_the_handshake_leave_nothing(open_rig: Open) -> None:
+    rig = open_rig(slaves_max=2)
+    for turn in range(20):
+        slave: socket.socket = rig.connect() if turn % 2 else OwnSlave(rig).socket
+        slave.close()
+        rig.turn_until(lambda: not rig.slaves())
+    assert OwnSlave(rig).say(b"")[0] == WELCOME
+
+
+def test_slaves_of_both_kinds_at_once(rig: MasterRig) -> None:
+    rig.append(1000)
+    reference, own = rig.connect(0), OwnSlave(rig)
+    own.say(b"")
+    assert rig.received(reference, 1000)[12:] == rig.log and own.log_from(0, 1000) == rig.log
+    rig.say(reference, 700)
+    rig.say_bytes(own.socket, ack(900))
+    assert rig.replicated == 900
+    assert sorted(slave.acked_phy_offset for slave in rig.slaves()) == [700, 900]
+    assert int(lib.RP_HA_ACKNOWLEDGE) == ack(0)[4]
+    wait_until(lambda: len(rig.slaves()) == 2)
