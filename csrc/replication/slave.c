@@ -108,11 +108,11 @@ rp_status rp_slave_read(rp_slave *slave, const rp_slave_rules *rules, uint64_t m
     ssize_t size = recv(slave->fd, bytes, sizeof bytes, MSG_DONTWAIT);
     if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return RP_OK;
     if (size <= 0) return refuse(RP_SLAVE_LEFT, why);
-    if (!slave->hello) slave->read_ns = now_ns;
     for (ssize_t i = 0; i < size; i++) {
         rp_status status = take_byte(slave, rules, min, end, now_ns, bytes[i], why);
         if (status != RP_OK) return status;
     }
+    if (slave->has_reported) slave->read_ns = now_ns;
     return RP_OK;
 }
 

@@ -44,7 +44,7 @@ typedef struct rp_slave {
     int is_blocked;         /* the socket takes no more */
     uint64_t acked;
     uint64_t reported;      /* its last report, for the log */
-    uint64_t read_ns, written_ns, behind_since_ns; /* read_ns stands still during a handshake, which has to end */
+    uint64_t read_ns, written_ns, behind_since_ns; /* read_ns stands still until it may get DATA */
     uint64_t window_ns, window_bytes; /* of the limit on bytes per second: begin, bytes of it that are used */
     uint64_t paused_until_ns; /* 0, or when to try again what lacked memory or descriptors */
     rp_transfer transfer;

@@ -59,7 +59,7 @@ def _send(connection: socket.socket, data: bytes) -> None:
 
 def _read_frame(reader: ByteReader) -> tuple[int, bytes]:
     """(type, payload)."""
-    size, kind = map(int, FRAME.unpack(reader.read(FRAME.size)))
+    size, kind = map(int, FRAME.unpack(reader.read(FRAME.size, is_short=True)))
     if not 1 <= size <= 1 + JSON_MAX:
         raise MasterUnusable(f"it sent a frame of {size} bytes during the handshake")
-    return kind, reader.read(size - 1)
+    return kind, reader.read(size - 1, is_short=True)

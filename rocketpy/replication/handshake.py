@@ -159,10 +159,10 @@ def _unfit(hello: Hello, group: Group, own: Extent) -> Refusal | None:
             f"the log of this slave ends at {log.end}, that of its master at {own.end}: the master has lost its end "
             "or is another one; keep the store of the slave, it may have messages that the master lacks",
         )
-    if 0 < log.end < own.begin:
+    if 0 < log.end <= own.begin:  # nothing that both have could be compared
         return Refusal(
             "behind",
-            f"the log of this slave ends at {log.end}, that of its master begins at {own.begin}: what is between them "
+            f"the log of this slave ends at {log.end}, that of its master begins at {own.begin}: what is before that "
             "has expired; begin with an empty store",
         )
     return None

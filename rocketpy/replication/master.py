@@ -33,7 +33,7 @@ ACCEPT_AGAIN_NS = 50_000_000  # after a failure
 LOG_INTERVAL_S = 10.0
 WHY = {
     lib.RP_SLAVE_LEFT: "slave %(address)s has left; it had the log up to %(acked)d (%(behind)d bytes behind)",
-    lib.RP_SLAVE_SILENT: "closed slave %(address)s: it has sent nothing for haHousekeepingInterval",
+    lib.RP_SLAVE_SILENT: "closed slave %(address)s: it sent nothing, or no whole handshake, for haHousekeepingInterval",
     lib.RP_SLAVE_LONGER: "refused slave %(address)s: it reports %(reported)d, but this log ends at %(end)d: it has "
     "messages that this master does not have, or is the slave of another one; compare both, then empty its store",
     lib.RP_SLAVE_BEHIND: "refused slave %(address)s: it needs the log from %(reported)d on, but here it begins at "

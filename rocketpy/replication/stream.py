@@ -50,15 +50,20 @@ class ByteReader:
         self._silence_max_s = silence_max_s
         self._beat = beat
 
-    def read(self, size: int) -> bytes:
-        """Raises: MasterUnusable: closed, failed or silent."""
+    def read(self, size: int, *, is_short: bool = False) -> bytes:
+        """Read `size` bytes. Each byte puts the end of the wait off, unless they are short: then all must come in time.
+
+        Raises:
+            MasterUnusable: closed, failed, silent, or too slow.
+        """
         parts = []
         until_s = time.monotonic() + self._silence_max_s
         while size:
             self._beat()
-            if not select.select([self._connection], [], [], TURN_S)[0]:
-                if time.monotonic() >= until_s:
-                    raise MasterUnusable("it sends nothing")
+            is_there = select.select([self._connection], [], [], TURN_S)[0]
+            if (is_short or not is_there) and time.monotonic() >= until_s:
+                raise MasterUnusable("it sends too little" if is_there else "it sends nothing")
+            if not is_there:
                 continue
             try:
                 data = self._connection.recv(size)
@@ -66,7 +71,8 @@ class ByteReader:
                 raise MasterUnusable(f"the connection failed: {exc}") from exc
             if not data:
                 raise MasterUnusable("it closed the connection")
-            until_s = time.monotonic() + self._silence_max_s
+            if not is_short:
+                until_s = time.monotonic() + self._silence_max_s
             parts.append(data)
             size -= len(data)
         return b"".join(parts)

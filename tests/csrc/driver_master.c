@@ -1,6 +1,9 @@
-/* A master and its slaves over socket pairs, in random order: slaves that copy, lie, stop reading, send pieces and
- * leave, a log that grows, and time that passes. What a slave reads is always a row of whole frames of the log without
- * a gap, and nothing counts as replicated that no slave has reported truthfully. */
+/* A master and its slaves over socket pairs, in random order: slaves of the reference and of rocketpy that copy, lie,
+ * stop reading, send pieces and leave, a log that grows, and time that passes. What a slave reads is always a row of
+ * whole frames of the log without a gap, and nothing counts as replicated that no slave has reported truthfully.
+ *
+ * The driver plays Python's part in the handshake: a HELLO here begins with the position of the slave, and WELCOME is
+ * that position. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -10,13 +13,22 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include "base/crc32.h"
 #include "base/endian.h"
 #include "store/mapped_file.h"
 #include "check.h"
 #include "replication/master.h"
 #include "replication/slave.h"
 
-enum { FILE_SIZE = 16384, FILES = 24, LOG = FILE_SIZE * FILES, SLAVES = 6, STEPS = 60000, INPUT = 40000 };
+enum {
+    FILE_SIZE = 16384,
+    FILES = 24,
+    LOG = FILE_SIZE * FILES,
+    SLAVES = 6,
+    STEPS = 120000,
+    INPUT = 40000,
+    OUTPUT = 5 + RP_HA_JSON_MAX + 8
+};
 
 static char directory[] = "/tmp/driver_master_XXXXXX";
 static uint64_t now_ns = 1000000000000;
@@ -28,7 +40,12 @@ struct peer {
     uint64_t has;       /* it has the log below this */
     uint8_t input[INPUT];
     uint32_t input_size;
+    int is_own;      /* a slave of rocketpy; has_reported: it is welcome */
+    uint8_t output[OUTPUT]; /* of a handshake, sent in pieces */
+    uint32_t output_size, output_sent;
 };
+
+static uint64_t welcomed, turned_away, own_whole;
 
 static uint8_t *log_bytes;
 
@@ -74,6 +91,133 @@ static void report(struct peer *peer, uint64_t position, uint32_t size) {
     if (send(peer->fd, bytes, size, MSG_NOSIGNAL) < 0) leave(peer);
 }
 
+/* ------------------------------------------------------------------ slaves of rocketpy */
+
+static void say_own(struct peer *peer, uint32_t size, uint8_t type, uint32_t payload) {
+    rp_store32(peer->output, size);
+    peer->output[4] = type;
+    peer->output_size = RP_HA_FRAME_HEADER + payload, peer->output_sent = 0;
+}
+
+/* HELLO after CHALLENGE: as it must be, up to the largest; or poison. */
+static void say_hello(struct peer *peer, random_source *random, uint64_t published) {
+    static const uint32_t SIZES[] = {0, 1, RP_HA_JSON_MAX + 2, 1u << 20, 0x80000000, UINT32_MAX};
+    uint32_t choice = random_below(random, 10);
+    uint32_t large = choice == 2 ? RP_HA_JSON_MAX + 3 : RP_HA_JSON_MAX;
+    uint32_t payload = choice && random_below(random, 4) ? 8 + random_below(random, 300) : large;
+    for (uint32_t i = 0; i < payload; i++) peer->output[RP_HA_FRAME_HEADER + i] = (uint8_t)random_below(random, 256);
+    uint32_t has = random_below(random, (uint32_t)published + 1);
+    rp_store64(peer->output + RP_HA_FRAME_HEADER, choice == 1 ? published + 1 + has : has);
+    if (choice == 2)
+        say_own(peer, SIZES[random_below(random, 6)], RP_HA_HELLO, payload);
+    else if (choice == 3)
+        say_own(peer, 1 + payload, (uint8_t)random_below(random, 256), payload);
+    else
+        say_own(peer, 1 + payload, RP_HA_HELLO, payload + (choice == 4)); /* a byte too much */
+}
+
+static void say_ack(struct peer *peer, uint64_t position, uint8_t type, uint32_t size) {
+    uint8_t bytes[RP_HA_FRAME_HEADER + RP_HA_ACK] = {0};
+    rp_store32(bytes, size);
+    bytes[4] = type;
+    rp_store64(bytes + RP_HA_FRAME_HEADER, position);
+    if (send(peer->fd, bytes, sizeof bytes, MSG_NOSIGNAL) < 0) leave(peer);
+}
+
+/* One whole frame of the master has come. */
+static void take_own_frame(struct peer *peer, uint8_t type, const uint8_t *payload, uint32_t size,
+                           random_source *random, uint64_t published) {
+    if (type == RP_HA_CHALLENGE) {
+        CHECK(!peer->has_reported && peer->output_sent == RP_HA_REPORT);
+        say_hello(peer, random, published);
+    } else if (type == RP_HA_WELCOME) {
+        CHECK(!peer->has_reported && size == 8);
+        peer->has = rp_load64(payload);
+        peer->has_reported = 1;
+    } else if (type == RP_HA_DATA) {
+        uint32_t bytes = size - RP_HA_DATA_HEADER;
+        CHECK(peer->has_reported && bytes <= FILE_SIZE && rp_load64(payload) == peer->has && !rp_load32(payload + 16));
+        CHECK(bytes && peer->has + bytes <= rp_load64(payload + 8) && rp_load64(payload + 8) <= published);
+        CHECK(peer->has / FILE_SIZE == (peer->has + bytes - 1) / FILE_SIZE);
+        CHECK(memcmp(payload + RP_HA_DATA_HEADER, log_bytes + peer->has, bytes) == 0);
+        CHECK(rp_crc32(0, payload + RP_HA_DATA_HEADER, bytes) == rp_load32(payload + 20));
+        peer->has += bytes;
+    } else if (type == RP_HA_BEAT) {
+        CHECK(peer->has_reported && size == RP_HA_HEARTBEAT && rp_load64(payload) <= published);
+    } else {
+        CHECK(type == RP_HA_REFUSE && !peer->has_reported);
+    }
+}
+
+static void take_own_frames(struct peer *peer, random_source *random, uint64_t published) {
+    uint32_t at = 0;
+    while (peer->input_size - at >= RP_HA_FRAME_HEADER) {
+        uint32_t size = rp_load32(peer->input + at);
+        CHECK(size >= 1 && size <= 1 + RP_HA_DATA_HEADER + FILE_SIZE);
+        if (peer->input_size - at < 4 + size) break;
+        take_own_frame(peer, peer->input[at + 4], peer->input + at + RP_HA_FRAME_HEADER, size - 1, random, published);
+        at += 4 + size;
+    }
+    memmove(peer->input, peer->input + at, peer->input_size - at);
+    peer->input_size -= at;
+}
+
+/* Send a piece of the handshake, or an ACK, which is poison at times. */
+static void act_own(struct peer *peer, random_source *random, uint64_t published, uint64_t *truth) {
+    uint32_t left = peer->output_size - peer->output_sent;
+    if (left) {
+        uint32_t piece = random_below(random, 3) ? left : 1 + random_below(random, left);
+        ssize_t sent = send(peer->fd, peer->output + peer->output_sent, piece, MSG_NOSIGNAL);
+        if (sent > 0) peer->output_sent += (uint32_t)sent;
+        if (sent < 0 && errno != EAGAIN) leave(peer);
+        return;
+    }
+    if (!peer->has_reported) return;
+    uint32_t choice = random_below(random, 100);
+    if (choice == 0) return say_ack(peer, published + 1 + random_below(random, 1000), RP_HA_ACKNOWLEDGE, 1 + RP_HA_ACK);
+    if (choice == 1) return say_ack(peer, peer->has, (uint8_t)random_below(random, RP_HA_ACKNOWLEDGE), 1 + RP_HA_ACK);
+    if (choice == 2) return say_ack(peer, peer->has, RP_HA_ACKNOWLEDGE, random_below(random, 1 + RP_HA_ACK));
+    if (peer->has > *truth) *truth = peer->has;
+    say_ack(peer, peer->has, RP_HA_ACKNOWLEDGE, 1 + RP_HA_ACK);
+    own_whole += peer->has == published;
+}
+
+static void join_own(struct peer *peer) {
+    peer->is_own = 1;
+    rp_store64(peer->output, 0xff52504841000000 + RP_HA_VERSION);
+    peer->output_size = RP_HA_REPORT;
+}
+
+/* Python's part of the handshake. */
+static void answer_all(rp_master *master, random_source *random, uint64_t published) {
+    rp_slave_asking asking;
+    while (rp_master_asking(master, &asking)) {
+        uint8_t frame[RP_HA_FRAME_HEADER + 8] = {0, 0, 0, 1, RP_HA_CHALLENGE};
+        uint32_t size = asking.hello_size, crc, place = random_below(random, LOG + 100),
+                 bytes = random_below(random, 40000);
+        if (!size) {
+            rp_master_answer(master, asking.row, frame, RP_HA_FRAME_HEADER, 0, 0);
+            continue;
+        }
+        free(exact_copy(asking.hello, size)); /* every byte is there */
+        uint64_t start = size >= 8 ? rp_load64(asking.hello) : UINT64_MAX;
+        CHECK(size <= RP_HA_JSON_MAX);
+        rp_status status = rp_master_crc(master, place, bytes, &crc);
+        CHECK(status == (!bytes || place + bytes <= LOG ? RP_OK : RP_NOT_FOUND));
+        if (status == RP_OK && bytes) CHECK(crc == rp_crc32(0, log_bytes + place, bytes));
+        int fits = start <= published;
+        rp_store32(frame, 9);
+        frame[4] = fits ? RP_HA_WELCOME : RP_HA_REFUSE;
+        rp_store64(frame + RP_HA_FRAME_HEADER, start);
+        *(fits ? &welcomed : &turned_away) += 1;
+        if (fits) rp_master_answer(master, asking.row, frame, sizeof frame, 1, start);
+        size = random_below(random, 2) ? sizeof frame : 0;
+        if (!fits) rp_master_refuse(master, asking.row, frame, size, RP_SLAVE_DIVERGED);
+    }
+}
+
+/* ------------------------------------------------------------------ slaves of the reference */
+
 static void take_frames(struct peer *peer) {
     uint32_t at = 0;
     while (peer->input_size - at >= 12) {
@@ -90,7 +234,7 @@ static void take_frames(struct peer *peer) {
     peer->input_size -= at;
 }
 
-static void read_some(struct peer *peer, uint32_t most) {
+static void read_some(struct peer *peer, uint32_t most, random_source *random, uint64_t published) {
     if (most > INPUT - peer->input_size) most = INPUT - peer->input_size;
     ssize_t size = recv(peer->fd, peer->input + peer->input_size, most, 0);
     if (size == 0 || (size < 0 && errno != EAGAIN)) {
@@ -98,15 +242,23 @@ static void read_some(struct peer *peer, uint32_t most) {
         return;
     }
     if (size > 0) peer->input_size += (uint32_t)size;
-    take_frames(peer);
+    if (peer->is_own)
+        take_own_frames(peer, random, published);
+    else
+        take_frames(peer);
 }
 
 static void act(rp_master *master, struct peer *peer, random_source *random, uint64_t published, uint64_t *truth) {
     uint32_t choice = random_below(random, 100);
     if (peer->fd < 0 || choice == 0) {
         join(master, peer);
+        if (peer->fd >= 0 && random_below(random, 2)) join_own(peer);
     } else if (choice == 1) {
         leave(peer);
+    } else if (peer->is_own && choice < 40) {
+        act_own(peer, random, published, truth);
+    } else if (peer->is_own) {
+        read_some(peer, 1 + random_below(random, 9000), random, published);
     } else if (choice == 2) {
         report(peer, published + 1 + random_below(random, 1000), 8);
     } else if (choice == 3) {
@@ -123,7 +275,7 @@ static void act(rp_master *master, struct peer *peer, random_source *random, uin
         if (peer->has > *truth) *truth = peer->has;
         report(peer, peer->has, 8);
     } else {
-        read_some(peer, 1 + random_below(random, 9000));
+        read_some(peer, 1 + random_below(random, 9000), random, published);
     }
 }
 
@@ -218,6 +370,7 @@ int main(void) {
         act(master, peer, &random, control->published_phy_offset, &truth);
         whole += peer->has == control->published_phy_offset;
         rp_master_run(master, 0);
+        answer_all(master, &random, control->published_phy_offset);
         while (rp_master_closed(master, &closed)) CHECK(closed.reason < RP_SLAVE_REASONS);
         check_table(table, control, truth);
         if (random_below(&random, 3000) == 0) {
@@ -228,9 +381,9 @@ int main(void) {
     }
     CHECK(table->closed[RP_SLAVE_LONGER] && table->closed[RP_SLAVE_IMPLAUSIBLE] && table->closed[RP_SLAVE_SILENT]);
     CHECK(whole > 100 && control->replicated_phy_offset > 0);
-    printf("master: %llu connections, %llu bytes sent, %llu replicated of %llu\n", (unsigned long long)table->opened,
-           (unsigned long long)table->sent_bytes, (unsigned long long)control->replicated_phy_offset,
-           (unsigned long long)control->published_phy_offset);
+    CHECK(welcomed > 100 && own_whole > 100 && turned_away > 10);
+    printf("master: %llu connections since it was opened, %llu slaves of rocketpy welcomed, %llu turned away\n",
+           (unsigned long long)table->opened, (unsigned long long)welcomed, (unsigned long long)turned_away);
     for (uint32_t i = 0; i < SLAVES; i++) leave(&peers[i]);
     rp_master_close(master);
     rp_slave_table_destroy(table);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import random
@@ -184,6 +185,7 @@ REFUSALS: list[tuple[str, Callable[[bytes], bytes], dict[str, Any], str]] = [
     ("fileSize", lambda log: log, {"fileSize": 1 << 20}, "diverged"),
     ("longer", lambda log: log + b"x", {}, "longer"),
     ("behind", lambda log: log[:500], {}, "behind"),
+    ("behind", lambda log: log[:FILE_SIZE], {"tail": None}, "behind"),  # nothing to compare
     ("diverged", lambda log: other(log, -1), {}, "diverged"),
     ("diverged", lambda log: other(log, len(log) - 65_536), {}, "diverged"),
     ("diverged", lambda log: log, {"tail": None}, "diverged"),
@@ -303,12 +305,16 @@ def test_poison_instead_of_the_magic(rig: MasterRig, data: bytes) -> None:
         b"\0\1\0\2\2",
         frame(DATA, bytes(100)),
         json_frame(HELLO, **hello_fields(b"")) + b"x",
+        json_frame(HELLO, **hello_fields(b"")) * 2,
+        frame(HELLO, b" " * 3_000_000),
+        b"\0\1\0\1\2" + b" " * 3_000_000,  # more than it announces
     ],
 )
 def test_poison_instead_of_hello(rig: MasterRig, data: bytes) -> None:
     rig.append(1000)
     slave = OwnSlave(rig)
-    slave.socket.sendall(data)
+    with contextlib.suppress(BlockingIOError):  # the socket takes a part of the largest
+        slave.socket.send(data)
     rig.wait_until_closed(slave.socket)
     assert not rig.slaves() and not rig.table.sent_bytes
     good = OwnSlave(rig)
@@ -357,6 +363,32 @@ def test_a_handshake_that_does_not_end_is_closed_however_busy(rig: MasterRig) ->
     rig.pass_time(2.1)
     rig.wait_until_closed(slave.socket)
     assert rig.table.closed()["silent"] == 1
+
+
+@pytest.mark.parametrize("first", [MAGIC, bytes(8)])
+def test_the_first_bytes_keep_a_slot_no_longer_than_silence(rig: MasterRig, first: bytes) -> None:
+    slave = rig.connect()
+    for byte in first[:4]:
+        rig.say_bytes(slave, bytes([byte]))
+        rig.pass_time(4.9)
+    assert rig.is_open(slave)
+    rig.say_bytes(slave, first[4:5])
+    rig.pass_time(0.5)
+    rig.wait_until_closed(slave)
+    assert rig.table.closed()["silent"] == 1
+
+
+def test_strangers_in_the_handshake_take_no_more_than_all_slots_for_a_time(open_rig: Open) -> None:
+    """With haConnectionsMax strangers a slave is turned away; when their time is over, it is welcome."""
+    rig = open_rig(slaves_max=3, secret=SECRET)
+    rig.append(1000)
+    strangers = [OwnSlave(rig), OwnSlave(rig), rig.connect()]
+    assert not rig.is_open(rig.connect()) and rig.table.closed()["too_many"] == 1
+    rig.pass_time(20.0)
+    for stranger in strangers:
+        rig.wait_until_closed(stranger.socket if isinstance(stranger, OwnSlave) else stranger)
+    slave = OwnSlave(rig)
+    assert slave.say(b"", proof=proof_of(SECRET, "slave", slave.challenge))[0] == WELCOME
 
 
 def test_slaves_that_leave_during_the_handshake_leave_nothing(open_rig: Open) -> None:

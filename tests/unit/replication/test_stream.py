@@ -16,6 +16,7 @@ from rocketpy.native.core import ffi, lib
 from rocketpy.native.status import Status
 from rocketpy.reactor.replica import ReplicaState
 from rocketpy.reactor.ring import Ring, WorkerBlock
+from rocketpy.replication import stream as stream_module
 from rocketpy.replication.errors import MasterUnusable
 from rocketpy.replication.start import HEADER, Start
 from rocketpy.replication.stream import ByteReader, LogStream, StreamSettings, send_report
@@ -252,3 +253,21 @@ def test_exact_reads() -> None:
         with pytest.raises(MasterUnusable, match="failed"):
             send_report(ours, 1)
             send_report(ours, 1)
+
+
+def test_a_short_read_is_not_put_off_by_each_byte(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A master that sends a byte from time to time does not hold a slave in the handshake."""
+    now_s = [0.0]
+    monkeypatch.setattr(stream_module.time, "monotonic", lambda: now_s[0])
+    ours, master = socket.socketpair()
+    with ours, master:
+
+        def drip() -> None:
+            master.sendall(b"x")
+            now_s[0] += 2.0
+
+        reader = ByteReader(ours, 5.0, drip)
+        with pytest.raises(MasterUnusable, match="too little"):
+            reader.read(10, is_short=True)
+        assert now_s[0] <= 8.0
+        assert reader.read(10) == b"x" * 10
