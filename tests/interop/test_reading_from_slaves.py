@@ -16,6 +16,7 @@ from tests.interop.brokers import (
     create_topic,
     decode,
     max_offsets,
+    offset_table,
     wait_committed,
     wait_until,
 )
@@ -96,6 +97,18 @@ def wait_copied(pair: Pair) -> None:
     wait_until(lambda: all_committed(pair.slave) == all_committed(pair.master), "equal offsets")
 
 
+def wait_persisted(pair: Pair) -> None:
+    """Until the master has the offsets on its disk: kill -9 takes what is newer than flushConsumerOffsetInterval."""
+    path = pair.master.store / "config" / "consumerOffset.json"
+
+    def persisted() -> list[list[int | None]]:
+        table = offset_table(path) if path.exists() else {}
+        groups = [table.get(f"{TOPIC}@{group_of(name)}", {}) for name in LANGUAGES]
+        return [[offsets.get(str(queue)) for queue in range(QUEUES)] for offsets in groups]
+
+    wait_until(lambda: persisted() == all_committed(pair.master), "the offsets on the master's disk")
+
+
 def all_committed(broker: AnyBroker) -> list[list[int]]:
     return [committed_offsets(broker, group_of(name), TOPIC, QUEUES) for name in LANGUAGES]
 
@@ -109,7 +122,7 @@ def test_consumers_go_on_with_the_slave_and_come_back(tmp_path: Path, launch_at:
         leave(members)
         second = send(launcher, "second")
         wait_copied(pair)
-
+        wait_persisted(pair)
         pair.master.kill_all()
         members = start_members(launcher)
         readers = {name: member for name, member in members.items() if name not in NEEDS_MASTER}
