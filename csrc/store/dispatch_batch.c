@@ -26,7 +26,7 @@
 #include "store/unit_tags.h"
 
 enum {
-    BLANK_UNITS = 128, /* per write */
+    BLANK_UNITS = 512, /* per write */
     TELL_RUNS = 256,
     LOOK_EVERY = 1024, /* records */
 };
@@ -129,24 +129,43 @@ static rp_status finish_batch(rp_dispatch *dispatch, uint64_t position) {
     return status;
 }
 
-/* The queue offsets of the log jump from `end` to the record's. A gap within a file is filled with pre-blank units;
- * otherwise (an earlier queue of the same name, a gap across files) the queue is restarted at that offset. No batch is
- * open. */
-static rp_status bridge(rp_dispatch *dispatch, rp_queue *queue, uint64_t end, uint64_t offset) {
+/* 1 if the places between `end` and the record's queue offset belong to messages that cannot be read: damaged ones, or
+ * those of a lost log file. Between files they must also have had room in the log between the queue's last record and
+ * this one, and in one log file: that bounds what is written for a damaged queue offset. rocketpy/store/rebuilding has
+ * the same rule. */
+static int is_gap(const rp_dispatch *dispatch, uint64_t end, uint64_t phy_end, uint64_t offset, uint64_t phy_offset) {
+    if (offset < end || end == 0) return 0;
+    if (offset / dispatch->units_per_file == (end - 1) / dispatch->units_per_file) return 1;
+    uint64_t room = phy_offset > phy_end ? phy_offset - phy_end : 0, file_size = dispatch->control->commitlog_file_size;
+    return offset - end <= (room < file_size ? room : file_size) / RP_RECORD_SIZE_MIN;
+}
+
+/* Pre-blank units in [end, offset). Readers see them with the unit behind them, or before: rp_cq_write fills the begin
+ * of the record's own file, which must not exist before that unit. */
+static rp_status fill_gap(rp_dispatch *dispatch, rp_queue *queue, uint64_t end, uint64_t offset) {
     uint8_t blanks[BLANK_UNITS * RP_CQ_UNIT_SIZE];
+    uint64_t per_file = dispatch->units_per_file;
+    uint64_t to = offset / per_file == (end - 1) / per_file ? offset : offset - offset % per_file;
     rp_status status = RP_OK;
-    if (offset < end || end == 0 || offset / dispatch->units_per_file != (end - 1) / dispatch->units_per_file) {
-        dispatch->counts.resets += end != 0;
-        return end ? rp_dispatch_drop_queue(dispatch, queue) : RP_OK;
-    }
     for (uint32_t i = 0; i < BLANK_UNITS; i++) rp_unit_fill(blanks + i * RP_CQ_UNIT_SIZE, 0, INT32_MAX, 0);
-    while (end < offset && status == RP_OK) {
-        uint32_t count = offset - end < BLANK_UNITS ? (uint32_t)(offset - end) : BLANK_UNITS;
+    while (end < to && status == RP_OK) {
+        uint32_t count = to - end < BLANK_UNITS ? (uint32_t)(to - end) : BLANK_UNITS;
         status = rp_cq_write(dispatch->writer, queue, end, count, blanks);
         end += count;
+        look_around(dispatch);
     }
-    if (status == RP_OK) rp_store_release(&queue->max_offset, offset);
+    if (status == RP_OK && to == offset) rp_store_release(&queue->max_offset, offset);
     return status;
+}
+
+/* The queue offsets of the log jump from `end` to the record's. A gap is filled with pre-blank units; otherwise (an
+ * earlier queue of the same name) the queue is restarted at that offset. No batch is open. */
+static rp_status bridge(rp_dispatch *dispatch, rp_queue *queue, uint64_t end, const rp_record_view *record,
+                        uint64_t phy_offset) {
+    if (is_gap(dispatch, end, queue->max_phy_offset, record->queue_offset, phy_offset))
+        return fill_gap(dispatch, queue, end, record->queue_offset);
+    dispatch->counts.resets += end != 0;
+    return end ? rp_dispatch_drop_queue(dispatch, queue) : RP_OK;
 }
 
 /* The previous process wrote the unit and died; it may not have sent the ARRIVAL. */
@@ -171,15 +190,15 @@ static rp_status collect_unit(rp_dispatch *dispatch, const rp_record_view *recor
     uint64_t end, phy_end;
     int is_open = rp_unit_batch_end(dispatch->batch, queue, &end, &phy_end);
     if (phy_offset + record->size <= phy_end) { /* done before a restart; or written, and not shown */
-        uint64_t next = queue->max_offset ? queue->max_offset : queue->min_offset;
-        if (record->queue_offset == next && rp_cq_holds(dispatch->writer, queue, next, phy_offset, record->size))
-            rp_store_release(&queue->max_offset, next + 1);
+        uint64_t next = queue->max_offset ? queue->max_offset : queue->min_offset, at = record->queue_offset;
+        if (at >= next && rp_cq_holds(dispatch->writer, queue, at, phy_offset, record->size)) /* behind it: a gap */
+            rp_store_release(&queue->max_offset, at + 1);
         tell_again(dispatch, index);
         return RP_OK;
     }
     if (record->queue_offset != end && !(end == 0 && !is_open)) {
         if (rp_unit_batch_runs(dispatch->batch) || dispatch->keyed_count) return RP_FULL;
-        rp_status status = bridge(dispatch, queue, end, record->queue_offset);
+        rp_status status = bridge(dispatch, queue, end, record, phy_offset);
         if (status != RP_OK) return status;
     }
     rp_cq_extension extension;

@@ -33,7 +33,8 @@ enum {
     CRC_MASK = 0x7FFFFFFF,
     PROPERTY_SEPARATOR = 0x02
 };
-_Static_assert(FIXED_SIZE + 2 * HOST_V4_SIZE == 91, "the smallest record, as the format's users know it");
+_Static_assert(FIXED_SIZE + 2 * HOST_V4_SIZE == RP_RECORD_SIZE_MIN,
+               "the smallest record, as the format's users know it");
 
 static uint32_t host_size(const rp_host *host) { return host->family == 6 ? HOST_V6_SIZE : HOST_V4_SIZE; }
 

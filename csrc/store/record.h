@@ -10,6 +10,7 @@ enum {
     RP_MESSAGE_MAGIC_V2 = -626843477, /* DA A3 20 AB; 5.x only, read but never written */
     RP_BLANK_MAGIC = -875286124,    /* CB D4 31 94 */
     RP_END_FILE_MIN_BLANK = 8,
+    RP_RECORD_SIZE_MIN = 91, /* without body, topic and properties, with addresses of IPv4 */
     RP_TOPIC_SIZE_MAX = 127,
     RP_TOPIC_SIZE_V2_MAX = 32767, /* in records of 5.x; beyond RP_TOPIC_SIZE_MAX they have no queue here */
     RP_PROPERTIES_SIZE_MAX = 32767,

@@ -255,6 +255,52 @@ static void check_bridges(void) {
     remove_store(&store);
 }
 
+/* Messages that are lost where one queue file ends and another begins: the others stay. Afterwards a worker that dies
+ * before it shows their units. */
+static void check_gaps_between_files(void) {
+    enum { FIRST = 45, LOST = 3 * 50 + 7 };
+    struct store store;
+    rp_dispatch_counts counts;
+    make_store(&store, "gaps", 65536);
+    open_store(&store);
+    for (int i = 0; i < FIRST; i++) put(&store, "T", 0, "", 1);
+    dispatch_all(&store);
+    rp_queue *queue = rp_control_find(store.block, (const uint8_t *)"T", 1, 0);
+    uint64_t before = rp_control_header(store.block)->dispatched_phy_offset, phy_end = queue->max_phy_offset;
+    queue->next_offset += LOST;
+    put(&store, "Other", 0, "", LOST * RP_RECORD_SIZE_MIN); /* the log had room for them */
+    put(&store, "T", 0, "", 1);
+    dispatch_all(&store);
+    CHECK(queue->min_offset == 0 && queue->max_offset == FIRST + LOST + 1);
+    rp_dispatch_read_counts(store.dispatch, &counts);
+    CHECK(counts.resets == 0 && counts.units == FIRST + 2);
+    rp_cq_reader *reader = rp_cq_reader_open(store.block, store.queues, store.queue_file_size, 8);
+    uint32_t blanks = 0;
+    for (uint64_t at = 0; at < queue->max_offset; at++) {
+        uint8_t unit[RP_CQ_UNIT_SIZE];
+        CHECK(rp_cq_read(reader, queue, at, 1, unit) == 1);
+        CHECK((rp_load32(unit + 8) == INT32_MAX) == (at >= FIRST && at < FIRST + LOST));
+        blanks += rp_load32(unit + 8) == INT32_MAX;
+    }
+    CHECK(blanks == LOST);
+    rp_cq_reader_close(reader);
+    queue->max_offset = FIRST; /* written, but not shown */
+    rp_control_header(store.block)->dispatched_phy_offset = before;
+    dispatch_all(&store);
+    CHECK(queue->max_offset == FIRST + LOST + 1);
+    queue->max_offset = FIRST; /* neither */
+    queue->max_phy_offset = phy_end;
+    rp_control_header(store.block)->dispatched_phy_offset = before;
+    dispatch_all(&store);
+    CHECK(queue->max_offset == FIRST + LOST + 1 && queue->min_offset == 0);
+    queue->next_offset = 100000; /* the log had no room for so many: an offset that no broker gives */
+    put(&store, "T", 0, "", 1);
+    dispatch_all(&store);
+    check_queue(&store, "T", 0, 100000, 100001);
+    close_store(&store);
+    remove_store(&store);
+}
+
 /* Everyone who waits is told once, also through a ring that is too small for all of them, and again after a restart. */
 static void check_arrivals(void) {
     enum { QUEUES = 6000 };
@@ -384,6 +430,7 @@ int main(int argc, char **argv) {
     check_append_and_dispatch(1);
     check_torn_tail();
     check_bridges();
+    check_gaps_between_files();
     check_arrivals();
     check_arrivals_of_two_workers();
     puts("driver_store: ok");

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import attrs
 
+from rocketpy.message.record import FIXED_SIZE_V4
+
 from ..formats.index_file import INDEX_NAME_DIGITS
 from ..formats.unit import CQ_STORE_UNIT_SIZE, CQ_UNIT
 from .collecting import KEY, RUN, Collected
@@ -29,12 +31,13 @@ class UnitRun:
 
 @attrs.frozen
 class QueueFile:
-    """One file of a consume queue. Places before and between its runs get pre-blank units."""
+    """One file of a consume queue. Places below `end` that no run has get pre-blank units."""
 
     topic: str
     queue_id: int
     number: int  # of the file in its queue
     runs: list[UnitRun]
+    end: int  # place behind its last unit
 
     @property
     def units(self) -> int:
@@ -46,7 +49,9 @@ class QueueRuns:
     """The units of a queue so far: what `bridge` of csrc/store/dispatch_batch.c makes of the log's queue offsets."""
 
     units_per_file: int
+    log_file_size: int
     runs: list[UnitRun] = attrs.field(factory=list)
+    phy_end: int = 0  # end of the last unit's record
     resets: int = 0
 
     @property
@@ -54,35 +59,48 @@ class QueueRuns:
         """Queue offset behind the last unit; 0 without units."""
         return self.runs[-1].offset + self.runs[-1].count if self.runs else 0
 
-    def add(self, run: UnitRun) -> None:
-        """Add later units. A jump within a file leaves a gap; any other one makes the queue begin again there."""
-        end = self.end
-        is_gap = run.offset > end and run.offset // self.units_per_file == (end - 1) // self.units_per_file
-        if end and run.offset != end and not is_gap:
+    def add(self, run: UnitRun, phy_offset: int, phy_end: int) -> None:
+        """Add later units, of records in [phy_offset, phy_end). A gap stays; any other jump makes the queue begin again
+        there."""
+        if self.end and run.offset != self.end and not self._is_gap(run.offset, phy_offset):
             self.runs.clear()
             self.resets += 1
         self.runs.append(run)
+        self.phy_end = phy_end
+
+    def _is_gap(self, offset: int, phy_offset: int) -> bool:
+        """Whether the places before `offset` belong to records that cannot be read: `is_gap` in dispatch_batch.c."""
+        if offset < self.end:
+            return False
+        if offset // self.units_per_file == (self.end - 1) // self.units_per_file:
+            return True
+        room = min(max(0, phy_offset - self.phy_end), self.log_file_size)
+        return offset - self.end <= room // FIXED_SIZE_V4
 
     def files(self, topic: str, queue_id: int) -> Iterator[QueueFile]:
-        """The runs, cut into files."""
-        number, found = -1, list[UnitRun]()
+        """The runs, cut into files. Between them may be files without a unit."""
+        found: dict[int, list[UnitRun]] = {}
         for run in self.runs:
             done = 0
             while done < run.count:
-                at = (run.offset + done) % self.units_per_file
+                number, at = divmod(run.offset + done, self.units_per_file)
                 count = min(run.count - done, self.units_per_file - at)
-                if number != (run.offset + done) // self.units_per_file:
-                    if found:
-                        yield QueueFile(topic, queue_id, number, found)
-                    number, found = (run.offset + done) // self.units_per_file, []
-                found.append(UnitRun(at, count, run.piece, run.at + done))
+                found.setdefault(number, []).append(UnitRun(at, count, run.piece, run.at + done))
                 done += count
+        last = max(found, default=-1)
+        for number in range(min(found, default=0), last):
+            yield QueueFile(topic, queue_id, number, found.get(number, []), self.units_per_file)
         if found:
-            yield QueueFile(topic, queue_id, number, found)
+            run = found[last][-1]
+            yield QueueFile(topic, queue_id, last, found[last], run.offset + run.count)
 
 
 def join_runs(
-    pieces: Iterable[Collected], spool: Path, units_per_file: int, deleted_below: Mapping[tuple[str, int], int]
+    pieces: Iterable[Collected],
+    spool: Path,
+    units_per_file: int,
+    log_file_size: int,
+    deleted_below: Mapping[tuple[str, int], int],
 ) -> dict[tuple[str, int], QueueRuns]:
     """The runs of each queue.
 
@@ -94,7 +112,7 @@ def join_runs(
     for piece in pieces:
         at = 0
         for batch in piece.runs:
-            for offset, phy_offset, _, count, queue in RUN.iter_unpack(batch):
+            for offset, phy_offset, phy_end, count, queue in RUN.iter_unpack(batch):
                 name = piece.queues[queue]
                 run = UnitRun(offset, count, piece.name, at)
                 at += count
@@ -103,8 +121,8 @@ def join_runs(
                 if run.count:
                     runs = queues.get(name)
                     if runs is None:
-                        runs = queues[name] = QueueRuns(units_per_file)
-                    runs.add(run)
+                        runs = queues[name] = QueueRuns(units_per_file, log_file_size)
+                    runs.add(run, phy_offset, phy_end)
     return queues
 
 

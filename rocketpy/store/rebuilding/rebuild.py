@@ -87,7 +87,8 @@ def rebuild(
     file_size = rounded_file_size(config.mapped_file_size_consume_queue)
     writing = WriteJob(target, spool, file_size, config.max_hash_slot_num, config.max_index_num)
     deletions = read_deletions(reader.files, reader.paths)
-    queues = join_runs(collected, spool, file_size // CQ_STORE_UNIT_SIZE, deletions)
+    log_file_size = max((info.size for info in reader.log_files()), default=0)
+    queues = join_runs(collected, spool, file_size // CQ_STORE_UNIT_SIZE, log_file_size, deletions)
     parts = pack_files(queues)
     indexes = plan_index(collected, spool, config.max_index_num - 1)
     # The index first: its files are few and large, and others are written beside them.

@@ -7,6 +7,7 @@ import mmap
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import attrs
 
@@ -62,14 +63,19 @@ def _write_queue_file(job: WriteJob, file: QueueFile, images: dict[str, mmap.mma
         out.truncate(job.queue_file_size)  # sparse behind the last unit, as a broker leaves it
         at = 0
         for run in file.runs:
-            while at < run.offset:
-                at += out.write(BLANKS[: (run.offset - at) * CQ_STORE_UNIT_SIZE]) // CQ_STORE_UNIT_SIZE
+            _write_blanks(out, run.offset - at)
             first = run.at * CQ_STORE_UNIT_SIZE
             with memoryview(images[run.piece]) as whole, whole[first : first + run.count * CQ_STORE_UNIT_SIZE] as units:
                 out.write(units)
-            at += run.count
+            at = run.offset + run.count
+        _write_blanks(out, file.end - at)
         out.flush()
         os.fsync(out.fileno())
+
+
+def _write_blanks(out: BinaryIO, count: int) -> None:
+    while count > 0:
+        count -= out.write(BLANKS[: count * CQ_STORE_UNIT_SIZE]) // CQ_STORE_UNIT_SIZE
 
 
 @contextlib.contextmanager

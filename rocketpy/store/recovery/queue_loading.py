@@ -79,12 +79,12 @@ class QueueFiles:
     def _find_end(self, phy_limit: int) -> tuple[int, int]:
         """(offset after the last valid unit, end of its record); (0, 0) if there is none."""
         at = max(0, len(self.starts) - FILES_LOOKED_AT)
-        while at > 0 and not self._sound(self.starts[at], phy_limit).count:
+        while at > 0 and not self._sound(self.starts[at], phy_limit).max_phy_offset:
             at -= 1
         max_offset = max_phy_offset = 0
         for start in self.starts[at:]:
             sound = self._sound(start, phy_limit)
-            if sound.count:
+            if sound.max_phy_offset:  # else only pre-blank units, of messages that were damaged
                 max_offset = start // CQ_STORE_UNIT_SIZE + sound.count
                 max_phy_offset = max(max_phy_offset, sound.max_phy_offset)
             if sound.count < self.units_per_file:

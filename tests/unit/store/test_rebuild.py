@@ -233,6 +233,28 @@ def test_damage_ends_the_rebuild_or_is_left_out(tmp_path: Path) -> None:
     assert units == [number for number in range(300) if number not in (7, 160)]  # blanks in their places
 
 
+@pytest.mark.parametrize(
+    "lost",
+    [range(150, 151), range(149, 150), range(149, 152), range(120, 290), range(151, 152), range(60)],
+    ids=lambda lost: f"{lost.start}-{lost.stop}",
+)
+@pytest.mark.parametrize("split_bytes", [1 << 30, 3_000])
+def test_damage_where_a_queue_file_ends_takes_no_other_message(tmp_path: Path, lost: range, split_bytes: int) -> None:
+    """Queue files have 50 units. The last three files of the log are scanned by recovery: nothing is damaged there."""
+    records = [(record("A", b"%d" % number * 100), number) for number in range(600)]
+    write_log(tmp_path / "s", records)
+    places = [found.phy_offset for found in StoreReader(tmp_path / "s").records()]
+    for number in lost:
+        damage(tmp_path / "s", places[number])
+    config = small_config(tmp_path / "s")
+    rebuilt = run(tmp_path / "s", tmp_path / "t", config, split_bytes=split_bytes, skip_damage=True)
+    assert files_of(tmp_path / "t") == dispatched(tmp_path / "s", tmp_path / "d", config)
+    reader = StoreReader(tmp_path / "t")
+    units = [offset for queue in reader.queues() for offset, _ in reader.units(queue)]
+    assert units == [number for number in range(600) if number not in lost]
+    assert rebuilt.resets == 0
+
+
 def test_half_a_record_at_the_end_is_the_end(tmp_path: Path) -> None:
     records = [(record("A", b"x" * 100), number) for number in range(20)]
     write_log(tmp_path / "s", records)
