@@ -57,6 +57,8 @@ typedef struct rp_control {
     uint64_t hash_seed; /* of both indexes; random, so that nobody makes names that meet; 0: of an old block */
     int64_t cautious_lead_ms; /* store worker: of the cautious clock (clocks.py) over CLOCK_BOOTTIME; 0: unknown */
     int64_t wall_ahead_since_ms; /* store worker: CLOCK_BOOTTIME since which the wall clock is ahead; 0: it is not */
+    uint64_t queues_replaced; /* `pipeline rebuild --publish`: 1: queues and index are other ones. Of this block only
+                                 the deletions hold */
 } rp_control;
 
 enum { RP_QUEUE_FREE = 0, RP_QUEUE_LIVE = 1, RP_QUEUE_DELETED = 2 };

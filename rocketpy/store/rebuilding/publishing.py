@@ -12,21 +12,25 @@ import ctypes
 import itertools
 import json
 import os
+import struct
 from pathlib import Path
 
 import attrs
 
 from rocketpy.errors import RecordCorrupt, StoreError
+from rocketpy.native.core import ffi
 
 from ..files import Files, translated
 from ..inspection.reader import StoreReader
-from ..inspection.state_files import read_deletions
+from ..inspection.state_files import read_control, read_deletions
 from ..recovery.store_lock import StoreLock
 from .rebuild import Rebuilt, deletions_crc, read_manifest, write_json
 
 REPLACED = "replaced"  # below the target: what the store had before
 PUBLICATION = "publication.json"
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
+QUEUES_REPLACED_AT = ffi.offsetof("rp_control", "queues_replaced")
+FLAG = struct.Struct("=Q")
 
 
 @attrs.frozen
@@ -64,7 +68,7 @@ def publish(reader: StoreReader, target: Path) -> None:
             publication = _begin(files, target, has_index=rebuilt.index_files is not None)
         if publication.is_complete:
             return
-        lock.sign()  # the control block is discarded by this: it does not know the new files
+        _discard_positions(reader)
         if _inode(paths.consumequeue) != publication.consumequeue:
             publication = _keep_queues_without_records(reader, target, publication)
         _swap(files, paths.consumequeue, target, publication.consumequeue)
@@ -75,6 +79,14 @@ def publish(reader: StoreReader, target: Path) -> None:
         _write_publication(files, target, attrs.evolve(publication, is_complete=True))
     finally:
         lock.release()
+
+
+def _discard_positions(reader: StoreReader) -> None:
+    """The control block does not know the new files: the next start keeps only deletions of topics of it (ADR 121). If
+    another program has used the store since, the next start discards it anyway."""
+    control = read_control(reader.files, reader.paths)
+    if control is not None and control.is_current:
+        reader.files.write(reader.paths.control, QUEUES_REPLACED_AT, FLAG.pack(1), sync=True)
 
 
 def _check_same(reader: StoreReader, target: Path, rebuilt: Rebuilt) -> None:

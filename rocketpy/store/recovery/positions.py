@@ -5,9 +5,9 @@
               dispatches records behind the dispatched position while the broker serves; queues only grow by that
     flushed   rocketpy wrote the control block, but the machine crashed or a sync failed. Everything below the durable
               positions is trusted; the log behind them is scanned with CRC, units behind them are removed and rebuilt
-    files     there is no control block, or it is damaged, or a Java broker or a restored backup has changed the store:
-              the reference's rules. After a clean stop the last three files are scanned, otherwise everything since
-              the checkpoint
+    files     there is no control block, or it is damaged, or a Java broker, a restored backup or a published rebuild
+              has changed the store: the reference's rules. After a clean stop the last three files are scanned,
+              otherwise everything since the checkpoint
 
 In the last two cases, and if a queue must be rebuilt, dispatch catches up before the broker serves: no consumer may see
 a queue that ends before its offset. In each case every queue's next offset is that of its last record in the log plus
@@ -32,6 +32,7 @@ from ..formats.checkpoint import StoreCheckpoint, write_checkpoint
 from ..formats.index_file import index_end, limit_index
 from ..formats.unit import rounded_file_size
 from ..running_flags import RunningFlag
+from .deletions import DeletedQueue, read_deleted, restore_deleted
 from .index_repair import repair_index
 from .log_files import Durable, LogFiles, Scan
 from .progress import Progress
@@ -83,14 +84,18 @@ class Recovery:
         self._control = control
         self._queue_file_size = rounded_file_size(config.mapped_file_size_consume_queue)
         self._log = LogFiles(paths.commitlog, files, config.mapped_file_size_commit_log)
-        self._has_failed_sync = False  # read from the block before it is loaded again
+        self._has_failed_sync = False  # both are read from the block before it is loaded again
+        self._deleted: list[DeletedQueue] = []
 
     def run(self, *, checkpoint: StoreCheckpoint, was_clean: bool, is_ours: bool) -> RecoveryReport:
         """`was_clean`: there was no `abort` file. `is_ours`: no other program has used the store since the block was
         written."""
         header = self._control.header
         self._has_failed_sync = self._is_plausible() and self._read_failed_sync()
-        if is_ours and self._is_plausible():
+        is_known = is_ours and self._is_plausible()
+        if is_known and header.queues_replaced:
+            self._deleted = read_deleted(self._control)
+        elif is_known:
             is_trusted = (self._control.is_same_boot or header.clean) and not self._has_failed_sync
             if is_trusted and self._log.take_run(header.published_phy_offset):
                 return self._trust(checkpoint)
@@ -259,7 +264,7 @@ class Recovery:
         header.physic_timestamp_ms = checkpoint.physic_msg_timestamp_ms
         header.logics_timestamp_ms = checkpoint.logics_msg_timestamp_ms
         header.index_timestamp_ms = checkpoint.index_msg_timestamp_ms
-        return load_queues(
+        reached = load_queues(
             self._files,
             self._paths.consumequeue,
             self._queue_file_size,
@@ -267,6 +272,8 @@ class Recovery:
             phy_limit=phy_limit,
             log_min_phy_offset=header.min_phy_offset,
         )
+        restore_deleted(self._control, self._deleted, scan.end)
+        return reached
 
     def _catch_up(
         self, kind: RecoveryKind, scan: Scan, scanned_bytes: int, rebuilt: int, *, leave: bool = False

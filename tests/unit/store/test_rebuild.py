@@ -15,7 +15,7 @@ import pytest
 
 from rocketpy.config import MessageStoreConfig
 from rocketpy.errors import RecordCorrupt, StoreError
-from rocketpy.message.record import encode_blank
+from rocketpy.message.record import decode_record, encode_blank
 from rocketpy.store.files import DiskFiles, file_name
 from rocketpy.store.formats.unit import CQ_UNIT
 from rocketpy.store.inspection.parts import LogPiece
@@ -26,6 +26,8 @@ from rocketpy.store.rebuilding.collecting import RUN, CollectJob, collect
 from rocketpy.store.rebuilding.publishing import publish
 from rocketpy.store.rebuilding.rebuild import MANIFEST, Rebuilt, rebuild, store_config
 from rocketpy.store.recovery.lifecycle import close_store, open_store
+from rocketpy.store.recovery.positions import RecoveryKind
+from rocketpy.store.services.queue_trim import QueueTrim
 from tests.support.log_images import BORN_MS, record, varied_record
 from tests.support.records import Record
 from tests.support.store_writer import StoreWriter, small_config
@@ -442,6 +444,55 @@ def test_queues_without_records_keep_their_offsets(tmp_path: Path) -> None:
     assert not (tmp_path / "t/consumequeue/Quiet").exists()
     publish(StoreReader(tmp_path / "s"), tmp_path / "t")
     assert ("Quiet", 0, 120) in states(config)
+
+
+@pytest.mark.parametrize("is_created_again", [False, True])
+@pytest.mark.parametrize("is_cut_short", [False, True])
+def test_a_deleted_topic_stays_away_after_a_publication(
+    tmp_path: Path, is_created_again: bool, is_cut_short: bool
+) -> None:
+    """A start that finds messages of a topic that topics.json does not have restores it, with these messages."""
+    config = small_config(tmp_path / "s", max_index_num=4000)
+    opened = open_store(config)
+    with StoreWriter(config, opened.control) as writer:
+        for number in range(100):
+            writer.put("Gone", 0, b"x" * 200)
+            writer.put("Kept", 0, b"%d" % number)
+        opened.control.delete_queues("Gone")
+        opened.control.delete_units("Gone", opened.control.published_phy_offset)
+        [gone] = opened.control.entries_of("Gone")
+        writer.dispatch.expire_queue(gone)
+        if is_created_again:
+            assert writer.put("Gone", 0, b"new").queue_offset == 100
+    close_store(opened, clean=not is_cut_short)
+    run(tmp_path / "s", tmp_path / "t", config)
+    publish(StoreReader(tmp_path / "s"), tmp_path / "t")
+    publish(StoreReader(tmp_path / "s"), tmp_path / "t")
+    opened = open_store(config)
+    assert opened.report.kind is RecoveryKind.FILES
+    assert set(opened.control.used_topics()) == ({"Gone", "Kept"} if is_created_again else {"Kept"})
+    [gone] = opened.control.entries_of("Gone")
+    trim = QueueTrim(config, opened.control, opened.files)
+    if gone.max_phy_offset > gone.deleted_below:
+        trim.trim(gone, gone.deleted_below)  # as the store worker does when it begins
+    trim.close()
+    assert (gone.min_offset, gone.max_offset) == (100, 100 + is_created_again)
+    with StoreWriter(config, opened.control) as writer:
+        assert writer.put("Gone", 0, b"newer").queue_offset == 100 + is_created_again, "no offset is given twice"
+        assert writer.put("Kept", 0, b"newer").queue_offset == 100
+    store = MessageStore(config, opened.control)
+    found = store.get_message("Gone", 0, 100, 32).records
+    bodies = [one.body for image in found if (one := decode_record(image)) is not None]
+    assert bodies == [b"new", b"newer"][not is_created_again :]
+    store.close()
+    close_store(opened, clean=True)
+    assert open_and_close(config) is RecoveryKind.TRUSTED
+
+
+def open_and_close(config: MessageStoreConfig) -> RecoveryKind:
+    opened = open_store(config)
+    close_store(opened, clean=True)
+    return opened.report.kind
 
 
 def test_a_broker_that_uses_the_store_is_not_disturbed(tmp_path: Path) -> None:
