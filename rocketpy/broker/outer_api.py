@@ -122,6 +122,7 @@ class BrokerOuterApi:
         self.on_master: Callable[[str | None, str | None], None] = lambda master, ha: None
         """On a slave, called with the master's addresses of requests and of the log; None: none is registered."""
         self._knows_master = False
+        self._first_round = trio.Event()
 
     def topics_changed(self) -> None:
         self._changed.set()
@@ -135,12 +136,29 @@ class BrokerOuterApi:
                 self._look_up(nursery)
                 while True:
                     self._changed = trio.Event()
-                    self._begin(nursery, forced=forced)
+                    servers = self._begin(nursery, forced=forced)
+                    if not self._first_round.is_set():
+                        nursery.start_soon(self._end_first_round, servers)
                     with trio.move_on_after(self._period_s):
                         await self._changed.wait()
                     forced = self._changed.is_set() or self._settings.broker.force_register
             finally:
                 self._nursery = None
+
+    async def wait_first_round(self) -> None:
+        """Wait until each name server has answered the first registration of `run` or failed to, at most
+        registerBrokerTimeoutMills.
+
+        Source: RocketMQ 4.9 `BrokerController#start`: it registers before the broker says that it serves.
+        """
+        with trio.move_on_after(self._settings.broker.register_broker_timeout_mills / 1000):
+            await self._first_round.wait()
+
+    async def _end_first_round(self, servers: Sequence[_Server]) -> None:
+        for server in servers:
+            if server.idle is not None:
+                await server.idle.wait()
+        self._first_round.set()
 
     def _look_up(self, nursery: trio.Nursery) -> None:
         """Follow the address server, when no name servers are given."""

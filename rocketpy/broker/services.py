@@ -36,6 +36,9 @@ class Registrar(Protocol):
         """Register with all name servers now. A server that does not answer in time is tried again in the next
         round."""
 
+    async def wait_first_round(self) -> None:
+        """Wait for the end of the first registration, for a bounded time."""
+
 
 @attrs.frozen
 class BrokerServices:

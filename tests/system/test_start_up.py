@@ -233,6 +233,33 @@ def test_p_and_m_print_properties_that_can_be_read_back(tmp_path: Path) -> None:
     assert command("mqnamesrv", "-p", home=tmp_path).returncode == 0
 
 
+def test_the_ready_line_comes_when_the_name_server_knows_the_broker(tmp_path: Path) -> None:
+    """A script that waits for the line asks for routes next."""
+    port, namesrv_port = free_ports()
+    log = tmp_path / "log"
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", namesrv_port)))
+        listener.settimeout(ENDS_WITHIN_S)
+        out = stack.enter_context(log.open("wb"))
+        settings = {"storePathRootDir": str(tmp_path / "store"), "listenPort": str(port), "bindAddress": "127.0.0.1"}
+        settings |= {"metricsPort": "0", "mappedFileSizeCommitLog": str(64 << 20)}
+        spelled = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+        start = [sys.executable, "-c", COMMANDS["mqbroker"], "-n", f"127.0.0.1:{namesrv_port}", *spelled]
+        broker = subprocess.Popen(start, stdout=out, stderr=out, start_new_session=True)
+        stack.callback(broker.wait)
+        stack.callback(broker.kill)
+        with Wire(listener.accept()[0]) as namesrv:
+            request = namesrv.read()
+            assert request.code == RequestCode.REGISTER_BROKER
+            with Wire.open(port) as wire:  # the broker serves already
+                assert wire.ask(RemotingCommand.request(RequestCode.GET_BROKER_RUNTIME_INFO)).code == 0
+            assert b"boot success" not in log.read_bytes()
+            answer = RemotingCommand.response()
+            answer.opaque = request.opaque
+            namesrv.sock.sendall(answer.encode())
+            until(lambda: b"boot success" in log.read_bytes(), "the ready line")
+
+
 def test_a_name_server_that_comes_late(tmp_path: Path) -> None:
     """The broker serves without it, says so once, and registers when it is there."""
     port, namesrv_port = free_ports()

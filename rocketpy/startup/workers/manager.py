@@ -120,7 +120,7 @@ class ManagerMain(RequestServerMain):
                     await nursery.start(controller.run)
                     start.close()
                     gc.freeze()  # the tables stay: to collect them would block the loop for tens of ms
-                    context.report_ready()
+                    nursery.start_soon(_report_ready, context, controller)
                     metrics = trio.CancelScope()
                     if self.metrics is not None:
                         measured = topology, self.settings, controller, store, self.slaves
@@ -128,6 +128,12 @@ class ManagerMain(RequestServerMain):
                     await server.run()
                     metrics.cancel()
                     await controller.stop()
+
+
+async def _report_ready(context: WorkerContext, controller: BrokerController) -> None:
+    """When name servers know the broker: whoever waits for the ready line asks them for routes next."""
+    await controller.services.registrar.wait_first_round()
+    context.report_ready()
 
 
 async def _serve_metrics(listener: socket.socket, measured: Measured, scope: trio.CancelScope) -> None:

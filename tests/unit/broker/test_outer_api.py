@@ -157,6 +157,7 @@ class Mixed:
     def __init__(self) -> None:
         self.slow: set[str] = set()
         self.dead: set[str] = set()
+        self.late_s: dict[str, float] = {}  # how long an answer takes
         self.registered: list[tuple[float, str, frozenset[str]]] = []  # when, with whom, which topics
         self.in_flight: dict[str, int] = {}
 
@@ -164,7 +165,7 @@ class Mixed:
         self.in_flight[address] = self.in_flight.get(address, 0) + 1
         assert self.in_flight[address] == 1, "one request at a time: versions arrive in order"
         try:
-            await trio.sleep(timeout_s if address in self.slow else 0.0)
+            await trio.sleep(timeout_s if address in self.slow else self.late_s.get(address, 0.0))
         finally:
             self.in_flight[address] -= 1
         if address in self.slow:
@@ -210,6 +211,39 @@ def test_registration_goes_on_at_the_speed_of_the_healthy_name_server(tmp_path: 
             await trio.sleep(40.0)
             assert servers.times(SICK, "Admin"), "it is registered with once it is back"
             nursery.cancel_scope.cancel()
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+@pytest.mark.parametrize("is_dead", [False, True])
+def test_the_first_round_ends_when_every_name_server_has_answered_or_failed(tmp_path: Path, is_dead: bool) -> None:
+    rig, servers = SlowPathRig(tmp_path, **TWO), Mixed()
+    api = rig.broker._outer_api
+    api._client = servers
+    servers.late_s[SICK] = 1.5
+    servers.dead |= {SICK} if is_dead else set()
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(api.run)
+            begin_s = trio.current_time()
+            await api.wait_first_round()
+            assert servers.times(HEALTHY, "TBW102")
+            assert bool(servers.times(SICK, "TBW102")) is not is_dead
+            assert trio.current_time() - begin_s == pytest.approx(1.5)
+            nursery.cancel_scope.cancel()
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+def test_nobody_waits_longer_for_the_first_round_than_for_an_answer(tmp_path: Path) -> None:
+    rig = SlowPathRig(tmp_path, **TWO)
+    api = rig.broker._outer_api
+
+    async def main() -> None:
+        begin_s = trio.current_time()
+        await api.wait_first_round()  # nothing registers
+        assert trio.current_time() - begin_s == rig.services.settings.broker.register_broker_timeout_mills / 1000
 
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
 
