@@ -32,7 +32,6 @@ NOT_THERE = {
     "tlskeyfile": NO_TLS,
     "tlsverify": NO_TLS,
     "namespace": "rocketpy's client has no namespaces: write the whole name, NAMESPACE%Topic",
-    "storepath": 'history is read from topics alone: read a store with the source "rocketmq_store"',
     "pushdown": "filters are not pushed down: Spark 4.3 would apply them to other queries of the DataFrame, too; "
     "choose by topic, offsets, times and subExpression",
 }

@@ -7,10 +7,11 @@ records in the bytes (csrc/arrow/rows.h, rp_rows_resync), or from a walk over th
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import mmap
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -20,12 +21,10 @@ from rocketpy.errors import RecordCorrupt, StoreError
 from rocketpy.message.record import RECORD_HEAD_MAX, RECORD_START, decode_record, store_timestamp_of
 from rocketpy.native.status import Status
 from rocketpy.store.files import StorePaths, is_file_name, translated
-from rocketpy.store.formats.unit import BLANK_SIZE, CQ_STORE_UNIT_SIZE, CQ_UNIT
 
+from .consume_queues import Queue, first_place_from, largest_queues, list_queues
 from .decoder import Decoder
 from .selection import TIME_MAX_MS, TIME_MIN_MS, Checks, Selection
-
-HINT_QUEUES_MAX = 8  # of the largest consume queues, asked for each boundary
 
 
 @attrs.frozen
@@ -118,6 +117,38 @@ def _first_store_time(segment: Segment) -> int | None:
         return store_timestamp_of(file.read(RECORD_HEAD_MAX))
 
 
+def prune_by_queues(
+    root: Path, segments: list[Segment], topics: frozenset[str], queue_ids: frozenset[int]
+) -> list[Segment]:
+    """The segments that these topics' queues point into, and those with records that may not be dispatched yet: from
+    the last one that any queue points into. All segments, if no queue points into them."""
+    queues = list_queues(root)
+    kept = _with_records(segments, [files for queue, files in queues.items() if _is_wanted(queue, topics, queue_ids)])
+    for number in reversed(range(len(segments))):
+        kept.add(number)
+        if any(first_place_from(files, segments[number].start) is not None for files in queues.values()):
+            break
+    return [segments[number] for number in sorted(kept)]
+
+
+def _is_wanted(queue: Queue, topics: frozenset[str], queue_ids: frozenset[int]) -> bool:
+    topic, queue_id = queue
+    return topic in topics and (not queue_ids or queue_id in {str(number) for number in queue_ids})
+
+
+def _with_records(segments: Sequence[Segment], queues: Sequence[list[Path]]) -> set[int]:
+    """Numbers of the segments that these queues point into."""
+    starts = [segment.start for segment in segments]
+    found: set[int] = set()
+    for files in queues:
+        place: int | None = starts[0] if starts else None
+        while place is not None and (place := first_place_from(files, place)) is not None:
+            number = bisect.bisect_right(starts, place) - 1
+            found.add(number)
+            place = segments[number].end if place < segments[-1].start else None
+    return found
+
+
 @attrs.define(eq=False)
 class Boundaries:
     """Finds where records begin inside of segments.
@@ -180,8 +211,8 @@ class Boundaries:
     def _hints(self, segment: Segment, place: int) -> list[int]:
         """Places of records at or after `place` by consume queues, nearest first."""
         if self._queues is None:
-            self._queues = _largest_queues(StorePaths.of(self.root).consumequeue)
-        hints = (_first_from(files, place) for files in self._queues)
+            self._queues = largest_queues(self.root)
+        hints = (first_place_from(files, place) for files in self._queues)
         return sorted(hint for hint in hints if hint is not None and hint < segment.end)
 
 
@@ -202,38 +233,3 @@ def _is_record(image: mmap.mmap | bytes, segment: Segment, phy_offset: int) -> b
     size = int.from_bytes(image[at : at + 4], "big")
     record = decode_record(image[at : at + min(size, segment.size - at)], phy_offset)
     return record is not None and record.phy_offset == phy_offset
-
-
-def _largest_queues(root: Path) -> list[list[Path]]:
-    """Files of the queues with the most units, each queue's in order."""
-    queues = []
-    with suppress(OSError):
-        for topic in os.scandir(root):
-            for queue in os.scandir(topic):
-                files = sorted(Path(queue.path) / name for name in os.listdir(queue.path) if is_file_name(name))
-                queues.append((sum(path.stat().st_blocks for path in files), files))
-    queues.sort(key=lambda queue: -queue[0])
-    return [files for _, files in queues[:HINT_QUEUES_MAX]]
-
-
-def _first_from(files: list[Path], place: int) -> int | None:
-    """The phy offset of the first unit at or after `place`, by binary search in the file that has it."""
-    for path in files:
-        with suppress(OSError), path.open("rb") as file:
-            count = os.fstat(file.fileno()).st_size // CQ_STORE_UNIT_SIZE
-
-            def unit(index: int, pread: Callable[..., bytes] = os.pread, fd: int = file.fileno()) -> tuple[int, int]:
-                phy_offset, size, _ = CQ_UNIT.unpack(pread(fd, CQ_STORE_UNIT_SIZE, index * CQ_STORE_UNIT_SIZE))
-                return phy_offset, size
-
-            low, high = 0, count
-            while low < high:  # blanks come before all units, zeros behind them
-                middle = (low + high) // 2
-                phy_offset, size = unit(middle)
-                if size == BLANK_SIZE or (size > 0 and phy_offset < place):
-                    low = middle + 1
-                else:
-                    high = middle
-            if low < count and 0 < unit(low)[1] < BLANK_SIZE:
-                return unit(low)[0]
-    return None

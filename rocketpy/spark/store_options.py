@@ -27,6 +27,9 @@ class StoreOptions(DecodingOptions):
     end: int = option("endPhysicalOffset", whole(0, OFFSET_MAX), OFFSET_MAX, "records that start before this offset")
     from_ms: int = option("fromStoreTimestamp", whole(0, TIME_MAX_MS), TIME_MIN_MS, "stored at this time (ms) or later")
     to_ms: int = option("toStoreTimestamp", whole(0, TIME_MAX_MS), TIME_MAX_MS, "stored before this time (ms)")
+    prune_by_queues: bool = option(
+        "pruneByQueues", boolean, False, "read only the log files that consume queues of `topics` point into"
+    )
     split_bytes: int = option("splitBytes", size(1, 1 << 40), 256 << 20, "log bytes for one task, about")
     check_crc: bool = option("checkCRC", boolean, False, "compare bodies with their CRC")
     on_corrupt: str = option(
@@ -46,6 +49,8 @@ class StoreOptions(DecodingOptions):
             raise ConfigError("must be before toStoreTimestamp", key="fromStoreTimestamp")
         if self.start >= self.end:
             raise ConfigError("must be before endPhysicalOffset", key="startPhysicalOffset")
+        if self.prune_by_queues and not self.topics:
+            raise ConfigError("needs the option topics", key="pruneByQueues")
 
     @property
     def selection(self) -> Selection:

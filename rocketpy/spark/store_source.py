@@ -23,7 +23,7 @@ from .decoder import Decoder, End, fault_at
 from .options import OF_SPARK, parse_options
 from .piece_partition import PiecePartition
 from .schema import columns_of
-from .segments import Boundaries, Piece, list_segments, mapped, prune_by_time
+from .segments import Boundaries, Piece, list_segments, mapped, prune_by_queues, prune_by_time
 from .store_options import StoreOptions
 from .store_stream import StoreStreamReader
 from .worker import prepare_worker
@@ -81,6 +81,8 @@ def plan(options: StoreOptions) -> list[Piece]:
         for segment in list_segments(options.path)
         if segment.end > options.start and segment.start < options.end
     ]
+    if options.prune_by_queues:
+        segments = prune_by_queues(options.path, segments, options.topics, options.queue_ids)
     boundaries = Boundaries(options.path, options.boundary)
     return [
         piece

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -17,7 +18,7 @@ from rocketpy.message.tags import expression_tags
 from .connection import ConnectionOptions
 from .decoding import DecodingOptions
 from .offsets import EARLIEST, LATEST, offsets_of, queues_of
-from .options import boolean, json_object, one_of, option, seconds, size, text, whole, words
+from .options import boolean, directory, json_object, one_of, option, seconds, size, text, whole, words
 from .pulls import PullSettings
 from .selection import Selection
 
@@ -41,6 +42,16 @@ def _pattern(value: str) -> re.Pattern[str]:
         return re.compile(text(value))
     except re.error as error:
         raise ValueError(f"is no regular expression: {error}") from None
+
+
+def _store_paths(value: str) -> Path | dict[str, Path]:
+    """A directory, or one for each broker."""
+    if not value.strip().startswith("{"):
+        return directory(value)
+    given = json_object(value)
+    if not all(isinstance(path, str) for path in given.values()):
+        raise ValueError('must name a directory for each broker: {"broker": "/path"}')
+    return {broker: directory(path) for broker, path in given.items()}
 
 
 def _assign(value: str) -> frozenset[MessageQueue]:
@@ -79,6 +90,7 @@ class TopicOptions(ConnectionOptions, DecodingOptions):
     partition_bytes: int = option("targetPartitionBytes", size(1, 1 << 40), 64 << 20, "bytes for one task, about")
     pull_batch_size: int = option("pullBatchSize", whole(1, 65_536), 1024, "messages asked for by one request")
     pull_timeout_ms: int = option("pullTimeoutMs", whole(1, 3_600_000), 20_000, "for one request")
+    store_paths: Any = option("storePath", _store_paths, None, "the broker's store, or JSON: one for each broker")
     pull_pipeline: int = option("pullPipeline", whole(1, 64), 4, "requests in flight, for each task")
 
     fail_on_data_loss: bool = option("failOnDataLoss", boolean, True, "false: go on with what is there")
@@ -126,6 +138,11 @@ class TopicOptions(ConnectionOptions, DecodingOptions):
             return None
         assigned = frozenset(queue.topic for queue in self.assign)
         return assigned or self.subscribe or frozenset({self.topic or ""})
+
+    def store_path_of(self, broker_name: str) -> Path | None:
+        """The directory with the files of this broker, if executors see it."""
+        paths: Path | dict[str, Path] | None = self.store_paths
+        return paths.get(broker_name) if isinstance(paths, dict) else paths
 
     @property
     def pull_settings(self) -> PullSettings:

@@ -29,6 +29,10 @@ def test_what_is_read() -> None:
     assigned = options(assign='{"T": {"b": [0, 1]}}')
     assert assigned.topics == {"T"} and assigned.assign == {MessageQueue("T", "b", 0), MessageQueue("T", "b", 1)}
     assert options(topic="T", tls="false", pushdown="off") == options(topic="T")
+    assert options(topic="T").store_path_of("b") is None
+    assert options(topic="T", storePath="file:///s").store_path_of("b") == Path("/s")
+    each = options(topic="T", storePath='{"b": "/s/b"}')
+    assert (each.store_path_of("b"), each.store_path_of("c")) == (Path("/s/b"), None)
     assert options(topic="T", subExpression="a || b").selection.tags == {"a", "b"}
     conditional = options(topic="T", subExpression="a = 1", expressionType="sql92").selection
     assert (conditional.tags, conditional.condition) == (frozenset(), "a = 1")
@@ -53,10 +57,8 @@ def test_what_is_read() -> None:
         ({"topic": "T", "tls": "true"}, "tls: rocketpy's client does not speak TLS yet"),
         ({"topic": "T", "tlsCaFile": "/ca"}, "tlsCaFile: rocketpy's client does not speak TLS yet"),
         ({"topic": "T", "namespace": "n"}, "namespace: rocketpy's client has no namespaces: write the whole name"),
-        (
-            {"topic": "T", "storePath": "/s"},
-            "storePath: history is read from topics alone: read a store with the source",
-        ),
+        ({"topic": "T", "storePath": '{"b": 1}'}, "must name a directory for each broker"),
+        ({"topic": "T", "storePath": "{"}, "is no JSON"),
         ({"topic": "T", "pushdown": "on"}, "pushdown: filters are not pushed down"),
         (
             {"topic": "T", "startingTimestamp": "1", "startingOffsetsByTimestamp": '{"T": {"b": {"0": 1}}}'},

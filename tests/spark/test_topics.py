@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 import rocketpy.spark
 from rocketpy.client import Message, ProducerOptions, SendResult
 from rocketpy.client.sync import Producer
+from rocketpy.errors import ConfigError
+from rocketpy.message.message_queue import MessageQueue
+from rocketpy.spark.options import parse_options
+from rocketpy.spark.pulls import Slice
+from rocketpy.spark.slices import SliceReader
+from rocketpy.spark.stored_queue import StoredQueue
+from rocketpy.spark.topic_options import TopicOptions
+from rocketpy.store.formats.unit import CQ_UNIT
 from tests.support.broker import RunningBroker, running_broker
 from tests.support.waiting import wait_until
 
@@ -155,6 +166,83 @@ def test_a_batch_that_failed_is_read_again_exactly(
     send(producer, "Again", 100, 100)
     stream(spark, broker, tmp_path, topic="Again")
     assert written(spark, tmp_path) == list(range(200))
+
+
+def decoded(options: TopicOptions, wanted: Slice) -> list[tuple[int, bytes]]:
+    """(offset, body) of what a task reads of a slice."""
+    batches = SliceReader(options, ("queueOffset", "body"), wanted).batches()
+    return [(row["queueOffset"], row["body"]) for batch in batches for row in batch.to_pylist()]
+
+
+def queue_of(results: list[SendResult], queue_id: int) -> tuple[MessageQueue, list[tuple[int, bytes]]]:
+    """A queue, and (offset, body) of what was sent to it."""
+    sent = [(result.queue_offset, b"%d" % n) for n, result in enumerate(results) if result.queue.queue_id == queue_id]
+    return next(result.queue for result in results if result.queue.queue_id == queue_id), sorted(sent)
+
+
+def test_history_comes_from_files_and_the_rest_from_the_broker(
+    broker: RunningBroker, producer: Producer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, sent = queue_of(send(producer, "Filed", 0, 400, tags="blue"), 1)
+    pulled: list[Slice] = []
+    pull = SliceReader._pulled
+
+    def noted(self: SliceReader, wanted: Slice) -> Iterator[Any]:
+        pulled.append(wanted)
+        return pull(self, wanted)
+
+    monkeypatch.setattr(SliceReader, "_pulled", noted)
+    given = {"nameserver": broker.namesrv, "topic": "Filed"}
+    with_path = parse_options(TopicOptions, {**given, "storePath": str(broker.store)})
+    end = len(sent)
+    units = broker.store / "consumequeue/Filed/1"
+    wait_until(lambda: any(units.iterdir()) and decoded(with_path, Slice(queue, end - 1, end)) and not pulled)
+    assert decoded(with_path, Slice(queue, 3, end)) == sent[3:]
+    assert pulled == [], "all of it is in the files"
+    for tag, count in (("blue", end), ("red", 0)):
+        assert len(decoded(attrs.evolve(with_path, sub_expression=tag), Slice(queue, 0, end))) == count
+    assert pulled == []
+
+    copy = tmp_path / "copy"
+    shutil.copytree(broker.store / "consumequeue", copy / "consumequeue")
+    (copy / "commitlog").mkdir()
+    log = min((broker.store / "commitlog").glob("0*"))
+    subprocess.run(["cp", "--sparse=always", str(log), str(copy / "commitlog")], check=True)
+    with (copy / "commitlog" / log.name).open("r+b") as file:  # the body of one message is not as it was
+        place, size, _ = CQ_UNIT.unpack(next(units.iterdir()).read_bytes()[50 * 20 : 51 * 20])
+        file.seek(place)
+        at = place + file.read(size).index(sent[50][1], 84)
+        file.seek(at)
+        file.write(b"#")
+    damaged = parse_options(TopicOptions, {**given, "storePath": json.dumps({queue.broker_name: str(copy)})})
+    assert decoded(damaged, Slice(queue, 0, end)) == sent
+    assert pulled == [Slice(queue, 50, end)]
+
+
+def test_the_files_of_another_store_are_refused(broker: RunningBroker, producer: Producer, tmp_path: Path) -> None:
+    queue, sent = queue_of(send(producer, "Mixed", 0, 40), 0)
+    with running_broker({"defaultTopicQueueNums": "4"}) as other:
+        with Producer("tests", ProducerOptions(name_servers=other.namesrv, send_timeout=10)) as stranger:
+            send(stranger, "Mixed", 100, 40)
+        given = {"nameserver": broker.namesrv, "topic": "Mixed", "storePath": str(other.store)}
+        options = parse_options(TopicOptions, given)
+        unit = other.store / "consumequeue/Mixed/0"
+        wait_until(lambda: list(StoredQueue(other.store, queue).images(0, 1, 1)) != [])
+        assert unit.is_dir()
+        with pytest.raises(ConfigError, match=f"storePath: .* is not the store of {queue.broker_name}: message 0"):
+            decoded(options, Slice(queue, 0, len(sent)))
+
+
+def test_a_table_and_a_stream_with_a_store_path(
+    spark: Any, broker: RunningBroker, producer: Producer, tmp_path: Path
+) -> None:
+    send(producer, "Shared", 0, 300)
+    path = str(broker.store)
+    assert numbers(load(spark, broker, topic="Shared", storePath=path)) == list(range(300))
+    stream(spark, broker, tmp_path, topic="Shared", storePath=path, maxOffsetsPerTrigger=120)
+    send(producer, "Shared", 300, 50)
+    stream(spark, broker, tmp_path, topic="Shared", storePath=path)
+    assert written(spark, tmp_path) == list(range(350))
 
 
 def test_a_failed_task_is_tried_again(spark: Any, broker: RunningBroker, producer: Producer) -> None:
