@@ -12,14 +12,18 @@ from rocketpy.client import Message, ProducerOptions
 from rocketpy.client.options import ClientOptions
 from rocketpy.client.sync import Producer
 from rocketpy.errors import ConfigError
+from rocketpy.message.message_queue import MessageQueue
 from rocketpy.spark.cluster import CLUSTERS
 from rocketpy.spark.jobs.archive import archive
+from rocketpy.spark.jobs.draining import Look, rates
 from rocketpy.spark.jobs.inputs import Input
 from rocketpy.spark.jobs.stats import stats
 from rocketpy.store.inspection.reader import StoreReader
 from rocketpy.store.inspection.verify import verify_store
 from tests.support.broker import running_broker
 from tests.unit.store.test_java_store import unpack
+
+RATES = ("consumed_per_second", "stored_per_second", "drain_s")
 
 
 def test_brokers_store_and_archive_give_the_same_figures(spark: Any, tmp_path: Path) -> None:
@@ -55,6 +59,55 @@ def test_brokers_store_and_archive_give_the_same_figures(spark: Any, tmp_path: P
         behind = report.tables["backlog"][0]
         assert (behind["group"], behind["topic"], behind["backlog"]) == ("billing", "Orders", 120 - 40)
         assert behind["oldest_age_s"] > 0
+
+
+def test_groups_are_watched_for_their_rates(spark: Any) -> None:
+    """While they are watched a group consumes 30 messages and 10 are stored, in 20 s: 80 remain."""
+    now = iter((100.0, 105.0, 120.0))
+    slept = []
+    with (
+        running_broker({"defaultTopicQueueNums": "1"}) as broker,
+        Producer("makers", ProducerOptions(name_servers=broker.namesrv, send_timeout=10)) as producer,
+    ):
+        for number in range(100):
+            producer.send(Message("Watched", b"%d" % number))
+        cluster = CLUSTERS.get(ClientOptions(name_servers=broker.namesrv))
+        queues = cluster.queues({"Watched"})
+        for group in ("fast", "idle", "done"):
+            cluster.commit(group, dict.fromkeys(queues, 100 if group == "done" else 0))
+
+        def meanwhile(seconds: float) -> None:
+            slept.append(seconds)
+            for number in range(10):
+                producer.send(Message("Watched", b"%d" % number))
+            cluster.commit("fast", dict.fromkeys(queues, 30))
+            cluster.commit("done", dict.fromkeys(queues, 110))
+
+        source = Input(name_server=broker.namesrv, topics=("Watched",))
+        groups = ("fast", "idle", "done")
+        report = stats(spark, source, groups=groups, watch_s=15.0, clock=lambda: next(now), sleep=meanwhile)
+    assert slept == [10.0]
+    found = {row["group"]: row for row in report.tables["backlog"]}
+    assert [found["fast"][name] for name in RATES] == [1.5, 0.5, 80.0]
+    assert [found["idle"][name] for name in RATES] == [0.0, 0.5, None]
+    assert [found["done"][name] for name in RATES] == [0.5, 0.5, 0.0]
+    assert json.dumps(report.as_json())
+
+
+def test_queues_that_one_look_lacks_are_left_out() -> None:
+    old, new = MessageQueue("T", "b", 0), MessageQueue("T", "b", 1)
+    first = Look(0.0, {("g", old): 10}, {old: 50})
+    second = Look(10.0, {("g", old): 5, ("g", new): 7}, {old: 50, new: 90})
+    assert rates(first, second) == {
+        ("g", "T"): {"consumed_per_second": -0.5, "stored_per_second": 0.0, "drain_s": None}
+    }
+    assert rates(first, Look(1.0, {}, {})) == {}
+
+
+def test_only_groups_of_brokers_can_be_watched(spark: Any, tmp_path: Path) -> None:
+    for source, groups in ((Input(store=tmp_path), ("g",)), (Input(name_server="n:1", topics=("T",)), ())):
+        with pytest.raises(ConfigError, match="needs --name-server and --group"):
+            stats(spark, source, groups=groups, watch_s=1.0)
 
 
 def test_a_store_of_java(spark: Any, tmp_path: Path) -> None:

@@ -6,14 +6,17 @@ The backlog of a group is what is behind its committed offset among the messages
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import attrs
 
+from rocketpy.errors import ConfigError
 from rocketpy.message.names import DLQ_PREFIX, RETRY_PREFIX
 
 from .committed import Committed, committed
+from .draining import NO_RATES, Look, rates
 from .inputs import Input
 from .plots import Panel, draw
 from .report import JobReport, Row, rows_of
@@ -38,6 +41,9 @@ def stats(
     window_s: int = WINDOW_S,
     plot: Path | None = None,
     now_s: float | None = None,
+    watch_s: float = 0.0,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> JobReport:
     """Count the messages of topics.
 
@@ -46,9 +52,15 @@ def stats(
         window_s: of the throughput over time.
         plot: a PNG file to write.
         now_s: the time from which the age of a backlog counts; None: now.
+        watch_s: look at the positions of groups twice, so far apart, for their rates; 0: once. Consumers commit every
+            few seconds.
     Raises:
-        ConfigError: brokers are read and know nothing of a group. StoreError: the file of offsets cannot be read.
+        ConfigError: brokers are read and know nothing of a group; there is nothing to watch. StoreError: the file of
+            offsets cannot be read.
     """
+    if watch_s and not (source.name_server and groups):
+        raise ConfigError("needs --name-server and --group: positions of groups are watched on brokers", key="--watch")
+    first = Look.now(source, groups, clock) if watch_s else None
     messages = source.frame(spark, COLUMNS).persist()
     try:
         windows = _windows(messages, window_s)
@@ -57,6 +69,11 @@ def stats(
         report.tables["keys"] = _keys(messages)
         if found := committed(source, groups):
             report.tables["backlog"] = _backlog(spark, messages, found, time.time() if now_s is None else now_s)
+        if first is not None:
+            sleep(max(0.0, first.at_s + watch_s - clock()))
+            watched = rates(first, Look.now(source, groups, clock))
+            for row in report.tables["backlog"]:
+                row.update(watched.get((row["group"], row["topic"]), NO_RATES))
         report.tables["over_time"] = series = _over_time(windows, window_s)
         if plot is not None:
             report.files.append(_draw(plot, series, [row["topic"] for row in report.tables["topics"]]))

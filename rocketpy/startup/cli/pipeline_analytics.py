@@ -63,6 +63,7 @@ def trace_command(as_json: bool, master: str | None, **given: Any) -> None:
 @input_options
 @click.option("--group", "-g", "groups", multiple=True, help="Consumer group whose backlog is shown; with -n.")
 @click.option("--window", "window_s", type=click.IntRange(1), default=60, show_default=True, help="Seconds.")
+@click.option("--watch", "watch_s", type=click.IntRange(0), default=0, help="Seconds to watch groups for their rates.")
 @PLOT
 @AS_JSON
 @MASTER
