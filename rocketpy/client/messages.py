@@ -37,6 +37,8 @@ class Message:
         delay_ms: deliver it so many milliseconds after the broker has it. deliver_at_ms: deliver it at this time, ms
         since 1970. 0 for neither; at most one of these three. For rocketpy and RocketMQ 5; 4.x brokers deliver at once.
         order_key: messages with equal keys go to one queue.
+        born_at_ms: its born timestamp, ms since 1970; 0: the time at which it is sent.
+        msg_id: its id (UNIQ_KEY), of a message that is sent again or copied; None: sending makes one.
     """
 
     topic: str
@@ -50,6 +52,8 @@ class Message:
     order_key: str | int | None = None
     delay_ms: int = 0
     deliver_at_ms: int = 0
+    born_at_ms: int = 0
+    msg_id: str | None = None
 
     @property
     def is_delayed(self) -> bool:
@@ -68,6 +72,8 @@ class Message:
             wire[names.TIMER_DELAY_MS] = str(self.delay_ms)
         if self.deliver_at_ms:
             wire[names.TIMER_DELIVER_MS] = str(self.deliver_at_ms)
+        if self.msg_id:
+            wire[names.UNIQ_KEY] = self.msg_id
         wire[names.WAIT] = "true" if self.wait_store else "false"
         return wire
 
@@ -188,10 +194,12 @@ def check_message(message: Message, size_max: int) -> None:
     for key in message.keys:
         if not key or names.KEY_SEPARATOR in key:
             raise MessageInvalid(f"the key {key!r} is empty or holds a space")
-    if min(message.delay_ms, message.deliver_at_ms) < 0:
-        raise MessageInvalid("delay_ms and deliver_at_ms cannot be negative")
+    if min(message.delay_ms, message.deliver_at_ms, message.born_at_ms) < 0:
+        raise MessageInvalid("delay_ms, deliver_at_ms and born_at_ms cannot be negative")
     if sum(map(bool, (message.delay_level, message.delay_ms, message.deliver_at_ms))) > 1:
         raise MessageInvalid("a message has at most one of delay_level, delay_ms and deliver_at_ms")
+    if message.msg_id is not None and not message.msg_id.strip():
+        raise MessageInvalid("msg_id is blank: leave it out, and sending makes one")
     for name, value in message.properties.items():
         if not name.strip() or not value.strip():
             raise MessageInvalid(f"the property {name!r}={value!r} has a blank name or value")
@@ -211,6 +219,8 @@ def check_batch(messages: Sequence[Message]) -> None:
             )
         if message.wait_store != first.wait_store:
             raise MessageInvalid("the messages of a batch must have the same wait_store")
+        if message.born_at_ms != first.born_at_ms:
+            raise MessageInvalid("the messages of a batch must have the same born_at_ms")
         if message.is_delayed:
             raise MessageInvalid("messages of a batch cannot be delayed")
     if is_retry_topic(first.topic):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import attrs
@@ -16,6 +17,7 @@ from .columns import nearest
 from .sink_options import SinkOptions
 
 SPARK_ID = "SPARK_ID"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 COLUMNS: dict[str, tuple[str, ...]] = {
     "body": ("binary", "string"),
     "topic": ("string",),
@@ -28,6 +30,8 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "shardingKey": ("string",),
     "brokerName": ("string",),
     "queueId": ("int",),
+    "msgId": ("string",),
+    "bornTimestamp": ("timestamp", "bigint"),
 }
 SAMPLE_BYTES = 65_536  # of a body that is too large, in the dead letter topic
 
@@ -114,6 +118,8 @@ class RowReader:
             flag=row.get("flag") or 0,
             delay_level=row.get("delayLevel") or 0,
             deliver_at_ms=row.get("deliverTimeMs") or 0,
+            msg_id=row.get("msgId"),
+            born_at_ms=_milliseconds(row.get("bornTimestamp")),
         )
         message = self._checked(message)
         queue_id, broker_name = row.get("queueId"), row.get("brokerName")
@@ -144,6 +150,13 @@ class RowReader:
         except (MessageInvalid, AttributeError, TypeError) as error:
             raise RowRefused(self.rows, message.topic, str(error)) from error
         return message
+
+
+def _milliseconds(value: datetime | int | None) -> int:
+    """A time as ms since 1970; 0 for none."""
+    if isinstance(value, datetime):
+        return (value - EPOCH) // timedelta(milliseconds=1)
+    return value or 0
 
 
 def _keys(value: str | list[str] | None) -> tuple[str, ...]:

@@ -79,7 +79,8 @@ class Transfer:
             alone = one.message.is_delayed or size >= self.options.compress_above
             waiting = self._waiting.setdefault(target, [])
             is_full = len(waiting) >= self.options.batch_records
-            if waiting and (alone or is_full or self._bytes[target] + size > self.options.batch_bytes):
+            is_other = bool(waiting) and waiting[0].message.born_at_ms != one.message.born_at_ms  # a batch has one time
+            if waiting and (alone or is_full or is_other or self._bytes[target] + size > self.options.batch_bytes):
                 await self._flush(target)
             self._waiting.setdefault(target, []).append(one)
             self._bytes[target] = self._bytes.get(target, 0) + size

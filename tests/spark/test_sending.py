@@ -100,6 +100,13 @@ def test_a_message_with_a_time_travels_alone() -> None:
     assert sorted(len(batch) for _, batch in producer.requests) == [1, 1, 1] and sorted(bodies(producer)) == [0, 1, 2]
 
 
+def test_a_request_has_one_born_timestamp() -> None:
+    producer = Stored()
+    times = [5, 5, 5, 0, 0, 7, 5]
+    run(producer, [Outgoing(Message("T", b"%d" % n, born_at_ms=time), n) for n, time in enumerate(times)])
+    assert sorted(sent for _, sent in producer.requests) == [[b"0", b"1", b"2"], [b"3", b"4"], [b"5"], [b"6"]]
+
+
 def test_nothing_to_send() -> None:
     assert run(Stored(), []) == {}
 

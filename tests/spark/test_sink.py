@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,26 @@ def test_rows_become_messages() -> None:
     (text,) = messages([{"body": "größer", "keys": ["k1", "k2"]}], topic="T", idempotenceKey="false")
     assert (text.message.body, text.message.keys) == ("größer".encode(), ("k1", "k2"))
     assert text.message.properties == {}
+
+
+def test_a_message_keeps_its_id_and_born_timestamp() -> None:
+    born = datetime(2024, 2, 29, 23, 59, 59, 999_000, tzinfo=UTC)
+    first, second, third = messages(
+        [
+            {"body": b"x", "msgId": "0A0B", "bornTimestamp": born},
+            {"body": b"y", "msgId": None, "bornTimestamp": datetime(1970, 1, 1, 0, 0, 0, 2_999, tzinfo=UTC)},
+            {"body": b"z", "msgId": None, "bornTimestamp": None},
+        ],
+        topic="T",
+    )
+    assert (first.message.msg_id, second.message.msg_id) == ("0A0B", None)
+    assert [one.message.born_at_ms for one in (first, second, third)] == [1_709_251_199_999, 2, 0]
+    (number,) = messages([{"body": b"x", "bornTimestamp": 5}], topic="T")
+    assert number.message.born_at_ms == 5
+    with pytest.raises(RowRefused, match="born_at_ms cannot be negative"):
+        messages([{"body": b"x", "bornTimestamp": -1}], topic="T")
+    with pytest.raises(RowRefused, match="msg_id is blank"):
+        messages([{"body": b"x", "msgId": " "}], topic="T")
 
 
 def test_what_was_read_can_be_written() -> None:
@@ -125,6 +146,20 @@ def test_a_frame_becomes_a_topic(spark: Any, broker: RunningBroker) -> None:
     assert {row.tags for row in rows} == {"blue"}
     assert len({row.properties["SPARK_ID"] for row in rows}) == 2000
     assert len({row.queueId for row in rows}) == 4
+
+
+def test_ids_and_born_timestamps_are_kept(spark: Any, broker: RunningBroker) -> None:
+    """Also of messages that travel together: those with one born timestamp."""
+    frame = spark.range(0, 300, numPartitions=2).selectExpr(
+        "cast(id as string) body", "concat('ID', id) msgId", "timestamp_millis(1700000000000 + id div 50) bornTimestamp"
+    )
+    write(frame, broker, topic="Kept")
+    rows = load(spark, broker, "Kept", "body, msgId, bornTimestamp")
+    assert len(rows) == 300
+    for row in rows:
+        number = int(row.body)
+        assert row.msgId == f"ID{number}"
+        assert round(row.bornTimestamp.timestamp() * 1000) == 1_700_000_000_000 + number // 50
 
 
 def test_a_sharding_key_keeps_its_order(spark: Any, broker: RunningBroker) -> None:

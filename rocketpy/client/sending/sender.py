@@ -40,6 +40,7 @@ class OutgoingMessage:
     flag: int = 0
     sys_flag: int = 0
     is_batch: bool = False
+    born_at_ms: int = 0  # 0: when it is sent
 
     @property
     def code(self) -> RequestCode:
@@ -79,7 +80,9 @@ class Sender:
                 sys_flag = with_compression(sys_flag, CompressionType.ZLIB)
             except CompressionError:
                 body = message.body
-        return OutgoingMessage(message.topic, body, properties, msg_id, message.flag, sys_flag)
+        return OutgoingMessage(
+            message.topic, body, properties, msg_id, message.flag, sys_flag, born_at_ms=message.born_at_ms
+        )
 
     def prepare_batch(self, messages: Sequence[Message]) -> OutgoingMessage:
         """Several messages as one request: never compressed, all to one queue.
@@ -97,7 +100,8 @@ class Sender:
         body = encode_batch(entries)
         check_message(Message(messages[0].topic, body), self.options.message_size_max)
         wait = {names.WAIT: "true" if messages[0].wait_store else "false"}
-        return OutgoingMessage(messages[0].topic, body, wait, ",".join(ids), is_batch=True)
+        born_at_ms = messages[0].born_at_ms
+        return OutgoingMessage(messages[0].topic, body, wait, ",".join(ids), is_batch=True, born_at_ms=born_at_ms)
 
     def header(self, message: OutgoingMessage, queue: MessageQueue) -> SendMessageRequestHeader:
         """The request header. The attempts of a retried message travel as fields and, as in Java, as properties."""
@@ -113,7 +117,7 @@ class Sender:
             default_topic_queue_nums=self.options.default_topic_queue_nums,
             queue_id=queue.queue_id,
             sys_flag=message.sys_flag,
-            born_timestamp_ms=self.instance.now_ms(),
+            born_timestamp_ms=message.born_at_ms or self.instance.now_ms(),
             flag=message.flag,
             properties=names.encode_properties(message.properties),
             reconsume_times=reconsume_times,

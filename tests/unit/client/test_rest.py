@@ -154,9 +154,10 @@ def test_split_batches() -> None:
         [Message("T", b"1", delay_level=1)],
         [Message("T", b"1", delay_ms=1)],
         [Message("T", b"1"), Message("T", b"2", wait_store=False)],
+        [Message("T", b"1"), Message("T", b"2", born_at_ms=1)],
         [Message("%RETRY%g", b"1")],
     ],
-    ids=["empty", "topics", "delay", "timer", "wait", "retry"],
+    ids=["empty", "topics", "delay", "timer", "wait", "born", "retry"],
 )
 def test_no_batch_of_these(messages: list[Message]) -> None:
     with pytest.raises(MessageInvalid):
