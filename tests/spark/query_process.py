@@ -49,7 +49,10 @@ def main(master: str, name_server: str, topic: str, directory: str, *words: str)
     options = dict(word.split("=", 1) for word in words if word != "--once")
     spark = session(master, name="query", config=CONFIG)
     query = start_query(spark, name_server, topic, Path(directory), once="--once" in words, **options)
-    query.awaitTermination()
+    try:
+        query.awaitTermination()
+    finally:
+        spark.stop()  # executors in processes of their own do not end with this one
 
 
 if __name__ == "__main__":

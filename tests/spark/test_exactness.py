@@ -159,3 +159,18 @@ def test_retention_overtakes_the_reader(spark: Any, tmp_path: Path, fails: bool)
         with pytest.raises(StreamingQueryException, match=r"queue 0 of topic Old on .*: offset 10 is wanted"):
             finish(spark, broker, "Old", out, **options)
     assert written(spark, out) == list(range(10))
+
+
+@pytest.mark.slow
+def test_executors_in_processes_of_their_own(spark: Any, tmp_path: Path) -> None:
+    """Two executors, as on a cluster: what is pickled, and what each process must open by itself."""
+    out = tmp_path / "out"
+    with running_broker({"defaultTopicQueueNums": "4"}) as broker, producing(broker) as producer:
+        send(producer, "Spread", 0, 400)
+        words = ("--once", "maxOffsetsPerTrigger=200", "minPartitions=4")
+        query = QueryProcess("local-cluster[2,1,1024]", broker.namesrv, "Spread", out, *words)
+        try:
+            assert query.process.wait(DEADLINE_S) == 0, query.text()
+        finally:
+            query.kill()
+    assert written(spark, out) == list(range(400))
