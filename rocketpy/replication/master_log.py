@@ -15,7 +15,7 @@ import attrs
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.config import parse_addresses, properties
 from rocketpy.errors import RocketError
-from rocketpy.message.numbers import LONG_MAX
+from rocketpy.message.numbers import LONG_MAX, parse_integer
 from rocketpy.remoting import fastjson
 from rocketpy.remoting.bodies.kv import KVTable
 from rocketpy.remoting.command import RemotingCommand
@@ -25,7 +25,6 @@ from .errors import MasterUnusable
 
 ANSWER_MAX = 4 * 1024 * 1024  # bytes of an answer
 RECEIVE_SIZE = 65_536
-DIGITS_MAX = 19  # of a number below 2^63
 
 
 @attrs.frozen
@@ -122,10 +121,7 @@ def _body(answer: RemotingCommand, code: RequestCode) -> bytes:
 def _number(table: Mapping[str, str], key: str) -> int:
     if key not in table:
         raise ValueError(f"there is no {key} in its answer")
-    text = table[key]
-    if not (text.isascii() and text.isdigit() and len(text) <= DIGITS_MAX and int(text) <= LONG_MAX):
-        raise ValueError(f"{key}={text[:DIGITS_MAX]} is no number from 0 to {LONG_MAX}")
-    return int(text)
+    return parse_integer(table[key], 0, LONG_MAX)
 
 
 def _left(until_s: float) -> float:

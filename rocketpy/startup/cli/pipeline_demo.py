@@ -18,8 +18,7 @@ import click
 
 from rocketpy.errors import ConfigError
 from rocketpy.startup.cli.pipeline_analytics import print_report
-from rocketpy.startup.cli.pipeline_frame import AS_JSON, FAILED, MASTER, job_session, status_of
-from rocketpy.startup.cli.store_progress import StoreProgress
+from rocketpy.startup.cli.pipeline_frame import AS_JSON, FAILED, MASTER, job_progress, job_session, status_of
 
 PORT_MIN, PORT_MAX = 12_000, 32_000  # below the range from which the kernel takes ports of connections
 START_S = 60.0
@@ -58,7 +57,7 @@ def _demo(target: Path, count: int, as_json: bool, master: str | None) -> int:
     say("starting Spark ...")
     with job_session(master, inline=False, has_bar=False) as spark:
         assert spark is not None
-        with running_broker(target) as name_server, StoreProgress() as listener:
+        with running_broker(target) as name_server, job_progress(inline=True) as listener:
             say(f"{'broker':<8} name server at {name_server}, store in {target / 'store'}")
             report = Demo(spark, name_server, target / "store", target, count, listener, say).run()
     report.seconds = time.monotonic() - began_s

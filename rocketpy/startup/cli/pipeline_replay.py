@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from typing import Any
 import attrs
 import click
 
-from rocketpy.errors import ConfigError
+from rocketpy.errors import ConfigError, NumberInvalid
+from rocketpy.message.numbers import LONG_MAX, parse_integer
 from rocketpy.startup.cli.pipeline_frame import INLINE, MASTER, job_progress, job_session, status_of
 
 
@@ -94,8 +96,10 @@ def _replay(
 
 
 def _time_ms(text: str | None, option: str) -> int | None:
-    if text is None or text.isdecimal():
-        return None if text is None else int(text[:18])
+    if text is None:
+        return None
+    with suppress(NumberInvalid):
+        return parse_integer(text, 0, LONG_MAX)
     try:
         return round(datetime.fromisoformat(text).astimezone().timestamp() * 1000)
     except (ValueError, OverflowError) as error:

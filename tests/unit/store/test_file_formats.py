@@ -51,6 +51,7 @@ CONTROL_FIELDS = {
     208: "hash_seed",
     216: "cautious_lead_ms",
     224: "wall_ahead_since_ms",
+    232: "queues_replaced",
 }
 
 
