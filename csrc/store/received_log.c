@@ -2,7 +2,6 @@
 #include "store/received_log.h"
 #include <string.h>
 #include "base/atomic.h"
-#include "base/crash_point.h"
 #include "store/record.h"
 
 /* The master may allow larger messages than this slave, and may have done so before. */
@@ -65,7 +64,6 @@ rp_status rp_received_log_take(rp_received_log *received, uint64_t stream, uint6
         uint64_t have = received->received - end, part = room - have < left ? room - have : left;
         if (!part) return RP_CORRUPT; /* a record that goes on in the next file */
         memcpy(at + have, data, part);
-        RP_CRASH_POINT("receive.copied");
         received->received += part;
         data += part;
         left -= part;
