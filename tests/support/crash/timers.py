@@ -4,7 +4,7 @@
 
 A life is one store before a send worker and a timer thread, with a clock of its own: timers are sent, delivered,
 cancelled, moved and stored again. At chosen points it is looked at what a crash would leave: all processes die, or the
-power fails, twice or with the loss of the directory of the timers. Then all start again, and time goes on until each
+power fails, sometimes with the directory of the timers. Then everything starts again, and time goes on until each
 timer is due. Each one that was acknowledged is delivered once and not early, if it was not cancelled; none twice.
 """
 
@@ -79,7 +79,6 @@ class Life:
         self._base, self._taps, self._rng = base, taps, random.Random(seed)
         self._known: dict[bytes, Known] = {}
         self._copies = 0
-        self._again: list[bytes] = []  # timers sent between two power failures, and flushed
         self.root.mkdir(parents=True)
         close_store(open_store(_config(self.root)), clean=False)
         self._rig = _rig(self.root)
@@ -157,14 +156,12 @@ class Life:
             return
         kind = self._rng.choice(KINDS)
         self._copies += 1
-        self._again.clear()
         root = self._base / str(self._copies)
         try:
             self._look(kind, root)
         except Exception as exc:
             raise AssertionError(f"at {point}, {kind}: {exc!r}") from exc
         shutil.rmtree(root)
-        shutil.rmtree(root.with_name(f"{root.name}again"), ignore_errors=True)
         self.crashes[point] += 1
         self.kinds[kind] += 1
 
@@ -178,8 +175,6 @@ class Life:
             _forget_kernel(disk.root / "timer" / "delivered")
         elif kind == "lost":
             shutil.rmtree(disk.root / "timer", ignore_errors=True)
-        if kind == "power":
-            disk = self._fail_again(disk, root.with_name(f"{root.name}again"))
         close_store(open_store(_config(disk.root)), clean=False)
         rig = _rig(disk.root, now_ms=self._rig.wall_ms)
         try:
@@ -190,66 +185,19 @@ class Life:
         finally:
             rig.close()
 
-    def _fail_again(self, disk: SimulatedDisk, root: Path) -> SimulatedDisk:
-        """The power fails a second time, early: before the timer thread has loaded, or soon after. New timers have got
-        numbers meanwhile; the log keeps them."""
-        second = Second(disk)
-        with self._taps.listening(second):
-            close_store(open_store(_config(disk.root)), clean=False)
-            rig = _rig(disk.root, now_ms=self._rig.wall_ms)
-            flush = lib.rp_flush_open(os.fsencode(disk.root / "commitlog"), rig.control)
-            for number in range(self._rng.randrange(2 * HEAP_MAX)):
-                body = b"again %d %d" % (self._copies, number)
-                rig.send_many([(body, f"TIMER_DELAY_MS\x01{self._rng.randrange(1, DELAY_MAX_MS)}")])
-                self._again.append(body)
-            while (status := lib.rp_flush_log(flush)) == lib.RP_OK:
-                pass
-            assert status == lib.RP_EMPTY and rig.control.durable_phy_offset == rig.control.published_phy_offset
-            for _ in range(self._rng.randrange(3)):
-                rig.step()
-            disk.write_back(self._rng)
-            failed = disk.lose_power(root, self._rng)
-            lib.rp_flush_close(flush)
-            rig.close()
-        self._taps.check()
-        _forget_kernel(failed.root / "timer" / "delivered")
-        return failed
-
     def _validate(self, rig: TimerRig, certain: int) -> None:
         found = rig.records("T")
         times = Counter(bytes(record.body) for record in found)
         assert all(count == 1 for count in times.values()), f"delivered twice: {times}"
         for record in found:
-            if bytes(record.body) in self._again:
-                continue
             due_ms = int(decode_properties(record.properties.decode())[TIMER_OUT_MS])
             possible = self._known[bytes(record.body)].possible(certain)
             assert due_ms in possible, f"timer {record.body!r} was delivered by {due_ms}, not one of {possible}"
             assert record.store_timestamp_ms >= due_ms, f"timer {record.body!r} is early"
-        assert all(times[body] == 1 for body in self._again), "a timer sent between two failures is lost"
         for body, known in self._known.items():
             if known.is_certain(certain) and None not in known.possible(certain):
                 assert times[body] == 1, f"timer {body!r} is lost"
         assert rig.header.pending == 0
-
-
-class Second:
-    """Listens between two power failures: what is synced there is on the second one's disk."""
-
-    phase = "second"
-
-    def __init__(self, disk: SimulatedDisk) -> None:
-        self.root = disk.root
-        self._disk = disk
-
-    def reach(self, point: str) -> None:
-        pass
-
-    def sync(self, descriptor: int) -> None:
-        self._disk.sync_descriptor(descriptor)
-
-    def sync_all(self) -> None:
-        self._disk.sync_all()
 
 
 def _forget_kernel(marks: Path) -> None:
