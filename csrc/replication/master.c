@@ -162,7 +162,7 @@ rp_status rp_master_crc(rp_master *master, uint64_t phy_offset, uint64_t size, u
 }
 
 /* Show what the slaves have; wake the send worker if that releases a send. */
-static void judge(rp_master *master, uint64_t end, uint64_t now) {
+static void publish_progress(rp_master *master, uint64_t end, uint64_t now) {
     rp_slave_table *table = master->config.table;
     uint64_t usable = 0, best = 0, acked = 0, needed = 0;
     for (uint32_t i = 0; i < RP_SLAVES_MAX; i++) {
@@ -282,7 +282,7 @@ rp_status rp_master_run(rp_master *master, int64_t timeout_ns) {
         rp_store_release(&worker->heartbeat_ns, now);
         rp_add(&worker->counters[RP_COUNT_LOOPS], 1);
         serve(master, end, now);
-        judge(master, end, now);
+        publish_progress(master, end, now);
         if (is_stopping && has_finished(master, end, now)) return RP_STOPPED;
         if (master->closed_count || master->asking_count) return RP_NOT_FOUND;
         if (master->polled[LISTENER].revents && !is_stopping) return RP_INCOMPLETE;

@@ -2,8 +2,8 @@
 #define ROCKETPY_SLAVE_H
 /* One connected slave, as its master sees it: what it has reported, and what is sent to it.
  *
- * Nothing that a slave sends is believed further than it can be true: its first report lies within the log, later ones
- * never go back and never name bytes that were not sent to it.
+ * What a slave sends is validated: its first report lies within the log, later ones never go back and never name bytes
+ * that were not sent to it.
  *
  * A slave of rocketpy begins with a handshake (frames.h). The loop reads it and keeps the bounds; what the slave says
  * is read and answered by Python, between two turns. */
