@@ -126,9 +126,9 @@ class Broker:
                 process.wait()
 
 
-def compile_bytecode() -> None:
+def compile_bytecode(root: Path) -> None:
     """Write bytecode as in an installed package, independent of PYTHONDONTWRITEBYTECODE; current files stay."""
-    compileall.compile_dir(ROOT / "rocketpy", quiet=1)
+    compileall.compile_dir(root / "rocketpy", quiet=1)
 
 
 def tail(directory: Path, size: int = 2000) -> str:
@@ -201,14 +201,19 @@ def start_process(command: Sequence[str], directory: Path, log: str, **environme
         )
 
 
-def start_rocketpy(directory: Path, settings: Mapping[str, str] = NO_SETTINGS) -> Broker:
-    """`settings`: broker properties beyond the defaults, by their Java names."""
+def python_of(root: Path) -> str:
+    """The interpreter that runs a checkout: this one, or that of the environment which `make build` made there."""
+    return sys.executable if root == ROOT else str(root / ".venv" / "bin" / "python")
+
+
+def start_rocketpy(directory: Path, settings: Mapping[str, str] = NO_SETTINGS, root: Path = ROOT) -> Broker:
+    """`settings`: broker properties beyond the defaults, by their Java names. `root`: of a built checkout."""
     port, namesrv_port = free_ports(2)
     store = directory / "store"
     template = os.environ.get("ROCKETPY_CMD", ROCKETPY_COMMAND)
-    command = template.format(python=sys.executable, store=store, port=port, namesrv_port=namesrv_port)
+    command = template.format(python=python_of(root), store=store, port=port, namesrv_port=namesrv_port)
     options = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-    python_path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    python_path = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
     process = start_process([*shlex.split(command), *options], directory, "rocketpy.log", PYTHONPATH=python_path)
     return Broker("rocketpy", directory, port, namesrv_port, [process], store)
 
@@ -279,8 +284,8 @@ def wait_ready(broker: Broker, started: float) -> None:
     raise BrokerFailed(f"{broker.target} is not ready after {BOOT_TIMEOUT_S} s: {error}\n{tail(broker.directory)}")
 
 
-def boot(target: str, directory: Path, settings: Mapping[str, str] = NO_SETTINGS) -> Broker:
-    """Start name server and broker on what `directory` holds; returns once they serve.
+def boot(target: str, directory: Path, settings: Mapping[str, str] = NO_SETTINGS, root: Path = ROOT) -> Broker:
+    """Start name server and broker on what `directory` holds; returns once they serve. `root`: the checkout.
 
     Raises:
         BrokerFailed: they do not, and nothing of them runs any more.
@@ -288,9 +293,9 @@ def boot(target: str, directory: Path, settings: Mapping[str, str] = NO_SETTINGS
     if target == "java":
         java_class_path()  # a download does not count as boot time
     else:
-        compile_bytecode()  # nor does what pip does when it installs
+        compile_bytecode(root)  # nor does what pip does when it installs
     started = time.monotonic()
-    broker = start_java(directory, settings) if target == "java" else start_rocketpy(directory, settings)
+    broker = start_java(directory, settings) if target == "java" else start_rocketpy(directory, settings, root)
     try:
         wait_ready(broker, started)
     except BaseException:
@@ -311,10 +316,12 @@ def work_directory(name: str, parent: Path | None = None) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def running(target: str, parent: Path | None = None, settings: Mapping[str, str] = NO_SETTINGS) -> Iterator[Broker]:
+def running(
+    target: str, parent: Path | None = None, settings: Mapping[str, str] = NO_SETTINGS, root: Path = ROOT
+) -> Iterator[Broker]:
     """A fresh broker, stopped and removed at the end."""
     with work_directory(target, parent) as directory:
-        broker = boot(target, directory, settings)
+        broker = boot(target, directory, settings, root)
         try:
             yield broker
         finally:

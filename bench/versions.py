@@ -1,0 +1,116 @@
+"""`python -m bench.versions OTHER`: this checkout and another one of rocketpy in turn, with the same driver.
+
+For a change that should cost nothing: build the commit before it in a worktree (`make build`), and name its directory.
+"""
+
+from __future__ import annotations
+
+import shlex
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import attrs
+import click
+from rich.console import Console
+from rich.table import Table
+
+from . import report
+from .brokers import ROOT, python_of, running
+from .compare import REPORT_WIDTH, WARM_UP_S, Screen
+from .scenarios import Scenario, select
+from .turn import Measurement, Plan, run_turn
+
+HEADINGS = ("scenario", "metric", "this", "other", "ratio", "ratios of the turns", "errors")
+
+
+@attrs.frozen
+class Turn:
+    """What both checkouts gave in one turn, by scenario."""
+
+    this: dict[str, Measurement]
+    other: dict[str, Measurement]
+
+    def ratio(self, scenario: str, metric: str) -> float | None:
+        """This checkout's figure divided by the other one's."""
+        this, other = (found[scenario].figures.get(metric) for found in (self.this, self.other))
+        return this / other if this is not None and other else None
+
+
+def take_turns(console: Console, other: Path, plan: Plan, repeat: int) -> list[Turn]:
+    """Alternate the checkout that begins."""
+    turns = []
+    for number in range(repeat):
+        found: dict[Path, dict[str, Measurement]] = {}
+        for root in (ROOT, other) if number % 2 == 0 else (other, ROOT):
+            label = f"[{number + 1}/{repeat} {'this' if root == ROOT else 'other'}]"
+            with running("rocketpy", root=root) as broker:
+                found[root] = {one.scenario: one for one in run_turn(broker, plan, Screen(console, label))}
+        turns.append(Turn(found[ROOT], found[other]))
+    return turns
+
+
+def rows(turns: Sequence[Turn], scenarios: Sequence[Scenario]) -> Iterator[tuple[str, ...]]:
+    """Medians, the median of the ratios, and each turn's ratio, which shows how noisy the machine was."""
+    for scenario in scenarios:
+        metrics = [*scenario.metrics, *(["p50_us", "p99_us"] if scenario.workload else [])]
+        every = [found[scenario.name] for turn in turns for found in (turn.this, turn.other)]
+        errors = {f"{kind}:{count}" for one in every for kind, count in one.errors.items()}
+        for metric in dict.fromkeys(metrics):
+            ratios = [ratio for turn in turns if (ratio := turn.ratio(scenario.name, metric)) is not None]
+            if not ratios:
+                continue
+            this, other = (
+                statistics.median(found[scenario.name].figures[metric] for found in both)
+                for both in zip(*((turn.this, turn.other) for turn in turns), strict=True)
+            )
+            yield (
+                scenario.name,
+                metric,
+                report.number(this),
+                report.number(other),
+                f"{statistics.median(ratios):.3f}",
+                " ".join(f"{ratio:.2f}" for ratio in ratios),
+                " ".join(sorted(errors)),
+            )
+
+
+def commit_of(root: Path) -> str:
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() or "no commit"
+
+
+@click.command()
+@click.argument("other", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option("--only", multiple=True, help="Scenarios whose name contains this; may be given several times.")
+@click.option("--repeat", type=click.IntRange(1), default=5, show_default=True, help="Turns of each checkout.")
+@click.option("--seconds", type=click.FloatRange(0.5), default=4.0, show_default=True, help="Seconds of one run.")
+@click.option("--messages", type=click.IntRange(1), default=200_000, help="Messages of scenario memory-loaded.")
+@click.option("--markdown", type=click.Path(path_type=Path), help="Also write the table to this file.")
+def main(
+    other: Path, only: tuple[str, ...], repeat: int, seconds: float, messages: int, markdown: Path | None
+) -> None:
+    """Compare this checkout with OTHER, the directory of another one that is built. The ratio is this by other."""
+    other = other.resolve()
+    if not Path(python_of(other)).exists():
+        raise click.UsageError(f"{other} is not built: run `make build` there")
+    scenarios = select(only, quick=False)
+    if not scenarios:
+        raise click.UsageError("no scenario has a name that contains the text given with --only")
+    console = Console() if sys.stdout.isatty() else Console(width=REPORT_WIDTH)
+    turns = take_turns(console, other, Plan(scenarios, seconds, WARM_UP_S["rocketpy"], messages), repeat)
+    found = list(rows(turns, scenarios))
+    table = Table(*HEADINGS, title=f"this: {commit_of(ROOT)}, other: {commit_of(other)}; medians of {repeat} turns")
+    for row in found:
+        table.add_row(*row)
+    console.print(table)
+    if markdown is not None:
+        command = shlex.join(["python", "-m", "bench.versions", *sys.argv[1:]])
+        heads = f"This: {commit_of(ROOT)}, other: {commit_of(other)}; medians of {repeat} turns of {seconds:g} s."
+        markdown.write_text(f"`{command}`\n\n{heads}\n\n{report.markdown_table(HEADINGS, iter(found))}\n")
+
+
+if __name__ == "__main__":
+    main()
