@@ -89,9 +89,7 @@ def commit_of(root: Path) -> str:
 @click.option("--seconds", type=click.FloatRange(0.5), default=4.0, show_default=True, help="Seconds of one run.")
 @click.option("--messages", type=click.IntRange(1), default=200_000, help="Messages of scenario memory-loaded.")
 @click.option("--markdown", type=click.Path(path_type=Path), help="Also write the table to this file.")
-def main(
-    other: Path, only: tuple[str, ...], repeat: int, seconds: float, messages: int, markdown: Path | None
-) -> None:
+def main(other: Path, only: tuple[str, ...], repeat: int, seconds: float, messages: int, markdown: Path | None) -> None:
     """Compare this checkout with OTHER, the directory of another one that is built. The ratio is this by other."""
     other = other.resolve()
     if not Path(python_of(other)).exists():
