@@ -164,21 +164,21 @@ rp_status rp_master_crc(rp_master *master, uint64_t phy_offset, uint64_t size, u
 /* Show what the slaves have; wake the send worker if that releases a send. */
 static void publish_progress(rp_master *master, uint64_t end, uint64_t now) {
     rp_slave_table *table = master->config.table;
-    uint64_t usable = 0, best = 0, acked = 0, needed = 0;
+    uint64_t available = 0, best = 0, acked = 0, needed = 0;
     for (uint32_t i = 0; i < RP_SLAVES_MAX; i++) {
         rp_slave *slave = &master->slaves[i];
         if (slave->fd < 0) continue;
-        int is_usable = rp_slave_judge(slave, &master->rules, end, now);
-        if (!slave->has_reported) continue;
+        int is_available = rp_slave_publish(slave, &master->rules, end, now);
+        if (!slave->is_replicating) continue;
         if (slave->acked > acked) acked = slave->acked;
         uint64_t sent = rp_transfer_sent(&slave->transfer);
         uint64_t from = slave->acked ? slave->acked : sent; /* where it would go on after a lost connection */
         if (!needed || from + 1 < needed) needed = from + 1;
-        usable += (uint64_t)is_usable;
-        if (is_usable && slave->acked > best) best = slave->acked;
+        available += (uint64_t)is_available;
+        if (is_available && slave->acked > best) best = slave->acked;
     }
-    rp_store_release(&table->usable_phy_offset, best);
-    rp_store_release(&table->usable, usable);
+    rp_store_release(&table->available_phy_offset, best);
+    rp_store_release(&table->available, available);
     rp_store_release(&table->needed, needed);
     if (acked <= master->replicated) return;
     master->replicated = acked;
@@ -253,7 +253,7 @@ static int has_finished(rp_master *master, uint64_t end, uint64_t now) {
     if (now - master->stopping_ns >= (uint64_t)master->config.stall_ns) return 1;
     for (uint32_t i = 0; i < RP_SLAVES_MAX; i++) {
         const rp_slave *slave = &master->slaves[i];
-        if (slave->fd >= 0 && slave->row->state == RP_SLAVE_REPORTED && slave->acked < end) return 0;
+        if (slave->fd >= 0 && slave->row->state == RP_SLAVE_REPLICATING && slave->acked < end) return 0;
     }
     return 1;
 }
@@ -263,7 +263,7 @@ static void wait_for_work(rp_master *master, uint64_t end, uint64_t until) {
     uint64_t now = now_of(master), due = wait_until(master, end, now, until);
     if (master->has_more || due <= now || is_behind(master, end)) {
         wait_for(master, 0, 0);
-    } else if (!master->config.is_awaited && now - master->worked_ns < NAPS_AFTER_WORK_NS) {
+    } else if (!master->config.is_sync_master && now - master->worked_ns < NAPS_AFTER_WORK_NS) {
         wait_for(master, NAP_NS, 0);
     } else {
         rp_worker_prepare_sleep(worker);

@@ -20,7 +20,7 @@ typedef struct rp_master_config {
     uint32_t slaves_max;       /* haConnectionsMax */
     uint32_t frame_max;        /* haTransferBatchSize */
     uint32_t own_only;         /* 1: refuse slaves of 4.9, which cannot prove that they know the secret */
-    uint32_t is_awaited;       /* 1: sends wait for slaves (SYNC_MASTER), so that each microsecond counts */
+    uint32_t is_sync_master;       /* 1: sends wait for slaves (SYNC_MASTER), so that each microsecond counts */
     int64_t heartbeat_ns;      /* haSendHeartbeatInterval */
     int64_t housekeeping_ns;   /* haHousekeepingInterval */
     int64_t stall_ns;          /* slaveTimeout */

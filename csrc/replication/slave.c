@@ -22,7 +22,6 @@ static const uint64_t PAUSE_NS = 100000000; /* after a lack of memory or descrip
 
 void rp_slave_open(rp_slave *slave, int fd, rp_slave_row *row, uint64_t now_ns) {
     *slave = (rp_slave){.fd = fd, .row = row, .read_ns = now_ns, .written_ns = now_ns, .window_ns = now_ns};
-    rp_store_release(&row->connected_ns, now_ns);
     rp_store_release32(&row->state, RP_SLAVE_CONNECTED);
 }
 
@@ -48,7 +47,7 @@ static rp_status begin(rp_slave *slave, const rp_slave_rules *rules, uint64_t re
     if (start < first) return refuse(RP_SLAVE_BEHIND, why);
     rp_transfer_init(&slave->transfer, 0, start, rules->frame_max, rules->file_size);
     slave->handshake = RP_HA_OF_4_9;
-    slave->has_reported = 1;
+    slave->is_replicating = 1;
     slave->acked = report;
     return RP_OK;
 }
@@ -78,7 +77,7 @@ static rp_status take(rp_slave *slave, const rp_slave_rules *rules, uint64_t min
         return refuse(RP_SLAVE_IMPLAUSIBLE, why);
     slave->reported = report;
     if (report > INT64_MAX) return refuse(RP_SLAVE_IMPLAUSIBLE, why);
-    if (!slave->has_reported) return begin(slave, rules, report, min, end, why);
+    if (!slave->is_replicating) return begin(slave, rules, report, min, end, why);
     return acknowledge(slave, report, end, now_ns, why);
 }
 
@@ -112,7 +111,7 @@ rp_status rp_slave_read(rp_slave *slave, const rp_slave_rules *rules, uint64_t m
         rp_status status = take_byte(slave, rules, min, end, now_ns, bytes[i], why);
         if (status != RP_OK) return status;
     }
-    if (slave->has_reported) slave->read_ns = now_ns;
+    if (slave->is_replicating) slave->read_ns = now_ns;
     return RP_OK;
 }
 
@@ -127,7 +126,7 @@ rp_status rp_slave_answer(rp_slave *slave, const rp_slave_rules *rules, const ui
     free(slave->hello);
     slave->hello = NULL;
     slave->handshake = RP_HA_WELCOMED;
-    slave->has_reported = 1; /* what it has is in its first ACK */
+    slave->is_replicating = 1; /* what it has is in its first ACK */
     slave->read_ns = now_ns;
     rp_transfer_init(&slave->transfer, 1, start, RP_HA_DATA_MAX, rules->file_size);
     return RP_OK;
@@ -149,7 +148,7 @@ static int is_heartbeat_due(const rp_slave *slave, const rp_slave_rules *rules, 
 
 rp_status rp_slave_write(rp_slave *slave, const rp_slave_rules *rules, rp_log_view *view, uint64_t end, uint64_t now_ns,
                          uint32_t *why) {
-    if (!slave->has_reported || slave->is_blocked || now_ns < slave->paused_until_ns) return RP_OK;
+    if (!slave->is_replicating || slave->is_blocked || now_ns < slave->paused_until_ns) return RP_OK;
     if (is_heartbeat_due(slave, rules, now_ns)) rp_transfer_heartbeat(&slave->transfer, end, (uint64_t)rp_wall_ms());
     uint64_t limit = allowance(slave, rules, now_ns), before = rp_transfer_sent(&slave->transfer), sent;
     if (!limit && !rp_transfer_is_inside(&slave->transfer)) return RP_OK;
@@ -167,7 +166,7 @@ rp_status rp_slave_write(rp_slave *slave, const rp_slave_rules *rules, rp_log_vi
     return status == RP_OK && after < end && !rules->bytes_per_second ? RP_INCOMPLETE : RP_OK;
 }
 
-int rp_slave_judge(rp_slave *slave, const rp_slave_rules *rules, uint64_t end, uint64_t now_ns) {
+int rp_slave_publish(rp_slave *slave, const rp_slave_rules *rules, uint64_t end, uint64_t now_ns) {
     rp_slave_row *row = slave->row;
     if (slave->acked >= end)
         slave->behind_since_ns = 0;
@@ -175,12 +174,12 @@ int rp_slave_judge(rp_slave *slave, const rp_slave_rules *rules, uint64_t end, u
         slave->behind_since_ns = now_ns;
     int is_stalled = slave->behind_since_ns && now_ns - slave->behind_since_ns >= (uint64_t)rules->stall_ns;
     rp_store_release(&row->acked_phy_offset, slave->acked);
-    rp_store_release(&row->sent_phy_offset, slave->has_reported ? rp_transfer_sent(&slave->transfer) : 0);
+    rp_store_release(&row->sent_phy_offset, slave->is_replicating ? rp_transfer_sent(&slave->transfer) : 0);
     rp_store_release(&row->behind_since_ns, slave->behind_since_ns);
-    rp_store_release32(&row->state, !slave->has_reported ? RP_SLAVE_CONNECTED
-                                    : is_stalled         ? RP_SLAVE_STALLED
-                                                         : RP_SLAVE_REPORTED);
-    return slave->has_reported && !is_stalled;
+    rp_store_release32(&row->state, !slave->is_replicating ? RP_SLAVE_CONNECTED
+                                    : is_stalled           ? RP_SLAVE_STALLED
+                                                           : RP_SLAVE_REPLICATING);
+    return slave->is_replicating && !is_stalled;
 }
 
 int rp_slave_is_silent(const rp_slave *slave, const rp_slave_rules *rules, uint64_t now_ns) {
@@ -191,7 +190,7 @@ static uint64_t earlier(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 uint64_t rp_slave_due_ns(const rp_slave *slave, const rp_slave_rules *rules, uint64_t end) {
     uint64_t due = slave->read_ns + (uint64_t)rules->housekeeping_ns;
-    if (!slave->has_reported) return due;
+    if (!slave->is_replicating) return due;
     if (slave->paused_until_ns)
         due = earlier(due, slave->paused_until_ns); /* a heartbeat may be due before: the loop must not wait for it */
     else if (!slave->is_blocked)

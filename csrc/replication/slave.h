@@ -40,7 +40,7 @@ typedef struct rp_slave {
     uint32_t handshake;     /* RP_HA_UNKNOWN and others */
     uint8_t *hello;         /* owned, from the magic to the end of the handshake; the frame HELLO */
     uint32_t hello_size;    /* bytes of it that have arrived */
-    int has_reported;
+    int is_replicating;     /* the handshake or the first report is over: it gets the log */
     int is_blocked;         /* the socket takes no more */
     uint64_t acked;
     uint64_t reported;      /* its last report, for the log */
@@ -63,8 +63,8 @@ rp_status rp_slave_read(rp_slave *slave, const rp_slave_rules *rules, uint64_t m
 /* Send what is due, up to `end`. RP_OK; RP_INCOMPLETE: there is more to send now; RP_STOPPED as rp_slave_read. */
 rp_status rp_slave_write(rp_slave *slave, const rp_slave_rules *rules, rp_log_view *view, uint64_t end, uint64_t now_ns,
                          uint32_t *why);
-/* Note whether it makes progress, when the master's log ends at `end`; 1 if sends may wait for it. */
-int rp_slave_judge(rp_slave *slave, const rp_slave_rules *rules, uint64_t end, uint64_t now_ns);
+/* Show its progress in its row, when the master's log ends at `end`. Returns 1 if sends may wait for it. */
+int rp_slave_publish(rp_slave *slave, const rp_slave_rules *rules, uint64_t end, uint64_t now_ns);
 /* 1 if nothing has come from it for too long. */
 int rp_slave_is_silent(const rp_slave *slave, const rp_slave_rules *rules, uint64_t now_ns);
 /* When it has to be looked at again, though nothing may have happened. */

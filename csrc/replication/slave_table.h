@@ -19,18 +19,21 @@ enum {
     RP_SLAVE_FAILED = 5,     /* a log file could not be read */
     RP_SLAVE_STRANGER = 6,   /* its address is not in haAddresses, or it may not be a slave of the reference */
     RP_SLAVE_TOO_MANY = 7,   /* haConnectionsMax */
-    RP_SLAVE_STOPPED = 8,    /* the master stops */
-    RP_SLAVE_DIVERGED = 9,   /* the end of its log differs from the master's */
-    RP_SLAVE_REASONS = 10
+    RP_SLAVE_DIVERGED = 8,   /* the end of its log differs from the master's */
+    RP_SLAVE_REASONS = 9
 };
 
-enum { RP_SLAVE_FREE = 0, RP_SLAVE_CONNECTED = 1, RP_SLAVE_REPORTED = 2, RP_SLAVE_STALLED = 3 };
+enum { /* of a row: unused, in the handshake, gets the log, gets it but acknowledges nothing */
+       RP_SLAVE_FREE = 0,
+       RP_SLAVE_CONNECTED = 1,
+       RP_SLAVE_REPLICATING = 2,
+       RP_SLAVE_STALLED = 3
+};
 
 /* One connection. Readers may see an old value of one field beside a new one of another. */
 typedef struct rp_slave_row {
     uint32_t state; /* RP_SLAVE_FREE to RP_SLAVE_STALLED */
     uint32_t reserved;
-    uint64_t connected_ns;     /* CLOCK_MONOTONIC */
     uint64_t acked_phy_offset; /* below it the slave has the log */
     uint64_t sent_phy_offset;  /* below it the log was handed to the kernel */
     uint64_t sent_bytes;       /* of the log, on this connection */
@@ -39,8 +42,8 @@ typedef struct rp_slave_row {
 } rp_slave_row;
 
 typedef struct rp_slave_table {
-    uint64_t usable;            /* slaves that a send may wait for: they have reported and are not stalled */
-    uint64_t usable_phy_offset; /* the best acknowledgement of these */
+    uint64_t available;           /* slaves that a send may wait for: they have reported and are not stalled */
+    uint64_t available_phy_offset; /* the best acknowledgement of these */
     uint64_t needed;            /* 1 + the first position that some slave still needs; 0: none needs any */
     uint64_t sent_bytes;        /* of the log, to all slaves since the start */
     uint64_t opened;            /* connections since the start */
@@ -53,7 +56,7 @@ rp_slave_table *rp_slave_table_create(void);
 void rp_slave_table_destroy(rp_slave_table *table);
 /* Replicator, when it starts: there is no slave any more. Counters stay. */
 void rp_slave_table_clear(rp_slave_table *table);
-/* 1 if a send that ends at `end_phy_offset` may wait for a slave: one is usable, and none of the bytes that it lacks is
- * `fall_behind_max` or more behind. */
+/* 1 if a send that ends at `end_phy_offset` may wait for a slave: one is available, and none of the bytes that it lacks
+ * is `fall_behind_max` or more behind. */
 int rp_slave_table_can_wait(const rp_slave_table *table, uint64_t end_phy_offset, uint64_t fall_behind_max);
 #endif

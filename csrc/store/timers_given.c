@@ -27,8 +27,8 @@ rp_status rp_timers_read_unit(const rp_timers *timers, uint64_t number, rp_timer
     return RP_OK;
 }
 
-/* The first timer that was given was refused; it stays under way. */
-static void again(rp_timers *timers) {
+/* The send worker refused the first timer in the ring: it is tried again later, and stays under way. */
+static void requeue_refused(rp_timers *timers) {
     const rp_timer *timer = &timers->given[timers->given_begin++ % GIVEN_MAX];
     if (timer->size) rp_timer_refused_add(&timers->refused, timer, timers->now_ms); /* 0: it was cancelled or moved */
 }
@@ -43,7 +43,7 @@ static int is_given(const rp_timers *timers, uint64_t number) {
 static rp_status read_delivery(rp_timers *timers, uint64_t number, rp_timer *timer) {
     *timer = (rp_timer){.number = number};
     if (!is_given(timers, number)) return RP_OK;
-    while (timers->given[timers->given_begin % GIVEN_MAX].number != number) again(timers);
+    while (timers->given[timers->given_begin % GIVEN_MAX].number != number) requeue_refused(timers);
     *timer = timers->given[timers->given_begin++ % GIVEN_MAX];
     return RP_OK;
 }
@@ -99,7 +99,7 @@ rp_status rp_timers_look_back(rp_timers *timers, uint64_t *done) {
     uint64_t published = rp_load_acquire(&timers->control->published_phy_offset), seen = timers->seen;
     int is_ring_empty = rp_ring_depth(timers->config.to_send) == 0;
     rp_status status = read_ends(timers);
-    while (status == RP_OK && is_ring_empty && timers->given_begin < timers->given_end) again(timers);
+    while (status == RP_OK && is_ring_empty && timers->given_begin < timers->given_end) requeue_refused(timers);
     *done += timers->seen - seen + set_bits(timers, published);
     return status;
 }

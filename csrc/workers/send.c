@@ -93,7 +93,7 @@ void rp_send_close(rp_send *send) {
     rp_diverted_destroy(&send->diverted);
     rp_backlog_destroy(&send->results);
     rp_waits_destroy(&send->waits);
-    rp_waits_destroy(&send->replicas);
+    rp_waits_destroy(&send->replica_waits);
     rp_traffic_destroy(&send->traffic);
     free(send->inputs);
     free(send->input_rings);

@@ -5,7 +5,7 @@
 #include "workers/send_private.h"
 #include "workers/send_reply.h"
 
-rp_ring_writer *rp_send_selector_of(const rp_send *send, uint64_t connection) {
+rp_ring_writer *rp_send_ring_to(const rp_send *send, uint64_t connection) {
     return rp_selector_of(send->selectors, send->selector_count, connection);
 }
 
@@ -26,7 +26,7 @@ rp_status rp_send_refuse(rp_send *send, const rp_refused *request, int32_t code,
         rp_wait wait = {.token = request->token, .queue_id = request->queue_id};
         return rp_send_put_result(send, &wait, code);
     }
-    rp_ring_writer *selector = rp_send_selector_of(send, request->origin->connection);
+    rp_ring_writer *selector = rp_send_ring_to(send, request->origin->connection);
     if (!selector || request->flags & RP_REQUEST_ONEWAY) return RP_OK;
     rp_error_reply reply = {.opaque = request->opaque,
                             .code = code,
@@ -52,7 +52,7 @@ const char *rp_send_append_fault(rp_status status, int32_t *code) {
 
 rp_status rp_send_answer(rp_send *send, const rp_wait *wait, int32_t code) {
     if (wait->connection >= RP_CONNECTION_INTERNAL) return rp_send_put_result(send, wait, code);
-    rp_ring_writer *selector = rp_send_selector_of(send, wait->connection);
+    rp_ring_writer *selector = rp_send_ring_to(send, wait->connection);
     if (!selector || wait->flags & RP_REQUEST_ONEWAY) return RP_OK;
     if (wait->flags & RP_REQUEST_END) { /* whether it is on the disk or not: the check would end it again */
         rp_error_reply ended = {.opaque = wait->opaque,

@@ -26,13 +26,13 @@ void rp_send_plan_wait(const rp_send *send, rp_wait *wait, int wants_wait, uint6
 }
 
 static rp_waits *queue_of(rp_send *send, const rp_wait *wait) {
-    return wait->needs & RP_WAIT_REPLICA ? &send->replicas : &send->waits;
+    return wait->needs & RP_WAIT_REPLICA ? &send->replica_waits : &send->waits;
 }
 
 static int can_answer(rp_send *send, const rp_wait *wait) {
     if (wait->connection >= RP_CONNECTION_INTERNAL)
         return rp_backlog_has_room(&send->results, sizeof(rp_msg_put_result));
-    rp_ring_writer *selector = rp_send_selector_of(send, wait->connection);
+    rp_ring_writer *selector = rp_send_ring_to(send, wait->connection);
     if (!selector || wait->flags & RP_REQUEST_ONEWAY) return 1;
     return rp_ring_can_take(selector, rp_send_reply_bound(send->region_size, wait->ids_size));
 }
@@ -75,16 +75,16 @@ static uint32_t release(rp_send *send, rp_waits *waits, uint64_t durable, uint64
 uint32_t rp_send_release_waits(rp_send *send) {
     uint64_t durable = rp_load_acquire(&send->control->durable_phy_offset),
              replicated = rp_load_acquire(&send->control->replicated_phy_offset);
-    return release(send, &send->replicas, durable, replicated) + release(send, &send->waits, durable, replicated);
+    return release(send, &send->replica_waits, durable, replicated) + release(send, &send->waits, durable, replicated);
 }
 
-int rp_send_has_waits(rp_send *send) { return rp_waits_first(&send->waits) || rp_waits_first(&send->replicas); }
+int rp_send_has_waits(rp_send *send) { return rp_waits_first(&send->waits) || rp_waits_first(&send->replica_waits); }
 
 static uint64_t earlier(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 uint64_t rp_send_wait_due_ns(rp_send *send, uint64_t until_ns) {
     uint64_t now = send->admission.now_ns, due;
-    rp_waits *queues[] = {&send->waits, &send->replicas};
+    rp_waits *queues[] = {&send->waits, &send->replica_waits};
     for (uint32_t i = 0; i < 2; i++) {
         const rp_wait *wait = rp_waits_first(queues[i]);
         if (!wait) continue;

@@ -46,7 +46,7 @@ struct rp_send {
     rp_diverted diverted;
     rp_backlog results; /* of the manager's own puts */
     rp_waits waits; /* replies that wait for the disk alone */
-    rp_waits replicas; /* replies that wait for a slave, and perhaps for the disk as well */
+    rp_waits replica_waits; /* replies that wait for a slave, and perhaps for the disk as well */
     rp_traffic traffic;
     rp_log_view *halves; /* half messages are read through it; NULL: there are no transactions */
     rp_half_places half_places;
@@ -103,7 +103,7 @@ rp_status rp_send_answer(rp_send *send, const rp_wait *wait, int32_t code);
 /* Why nothing could be appended, for the refusal: the remark, and *code. `status` is that of rp_commitlog_reserve. */
 const char *rp_send_append_fault(rp_status status, int32_t *code);
 /* The ring back to a connection; NULL: it has none. */
-rp_ring_writer *rp_send_selector_of(const rp_send *send, uint64_t connection);
+rp_ring_writer *rp_send_ring_to(const rp_send *send, uint64_t connection);
 /* Before the output is published that proves the current input done. */
 void rp_send_set_resume_point(rp_send *send, uint32_t output, uint64_t position);
 /* send_slave.c: a chunk of the master's log. RP_FULL: the disk has no room now, it stays in the ring. */

@@ -11,7 +11,7 @@ import attrs
 from rocketpy.errors import StoreError
 from rocketpy.native.core import ffi, lib
 
-STATES = {lib.RP_SLAVE_CONNECTED: "connected", lib.RP_SLAVE_REPORTED: "replicating", lib.RP_SLAVE_STALLED: "stalled"}
+STATES = {lib.RP_SLAVE_CONNECTED: "connected", lib.RP_SLAVE_REPLICATING: "replicating", lib.RP_SLAVE_STALLED: "stalled"}
 REASONS = {
     lib.RP_SLAVE_LEFT: "left",
     lib.RP_SLAVE_SILENT: "silent",
@@ -21,7 +21,6 @@ REASONS = {
     lib.RP_SLAVE_FAILED: "failed",
     lib.RP_SLAVE_STRANGER: "stranger",
     lib.RP_SLAVE_TOO_MANY: "too_many",
-    lib.RP_SLAVE_STOPPED: "stopped",
     lib.RP_SLAVE_DIVERGED: "diverged",
 }
 
@@ -31,11 +30,14 @@ class SlaveState:
     """One connection, as it was at one moment."""
 
     address: str  # host:port
-    state: str  # connected (has not reported yet), replicating or stalled
-    acked_phy_offset: int
+    state: str  # connected (in the handshake), replicating or stalled
+    acked_phy_offset: int | None  # None: it does not replicate yet
     sent_bytes: int  # of the log, on this connection
-    has_reported: bool
     behind_ns: int  # since its last progress, while bytes wait for it; 0: it has everything
+
+    def lag_bytes(self, end: int) -> int | None:
+        """What it lacks of a log that ends at `end`; None: it does not replicate yet."""
+        return None if self.acked_phy_offset is None else max(0, end - self.acked_phy_offset)
 
 
 class SlaveTable:
@@ -52,8 +54,7 @@ class SlaveTable:
             SlaveState(
                 address=ffi.string(row.address).decode(errors="replace"),
                 state=STATES[state],
-                has_reported=state != lib.RP_SLAVE_CONNECTED,
-                acked_phy_offset=int(row.acked_phy_offset),
+                acked_phy_offset=None if state == lib.RP_SLAVE_CONNECTED else int(row.acked_phy_offset),
                 sent_bytes=int(row.sent_bytes),
                 behind_ns=max(0, now_ns - behind_since_ns) if (behind_since_ns := int(row.behind_since_ns)) else 0,
             )

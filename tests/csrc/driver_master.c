@@ -281,7 +281,7 @@ static void act(rp_master *master, struct peer *peer, random_source *random, uin
 
 static void check_table(const rp_slave_table *table, const rp_control *control, uint64_t truth) {
     CHECK(control->replicated_phy_offset <= truth && truth <= control->published_phy_offset);
-    CHECK(table->usable <= SLAVES && table->usable_phy_offset <= truth);
+    CHECK(table->available <= SLAVES && table->available_phy_offset <= truth);
     for (uint32_t i = 0; i < RP_SLAVES_MAX; i++)
         CHECK(table->rows[i].state == RP_SLAVE_FREE || table->rows[i].acked_phy_offset <= truth);
 }
@@ -309,7 +309,7 @@ static void check_lack_of_descriptors(void) {
     setsockopt(pair[1], SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
     rp_slave_open(&slave, pair[1], &row, now_ns);
     CHECK(send(pair[0], (uint8_t[8]){0}, 8, 0) == 8);
-    CHECK(rp_slave_read(&slave, &rules, 0, LOG, now_ns, &why) == RP_OK && slave.has_reported);
+    CHECK(rp_slave_read(&slave, &rules, 0, LOG, now_ns, &why) == RP_OK && slave.is_replicating);
     CHECK(rp_slave_write(&slave, &rules, view, LOG, now_ns, &why) == RP_OK && slave.is_blocked);
     CHECK(rp_transfer_is_inside(&slave.transfer));
     rp_log_view_trim(view, LOG); /* nothing is mapped now */

@@ -75,7 +75,7 @@ def master_limits(settings: BrokerSettings) -> dict[str, Any]:
         "slaves_max": store.ha_connections_max,
         "frame_max": store.ha_transfer_batch_size,
         "own_only": store.ha_secret_file is not None,
-        "is_awaited": settings.is_sync_master,
+        "is_sync_master": settings.is_sync_master,
         "heartbeat_ns": store.ha_send_heartbeat_interval * 1_000_000,
         "housekeeping_ns": store.ha_housekeeping_interval * 1_000_000,
         "stall_ns": store.slave_timeout * 1_000_000,

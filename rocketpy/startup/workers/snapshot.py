@@ -118,8 +118,8 @@ class SnapshotTaker:
             SlaveSnapshot(
                 address=slave.address,
                 state=slave.state,
-                acked_phy_offset=slave.acked_phy_offset if slave.has_reported else None,
-                lag_bytes=max(0, end - slave.acked_phy_offset) if slave.has_reported else None,
+                acked_phy_offset=slave.acked_phy_offset,
+                lag_bytes=slave.lag_bytes(end),
                 lag_s=slave.behind_ns / 1e9,
                 sent_bytes=slave.sent_bytes,
             )

@@ -36,7 +36,7 @@ class Rig(FastPath):
     def has_slave(self, acked: int | None = None) -> None:
         """A slave has everything, or what is below `acked`."""
         acked = int(self.header.published_phy_offset) if acked is None else acked
-        self.table.pointer.usable, self.table.pointer.usable_phy_offset = 1, acked
+        self.table.pointer.available, self.table.pointer.available_phy_offset = 1, acked
         self.header.replicated_phy_offset = max(self.header.replicated_phy_offset, acked)
 
     def flushed(self) -> None:
@@ -177,7 +177,7 @@ def test_a_reply_that_waits_for_the_disk_alone_does_not_stand_behind_a_slave(tmp
     rig = Rig(tmp_path, sync_flush=1)
     rig.has_slave()
     rig.send_one(1)
-    rig.table.pointer.usable = 0
+    rig.table.pointer.available = 0
     rig.send_one(2)
     rig.flushed()
     assert rig.codes() == [(2, SLAVE_NOT_AVAILABLE)]

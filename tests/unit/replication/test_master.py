@@ -285,7 +285,7 @@ class TickingRig(MasterRig):
 
 
 def test_a_limit_and_a_slave_that_does_not_read_leave_the_loop_asleep(open_rig: Open) -> None:
-    rig = open_rig(kind=TickingRig, bytes_per_second=100_000_000, is_awaited=1)
+    rig = open_rig(kind=TickingRig, bytes_per_second=100_000_000, is_sync_master=1)
     rig.append(256 * FILE_SIZE)
     rig.connect(0, buffer_bytes=4_096)
     for _ in range(5):
