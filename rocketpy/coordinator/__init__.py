@@ -2,6 +2,7 @@
 
     gateway.py      etcd's JSON gateway: the calls that are needed, with bounded waits
     group_keys.py   the keys of a group of brokers: reads them as a View, writes transactions
+    continuity.py   notices an etcd that was restored or replaced
     replica.py      what the coordinator needs of the broker: reports, and a place for orders
     coordinator.py  the tasks: lease, reads, decisions
 

@@ -113,6 +113,7 @@ class Coordinator:
 
     async def _keep_lease(self) -> None:
         """Get a lease or renew it, and register with it when something about the member has changed."""
+        self._keys.check()
         sent_s, known = self._clock(), self.member.lease
         if known is None:
             number, granted_s = await self._keys.gateway.grant(round(self._settings.lease_s))

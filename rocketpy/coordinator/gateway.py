@@ -122,12 +122,18 @@ class Gateway:
     async def grant(self, ttl_s: int) -> tuple[int, int]:
         """A new lease: its number, and the seconds that it was granted, which may be more."""
         answer = await self._ask_all("lease/grant", {"TTL": str(ttl_s)})
-        return number(answer.get("ID")), number(answer.get("TTL"))
+        lease, granted_s = number(answer.get("ID")), number(answer.get("TTL"))
+        if lease <= 0 or granted_s <= 0:  # 0 would be "no lease" where a key is written with it
+            raise EtcdUnavailable(f"this is no grant of a lease: {str(answer)[:200]}")
+        return lease, granted_s
 
     async def keep_alive(self, lease: int) -> int:
         """Renew a lease. Returns: the seconds that it has; 0 if it is gone."""
         answer = await self._ask_all("lease/keepalive", {"ID": str(lease)})
-        return number(_object(answer.get("result")).get("TTL"))
+        result = _object(answer.get("result"))
+        if number(result.get("ID")) != lease:
+            raise EtcdUnavailable(f"this is no renewal of lease {lease}: {str(answer)[:200]}")
+        return number(result.get("TTL"))
 
     async def revoke(self, lease: int) -> None:
         """End a lease; afterwards it is gone for certain."""

@@ -8,7 +8,6 @@ from urllib.parse import quote
 
 import attrs
 
-from rocketpy.errors import RocketError
 from rocketpy.failover.records import (
     GroupConfig,
     GroupState,
@@ -21,13 +20,13 @@ from rocketpy.failover.records import (
 )
 from rocketpy.failover.requests import Outcome, Transaction, View
 
+from .continuity import Continuity, EtcdReplaced, Seen
 from .gateway import EtcdError, EtcdUnavailable, Gateway, decode, encode, number, range_of
 
 _T = TypeVar("_T", bound=attrs.AttrsInstance)
 
 
-class EtcdReplaced(RocketError):
-    """Another etcd cluster answers than before, or one that was restored: what it says cannot be compared."""
+__all__ = ["EtcdReplaced", "GroupKeys"]
 
 
 @attrs.frozen
@@ -42,12 +41,18 @@ class GroupKeys:
     def __init__(self, gateway: Gateway, cluster: str, broker_name: str) -> None:
         self.gateway = gateway
         self.prefix = f"/rocketpy/{quote(cluster, safe='')}/{quote(broker_name, safe='')}/".encode()
-        self._cluster_id: str | None = None
+        self._continuity = Continuity()
+
+    def check(self) -> None:
+        """Raises: EtcdReplaced: nothing is to be asked of this etcd any more, no renewal of a lease either."""
+        self._continuity.check()
 
     async def read(self) -> View:
         """Everything, in one linearizable read. Raises: EtcdError, EtcdUnavailable, EtcdReplaced, RecordInvalid."""
+        self.check()
+        asked_at = self._continuity.revision
         answer = await self.gateway.read(self.prefix)
-        return self._view(answer, answer)
+        return self._view(answer, answer, asked_at)
 
     async def register(self, member: str, record: MemberRecord) -> None:
         """Write members/<member> with the lease that the record names."""
@@ -59,9 +64,11 @@ class GroupKeys:
 
     async def configure(self, config: GroupConfig) -> View:
         """Write `config` if there is none. Returns: what is there now; the caller compares."""
+        self.check()
+        asked_at = self._continuity.revision
         absent = {"key": encode(self._key("config")), "target": "CREATE", "create_revision": "0"}
         answer = await self.gateway.transact(self._transaction([absent], [self._put("config", to_json(config))]))
-        return self._view_of(answer)
+        return self._view_of(answer, asked_at)
 
     async def decide(self, asked: Transaction) -> tuple[Outcome, View | None]:
         """Carry out a transaction. Returns: what became of it, and what is there now if etcd said so.
@@ -69,7 +76,12 @@ class GroupKeys:
         Raises:
             EtcdReplaced, RecordInvalid: what is there now cannot be used.
         """
+        self.check()
+        asked_at = self._continuity.revision
         compares = [{"key": encode(self._key("state")), "target": "MOD", "mod_revision": str(asked.state_revision)}]
+        known = self._continuity.state_at(asked.state_revision)
+        if known is not None:  # in an etcd that was restored this revision may be that of another state
+            compares.append({"key": encode(self._key("state")), "target": "VALUE", "value": encode(known)})
         if asked.master_absent:
             compares.append({"key": encode(self._key("master")), "target": "CREATE", "create_revision": "0"})
         puts = []
@@ -84,7 +96,7 @@ class GroupKeys:
         except EtcdUnavailable as exc:
             return (Outcome.REFUSED if exc.unsent else Outcome.UNKNOWN), None
         try:
-            view = self._view_of(answer)
+            view = self._view_of(answer, asked_at)
         except EtcdUnavailable:
             return Outcome.UNKNOWN, None
         return (Outcome.SUCCEEDED if answer.get("succeeded") else Outcome.REFUSED), view
@@ -106,28 +118,28 @@ class GroupKeys:
         name = decode(each["key"]).removeprefix(self.prefix).decode("utf-8", "replace")
         return name, _Key(decode(each.get("value")), number(each["mod_revision"]))
 
-    def _view_of(self, answer: Mapping[str, Any]) -> View:
+    def _view_of(self, answer: Mapping[str, Any], asked_at: int) -> View:
         """What a transaction read at its end."""
         try:
             found = answer["responses"][-1]["response_range"]
         except (KeyError, IndexError, TypeError) as exc:
             raise EtcdUnavailable(f"this is no answer of etcd: {str(answer)[:200]}") from exc
-        return self._view(answer, found)
+        return self._view(answer, found, asked_at)
 
-    def _view(self, answer: Mapping[str, Any], found: Mapping[str, Any]) -> View:
+    def _view(self, answer: Mapping[str, Any], found: Mapping[str, Any], asked_at: int) -> View:
         try:
             revision, cluster_id = number(answer["header"]["revision"]), str(answer["header"]["cluster_id"])
             keys = dict(self._named(each) for each in found.get("kvs", []))
         except (KeyError, TypeError, ValueError, AttributeError) as exc:
             raise EtcdUnavailable(f"this is no answer of etcd: {str(answer)[:200]}") from exc
-        if self._cluster_id not in (None, cluster_id):
-            raise EtcdReplaced(f"etcd cluster {cluster_id} answers, before it was {self._cluster_id}")
-        self._cluster_id = cluster_id
+        stated, state = keys.get("state", _Key(b"", 0)), _record(GroupState, keys.get("state"))
+        epoch = -1 if state is None else state.epoch
+        self._continuity.take(Seen(cluster_id, revision, stated.revision, stated.value, epoch), asked_at)
         return View(
             revision=revision,
             config=_record(GroupConfig, keys.get("config")),
-            state=_record(GroupState, keys.get("state")),
-            state_revision=keys["state"].revision if "state" in keys else 0,
+            state=state,
+            state_revision=stated.revision,
             master=_record(MasterRecord, keys.get("master")),
             members=dict(_members(keys)),
             switch=_readable(SwitchRequest, keys.get("switch")),

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from rocketpy.coordinator.gateway import Access, EtcdError, EtcdUnavailable, Gateway
-from rocketpy.coordinator.group_keys import GroupKeys
+from rocketpy.coordinator.group_keys import EtcdReplaced, GroupKeys
 from rocketpy.failover.records import GroupConfig, GroupState, MasterRecord, MemberRecord, RecordInvalid, SwitchRequest
 from rocketpy.failover.requests import Kind, Outcome, Transaction
 from tests.support.etcd import EtcdCluster, etcd_cluster
@@ -176,6 +176,37 @@ def test_a_member_that_is_gone_or_hangs_does_not_matter_and_a_majority_does(
             await until_answered(keys)
 
         run(cluster, work, timeout_s=2.0)
+
+
+@pytest.mark.parametrize("is_ahead", [False, True], ids=["revision-behind", "revision-ahead"])
+def test_an_etcd_restored_from_a_snapshot_is_noticed(
+    tmp_path_factory: pytest.TempPathFactory, etcd: EtcdCluster, is_ahead: bool
+) -> None:
+    """The restored cluster has the same number. `etcd` says whether there is any."""
+    directory = tmp_path_factory.mktemp("restored")
+    with etcd_cluster(directory, members=1) as cluster:
+
+        async def work(keys: GroupKeys) -> None:
+            lease, _ = await keys.gateway.grant(600)
+            _, first = await keys.decide(election(0, "a", 1, lease))
+            assert first is not None and first.state is not None
+            cluster.save(directory / "snapshot")
+            alone = attrs.evolve(first.state, in_sync={"a": "i", "b": "j"})
+            grow = Transaction(number=2, kind=Kind.CHANGE_SET, state_revision=first.state_revision, state=alone)
+            outcome, second = await keys.decide(grow)
+            assert outcome is Outcome.SUCCEEDED and second is not None
+            cluster.restore(directory / "snapshot")
+            if is_ahead:
+                for _ in range(second.revision - first.revision + 1):
+                    await keys.gateway.put(keys.prefix + b"other", b"")
+            with pytest.raises(EtcdReplaced, match="restored from a snapshot"):
+                await until_answered(keys)
+            with pytest.raises(EtcdReplaced):
+                keys.check()
+            with pytest.raises(EtcdReplaced):
+                await keys.decide(grow)
+
+        run(cluster, work)
 
 
 async def until_answered(keys: GroupKeys):  # type: ignore[no-untyped-def]  # a View

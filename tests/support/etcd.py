@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import subprocess
@@ -74,6 +75,26 @@ class EtcdCluster:
         process = self.processes.pop(member)
         process.kill()
         process.wait()
+
+
+    def save(self, file: Path) -> None:
+        """Write a snapshot, as an operator does."""
+        self._etcdctl("--endpoints", self.addresses[0], "snapshot", "save", str(file))
+
+    def restore(self, file: Path) -> None:
+        """Replace the only member by what a snapshot has. Its name, its addresses and its cluster stay."""
+        self.kill(0)
+        shutil.rmtree(self.directory / "m0")
+        peer = f"http://127.0.0.1:{self.peers[0]}"
+        place = {"name": "m0", "data-dir": str(self.directory / "m0"), "initial-cluster": f"m0={peer}"}
+        words = [f"--{key}={value}" for key, value in place.items()]
+        self._etcdctl("snapshot", "restore", str(file), f"--initial-advertise-peer-urls={peer}", *words)
+        self.start(0)
+        wait_until(lambda: self.is_healthy(0), "health of etcd after a restore")
+
+    def _etcdctl(self, *words: str) -> None:
+        environment = {"ETCDCTL_API": "3", "PATH": os.environ["PATH"]}
+        subprocess.run(["etcdctl", *words], env=environment, check=True, capture_output=True, timeout=30)
 
 
 @contextmanager

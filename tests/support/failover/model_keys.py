@@ -34,6 +34,9 @@ class ModelKeys:
     def gateway(self) -> ModelKeys:
         return self
 
+    def check(self) -> None:
+        """This etcd is never replaced."""
+
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[GroupKeys]:
         yield cast(GroupKeys, self)

@@ -68,6 +68,18 @@ def test_numbers_are_texts_and_what_is_0_is_left_out() -> None:
     assert run(answers({"result": {"ID": "5"}}), lambda made: made.keep_alive(5)) == 0
 
 
+@pytest.mark.parametrize("answer", [{}, {"ID": "5"}, {"TTL": "6"}, {"ID": "-1", "TTL": "6"}])
+def test_what_is_no_grant_is_not_taken_for_one(answer: dict[str, str]) -> None:
+    with pytest.raises(EtcdUnavailable, match="no grant of a lease"):
+        run(answers(answer), lambda made: made.grant(6))
+
+
+@pytest.mark.parametrize("answer", [{}, {"result": {}}, {"result": {"ID": "4", "TTL": "6"}}])
+def test_what_is_no_renewal_does_not_say_that_the_lease_has_ended(answer: dict[str, object]) -> None:
+    with pytest.raises(EtcdUnavailable, match="no renewal of lease 5"):
+        run(answers(answer), lambda made: made.keep_alive(5))
+
+
 def test_revoking_a_lease_that_is_gone_is_no_error() -> None:
     refusal = answers({"error": "etcdserver: requested lease not found", "code": 5}, 404)
     assert run(refusal, lambda made: made.revoke(5)) is None
