@@ -18,10 +18,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
+from typing import Any
 
 import attrs
 
-from .numbers import int_or, long_or
+from .numbers import long_or
 
 FIELD_END, RECORD_END = "\x01", "\x02"
 NULL = "null"
@@ -65,7 +66,7 @@ class Pub:
 
     def encode(self) -> str:
         fields = [*attrs.astuple(self)[:-1], *([self.client_host] if self.client_host else [])]
-        return _record("Pub", fields)
+        return _record(self, fields)
 
 
 @attrs.frozen
@@ -81,7 +82,7 @@ class SubBefore:
     keys: str
 
     def encode(self) -> str:
-        return _record("SubBefore", attrs.astuple(self))
+        return _record(self, attrs.astuple(self))
 
 
 @attrs.frozen
@@ -98,7 +99,7 @@ class SubAfter:
     group: str = ""
 
     def encode(self) -> str:
-        return _record("SubAfter", attrs.astuple(self))
+        return _record(self, attrs.astuple(self))
 
 
 @attrs.frozen
@@ -119,7 +120,7 @@ class EndTransaction:
     is_checked: bool
 
     def encode(self) -> str:
-        return _record("EndTransaction", attrs.astuple(self))
+        return _record(self, attrs.astuple(self))
 
 
 TraceRecord = Pub | SubBefore | SubAfter | EndTransaction
@@ -134,8 +135,8 @@ def _text(value: object) -> str:
     return text.replace(FIELD_END, "").replace(RECORD_END, "")
 
 
-def _record(name: str, fields: Iterable[object]) -> str:
-    return FIELD_END.join([name, *map(_text, fields)]) + RECORD_END
+def _record(record: TraceRecord, fields: Iterable[object]) -> str:
+    return FIELD_END.join([type(record).__name__, *map(_text, fields)]) + RECORD_END
 
 
 def decode_records(text: str) -> list[TraceRecord]:
@@ -145,71 +146,20 @@ def decode_records(text: str) -> list[TraceRecord]:
 
 
 def _decode(fields: list[str]) -> TraceRecord | None:
-    read = _READERS.get(fields[0])
-    if read is None:
+    kind = _KINDS.get(fields[0])
+    if kind is None or len(fields) <= FIELDS_MIN[fields[0]]:
         return None
-    count, make = read
-    return make(fields[1:]) if len(fields) > count else None
+    columns = attrs.fields(kind)
+    return kind(*(_READERS[str(column.type)](text) for column, text in zip(columns, fields[1:], strict=False)))
 
 
-def _pub(values: list[str]) -> Pub:
-    return Pub(
-        timestamp_ms=long_or(values[0], 0),
-        region_id=values[1],
-        group=values[2],
-        topic=values[3],
-        msg_id=values[4],
-        tags=values[5],
-        keys=values[6],
-        store_host=values[7],
-        body_size=int_or(values[8], 0),
-        cost_ms=int_or(values[9], 0),
-        kind=int_or(values[10], 0),
-        offset_msg_id=values[11],
-        is_success=values[12] == "true",
-        client_host=values[13] if len(values) > 13 else None,
-    )
-
-
-def _sub_before(values: list[str]) -> SubBefore:
-    timestamp, region_id, group, request_id, msg_id, retry_times, keys = values[:7]
-    return SubBefore(long_or(timestamp, 0), region_id, group, request_id, msg_id, int_or(retry_times, 0), keys)
-
-
-def _sub_after(values: list[str]) -> SubAfter:
-    return SubAfter(
-        request_id=values[0],
-        msg_id=values[1],
-        cost_ms=int_or(values[2], 0),
-        is_success=values[3] == "true",
-        keys=values[4],
-        context_code=int_or(values[5], 0),
-        timestamp_ms=long_or(values[6], 0) if len(values) > 6 else 0,
-        group=values[7] if len(values) > 7 else "",
-    )
-
-
-def _end_transaction(values: list[str]) -> EndTransaction:
-    return EndTransaction(
-        timestamp_ms=long_or(values[0], 0),
-        region_id=values[1],
-        group=values[2],
-        topic=values[3],
-        msg_id=values[4],
-        tags=values[5],
-        keys=values[6],
-        store_host=values[7],
-        kind=int_or(values[8], 0),
-        transaction_id=values[9],
-        state=values[10],
-        is_checked=values[11] == "true",
-    )
-
-
-_READERS: Mapping[str, tuple[int, Callable[[list[str]], TraceRecord]]] = {  # fields that must be there
-    "Pub": (13, _pub),
-    "SubBefore": (7, _sub_before),
-    "SubAfter": (6, _sub_after),
-    "EndTransaction": (12, _end_transaction),
+_READERS: Mapping[str, Callable[[str], Any]] = {  # by the type of the field, as its class declares it
+    "str": str,
+    "str | None": str,
+    "bool": lambda text: text == "true",
+    "int": lambda text: long_or(text, 0),
 }
-FIELDS_MIN: Mapping[str, int] = {kind: count for kind, (count, _) in _READERS.items()}
+_KINDS: Mapping[str, type[TraceRecord]] = {kind.__name__: kind for kind in (Pub, SubBefore, SubAfter, EndTransaction)}
+FIELDS_MIN: Mapping[str, int] = {  # the fields that must be there: those without a default
+    name: sum(column.default is attrs.NOTHING for column in attrs.fields(kind)) for name, kind in _KINDS.items()
+}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 from rocketpy.message.trace import (
@@ -75,3 +76,13 @@ def test_other_records_and_torn_ones_are_passed_over(text: str) -> None:
 def test_numbers_that_are_none_count_as_0() -> None:
     (read,) = decode_records("SubAfter\x01R\x01I\x01x\x01true\x01k\x01y\x01z\x01g\x02")
     assert read == SubAfter("R", "I", 0, True, "k", 0, 0, "g")
+
+
+def test_numbers_have_64_bits() -> None:
+    """As the Spark job reads them."""
+    (read,) = decode_records("SubBefore\x015000000000\x01R\x01g\x01Q\x01I\x016000000000\x01k\x02")
+    assert read == SubBefore(5_000_000_000, "R", "g", "Q", "I", 6_000_000_000, "k")
+
+
+def test_fields_after_the_last_are_passed_over() -> None:
+    assert decode_records(PUB.encode()[:-1] + "\x01host\x01later\x02") == [attrs.evolve(PUB, client_host="host")]
