@@ -36,6 +36,7 @@ HEADERS = [
     "ipc/transaction_messages.h",
     "ipc/queue_owner.h",
     "ipc/replica.h",
+    "ipc/member.h",
     "store/control_block.h",
     "store/broker_clock.h",
     "store/delivery_marks.h",

@@ -1,0 +1,85 @@
+/* See member.h. */
+#define _GNU_SOURCE
+#include "ipc/member.h"
+#include <string.h>
+#include <sys/mman.h>
+#include "base/atomic.h"
+
+rp_member *rp_member_create(void) {
+    rp_member *member = mmap(NULL, sizeof *member, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (member == MAP_FAILED) return NULL;
+    member->orders.epoch = member->orders.following_epoch = member->newest_epoch_seen = -1;
+    rp_member_begin_tree(member);
+    return member;
+}
+
+void rp_member_destroy(rp_member *member) {
+    if (member) munmap(member, sizeof *member);
+}
+
+/* Make a version odd: readers keep what they have. The writer that died may have left it odd. */
+static uint64_t begin_change(uint64_t *version) {
+    uint64_t odd = rp_load_acquire(version) | 1;
+    rp_store_release(version, odd);
+    rp_full_fence(); /* the odd version before the bytes */
+    return odd;
+}
+
+uint64_t rp_member_order(rp_member *member, const rp_member_orders *orders) {
+    uint64_t version = rp_load_acquire(&member->version);
+    if (!(version & 1) && !memcmp(&member->orders, orders, sizeof *orders)) return version;
+    version = begin_change(&member->version) + 1;
+    member->orders = *orders;
+    rp_store_release(&member->version, version);
+    rp_full_fence(); /* the orders before what the coordinator reads next */
+    return version;
+}
+
+void rp_member_set_deadline(rp_member *member, uint64_t until_ns) {
+    rp_store_release(&member->deadline_ns, until_ns);
+    rp_full_fence();
+}
+
+uint64_t rp_member_read_orders(const rp_member *member, rp_member_orders *orders) {
+    uint64_t version = rp_load_acquire(&member->version);
+    memcpy(orders, &member->orders, sizeof *orders);
+    return !(version & 1) && rp_member_holds(member, version) ? version + 1 : 0;
+}
+
+int rp_member_holds(const rp_member *member, uint64_t version) {
+    rp_full_fence();
+    return rp_load_acquire(&member->version) == version;
+}
+
+uint64_t rp_member_confirmed(const rp_member *member, uint64_t confirmed) {
+    rp_full_fence();
+    uint64_t proposed = rp_load_acquire(&member->proposed_phy_offset);
+    return proposed > confirmed ? proposed : confirmed;
+}
+
+void rp_member_set_own(rp_member *member, const rp_store_id *own) {
+    uint64_t version = begin_change(&member->own_version);
+    member->own = *own;
+    rp_store_release(&member->own_version, version + 1);
+}
+
+int rp_member_read_own(const rp_member *member, rp_store_id *own) {
+    uint64_t version = rp_load_acquire(&member->own_version);
+    memcpy(own, &member->own, sizeof *own);
+    rp_full_fence(); /* the bytes before the second look */
+    return !(version & 1) && rp_load_acquire(&member->own_version) == version;
+}
+
+void rp_member_see_epoch(rp_member *member, int32_t epoch) {
+    int32_t newest = __atomic_load_n(&member->newest_epoch_seen, __ATOMIC_RELAXED);
+    while (epoch > newest && !__atomic_compare_exchange_n(&member->newest_epoch_seen, &newest, epoch, 0,
+                                                          __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+    }
+}
+
+void rp_member_begin_tree(rp_member *member) {
+    member->opened_epoch = -1;
+    member->sends_refused = member->stream_stopped = 0;
+    member->cut_phy_offset = UINT64_MAX;
+    member->diverged = 0;
+}
