@@ -29,6 +29,8 @@ from .control import Control, RequestFailed
 
 JAVA_VERSION = "4.9.7"
 HOST = "127.0.0.1"
+BROKER_NAME = "bench-broker"
+SLAVE_NOT_AVAILABLE = 11  # the message is stored: a master that waits for slaves has none yet
 ROOT = Path(__file__).resolve().parent.parent  # of the checkout that is measured
 BOOT_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
@@ -48,6 +50,10 @@ JAVA_OPENS = [
 ]
 JAVA_BROKER_FLAGS = ["-Xms1g", "-Xmx1g", "-XX:+UseG1GC", *JAVA_OPENS]
 JAVA_NAMESRV_FLAGS = ["-Xms256m", "-Xmx256m", *JAVA_OPENS]
+JAVA_PROCESSES = {
+    "namesrv": (JAVA_NAMESRV_FLAGS, "org.apache.rocketmq.namesrv.NamesrvStartup"),
+    "broker": (JAVA_BROKER_FLAGS, "org.apache.rocketmq.broker.BrokerStartup"),
+}
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion><groupId>bench</groupId><artifactId>bench</artifactId><version>1</version>
   <dependencies>{dependencies}</dependencies>
@@ -91,6 +97,12 @@ class Broker:
 
     def control(self) -> Control:
         return Control(HOST, self.port)
+
+    def log_extent(self) -> tuple[int, int]:
+        """Where its CommitLog begins and ends."""
+        with self.control() as control:
+            table = control.runtime_info()
+        return int(table["commitLogMinOffset"]), int(table["commitLogMaxOffset"])
 
     def create_topic(self, topic: str, queues: int) -> None:
         with self.control() as control:
@@ -218,19 +230,19 @@ def start_rocketpy(directory: Path, settings: Mapping[str, str] = NO_SETTINGS, r
     return Broker("rocketpy", directory, port, namesrv_port, [process], store)
 
 
-def start_java(directory: Path, extra: Mapping[str, str] = NO_SETTINGS) -> Broker:
-    """`extra`: broker properties beyond the defaults, by their Java names."""
-    port, namesrv_port = free_ports(2)
-    store = directory / "store"
-    class_path = java_class_path()
+def write_java_files(directory: Path, settings: Mapping[str, object]) -> None:
+    """What a Java broker with these settings reads, and a name server beside it."""
     (directory / "conf").mkdir(exist_ok=True)
     for name in ("namesrv", "broker"):
         text = LOGBACK.format(path=directory / f"{name}-server.log")
         (directory / "conf" / f"logback_{name}.xml").write_text(text)
-    (directory / "namesrv.conf").write_text(f"listenPort={namesrv_port}\nkvConfigPath={directory}/kvConfig.json\n")
-    settings = {
+    (directory / "broker.conf").write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+
+
+def java_settings(store: Path, port: int, namesrv_port: int) -> dict[str, object]:
+    return {
         "brokerClusterName": "DefaultCluster",
-        "brokerName": "bench-broker",
+        "brokerName": BROKER_NAME,
         "brokerId": 0,
         "brokerIP1": HOST,
         "namesrvAddr": f"{HOST}:{namesrv_port}",
@@ -240,24 +252,35 @@ def start_java(directory: Path, extra: Mapping[str, str] = NO_SETTINGS) -> Broke
         "storePathRootDir": store,
         "storePathCommitLog": store / "commitlog",
         "autoCreateTopicEnable": "true",
-        **extra,
     }
-    (directory / "broker.conf").write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+
+
+def start_java_process(directory: Path, name: str) -> subprocess.Popen[bytes]:
+    """`name`: namesrv or broker."""
+    flags, main = JAVA_PROCESSES[name]
     home = {"ROCKETMQ_HOME": str(directory), "HOME": str(directory)}
-    commands = {
-        "namesrv": [*JAVA_NAMESRV_FLAGS, "org.apache.rocketmq.namesrv.NamesrvStartup"],
-        "broker": [*JAVA_BROKER_FLAGS, "org.apache.rocketmq.broker.BrokerStartup"],
-    }
-    processes = [
-        start_process(
-            ["java", "-cp", class_path, f"-Duser.home={directory}", *flags, "-c", str(directory / f"{name}.conf")],
-            directory,
-            f"{name}.log",
-            **home,
-        )
-        for name, flags in commands.items()
-    ]
+    words = ["java", "-cp", java_class_path(), f"-Duser.home={directory}", *flags, main]
+    return start_process([*words, "-c", str(directory / f"{name}.conf")], directory, f"{name}.log", **home)
+
+
+def start_java(directory: Path, extra: Mapping[str, str] = NO_SETTINGS) -> Broker:
+    """`extra`: broker properties beyond the defaults, by their Java names."""
+    port, namesrv_port = free_ports(2)
+    store = directory / "store"
+    write_java_files(directory, {**java_settings(store, port, namesrv_port), **extra})
+    (directory / "namesrv.conf").write_text(f"listenPort={namesrv_port}\nkvConfigPath={directory}/kvConfig.json\n")
+    processes = [start_java_process(directory, name) for name in JAVA_PROCESSES]
     return Broker("java", directory, port, namesrv_port, processes, store)
+
+
+def send_first(broker: Broker) -> None:
+    """Raises: RequestFailed: it is not stored."""
+    with broker.control() as control:
+        try:
+            control.send(TOPIC_BOOT, 0, b"first")
+        except RequestFailed as exc:
+            if exc.code != SLAVE_NOT_AVAILABLE:
+                raise
 
 
 def wait_ready(broker: Broker, started: float) -> None:
@@ -271,8 +294,7 @@ def wait_ready(broker: Broker, started: float) -> None:
         broker.check_alive()
         try:
             if not broker.boot_s:
-                with broker.control() as control:
-                    control.send(TOPIC_BOOT, 0, b"first")
+                send_first(broker)
                 broker.boot_s = time.monotonic() - started
             with Control(HOST, broker.namesrv_port) as namesrv:
                 if namesrv.has_route(TOPIC_BOOT):

@@ -14,6 +14,7 @@ import attrs
 from .encoding import SEND_MESSAGE_V2, frame, properties, pull_fields, send_fields, unique_key_prefix
 
 UPDATE_AND_CREATE_TOPIC, GET_MAX_OFFSET, GET_ROUTEINFO_BY_TOPIC, PULL_MESSAGE = 17, 30, 105, 11
+GET_BROKER_RUNTIME_INFO = 28
 RECORD_HEAD = struct.Struct(
     ">i"  # record size
     "I"  # magic
@@ -113,6 +114,10 @@ class Control:
             topic, queue_id, properties(unique_key_prefix()), born_timestamp_ms=int(time.time() * 1000), batch=False
         )
         return self.check(SEND_MESSAGE_V2, fields, body)
+
+    def runtime_info(self) -> Mapping[str, str]:
+        table: dict[str, str] = json.loads(self.check(GET_BROKER_RUNTIME_INFO, {}).body)["table"]
+        return table
 
     def has_route(self, topic: str) -> bool:
         """Sent to a name server."""

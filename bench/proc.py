@@ -91,3 +91,9 @@ def _pss_kib(pid: int, excluded: Sequence[str]) -> int:
     except (FileNotFoundError, ProcessLookupError):
         return 0
     return total
+
+
+def machine_ticks() -> tuple[int, int]:
+    """(all, idle) of all cores since the start, without what the host took away (steal)."""
+    fields = [int(field) for field in (PROC / "stat").read_text().split("\n", 1)[0].split()[1:8]]
+    return sum(fields), fields[3] + fields[4]
