@@ -76,7 +76,6 @@ class EtcdCluster:
         process.kill()
         process.wait()
 
-
     def save(self, file: Path) -> None:
         """Write a snapshot, as an operator does."""
         self._etcdctl("--endpoints", self.addresses[0], "snapshot", "save", str(file))
