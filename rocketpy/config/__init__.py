@@ -14,6 +14,7 @@ from the declarations (`python -m rocketpy.config.reference`). Those that nothin
 """
 
 from .broker_config import BrokerConfig
+from .failover_config import HaMode
 from .load import Machine, load_broker_config, load_namesrv_config, this_machine
 from .message_store_config import FlushDiskType, MessageStoreConfig
 from .namesrv_config import NamesrvConfig
@@ -30,6 +31,7 @@ __all__ = [
     "BrokerSettings",
     "ClientConfig",
     "FlushDiskType",
+    "HaMode",
     "Machine",
     "MessageStoreConfig",
     "NamesrvConfig",

@@ -8,7 +8,7 @@ import enum
 
 import attrs
 
-from .replication_config import ReplicationConfig
+from .failover_config import FailoverConfig
 from .setting import LONG_MAX, Effect, setting
 
 PAGE_SIZE = 4096  # bytes; what the reference counts `...LeastPages` in
@@ -27,7 +27,7 @@ class FlushDiskType(enum.Enum):
 
 
 @attrs.frozen(kw_only=True)
-class MessageStoreConfig(ReplicationConfig):
+class MessageStoreConfig(FailoverConfig):
     """Frozen; paths are complete after loading (`store_path_commit_log` is never empty)."""
 
     store_path_root_dir: str = setting(

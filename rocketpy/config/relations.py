@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from rocketpy.errors import ConfigError
 
+from .failover_relations import failover_fault
 from .replication_config import BrokerRole
 from .settings import BrokerSettings, NamesrvSettings
 
@@ -90,9 +91,11 @@ class _Checker:
 
     def check_identity(self, settings: BrokerSettings) -> None:
         broker, role = settings.broker, settings.store.broker_role
+        if fault := failover_fault(settings):
+            self._fail(*fault)
         if role is BrokerRole.SLAVE and broker.broker_id == 0:
             self._fail("brokerId", "0 is the master's; a SLAVE needs 1 or more")
-        if role is not BrokerRole.SLAVE and broker.broker_id != 0:
+        if role is not BrokerRole.SLAVE and broker.broker_id != 0 and not settings.store.is_automatic:
             self._fail("brokerId", f"{broker.broker_id} with brokerRole={role.value}: a master is 0, a SLAVE 1 or more")
         addresses = {"namesrvAddr": broker.namesrv_addr, "haMasterAddress": settings.store.ha_master_address}
         for key, address in addresses.items():

@@ -65,6 +65,11 @@ class BrokerSettings:
     def is_sync_master(self) -> bool:
         return self.store.broker_role is BrokerRole.SYNC_MASTER
 
+    def in_role(self, *, is_master: bool) -> BrokerSettings:
+        """Those of the process tree of a member of a group with automatic failover, in one of its roles."""
+        role = self.store.broker_role if is_master else BrokerRole.SLAVE
+        return attrs.evolve(self, store=attrs.evolve(self.store, broker_role=role))
+
     @property
     def is_sync_flush(self) -> bool:
         return self.store.flush_disk_type is FlushDiskType.SYNC_FLUSH

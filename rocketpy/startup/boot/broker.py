@@ -18,6 +18,7 @@ import attrs
 
 from rocketpy.config import BrokerSettings
 from rocketpy.config.rocketpy_config import METRICS_PORT_FREE
+from rocketpy.errors import ConfigError
 from rocketpy.native import require_core
 from rocketpy.reactor.acceptor import open_listener
 from rocketpy.reactor.supervisor import Supervisor
@@ -45,6 +46,8 @@ def run_broker(
     Raises:
         ConfigError, TransportError, StoreError, NativeMissing: one line each; nothing was started.
     """
+    if settings.store.is_automatic:
+        raise ConfigError("automatic is being built, and does not serve yet; use plain", key="haMode")
     require_core()
     set_up_logging(settings.rocketpy.log_level)
     for note in settings.notes:

@@ -27,7 +27,21 @@ TRANSACTIONS = "broker/test_transactions.py::test_settings_are_read_at_each_roun
 PULL = f"{HOT}::test_pull_limits"
 FILTERS = "broker/managers/test_consumer_filter.py"
 
+FAILOVER, ETCD = "config/test_failover.py", "startup/test_member_from_config.py"
+
 HONOURED = {
+    "haMode": f"{FAILOVER}::test_the_process_tree_of_a_role",
+    "haEtcdAddresses": f"{ETCD}::test_etcd_is_reached_as_configured",
+    "haEtcdUser": f"{ETCD}::test_etcd_is_reached_as_configured",
+    "haEtcdPasswordFile": f"{ETCD}::test_etcd_is_reached_as_configured",
+    "haEtcdCaFile": f"{ETCD}::test_certificates",
+    "haEtcdCertFile": f"{ETCD}::test_certificates",
+    "haEtcdKeyFile": f"{ETCD}::test_certificates",
+    "haMember": f"{ETCD}::test_the_rules_get_what_is_configured",
+    "haMembers": f"{ETCD}::test_the_rules_get_what_is_configured",
+    "haLeaseSeconds": f"{ETCD}::test_the_rules_get_what_is_configured",
+    "haServeWithoutLease": f"{ETCD}::test_the_rules_get_what_is_configured",
+    "haMaxTimeSlaveNotCatchup": f"{ETCD}::test_the_rules_get_what_is_configured",
     "disableConsumeIfConsumerReadSlowly": ("broker/test_slow_readers.py::test_nothing_happens_unless_it_is_asked_for"),
     "consumerFallbehindThreshold": ("broker/test_slow_readers.py::test_a_group_beyond_the_threshold_is_switched_off"),
     "storePathRootDir": f"{PROPERTIES}::test_mapped_file_size_commit_log",

@@ -1,0 +1,16 @@
+"""What failover needs beside the broker: the client for etcd, an extra of the distribution."""
+
+from __future__ import annotations
+
+import importlib.util
+
+from rocketpy.errors import ConfigError
+
+
+def require_client() -> None:
+    """Raises: ConfigError: the client for etcd is not installed."""
+    if importlib.util.find_spec("httpx") is None:
+        raise ConfigError(
+            "automatic needs the client for etcd, which is not installed: pip install 'rocketpy-mq[failover]'",
+            key="haMode",
+        )
