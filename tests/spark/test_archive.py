@@ -17,6 +17,7 @@ from rocketpy.spark.jobs import compact as compact_module
 from rocketpy.spark.jobs.archive import archive
 from rocketpy.spark.jobs.archive_log import ArchiveLog, Manifest, files_of, manifests_of
 from rocketpy.spark.jobs.compact import compact
+from rocketpy.spark.jobs.inputs import Input
 from rocketpy.startup.cli.command_line import cli
 from rocketpy.store.files import file_name
 from rocketpy.store.inspection.reader import StoreReader
@@ -263,3 +264,50 @@ def test_a_merged_file_that_lacks_rows_is_not_taken(tmp_path: Path, monkeypatch:
     with pytest.raises(StoreError, match=r"does not have the rows of \d+ files: nothing was changed"):
         compact(None, target, "b")
     assert table_of(target) == before
+
+
+# --- what readers see ---
+
+
+def read_back(spark: Any, target: Path, *topics: str) -> list[tuple[str, int]]:
+    frame = Input(archive=target, topics=topics).frame(spark, ("topic", "physicalOffset"))
+    return sorted(((row.topic, row.physicalOffset) for row in frame.collect()), key=lambda row: row[1])
+
+
+@pytest.mark.parametrize("moved", [0, 1, 2])
+def test_readers_see_each_row_once_after_a_compaction_that_was_killed(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved: int
+) -> None:
+    """It dies behind its manifest: merged files are in their places, and those that they replace are, too."""
+    target = small_files(tmp_path)
+    replace, unlink, replaced = Path.replace, Path.unlink, list[Path]()
+
+    def dying(path: Path, place: Path) -> Path:
+        if "pending" in path.parts and path.suffix == ".parquet":
+            if len(replaced) == moved:
+                raise Dead
+            replaced.append(place)
+        return replace(path, place)
+
+    def keeping(path: Path, missing_ok: bool = False) -> None:
+        if path.suffix == ".parquet":
+            raise Dead
+        unlink(path, missing_ok)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", dying)
+        patched.setattr(Path, "unlink", keeping)
+        with pytest.raises(Dead):
+            compact(None, target, "b")
+    assert len(replaced) == moved and len(manifests_of(target)["b"]) == 2
+    assert read_back(spark, target) == logged(tmp_path / "s")
+    run(tmp_path / "s", target)
+    assert read_back(spark, target) == rows(target) == logged(tmp_path / "s")
+
+
+def test_topics_that_an_archive_lacks_are_named(spark: Any, tmp_path: Path) -> None:
+    target = small_files(tmp_path)
+    known = sorted({topic for topic, _ in logged(tmp_path / "s")})
+    assert read_back(spark, target, known[0]) == [row for row in logged(tmp_path / "s") if row[0] == known[0]]
+    with pytest.raises(ConfigError, match=f"has no topic Nope.* It has {', '.join(known)}"):
+        read_back(spark, target, known[0], "Nope")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from array import array
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ from rocketpy.errors import ConfigError, StoreError
 from rocketpy.spark.jobs import replay_parts
 from rocketpy.spark.jobs.archive import archive
 from rocketpy.spark.jobs.replay import Replayed, replay
+from rocketpy.spark.jobs.replay_check import Compared, SliceFound, bitmap, compare, slices_to_check
 from rocketpy.spark.jobs.replay_parts import Pace
-from rocketpy.spark.jobs.replay_plan import Ledger, Part, Wanted
+from rocketpy.spark.jobs.replay_plan import Ledger, Part, Step, StepId, Wanted, read_step, write_step
 from rocketpy.startup.cli.command_line import cli
 from rocketpy.store.inspection.reader import StoreReader
 from tests.spark.test_sink import load
@@ -72,39 +74,60 @@ class Killed(BaseException):
     """A run ends here."""
 
 
+@pytest.mark.parametrize("done_before", [0, 3])
 def test_a_run_that_was_cut_short_goes_on(
-    archived: Path, broker: RunningBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    archived: Path, broker: RunningBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done_before: int
 ) -> None:
-    """It dies when messages of a step are stored and the ledger does not say so: only that step is sent again."""
-    write, steps = replay_parts.write_step, []
+    """It dies when messages of a step are stored and the ledger does not say so: only that step is sent again, and its
+    first copies are counted, also those that are before all that the ledger knows of."""
+    write, steps, target = replay_parts.write_step, list[int](), f"Again{done_before}"
 
-    def dying(ledger: Path, part: Part, index: int, step: Any) -> None:
-        if len(steps) == 3:
+    def dying(ledger: Path, identity: StepId, crcs: Any, step: Step) -> None:
+        steps.append(step.rows)
+        if len(steps) > done_before:
             raise Killed
-        steps.append(sum(sent.count for sent in step.queues.values()))
-        write(ledger, part, index, step)
+        write(ledger, identity, crcs, step)
 
-    monkeypatch.setattr(replay_parts, "write_step", dying)
-    with pytest.raises(Killed):
-        run(archived, tmp_path / "l", broker, Wanted(topics={"A": "Again"}))
-    monkeypatch.setattr(replay_parts, "write_step", write)
-    done = run(archived, tmp_path / "l", broker, Wanted(topics={"A": "Again"}))
-    assert done.sent == 134 - sum(steps) and sum(steps) > 0
-    assert (done.planned, done.stored, done.missing) == (134, 134, 0)
-    assert 0 < done.duplicates < 134
+    with monkeypatch.context() as patched:
+        patched.setattr(replay_parts, "write_step", dying)
+        with pytest.raises(Killed):
+            run(archived, tmp_path / "l", broker, Wanted(topics={"A": target}))
+    monkeypatch.setattr("rocketpy.spark.jobs.replay_check.SLICE_MESSAGES", 7)  # copies are in other slices
+    done = run(archived, tmp_path / "l", broker, Wanted(topics={"A": target}))
+    assert steps[-1] > 0
+    assert done == Replayed(
+        sent=134 - sum(steps[:-1]), planned=134, stored=134, missing=0, duplicates=steps[-1], changed=0
+    )
 
 
 def test_messages_that_are_not_there_are_missing(archived: Path, broker: RunningBroker, tmp_path: Path) -> None:
-    assert run(archived, tmp_path / "l", broker, Wanted(topics={"B": "Some"})).is_sound
-    step = min(path for path in (tmp_path / "l").iterdir() if path.name[0].isdecimal())
+    wanted = Wanted(topics={"B": "Some"})
+    assert run(archived, tmp_path / "l", broker, wanted).is_sound
+    step = min((tmp_path / "l").glob("0*.json"))
     found = json.loads(step.read_text())
-    (queue,) = found["queues"]
-    found["queues"][queue][0] += 1
+    step.write_text(json.dumps(found | {"rows": found["rows"] + 1}))
+    done = run(archived, tmp_path / "l", broker, wanted)
+    assert (done.stored, done.missing, done.duplicates, done.is_sound) == (66, 1, 0, False)
     step.write_text(json.dumps(found))
-    assert run(archived, tmp_path / "l", broker, Wanted(topics={"B": "Some"})).missing == 1
-    found["queues"][queue] = [found["queues"][queue][0] - 1, found["queues"][queue][1] + 1]
-    step.write_text(json.dumps(found))
-    assert run(archived, tmp_path / "l", broker, Wanted(topics={"B": "Some"})).missing == 66
+    crcs = step.with_suffix(".crc")
+    crcs.write_bytes(bytes([crcs.read_bytes()[0] ^ 1]) + crcs.read_bytes()[1:])
+    done = run(archived, tmp_path / "l", broker, wanted)
+    assert (done.stored, done.missing, done.changed, done.is_sound) == (65, 1, 1, False)
+
+
+def test_a_loss_and_a_duplicate_do_not_cancel(tmp_path: Path) -> None:
+    """Row 3 is lost, rows 1 and 2 are twice: in one slice, and in two of them."""
+    ledger = Ledger(tmp_path, parts=[Part(0, "T", "b", "T", 0, 1, ["file"])])
+    write_step(tmp_path, (0, 0), array("I", range(5)), Step(5, []))
+    slices = [SliceFound({(0, 0): bitmap({0, 1, 2})}, 1, 0), SliceFound({(0, 0): bitmap({2, 4})}, 0, 0)]
+    assert compare(ledger, slices) == Compared(planned=5, stored=4, missing=1, duplicates=2, changed=0)
+
+
+def test_messages_that_were_there_before_are_not_read(archived: Path, broker: RunningBroker, tmp_path: Path) -> None:
+    run(archived, tmp_path / "l", broker, Wanted(topics={"A": "Before"}))
+    run(archived, tmp_path / "m", broker, Wanted(topics={"B": "Before"}))
+    with Ledger.opened(tmp_path / "m", json.loads((tmp_path / "m/plan.json").read_text())["settings"], list) as ledger:
+        assert sum(one.count for one in slices_to_check({"nameServer": broker.namesrv}, ledger)) == 66
 
 
 def test_only_what_is_wanted_is_sent(archived: Path, broker: RunningBroker, tmp_path: Path) -> None:
@@ -124,18 +147,28 @@ def test_a_ledger_is_of_one_replay(archived: Path, broker: RunningBroker, tmp_pa
         run(archived, tmp_path / "l", broker, Wanted(topics={"A": "Two"}))
     settings = {"a": 1}
     with (
-        Ledger.opened(tmp_path / "m", settings, list),
+        Ledger.opened(tmp_path / "m", settings, lambda: ([], [])),
         pytest.raises(StoreError, match="another run is using this ledger"),
         Ledger.opened(tmp_path / "m", settings, list),
     ):
         pass
 
 
+@pytest.mark.parametrize("text", ["[]", "{", '{"version": 2, "settings": {"a": 1}}', '{"version": 1}'])
+def test_a_ledger_that_cannot_be_read_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "plan.json").write_text(text)
+    with pytest.raises(StoreError, match=r"plan\.json"), Ledger.opened(tmp_path, {"a": 1}, list):
+        pass
+    (tmp_path / "00000-000000.json").write_text("[]")
+    with pytest.raises(StoreError, match=r"00000-000000\.json cannot be read: .* a new replay needs a new --ledger"):
+        read_step(tmp_path, (0, 0))
+
+
 def test_what_is_no_archive_is_named(tmp_path: Path, broker: RunningBroker, archived: Path) -> None:
     with pytest.raises(StoreError, match="is no archive"):
         run(tmp_path, tmp_path / "l", broker, Wanted(topics={}))
-    with pytest.raises(ConfigError, match="has none of these topics"):
-        run(archived, tmp_path / "l", broker, Wanted(topics={"No": "X"}))
+    with pytest.raises(ConfigError, match="has no topic No It has A, B"):
+        run(archived, tmp_path / "l", broker, Wanted(topics={"A": "X", "No": "X"}))
 
 
 def test_the_command(archived: Path, broker: RunningBroker, tmp_path: Path) -> None:
@@ -146,6 +179,23 @@ def test_the_command(archived: Path, broker: RunningBroker, tmp_path: Path) -> N
     assert wrong.exit_code == 2 and "soon is no time" in wrong.stderr
     wrong = CliRunner().invoke(cli, [*command, "--where", "a >"])
     assert wrong.exit_code == 2 and "is no SQL92 condition" in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("topic=Everything", "unknown option"),
+        ("inFlight=1", "unknown option"),
+        ("vipChannel=perhaps", "is neither true nor false"),
+        ("tls=true", "does not speak TLS"),
+        ("credentialsFile", "is not KEY=VALUE"),
+    ],
+)
+def test_options_are_checked_before_anything_is_sent(archived: Path, tmp_path: Path, option: str, message: str) -> None:
+    """There is no broker at this address, and nothing waits for one."""
+    command = ["pipeline", "replay", "--inline", str(archived), "-n", "127.0.0.1:1", "--ledger", str(tmp_path / "l")]
+    wrong = CliRunner().invoke(cli, [*command, "--option", option])
+    assert wrong.exit_code == 2 and message in wrong.stderr and not (tmp_path / "l").exists()
 
 
 def test_the_pace_is_kept() -> None:

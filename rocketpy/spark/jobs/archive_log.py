@@ -20,6 +20,7 @@ import attrs
 from rocketpy.errors import ConfigError, StoreError
 
 VERSION = 1
+PENDING = "pending"  # directory of files that are not yet where readers look
 BROKER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,126}")
 
 
@@ -64,7 +65,7 @@ class ArchiveLog:
     @property
     def pending(self) -> Path:
         """Where workers write the files of this run."""
-        return self.directory / "pending"
+        return self.directory / PENDING
 
     @classmethod
     @contextmanager
@@ -77,7 +78,7 @@ class ArchiveLog:
         """
         if not BROKER.fullmatch(broker):
             raise ConfigError(f'broker name "{broker}" has characters that do not suit a file name')
-        log = cls(target, target / "_rocketpy" / broker)
+        log = cls(target, directory_of(target, broker))
         log.pending.mkdir(parents=True, exist_ok=True)
         with (log.directory / "lock").open("w") as lock:
             try:
@@ -125,6 +126,11 @@ class ArchiveLog:
             return None
         self.number = int(names[-1].stem)
         return read_manifest(names[-1])
+
+
+def directory_of(target: Path, broker: str) -> Path:
+    """Where the manifests of a broker are."""
+    return target / "_rocketpy" / broker
 
 
 def read_manifest(path: Path) -> Manifest:

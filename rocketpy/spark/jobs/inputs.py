@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from rocketpy.errors import ConfigError
 
 from ..columns import SETS, ddl_of, parse_columns
 from ..session import read
+from .archived import files_by_topic, place_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,9 +51,19 @@ class Input:
         return read(spark, columns=columns, nameServer=self.name_server, subscribe=",".join(self.topics))
 
     def _archived(self, spark: SparkSession, columns: Sequence[str]) -> DataFrame:
-        """A schema is given, so that topics whose names are numbers stay text."""
+        """The files of the manifests. A schema is given, so that topics whose names are numbers stay text."""
+        assert self.archive is not None
+        archive = self.archive.absolute()
+        bases: dict[str, list[str]] = {}
+        for broker, topics in files_by_topic(archive, self.topics).items():
+            for file in (file for files in topics.values() for file in files):
+                base, path = place_of(archive, broker, file.path)
+                bases.setdefault(str(base), []).append(str(path))
         schema = ddl_of(parse_columns(SETS[-1], diagnostics=False)) + ", dt date"
-        frame = spark.read.schema(schema).parquet(str(self.archive))
-        if self.topics:
-            frame = frame.where(frame.topic.isin(*self.topics))
-        return frame.select(*columns)
+        frames = [
+            spark.read.schema(schema).option("basePath", base).parquet(*paths).select(*columns)
+            for base, paths in sorted(bases.items())
+        ]
+        if not frames:
+            return spark.createDataFrame([], schema).select(*columns)
+        return reduce(lambda one, other: one.unionByName(other), frames)

@@ -17,11 +17,13 @@ from rocketpy.store.inspection.findings import ProgressListener
 from rocketpy.store.inspection.parts import counted
 from rocketpy.store.inspection.verify import NO_LISTENER
 
+from ..connection import ConnectionOptions
 from ..options import parse_options
 from ..sink_options import SinkOptions
+from .replay_check import compare, make_plan, read_back, slices_to_check
 from .replay_conditions import parse_where
-from .replay_parts import OriginQueue, ReplayJob, read_back, replay_part
-from .replay_plan import Ledger, Sent, Wanted, plan_parts, stored_ranges
+from .replay_parts import ReplayJob, replay_part
+from .replay_plan import Ledger, Wanted
 from .running import run_parts
 
 if TYPE_CHECKING:
@@ -36,13 +38,14 @@ class Replayed:
 
     sent: int  # by this run
     planned: int  # messages of the archive, by all runs
-    stored: int  # of them, read back from the topics
-    missing: int  # planned, and not found, or with another body
-    duplicates: int  # found more than once: they were sent again after a failure
+    stored: int  # of them, read back from the topics with the body that was sent
+    missing: int  # planned, and not stored
+    duplicates: int  # further copies: they were sent again after a failure
+    changed: int = 0  # copies with another body
 
     @property
     def is_sound(self) -> bool:
-        return not self.missing
+        return not self.missing and not self.changed
 
 
 def replay(
@@ -60,45 +63,25 @@ def replay(
     Args:
         archive: the directory of job archive, at the same path on every worker, as is `ledger`.
         ledger: a directory for this replay alone; made if it is not there.
-        connection: options of the sink that the source has, too: nameServer, and those of access control and TLS.
+        connection: nameServer and the other options that source and sink have in common.
         rate: messages per second, of all workers together.
     Raises:
-        ConfigError: options, or a ledger of another replay. StoreError: a file cannot be read or written.
+        ConfigError: options, a topic that the archive lacks, or a ledger of another replay, before anything is sent.
+        StoreError: a file cannot be read or written.
         RowRefused, TransportError, BrokerError: a message was not stored.
     """
     archive, ledger = archive.absolute(), ledger.absolute()
     parse_where(wanted.where)
+    parse_options(ConnectionOptions, connection)  # nothing that would change where messages go
     options = parse_options(SinkOptions, {**connection, "producerGroup": "replay"})
     parallel = spark.sparkContext.defaultParallelism if spark is not None else INLINE_SHARDS
     settings = {**attrs.asdict(wanted), "keys": sorted(wanted.keys), "archive": str(archive)}
     run = partial(run_parts, spark)
-    with Ledger.opened(ledger, settings, partial(plan_parts, archive, wanted, parallel)) as opened:
+    with Ledger.opened(ledger, settings, partial(make_plan, archive, wanted, parallel, connection)) as opened:
         at_once = min(parallel, len(opened.parts))
         job = ReplayJob(archive, ledger, opened.identity, options, wanted, rate and rate / at_once)
         sent = sum(counted(listener, "parts", run)(partial(replay_part, job), opened.parts))
-        planned: dict[OriginQueue, Sent] = {}
-        for part, step in opened.steps():
-            for queue, one in step.queues.items():
-                source = (part.topic, part.broker, queue)
-                planned[source] = planned.get(source, Sent(0, 0)) + one
-        found: dict[OriginQueue, tuple[Sent, int]] = {}
-        ranges = stored_ranges(opened.steps())
-        for result in counted(listener, "check", run)(partial(read_back, dict(connection), opened.identity), ranges):
-            for source, (one, more) in result.items():
-                before, more_before = found.get(source, (Sent(0, 0), 0))
-                found[source] = before + one, more_before + more
-    return _compared(sent, planned, found)
-
-
-def _compared(
-    sent: int, planned: Mapping[OriginQueue, Sent], found: Mapping[OriginQueue, tuple[Sent, int]]
-) -> Replayed:
-    missing = duplicates = stored = 0
-    for source, plan in planned.items():
-        there, more = found.get(source, (Sent(0, 0), 0))
-        stored += min(there.count, plan.count)
-        duplicates += more + max(0, there.count - plan.count)
-        is_changed = there.count == plan.count and there.hashes != plan.hashes
-        missing += plan.count if is_changed else max(0, plan.count - there.count)
-    planned_count = sum(plan.count for plan in planned.values())
-    return Replayed(sent=sent, planned=planned_count, stored=stored, missing=missing, duplicates=duplicates)
+        slices = slices_to_check(connection, opened)
+        work = partial(read_back, dict(connection), ledger, opened.identity)
+        compared = compare(opened, counted(listener, "check", run)(work, slices))
+    return Replayed(sent=sent, **attrs.asdict(compared))

@@ -1,4 +1,7 @@
-"""The plan of a replay and what of it is done: `plan.json` and a file for each finished step, in the ledger.
+"""The plan of a replay and what of it is done: `plan.json`, and two files for each finished step, in the ledger.
+
+Of step 2 of part 7, `00007-000002.crc` has the CRC of each message in the order of its rows, and `00007-000002.json`
+their number and where they are stored; it is written last.
 
 The plan is made once. A run that goes on with a ledger does what the plan says and no step says done, whatever has been
 added to the archive since.
@@ -10,11 +13,12 @@ import fcntl
 import json
 import os
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+import zlib
+from array import array
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import attrs
 
@@ -22,10 +26,13 @@ from rocketpy.errors import ConfigError, StoreError
 from rocketpy.message.names import SYSTEM_TOPICS
 from rocketpy.store.files import translated
 
-from .archive_log import ArchivedFile, files_of, manifests_of
+from .archived import files_by_topic
 
-VERSION = 1
-HASHES = 1 << 64  # sums of hashes wrap
+VERSION = 2
+StepId = tuple[int, int]
+"""The numbers of a part, and of a file of it."""
+Begins = list[tuple[str, str, int, int]]
+"""Topic, broker, queue id, and the queue's end before anything was sent."""
 
 
 @attrs.frozen
@@ -61,35 +68,26 @@ class Part:
 
 
 @attrs.frozen
-class Sent:
-    """What was sent of one source queue: a number of messages, and the sum of their hashes."""
-
-    count: int
-    hashes: int
-
-    def __add__(self, other: Sent) -> Sent:
-        return Sent(self.count + other.count, (self.hashes + other.hashes) % HASHES)
-
-
-@attrs.frozen
 class Step:
     """One file of a part, all of whose messages are stored."""
 
-    queues: dict[str, Sent]  # by source queue id
-    stored: list[tuple[str, str, int, int, int]]  # target topic, broker, queue id, first and last queue offset
+    rows: int
+    stored: list[tuple[str, str, int, int]]  # target topic, broker, queue id, last queue offset
+
+
+def crc_of(body: bytes, offset: int) -> int:
+    """Of a message and its place in its source queue."""
+    return zlib.crc32(body, zlib.crc32(b"%d" % offset))
 
 
 def plan_parts(archive: Path, wanted: Wanted, parallel: int) -> list[Part]:
     """The parts of an archive as it is now, about `parallel` for each topic.
 
     Raises:
-        StoreError: it cannot be read. ConfigError: it has no such messages.
+        StoreError: it cannot be read. ConfigError: it lacks one of the topics, or has nothing to send.
     """
     parts: list[Part] = []
-    for broker, manifests in manifests_of(archive).items():
-        topics: dict[str, list[ArchivedFile]] = {}
-        for file in files_of(manifests):
-            topics.setdefault(unquote(file.path.split("/")[0].removeprefix("topic=")), []).append(file)
+    for broker, topics in files_by_topic(archive, wanted.topics).items():
         for topic, files in sorted(topics.items()):
             target = wanted.target_of(topic)
             if target is None:
@@ -99,7 +97,7 @@ def plan_parts(archive: Path, wanted: Wanted, parallel: int) -> list[Part]:
             for shard in range(shards):
                 parts.append(Part(len(parts), topic, broker, target, shard, shards, paths))
     if not parts:
-        raise ConfigError(f"{archive} has none of these topics")
+        raise ConfigError(f"{archive} has only system topics: name them with --topic to send them")
     return parts
 
 
@@ -110,10 +108,13 @@ class Ledger:
     directory: Path
     identity: str = ""
     parts: list[Part] = attrs.field(factory=list)
+    begins: Begins = attrs.field(factory=list)
 
     @classmethod
     @contextmanager
-    def opened(cls, directory: Path, settings: Mapping[str, Any], plan: Any) -> Iterator[Ledger]:
+    def opened(
+        cls, directory: Path, settings: Mapping[str, Any], plan: Callable[[], tuple[list[Part], Begins]]
+    ) -> Iterator[Ledger]:
         """Lock the ledger, and read its plan, or make one with `plan()`.
 
         Raises:
@@ -126,72 +127,86 @@ class Ledger:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise StoreError(f"{directory}: another run is using this ledger") from None
-            path, ledger = directory / "plan.json", cls(directory)
+            path = directory / "plan.json"
             if not path.exists():
-                parts = [attrs.asdict(part) for part in plan()]
-                document = {"version": VERSION, "identity": uuid.uuid4().hex, "settings": settings, "parts": parts}
-                _write(path, document)
-            found = _read(path)
-            if found.get("version") != VERSION or found.get("settings") != json.loads(json.dumps(settings)):
-                raise ConfigError(
-                    f"{directory} is the ledger of a replay with other settings: name a new one (--ledger)"
-                )
-            ledger.identity = found["identity"]
-            ledger.parts = [Part(**part) for part in found["parts"]]
-            yield ledger
+                parts, begins = plan()
+                document = {"version": VERSION, "identity": uuid.uuid4().hex, "settings": settings}
+                _write_json(path, document | {"parts": [attrs.asdict(part) for part in parts], "begins": begins})
+            yield cls._read(directory, path, settings)
 
-    def steps(self) -> Iterator[tuple[Part, Step]]:
+    @classmethod
+    def _read(cls, directory: Path, path: Path, settings: Mapping[str, Any]) -> Ledger:
+        found = _read_json(path)
+        if found.get("version") != VERSION:
+            raise StoreError(f"{path} is of another version: finish it with the rocketpy that wrote it, or remove it")
+        if found.get("settings") != json.loads(json.dumps(settings)):
+            raise ConfigError(f"{directory} is the ledger of a replay with other settings: name a new one (--ledger)")
+        with _understood(path):
+            parts = [Part(**part) for part in found["parts"]]
+            return cls(directory, found["identity"], parts, [tuple(one) for one in found["begins"]])
+
+    def steps(self) -> Iterator[tuple[StepId, Step]]:
         """All finished steps."""
         for part in self.parts:
             for index in range(len(part.files)):
-                if (step := read_step(self.directory, part, index)) is not None:
-                    yield part, step
+                if (step := read_step(self.directory, (part.number, index))) is not None:
+                    yield (part.number, index), step
 
 
-def read_step(ledger: Path, part: Part, index: int) -> Step | None:
-    """What the step of the part's file has sent; None if it is to be done."""
-    path = _step_path(ledger, part, index)
+def read_step(ledger: Path, identity: StepId) -> Step | None:
+    """What a step has sent; None if it is to be done."""
+    path = _step_path(ledger, identity, "json")
     if not path.exists():
         return None
-    found = _read(path)
-    queues = {queue: Sent(count, hashes) for queue, (count, hashes) in found["queues"].items()}
-    return Step(queues, [tuple(one) for one in found["stored"]])
+    found = _read_json(path)
+    with _understood(path):
+        return Step(found["rows"], [tuple(one) for one in found["stored"]])
 
 
-def write_step(ledger: Path, part: Part, index: int, step: Step) -> None:
-    queues = {queue: [sent.count, sent.hashes] for queue, sent in step.queues.items()}
-    _write(_step_path(ledger, part, index), {"queues": queues, "stored": step.stored})
+def read_crcs(ledger: Path, identity: StepId) -> array[int]:
+    """The CRC of each message of a finished step. Raises StoreError."""
+    path, crcs = _step_path(ledger, identity, "crc"), array("I")
+    with translated(path, "read"), _understood(path):
+        crcs.frombytes(path.read_bytes())
+    return crcs
 
 
-def stored_ranges(steps: Iterable[tuple[Part, Step]]) -> list[tuple[str, str, int, int, int]]:
-    """One range for each target queue, from the first to the last offset of its messages."""
-    ranges: dict[tuple[str, str, int], tuple[int, int]] = {}
-    for _, step in steps:
-        for topic, broker, queue_id, first, last in step.stored:
-            low, high = ranges.get((topic, broker, queue_id), (first, last))
-            ranges[topic, broker, queue_id] = min(low, first), max(high, last)
-    return [(*queue, low, high) for queue, (low, high) in sorted(ranges.items())]
+def write_step(ledger: Path, identity: StepId, crcs: array[int], step: Step) -> None:
+    """Both files are on the disk when this returns."""
+    _write(_step_path(ledger, identity, "crc"), crcs.tobytes())
+    _write_json(_step_path(ledger, identity, "json"), attrs.asdict(step))
 
 
-def _step_path(ledger: Path, part: Part, index: int) -> Path:
-    return ledger / f"{part.number:05d}-{index:06d}.json"
+def _step_path(ledger: Path, identity: StepId, kind: str) -> Path:
+    return ledger / f"{identity[0]:05d}-{identity[1]:06d}.{kind}"
 
 
-def _write(path: Path, document: Mapping[str, Any]) -> None:
+def _write_json(path: Path, document: Mapping[str, Any]) -> None:
+    _write(path, json.dumps(document).encode())
+
+
+def _write(path: Path, content: bytes) -> None:
     unnamed = path.with_name(f"{path.name}.{os.getpid()}")
     with translated(path, "write"):
-        with unnamed.open("w", encoding="utf-8") as file:
-            json.dump(document, file)
+        with unnamed.open("wb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         unnamed.replace(path)
 
 
-def _read(path: Path) -> dict[str, Any]:
-    with translated(path, "read"):
-        text = path.read_text(encoding="utf-8")
-    try:
-        found: dict[str, Any] = json.loads(text)
+def _read_json(path: Path) -> dict[str, Any]:
+    with translated(path, "read"), _understood(path):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(found, dict):
+            raise ValueError("it is no JSON object")
         return found
-    except ValueError as error:
-        raise StoreError(f"{path} cannot be read: {error}") from error
+
+
+@contextmanager
+def _understood(path: Path) -> Iterator[None]:
+    """What the content of a file makes impossible is an error that names the file."""
+    try:
+        yield
+    except (ValueError, LookupError, TypeError) as error:
+        raise StoreError(f"{path} cannot be read: {error}; a new replay needs a new --ledger") from error

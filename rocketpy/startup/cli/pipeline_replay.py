@@ -53,7 +53,7 @@ def replay_command(archive: str, ledger: str, master: str | None, inline: bool, 
     ORIGIN_OFFSET and ORIGIN_MSG_ID. After a run that was cut short, the same command goes on: messages that the ledger
     does not say done are sent again, and counted as duplicates if they were stored before.
 
-    Prints a line of JSON. Exit status 1: messages are missing.
+    Prints a line of JSON. Exit status 1: messages are missing or changed.
     """
     sys.exit(status_of(lambda: _replay(Path(archive), Path(ledger), master, inline, **given)))
 
@@ -84,7 +84,7 @@ def _replay(
         keys=frozenset(key for key in keys.split(",") if key),
         where=where,
     )
-    connection = {key: value for key, _, value in (option.partition("=") for option in options)}
+    connection = dict(_pair(option) for option in options)
     with job_session(master, inline) as spark, job_progress(inline) as listener:
         began_s = time.monotonic()
         done = replay(
@@ -93,6 +93,13 @@ def _replay(
         seconds = round(time.monotonic() - began_s, 3)
     click.echo(json.dumps(attrs.asdict(done) | {"seconds": seconds}))
     return int(not done.is_sound)
+
+
+def _pair(option: str) -> tuple[str, str]:
+    key, equals, value = option.partition("=")
+    if not equals:
+        raise ConfigError(f'"{option}" is not KEY=VALUE', key="--option")
+    return key, value
 
 
 def _time_ms(text: str | None, option: str) -> int | None:
