@@ -118,6 +118,7 @@ class RequestCode(IntEnum):
     LITE_PULL_MESSAGE = 361  # every pull of a 5.x lite consumer; served exactly as PULL_MESSAGE
     RECALL_MESSAGE = 370
     QUERY_ASSIGNMENT = 400
+    GET_BROKER_HA_STATUS = 907  # roles and slaves; `mqadmin haStatus`
 
     # Of rocketpy: a broker of the reference answers that it does not support it.
     GET_REPLICATION_VERSION = 30_001  # may the HA port be spoken to in frames of rocketpy? docs/replication.md

@@ -8,6 +8,7 @@ from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.config.properties import as_mapping, format_mapping
 from rocketpy.errors import BrokerError
 from rocketpy.remoting.bodies.kv import KVTable
+from rocketpy.remoting.bodies.replication import HaStatus
 from rocketpy.remoting.bodies.stats import BrokerStatsData
 from rocketpy.remoting.headers.broker import ViewBrokerStatsDataRequestHeader
 from rocketpy.remoting.headers.namesrv import (
@@ -29,6 +30,15 @@ class ServerRequests(AdminCore):
 
     async def runtime_info(self, address: str) -> dict[str, str]:
         return KVTable.decode((await self.ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)).body).table
+
+    async def ha_status(self, address: str) -> HaStatus | None:
+        """A broker's part in replication; None: it is no broker of rocketpy."""
+        try:
+            return HaStatus.decode((await self.ask(address, RequestCode.GET_BROKER_HA_STATUS)).body)
+        except BrokerError as error:
+            if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                return None
+            raise
 
     async def broker_stats(self, address: str, name: str, key: str) -> BrokerStatsData:
         header = ViewBrokerStatsDataRequestHeader(stats_name=name, stats_key=key)

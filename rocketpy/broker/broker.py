@@ -21,6 +21,7 @@ from rocketpy.errors import RequestRefused
 from rocketpy.faults import Faults
 from rocketpy.remoting.abc import Channel, Processor
 from rocketpy.remoting.admin_guard import ADMIN_CODES
+from rocketpy.remoting.bodies.replication import HaStatus
 from rocketpy.remoting.fast_path import FastPath, PullRequest, SendRequest, Traffic
 from rocketpy.remoting.limits import PoolLoad, TableSize
 from rocketpy.transport.duties import Duty, as_duty, as_work, run_duty
@@ -56,6 +57,7 @@ from .processors.consumer_manage import ConsumerManageProcessor, commit_offset
 from .processors.locks import LockProcessor
 from .processors.query import ConsumeQueueProcessor
 from .processors.relay import RelayProcessor
+from .processors.replication import ReplicationProcessor
 from .processors.reply import ReplyProcessor
 from .processors.reset_offset import ResetOffsetProcessor
 from .processors.send_back import SendBackProcessor
@@ -118,7 +120,7 @@ class BrokerController:
         topics.on_change = lambda config: self._outer_api.topics_changed()
         offsets = _make_offsets(config_dir / "consumerOffset.json", current, clock, memory)
         producers = ProducerManager(clock, pauses)
-        self.services = BrokerServices(
+        self.services = services = BrokerServices(
             settings=current,
             clock=clock,
             choose=choose,
@@ -137,8 +139,8 @@ class BrokerController:
             registrar=self._outer_api,
             pool_loads=pool_loads,
         )
-        services = self.services
         self.master = SlaveSynchronize(name_server_client, services, self._outer_api)
+        self.replication_status: Callable[[], HaStatus] = HaStatus  # the state of replication now
         services.schedule.on_delivered = services.stats.count_delivery
         self.backlog = BacklogMonitor(current, topics, services.groups, services.offsets, store, clock)
         self._slow_readers = SlowReaders(current, services.groups, services.stats)
@@ -165,6 +167,7 @@ class BrokerController:
             AdminGroupProcessor(services),
             AdminOffsetProcessor(services),
             AdminBrokerProcessor(services),
+            ReplicationProcessor(lambda: self.replication_status()),
             ConsumeStatsProcessor(services),
             ConsumeQueueProcessor(services),
             ResetOffsetProcessor(services),

@@ -11,7 +11,8 @@ import attrs
 from rocketpy.errors import StoreError
 from rocketpy.native.core import ffi, lib
 
-STATES = {lib.RP_SLAVE_CONNECTED: "connected", lib.RP_SLAVE_REPLICATING: "replicating", lib.RP_SLAVE_STALLED: "stalled"}
+CONNECTED, REPLICATING, STALLED = "connected", "replicating", "stalled"
+STATES = {lib.RP_SLAVE_CONNECTED: CONNECTED, lib.RP_SLAVE_REPLICATING: REPLICATING, lib.RP_SLAVE_STALLED: STALLED}
 REASONS = {
     lib.RP_SLAVE_LEFT: "left",
     lib.RP_SLAVE_SILENT: "silent",

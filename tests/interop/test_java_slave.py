@@ -19,6 +19,7 @@ from tests.interop.mqadmin import MqAdmin, rows
 from tests.interop.programs import Launcher
 from tests.interop.store_filling import QUEUES, SMALL_FILES, TOPIC, Expected, fill
 from tests.support.broker import RunningBroker, running_broker
+from tests.support.pair import ha_status
 
 GET_BROKER_RUNTIME_INFO = 28
 SOON = {"haHousekeepingInterval": "20000", "haSendHeartbeatInterval": "1000"}
@@ -89,6 +90,10 @@ def test_every_byte_of_the_log_through_file_ends_and_kills(
         lambda: sorted(row[2] for row in rows(mqadmin(master, "clusterList")) if row[1] == "broker-a") == ["0", "1"],
         "both ids in clusterList",
     )
+    wait_until(lambda: [row["lag_bytes"] for row in ha_status(master.namesrv)] == [0, 0, 0], "no lag")
+    ours, javas, connection = ha_status(master.namesrv)
+    assert (ours["role"], javas["role"], connection["state"]) == ("ASYNC_MASTER", "SLAVE", "replicating")
+    assert ours["log_end"] == javas["log_end"] == connection["acknowledged"]
 
 
 def codes(launcher: Launcher, count: int) -> list[str]:

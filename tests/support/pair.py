@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -95,3 +97,10 @@ def log_files(store: Path) -> dict[str, bytes]:
 def log_hashes(store: Path) -> dict[str, str]:
     """SHA-256 of each file of the log, blanks and zeros included."""
     return {name: hashlib.sha256(image).hexdigest() for name, image in log_files(store).items()}
+
+
+def ha_status(namesrv: str) -> list[dict[str, object]]:
+    """The rows of both tables of `mqadmin haStatus`: brokers, then slaves."""
+    words = [sys.executable, "-m", "rocketpy", "admin", "haStatus", "-n", namesrv, "--output", "json"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+    return [json.loads(line) for line in done.stdout.splitlines()]

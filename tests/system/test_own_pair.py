@@ -12,7 +12,7 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 from bench.control import Control, RequestFailed
 from tests.interop.slaves import running_slave, wait_equal_logs
 from tests.support.broker import RunningBroker, running_broker
-from tests.support.pair import LoneBroker, log_files
+from tests.support.pair import LoneBroker, ha_status, log_files
 from tests.support.waiting import wait_until
 
 TOPIC = "Replicated"
@@ -48,6 +48,20 @@ def with_secret(directory: Path, name: str, secret: bytes) -> dict[str, str]:
     path = directory / name
     path.write_bytes(secret)
     return {"haSecretFile": str(path)}
+
+
+def test_ha_status_of_a_pair(tmp_path: Path) -> None:
+    with running_broker(SYNC) as master, running_slave(master, tmp_path / "slave", ROLE) as slave:
+        fill(master, 10, b"x")
+        wait_replicated(master, slave)
+        wait_until(lambda: len(ha_status(master.namesrv)) == 3, "the slave's registration")
+        first, second, connection = ha_status(master.namesrv)
+        assert (first["role"], first["addr"], first["bid"]) == ("SYNC_MASTER", master.address, 0)
+        assert (second["role"], second["addr"], second["bid"]) == ("SLAVE", slave.address, 1)
+        assert second["follows"] == master.address and second["lag_bytes"] == 0
+        assert (connection["state"], connection["acknowledged"], connection["lag_bytes"], connection["in_sync"]) == (
+            "replicating", first["log_end"], 0, "yes",
+        )  # fmt: skip
 
 
 def test_a_pair_with_a_secret_over_deaths_on_both_sides(tmp_path: Path) -> None:

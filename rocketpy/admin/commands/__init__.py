@@ -104,6 +104,7 @@ REGISTRY: Mapping[str, Entry] = MappingProxyType(
         exportConfigs="Write important settings of a cluster to a file",
         exportMetrics="Write figures of a cluster to a file",
     )
+    | _entries("replication", haStatus="Show roles, slaves and their lag")
     | _entries("timers", timerStatus="Show the pending timers of brokers")
     | _entries("monitoring", startMonitoring="Watch the backlog and the members of all groups")
     | _entries(

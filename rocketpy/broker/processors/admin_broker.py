@@ -1,5 +1,4 @@
-"""The broker as a whole: configuration (25, 26), figures (28, 315), cleaning (306, 316, 329), access control (50-53),
-which frames it speaks on the HA port.
+"""The broker as a whole: configuration (25, 26), figures (28, 315), cleaning (306, 316, 329), access control (50-53).
 
 Source: RocketMQ 4.9 `AdminBrokerProcessor`.
 """
@@ -12,7 +11,7 @@ from typing import Any
 import attrs
 import trio
 
-from rocketpy.codes import REPLICATION_VERSION, RequestCode, ResponseCode
+from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.config import MessageStoreConfig, properties, update_broker
 from rocketpy.config.change_file import change_file
 from rocketpy.config.setting import declared_settings
@@ -41,7 +40,6 @@ class AdminBrokerProcessor(TableProcessor):
                 RequestCode.UPDATE_BROKER_CONFIG: self._update_config,
                 RequestCode.GET_BROKER_CONFIG: self._config,
                 RequestCode.GET_BROKER_RUNTIME_INFO: self._runtime_info,
-                RequestCode.GET_REPLICATION_VERSION: self._replication_version,
                 RequestCode.VIEW_BROKER_STATS_DATA: self._stats,
                 RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: self._clean_expired_queues,
                 RequestCode.CLEAN_UNUSED_TOPIC: self._clean_unused_topics,
@@ -93,9 +91,6 @@ class AdminBrokerProcessor(TableProcessor):
 
     async def _runtime_info(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         return RemotingCommand.response(body=fastjson.dumps({"table": runtime_info(self._services)}))
-
-    async def _replication_version(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        return RemotingCommand.response(body=fastjson.dumps({"version": REPLICATION_VERSION}))
 
     async def _stats(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         header = ViewBrokerStatsDataRequestHeader.of(request)

@@ -33,6 +33,7 @@ from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.transport.client import open_remoting_client
 
 from .loading import loading
+from .replication_status import replication_status
 from .request_server_main import RequestServerMain
 from .shared_counts import fast_path_counters, pool_loads
 
@@ -94,6 +95,9 @@ class ManagerMain(RequestServerMain):
                     faults,
                     self.memory,
                     lambda: pool_loads(topology, self.table, server.loads()),
+                )
+                controller.replication_status = lambda: replication_status(
+                    self.settings, self.control, self.slaves, self.replica
                 )
                 if self.replica is not None:
                     replica = self.replica

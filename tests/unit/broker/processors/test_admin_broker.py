@@ -64,11 +64,6 @@ RUNTIME_KEYS = [
 ]
 
 
-def test_which_frames_it_speaks_on_the_replication_port(tmp_path: Path) -> None:
-    rig = SlowPathRig(tmp_path)
-    assert body_of(trio.run(lambda: rig.ask(30_001))) == {"version": 1}
-
-
 def test_runtime_info_has_every_key_as_text(tmp_path: Path) -> None:
     rig = SlowPathRig(tmp_path)
     buckets = (1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 1)

@@ -1,0 +1,46 @@
+"""What a broker says of its replication: HaStatus (907).
+
+The names are those of 5.x where the meaning is the same, so `mqadmin haStatus` of 5.x understands the answer. What 5.x
+has and rocketpy does not measure (speeds, times of reads and writes) is left out.
+"""
+
+from __future__ import annotations
+
+from .schema import Body, Int, body, wire
+
+
+@body
+class SlaveConnection(Body):
+    """A slave that is connected to this master. `lag_ms`, `sent_bytes` and `state` are of rocketpy alone."""
+
+    addr: str = wire("addr", default="")  # of the connection, host:port
+    diff: int = wire("diff", default=0)  # bytes of the log that it has not acknowledged
+    in_sync: bool = wire("inSync", default=False)  # a synchronous send may wait for it
+    lag_ms: int = wire("lagMillis", default=0)  # since it last acknowledged something, while bytes wait for it
+    sent_bytes: int = wire("sentBytes", default=0)  # of the log, on this connection
+    slave_ack_offset: int = wire("slaveAckOffset", default=0)
+    state: str = wire("state", default="")  # connected (has not reported yet), replicating or stalled
+
+
+@body
+class FollowedMaster(Body):
+    """The master whose log this slave copies."""
+
+    activated: bool = wire("activated", default=False)  # it follows a master now
+    master_addr: str = wire("masterAddr", default="")  # for requests; empty: none is followed
+    max_offset: int = wire("maxOffset", default=0)  # the end of the slave's own log
+
+
+@body
+class HaStatus(Body):
+    """A broker's part in replication, at one moment. From `broker_id` on: of rocketpy alone."""
+
+    ha_client_runtime_info: FollowedMaster = wire("haClientRuntimeInfo", factory=FollowedMaster)
+    ha_connection_info: list[SlaveConnection] = wire("haConnectionInfo", factory=list)
+    in_sync_slave_nums: Int = wire("inSyncSlaveNums", default=0)
+    master: bool = wire("master", default=False)
+    master_commit_log_max_offset: int = wire("masterCommitLogMaxOffset", default=0)
+    broker_id: int = wire("brokerId", default=0)
+    commit_log_max_offset: int = wire("commitLogMaxOffset", default=0)
+    commit_log_min_offset: int = wire("commitLogMinOffset", default=0)
+    role: str = wire("role", default="")  # brokerRole

@@ -1,0 +1,52 @@
+"""The state of replication, for operators: read from the memory that the replicator writes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from rocketpy.config import BrokerSettings
+from rocketpy.reactor.replica import ReplicaState
+from rocketpy.remoting.bodies.replication import FollowedMaster, HaStatus, SlaveConnection
+from rocketpy.replication.slave_table import REPLICATING, SlaveState, SlaveTable
+from rocketpy.store.control_block import ControlBlock
+
+
+def replication_status(
+    settings: BrokerSettings,
+    control: ControlBlock,
+    slaves: SlaveTable,
+    replica: ReplicaState | None,
+    clock_ns: Callable[[], int] = time.monotonic_ns,
+) -> HaStatus:
+    """The state now. `replica`: on a slave. `clock_ns`: CLOCK_MONOTONIC."""
+    end, store = control.published_phy_offset, settings.store
+    connections = [_connection(slave, end, store.ha_slave_fallbehind_max) for slave in slaves.slaves(clock_ns())]
+    followed = replica.followed if replica is not None else ""
+    return HaStatus(
+        role=store.broker_role.value,
+        broker_id=settings.broker.broker_id,
+        commit_log_min_offset=control.min_phy_offset,
+        commit_log_max_offset=end,
+        master=replica is None,
+        master_commit_log_max_offset=end if replica is None else 0,
+        in_sync_slave_nums=sum(connection.in_sync for connection in connections),
+        ha_connection_info=connections,
+        ha_client_runtime_info=FollowedMaster(
+            activated=bool(followed), master_addr=followed, max_offset=end if replica is not None else 0
+        ),
+    )
+
+
+def _connection(slave: SlaveState, end: int, fall_behind_max: int) -> SlaveConnection:
+    acked = slave.acked_phy_offset or 0
+    lag_bytes = max(0, end - acked)
+    return SlaveConnection(
+        addr=slave.address,
+        state=slave.state,
+        slave_ack_offset=acked,
+        diff=lag_bytes,
+        lag_ms=slave.behind_ns // 1_000_000,
+        in_sync=slave.state == REPLICATING and lag_bytes < fall_behind_max,
+        sent_bytes=slave.sent_bytes,
+    )
