@@ -5,8 +5,8 @@ What Python refuses never takes the fast path; what a client's header class writ
 comes back on every run.
 """
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TypeVar
 
 import pytest
 from hypothesis import given, settings
@@ -79,6 +79,9 @@ ENDS = st.builds(
 ODD_VALUES = st.sampled_from(["", "x", "1.0", " 1", "+7", "-0", "2147483648", "9223372036854775808", "TRUE", "null"])
 
 
+H = TypeVar("H")
+
+
 class Routes(NamedTuple):
     """A codec, and what it wrote for the send worker, the pull worker and the manager."""
 
@@ -93,6 +96,24 @@ class Routes(NamedTuple):
         lib.rp_codec_wake(self.path.codec)
         (message,) = [*drain(self.send), *drain(self.pull), *drain(self.manager)]
         return message
+
+    def read_twice(
+        self, command: RemotingCommand, kind: int, of: Callable[[RemotingCommand], H], is_damaged: bool
+    ) -> tuple[H, bytes] | None:
+        """The header as Python reads it, and the message of `kind` that the codec makes of it. None: Python refuses
+        the header, or it is damaged, and the codec left it to the manager as it is."""
+        taken, message = self.take(command)
+        try:
+            expected = of(RemotingCommand.decode(command.encode()))
+        except RocketError:
+            assert taken == lib.RP_MSG_COMMAND
+            return None
+        if taken == lib.RP_MSG_COMMAND:
+            assert is_damaged
+            assert worker_messages.frame_of(message) == command.encode()
+            return None
+        assert taken == kind
+        return expected, message
 
 
 @pytest.fixture(scope="module")
@@ -138,18 +159,10 @@ def test_send(
 ) -> None:
     fields = fields_of_send(header, code)
     command = request(code, data.draw(damaged(fields)) if is_damaged else fields, serialize_type, b"body")
-    kind, message = routes.take(command)
-    try:
-        expected = read_send_header(RemotingCommand.decode(command.encode()))
-    except RocketError:
-        assert kind == lib.RP_MSG_COMMAND
+    if (both := routes.read_twice(command, lib.RP_MSG_SEND, read_send_header, is_damaged)) is None:
         return
-    if kind == lib.RP_MSG_COMMAND:
-        assert is_damaged
-        assert worker_messages.frame_of(message) == command.encode()
-        return
+    expected, message = both
     read = worker_messages.decode_send(message, None)  # type: ignore[arg-type]  # no channel is asked
-    assert kind == lib.RP_MSG_SEND
     assert (read.opaque, read.code, read.body) == (77, code, b"body")
     assert (read.producer_group, read.topic, read.default_topic) == (
         expected.producer_group,
@@ -185,18 +198,10 @@ def test_pull(
 ) -> None:
     fields = header.to_ext_fields()
     command = request(code, data.draw(damaged(fields)) if is_damaged else fields, serialize_type)
-    kind, message = routes.take(command)
-    try:
-        expected = PullMessageRequestHeader.of(RemotingCommand.decode(command.encode()))
-    except RocketError:
-        assert kind == lib.RP_MSG_COMMAND
+    if (both := routes.read_twice(command, lib.RP_MSG_PULL, PullMessageRequestHeader.of, is_damaged)) is None:
         return
-    if kind == lib.RP_MSG_COMMAND:
-        assert is_damaged
-        assert worker_messages.frame_of(message) == command.encode()
-        return
+    expected, message = both
     read = worker_messages.decode_pull(message, None)  # type: ignore[arg-type]  # no channel is asked
-    assert kind == lib.RP_MSG_PULL
     assert (read.opaque, read.code) == (77, code)
     assert (read.subscription, read.expression_type) == (expected.subscription or "", expected.expression_type or "")
     for name in (
@@ -227,17 +232,10 @@ def test_end_of_a_transaction(
     command = request(37, data.draw(damaged(fields)) if is_damaged else fields, serialize_type)
     if is_oneway:
         command.flag |= FLAG_ONEWAY
-    kind, message = routes.take(command)
-    try:
-        expected = EndTransactionRequestHeader.of(RemotingCommand.decode(command.encode()))
-    except RocketError:
-        assert kind == lib.RP_MSG_COMMAND
+    both = routes.read_twice(command, lib.RP_MSG_END_TRANSACTION, EndTransactionRequestHeader.of, is_damaged)
+    if both is None:
         return
-    if kind == lib.RP_MSG_COMMAND:
-        assert is_damaged
-        assert worker_messages.frame_of(message) == command.encode()
-        return
-    assert kind == lib.RP_MSG_END_TRANSACTION
+    expected, message = both
     read, group = worker_messages.END_REQUEST.read(message), message[worker_messages.END_REQUEST.size :]
     flags = lib.RP_REQUEST_ONEWAY * is_oneway | lib.RP_REQUEST_ROCKETMQ * (serialize_type is SerializeType.ROCKETMQ)
     assert (read.opaque, read.code, read.flags, group.decode()) == (77, 37, flags, expected.producer_group)

@@ -6,9 +6,10 @@ the store that opens from them is what it must be.
     model    what was put; validates a recovered store
     life     seeded operations on one store, crashed at chosen points
     points   every name there is
-    transactions   the same for half messages and their ends, with the send worker: its own lives and command line
-    timers         the same for timers, with the send worker and the timer thread
     run      many lives, from the command line: `python -m tests.support.crash.run --seed 7 --point 123`
+    seeded   lives of the two below, and their command line
+    transactions   half messages and their ends, with the send worker
+    timers         timers, with the send worker and the timer thread
 
 Runs in a process of its own, as the product's core is loaded in the one of the tests.
 """

@@ -14,17 +14,11 @@ from tests.support.crash import core
 
 core.load()  # before anything of rocketpy
 
-import argparse  # noqa: E402  the core comes first
-import json  # noqa: E402
-import logging  # noqa: E402
-import os  # noqa: E402
-import random  # noqa: E402
-import shutil  # noqa: E402
+import shutil  # noqa: E402  the core comes first
 import sys  # noqa: E402
-import tempfile  # noqa: E402
-import traceback  # noqa: E402
 from collections import Counter  # noqa: E402
 from pathlib import Path  # noqa: E402
+from typing import Any  # noqa: E402
 
 import attrs  # noqa: E402
 
@@ -33,20 +27,15 @@ from rocketpy.message.properties import TIMER_OUT_MS, decode_properties  # noqa:
 from rocketpy.message.sys_flag import TRANSACTION_MASK  # noqa: E402
 from rocketpy.native.core import lib  # noqa: E402
 from rocketpy.store.recovery.lifecycle import close_store, open_store  # noqa: E402
-from tests.support.crash.disk import SimulatedDisk  # noqa: E402
-from tests.support.crash.taps import Taps  # noqa: E402
+from tests.support.crash.seeded import SeededLife, run_lives  # noqa: E402
 from tests.support.store_writer import small_config  # noqa: E402
 from tests.support.timer_rig import TIMER_TOPIC, TimerRig  # noqa: E402
 
-OPERATIONS = 120
 LOOKED_AT, TIMER_LOOKED_AT = 0.1, 0.5  # of the points that are reached, and of those of timers
-WRITTEN_BACK = 0.03
 DELAY_MAX_MS = 5_000
 HEAP_MAX = 4  # timers in memory
 ALL_DUE_MS = 100_000
 MARKS_BOOT_ID = slice(16, 32)  # in timer/delivered
-KINDS = ("death", "power", "power", "lost")
-POINTS = ("timer.", "append.", "roll.", "new_file.", "flush.")
 NEVER = 1 << 62
 WEIGHTS = {"send": 30, "advance": 15, "step": 30, "turn": 30, "flush": 12, "sync": 8, "change": 10, "renew": 5}
 
@@ -67,39 +56,36 @@ class Known:
         return self.states[0][1] <= certain
 
 
-class Life:
-    """Seeded operations; `reach` is called at each point and looks at some crashes."""
+class Life(SeededLife):
+    """Timers that are sent, delivered, cancelled, moved and stored again."""
 
-    phase = "life"
+    operations_max = 120
+    kinds_of_crash = ("death", "power", "power", "lost")
+    points = ("timer.", "append.", "roll.", "new_file.", "flush.")
+    written_back = 0.03
 
-    def __init__(self, seed: int, base: Path, taps: Taps) -> None:
-        self.crashes: Counter[str] = Counter()
-        self.kinds: Counter[str] = Counter()
-        self.root = base / "0"
-        self._base, self._taps, self._rng = base, taps, random.Random(seed)
+    def open(self) -> Any:
         self._known: dict[bytes, Known] = {}
-        self._copies = 0
-        self.root.mkdir(parents=True)
         close_store(open_store(_config(self.root)), clean=False)
         self._rig = _rig(self.root)
-        self._disk = SimulatedDisk(self.root)
-        self._flush_handle = lib.rp_flush_open(os.fsencode(self.root / "commitlog"), self._rig.control)
+        return self._rig.control
 
-    def run(self) -> None:
-        with self._taps.listening(self):
-            for _ in range(self._rng.randrange(OPERATIONS)):
-                getattr(self, f"_{self._rng.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]}")()
-                self._taps.check()
-        lib.rp_flush_close(self._flush_handle)
+    def operate(self) -> None:
+        getattr(self, f"_{self.rng.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]}")()
+
+    def close(self) -> None:
         self._rig.close()
+
+    def share(self, point: str) -> float:
+        return TIMER_LOOKED_AT if point.startswith("timer.") else LOOKED_AT
 
     # --- operations ---
 
     def _send(self) -> None:
-        delay_ms = self._rng.randrange(1, DELAY_MAX_MS)
+        delay_ms = self.rng.randrange(1, DELAY_MAX_MS)
         body = b"%d" % len(self._known)
         known = self._known[body] = Known([(self._rig.wall_ms + delay_ms, NEVER)])
-        filler = "x" * self._rng.randrange(900)
+        filler = "x" * self.rng.randrange(900)
         self._rig.send_many([(body, f"TIMER_DELAY_MS\x01{delay_ms}\x02x\x01y{filler}")])
         self._acknowledge(known)
 
@@ -107,7 +93,7 @@ class Life:
         known.states[-1] = (known.states[-1][0], self._published())
 
     def _advance(self) -> None:
-        self._rig.advance(self._rng.randrange(1, 1500))
+        self._rig.advance(self.rng.randrange(1, 1500))
 
     def _step(self) -> None:
         assert self._rig.step() in (lib.RP_OK, lib.RP_EMPTY)
@@ -116,7 +102,7 @@ class Life:
         self._rig.path.turn()
 
     def _flush(self) -> None:
-        assert lib.rp_flush_log(self._flush_handle) in (lib.RP_OK, lib.RP_EMPTY)
+        self.flush()
 
     def _sync(self) -> None:
         assert lib.rp_timers_sync(self._rig.timers) == lib.RP_OK
@@ -128,9 +114,9 @@ class Life:
         timers = [record for record in self._rig.records(TIMER_TOPIC) if record.sys_flag & TRANSACTION_MASK == 0]
         if not timers:
             return
-        record = self._rng.choice(timers)
+        record = self.rng.choice(timers)
         known = self._known[bytes(record.body)]
-        due_ms = self._rig.wall_ms + self._rng.randrange(DELAY_MAX_MS) if self._rng.random() < 0.5 else None
+        due_ms = self._rig.wall_ms + self.rng.randrange(DELAY_MAX_MS) if self.rng.random() < 0.5 else None
         known.states.append((due_ms, NEVER))
         if self._rig.change(int(record.queue_offset), due_ms) == 0:
             self._acknowledge(known)
@@ -140,37 +126,12 @@ class Life:
     def _published(self) -> int:
         return int(self._rig.control.published_phy_offset)
 
-    # --- what the taps tell ---
-
-    def sync(self, descriptor: int) -> None:
-        self._disk.sync_descriptor(descriptor)
-
-    def sync_all(self) -> None:
-        self._disk.sync_all()
-
-    def reach(self, point: str) -> None:
-        if self._rng.random() < WRITTEN_BACK:
-            self._disk.write_back(self._rng)
-        share = TIMER_LOOKED_AT if point.startswith("timer.") else LOOKED_AT
-        if not point.startswith(POINTS) or self._rng.random() >= share:
-            return
-        kind = self._rng.choice(KINDS)
-        self._copies += 1
-        root = self._base / str(self._copies)
-        try:
-            self._look(kind, root)
-        except Exception as exc:
-            raise AssertionError(f"at {point}, {kind}: {exc!r}") from exc
-        shutil.rmtree(root)
-        self.crashes[point] += 1
-        self.kinds[kind] += 1
-
     # --- aftermath ---
 
-    def _look(self, kind: str, root: Path) -> None:
+    def look(self, kind: str, root: Path) -> None:
         control = self._rig.control
         certain = int(control.published_phy_offset if kind == "death" else control.durable_phy_offset)
-        disk = self._disk.survive(root) if kind == "death" else self._disk.lose_power(root, self._rng)
+        disk = self.disk.survive(root) if kind == "death" else self.disk.lose_power(root, self.rng)
         if kind == "power":
             _forget_kernel(disk.root / "timer" / "delivered")
         elif kind == "lost":
@@ -226,31 +187,5 @@ def _rig(root: Path, **options: int) -> TimerRig:
     return rig
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seed", type=int, required=True, help="of the first life; the others' follow")
-    parser.add_argument("--crashes", type=int, default=1, help="lives begin until so many were looked at")
-    arguments = parser.parse_args()
-    logging.disable(logging.ERROR)  # each recovery says what it met
-    base = Path(tempfile.mkdtemp(prefix="rocketpy-crash-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
-    taps, seed = Taps(), arguments.seed
-    crashes: Counter[str] = Counter()
-    kinds: Counter[str] = Counter()
-    try:
-        while crashes.total() < arguments.crashes:
-            life = Life(seed, base / str(seed), taps)
-            try:
-                life.run()
-            except Exception as exc:
-                traceback.print_exc(file=sys.stdout)
-                raise SystemExit(f"FAILED seed {seed}: {exc}") from exc
-            crashes, kinds, seed = crashes + life.crashes, kinds + life.kinds, seed + 1
-            shutil.rmtree(base / str(seed - 1))
-    finally:
-        shutil.rmtree(base, ignore_errors=True)
-    print(json.dumps({"crashes": crashes, "kinds": kinds}))
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_lives(Life))

@@ -14,17 +14,11 @@ from tests.support.crash import core
 
 core.load()  # before anything of rocketpy
 
-import argparse  # noqa: E402  the core comes first
-import json  # noqa: E402
-import logging  # noqa: E402
-import os  # noqa: E402
-import random  # noqa: E402
-import shutil  # noqa: E402
+import os  # noqa: E402  the core comes first
 import sys  # noqa: E402
-import tempfile  # noqa: E402
-import traceback  # noqa: E402
 from collections import Counter  # noqa: E402
 from pathlib import Path  # noqa: E402
+from typing import Any  # noqa: E402
 
 import attrs  # noqa: E402
 
@@ -33,17 +27,14 @@ from rocketpy.message.record import StoredRecord, decode_records  # noqa: E402
 from rocketpy.native.core import ffi, lib  # noqa: E402
 from rocketpy.reactor.half_states import SharedHalfStates  # noqa: E402
 from rocketpy.store.recovery.lifecycle import close_store, open_store  # noqa: E402
-from tests.support.crash.disk import SimulatedDisk  # noqa: E402
-from tests.support.crash.taps import Taps  # noqa: E402
+from tests.support.crash.seeded import SeededLife, run_lives  # noqa: E402
 from tests.support.fast_path import FastPath  # noqa: E402
 from tests.support.half_messages import COMMIT, ROLLBACK, end, half, send_half  # noqa: E402
 from tests.support.store_writer import small_config  # noqa: E402
 
-OPERATIONS = 60
 LOOKED_AT = 0.25  # of the points that are reached
 STATES_COPIED = 8192  # bytes: the header, and the states of more half messages than a life has
 ANSWERS = ((0, ""), (1, "the transaction has ended before, or was discarded"))
-KINDS = ("send worker", "death", "power")
 
 
 @attrs.define
@@ -56,38 +47,32 @@ class Half:
     ended_at: int | None = None  # end of the log when its end was acknowledged
 
 
-class Life:
-    """Seeded operations; `reach` is called at each point and looks at some crashes."""
+class Life(SeededLife):
+    """Half messages that are sent and ended."""
 
-    phase = "life"
+    operations_max = 60
+    kinds_of_crash = ("send worker", "death", "power")
+    points = ("end.", "half.", "append.", "roll.")
+    written_back = 0.05
 
-    def __init__(self, seed: int, base: Path, taps: Taps) -> None:
-        self.crashes: Counter[str] = Counter()
-        self.kinds: Counter[str] = Counter()
-        self.root = base / "0"
-        self._base, self._taps, self._rng = base, taps, random.Random(seed)
+    def open(self) -> Any:
         self._halves: list[Half] = []
-        self._copies = 0
-        self.root.mkdir(parents=True)
         close_store(open_store(_config(self.root)), clean=False)
         self._states = SharedHalfStates()
         self._rig = _rig(self.root, self._states)
-        self._disk = SimulatedDisk(self.root)
-        self._flush = lib.rp_flush_open(os.fsencode(self.root / "commitlog"), lib.rp_control_header(self._rig.block))
+        return lib.rp_control_header(self._rig.block)
 
-    def run(self) -> None:
-        with self._taps.listening(self):
-            for _ in range(self._rng.randrange(OPERATIONS)):
-                self._operate()
-                self._taps.check()
-        lib.rp_flush_close(self._flush)
+    def close(self) -> None:
         _close(self._rig, self._states)
 
-    def _operate(self) -> None:
-        rng, still = self._rng, [half for half in self._halves if half.ended_at is None]
+    def share(self, point: str) -> float:
+        return LOOKED_AT
+
+    def operate(self) -> None:
+        rng, still = self.rng, [half for half in self._halves if half.ended_at is None]
         what = rng.random()
         if what < 0.1:
-            assert lib.rp_flush_log(self._flush) in (lib.RP_OK, lib.RP_EMPTY)
+            self.flush()
         elif what < 0.5 and still:
             chosen = rng.choice(still)
             answer = end(self._rig, chosen.place, chosen.action)
@@ -98,36 +83,12 @@ class Life:
             properties = f"TRAN_MSG\x01true\x02PGROUP\x01P\x02UNIQ_KEY\x01{key}\x02x\x01{'x' * rng.randrange(900)}"
             self._halves.append(Half(key, send_half(self._rig, half(properties)), rng.choice((COMMIT, ROLLBACK))))
 
-    # --- what the taps tell ---
-
-    def sync(self, descriptor: int) -> None:
-        self._disk.sync_descriptor(descriptor)
-
-    def sync_all(self) -> None:
-        self._disk.sync_all()
-
-    def reach(self, point: str) -> None:
-        if self._rng.random() < 0.05:
-            self._disk.write_back(self._rng)
-        if not point.startswith(("end.", "half.", "append.", "roll.")) or self._rng.random() >= LOOKED_AT:
-            return
-        kind = self._rng.choice(KINDS)
-        self._copies += 1
-        root = self._base / str(self._copies)
-        try:
-            self._look(kind, root)
-        except Exception as exc:
-            raise AssertionError(f"at {point}, {kind}: {exc!r}") from exc
-        shutil.rmtree(root)
-        self.crashes[point] += 1
-        self.kinds[kind] += 1
-
     # --- aftermath ---
 
-    def _look(self, kind: str, root: Path) -> None:
+    def look(self, kind: str, root: Path) -> None:
         control = lib.rp_control_header(self._rig.block)
         certain = int(control.durable_phy_offset if kind == "power" else control.published_phy_offset)
-        disk = self._disk.lose_power(root, self._rng) if kind == "power" else self._disk.survive(root)
+        disk = self.disk.lose_power(root, self.rng) if kind == "power" else self.disk.survive(root)
         states = _copy(self._states) if kind == "send worker" else _recovered(disk.root)
         rig = _rig(disk.root, states)
         try:
@@ -228,31 +189,5 @@ def _key(record: StoredRecord) -> str:
     return record.properties.decode().split("UNIQ_KEY\x01")[1].split("\x02")[0]
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seed", type=int, required=True, help="of the first life; the others' follow")
-    parser.add_argument("--crashes", type=int, default=1, help="lives begin until so many were looked at")
-    arguments = parser.parse_args()
-    logging.disable(logging.ERROR)  # each recovery says what it met
-    base = Path(tempfile.mkdtemp(prefix="rocketpy-crash-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
-    taps, seed = Taps(), arguments.seed
-    crashes: Counter[str] = Counter()
-    kinds: Counter[str] = Counter()
-    try:
-        while crashes.total() < arguments.crashes:
-            life = Life(seed, base / str(seed), taps)
-            try:
-                life.run()
-            except Exception as exc:
-                traceback.print_exc(file=sys.stdout)
-                raise SystemExit(f"FAILED seed {seed}: {exc}") from exc
-            crashes, kinds, seed = crashes + life.crashes, kinds + life.kinds, seed + 1
-            shutil.rmtree(base / str(seed - 1))
-    finally:
-        shutil.rmtree(base, ignore_errors=True)
-    print(json.dumps({"crashes": crashes, "kinds": kinds}))
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_lives(Life))
