@@ -5,9 +5,6 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/endian.h"
@@ -16,14 +13,8 @@
 #include "workers/codec.h"
 #include "workers/pull.h"
 #include "workers/send.h"
-
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                                            \
-            abort();                                                                                                   \
-        }                                                                                                              \
-    } while (0)
+#include "check.h"
+#include "directory.h"
 
 enum { RING = 1 << 18, FILE_SIZE = 4 << 20, QUEUES = 4 };
 
@@ -262,8 +253,8 @@ static uint32_t make_pull(uint8_t *out) {
 int main(int argc, char **argv) {
     uint32_t rounds = argc > 1 ? (uint32_t)atoi(argv[1]) : 20000;
     if (argc > 2) random_state = strtoull(argv[2], NULL, 10) * 2 + 1;
-    char root[] = "/tmp/rocketpy-hot-rig-XXXXXX", command[PATH_MAX];
-    CHECK(mkdtemp(root));
+    char root[DIRECTORY_SIZE];
+    make_directory(root, "fast-path");
     struct rig rig = {0};
     open_rig(&rig, root);
     uint8_t *frame = malloc(4096);
@@ -292,6 +283,6 @@ int main(int argc, char **argv) {
            control->published_phy_offset);
     free(frame);
     close_rig(&rig);
-    snprintf(command, sizeof command, "rm -r %s", root);
-    return system(command);
+    remove_directory(root);
+    return 0;
 }

@@ -9,6 +9,7 @@
 #include "store/control_block.h"
 #include "workers/fetch.h"
 #include "check.h"
+#include "directory.h"
 
 enum {
     UNIT = RP_CQ_UNIT_SIZE,
@@ -43,7 +44,7 @@ static void *grow(void *argument) {
 }
 
 int main(int argc, char **argv) {
-    char root[] = "/tmp/driver_fetch.XXXXXX", path[64], queues[64], command[64];
+    char root[DIRECTORY_SIZE], path[PATH_SIZE], queues[PATH_SIZE];
     struct test test = {.messages = argc > 1 ? strtoull(argv[1], NULL, 10) : 500000};
     rp_fetch_limits limits = {.bytes_in_memory = 1 << 20,
                               .count_in_memory = MAX,
@@ -51,9 +52,9 @@ int main(int argc, char **argv) {
                               .memory_bytes = LOG_FILE_SIZE};
     rp_tags tags;
     pthread_t grower;
-    CHECK(mkdtemp(root));
-    snprintf(path, sizeof path, "%s/control", root);
-    snprintf(queues, sizeof queues, "%s/queues", root);
+    make_directory(root, "fetch-threads");
+    path_in(path, root, "control");
+    path_in(queues, root, "queues");
     rp_control_block *block = rp_control_open(path, LOG_FILE_SIZE);
     CHECK(block && rp_tags_parse(T, 1, &tags) == RP_OK && test.messages < UNITS_PER_FILE);
     test.control = rp_control_header(block);
@@ -75,7 +76,6 @@ int main(int argc, char **argv) {
     rp_cq_reader_close(reader);
     rp_cq_writer_close(test.writer);
     rp_control_close(block);
-    snprintf(command, sizeof command, "rm -r %s", root);
-    CHECK(system(command) == 0);
+    remove_directory(root);
     return 0;
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include "store/queue_files.h"
 #include "check.h"
+#include "directory.h"
 
 enum { SET = 256, FILE_SIZE = 4096, SEEN_MAX = 4096 };
 
@@ -112,10 +113,9 @@ static void test_failure(rp_queue_files *files, rp_queue *const *queues, rp_cont
 
 int main(void) {
     rp_queue *queues[SET + 1];
-    char command[128], control_path[64];
+    char control_path[PATH_SIZE];
     CHECK(mkdtemp(base));
-    snprintf(control_path, sizeof control_path, "%s/control", base);
-    rp_control_block *block = rp_control_open(control_path, 1 << 20);
+    rp_control_block *block = rp_control_open(path_in(control_path, base, "control"), 1 << 20);
     CHECK(block);
     for (uint32_t i = 0; i <= SET; i++) CHECK((queues[i] = rp_control_add(block, (const uint8_t *)"T", 1, i)));
     char *directory = strdup(below("queues"));
@@ -128,8 +128,7 @@ int main(void) {
     rp_queue_files_close(files);
     rp_control_close(block);
     free(directory);
-    snprintf(command, sizeof command, "rm -rf %s", base);
-    CHECK(system(command) == 0);
+    remove_directory(base);
     puts("queue files: ok");
     return 0;
 }

@@ -16,6 +16,7 @@
 #include "store/commitlog.h"
 #include "workers/selector.h"
 #include "check.h"
+#include "handoff.h"
 
 enum { CLIENTS = 48, NUMBERS = 1 << 20, LOG_SIZE = 1 << 20 };
 
@@ -64,20 +65,7 @@ static void open_client(struct world *world, struct client *client) {
     int small = 4096;
     CHECK(setsockopt(pair[0], SOL_SOCKET, SO_SNDBUF, &small, sizeof small) == 0);
     CHECK(fcntl(pair[1], F_SETFL, O_NONBLOCK) == 0);
-    struct iovec vector = {&listener, 1};
-    union {
-        struct cmsghdr align;
-        uint8_t bytes[CMSG_SPACE(sizeof(int))];
-    } control = {0};
-    struct msghdr message = {
-        .msg_iov = &vector, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
-    struct cmsghdr *part = CMSG_FIRSTHDR(&message);
-    part->cmsg_level = SOL_SOCKET;
-    part->cmsg_type = SCM_RIGHTS;
-    part->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(part), &pair[0], sizeof(int));
-    CHECK(sendmsg(world->handoff[0], &message, 0) == 1);
-    close(pair[0]);
+    hand_over(world->handoff[0], pair[0], listener);
     static const char line[] = "PROXY TCP4 192.0.2.7 10.0.0.1 51234 10911\r\n";
     static const char binary[] = "\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0C\xC0\0\2\7\x0A\0\0\1\xC8\x22\x2A\x9F";
     int first = draw(world, 2) == 0;

@@ -8,6 +8,7 @@
 #include "base/endian.h"
 #include "workers/selector_private.h"
 #include "check.h"
+#include "handoff.h"
 
 enum { CAPACITY = 65536, FRAME_SIZE = 4 + 4 + 2, LOST_S = 30, WINDOWS = 3 };
 
@@ -69,24 +70,6 @@ static void *ask(void *context) {
     return NULL;
 }
 
-static void hand_over(struct world *world, int fd) {
-    uint8_t listener = 0;
-    struct iovec vector = {&listener, 1};
-    union {
-        struct cmsghdr align;
-        uint8_t bytes[CMSG_SPACE(sizeof(int))];
-    } control = {0};
-    struct msghdr message = {
-        .msg_iov = &vector, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
-    struct cmsghdr *part = CMSG_FIRSTHDR(&message);
-    part->cmsg_level = SOL_SOCKET;
-    part->cmsg_type = SCM_RIGHTS;
-    part->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(part), &fd, sizeof(int));
-    CHECK(sendmsg(world->handoff[0], &message, 0) == 1);
-    close(fd);
-}
-
 int main(int argc, char **argv) {
     struct world world = {.requests = argc > 1 ? strtoull(argv[1], NULL, 10) : 20000};
     const struct timeval lost = {.tv_sec = LOST_S};
@@ -109,7 +92,7 @@ int main(int argc, char **argv) {
     selector->spin.idle_ns = mostly_idle;
     selector->spin.bound_ns = 50000;
     for (int kind = 0; kind < RP_WAIT_KINDS; kind++) selector->spin.waited_ns[kind] = 0;
-    hand_over(&world, pair[0]);
+    hand_over(world.handoff[0], pair[0], 0);
     pthread_t processor, client;
     CHECK(pthread_create(&processor, NULL, serve, &world) == 0 && pthread_create(&client, NULL, ask, &world) == 0);
     CHECK(rp_selector_run(selector, -1) == RP_STOPPED);

@@ -13,6 +13,7 @@
 #include "store/commitlog.h"
 #include "workers/send.h"
 #include "check.h"
+#include "directory.h"
 #include "replication/slave_stream.h"
 
 enum { FILE_SIZE = 16384, FILES = 12, LOG = FILE_SIZE * FILES, ROUNDS = 60, STEPS_MAX = 400000, BODY_MAX = 3000 };
@@ -26,7 +27,7 @@ static uint8_t image[LOG];
 static uint32_t places[LOG / RP_RECORD_SIZE_MIN], sizes[LOG / RP_RECORD_SIZE_MIN], record_count, log_begin;
 
 static struct {
-    char directory[64], log[128], control[128];
+    char directory[DIRECTORY_SIZE], log[PATH_SIZE], control[PATH_SIZE];
     rp_control_block *block;
     rp_control *control_header;
     rp_worker *worker, *store, *replicator;
@@ -108,10 +109,9 @@ static void open_send(void) {
 }
 
 static void open_slave(void) {
-    snprintf(slave.directory, sizeof slave.directory, "/tmp/driver_slave_XXXXXX");
-    CHECK(mkdtemp(slave.directory));
-    snprintf(slave.log, sizeof slave.log, "%s/commitlog", slave.directory);
-    snprintf(slave.control, sizeof slave.control, "%s/control", slave.directory);
+    make_directory(slave.directory, "slave");
+    path_in(slave.log, slave.directory, "commitlog");
+    path_in(slave.control, slave.directory, "control");
     CHECK(slave.block = rp_control_open(slave.control, FILE_SIZE));
     slave.control_header = rp_control_header(slave.block);
     rp_control_mark_boot(slave.block);
@@ -128,12 +128,10 @@ static void open_slave(void) {
 }
 
 static void close_slave(void) {
-    char command[128];
     rp_send_close(slave.send);
     rp_log_view_close(slave.view);
     rp_control_close(slave.block);
-    snprintf(command, sizeof command, "rm -rf %s", slave.directory);
-    CHECK(system(command) == 0);
+    remove_directory(slave.directory);
 }
 
 static uint64_t published(void) { return slave.control_header->published_phy_offset; }

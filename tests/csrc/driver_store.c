@@ -6,9 +6,6 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -22,17 +19,11 @@
 #include "store/control_block.h"
 #include "store/dispatch.h"
 #include "store/record.h"
-
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                                            \
-            abort();                                                                                                   \
-        }                                                                                                              \
-    } while (0)
+#include "check.h"
+#include "directory.h"
 
 struct store {
-    char root[256], control[PATH_MAX], log[PATH_MAX], queues[PATH_MAX], index[PATH_MAX];
+    char root[DIRECTORY_SIZE], control[PATH_MAX], log[PATH_MAX], queues[PATH_MAX], index[PATH_MAX];
     uint64_t file_size, queue_file_size, ext_file_size;
     uint32_t slot_num, index_num, is_extended;
     rp_control_block *block;
@@ -64,8 +55,7 @@ static void close_store(struct store *store) {
 
 static void make_store(struct store *store, const char *name, uint64_t file_size) {
     memset(store, 0, sizeof *store);
-    snprintf(store->root, sizeof store->root, "/tmp/rocketpy-%s-XXXXXX", name);
-    CHECK(mkdtemp(store->root));
+    make_directory(store->root, name);
     snprintf(store->control, PATH_MAX, "%s/control", store->root);
     snprintf(store->log, PATH_MAX, "%s/commitlog", store->root);
     snprintf(store->queues, PATH_MAX, "%s/consumequeue", store->root);
@@ -77,11 +67,7 @@ static void make_store(struct store *store, const char *name, uint64_t file_size
     store->index_num = 400;
 }
 
-static void remove_store(struct store *store) {
-    char command[300];
-    snprintf(command, sizeof command, "rm -rf %s", store->root);
-    CHECK(system(command) == 0);
-}
+static void remove_store(struct store *store) { remove_directory(store->root); }
 
 static uint64_t put(struct store *store, const char *topic, uint32_t queue_id, const char *properties,
                     uint32_t body_size) {

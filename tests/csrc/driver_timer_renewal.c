@@ -15,6 +15,7 @@
 #include "store/timers.h"
 #include "workers/send.h"
 #include "check.h"
+#include "directory.h"
 
 enum { LOG_FILE = 16384, QUEUE_FILE = 64 * 20, ROUNDS = 12, STEPS = 6000, TIMERS_MAX = STEPS, FILL_MAX = 3000 };
 enum { START_S = 1700000000, FAR_MS = 400000 };
@@ -28,7 +29,8 @@ static int64_t clock_ms(void) { return now_ms; }
 static int64_t boot_ms(void) { return now_ms - (int64_t)START_S * 1000 + 1000; }
 
 static struct {
-    char directory[64], log[128], queues[128], index[128], runs[128], control[128], marks_path[128];
+    char directory[DIRECTORY_SIZE], log[PATH_SIZE], queues[PATH_SIZE], index[PATH_SIZE], runs[PATH_SIZE];
+    char control[PATH_SIZE], marks_path[PATH_SIZE];
     rp_control_block *block;
     rp_control *control_header;
     rp_worker *send_worker, *store_worker, *manager_worker;
@@ -120,20 +122,14 @@ static void open_dispatch(void) {
     CHECK(broker.dispatch = rp_dispatch_open(broker.block, &config));
 }
 
-static char *path_in(char *out, size_t size, const char *name) {
-    snprintf(out, size, "%s/%s", broker.directory, name);
-    return out;
-}
-
 static void open_broker(void) {
-    snprintf(broker.directory, sizeof broker.directory, "/tmp/driver_renewal_XXXXXX");
-    CHECK(mkdtemp(broker.directory));
-    path_in(broker.log, sizeof broker.log, "commitlog");
-    path_in(broker.queues, sizeof broker.queues, "consumequeue");
-    path_in(broker.index, sizeof broker.index, "index");
-    path_in(broker.runs, sizeof broker.runs, "runs");
-    path_in(broker.control, sizeof broker.control, "control");
-    path_in(broker.marks_path, sizeof broker.marks_path, "delivered");
+    make_directory(broker.directory, "timer-renewal");
+    path_in(broker.log, broker.directory, "commitlog");
+    path_in(broker.queues, broker.directory, "consumequeue");
+    path_in(broker.index, broker.directory, "index");
+    path_in(broker.runs, broker.directory, "runs");
+    path_in(broker.control, broker.directory, "control");
+    path_in(broker.marks_path, broker.directory, "delivered");
     CHECK(broker.block = rp_control_open(broker.control, LOG_FILE));
     broker.control_header = rp_control_header(broker.block);
     rp_control_mark_boot(broker.block);
@@ -156,7 +152,6 @@ static void open_broker(void) {
 }
 
 static void close_broker(void) {
-    char command[128];
     rp_timers_close(broker.timers);
     rp_dispatch_close(broker.dispatch);
     rp_send_close(broker.send);
@@ -165,8 +160,7 @@ static void close_broker(void) {
     rp_ring_reader_close(broker.results);
     rp_timer_marks_close(broker.marks);
     rp_control_close(broker.block);
-    snprintf(command, sizeof command, "rm -rf %s", broker.directory);
-    CHECK(system(command) == 0);
+    remove_directory(broker.directory);
 }
 
 static void put(const char *topic, const char *properties, const uint8_t *body, uint32_t body_size) {

@@ -7,6 +7,7 @@
 #include "base/endian.h"
 #include "store/unit_batch.h"
 #include "check.h"
+#include "directory.h"
 
 enum { FILE_SIZE = 2000 };
 
@@ -102,16 +103,15 @@ static void check_bounds(rp_control_block *block) {
 }
 
 int main(void) {
-    char root[] = "/tmp/rocketpy-unit-batch-XXXXXX", path[64], command[64];
-    CHECK(mkdtemp(root));
-    snprintf(path, sizeof path, "%s/control", root);
+    char root[DIRECTORY_SIZE], path[PATH_SIZE];
+    make_directory(root, "unit-batch");
+    path_in(path, root, "control");
     rp_control_block *block = rp_control_open(path, 1 << 20);
     CHECK(block);
     snprintf(path, sizeof path, "%s/queues", root);
     check_lengths(block, path);
     check_bounds(block);
     rp_control_close(block);
-    snprintf(command, sizeof command, "rm -r %s", root);
-    CHECK(system(command) == 0);
+    remove_directory(root);
     return 0;
 }

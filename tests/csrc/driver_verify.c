@@ -10,6 +10,7 @@
 #include "store/record.h"
 #include "store/verify.h"
 #include "check.h"
+#include "directory.h"
 
 enum { FILE_SIZE = 16384, SLOTS = 10, UNITS = 60, INDEX_SIZE = 40 + 4 * SLOTS + 20 * UNITS, ROUNDS = 4000 };
 
@@ -109,8 +110,7 @@ static void index_checks(void) {
             CHECK(rp_verify_index(damaged, sizeof damaged, SLOTS, UNITS, &check) == RP_OK && check.faults == 0);
     }
     close(fd);
-    snprintf(command, sizeof command, "rm -r %s", directory);
-    CHECK(system(command) == 0);
+    remove_directory(directory);
 }
 
 /* Two files of a queue, the second with something behind its units, and strangers beside them. */
@@ -145,8 +145,7 @@ static void queue_checks(void) {
     CHECK(system(command) == 0);
     CHECK(rp_verify_queue(directory, &file_size, 0, 9, 0, &sum, &odd) == RP_OK);
     CHECK(odd & RP_QUEUE_FOREIGN && odd & RP_QUEUE_GAP);
-    snprintf(command, sizeof command, "rm -r %s", directory);
-    CHECK(system(command) == 0);
+    remove_directory(directory);
 }
 
 int main(void) {
