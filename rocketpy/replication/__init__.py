@@ -8,6 +8,7 @@
     stream.py          one connection that brings the log
     handshake.py       what brokers of rocketpy say to each other before the first byte of the log; frames.py, secret.py
     greeting.py        a slave's side of it, on a socket
+    epoch_file.py      which master wrote which bytes, with automatic failover
 
 The bytes are in csrc/replication/frames.h and docs/replication.md. A master without slaves has no replicator: the
 supervisor starts it when the first connection arrives on the HA port. A slave has one from the start.

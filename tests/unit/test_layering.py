@@ -25,7 +25,7 @@ ALLOWED: dict[str, set[str]] = {
     "store": {"message", "config", "native"},
     "transport": {"remoting", "message"},  # message.host: addresses as text
     "reactor": {"remoting", "message", "config", "native"},
-    "replication": {"reactor", "store", "remoting", "message", "config", "native"},
+    "replication": {"reactor", "store", "remoting", "failover", "message", "config", "native"},
     "namesrv": {"transport", "remoting", "message", "config"},
     "broker": {"store", "transport", "remoting", "filter", "message", "config"},
     "client": {"transport", "remoting", "filter", "message", "config"},
