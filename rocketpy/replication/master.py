@@ -35,7 +35,8 @@ WHY = {
     lib.RP_SLAVE_LEFT: "slave %(address)s has left; it had the log up to %(acked)d (%(behind)d bytes behind)",
     lib.RP_SLAVE_SILENT: "closed slave %(address)s: it sent nothing, or no whole handshake, for haHousekeepingInterval",
     lib.RP_SLAVE_LONGER: "refused slave %(address)s: it reports %(reported)d, but this log ends at %(end)d: it has "
-    "messages that this master does not have, or is the slave of another one; compare both, then empty its store",
+    "messages that this master does not have, or is the slave of another one; after a loss of power promote it, "
+    "otherwise compare both and empty its store",
     lib.RP_SLAVE_BEHIND: "refused slave %(address)s: it needs the log from %(reported)d on, but here it begins at "
     "%(begin)d; empty its store, and it will copy what there is",
     lib.RP_SLAVE_IMPLAUSIBLE: "closed slave %(address)s: it reported %(reported)d, which cannot be true (it had "

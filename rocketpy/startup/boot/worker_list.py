@@ -44,6 +44,7 @@ from ..workers.replicator import ReplicatorMain
 from ..workers.send_and_pull import PullMain, SendMain
 from ..workers.store import StoreMain
 from .half_messages import recovered_half_states
+from .lost_end import begin_replication
 
 __all__ = ["ManagerMemory", "Topology", "manager_memory", "reactor_sizes", "worker_specs"]
 
@@ -109,7 +110,7 @@ def worker_specs(
     timers, filter_marks = TimerMarks.open(opened.paths, opened.files, control), FilterMarks()
     writes = (opened.lock.worker_fd,)  # keeps the store locked while a worker that writes is running
     slaves = SlaveTable()
-    control.header.replicated_phy_offset = 0  # after a loss of power the log may be shorter than what a slave had
+    begin_replication(opened, settings)
     if settings.is_slave:
         timers.follow_master()
     store = StoreMain(topology, control, settings.store, timers, filter_marks, slaves)

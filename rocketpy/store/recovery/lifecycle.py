@@ -38,6 +38,10 @@ class OpenedStore:
     report: RecoveryReport
     is_ours: bool
     """No other program has used the store since our last run."""
+    replicated_before: int
+    """The log below it was on a slave when the store was last open, as far as the control block tells; 0: none was."""
+    lost_power: bool
+    """The kernel that wrote the control block ended without a clean stop of the broker."""
 
 
 def open_store(config: MessageStoreConfig, files: Files | None = None) -> OpenedStore:
@@ -65,7 +69,8 @@ def open_store(config: MessageStoreConfig, files: Files | None = None) -> Opened
             check_newest_index(files, paths.index, config.max_hash_slot_num, config.max_index_num)
         control = ControlBlock(paths.control, config.mapped_file_size_commit_log)
         was_clean = files.info(paths.abort) is None
-        if not control.is_same_boot:
+        is_same_boot, replicated = control.is_same_boot, int(control.header.replicated_phy_offset)
+        if not is_same_boot:
             control.forget_clock()
         is_ours = control.header.lock_mtime_ns == lock.mtime_ns
         recovery = Recovery(config, paths, files, control)
@@ -83,7 +88,8 @@ def open_store(config: MessageStoreConfig, files: Files | None = None) -> Opened
         raise
     before = "a clean stop" if was_clean else "an unclean stop"
     logger.info("opened store %s after %s: %s", paths.root, before, report)
-    return OpenedStore(config, paths, files, lock, control, report, is_ours)
+    lost_power = not is_same_boot and not was_clean
+    return OpenedStore(config, paths, files, lock, control, report, is_ours, replicated, lost_power)
 
 
 def close_store(opened: OpenedStore, *, clean: bool) -> None:
