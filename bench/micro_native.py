@@ -135,9 +135,9 @@ def struct_of(kind: str, numbers: dict[str, int], texts: dict[str, bytes], held:
 
 def c_calls(held: list[Any]) -> dict[str, Callable[[], Any]]:
     """The C functions on C data that is ready."""
-    body, image, header, block, key, properties, name = (
+    body, image, header, block, key, properties = (
         ffi.from_buffer("uint8_t[]", data)
-        for data in (BODY, IMAGE, JSON_HEADER, ROCKETMQ_HEADER, b"TopicTest#order-1", PROPERTIES, b"TAGS")
+        for data in (BODY, IMAGE, JSON_HEADER, ROCKETMQ_HEADER, b"TopicTest#order-1", PROPERTIES)
     )
     record = struct_of("rp_record", NUMBERS, {"topic": b"TopicTest", "body": BODY, "properties": PROPERTIES}, held)
     record.born_host.family = record.store_host.family = 4
@@ -152,7 +152,7 @@ def c_calls(held: list[Any]) -> dict[str, Callable[[], Any]]:
     pull = struct_of("rp_pull_reply", reply | offsets, {"remark": b"FOUND"}, held)
     out = ffi.new("uint8_t[]", 4096)
     view, parsed = ffi.new("rp_record_view *"), ffi.new("rp_header *")
-    value, size = ffi.new("const uint8_t **"), ffi.new("uint32_t *")
+    value = ffi.new("const uint8_t **")
     return {
         "crc32_1024": partial(lib.rp_crc32, 0, body, len(body)),
         "record_encode_1024": partial(lib.rp_record_encode, record, out),
@@ -162,7 +162,7 @@ def c_calls(held: list[Any]) -> dict[str, Callable[[], Any]]:
         "send_reply": partial(lib.rp_send_reply_encode, send, out, 4096),
         "pull_reply": partial(lib.rp_pull_reply_encode, pull, out, 4096),
         "string_hash": partial(lib.rp_string_hash, key, len(key)),
-        "property_find": partial(lib.rp_property_find, properties, len(properties), name, len(name), value, size),
+        "property_find": partial(lib.rp_property_find, properties, len(properties), b"TAGS", value),
     }
 
 

@@ -7,8 +7,6 @@
 
 #include "store/transaction_names.h"
 
-static const uint8_t *text(const char *string) { return (const uint8_t *)string; }
-
 int rp_half_is_committed(const rp_record_view *record) {
     return (record->sys_flag & RP_TRANSACTION_MASK) == RP_SYS_FLAG_TRANSACTION_COMMIT;
 }
@@ -25,23 +23,15 @@ static int acquire(rp_log_view *log, const rp_control *control, uint64_t phy_off
     return 0;
 }
 
-/* The size of a property's value; 0: there is none. */
-static uint32_t property(const rp_record_view *record, const char *name, const uint8_t **value) {
-    uint32_t size;
-    return rp_property_find(record->properties, record->properties_size, text(name), (uint32_t)strlen(name), value,
-                            &size) == RP_OK
-               ? size
-               : 0;
-}
-
 /* 1 if `message` was made of `half`. */
 static int is_of(const rp_record_view *message, const rp_record_view *half) {
     const uint8_t *topic, *key, *half_key;
     if (half->topic_size != sizeof RP_HALF_TOPIC - 1 || memcmp(half->topic, RP_HALF_TOPIC, half->topic_size) != 0)
         return 0;
-    uint32_t topic_size = property(half, "REAL_TOPIC", &topic), key_size = property(message, "UNIQ_KEY", &key);
+    uint32_t topic_size = rp_property_find(half->properties, half->properties_size, "REAL_TOPIC", &topic),
+             key_size = rp_property_find(message->properties, message->properties_size, "UNIQ_KEY", &key);
     if (!topic_size || topic_size != message->topic_size || memcmp(topic, message->topic, topic_size) != 0) return 0;
-    if (key_size != property(half, "UNIQ_KEY", &half_key)) return 0;
+    if (key_size != rp_property_find(half->properties, half->properties_size, "UNIQ_KEY", &half_key)) return 0;
     if (key_size && memcmp(key, half_key, key_size) != 0) return 0;
     return half->born_timestamp_ms == message->born_timestamp_ms && half->body_size == message->body_size &&
            (!half->body_size || memcmp(half->body, message->body, half->body_size) == 0);

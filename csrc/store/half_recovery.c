@@ -208,11 +208,9 @@ static void end_committed_messages(struct recovery *recovery, const rp_queue *ha
 /* 1 if the open half message is a copy of one that has ended, or of one that is open as well. */
 static int is_copy(const struct recovery *recovery, uint64_t offset, const rp_record_view *record) {
     const uint8_t *value;
-    uint32_t size;
+    uint32_t size = rp_property_find(record->properties, record->properties_size, "TRAN_PREPARED_QUEUE_OFFSET", &value);
     int64_t original;
-    if (rp_property_find(record->properties, record->properties_size, text("TRAN_PREPARED_QUEUE_OFFSET"), 26, &value,
-                         &size) != RP_OK ||
-        rp_parse_int64(value, size, &original) != RP_OK || original < 0 || (uint64_t)original == offset)
+    if (!size || rp_parse_int64(value, size, &original) != RP_OK || original < 0 || (uint64_t)original == offset)
         return 0;
     if ((uint64_t)original >= rp_half_states_base(recovery->states)) return (uint64_t)original < offset;
     return rp_map_get(&recovery->below, &original, sizeof original) != NULL;
@@ -220,18 +218,16 @@ static int is_copy(const struct recovery *recovery, uint64_t offset, const rp_re
 
 static rp_status visit_half(struct recovery *recovery, uint64_t offset, const rp_record_view *record) {
     const uint8_t *key, *times;
-    uint32_t size, times_size;
-    int has_key =
-        rp_property_find(record->properties, record->properties_size, text("UNIQ_KEY"), 8, &key, &size) == RP_OK;
-    int is_renewed = rp_property_find(record->properties, record->properties_size, text("TRANSACTION_CHECK_TIMES"), 23,
-                                      &times, &times_size) == RP_OK;
-    if (is_copy(recovery, offset, record) || (is_renewed && has_key && rp_map_get(&recovery->keys, key, size))) {
+    uint32_t size = rp_property_find(record->properties, record->properties_size, "UNIQ_KEY", &key);
+    int is_renewed =
+        rp_property_find(record->properties, record->properties_size, "TRANSACTION_CHECK_TIMES", &times) > 0;
+    if (is_copy(recovery, offset, record) || (is_renewed && size && rp_map_get(&recovery->keys, key, size))) {
         rp_half_states_set(recovery->states, offset, RP_HALF_ENDED);
         recovery->found->copies++;
         return RP_OK;
     }
     recovery->found->open++;
-    return has_key ? put_key(&recovery->keys, key, size) : RP_OK;
+    return size ? put_key(&recovery->keys, key, size) : RP_OK;
 }
 
 static rp_status recover(struct recovery *recovery, uint64_t base) {

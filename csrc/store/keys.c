@@ -29,32 +29,29 @@ int32_t rp_index_hash(const uint8_t *key, uint32_t size) {
     return hash < 0 ? -hash : hash;
 }
 
-rp_status rp_property_find(const uint8_t *properties, uint32_t size, const uint8_t *name, uint32_t name_size,
-                           const uint8_t **value, uint32_t *value_size) {
-    if (size == 0 || name_size == 0 || memchr(name, RP_NAME_VALUE_SEPARATOR, name_size)) return RP_NOT_FOUND;
+uint32_t rp_property_find(const uint8_t *properties, uint32_t size, const char *name, const uint8_t **value) {
+    size_t name_size = strlen(name);
+    uint32_t value_size = 0;
+    if (size == 0 || name_size == 0 || memchr(name, RP_NAME_VALUE_SEPARATOR, name_size)) return 0;
     const uint8_t *at = properties, *end = properties + size;
-    rp_status status = RP_NOT_FOUND;
     while (at < end) {
         const uint8_t *next = memchr(at, RP_PROPERTY_SEPARATOR, (size_t)(end - at));
         if (next == NULL) next = end;
         /* The value may hold a 0x01 of its own; the first one ends the name. */
-        if ((uint64_t)(next - at) > (uint64_t)name_size + 1 && at[name_size] == RP_NAME_VALUE_SEPARATOR &&
+        if ((size_t)(next - at) > name_size + 1 && at[name_size] == RP_NAME_VALUE_SEPARATOR &&
             memcmp(at, name, name_size) == 0) {
             *value = at + name_size + 1;
-            *value_size = (uint32_t)(next - *value);
-            status = RP_OK;
+            value_size = (uint32_t)(next - *value);
         }
         at = next + 1;
     }
-    return status;
+    return value_size;
 }
 
 void rp_keys_begin(rp_keys *keys, const uint8_t *properties, uint32_t size) {
     *keys = (rp_keys){0};
-    if (rp_property_find(properties, size, (const uint8_t *)"UNIQ_KEY", 8, &keys->unique, &keys->unique_size) != RP_OK)
-        keys->unique = NULL;
-    if (rp_property_find(properties, size, (const uint8_t *)"KEYS", 4, &keys->rest, &keys->rest_size) != RP_OK)
-        keys->rest_size = 0;
+    keys->unique_size = rp_property_find(properties, size, "UNIQ_KEY", &keys->unique);
+    keys->rest_size = rp_property_find(properties, size, "KEYS", &keys->rest);
 }
 
 int rp_keys_next(rp_keys *keys, const uint8_t **key, uint32_t *key_size) {

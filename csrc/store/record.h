@@ -92,10 +92,9 @@ rp_status rp_record_decode(const uint8_t *image, uint64_t size, int check_crc, r
 
 /* Java String.hashCode over the UTF-16 units of UTF-8 `text` (invalid sequences count as U+FFFD). */
 int32_t rp_string_hash(const uint8_t *text, uint32_t size);
-/* Value of property `name` in a property string: sets *value, *value_size and returns RP_OK, or RP_NOT_FOUND.
- * Pieces without 0x01, with an empty name or an empty value do not count; the last of several wins. */
-rp_status rp_property_find(const uint8_t *properties, uint32_t size, const uint8_t *name, uint32_t name_size,
-                           const uint8_t **value, uint32_t *value_size);
+/* Find the property `name` (a C string) in a property string. Returns the size of its value, and sets *value; 0: there
+ * is none. Pieces without 0x01, with an empty name or an empty value do not count; the last of several wins. */
+uint32_t rp_property_find(const uint8_t *properties, uint32_t size, const char *name, const uint8_t **value);
 /* Iterator over the keys of a record: UNIQ_KEY, then the words of KEYS, separated by single spaces. The index stores
  * the first RP_INDEX_KEYS_MAX of KEYS only: a few messages with 16 000 keys each would fill an index file. */
 enum { RP_INDEX_KEYS_MAX = 128 };

@@ -18,24 +18,23 @@ static int64_t number_of(const uint8_t *text, uint32_t size) {
     return value;
 }
 
-static int find_property(const rp_record_view *record, const char *name, const uint8_t **value, uint32_t *size) {
-    return rp_property_find(record->properties, record->properties_size, (const uint8_t *)name, (uint32_t)strlen(name),
-                            value, size) == RP_OK;
+static uint32_t property(const rp_record_view *record, const char *name, const uint8_t **value) {
+    return rp_property_find(record->properties, record->properties_size, name, value);
 }
 
 int64_t rp_unit_tags_code(const rp_record_view *record, const int64_t *delay_level_ms, uint32_t delay_level_count) {
     const uint8_t *value;
     uint32_t size;
     if (record->topic_size == SCHEDULE_TOPIC_SIZE && memcmp(record->topic, SCHEDULE_TOPIC, SCHEDULE_TOPIC_SIZE) == 0 &&
-        find_property(record, "DELAY", &value, &size)) {
+        (size = property(record, "DELAY", &value))) {
         int64_t level = number_of(value, size), delay_ms = UNKNOWN_LEVEL_DELAY_MS;
         if (level > delay_level_count) level = delay_level_count;
         if (level > 0) delay_ms = delay_level_ms[level - 1];
         if (number_of(value, size) > 0) return record->store_timestamp_ms + delay_ms;
     }
     int64_t due_ms;
-    if (rp_timer_is_timer(record) && find_property(record, RP_TIMER_OUT_MS, &value, &size) &&
+    if (rp_timer_is_timer(record) && (size = property(record, RP_TIMER_OUT_MS, &value)) &&
         rp_parse_int64(value, size, &due_ms) == RP_OK)
         return due_ms;
-    return find_property(record, "TAGS", &value, &size) ? rp_string_hash(value, size) : 0;
+    return (size = property(record, "TAGS", &value)) ? rp_string_hash(value, size) : 0;
 }

@@ -119,11 +119,8 @@ static void add_unit(uint64_t offset, uint64_t phy_offset, uint32_t size, int64_
 
 static int64_t tags_code(const rp_record_view *record) {
     const uint8_t *value;
-    uint32_t size;
-    if (rp_property_find(record->properties, record->properties_size, (const uint8_t *)"TAGS", 4, &value, &size) !=
-        RP_OK)
-        return 0;
-    return rp_string_hash(value, size);
+    uint32_t size = rp_property_find(record->properties, record->properties_size, "TAGS", &value);
+    return size ? rp_string_hash(value, size) : 0;
 }
 
 static uint32_t index_of(const rp_verify *verify, const rp_tally *tally) {

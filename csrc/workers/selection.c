@@ -35,12 +35,9 @@ void rp_selection_of_retries(rp_selection *selection, const rp_map *subscription
 
 /* The expression for a message of a retry topic: that of its group for the topic that it was first in. */
 static const rp_filter *filter_of_retry(const rp_selection *selection, const rp_record_view *record) {
-    static const uint8_t RETRY_TOPIC[] = "RETRY_TOPIC";
     const uint8_t *topic;
-    uint32_t size;
-    if (rp_property_find(record->properties, record->properties_size, RETRY_TOPIC, sizeof RETRY_TOPIC - 1, &topic,
-                         &size) != RP_OK)
-        return NULL;
+    uint32_t size = rp_property_find(record->properties, record->properties_size, "RETRY_TOPIC", &topic);
+    if (!size) return NULL;
     const rp_tags *tags =
         rp_subscriptions_find(selection->subscriptions, selection->group, selection->group_size, topic, size);
     return tags ? tags->filter : NULL;

@@ -41,11 +41,7 @@ static rp_status refuse(rp_send *send, const rp_msg_end_transaction *request, in
 
 /* A property of the half message; the size is 0 if there is none. */
 static uint32_t property(const struct end *end, const char *name, const uint8_t **value) {
-    uint32_t size;
-    return rp_property_find(end->half.properties, end->half.properties_size, (const uint8_t *)name,
-                            (uint32_t)strlen(name), value, &size) == RP_OK
-               ? size
-               : 0;
+    return rp_property_find(end->half.properties, end->half.properties_size, name, value);
 }
 
 static const char HALF_UNKNOWN[] =

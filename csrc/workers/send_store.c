@@ -78,9 +78,7 @@ static int are_properties_legal(const rp_put *put, const rp_record *record) {
 
 static int has_property(const rp_record *record, const char *name) {
     const uint8_t *value;
-    uint32_t size;
-    return rp_property_find(record->properties, record->properties_size, (const uint8_t *)name, (uint32_t)strlen(name),
-                            &value, &size) == RP_OK;
+    return rp_property_find(record->properties, record->properties_size, name, &value) > 0;
 }
 
 /* A message of a batch can neither be a timer nor change one: it would be delivered at once. */

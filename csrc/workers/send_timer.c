@@ -75,19 +75,14 @@ int32_t rp_send_timer_check_change(const rp_send *send, const rp_put *put) {
 
 /* ------------------------------------------------------------------ accept */
 
-static int find(const uint8_t *properties, uint32_t size, const char *name, const uint8_t **value,
-                uint32_t *value_size) {
-    return rp_property_find(properties, size, (const uint8_t *)name, (uint32_t)strlen(name), value, value_size) ==
-           RP_OK;
-}
-
 /* The time that the properties ask for; 0 if it is no number, or beyond all bounds. */
 static int64_t due_of(const rp_put *put, int64_t now_ms) {
     const uint8_t *value;
-    uint32_t size;
     int64_t number, due_ms;
     for (int i = 0; i < RP_TIMER_PROPERTY_COUNT; i++) {
-        if (!find(put->properties, put->request->properties_size, RP_TIMER_PROPERTIES[i], &value, &size)) continue;
+        uint32_t size =
+            rp_property_find(put->properties, put->request->properties_size, RP_TIMER_PROPERTIES[i], &value);
+        if (!size) continue;
         if (rp_parse_int64(value, size, &number) != RP_OK) return 0;
         if (i == RP_TIMER_DELAY_SEC && __builtin_mul_overflow(number, 1000, &number)) return 0;
         if (i > RP_TIMER_DELAY_MS) return number < 0 ? 0 : number ? number : 1;
@@ -177,12 +172,11 @@ static rp_status skip(rp_send *send, const rp_msg_timer *message) {
 /* Where it goes: its queue, or the dead letters if its topic is gone. NULL: not even they are known. */
 static rp_topic *target_of(rp_send *send, const rp_record_view *record, rp_put *put, uint32_t *topic_size) {
     const uint8_t *value;
-    uint32_t size;
+    uint32_t size = rp_property_find(record->properties, record->properties_size, "REAL_QID", &value);
     int32_t queue_id;
     rp_topic *topic = NULL;
-    if (find(record->properties, record->properties_size, "REAL_TOPIC", &put->topic, topic_size) &&
-        find(record->properties, record->properties_size, "REAL_QID", &value, &size) &&
-        rp_parse_int32(value, size, &queue_id) == RP_OK && queue_id >= 0) {
+    *topic_size = rp_property_find(record->properties, record->properties_size, "REAL_TOPIC", &put->topic);
+    if (*topic_size && size && rp_parse_int32(value, size, &queue_id) == RP_OK && queue_id >= 0) {
         topic = rp_map_get(&send->topics, put->topic, *topic_size);
         if (topic && topic->queue_count && !(topic->flags & RP_TOPIC_NO_SEND))
             put->queue_id = (int32_t)((uint32_t)queue_id % topic->queue_count);
@@ -216,11 +210,9 @@ static uint32_t copy_properties(const rp_record_view *record, uint8_t *out) {
 
 static void count_delivered(rp_send *send, const rp_record_view *record, int is_dead_letter) {
     const uint8_t *value;
-    uint32_t size, bucket = 0;
+    uint32_t size = rp_property_find(record->properties, record->properties_size, RP_TIMER_OUT_MS, &value), bucket = 0;
     int64_t due_ms, late_ms = 0;
-    if (find(record->properties, record->properties_size, RP_TIMER_OUT_MS, &value, &size) &&
-        rp_parse_int64(value, size, &due_ms) == RP_OK && due_ms < send->now_ms)
-        late_ms = send->now_ms - due_ms;
+    if (size && rp_parse_int64(value, size, &due_ms) == RP_OK && due_ms < send->now_ms) late_ms = send->now_ms - due_ms;
     while (bucket < RP_COUNT_TIMER_LATENESS_BUCKETS - 1 && (int64_t)1 << bucket < late_ms) bucket++;
     count(send, RP_COUNT_TIMER_LATENESS + bucket, 1);
     count(send, RP_COUNT_TIMER_LATENESS_SUM_MS, (uint64_t)late_ms);

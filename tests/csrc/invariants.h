@@ -114,10 +114,9 @@ static inline rp_status check_record(const uint8_t *data, uint32_t size, int che
         CHECK(lies_in(view.topic, view.topic_size, copy, view.size));
         CHECK(lies_in(view.properties, view.properties_size, copy, view.size));
         const uint8_t *value;
-        uint32_t value_size;
-        if (rp_property_find(view.properties, view.properties_size, (const uint8_t *)"TAGS", 4, &value, &value_size) ==
-            RP_OK) {
-            CHECK(lies_in(value, value_size, view.properties, view.properties_size) && value_size > 0);
+        uint32_t value_size = rp_property_find(view.properties, view.properties_size, "TAGS", &value);
+        if (value_size) {
+            CHECK(lies_in(value, value_size, view.properties, view.properties_size));
             (void)rp_string_hash(value, value_size);
         }
         CHECK(rp_index_hash(view.topic, view.topic_size) >= 0);

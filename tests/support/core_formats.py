@@ -160,11 +160,9 @@ def index_hash(key: bytes) -> int:
 
 
 def find_property(properties: bytes, name: bytes) -> bytes | None:
-    view, name_view = view_of(properties), view_of(name)
-    value, size = ffi.new("const uint8_t **"), ffi.new("uint32_t *")
-    status = Status(lib.rp_property_find(view, len(view), name_view, len(name_view), value, size))
-    assert status in (Status.OK, Status.NOT_FOUND)
-    return bytes_at(value[0], size[0]) if status is Status.OK else None
+    view, value = view_of(properties), ffi.new("const uint8_t **")
+    size = lib.rp_property_find(view, len(view), name, value)
+    return bytes_at(value[0], size) if size else None
 
 
 def index_keys(topic: str, properties: bytes) -> list[str]:
