@@ -11,9 +11,17 @@
 #include "base/clock.h"
 #include "base/crc32.h"
 #include "ipc/worker_counters.h"
+#include "replication/handshakes.h"
 #include "replication/slave.h"
 
-enum { MAPPINGS_MAX = 4, LISTENER = 0, DOORBELL = 1, SLAVES = 2 };
+enum {
+    MAPPINGS_MAX = 4,
+    LISTENER = 0,
+    DOORBELL = 1,
+    SLAVES = 2,
+    NEAR_BYTES = RP_HA_DATA_MAX, /* a slave that lacks no more gets it at once: it was written just now */
+    FAR_BYTES = 1 << 20          /* of the log in a turn, for all others together */
+};
 static const uint64_t LOOK_NS = 10000000; /* between two looks while stopping */
 /* While messages come in and no send waits for a slave, it polls every millisecond and is not marked asleep, so that
  * the send worker need not wake it for each message (as store_loop.c does). */
@@ -24,14 +32,16 @@ struct rp_master {
     rp_slave_rules rules;
     rp_control *control;
     rp_log_view *view;
-    rp_slave slaves[RP_SLAVES_MAX];
-    struct pollfd polled[SLAVES + RP_SLAVES_MAX];
+    rp_slave slaves[RP_SLAVE_ROWS];
+    struct pollfd polled[SLAVES + RP_SLAVE_ROWS];
     struct {
         uint32_t is_closed;
         uint32_t reason;
-    } closed[RP_SLAVES_MAX]; /* rows that Python has not been told of */
+    } closed[RP_SLAVE_ROWS]; /* rows that Python has not been told of */
     uint32_t closed_count;
     uint32_t asking_count; /* slaves that wait for an answer of Python */
+    uint32_t used;         /* rows from here on are free */
+    uint32_t first;        /* the first row that is served in the next turn */
     uint64_t replicated; /* as the control block has it */
     uint64_t worked_ns, stopping_ns, accept_from_ns;
     int has_more; /* some slave can be sent more at once */
@@ -53,7 +63,7 @@ rp_master *rp_master_open(const rp_master_config *config) {
                                      .stall_ns = config->stall_ns,
                                      .bytes_per_second = config->bytes_per_second,
                                      .own_only = config->own_only != 0};
-    for (uint32_t i = 0; i < RP_SLAVES_MAX; i++) master->slaves[i].fd = -1;
+    for (uint32_t i = 0; i < RP_SLAVE_ROWS; i++) master->slaves[i].fd = -1;
     master->replicated = rp_load_acquire(&master->control->replicated_phy_offset);
     rp_slave_table_clear(config->table);
     master->view = rp_log_view_open(config->commitlog_directory, master->rules.file_size, MAPPINGS_MAX);
@@ -65,25 +75,11 @@ rp_master *rp_master_open(const rp_master_config *config) {
 
 void rp_master_close(rp_master *master) {
     if (!master) return;
-    for (uint32_t i = 0; i < RP_SLAVES_MAX; i++)
+    for (uint32_t i = 0; i < RP_SLAVE_ROWS; i++)
         if (master->slaves[i].fd >= 0) rp_slave_close(&master->slaves[i]);
     rp_slave_table_clear(master->config.table);
     rp_log_view_close(master->view);
     free(master);
-}
-
-rp_status rp_master_add(rp_master *master, int32_t fd, const char *address) {
-    for (uint32_t i = 0; i < master->config.slaves_max; i++) {
-        rp_slave *slave = &master->slaves[i];
-        if (slave->fd >= 0 || master->closed[i].is_closed) continue;
-        rp_slave_row *row = &master->config.table->rows[i];
-        memset(row, 0, sizeof *row);
-        strncpy(row->address, address, sizeof row->address - 1);
-        rp_slave_open(slave, fd, row, now_of(master));
-        rp_add(&master->config.table->opened, 1);
-        return RP_OK;
-    }
-    return RP_FULL;
 }
 
 void rp_master_pause_accepting(rp_master *master, uint64_t pause_ns) {
@@ -100,8 +96,30 @@ static void drop(rp_master *master, uint32_t index, uint32_t reason) {
     rp_add(&master->config.table->closed[reason], 1);
 }
 
+static int is_full(const rp_master *master) {
+    return rp_handshakes_done(master->slaves, RP_SLAVE_ROWS) >= master->config.slaves_max;
+}
+
+rp_status rp_master_add(rp_master *master, int32_t fd, const char *address) {
+    if (is_full(master)) return RP_FULL;
+    int32_t surplus = rp_handshakes_surplus(master->slaves, RP_SLAVE_ROWS);
+    if (surplus >= 0) drop(master, (uint32_t)surplus, RP_SLAVE_TOO_MANY);
+    for (uint32_t i = 0; i < RP_SLAVE_ROWS; i++) {
+        rp_slave *slave = &master->slaves[i];
+        if (slave->fd >= 0 || master->closed[i].is_closed) continue;
+        rp_slave_row *row = &master->config.table->rows[i];
+        memset(row, 0, sizeof *row);
+        strncpy(row->address, address, sizeof row->address - 1);
+        rp_slave_open(slave, fd, row, now_of(master));
+        if (i >= master->used) master->used = i + 1;
+        rp_add(&master->config.table->opened, 1);
+        return RP_OK;
+    }
+    return RP_FULL;
+}
+
 int rp_master_closed(rp_master *master, rp_slave_closed *closed) {
-    for (uint32_t i = 0; i < RP_SLAVES_MAX && master->closed_count; i++) {
+    for (uint32_t i = 0; i < RP_SLAVE_ROWS && master->closed_count; i++) {
         if (!master->closed[i].is_closed) continue;
         const rp_slave *slave = &master->slaves[i];
         *closed = (rp_slave_closed){
@@ -118,7 +136,7 @@ static int is_asking(const rp_slave *slave) {
 }
 
 int rp_master_asking(rp_master *master, rp_slave_asking *asking) {
-    for (uint32_t i = 0; i < RP_SLAVES_MAX; i++) {
+    for (uint32_t i = 0; i < RP_SLAVE_ROWS; i++) {
         const rp_slave *slave = &master->slaves[i];
         if (!is_asking(slave)) continue;
         *asking = (rp_slave_asking){.row = i};
@@ -130,12 +148,15 @@ int rp_master_asking(rp_master *master, rp_slave_asking *asking) {
     return 0;
 }
 
-void rp_master_answer(rp_master *master, uint32_t row, const uint8_t *frame, uint32_t size, int begins,
-                      uint64_t start) {
-    uint32_t why;
+rp_status rp_master_answer(rp_master *master, uint32_t row, const uint8_t *frame, uint32_t size, int begins,
+                           uint64_t start) {
+    uint32_t why = RP_SLAVE_TOO_MANY;
     rp_slave *slave = &master->slaves[row];
-    if (rp_slave_answer(slave, &master->rules, frame, size, begins, start, now_of(master), &why) != RP_OK)
-        drop(master, row, why);
+    rp_status status = begins && is_full(master)
+                           ? RP_STOPPED
+                           : rp_slave_answer(slave, &master->rules, frame, size, begins, start, now_of(master), &why);
+    if (status != RP_OK) drop(master, row, why);
+    return status;
 }
 
 void rp_master_refuse(rp_master *master, uint32_t row, const uint8_t *frame, uint32_t size, uint32_t reason) {
@@ -165,7 +186,7 @@ rp_status rp_master_crc(rp_master *master, uint64_t phy_offset, uint64_t size, u
 static void publish_progress(rp_master *master, uint64_t end, uint64_t now) {
     rp_slave_table *table = master->config.table;
     uint64_t available = 0, best = 0, acked = 0, needed = 0;
-    for (uint32_t i = 0; i < RP_SLAVES_MAX; i++) {
+    for (uint32_t i = 0; i < master->used; i++) {
         rp_slave *slave = &master->slaves[i];
         if (slave->fd < 0) continue;
         int is_available = rp_slave_publish(slave, &master->rules, end, now);
@@ -187,37 +208,73 @@ static void publish_progress(rp_master *master, uint64_t end, uint64_t now) {
     rp_worker_wake(master->config.send, 0);
 }
 
-static void serve(rp_master *master, uint64_t end, uint64_t now) {
-    uint64_t min = rp_load_acquire(&master->control->min_phy_offset), before;
-    master->has_more = 0;
-    master->asking_count = 0;
-    for (uint32_t i = 0; i < RP_SLAVES_MAX; i++) {
+/* Read what the slaves say. */
+static void read_all(rp_master *master, uint64_t end, uint64_t now) {
+    uint64_t min = rp_load_acquire(&master->control->min_phy_offset);
+    for (uint32_t i = 0; i < master->used; i++) {
         rp_slave *slave = &master->slaves[i];
         uint32_t why;
         if (slave->fd < 0) continue;
         short events = master->polled[SLAVES + i].fd == slave->fd ? master->polled[SLAVES + i].revents : 0;
         rp_status status = RP_OK;
+        int was_replicating = slave->is_replicating;
         if (events & (POLLIN | POLLHUP | POLLERR)) status = rp_slave_read(slave, &master->rules, min, end, now, &why);
         if (events & POLLOUT) slave->is_blocked = 0;
-        before = slave->row->sent_bytes;
-        if (status == RP_OK) status = rp_slave_write(slave, &master->rules, master->view, end, now, &why);
-        if (slave->row->sent_bytes != before) {
-            rp_add(&master->config.table->sent_bytes, slave->row->sent_bytes - before);
-            master->worked_ns = now;
-        }
-        if (status == RP_INCOMPLETE && !slave->is_blocked) master->has_more = 1;
-        if (status == RP_OK && rp_slave_is_silent(slave, &master->rules, now)) {
+        if (status == RP_OK && slave->is_replicating > was_replicating &&
+            rp_handshakes_done(master->slaves, RP_SLAVE_ROWS) > master->config.slaves_max) {
             status = RP_STOPPED;
-            why = RP_SLAVE_SILENT;
+            why = RP_SLAVE_TOO_MANY;
         }
         if (status == RP_STOPPED) drop(master, i, why);
+    }
+}
+
+/* Send a slave up to about `most` bytes of the log. Returns how many were sent. */
+static uint64_t write_one(rp_master *master, uint32_t index, uint64_t end, uint64_t most, uint64_t now) {
+    rp_slave *slave = &master->slaves[index];
+    uint32_t why;
+    uint64_t before = slave->row->sent_bytes;
+    rp_status status = rp_slave_write(slave, &master->rules, master->view, end, most, now, &why);
+    uint64_t sent = slave->row->sent_bytes - before;
+    if (sent) {
+        rp_add(&master->config.table->sent_bytes, sent);
+        master->worked_ns = now;
+    }
+    if (status == RP_INCOMPLETE && !slave->is_blocked) master->has_more = 1;
+    if (status == RP_OK && rp_slave_is_silent(slave, &master->rules, now)) {
+        status = RP_STOPPED;
+        why = RP_SLAVE_SILENT;
+    }
+    if (status == RP_STOPPED) drop(master, index, why);
+    return sent;
+}
+
+/* Send the slaves what they lack. Those that are far behind share FAR_BYTES and take turns: reading for them may take
+ * long. Those that are near the end of the log get all that they lack. */
+static void write_all(rp_master *master, uint64_t end, uint64_t now) {
+    uint64_t left = FAR_BYTES;
+    uint32_t first = master->first, skipped = 0;
+    master->has_more = 0;
+    master->asking_count = 0;
+    for (uint32_t n = 0; n < master->used; n++) {
+        uint32_t i = (first + n) % master->used;
+        rp_slave *slave = &master->slaves[i];
+        if (slave->fd < 0) continue;
+        int is_far = rp_slave_lacks(slave, end) > NEAR_BYTES;
+        if (is_far && !left) {
+            if (!skipped++) master->first = i;
+            master->has_more = 1;
+            continue;
+        }
+        uint64_t sent = write_one(master, i, end, is_far ? left : NEAR_BYTES, now);
+        if (is_far) left -= sent < left ? sent : left;
         master->asking_count += (uint32_t)is_asking(slave);
     }
 }
 
 static uint64_t wait_until(rp_master *master, uint64_t end, uint64_t now, uint64_t until) {
     uint64_t due = until;
-    for (uint32_t i = 0; i < RP_SLAVES_MAX; i++) {
+    for (uint32_t i = 0; i < master->used; i++) {
         rp_slave *slave = &master->slaves[i];
         if (slave->fd < 0) continue;
         uint64_t slave_due = rp_slave_due_ns(slave, &master->rules, end);
@@ -233,7 +290,7 @@ static void wait_for(rp_master *master, uint64_t timeout_ns, int is_asleep) {
     int accepts = now_of(master) >= master->accept_from_ns;
     master->polled[LISTENER] = (struct pollfd){.fd = accepts ? master->config.listener : -1, .events = POLLIN};
     master->polled[DOORBELL] = (struct pollfd){.fd = master->config.worker->doorbell, .events = POLLIN};
-    for (uint32_t i = 0; i < RP_SLAVES_MAX; i++) {
+    for (uint32_t i = 0; i < RP_SLAVE_ROWS; i++) {
         const rp_slave *slave = &master->slaves[i];
         master->polled[SLAVES + i] =
             (struct pollfd){.fd = slave->fd, .events = (short)(slave->is_blocked ? POLLIN | POLLOUT : POLLIN)};
@@ -251,7 +308,7 @@ static int is_behind(const rp_master *master, uint64_t end) {
 static int has_finished(rp_master *master, uint64_t end, uint64_t now) {
     if (!master->stopping_ns) master->stopping_ns = now;
     if (now - master->stopping_ns >= (uint64_t)master->config.stall_ns) return 1;
-    for (uint32_t i = 0; i < RP_SLAVES_MAX; i++) {
+    for (uint32_t i = 0; i < master->used; i++) {
         const rp_slave *slave = &master->slaves[i];
         if (slave->fd >= 0 && slave->row->state == RP_SLAVE_REPLICATING && slave->acked < end) return 0;
     }
@@ -281,7 +338,9 @@ rp_status rp_master_run(rp_master *master, int64_t timeout_ns) {
         int is_stopping = rp_load_acquire32(&worker->stop) != 0;
         rp_store_release(&worker->heartbeat_ns, now);
         rp_add(&worker->counters[RP_COUNT_LOOPS], 1);
-        serve(master, end, now);
+        read_all(master, end, now);
+        publish_progress(master, end, now); /* before slaves that are far behind are served: sends wait for it */
+        write_all(master, end, now);
         publish_progress(master, end, now);
         if (is_stopping && has_finished(master, end, now)) return RP_STOPPED;
         if (master->closed_count || master->asking_count) return RP_NOT_FOUND;

@@ -52,7 +52,8 @@ void rp_master_close(rp_master *master);
  * accepted; RP_NOT_FOUND a connection was closed (rp_master_closed), or waits for an answer (rp_master_asking);
  * RP_STOPPED once stopped and every slave that can be waited for has the whole log, or slaveTimeout has passed. */
 rp_status rp_master_run(rp_master *master, int64_t timeout_ns);
-/* Take over a connection, non-blocking; `address` is for operators. RP_OK; RP_FULL: there are slaves_max. */
+/* Take over a connection, non-blocking; `address` is host:port. It may close another one in the handshake
+ * (handshakes.h), so ask for closed connections (rp_master_closed) after each. RP_OK; RP_FULL: slaves_max replicate. */
 rp_status rp_master_add(rp_master *master, int32_t fd, const char *address);
 /* Do not look at the listener for `pause_ns`: nothing can be accepted now, and what waits there would keep the loop
  * busy. */
@@ -61,9 +62,10 @@ void rp_master_pause_accepting(rp_master *master, uint64_t pause_ns);
 int rp_master_closed(rp_master *master, rp_slave_closed *closed);
 /* The next slave that waits for an answer; 0: none does. Each must be answered before the next run. */
 int rp_master_asking(rp_master *master, rp_slave_asking *asking);
-/* Send the frame CHALLENGE, or WELCOME (`begins`: DATA follows from `start` on). A frame that does not leave closes the
- * connection. */
-void rp_master_answer(rp_master *master, uint32_t row, const uint8_t *frame, uint32_t size, int begins, uint64_t start);
+/* Send the frame CHALLENGE, or WELCOME (`begins`: DATA follows from `start` on). RP_OK; RP_STOPPED: the connection is
+ * closed, because the frame does not leave, or because slaves_max replicate. */
+rp_status rp_master_answer(rp_master *master, uint32_t row, const uint8_t *frame, uint32_t size, int begins,
+                           uint64_t start);
 /* Send the frame REFUSE, if there is one (size), and close. Counted as `reason`; rp_master_closed does not name it. */
 void rp_master_refuse(rp_master *master, uint32_t row, const uint8_t *frame, uint32_t size, uint32_t reason);
 /* CRC-32 of `size` bytes of the log. RP_OK; RP_NOT_FOUND: it has no such bytes; RP_NO_MEMORY: try again later. */

@@ -10,12 +10,7 @@
 #include "base/clock.h"
 #include "base/endian.h"
 
-enum {
-    READ_BYTES = 4096,
-    BYTES_PER_TURN = 4 << 20,
-    ACK_BYTES = RP_HA_FRAME_HEADER + RP_HA_ACK,
-    HELLO_MAX = RP_HA_FRAME_HEADER + RP_HA_JSON_MAX
-};
+enum { READ_BYTES = 4096, ACK_BYTES = RP_HA_FRAME_HEADER + RP_HA_ACK, HELLO_MAX = RP_HA_FRAME_HEADER + RP_HA_JSON_MAX };
 static const uint64_t MAGIC = 0xff52504841000000 + RP_HA_VERSION; /* ff, RPHA, the version */
 static const uint64_t WINDOW_NS = 100000000; /* the bytes of a second are given out in tenths of one */
 static const uint64_t PAUSE_NS = 100000000; /* after a lack of memory or descriptors */
@@ -132,25 +127,31 @@ rp_status rp_slave_answer(rp_slave *slave, const rp_slave_rules *rules, const ui
     return RP_OK;
 }
 
-/* Bytes that may be sent now. Frames are sent whole; what is beyond the limit is taken off the windows that follow. */
-static uint64_t allowance(rp_slave *slave, const rp_slave_rules *rules, uint64_t now_ns) {
-    if (!rules->bytes_per_second) return BYTES_PER_TURN;
+uint64_t rp_slave_lacks(const rp_slave *slave, uint64_t end) {
+    return slave->is_replicating && !slave->is_blocked ? end - rp_transfer_sent(&slave->transfer) : 0;
+}
+
+/* Bytes that may be sent now, at most `most`. Frames are sent whole; what is beyond the limit is taken off the windows
+ * that follow. */
+static uint64_t allowance(rp_slave *slave, const rp_slave_rules *rules, uint64_t most, uint64_t now_ns) {
+    if (!rules->bytes_per_second) return most;
     uint64_t limit = rules->bytes_per_second < 10 ? 1 : rules->bytes_per_second / 10;
     uint64_t windows = (now_ns - slave->window_ns) / WINDOW_NS;
     slave->window_ns += windows * WINDOW_NS;
     slave->window_bytes -= windows > slave->window_bytes / limit ? slave->window_bytes : windows * limit;
-    return slave->window_bytes < limit ? limit - slave->window_bytes : 0;
+    uint64_t left = slave->window_bytes < limit ? limit - slave->window_bytes : 0;
+    return left < most ? left : most;
 }
 
 static int is_heartbeat_due(const rp_slave *slave, const rp_slave_rules *rules, uint64_t now_ns) {
     return now_ns - slave->written_ns >= (uint64_t)rules->heartbeat_ns && !rp_transfer_is_inside(&slave->transfer);
 }
 
-rp_status rp_slave_write(rp_slave *slave, const rp_slave_rules *rules, rp_log_view *view, uint64_t end, uint64_t now_ns,
-                         uint32_t *why) {
+rp_status rp_slave_write(rp_slave *slave, const rp_slave_rules *rules, rp_log_view *view, uint64_t end, uint64_t most,
+                         uint64_t now_ns, uint32_t *why) {
     if (!slave->is_replicating || slave->is_blocked || now_ns < slave->paused_until_ns) return RP_OK;
     if (is_heartbeat_due(slave, rules, now_ns)) rp_transfer_heartbeat(&slave->transfer, end, (uint64_t)rp_wall_ms());
-    uint64_t limit = allowance(slave, rules, now_ns), before = rp_transfer_sent(&slave->transfer), sent;
+    uint64_t limit = allowance(slave, rules, most, now_ns), before = rp_transfer_sent(&slave->transfer), sent;
     if (!limit && !rp_transfer_is_inside(&slave->transfer)) return RP_OK;
     rp_status status = rp_transfer_send(&slave->transfer, slave->fd, view, end, limit, &sent);
     uint64_t after = rp_transfer_sent(&slave->transfer);

@@ -60,9 +60,12 @@ rp_status rp_slave_answer(rp_slave *slave, const rp_slave_rules *rules, const ui
 /* Read reports. RP_OK; RP_STOPPED: close it, *why says why. `min` and `end`: between them the master has the log. */
 rp_status rp_slave_read(rp_slave *slave, const rp_slave_rules *rules, uint64_t min, uint64_t end, uint64_t now_ns,
                         uint32_t *why);
-/* Send what is due, up to `end`. RP_OK; RP_INCOMPLETE: there is more to send now; RP_STOPPED as rp_slave_read. */
-rp_status rp_slave_write(rp_slave *slave, const rp_slave_rules *rules, rp_log_view *view, uint64_t end, uint64_t now_ns,
-                         uint32_t *why);
+/* Bytes of the log up to `end` that could be sent to it now, as far as its socket is known to take any. */
+uint64_t rp_slave_lacks(const rp_slave *slave, uint64_t end);
+/* Send what is due, up to `end`, and about `most` bytes of the log. RP_OK; RP_INCOMPLETE: there is more to send now;
+ * RP_STOPPED as rp_slave_read. */
+rp_status rp_slave_write(rp_slave *slave, const rp_slave_rules *rules, rp_log_view *view, uint64_t end, uint64_t most,
+                         uint64_t now_ns, uint32_t *why);
 /* Show its progress in its row, when the master's log ends at `end`. Returns 1 if sends may wait for it. */
 int rp_slave_publish(rp_slave *slave, const rp_slave_rules *rules, uint64_t end, uint64_t now_ns);
 /* 1 if nothing has come from it for too long. */

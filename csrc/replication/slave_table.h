@@ -7,7 +7,12 @@
 #include <stdint.h>
 #include "base/status.h"
 
-enum { RP_SLAVES_MAX = 64, RP_SLAVE_ADDRESS_MAX = 64 };
+enum {
+    RP_SLAVES_MAX = 64,     /* that replicate */
+    RP_HANDSHAKES_MAX = 16, /* connections that do not replicate yet */
+    RP_SLAVE_ROWS = 96,     /* both, and closed ones that Python has not been told of */
+    RP_SLAVE_ADDRESS_MAX = 64
+};
 
 /* Why a slave's connection was closed. */
 enum {
@@ -18,7 +23,7 @@ enum {
     RP_SLAVE_IMPLAUSIBLE = 4,/* it acknowledged what was not sent, or less than before, or sent no position */
     RP_SLAVE_FAILED = 5,     /* a log file could not be read */
     RP_SLAVE_STRANGER = 6,   /* its address is not in haAddresses, or it may not be a slave of the reference */
-    RP_SLAVE_TOO_MANY = 7,   /* haConnectionsMax */
+    RP_SLAVE_TOO_MANY = 7,   /* haConnectionsMax, or RP_HANDSHAKES_MAX */
     RP_SLAVE_DIVERGED = 8,   /* the end of its log differs from the master's */
     RP_SLAVE_REASONS = 9
 };
@@ -48,7 +53,7 @@ typedef struct rp_slave_table {
     uint64_t sent_bytes;        /* of the log, to all slaves since the start */
     uint64_t opened;            /* connections since the start */
     uint64_t closed[RP_SLAVE_REASONS];
-    rp_slave_row rows[RP_SLAVES_MAX];
+    rp_slave_row rows[RP_SLAVE_ROWS];
 } rp_slave_table;
 
 /* Empty; NULL with errno. Before the first fork. */

@@ -110,7 +110,8 @@ class ReplicationConfig:
     ha_connections_max: int = setting(
         16,
         "haConnectionsMax",
-        "Slaves that may be connected at once; a further connection is closed.",
+        "Slaves that may replicate at once; a further one is closed. Connections in the handshake have a bound of "
+        "their own (16).",
         at_least=1,
         at_most=64,
     )

@@ -44,6 +44,9 @@ WHY = {
     lib.RP_SLAVE_FAILED: "closed slave %(address)s: sending failed at %(acked)d",
     lib.RP_SLAVE_STRANGER: "refused slave %(address)s: it is one of the reference, or an older one of rocketpy, and "
     "cannot prove that it knows the secret; with haSecretFile only slaves of rocketpy are served",
+    lib.RP_SLAVE_TOO_MANY: "closed %(address)s: haConnectionsMax slaves are connected, or more than "
+    f"{lib.RP_HANDSHAKES_MAX} connections have not said yet which slaves they are; raise haConnectionsMax, or narrow "
+    "haAddresses",
 }
 REASON_OF = {
     LATER: lib.RP_SLAVE_FAILED,
@@ -117,8 +120,10 @@ class Master:
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        if lib.rp_master_add(self._pointer, connection.fileno(), address.encode()) != lib.RP_OK:
-            self._refuse(lib.RP_SLAVE_TOO_MANY, address, "there are haConnectionsMax already")
+        status = lib.rp_master_add(self._pointer, connection.fileno(), address.encode())
+        self._report_closed()
+        if status != lib.RP_OK:
+            self._refuse(lib.RP_SLAVE_TOO_MANY, address, "haConnectionsMax slaves are connected")
             return
         connection.detach()
         if told := self._limit.take("connected"):
@@ -159,7 +164,8 @@ class Master:
             self._refuse_hello(row, address, start)
             return
         welcome = encode_welcome(hello, self._group, challenge, own, start)
-        lib.rp_master_answer(self._pointer, row, welcome, len(welcome), True, start)
+        if lib.rp_master_answer(self._pointer, row, welcome, len(welcome), True, start) != lib.RP_OK:
+            return
         if told := self._limit.take("welcomed"):
             logger.info(
                 "slave %s (brokerId %d) gets the log from %d on; it ends at %d%s",

@@ -282,7 +282,7 @@ static void act(rp_master *master, struct peer *peer, random_source *random, uin
 static void check_table(const rp_slave_table *table, const rp_control *control, uint64_t truth) {
     CHECK(control->replicated_phy_offset <= truth && truth <= control->published_phy_offset);
     CHECK(table->available <= SLAVES && table->available_phy_offset <= truth);
-    for (uint32_t i = 0; i < RP_SLAVES_MAX; i++)
+    for (uint32_t i = 0; i < RP_SLAVE_ROWS; i++)
         CHECK(table->rows[i].state == RP_SLAVE_FREE || table->rows[i].acked_phy_offset <= truth);
 }
 
@@ -310,7 +310,7 @@ static void check_lack_of_descriptors(void) {
     rp_slave_open(&slave, pair[1], &row, now_ns);
     CHECK(send(pair[0], (uint8_t[8]){0}, 8, 0) == 8);
     CHECK(rp_slave_read(&slave, &rules, 0, LOG, now_ns, &why) == RP_OK && slave.is_replicating);
-    CHECK(rp_slave_write(&slave, &rules, view, LOG, now_ns, &why) == RP_OK && slave.is_blocked);
+    CHECK(rp_slave_write(&slave, &rules, view, LOG, LOG, now_ns, &why) == RP_OK && slave.is_blocked);
     CHECK(rp_transfer_is_inside(&slave.transfer));
     rp_log_view_trim(view, LOG); /* nothing is mapped now */
     while (recv(pair[0], input, sizeof input, 0) > 0);
@@ -321,11 +321,11 @@ static void check_lack_of_descriptors(void) {
     none.rlim_max = before.rlim_max;
     CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
     uint64_t sent = row.sent_bytes, due;
-    CHECK(rp_slave_write(&slave, &rules, view, LOG, now_ns, &why) == RP_OK && row.sent_bytes == sent);
+    CHECK(rp_slave_write(&slave, &rules, view, LOG, LOG, now_ns, &why) == RP_OK && row.sent_bytes == sent);
     CHECK((due = rp_slave_due_ns(&slave, &rules, LOG)) > now_ns && due < now_ns + 1000000000);
-    CHECK(rp_slave_write(&slave, &rules, view, LOG, due - 1, &why) == RP_OK && row.sent_bytes == sent);
+    CHECK(rp_slave_write(&slave, &rules, view, LOG, LOG, due - 1, &why) == RP_OK && row.sent_bytes == sent);
     CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
-    CHECK(rp_slave_write(&slave, &rules, view, LOG, due, &why) == RP_OK && row.sent_bytes > sent);
+    CHECK(rp_slave_write(&slave, &rules, view, LOG, LOG, due, &why) == RP_OK && row.sent_bytes > sent);
     rp_log_view_close(view);
     close(pair[0]);
     close(pair[1]);

@@ -109,9 +109,12 @@ class MasterRig:
         self.now_ns += int(seconds * 1e9)
         self.turn()
 
-    def connect(self, position: int | None = None, *, buffer_bytes: int | None = None) -> socket.socket:
-        """A slave that the master has accepted or refused, with its first report."""
+    def connect(
+        self, position: int | None = None, *, buffer_bytes: int | None = None, host: str = "127.0.0.1"
+    ) -> socket.socket:
+        """A slave on `host` that the master has accepted or refused, with its first report."""
         slave = socket.socket()
+        slave.bind((host, 0))
         if buffer_bytes:
             slave.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_bytes)
         self._slaves.append(slave)

@@ -378,17 +378,28 @@ def test_the_first_bytes_keep_a_slot_no_longer_than_silence(rig: MasterRig, firs
     assert rig.table.closed()["silent"] == 1
 
 
-def test_strangers_in_the_handshake_take_no_more_than_all_slots_for_a_time(open_rig: Open) -> None:
-    """With haConnectionsMax strangers a slave is turned away; when their time is over, it is welcome."""
-    rig = open_rig(slaves_max=3, secret=SECRET)
+def test_strangers_in_the_handshake_keep_no_slave_out(open_rig: Open) -> None:
+    """They take no place of a slave, however many they are and however long they wait."""
+    rig = open_rig(slaves_max=1, secret=SECRET)
     rig.append(1000)
-    strangers = [OwnSlave(rig), OwnSlave(rig), rig.connect()]
-    assert not rig.is_open(rig.connect()) and rig.table.closed()["too_many"] == 1
-    rig.pass_time(20.0)
-    for stranger in strangers:
-        rig.wait_until_closed(stranger.socket if isinstance(stranger, OwnSlave) else stranger)
+    for turn in range(3 * lib.RP_HANDSHAKES_MAX):
+        if turn % 2:
+            OwnSlave(rig)
+        else:
+            rig.connect()
     slave = OwnSlave(rig)
     assert slave.say(b"", proof=proof_of(SECRET, "slave", slave.challenge))[0] == WELCOME
+    assert slave.log_from(0, 1000) == rig.log
+
+
+def test_of_two_in_the_handshake_one_gets_the_last_place(open_rig: Open) -> None:
+    rig = open_rig(slaves_max=1)
+    rig.append(1000)
+    late, slave = OwnSlave(rig), OwnSlave(rig)
+    assert slave.say(b"")[0] == WELCOME
+    late.socket.sendall(json_frame(HELLO, **hello_fields(b"")))
+    rig.wait_until_closed(late.socket)
+    assert rig.is_open(slave.socket) and rig.table.closed()["too_many"] == 1
 
 
 def test_slaves_that_leave_during_the_handshake_leave_nothing(open_rig: Open) -> None:

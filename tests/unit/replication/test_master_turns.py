@@ -1,0 +1,70 @@
+"""What one turn of a master's replicator does for many connections: none waits for all others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rocketpy.native.core import lib
+from tests.support.master_rig import MasterRig, report, unsent
+from tests.support.waiting import wait_until
+
+TURN_BYTES = 1 << 20  # for all slaves that are far behind
+FRAME = 32_768
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[MasterRig]:
+    rig = MasterRig(tmp_path)
+    yield rig
+    rig.close()
+
+
+def sent_in_a_turn(rig: MasterRig) -> int:
+    before = rig.table.sent_bytes
+    rig.turn(1)
+    return rig.table.sent_bytes - before
+
+
+def test_slaves_that_are_far_behind_share_a_turn(rig: MasterRig) -> None:
+    slaves = [rig.connect() for _ in range(8)]
+    rig.append(3 << 20)
+    for slave in slaves:
+        slave.sendall(report(1))
+        wait_until(lambda slave=slave: unsent(slave) == 0, "the kernel to deliver a report")
+    turns = [sent_in_a_turn(rig) for _ in range(8)]
+    assert 0 < max(turns) <= TURN_BYTES + FRAME
+    assert all(slave.sent_bytes for slave in rig.slaves()), "each has its turn"
+
+
+def test_a_slave_near_the_end_waits_for_nobody_s_turn(rig: MasterRig) -> None:
+    rig.append(3 << 20)
+    near = [rig.connect(len(rig.log)) for _ in range(2)]
+    far = [rig.connect() for _ in range(6)]
+    for slave in far:
+        slave.sendall(report(1))
+        wait_until(lambda slave=slave: unsent(slave) == 0, "the kernel to deliver a report")
+    for _ in range(5):
+        new = rig.append(1000)
+        rig.turn(1)
+        for slave in near:
+            slave.settimeout(5)
+            assert slave.recv(1 << 20)[12:] == new
+    assert any(state.sent_bytes > 5000 for state in rig.slaves())
+
+
+def test_who_opens_most_connections_loses_one(rig: MasterRig) -> None:
+    """Another address keeps its place in the handshake, though it began first."""
+    slow = rig.connect(host="127.0.0.2")
+    strangers = []
+    for _ in range(2 * lib.RP_HANDSHAKES_MAX):
+        strangers.append(rig.connect(host="127.0.0.3"))
+        rig.now_ns += 1
+    assert rig.is_open(slow)
+    first_open = lib.RP_HANDSHAKES_MAX + 1
+    assert [rig.is_open(stranger) for stranger in strangers[first_open - 1 : first_open + 1]] == [False, True]
+    rig.append(100)
+    rig.say(slow, 100)
+    assert rig.replicated == 100
