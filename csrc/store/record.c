@@ -31,7 +31,10 @@ enum {
     HOST_V6_SIZE = 20,
     FIXED_SIZE = 75, /* everything but hosts, body, topic and properties */
     CRC_MASK = 0x7FFFFFFF,
-    PROPERTY_SEPARATOR = 0x02
+    PROPERTY_SEPARATOR = 0x02,
+    PREFETCH_RECORDS = 5,
+    PREFETCH_BYTES = 128, /* before and after the begin of a record */
+    CACHE_LINE = 64
 };
 _Static_assert(FIXED_SIZE + 2 * HOST_V4_SIZE == RP_RECORD_SIZE_MIN,
                "the smallest record, as the format's users know it");
@@ -150,6 +153,15 @@ static void take_fixed(const uint8_t *image, rp_record_view *view) {
     view->prepared_transaction_offset = (int64_t)rp_load64(at + 4);
 }
 
+/* A walk over the log that skips bodies waits for memory twice a record: where its properties are, and where the next
+ * one begins. Neighbours are often of one size, so fetch the place where a later record begins if all have this size. A
+ * prefetch reads nothing and cannot fault: a wrong guess, or one beyond the image, does no harm. */
+static void prefetch_later(const uint8_t *image, uint64_t size) {
+    uintptr_t begin = (uintptr_t)image + PREFETCH_RECORDS * size;
+    for (uintptr_t at = begin - PREFETCH_BYTES; at < begin + PREFETCH_BYTES; at += CACHE_LINE)
+        __builtin_prefetch((const void *)at);
+}
+
 rp_status rp_record_decode(const uint8_t *image, uint64_t size, int check_crc, rp_record_view *view) {
     view->size = 0;
     if (size < RP_END_FILE_MIN_BLANK) return RP_INCOMPLETE;
@@ -163,6 +175,7 @@ rp_status rp_record_decode(const uint8_t *image, uint64_t size, int check_crc, r
         return RP_CORRUPT;
     if (total > size) return RP_INCOMPLETE;
     if (is_blank) return RP_END_OF_FILE;
+    prefetch_later(image, total);
 
     uint32_t sys_flag = rp_load32(image + 36);
     uint32_t hosts = 2 * HOST_V4_SIZE;
