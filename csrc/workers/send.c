@@ -18,6 +18,7 @@
 enum {
     BATCH_REQUESTS = 256,
     NAP_NS = 50000000, /* at the most, while sends wait for the manager's ring: they grow old */
+    ORDERS_NAP_NS = 20000000 /* at the most, where a coordinator gives orders: it cannot wake this worker */
 };
 
 static uint64_t reached(void *context, uint32_t output) {
@@ -186,6 +187,7 @@ static void flush_to_manager(rp_send *send) {
 static uint32_t pass(rp_send *send) {
     rp_admission_begin(&send->admission);
     rp_send_look_at_clock(send);
+    rp_send_read_orders(send);
     send->appended = 0;
     send->is_awaited = send->is_blocked = 0;
     /* Before the inputs, so that an input that waits for a large record to be written is served in this pass. */
@@ -220,6 +222,13 @@ static int is_done(rp_send *send) {
     return !rp_send_has_waits(send) && !rp_diverted_first(&send->diverted);
 }
 
+static int64_t nap_ns(rp_send *send, uint64_t end_ns) {
+    uint64_t nap_ns = rp_send_wait_due_ns(send, end_ns) - send->admission.now_ns;
+    if (rp_diverted_first(&send->diverted) && nap_ns > NAP_NS) nap_ns = NAP_NS;
+    if (send->config.member && nap_ns > ORDERS_NAP_NS) nap_ns = ORDERS_NAP_NS;
+    return (int64_t)nap_ns;
+}
+
 rp_status rp_send_run(rp_send *send, int64_t timeout_ns) {
     rp_worker *worker = send->config.worker;
     uint64_t end = send->admission.clock_ns() + (uint64_t)timeout_ns;
@@ -238,9 +247,7 @@ rp_status rp_send_run(rp_send *send, int64_t timeout_ns) {
             if (!pass(send) && send->admission.now_ns < end) {
                 count(send, RP_COUNT_SLEEPS, 1);
                 send->admission.presence.has_slept = !send->is_blocked;
-                uint64_t nap_ns = rp_send_wait_due_ns(send, end) - send->admission.now_ns;
-                rp_worker_sleep(worker,
-                                rp_diverted_first(&send->diverted) && nap_ns > NAP_NS ? NAP_NS : (int64_t)nap_ns);
+                rp_worker_sleep(worker, nap_ns(send, end));
             } else {
                 rp_worker_end_sleep(worker);
             }

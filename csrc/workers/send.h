@@ -7,6 +7,7 @@
  * for the disk. */
 #include <stdint.h>
 #include "base/status.h"
+#include "ipc/member.h"
 #include "ipc/replica.h"
 #include "ipc/ring.h"
 #include "ipc/worker_messages.h"
@@ -49,6 +50,8 @@ typedef struct rp_send_config {
     rp_replica *replica;
     rp_ring *from_replicator; /* LOG messages */
     int64_t sync_flush_timeout_ms;
+    rp_member *member; /* haMode=automatic: obeyed; NULL: there is no coordinator */
+    uint32_t waits_for_confirmed; /* 1: with `member`, a synchronous group: sends wait until all that count have them */
     const rp_slave_table *slaves; /* SYNC_MASTER: sends wait for one of them; NULL: they wait for none */
     uint64_t fall_behind_max; /* haSlaveFallbehindMax, bytes */
     int64_t slave_timeout_ms; /* slaveTimeout */

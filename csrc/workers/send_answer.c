@@ -50,7 +50,20 @@ const char *rp_send_append_fault(rp_status status, int32_t *code) {
     }
 }
 
+/* It may or may not be stored: this broker may not be the master any more. */
+static rp_status answer_fenced(rp_send *send, const rp_wait *wait) {
+    rp_origin origin = {.connection = wait->connection};
+    rp_refused refused = {.origin = &origin,
+                          .token = wait->token,
+                          .opaque = wait->opaque,
+                          .queue_id = wait->queue_id,
+                          .flags = wait->flags};
+    count(send, RP_COUNT_PUT_FAILED, 1);
+    return rp_send_refuse(send, &refused, RP_RESPONSE_SERVICE_NOT_AVAILABLE, rp_send_not_master);
+}
+
 rp_status rp_send_answer(rp_send *send, const rp_wait *wait, int32_t code) {
+    if (!rp_send_may_answer(send)) return answer_fenced(send, wait);
     if (wait->connection >= RP_CONNECTION_INTERNAL) return rp_send_put_result(send, wait, code);
     rp_ring_writer *selector = rp_send_ring_to(send, wait->connection);
     if (!selector || wait->flags & RP_REQUEST_ONEWAY) return RP_OK;

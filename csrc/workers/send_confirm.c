@@ -2,10 +2,16 @@
  *
  * Two queues in log order, because a reply that waits for the disk alone must not stand behind one that waits for a
  * slave. The position of a queue's head decides for all behind it. A slave is waited for only if there is one to expect
- * it from: otherwise the answer is known before (SLAVE_NOT_AVAILABLE), and waits for the disk at the most. */
+ * it from: otherwise the answer is known before (SLAVE_NOT_AVAILABLE), and waits for the disk at the most.
+ *
+ * With automatic failover a synchronous group waits for all that have to acknowledge. A position that this broker has
+ * confirmed alone is no such position, even if the set has grown since. Replies do not wait longer than answers may
+ * leave. */
 #include "wire/codes.h"
 #include "workers/send_private.h"
 #include "workers/send_reply.h"
+
+enum { FENCED_REPLY = sizeof(rp_msg_reply) + RP_ERROR_REPLY_MAX };
 
 void rp_send_plan_wait(const rp_send *send, rp_wait *wait, int wants_wait, uint64_t size) {
     const rp_send_config *config = &send->config;
@@ -16,8 +22,11 @@ void rp_send_plan_wait(const rp_send *send, rp_wait *wait, int wants_wait, uint6
         wait->needs |= RP_WAIT_FLUSH;
         wait->flush_deadline_ns = send->admission.now_ns + (uint64_t)config->sync_flush_timeout_ms * 1000000u;
     }
-    if (!config->slaves) return;
-    if (!rp_slave_table_can_wait(config->slaves, send->control->published_phy_offset + size, config->fall_behind_max)) {
+    if (!config->slaves && !config->waits_for_confirmed) return;
+    if (config->waits_for_confirmed
+            ? send->orders.is_alone
+            : !rp_slave_table_can_wait(config->slaves, send->control->published_phy_offset + size,
+                                       config->fall_behind_max)) {
         wait->code = RP_RESPONSE_SLAVE_NOT_AVAILABLE;
         return;
     }
@@ -34,7 +43,9 @@ static int can_answer(rp_send *send, const rp_wait *wait) {
         return rp_backlog_has_room(&send->results, sizeof(rp_msg_put_result));
     rp_ring_writer *selector = rp_send_ring_to(send, wait->connection);
     if (!selector || wait->flags & RP_REQUEST_ONEWAY) return 1;
-    return rp_ring_can_take(selector, rp_send_reply_bound(send->region_size, wait->ids_size));
+    uint32_t bound = rp_send_reply_bound(send->region_size, wait->ids_size);
+    if (send->config.member && bound < FENCED_REPLY) bound = FENCED_REPLY;
+    return rp_ring_can_take(selector, bound);
 }
 
 int rp_send_has_room(rp_send *send, const rp_wait *wait) {
@@ -45,27 +56,36 @@ rp_status rp_send_confirm(rp_send *send, const rp_wait *wait) {
     return wait->needs ? rp_waits_push(queue_of(send, wait), wait) : rp_send_answer(send, wait, wait->code);
 }
 
+/* How far messages are, at one moment. */
+struct positions {
+    uint64_t durable, replicated;
+    uint64_t alone; /* below it replicated is not: this broker alone has confirmed it */
+    int is_fenced; /* no answer may say that a message is stored */
+};
+
 /* RP_OK: *code is the answer. RP_EMPTY: it has to wait longer. What a slave says hides what the disk says. */
-static rp_status outcome(const rp_send *send, const rp_wait *wait, uint64_t durable, uint64_t replicated,
-                         int32_t *code) {
-    uint64_t now = send->admission.now_ns;
+static rp_status outcome(const rp_send *send, const rp_wait *wait, const struct positions *reached, int32_t *code) {
+    uint64_t now = send->admission.now_ns, need = wait->need_phy_offset;
     *code = wait->code;
-    if (wait->needs & RP_WAIT_REPLICA && wait->need_phy_offset > replicated) {
+    if (reached->is_fenced) return RP_OK;
+    if (wait->needs & RP_WAIT_REPLICA && need > reached->replicated) {
         if (now < wait->replica_deadline_ns) return RP_EMPTY;
         *code = RP_RESPONSE_FLUSH_SLAVE_TIMEOUT;
+    } else if (wait->needs & RP_WAIT_REPLICA && need <= reached->alone) {
+        *code = RP_RESPONSE_SLAVE_NOT_AVAILABLE;
     }
-    if (wait->needs & RP_WAIT_FLUSH && wait->need_phy_offset > durable) {
+    if (wait->needs & RP_WAIT_FLUSH && need > reached->durable) {
         if (now < wait->flush_deadline_ns) return RP_EMPTY;
         if (*code == RP_RESPONSE_SUCCESS) *code = RP_RESPONSE_FLUSH_DISK_TIMEOUT;
     }
     return RP_OK;
 }
 
-static uint32_t release(rp_send *send, rp_waits *waits, uint64_t durable, uint64_t replicated) {
+static uint32_t release(rp_send *send, rp_waits *waits, const struct positions *reached) {
     uint32_t released = 0;
     int32_t code;
     for (rp_wait *wait; (wait = rp_waits_first(waits)); released++) {
-        if (outcome(send, wait, durable, replicated, &code) != RP_OK) break;
+        if (outcome(send, wait, reached, &code) != RP_OK) break;
         if (!can_answer(send, wait) || rp_send_answer(send, wait, code) != RP_OK) break;
         rp_waits_pop(waits);
     }
@@ -73,9 +93,10 @@ static uint32_t release(rp_send *send, rp_waits *waits, uint64_t durable, uint64
 }
 
 uint32_t rp_send_release_waits(rp_send *send) {
-    uint64_t durable = rp_load_acquire(&send->control->durable_phy_offset),
-             replicated = rp_load_acquire(&send->control->replicated_phy_offset);
-    return release(send, &send->replica_waits, durable, replicated) + release(send, &send->waits, durable, replicated);
+    struct positions reached = {.is_fenced = !rp_send_may_answer(send)};
+    reached.durable = rp_load_acquire(&send->control->durable_phy_offset);
+    reached.replicated = rp_send_confirmed(send, &reached.alone);
+    return release(send, &send->replica_waits, &reached) + release(send, &send->waits, &reached);
 }
 
 int rp_send_has_waits(rp_send *send) { return rp_waits_first(&send->waits) || rp_waits_first(&send->replica_waits); }

@@ -208,7 +208,7 @@ static rp_status append(rp_send *send, const struct end *end, uint64_t *end_phy_
 void rp_send_store_missing_ops(rp_send *send) {
     uint64_t offset, end_phy_offset;
     while (send->op_queue && !send->config.is_slave && rp_half_states_missing_op(send->config.halves, &offset) &&
-           !rp_store_fault(rp_load_acquire32(&send->control->running_flags))) {
+           !rp_send_refusal(send)) {
         rp_msg_end_transaction request = {.action = RP_END_COMMIT, .queue_offset = (int64_t)offset};
         struct end end = {.request = &request, .has_no_input = 1}; /* without a queue: the message is stored already */
         if (append(send, &end, &end_phy_offset) != RP_OK) return; /* the next pass tries again */
@@ -257,7 +257,7 @@ static rp_status serve(rp_send *send, struct end *end) {
         return refuse(send, request, RP_RESPONSE_SYSTEM_ERROR, WRONG_OFFSET);
     int32_t state = rp_half_states_of(send->config.halves, (uint64_t)request->queue_offset);
     if (state != RP_HALF_OPEN) return answer_ended(send, request, state);
-    const char *fault = rp_store_fault(rp_load_acquire32(&send->control->running_flags));
+    const char *fault = rp_send_refusal(send);
     if (fault) return refuse(send, request, RP_RESPONSE_SERVICE_NOT_AVAILABLE, fault);
     if ((request->action == RP_END_COMMIT || request->action == RP_END_DISCARD) && !find_queue(send, end))
         return refuse(send, request, RP_RESPONSE_TOPIC_NOT_EXIST,

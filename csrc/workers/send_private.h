@@ -28,6 +28,14 @@ enum { RESUME_AT_LOG = UINT32_MAX, RESUME_AT_MANAGER = UINT32_MAX - 1 }; /* outp
 
 enum { HALF_TAIL_MAX = 512 }; /* bytes that the broker adds to the properties of a half message, without CLUSTER */
 
+/* What the coordinator allows, as it was read last; zeros: nothing. */
+typedef struct rp_send_orders {
+    uint64_t version_plus_1; /* 0: not read yet */
+    uint32_t takes_sends;
+    uint32_t answers_waits;
+    uint32_t is_alone; /* nobody else has to acknowledge */
+} rp_send_orders;
+
 struct rp_send {
     rp_send_config config;
     rp_control *control;
@@ -47,6 +55,7 @@ struct rp_send {
     rp_backlog results; /* of the manager's own puts */
     rp_waits waits; /* replies that wait for the disk alone */
     rp_waits replica_waits; /* replies that wait for a slave, and perhaps for the disk as well */
+    rp_send_orders orders;
     rp_traffic traffic;
     rp_log_view *halves; /* half messages are read through it; NULL: there are no transactions */
     rp_half_places half_places;
@@ -106,6 +115,16 @@ const char *rp_send_append_fault(rp_status status, int32_t *code);
 rp_ring_writer *rp_send_ring_to(const rp_send *send, uint64_t connection);
 /* Before the output is published that proves the current input done. */
 void rp_send_set_resume_point(rp_send *send, uint32_t output, uint64_t position);
+/* send_orders.c: what the coordinator allows. Read its orders if they have changed; before anything else of a pass. */
+void rp_send_read_orders(rp_send *send);
+/* Why nothing may be stored now: the remark of SERVICE_NOT_AVAILABLE, or NULL. */
+const char *rp_send_refusal(const rp_send *send);
+/* 1 if an answer may leave now that says that a message is stored. */
+int rp_send_may_answer(const rp_send *send);
+/* The remark of SERVICE_NOT_AVAILABLE when none may. */
+extern const char rp_send_not_master[];
+/* The position below which those who have to have a message have it; *alone: below it perhaps this broker alone. */
+uint64_t rp_send_confirmed(const rp_send *send, uint64_t *alone);
 /* send_slave.c: a chunk of the master's log. RP_FULL: the disk has no room now, it stays in the ring. */
 rp_status rp_send_take_log(rp_send *send, const uint8_t *data, uint32_t size);
 /* send_half.c: half messages. */

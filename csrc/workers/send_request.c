@@ -162,6 +162,8 @@ rp_status rp_send_take(rp_send *send, const uint8_t *data, uint32_t size) {
     rp_put put;
     if (!rp_put_open(data, size, &put)) return RP_OK;
     if (send->config.is_slave) return refuse(send, request, RP_RESPONSE_SERVICE_NOT_AVAILABLE, SLAVE_REMARK);
+    if (send->config.member && !send->orders.takes_sends)
+        return refuse(send, request, RP_RESPONSE_SERVICE_NOT_AVAILABLE, rp_send_refusal(send));
     if (put.is_delivery && send->config.marks && rp_delivery_marks_has(send->config.marks, &put.delivery)) {
         rp_wait wait = {.token = request->token, .queue_id = request->queue_id};
         return rp_send_put_result(send, &wait, RP_RESPONSE_SUCCESS);
@@ -193,7 +195,7 @@ rp_status rp_send_take(rp_send *send, const uint8_t *data, uint32_t size) {
         return refuse(send, request, is_internal(request) ? RP_RESPONSE_TOPIC_NOT_EXIST : RP_RESPONSE_SYSTEM_ERROR,
                       "the topic or queue of this message is gone");
     }
-    const char *fault = rp_store_fault(rp_load_acquire32(&send->control->running_flags));
+    const char *fault = rp_send_refusal(send);
     if (fault) return refuse(send, request, RP_RESPONSE_SERVICE_NOT_AVAILABLE, fault);
     put.answer_queue_id = put.queue_id;
     if (request->flags & RP_REQUEST_ADD_CLUSTER) {

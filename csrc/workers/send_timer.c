@@ -279,6 +279,7 @@ static rp_status renew(rp_send *send, const rp_msg_timer *message, const rp_reco
 /* Whether nothing may be stored now. A renewal is for more space on the disk, and may use what is left. */
 static int is_refused(const rp_send *send, int is_renewal) {
     uint32_t flags = rp_load_acquire32(&send->control->running_flags);
+    if (send->config.member && !send->orders.takes_sends) return 1;
     return rp_store_fault(is_renewal ? flags & ~(uint32_t)RP_FLAG_DISK_FULL : flags) != NULL;
 }
 

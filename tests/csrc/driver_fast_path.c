@@ -1,6 +1,7 @@
 /* Exercises codec, send, dispatch and pull together under sanitizers: good sends and pulls in both serialisations, and
  * the same with bytes changed at random. Whatever comes in, every stage goes on, and what was acknowledged is in its
- * queue.   driver_fast_path [ROUNDS [SEED]] */
+ * queue. Then the same under a coordinator that changes its orders all the time: nothing is stored while sends are
+ * reported as refused.   driver_fast_path [ROUNDS [SEED]] */
 #define _GNU_SOURCE
 #include <inttypes.h>
 #include <limits.h>
@@ -37,6 +38,7 @@ struct rig {
     rp_dispatch *dispatch;
     rp_ring_writer *tell_send, *tell_pull, *arrivals;
     rp_ring_reader *answers[3], *left[3];
+    rp_member *member; /* NULL: no coordinator */
     uint64_t answered;
 };
 
@@ -116,6 +118,9 @@ static void open_rig(struct rig *rig, const char *root) {
                                              .region = "R",
                                              .version = 409,
                                              .trace_on = 1,
+                                             .member = rig->member,
+                                             .waits_for_confirmed = rig->member != NULL,
+                                             .slave_timeout_ms = 1,
                                              .max_message_size = 1 << 20}));
     CHECK(rig->pull = rp_pull_open(&(rp_pull_config){.worker = rig->pull_worker,
                                                      .block = rig->block,
@@ -250,14 +255,28 @@ static uint32_t make_pull(uint8_t *out) {
     return 4 + (uint32_t)size;
 }
 
-int main(int argc, char **argv) {
-    uint32_t rounds = argc > 1 ? (uint32_t)atoi(argv[1]) : 20000;
-    if (argc > 2) random_state = strtoull(argv[2], NULL, 10) * 2 + 1;
-    char root[DIRECTORY_SIZE];
-    make_directory(root, "fast-path");
-    struct rig rig = {0};
-    open_rig(&rig, root);
+/* New orders, a new deadline, or a position that is confirmed. */
+static void govern(struct rig *rig) {
+    rp_control *control = rp_control_header(rig->block);
+    rp_member_orders orders = {.epoch = 1,
+                               .takes_sends = random32() % 4 != 0,
+                               .answers_waits = random32() % 4 != 0,
+                               .counting_count = 1 + random32() % 2};
+    uint64_t version = rp_member_order(rig->member, &orders);
+    rp_member_set_deadline(rig->member, random32() % 4 ? UINT64_MAX : 0);
+    if (random32() % 2) control->confirmed_phy_offset = control->published_phy_offset;
+    if (random32() % 4 == 0) rig->member->alone_phy_offset = control->confirmed_phy_offset;
+    if (orders.takes_sends) return;
+    turn(rig);
+    CHECK(rig->member->sends_refused == version);
+    uint64_t end = control->published_phy_offset;
+    turn(rig);
+    CHECK(control->published_phy_offset == end);
+}
+
+static void exercise(struct rig *rig, uint32_t rounds) {
     uint8_t *frame = malloc(4096);
+    CHECK(frame);
     for (uint32_t i = 0; i < rounds; i++) {
         uint32_t size = random32() % 3 ? make_send(frame) : make_pull(frame);
         if (random32() % 3 == 0)
@@ -266,12 +285,22 @@ int main(int argc, char **argv) {
         uint8_t *exact = malloc(size ? size : 1); /* so that a read past the end is seen */
         memcpy(exact, frame, size);
         rp_origin origin = {.connection = random32() % 20, .peer = {.address = {127, 0, 0, 1}, .port = 1, .family = 4}};
-        rp_codec_frame(rig.codec, &origin, exact, size);
+        rp_codec_frame(rig->codec, &origin, exact, size);
         free(exact);
-        if (random32() % 50 == 0) rp_codec_closed(rig.codec, &origin);
-        if (random32() % 8 == 0) turn(&rig);
+        if (random32() % 50 == 0) rp_codec_closed(rig->codec, &origin);
+        if (random32() % 8 == 0) turn(rig);
+        if (rig->member && random32() % 30 == 0) govern(rig);
     }
-    turn(&rig);
+    turn(rig);
+    free(frame);
+}
+
+static void run(uint32_t rounds, rp_member *member) {
+    char root[DIRECTORY_SIZE];
+    make_directory(root, "fast-path");
+    struct rig rig = {.member = member};
+    open_rig(&rig, root);
+    exercise(&rig, rounds);
     rp_control *control = rp_control_header(rig.block);
     CHECK(control->published_phy_offset == control->dispatched_phy_offset);
     CHECK(rig.answered > rounds / 8);
@@ -281,8 +310,17 @@ int main(int argc, char **argv) {
     }
     printf("fast path: %u frames, %" PRIu64 " answers, %" PRIu64 " bytes of log\n", rounds, rig.answered,
            control->published_phy_offset);
-    free(frame);
     close_rig(&rig);
     remove_directory(root);
+}
+
+int main(int argc, char **argv) {
+    uint32_t rounds = argc > 1 ? (uint32_t)atoi(argv[1]) : 20000;
+    if (argc > 2) random_state = strtoull(argv[2], NULL, 10) * 2 + 1;
+    rp_member *member = rp_member_create();
+    CHECK(member);
+    run(rounds, NULL);
+    run(rounds, member);
+    rp_member_destroy(member);
     return 0;
 }

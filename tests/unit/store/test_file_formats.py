@@ -52,6 +52,7 @@ CONTROL_FIELDS = {
     216: "cautious_lead_ms",
     224: "wall_ahead_since_ms",
     232: "queues_replaced",
+    240: "confirmed_phy_offset",
 }
 
 
