@@ -310,7 +310,8 @@ static int has_finished(rp_master *master, uint64_t end, uint64_t now) {
     if (now - master->stopping_ns >= (uint64_t)master->config.stall_ns) return 1;
     for (uint32_t i = 0; i < master->used; i++) {
         const rp_slave *slave = &master->slaves[i];
-        if (slave->fd >= 0 && slave->row->state == RP_SLAVE_REPLICATING && slave->acked < end) return 0;
+        uint32_t state = slave->fd < 0 ? RP_SLAVE_FREE : slave->row->state;
+        if ((state == RP_SLAVE_REPLICATING || state == RP_SLAVE_CATCHING_UP) && slave->acked < end) return 0;
     }
     return 1;
 }

@@ -167,6 +167,16 @@ rp_status rp_slave_write(rp_slave *slave, const rp_slave_rules *rules, rp_log_vi
     return status == RP_OK && after < end && !rules->bytes_per_second ? RP_INCOMPLETE : RP_OK;
 }
 
+/* 1 if it lacks what the log had stall_ns ago: sends that waited for that have given up. Until it has got there nothing
+ * waits for it, however often it acknowledges less. */
+static int is_catching_up(rp_slave *slave, const rp_slave_rules *rules, uint64_t end, uint64_t now_ns) {
+    if (slave->acked >= slave->awaited) {
+        slave->awaited = end;
+        slave->awaited_since_ns = now_ns;
+    }
+    return slave->acked < slave->awaited && now_ns - slave->awaited_since_ns >= (uint64_t)rules->stall_ns;
+}
+
 int rp_slave_publish(rp_slave *slave, const rp_slave_rules *rules, uint64_t end, uint64_t now_ns) {
     rp_slave_row *row = slave->row;
     if (slave->acked >= end)
@@ -174,13 +184,16 @@ int rp_slave_publish(rp_slave *slave, const rp_slave_rules *rules, uint64_t end,
     else if (!slave->behind_since_ns)
         slave->behind_since_ns = now_ns;
     int is_stalled = slave->behind_since_ns && now_ns - slave->behind_since_ns >= (uint64_t)rules->stall_ns;
+    int is_late = is_catching_up(slave, rules, end, now_ns);
+    uint32_t state = !slave->is_replicating ? RP_SLAVE_CONNECTED
+                     : is_stalled           ? RP_SLAVE_STALLED
+                     : is_late              ? RP_SLAVE_CATCHING_UP
+                                            : RP_SLAVE_REPLICATING;
     rp_store_release(&row->acked_phy_offset, slave->acked);
     rp_store_release(&row->sent_phy_offset, slave->is_replicating ? rp_transfer_sent(&slave->transfer) : 0);
     rp_store_release(&row->behind_since_ns, slave->behind_since_ns);
-    rp_store_release32(&row->state, !slave->is_replicating ? RP_SLAVE_CONNECTED
-                                    : is_stalled           ? RP_SLAVE_STALLED
-                                                           : RP_SLAVE_REPLICATING);
-    return slave->is_replicating && !is_stalled;
+    rp_store_release32(&row->state, state);
+    return state == RP_SLAVE_REPLICATING;
 }
 
 int rp_slave_is_silent(const rp_slave *slave, const rp_slave_rules *rules, uint64_t now_ns) {
@@ -198,6 +211,8 @@ uint64_t rp_slave_due_ns(const rp_slave *slave, const rp_slave_rules *rules, uin
         due = earlier(due, slave->written_ns + (uint64_t)rules->heartbeat_ns);
     if (slave->behind_since_ns && slave->row->state != RP_SLAVE_STALLED)
         due = earlier(due, slave->behind_since_ns + (uint64_t)rules->stall_ns);
+    if (slave->acked < slave->awaited && slave->row->state == RP_SLAVE_REPLICATING)
+        due = earlier(due, slave->awaited_since_ns + (uint64_t)rules->stall_ns);
     if (rules->bytes_per_second && !slave->is_blocked && !slave->paused_until_ns && slave->transfer.next < end)
         due = earlier(due, slave->window_ns + WINDOW_NS);
     return due;

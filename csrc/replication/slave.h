@@ -43,7 +43,8 @@ typedef struct rp_slave {
     int is_replicating;     /* the handshake or the first report is over: it gets the log */
     int is_blocked;         /* the socket takes no more */
     uint64_t acked;
-    uint64_t reported;      /* its last report, for the log */
+    uint64_t awaited, awaited_since_ns; /* an end of the log that it has not acknowledged, and since when it is there */
+    uint64_t reported; /* its last report, for the log */
     uint64_t read_ns, written_ns, behind_since_ns; /* read_ns stands still until it may get DATA */
     uint64_t window_ns, window_bytes; /* of the limit on bytes per second: begin, bytes of it that are used */
     uint64_t paused_until_ns; /* 0, or when to try again what lacked memory or descriptors */

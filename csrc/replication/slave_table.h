@@ -32,12 +32,13 @@ enum { /* of a row: unused, in the handshake, gets the log, gets it but acknowle
        RP_SLAVE_FREE = 0,
        RP_SLAVE_CONNECTED = 1,
        RP_SLAVE_REPLICATING = 2,
-       RP_SLAVE_STALLED = 3
+       RP_SLAVE_STALLED = 3,
+       RP_SLAVE_CATCHING_UP = 4 /* acknowledges, but not what the log had slaveTimeout ago */
 };
 
 /* One connection. Readers may see an old value of one field beside a new one of another. */
 typedef struct rp_slave_row {
-    uint32_t state; /* RP_SLAVE_FREE to RP_SLAVE_STALLED */
+    uint32_t state; /* RP_SLAVE_FREE to RP_SLAVE_CATCHING_UP */
     uint32_t reserved;
     uint64_t acked_phy_offset; /* below it the slave has the log */
     uint64_t sent_phy_offset;  /* below it the log was handed to the kernel */

@@ -20,7 +20,7 @@ LAG_SECONDS = Metric(
     "Seconds since the slave last acknowledged something while bytes wait for it; 0: it has everything.",
 )
 REPLICATION_METRICS = (SLAVES, CONNECTIONS, CLOSED, SENT, ACKED, LAG_BYTES, LAG_SECONDS)
-STATES = ("connected", "replicating", "stalled")
+STATES = ("connected", "replicating", "catching_up", "stalled")
 
 Samples = Iterable[tuple[Sequence[str], float | None]]
 

@@ -11,8 +11,13 @@ import attrs
 from rocketpy.errors import StoreError
 from rocketpy.native.core import ffi, lib
 
-CONNECTED, REPLICATING, STALLED = "connected", "replicating", "stalled"
-STATES = {lib.RP_SLAVE_CONNECTED: CONNECTED, lib.RP_SLAVE_REPLICATING: REPLICATING, lib.RP_SLAVE_STALLED: STALLED}
+REPLICATING = "replicating"
+STATES = {
+    lib.RP_SLAVE_CONNECTED: "connected",
+    lib.RP_SLAVE_REPLICATING: REPLICATING,
+    lib.RP_SLAVE_CATCHING_UP: "catching_up",
+    lib.RP_SLAVE_STALLED: "stalled",
+}
 REASONS = {
     lib.RP_SLAVE_LEFT: "left",
     lib.RP_SLAVE_SILENT: "silent",
@@ -31,7 +36,7 @@ class SlaveState:
     """One connection, as it was at one moment."""
 
     address: str  # host:port
-    state: str  # connected (in the handshake), replicating or stalled
+    state: str  # connected (in the handshake), replicating, catching_up or stalled
     acked_phy_offset: int | None  # None: it does not replicate yet
     sent_bytes: int  # of the log, on this connection
     behind_ns: int  # since its last progress, while bytes wait for it; 0: it has everything

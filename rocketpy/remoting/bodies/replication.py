@@ -19,7 +19,7 @@ class SlaveConnection(Body):
     lag_ms: int = wire("lagMillis", default=0)  # since it last acknowledged something, while bytes wait for it
     sent_bytes: int = wire("sentBytes", default=0)  # of the log, on this connection
     slave_ack_offset: int = wire("slaveAckOffset", default=0)
-    state: str = wire("state", default="")  # connected (has not reported yet), replicating or stalled
+    state: str = wire("state", default="")  # of rocketpy/replication/slave_table.py
 
 
 @body

@@ -218,9 +218,34 @@ def test_a_frozen_slave_counts_as_absent_until_it_acknowledges(rig: MasterRig) -
     rig.say(slave, 400)
     assert rig.can_wait(500), "it makes progress again"
     rig.pass_time(2.0)
-    rig.say(slave, 450)
+    rig.say(slave, 500)
+    rig.append(100)
+    rig.turn()
     rig.pass_time(2.0)
-    assert rig.can_wait(500), "each progress counts, not only having everything"
+    assert rig.can_wait(600), "what it lacks has not waited for so long"
+
+
+def test_a_slave_that_acknowledges_a_byte_at_a_time_is_not_waited_for(rig: MasterRig) -> None:
+    """Each send that waited for it would time out. It counts again when it has what the log had when it was late."""
+    rig.append(300)
+    slave = rig.connect(300)
+    rig.append(100)
+    rig.turn()
+    for acknowledged in (301, 302, 303, 304):
+        assert rig.can_wait(400)
+        rig.pass_time(0.9)
+        rig.say(slave, acknowledged)
+    assert not rig.can_wait(400) and [one.state for one in rig.slaves()] == ["catching_up"]
+    rig.append(1000)
+    rig.say(slave, 399)
+    assert not rig.can_wait(1400)
+    rig.say(slave, 400)
+    assert rig.can_wait(1400) and [one.state for one in rig.slaves()] == ["replicating"]
+    rig.pass_time(2.9)
+    assert rig.can_wait(1400)
+    rig.say(slave, 401)
+    rig.pass_time(0.2)
+    assert not rig.can_wait(1400), "the next position that it has to reach is the end of the log of that moment"
 
 
 def test_strangers_and_too_many_are_refused(open_rig: Open) -> None:
