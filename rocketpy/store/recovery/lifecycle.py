@@ -44,9 +44,11 @@ class OpenedStore:
     """The kernel that wrote the control block ended without a clean stop of the broker."""
 
 
-def open_store(config: MessageStoreConfig, files: Files | None = None) -> OpenedStore:
+def open_store(config: MessageStoreConfig, files: Files | None = None, *, cut_at: int | None = None) -> OpenedStore:
     """Take the lock, recover, mark the store as running. Single-threaded, before workers are forked.
 
+    Args:
+        cut_at: where the log is to end, if it is longer: what is behind is kept aside (recovery/diverged.py).
     Raises:
         StoreError: in use, not writable, files of another size, or damage beyond what recovery repairs.
     """
@@ -78,6 +80,7 @@ def open_store(config: MessageStoreConfig, files: Files | None = None) -> Opened
             checkpoint=read_checkpoint(files, paths.checkpoint),
             was_clean=was_clean,
             is_ours=is_ours,
+            cut_at=cut_at,
         )
         files.write(paths.abort, 0, b"", sync=True)
         control.header.lock_mtime_ns = lock.sign()

@@ -126,6 +126,16 @@ class LogFiles:
         self.scan_s += progress.elapsed_s
         return found
 
+    def is_boundary(self, phy_offset: int) -> bool:
+        """Whether a record, or a file, ends there: found from the beginning of the file on."""
+        step = ffi.new("rp_log_scan *")
+        start = phy_offset - phy_offset % self._file_size
+        directory = os.fsencode(self._directory)
+        status = lib.rp_recovery_scan_log(directory, self._file_size, start, phy_offset, 0, ffi.NULL, ffi.NULL, step)
+        if status:
+            raise fail(f"cannot read the log in {self._directory}", status)
+        return bool(step.end == phy_offset)
+
     def cut(self, end: int) -> None:
         """Cut the log at `end`: remove files that begin there or later, and fill the rest of the last one with
         zeros."""

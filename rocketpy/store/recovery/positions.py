@@ -8,10 +8,12 @@
     files     there is no control block, or it is damaged, or a Java broker, a restored backup or a published rebuild
               has changed the store: the reference's rules. After a clean stop the last three files are scanned,
               otherwise everything since the checkpoint
+    cut       a trusted log of a member of a group with failover, whose end is not in its master's: it is kept aside,
+              and the log is cut. From there on as "flushed"
 
-In the last two cases, and if a queue must be rebuilt, dispatch catches up before the broker serves: no consumer may see
-a queue that ends before its offset. In each case every queue's next offset is that of its last record in the log plus
-one, and the bytes after the log's end are zero, so that a later scan never finds old records.
+In all but the first case, and if a queue must be rebuilt, dispatch catches up before the broker serves: no consumer may
+see a queue that ends before its offset. In each case every queue's next offset is that of its last record in the log
+plus one, and the bytes after the log's end are zero, so that a later scan never finds old records.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from ..formats.index_file import index_end, limit_index
 from ..formats.unit import rounded_file_size
 from ..running_flags import RunningFlag
 from .deletions import DeletedQueue, read_deleted, restore_deleted
+from .diverged import keep_aside
 from .index_repair import repair_index
 from .log_files import Durable, LogFiles, Scan
 from .progress import Progress
@@ -48,6 +51,7 @@ class RecoveryKind(enum.Enum):
     TRUSTED = "trusted"
     FLUSHED = "flushed"
     FILES = "files"
+    CUT = "cut"
 
 
 @attrs.frozen
@@ -87,9 +91,15 @@ class Recovery:
         self._has_failed_sync = False  # both are read from the block before it is loaded again
         self._deleted: list[DeletedQueue] = []
 
-    def run(self, *, checkpoint: StoreCheckpoint, was_clean: bool, is_ours: bool) -> RecoveryReport:
-        """`was_clean`: there was no `abort` file. `is_ours`: no other program has used the store since the block was
-        written."""
+    def run(
+        self, *, checkpoint: StoreCheckpoint, was_clean: bool, is_ours: bool, cut_at: int | None = None
+    ) -> RecoveryReport:
+        """
+        Args:
+            was_clean: there was no `abort` file.
+            is_ours: no other program has used the store since the block was written.
+            cut_at: where the log is to end. A log that cannot be trusted is not cut: its end may be another one now.
+        """
         header = self._control.header
         self._has_failed_sync = self._is_plausible() and self._read_failed_sync()
         is_known = is_ours and self._is_plausible()
@@ -98,7 +108,7 @@ class Recovery:
         elif is_known:
             is_trusted = (self._control.is_same_boot or header.clean) and not self._has_failed_sync
             if is_trusted and self._log.take_run(header.published_phy_offset):
-                return self._trust(checkpoint)
+                return self._trust(checkpoint) if cut_at is None else self._cut(checkpoint, cut_at)
             if not is_trusted and self._log.take_run(header.durable_phy_offset):
                 return self._from_flushed(checkpoint)
         self._log.take_flushed_run(checkpoint.physic_msg_timestamp_ms)
@@ -124,7 +134,23 @@ class Recovery:
         scan = Scan(header.published_phy_offset, 0, 0, 0, 0)
         return self._catch_up(RecoveryKind.TRUSTED, scan, 0, rebuilt, leave=leave)
 
-    def _from_flushed(self, checkpoint: StoreCheckpoint) -> RecoveryReport:
+    def _cut(self, checkpoint: StoreCheckpoint, at: int) -> RecoveryReport:
+        header = self._control.header
+        end = int(header.published_phy_offset)
+        begin = self._log.begin(end)
+        if not (begin < at or at == begin == 0) or at >= end or not self._log.is_boundary(at):
+            logger.warning("the log ends at %d and has no record that ends at %d: not cut there", end, at)
+            return self._trust(checkpoint)
+        kept = keep_aside(self._files, self._paths, self._config.mapped_file_size_commit_log, at, end)
+        header.durable_phy_offset = min(header.durable_phy_offset, at)
+        header.units_durable_phy_offset = min(header.units_durable_phy_offset, at)
+        header.units_lost = 1  # if this is interrupted, the next start must not trust the published position
+        self._control.sync()
+        self._log.cut(at)
+        logger.warning("cut the log at %d: %d bytes are not in the master's log, kept in %s", at, end - at, kept)
+        return self._from_flushed(checkpoint, RecoveryKind.CUT)
+
+    def _from_flushed(self, checkpoint: StoreCheckpoint, kind: RecoveryKind = RecoveryKind.FLUSHED) -> RecoveryReport:
         header = self._control.header
         durable = max(header.durable_phy_offset, self._log.begin(0))
         scan = self._log.scan(durable, flags=lib.RP_SCAN_CRC, durable=self._durable(checkpoint))
@@ -146,7 +172,7 @@ class Recovery:
         if lost:
             self._admit_redo(checkpoint, redo_from)
         header.dispatched_phy_offset = self._redo_for_index(redo_from, indexed)
-        return self._catch_up(RecoveryKind.FLUSHED, scan, scan.end - durable, lost)
+        return self._catch_up(kind, scan, scan.end - durable, lost)
 
     def _from_files(self, checkpoint: StoreCheckpoint, was_clean: bool) -> RecoveryReport:
         header = self._control.header

@@ -1,0 +1,159 @@
+"""A log whose end is not in its master's is cut while the store is opened, and what is cut is kept."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rocketpy.config import MessageStoreConfig
+from rocketpy.errors import DiskFull, StoreError
+from rocketpy.store.files import DiskFiles, DiskUsage
+from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
+from rocketpy.store.recovery.positions import RecoveryKind
+from tests.unit.store.test_recovery import Filled, another_boot, check, fill
+
+COUNT = 150
+
+
+def filled(config: MessageStoreConfig, *, dispatch_until: int | None = None) -> Filled:
+    opened = open_store(config)
+    puts = fill(opened, COUNT, dispatch_until=dispatch_until)
+    close_store(opened, clean=False)
+    return puts
+
+
+def kept_until(puts: Filled, at: int) -> Filled:
+    return {queue: [put for put in those if put.phy_offset + len(put.image) <= at] for queue, those in puts.items()}
+
+
+def boundaries(puts: Filled) -> list[int]:
+    return sorted(put.phy_offset + len(put.image) for those in puts.values() for put in those)
+
+
+def log_of(opened: OpenedStore, begin: int, end: int) -> bytes:
+    size = opened.config.mapped_file_size_commit_log
+    files = [path.read_bytes() for path in sorted(opened.paths.commitlog.glob("[0-9]*"))]
+    return b"".join(files)[begin:end] if len(files) * size >= end else b""
+
+
+@pytest.mark.parametrize("dispatch_until", [40, None])
+@pytest.mark.parametrize("keep", [0, 1, 39, 75, COUNT - 1])
+def test_what_is_behind_is_gone_and_all_before_is_there(
+    config: MessageStoreConfig, dispatch_until: int | None, keep: int
+) -> None:
+    puts = filled(config, dispatch_until=dispatch_until)
+    ends = [0, *boundaries(puts)]
+    at, end = ends[keep], ends[-1]
+    before = open_store(config)
+    tail = log_of(before, at, end)
+    close_store(before, clean=False)
+    opened = open_store(config, cut_at=at)
+    assert opened.report.kind is RecoveryKind.CUT
+    assert opened.control.published_phy_offset == at >= opened.control.durable_phy_offset
+    assert not any(log_of(opened, at, end))
+    (kept,) = (opened.paths.root / "diverged").iterdir()
+    assert kept.name == f"{at:020d}-{end:020d}" and kept.read_bytes() == tail
+    check(opened, kept_until(puts, at))
+    close_store(opened, clean=False)
+    again = open_store(config)
+    assert again.report.kind is RecoveryKind.TRUSTED
+    close_store(again, clean=True)
+
+
+def test_a_cut_survives_a_power_failure_right_behind_it(config: MessageStoreConfig) -> None:
+    puts = filled(config)
+    at = boundaries(puts)[70]
+    opened = open_store(config, cut_at=at)
+    close_store(opened, clean=False)
+    another_boot(opened.paths)
+    opened = open_store(config)
+    assert opened.control.published_phy_offset == at
+    check(opened, kept_until(puts, at))
+    close_store(opened, clean=True)
+
+
+@pytest.mark.parametrize("off", ["inside a record", "the end", "beyond"])
+def test_a_position_that_cannot_be_the_end_changes_nothing(config: MessageStoreConfig, off: str) -> None:
+    puts = filled(config)
+    ends = boundaries(puts)
+    at = {"inside a record": ends[70] + 5, "the end": ends[-1], "beyond": ends[-1] + 1}[off]
+    opened = open_store(config, cut_at=at)
+    assert opened.report.kind is RecoveryKind.TRUSTED
+    check(opened, puts)
+    close_store(opened, clean=True)
+
+
+def test_a_log_that_is_not_trusted_is_not_cut(config: MessageStoreConfig) -> None:
+    puts = filled(config)
+    opened = open_store(config)
+    close_store(opened, clean=False)
+    another_boot(opened.paths)
+    opened = open_store(config, cut_at=boundaries(puts)[70])
+    assert opened.report.kind is RecoveryKind.FLUSHED
+    check(opened, puts)
+    close_store(opened, clean=True)
+
+
+def test_without_room_for_what_is_cut_nothing_is(config: MessageStoreConfig) -> None:
+    class Full(DiskFiles):
+        def usage(self, path: Path) -> DiskUsage | None:
+            return DiskUsage(1 << 30, 100, 100)
+
+    puts = filled(config)
+    with pytest.raises(DiskFull, match="the log is not cut"):
+        open_store(config, Full(), cut_at=boundaries(puts)[70])
+    opened = open_store(config)
+    assert opened.report.kind is RecoveryKind.TRUSTED
+    check(opened, puts)
+    close_store(opened, clean=True)
+
+
+class Dying(DiskFiles):
+    """Dies before the change of number `left`."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def _step(self) -> None:
+        if self.left == 0:
+            raise StoreError("dead")
+        self.left -= 1
+
+    def write(self, *arguments: Any, **options: Any) -> None:
+        self._step()
+        super().write(*arguments, **options)
+
+    def wipe(self, path: Path, offset: int) -> None:
+        self._step()
+        super().wipe(path, offset)
+
+    def remove(self, path: Path) -> None:
+        self._step()
+        super().remove(path)
+
+
+def test_a_cut_that_is_interrupted_anywhere_loses_nothing_before_it(config: MessageStoreConfig, tmp_path: Path) -> None:
+    puts = filled(config)
+    root = Path(config.store_path_root_dir)
+    at, whole = boundaries(puts)[70], tmp_path / "whole"
+    shutil.copytree(root, whole)  # with the times of the files, so that it counts as ours
+    ends = []
+    for steps in itertools.count():
+        shutil.rmtree(root)
+        shutil.copytree(whole, root)
+        try:
+            close_store(open_store(config, Dying(steps), cut_at=at), clean=False)
+        except StoreError as exc:
+            assert str(exc) == "dead"
+        else:
+            break
+        opened = open_store(config)
+        ends.append(int(opened.control.published_phy_offset))
+        assert ends[-1] >= at
+        check(opened, kept_until(puts, ends[-1]))
+        close_store(opened, clean=False)
+    assert set(ends) >= {at, boundaries(puts)[-1]} and len(ends) > 5
