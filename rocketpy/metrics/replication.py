@@ -1,26 +1,39 @@
-"""The metrics of replication: a master's slaves. Names, kinds and help here; families in `samples`."""
+"""The metrics of replication: a master's slaves, and the state of a slave. Names and help; families in `samples`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from .metric import Kind, Metric
-from .snapshot import ReplicationSnapshot
+from .snapshot import ReplicationSnapshot, SlaveSnapshot
 
 SLAVES = Metric("rocketpy_ha_slaves", Kind.GAUGE, ("state",), "Connections of slaves, by state.")
 CONNECTIONS = Metric("rocketpy_ha_connections", Kind.COUNTER, (), "Connections of slaves that were accepted.")
 CLOSED = Metric("rocketpy_ha_connections_closed", Kind.COUNTER, ("reason",), "Connections closed or refused, by why.")
 SENT = Metric("rocketpy_ha_transfer_bytes", Kind.COUNTER, (), "Bytes of the log sent to slaves.")
-ACKED = Metric("rocketpy_ha_ack_offset_bytes", Kind.GAUGE, ("slave",), "The slave has everything below it.")
-LAG_BYTES = Metric("rocketpy_ha_lag_bytes", Kind.GAUGE, ("slave",), "Bytes of the log that the slave lacks.")
+ACKED = Metric("rocketpy_ha_ack_offset_bytes", Kind.GAUGE, ("slave",), "The slaves of a host have everything below it.")
+LAG_BYTES = Metric(
+    "rocketpy_ha_lag_bytes",
+    Kind.GAUGE,
+    ("slave",),
+    "Bytes of the log that the slave on this host lacks; of several, the one that lacks most.",
+)
 LAG_SECONDS = Metric(
     "rocketpy_ha_lag_seconds",
     Kind.GAUGE,
     ("slave",),
     "Seconds since the slave last acknowledged something while bytes wait for it; 0: it has everything.",
 )
-REPLICATION_METRICS = (SLAVES, CONNECTIONS, CLOSED, SENT, ACKED, LAG_BYTES, LAG_SECONDS)
+FOLLOWING = Metric(
+    "rocketpy_ha_following",
+    Kind.GAUGE,
+    ("state",),
+    "Of a slave: 1 for the state that it is in. `searching`: it looks for its master. `following`: it gets its log. "
+    "`halted`: the two logs do not fit; the log of the broker says why.",
+)
+REPLICATION_METRICS = (SLAVES, CONNECTIONS, CLOSED, SENT, ACKED, LAG_BYTES, LAG_SECONDS, FOLLOWING)
 STATES = ("connected", "replicating", "catching_up", "stalled")
+FOLLOWING_STATES = ("searching", "following", "halted")  # in the order of RP_FOLLOWING_*
 
 Samples = Iterable[tuple[Sequence[str], float | None]]
 
@@ -32,6 +45,21 @@ def samples(replication: ReplicationSnapshot) -> Iterator[tuple[Metric, Samples]
     yield CONNECTIONS, [((), replication.connections)]
     yield CLOSED, [((reason,), count) for reason, count in replication.closed.items()]
     yield SENT, [((), replication.sent_bytes)]
-    yield ACKED, [((slave.address,), slave.acked_phy_offset) for slave in slaves]
-    yield LAG_BYTES, [((slave.address,), slave.lag_bytes) for slave in slaves]
-    yield LAG_SECONDS, [((slave.address,), slave.lag_s) for slave in slaves]
+    hosts: dict[str, list[SlaveSnapshot]] = {}
+    for slave in slaves:
+        hosts.setdefault(_host(slave.address), []).append(slave)
+    yield ACKED, [((host,), _known(min, (slave.acked_phy_offset for slave in there))) for host, there in hosts.items()]
+    yield LAG_BYTES, [((host,), _known(max, (slave.lag_bytes for slave in there))) for host, there in hosts.items()]
+    yield LAG_SECONDS, [((host,), max(slave.lag_s for slave in there)) for host, there in hosts.items()]
+    if replication.following is not None:
+        yield FOLLOWING, [((state,), replication.following == state) for state in FOLLOWING_STATES]
+
+
+def _host(address: str) -> str:
+    """Without the port, which is another one with each connection: each would be a time series of its own."""
+    return address.rpartition(":")[0].strip("[]") or address
+
+
+def _known(choose: Callable[[Iterable[int]], int], values: Iterable[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return choose(known) if known else None

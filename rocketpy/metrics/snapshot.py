@@ -129,12 +129,13 @@ class SlaveSnapshot:
 
 @attrs.frozen(kw_only=True)
 class ReplicationSnapshot:
-    """What this broker sends to slaves. Counts are since its start."""
+    """What this broker sends to slaves, and whether it follows a master. Counts are since its start."""
 
     slaves: Sequence[SlaveSnapshot]
     sent_bytes: int
     connections: int
     closed: Mapping[str, int]  # by reason
+    following: str | None = None  # of a slave: one of replication.FOLLOWING_STATES
 
 
 @attrs.frozen(kw_only=True)

@@ -71,9 +71,6 @@ WORKER_COUNTERS = (
     _counter("rocketpy_store_flushes", Count.FLUSHES, "store", "Flushes of the CommitLog."),
     _counter("rocketpy_store_flush_seconds", Count.FLUSH_NS, "store", "Time spent in flushes of the CommitLog.",
              scale=1e-9),
-    _counter("rocketpy_ha_following", Count.FOLLOWING, "replicator",
-             "Of a slave: 1 while it receives its master's log, 0 while it looks for the master, 2 if the two logs do "
-             "not fit and it has stopped (the log of the broker says why).", kind=Kind.GAUGE),
     _counter("rocketpy_ha_bad_records", Count.BAD_RECORDS, "replicator",
              "Of a slave: damaged records that the master sent; they are fetched again."),
     _counter("rocketpy_ha_streams", Count.STREAMS, "replicator",

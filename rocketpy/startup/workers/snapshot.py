@@ -33,8 +33,10 @@ from rocketpy.metrics import (
     WorkerSnapshot,
     process_memory,
 )
+from rocketpy.metrics.counters import Count
+from rocketpy.metrics.replication import FOLLOWING_STATES
 from rocketpy.reactor.process import NAME_MAX
-from rocketpy.reactor.topology import Topology
+from rocketpy.reactor.topology import REPLICATOR, Topology
 from rocketpy.replication.slave_table import SlaveTable
 from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.transport.steps import Steps
@@ -108,12 +110,12 @@ class SnapshotTaker:
             runtime=runtime_info(services),
             faults=dict(self.controller.faults.counts),
             transactions=TransactionSnapshot(**attrs.asdict(services.transactions.statistics)),
-            replication=self._replication(statistics.published_phy_offset),
+            replication=self._replication(statistics.published_phy_offset, workers),
             tables=[TableSnapshot(*attrs.astuple(size)) for size in self.controller.table_sizes()],
             registration=RegistrationSnapshot(**attrs.asdict(registration)),
         )
 
-    def _replication(self, end: int) -> ReplicationSnapshot:
+    def _replication(self, end: int, workers: list[WorkerSnapshot]) -> ReplicationSnapshot:
         slaves = [
             SlaveSnapshot(
                 address=slave.address,
@@ -126,8 +128,13 @@ class SnapshotTaker:
             for slave in self.slaves.slaves(time.monotonic_ns())
         ]
         table = self.slaves
+        followers = [worker for worker in workers if worker.role == REPLICATOR] if self.settings.is_slave else []
         return ReplicationSnapshot(
-            slaves=slaves, sent_bytes=table.sent_bytes, connections=table.opened, closed=table.closed()
+            slaves=slaves,
+            sent_bytes=table.sent_bytes,
+            connections=table.opened,
+            closed=table.closed(),
+            following=FOLLOWING_STATES[followers[0].counters[Count.FOLLOWING]] if followers else None,
         )
 
     def _workers(self) -> list[WorkerSnapshot]:

@@ -23,7 +23,7 @@ from rocketpy.metrics import (
     table,
 )
 from rocketpy.metrics.collector import BrokerCollector, NamesrvCollector
-from rocketpy.metrics.replication import REPLICATION_METRICS
+from rocketpy.metrics.replication import FOLLOWING_STATES, REPLICATION_METRICS
 
 RUNTIME = {
     "brokerVersionDesc": "V4_9_8",
@@ -73,7 +73,7 @@ def full_snapshot() -> Snapshot:
             worker("send", "send", MESSAGES_PUT=10),
             worker("pull", "pull", SUSPENDED=3),
             worker("store", "store", FLUSH_NS=2_500_000_000),
-            worker("replicator", "replicator", FOLLOWING=1),
+            worker("replicator", "replicator", STREAMS=1),
         ],
         tables=[TableSnapshot("topics", 3, 100, 1)],
         rings=[RingSnapshot("selector-0", "codec-0", 10, 1024)],
@@ -134,10 +134,27 @@ def full_snapshot() -> Snapshot:
                     lag_s=0.0,
                     sent_bytes=0,
                 ),
+                SlaveSnapshot(
+                    address="10.0.0.2:40001",
+                    state="replicating",
+                    acked_phy_offset=36,
+                    lag_bytes=4,
+                    lag_s=0.5,
+                    sent_bytes=41,
+                ),
+                SlaveSnapshot(
+                    address="[fd00::7]:40000",
+                    state="replicating",
+                    acked_phy_offset=40,
+                    lag_bytes=0,
+                    lag_s=0.0,
+                    sent_bytes=45,
+                ),
             ],
             sent_bytes=99,
             connections=3,
             closed={"silent": 1},
+            following="searching",
         ),
         transactions=TransactionSnapshot(open=7, oldest_age_ms=1_500, checks=9, unreachable=2),
     )
@@ -312,15 +329,32 @@ def test_the_name_server() -> None:
 
 def test_slaves_of_a_master() -> None:
     read = scrape(full_snapshot())
-    stalled, new = (("slave", "10.0.0.2:40000"),), (("slave", "10.0.0.3:40000"),)
+    stalled, new, ipv6 = (("slave", "10.0.0.2"),), (("slave", "10.0.0.3"),), (("slave", "fd00::7"),)
     assert read["rocketpy_ha_lag_bytes", stalled] == 10 and read["rocketpy_ha_ack_offset_bytes", stalled] == 30
     assert read["rocketpy_ha_lag_seconds", stalled] == 3.5
     assert ("rocketpy_ha_lag_bytes", new) not in read, "it has reported nothing"
+    assert read["rocketpy_ha_lag_bytes", ipv6] == 0
     assert (
         read["rocketpy_ha_slaves", (("state", "stalled"),)]
         == read["rocketpy_ha_slaves", (("state", "connected"),)]
         == 1
     )
-    assert read["rocketpy_ha_slaves", (("state", "replicating"),)] == 0
+    assert read["rocketpy_ha_slaves", (("state", "replicating"),)] == 2
     assert read["rocketpy_ha_connections_closed_total", (("reason", "silent"),)] == 1
     assert read["rocketpy_ha_transfer_bytes_total", ()] == 99
+
+
+def test_the_state_of_a_slave_is_one_of_three() -> None:
+    read = scrape(full_snapshot())
+    found = {state: read["rocketpy_ha_following", (("state", state),)] for state in FOLLOWING_STATES}
+    assert found == {"searching": 1, "following": 0, "halted": 0}
+    master = attrs.evolve(
+        full_snapshot(), replication=ReplicationSnapshot(slaves=(), sent_bytes=0, connections=0, closed={})
+    )
+    assert not any(name == "rocketpy_ha_following" for name, _ in scrape(master))
+
+
+def test_the_states_are_those_of_the_core() -> None:
+    core = pytest.importorskip("rocketpy.native.core", exc_type=ImportError).lib
+    states = (core.RP_FOLLOWING_SEARCHING, core.RP_FOLLOWING, core.RP_FOLLOWING_HALTED)
+    assert states == (0, 1, 2) and len(FOLLOWING_STATES) == 3
