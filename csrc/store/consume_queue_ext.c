@@ -20,6 +20,7 @@
 #include <unistd.h>
 #include "base/atomic.h"
 #include "base/endian.h"
+#include "store/consume_queue.h"
 #include "store/consume_queue_ext_private.h"
 
 enum {
@@ -158,21 +159,55 @@ static int shows(const struct view *view, const rp_queue *queue, uint64_t offset
            view->generation == rp_load_acquire(&queue->generation);
 }
 
-rp_status rp_cq_ext_read(rp_cq_ext *ext, const rp_queue *queue, int64_t address, rp_cq_ext_unit *unit) {
+/* Let ext->last be the view that shows `address`. RP_OK, RP_NOT_FOUND, RP_IO_ERROR. */
+static rp_status turn_to(rp_cq_ext *ext, const rp_queue *queue, int64_t address) {
     uint64_t offset = ext_real_offset(address);
     if (!rp_cq_ext_is_address(address)) return RP_NOT_FOUND;
-    if (!shows(ext->last, queue, offset)) { /* else there is nothing to divide, which would take half of the time */
-        uint64_t number = offset / ext->file_size;
-        ext->last = &ext->views[(rp_control_queue_index(ext->block, queue) + number) % VIEWS];
-        if (!shows(ext->last, queue, offset)) {
-            rp_status status = map(ext, ext->last, queue, number);
-            if (status != RP_OK) return status;
-            if (!shows(ext->last, queue, offset)) return RP_NOT_FOUND; /* the file is too short */
-        }
-    }
-    uint64_t at = offset - ext->last->begin, rest = ext->last->size - at;
+    if (shows(ext->last, queue, offset)) return RP_OK; /* nothing to divide, which would take half of the time */
+    uint64_t number = offset / ext->file_size;
+    ext->last = &ext->views[(rp_control_queue_index(ext->block, queue) + number) % VIEWS];
+    if (shows(ext->last, queue, offset)) return RP_OK;
+    rp_status status = map(ext, ext->last, queue, number);
+    if (status != RP_OK) return status;
+    return shows(ext->last, queue, offset) ? RP_OK : RP_NOT_FOUND; /* the file is too short */
+}
+
+rp_status rp_cq_ext_read(rp_cq_ext *ext, const rp_queue *queue, int64_t address, rp_cq_ext_unit *unit) {
+    rp_status status = turn_to(ext, queue, address);
+    if (status != RP_OK) return status;
+    uint64_t at = ext_real_offset(address) - ext->last->begin, rest = ext->last->size - at;
     return parse_unit(ext->last->data + at, rest < UNIT_SIZE_MAX ? (uint32_t)rest : UNIT_SIZE_MAX, at, ext->file_size,
                       unit);
+}
+
+static int has_bits(const rp_filter_place *place, const uint8_t *bits) {
+    for (uint32_t i = 0; i < place->count; i++)
+        if (!(bits[place->positions[i] / 8] & 1u << place->positions[i] % 8)) return 0;
+    return 1;
+}
+
+static int64_t tags_code_of(const uint8_t *unit) { return (int64_t)rp_load64(unit + 12); }
+
+/* Most units of a filtered pull end here, so each takes a few steps only: its address is compared with the bounds of
+ * one view, and its extension is read where it is mapped. The sizes must be those that both brokers write. */
+uint32_t rp_cq_ext_count_lacking(rp_cq_ext *ext, const rp_queue *queue, const rp_filter_place *place,
+                                 uint64_t phy_offset_min, const uint8_t *units, uint32_t count) {
+    uint32_t bitmap_size = place->bit_count / 8, size = RP_CQ_EXT_UNIT_SIZE + bitmap_size, passed = 0;
+    if (!count || place->bit_count % 8 || bitmap_size > RP_CQ_EXT_BITMAP_MAX) return 0;
+    if (turn_to(ext, queue, tags_code_of(units)) != RP_OK) return 0;
+    const struct view view = *ext->last;
+    uint64_t end = ext->file_size - RP_CQ_EXT_END_SIZE, end_of_addresses = ext_real_offset(ADDRESS_MAX) - view.begin;
+    if (view.size < end) end = view.size;
+    if (end < size) return 0;
+    uint64_t at_max = end - size < end_of_addresses ? end - size : end_of_addresses;
+    for (; passed < count; passed++, units += RP_CQ_UNIT_SIZE) {
+        uint64_t at = ext_real_offset(tags_code_of(units)) - view.begin;
+        if (at > at_max || rp_load64(units) < phy_offset_min) break;
+        const uint8_t *unit = view.data + at;
+        if (rp_load16(unit) != size || rp_load16(unit + 18) != bitmap_size) break;
+        if (has_bits(place, unit + RP_CQ_EXT_UNIT_SIZE)) break;
+    }
+    return passed;
 }
 
 void rp_cq_ext_release(rp_cq_ext *ext) {

@@ -5,6 +5,7 @@
  * directory>_ext". */
 #include <stdint.h>
 #include "base/status.h"
+#include "ipc/filter_messages.h"
 #include "store/control_block.h"
 
 enum {
@@ -37,6 +38,11 @@ rp_cq_ext *rp_cq_ext_open(rp_control_block *block, const char *consume_queue_dir
 void rp_cq_ext_close(rp_cq_ext *ext);
 /* RP_OK; RP_NOT_FOUND: there is no sound unit; RP_IO_ERROR. */
 rp_status rp_cq_ext_read(rp_cq_ext *ext, const rp_queue *queue, int64_t address, rp_cq_ext_unit *unit);
+/* How many of `count` units of the queue, from the first one on, lack a filter bit of `place` (sound), among those of
+ * records at or behind `phy_offset_min`. Anything else ends the count: a unit without a sound extension, or with
+ * another number of bits, and one in another file than the first, behind which a next call goes on. */
+uint32_t rp_cq_ext_count_lacking(rp_cq_ext *ext, const rp_queue *queue, const rp_filter_place *place,
+                                 uint64_t phy_offset_min, const uint8_t *units, uint32_t count);
 /* Unmap all files and close removed ones, so that their disk space becomes free; call about once a second. */
 void rp_cq_ext_release(rp_cq_ext *ext);
 

@@ -31,8 +31,8 @@ void rp_filter_marks_set(rp_filter_marks *marks, uint32_t mark, uint64_t id, uin
     rp_store_release(&marks->marks[mark].id, id);
 }
 
-int rp_filter_marks_covers(const rp_filter_marks *marks, uint32_t mark, uint64_t id, uint64_t phy_offset) {
-    if (!id || mark >= RP_FILTER_MARKS || rp_load_acquire(&marks->marks[mark].id) != id) return 0;
-    uint64_t from = rp_load_acquire(&marks->marks[mark].phy_offset);
-    return rp_load_acquire(&marks->marks[mark].id) == id && phy_offset >= from;
+uint64_t rp_filter_marks_begin(const rp_filter_marks *marks, uint32_t mark, uint64_t id) {
+    if (!id || mark >= RP_FILTER_MARKS || rp_load_acquire(&marks->marks[mark].id) != id) return UINT64_MAX;
+    uint64_t phy_offset = rp_load_acquire(&marks->marks[mark].phy_offset);
+    return rp_load_acquire(&marks->marks[mark].id) == id ? phy_offset : UINT64_MAX;
 }

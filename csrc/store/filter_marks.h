@@ -18,6 +18,6 @@ rp_filter_marks *rp_filter_marks_create(void);
 void rp_filter_marks_destroy(rp_filter_marks *marks);
 /* Store worker: bits of messages at or behind `phy_offset` speak for the subscription `id`; `id` 0: for none. */
 void rp_filter_marks_set(rp_filter_marks *marks, uint32_t mark, uint64_t id, uint64_t phy_offset);
-/* Any process: 1 if they do for the message at `phy_offset`. Call it after the message's unit was read. */
-int rp_filter_marks_covers(const rp_filter_marks *marks, uint32_t mark, uint64_t id, uint64_t phy_offset);
+/* Any process: from where on they do, of messages whose units were read before the call; UINT64_MAX: nowhere. */
+uint64_t rp_filter_marks_begin(const rp_filter_marks *marks, uint32_t mark, uint64_t id);
 #endif

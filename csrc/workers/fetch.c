@@ -58,6 +58,7 @@ struct look {
     const rp_selection *selection;
     const rp_queue *queue;
     const rp_tags *tags;
+    int uses_bits;
 };
 
 static int is_there(const struct look *look, uint64_t phy_offset, uint32_t size) {
@@ -71,15 +72,29 @@ static int selects(const struct look *look, uint64_t phy_offset, uint32_t size, 
     return rp_selection_by_record(look->selection, look->tags, phy_offset, size, &out->work);
 }
 
-/* Examine one unit; 0 if it must wait for the next pull. */
+/* 1 if the record is probably not in memory. */
+static int is_far_behind(const struct look *look, uint64_t phy_offset) {
+    return look->log_end > phy_offset && look->log_end - phy_offset > look->limits->memory_bytes;
+}
+
+/* Pass over the units, from the first one on, that filter bits exclude; returns their number. */
+static uint32_t pass_over(const struct look *look, const uint8_t *units, uint32_t count, rp_fetch *out) {
+    uint32_t passed = rp_selection_by_bits(look->selection, look->queue, look->tags, units, count);
+    if (!passed) return 0;
+    out->is_far_behind = is_far_behind(look, rp_load64(units + (passed - 1) * RP_CQ_UNIT_SIZE));
+    out->next_begin_offset += passed;
+    if (!out->message_count) out->status = RP_NO_MATCHED_MESSAGE;
+    return passed;
+}
+
+/* Examine one unit that its filter bits do not exclude; 0 if it must wait for the next pull. */
 static int examine(const struct look *look, const uint8_t *unit, rp_fetch *out) {
     uint64_t phy_offset = rp_load64(unit);
     uint32_t size = rp_load32(unit + 8);
-    int is_far = look->log_end > phy_offset && look->log_end - phy_offset > look->limits->memory_bytes;
+    int is_far = is_far_behind(look, phy_offset);
     out->is_far_behind = is_far;
     if (is_full(out, size, is_far, look->max, look->limits) && is_there(look, phy_offset, size)) return 0;
-    int is_excluded =
-        !rp_selection_by_unit(look->selection, look->queue, look->tags, phy_offset, (int64_t)rp_load64(unit + 12));
+    int is_excluded = !rp_selection_by_tags(look->selection, look->queue, look->tags, (int64_t)rp_load64(unit + 12));
     int has_record = !is_excluded && is_there(look, phy_offset, size); /* asked late: it divides */
     if (is_excluded || (has_record && !selects(look, phy_offset, size, is_far, out))) {
         if (!out->message_count) out->status = RP_NO_MATCHED_MESSAGE;
@@ -90,6 +105,20 @@ static int examine(const struct look *look, const uint8_t *unit, rp_fetch *out) 
         if (!add(out, phy_offset, size, look->control->commitlog_file_size, slices_max)) return 0;
         out->status = RP_FOUND;
         out->behind_bytes = look->log_end - phy_offset;
+    }
+    return 1;
+}
+
+/* Examine `count` units; 0 if one must wait for the next pull. */
+static int examine_all(const struct look *look, const uint8_t *units, uint32_t count, rp_fetch *out) {
+    for (uint32_t i = 0; i < count;) {
+        const uint8_t *unit = units + i * RP_CQ_UNIT_SIZE;
+        uint32_t passed = look->uses_bits ? pass_over(look, unit, count - i, out) : 0;
+        i += passed;
+        if (passed) continue;
+        if (out->work > RP_FETCH_WORK_MAX || !examine(look, unit, out)) return 0;
+        out->next_begin_offset++;
+        i++;
     }
     return 1;
 }
@@ -108,7 +137,8 @@ static void scan(rp_cq_reader *reader, const rp_selection *selection, const rp_c
                         .limits = limits,
                         .selection = selection,
                         .queue = queue,
-                        .tags = tags};
+                        .tags = tags,
+                        .uses_bits = rp_selection_uses_bits(selection, tags)};
     uint64_t begin = out->next_begin_offset, per_file = rp_cq_units_per_file(reader);
     uint64_t file_end = begin - begin % per_file + per_file;
     uint64_t end = begin + units_max(max);
@@ -127,8 +157,7 @@ static void scan(rp_cq_reader *reader, const rp_selection *selection, const rp_c
         /* Read after the units, so that no unit can point behind this end. */
         look.log_end = rp_load_acquire(&control->published_phy_offset);
         out->examined += (uint32_t)count;
-        for (int32_t i = 0; i < count; i++, out->next_begin_offset++)
-            if (out->work > RP_FETCH_WORK_MAX || !examine(&look, units + i * RP_CQ_UNIT_SIZE, out)) return;
+        if (!examine_all(&look, units, (uint32_t)count, out)) return;
     }
 }
 

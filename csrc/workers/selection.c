@@ -3,25 +3,19 @@
 #include <string.h>
 #include "store/record.h"
 
-static int has_bits(const rp_filter_place *place, const uint8_t *bits) {
-    for (uint32_t i = 0; i < place->count; i++)
-        if (!(bits[place->positions[i] / 8] & 1u << place->positions[i] % 8)) return 0;
-    return 1;
+/* A unit whose extension is lost passes: the client compares the tags. */
+int rp_selection_by_tags(const rp_selection *selection, const rp_queue *queue, const rp_tags *tags, int64_t code) {
+    rp_cq_ext_unit unit;
+    if (tags->flags & RP_SUBSCRIPTION_ALL || !rp_cq_ext_is_address(code)) return rp_tags_match(tags, code);
+    if (!selection->ext || rp_cq_ext_read(selection->ext, queue, code, &unit) != RP_OK) return 1;
+    return rp_tags_match(tags, unit.tags_code);
 }
 
-/* A unit whose extension is lost passes: the client compares the tags, and the record has the properties. */
-int rp_selection_by_unit(const rp_selection *selection, const rp_queue *queue, const rp_tags *tags, uint64_t phy_offset,
-                         int64_t code) {
-    rp_cq_ext_unit unit;
+uint32_t rp_selection_by_bits(const rp_selection *selection, const rp_queue *queue, const rp_tags *tags,
+                              const uint8_t *units, uint32_t count) {
     const rp_filter_place *place = &tags->place;
-    int takes_all = tags->flags & RP_SUBSCRIPTION_ALL;
-    if (takes_all && !place->id) return 1;
-    if (!rp_cq_ext_is_address(code)) return takes_all || rp_tags_match(tags, code);
-    if (!selection->ext || rp_cq_ext_read(selection->ext, queue, code, &unit) != RP_OK) return 1;
-    if (!takes_all) return rp_tags_match(tags, unit.tags_code);
-    return !selection->marks || unit.bitmap_size > RP_CQ_EXT_BITMAP_MAX || unit.bitmap_size * 8 != place->bit_count ||
-           has_bits(place, unit.bitmap) ||
-           !rp_filter_marks_covers(selection->marks, place->mark, place->id, phy_offset);
+    uint64_t begin = rp_filter_marks_begin(selection->marks, place->mark, place->id);
+    return begin == UINT64_MAX ? 0 : rp_cq_ext_count_lacking(selection->ext, queue, place, begin, units, count);
 }
 
 void rp_selection_of_retries(rp_selection *selection, const rp_map *subscriptions, const uint8_t *names,

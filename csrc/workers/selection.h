@@ -24,9 +24,16 @@ void rp_selection_of_retries(rp_selection *selection, const rp_map *subscription
 /* Work of one look at a record, in bytes that are looked at: a cache line or a page may have to come. */
 enum { RP_SELECTION_RECORD_WORK = 256 };
 
-/* 0: what the unit says excludes the message. `code` is its third field. */
-int rp_selection_by_unit(const rp_selection *selection, const rp_queue *queue, const rp_tags *tags, uint64_t phy_offset,
-                         int64_t code);
+/* Whether filter bits may exclude a message. */
+static inline int rp_selection_uses_bits(const rp_selection *selection, const rp_tags *tags) {
+    return tags->place.id && tags->flags & RP_SUBSCRIPTION_ALL && selection->ext && selection->marks;
+}
+/* With filter bits: how many of `count` units, from the first one on, are excluded by their filter bits. Behind them
+ * the caller asks again: 0 means that the bits do not exclude the first unit. */
+uint32_t rp_selection_by_bits(const rp_selection *selection, const rp_queue *queue, const rp_tags *tags,
+                              const uint8_t *units, uint32_t count);
+/* 0: the tags code excludes the message. `code` is the third field of its unit. */
+int rp_selection_by_tags(const rp_selection *selection, const rp_queue *queue, const rp_tags *tags, int64_t code);
 /* Whether the record has to be read as well. */
 static inline int rp_selection_reads_records(const rp_selection *selection, const rp_tags *tags) {
     return tags->filter || selection->subscriptions;

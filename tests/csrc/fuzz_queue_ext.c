@@ -38,15 +38,18 @@ static int64_t third_field(uint32_t said) {
     return said >= 0xF000 ? (int32_t)said : INT64_MIN + said;
 }
 
+static void make_unit(uint8_t *unit, uint32_t number, const uint8_t *data) {
+    rp_store64(unit, number * 100);
+    rp_store32(unit + 8, 100);
+    rp_store64(unit + 12, (uint64_t)third_field(head16(data, HEAD + 2 * number)));
+}
+
 static void put_queue(const fuzz_paths *here, const uint8_t *data) {
     char directory[PATH_MAX];
     uint8_t units[QUEUE_FILE_SIZE];
     make_directory(directory, here->queues, "0");
     for (uint32_t i = 0; i < UNITS; i++) {
-        uint8_t *unit = units + i % UNITS_PER_FILE * UNIT;
-        rp_store64(unit, i * 100);
-        rp_store32(unit + 8, 100);
-        rp_store64(unit + 12, (uint64_t)third_field(head16(data, HEAD + 2 * i)));
+        make_unit(units + i % UNITS_PER_FILE * UNIT, i, data);
         if ((i + 1) % UNITS_PER_FILE == 0)
             put_file(directory, i / UNITS_PER_FILE * QUEUE_FILE_SIZE, units, sizeof units, sizeof units);
     }
@@ -64,6 +67,40 @@ static void put_extensions(const fuzz_paths *here, char *directory, const uint8_
     }
 }
 
+/* Whether the extension of the unit, read alone, lacks a bit of the place. */
+static int lacks(rp_cq_ext *ext, const rp_queue *queue, const rp_filter_place *place, const uint8_t *queue_unit) {
+    rp_cq_ext_unit unit;
+    uint32_t bitmap_size = place->bit_count / 8;
+    if (rp_cq_ext_read(ext, queue, (int64_t)rp_load64(queue_unit + 12), &unit) != RP_OK) return 0;
+    if (unit.bitmap_size != bitmap_size || unit.size != RP_CQ_EXT_UNIT_SIZE + bitmap_size) return 0;
+    for (uint32_t i = 0; i < place->count; i++)
+        if (!(unit.bitmap[place->positions[i] / 8] & 1u << place->positions[i] % 8)) return 1;
+    return 0;
+}
+
+static uint64_t file_of(const uint8_t *unit) { return (rp_load64(unit + 12) ^ 1ull << 63) / EXT_FILE_SIZE; }
+
+/* Units that lack bits are counted as if each were read alone, up to the first that does not, or is in another file. */
+static void check_counts(rp_cq_ext *ext, const rp_queue *queue, const uint8_t *data) {
+    static const rp_filter_place PLACES[] = {{.bit_count = 8, .count = 2, .positions = {0, 7}},
+                                             {.bit_count = 112, .count = 3, .positions = {1, 60, 111}}};
+    uint8_t units[UNITS * UNIT];
+    for (uint32_t i = 0; i < UNITS; i++) make_unit(units + i * UNIT, i, data);
+    for (size_t p = 0; p < sizeof PLACES / sizeof PLACES[0]; p++)
+        for (uint32_t i = 0; i < UNITS; i++) {
+            const uint8_t *first = units + i * UNIT;
+            uint64_t phy_offset_min = data[2] % 2 ? 500 : 0;
+            uint32_t count = rp_cq_ext_count_lacking(ext, queue, &PLACES[p], phy_offset_min, first, UNITS - i);
+            CHECK(count <= UNITS - i);
+            for (uint32_t k = 0; k <= count && i + k < UNITS; k++) {
+                const uint8_t *unit = first + k * UNIT;
+                int is_counted = file_of(unit) == file_of(first) && rp_load64(unit) >= phy_offset_min &&
+                                 lacks(ext, queue, &PLACES[p], unit);
+                CHECK(is_counted == (k < count));
+            }
+        }
+}
+
 static int64_t check_reads(const fuzz_paths *here, rp_control_block *block, const rp_queue *queue,
                            const uint8_t *data) {
     int64_t last = 0;
@@ -78,6 +115,7 @@ static int64_t check_reads(const fuzz_paths *here, rp_control_block *block, cons
         if (status == RP_OK) CHECK(unit.size >= RP_CQ_EXT_UNIT_SIZE + unit.bitmap_size && unit.size <= EXT_FILE_SIZE);
         if (i >= queue->min_offset && rp_cq_ext_is_address(field)) last = field;
     }
+    check_counts(ext, queue, data);
     rp_cq_ext_close(ext);
     return last;
 }

@@ -43,12 +43,13 @@ class FastPath:
         is_extended: bool = False,
         file_size: int = FILE_SIZE,
         cq_file_size: int = CQ_FILE_SIZE,
+        filter_marks: Any = ffi.NULL,
         **send_options: Any,
     ) -> None:
-        """`is_extended`: the tags codes are in extension units."""
+        """`is_extended`: the tags codes are in extension units; with `filter_marks` they have filter bits."""
         self.root = root
         self.file_size, self.cq_file_size = file_size, cq_file_size
-        self.is_extended = is_extended
+        self.is_extended, self.filter_marks = is_extended, filter_marks
         (root / "commitlog").mkdir(parents=True, exist_ok=True)
         (root / "consumequeue").mkdir(exist_ok=True)
         (root / "index").mkdir(exist_ok=True)
@@ -211,6 +212,7 @@ class FastPath:
                 "bytes_on_disk": 65536,
                 "count_on_disk": 8,
                 "memory_bytes": 1 << 40,
+                "marks": self.filter_marks,
             }
             | self.pull_options,
         )
@@ -232,6 +234,7 @@ class FastPath:
                 "index_enable": 0,
                 "hash_slot_num": 1000,
                 "index_num": 4000,
+                "filter_marks": self.filter_marks,
             },
         )
         dispatch = lib.rp_dispatch_open(self.block, config)
