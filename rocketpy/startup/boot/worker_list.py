@@ -45,6 +45,7 @@ from ..workers.send_and_pull import PullMain, SendMain
 from ..workers.store import StoreMain
 from .half_messages import recovered_half_states
 from .lost_end import begin_replication
+from .sockets import Sockets
 
 __all__ = ["ManagerMemory", "Topology", "manager_memory", "reactor_sizes", "worker_specs"]
 
@@ -83,9 +84,7 @@ def worker_specs(
     topology: Topology,
     opened: OpenedStore,
     memory: ManagerMemory,
-    listeners: Sequence[socket.socket],
-    replication: socket.socket | None,
-    metrics: socket.socket | None,
+    sockets: Sockets,
 ) -> Iterator[WorkerSpec]:
     """Every worker of the broker, in the order in which they start: workers that send requests to others start last."""
     table, control, sizes = broker_pools(settings), opened.control, topology.sizes
@@ -118,6 +117,7 @@ def worker_specs(
     replica = ReplicaState() if settings.is_slave else None
     send = SendMain(topology, control, settings, marks, halves, timers, slaves, replica)
     yield spec(SEND, SEND, send, StopPhase.FAST_PATH, keep_fds=writes)
+    replication, metrics = sockets.replication, sockets.metrics
     if replication is not None:
         sender, ha_fd = ReplicatorMain(topology, control, settings, slaves, replication), replication.fileno()
         yield spec(REPLICATOR, REPLICATOR, sender, StopPhase.REPLICATION, keep_fds=(ha_fd,), starts_on=ha_fd)
@@ -136,7 +136,7 @@ def worker_specs(
         fds = (topology.handoffs[selector][1].fileno(),)
         main = SelectorMain(topology, selector, table, _selector_settings(settings, control))
         yield spec(selector, "selector", main, StopPhase.SELECTORS, quiet_phase=StopPhase.INTAKE, keep_fds=fds)
-    acceptor, kept = _acceptor(topology, listeners)
+    acceptor, kept = _acceptor(topology, sockets.listeners)
     yield spec(ACCEPTOR, ACCEPTOR, acceptor.run, StopPhase.INTAKE, keep_fds=kept)
 
 

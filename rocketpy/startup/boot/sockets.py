@@ -1,0 +1,87 @@
+"""The listening sockets of a broker. They stay open until it ends, whatever becomes of the processes behind them."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+from collections.abc import Iterator, Sequence
+
+import attrs
+
+from rocketpy.config import BrokerSettings
+from rocketpy.config.rocketpy_config import METRICS_PORT_FREE
+from rocketpy.reactor.acceptor import open_listener
+
+logger = logging.getLogger(__name__)
+
+
+@attrs.frozen
+class Sockets:
+    """All of one broker."""
+
+    listeners: Sequence[socket.socket]  # the main and the VIP port
+    replication: socket.socket | None  # the HA port; None: a slave
+    metrics: socket.socket | None  # None: metrics are off
+
+    @property
+    def fds(self) -> tuple[int, ...]:
+        return tuple(one.fileno() for one in (*self.listeners, self.replication, self.metrics) if one is not None)
+
+
+@contextlib.contextmanager
+def open_sockets(settings: BrokerSettings) -> Iterator[Sockets]:
+    """Listen on every port of the broker.
+
+    Raises:
+        ConfigError, TransportError: a port cannot be used.
+    """
+    with contextlib.ExitStack() as stack:
+        listeners = [stack.enter_context(listener) for listener in _listeners(settings)]
+        replication = None if settings.is_slave else stack.enter_context(_replication_listener(settings))
+        metrics = _metrics_listener(settings)
+        if metrics is not None:
+            stack.enter_context(metrics)
+        yield Sockets(listeners, replication, metrics)
+
+
+def _listeners(settings: BrokerSettings) -> list[socket.socket]:
+    """The main and the VIP port, listening."""
+    host, backlog = settings.server.bind_address, settings.server.server_socket_backlog
+    main = open_listener(host, settings.server.listen_port, backlog=backlog)
+    try:
+        vip = open_listener(host, settings.vip_port, key="listenPort (listenPort - 2 is used too)", backlog=backlog)
+    except BaseException:
+        main.close()
+        raise
+    return [main, vip]
+
+
+def _replication_listener(settings: BrokerSettings) -> socket.socket:
+    """The HA port, which slaves dial."""
+    return open_listener(
+        settings.server.bind_address,
+        settings.store.ha_listen_port,
+        key="listenPort (listenPort + 1 is the replication port)",
+    )
+
+
+def _metrics_listener(settings: BrokerSettings) -> socket.socket | None:
+    """The listening socket of metrics. It stays open until the broker ends, so that a restarted manager has the same
+    port."""
+    host, port, own = settings.rocketpy.metrics_host, settings.rocketpy.metrics_port, settings.server.listen_port
+    if port == 0:
+        return None
+    from rocketpy.metrics import listen, listen_by_default, port_of
+    from rocketpy.metrics.address import DEFAULT_PORT
+
+    if port != METRICS_PORT_FREE:
+        return listen(host, port)
+    listener = listen_by_default(host, avoid=(own - 2, own, own + 1))
+    if port_of(listener) != DEFAULT_PORT:
+        logger.warning(
+            "port %d is in use: serving metrics on port %d instead (set metricsPort to choose one)",
+            DEFAULT_PORT,
+            port_of(listener),
+        )
+    return listener
