@@ -127,7 +127,9 @@ typedef struct text {
 
 /* 1 if `made` does not begin with the text of this host; the caller makes it. */
 static int is_other_host(text *text, const uint8_t *host, uint32_t host_size) {
-    if (text->host_size == host_size && memcmp(text->host, host, host_size) == 0) return 0;
+    int is_same = host_size == HOST_V4_SIZE ? rp_load64(text->host) == rp_load64(host)
+                                            : memcmp(text->host, host, HOST_V6_SIZE) == 0;
+    if (is_same && text->host_size == host_size) return 0;
     text->host_size = host_size;
     memcpy(text->host, host, host_size);
     return 1;
@@ -175,20 +177,21 @@ static void take_text(rp_column column, const rp_row *row, text *text) {
 
 uint64_t rp_column_texts_room(rp_column column, const rp_row *rows, uint32_t count) {
     uint64_t room = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        const rp_row *row = &rows[i];
-        uint64_t times = row->flags & RP_ROW_MALFORMED ? REPLACED_SIZE_MAX : 1;
-        switch (column) {
-            case RP_COLUMN_BODY: room += row->body_size; break;
-            case RP_COLUMN_TOPIC: room += times * row->topic_size; break;
-            case RP_COLUMN_TAGS: room += times * row->tags_size; break;
-            case RP_COLUMN_KEYS: room += times * row->keys_size; break;
-            case RP_COLUMN_MSG_ID: room += row->unique_size > 0 ? times * row->unique_size : MESSAGE_ID_MAX; break;
-            case RP_COLUMN_OFFSET_MSG_ID: room += MESSAGE_ID_MAX; break;
-            default: room += HOST_TEXT_MAX;
-        }
+#define SUM(size)                                                                                                      \
+    for (uint32_t i = 0; i < count; i++) room += (size);                                                               \
+    return room
+#define REPAIRED(size) (uint64_t)rows[i].size *(rows[i].flags & RP_ROW_MALFORMED ? REPLACED_SIZE_MAX : 1)
+    switch (column) {
+        case RP_COLUMN_BODY: SUM(rows[i].body_size);
+        case RP_COLUMN_TOPIC: SUM(REPAIRED(topic_size));
+        case RP_COLUMN_TAGS: SUM(REPAIRED(tags_size));
+        case RP_COLUMN_KEYS: SUM(REPAIRED(keys_size));
+        case RP_COLUMN_MSG_ID: SUM(rows[i].unique_size > 0 ? REPAIRED(unique_size) : MESSAGE_ID_MAX);
+        case RP_COLUMN_OFFSET_MSG_ID: return (uint64_t)MESSAGE_ID_MAX * count;
+        default: return (uint64_t)HOST_TEXT_MAX * count;
     }
-    return room;
+#undef REPAIRED
+#undef SUM
 }
 
 rp_status rp_column_texts(rp_column column, const rp_row *rows, uint32_t count, int32_t *offsets, uint8_t *data,
@@ -200,13 +203,16 @@ rp_status rp_column_texts(rp_column column, const rp_row *rows, uint32_t count, 
     offsets[0] = 0;
     for (uint32_t i = 0; i < count; i++) {
         take_text(column, &rows[i], &text);
-        int is_repaired = rows[i].flags & RP_ROW_MALFORMED && column != RP_COLUMN_BODY;
+        int is_repaired = rows[i].flags & RP_ROW_MALFORMED && column != RP_COLUMN_BODY, is_put = 1;
         if (text.is_null) {
             clear_bit(valid, i);
             ++*nulls;
-        } else if (!(is_repaired ? rp_text_out_repair : rp_text_out_put)(&out, text.at, text.size)) {
-            return RP_TOO_LARGE;
+        } else if (is_repaired) {
+            is_put = rp_text_out_repair(&out, text.at, text.size);
+        } else {
+            is_put = rp_text_out_put(&out, text.at, text.size);
         }
+        if (!is_put) return RP_TOO_LARGE;
         offsets[i + 1] = (int32_t)out.size;
     }
     return RP_OK;

@@ -107,11 +107,8 @@ static uint32_t drop_superseded(const uint8_t *properties, pair *pairs, uint32_t
 void rp_column_pairs_room(const rp_row *rows, uint32_t count, rp_pairs_room *room) {
     *room = (rp_pairs_room){0, 0};
     for (uint32_t i = 0; i < count; i++) {
-        const uint8_t *at = rows[i].record + rows[i].properties_at, *end = at + rows[i].properties_size;
         room->bytes += (uint64_t)rows[i].properties_size * (rows[i].flags & RP_ROW_MALFORMED ? REPLACED_SIZE_MAX : 1);
-        room->pairs++;
-        for (; at < end; at += SEPARATORS_STEP)
-            room->pairs += (uint32_t)__builtin_popcount(rp_separators_at(at, (uint32_t)(end - at)).pieces);
+        room->pairs += rows[i].separators + 1u;
     }
 }
 

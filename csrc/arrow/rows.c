@@ -80,10 +80,10 @@ static void note_known(const uint8_t *properties, const uint8_t *piece, const ui
     if (*piece == 'U') note_value(properties, piece, end, "UNIQ_KEY", 8, &row->unique_at, &row->unique_size);
 }
 
-/* Note TAGS, KEYS and UNIQ_KEY. Returns whether all bytes are ASCII. */
+/* Note TAGS, KEYS and UNIQ_KEY, and count separators. Returns whether all bytes are ASCII. */
 static int find_known_properties(const uint8_t *properties, uint32_t size, rp_row *row) {
     const uint8_t *piece = properties;
-    uint32_t others = 0;
+    uint32_t others = 0, separators = 0;
     for (uint32_t at = 0; at < size; at += SEPARATORS_STEP) {
         rp_separators found = rp_separators_at(properties + at, size - at);
         others |= found.others;
@@ -91,9 +91,11 @@ static int find_known_properties(const uint8_t *properties, uint32_t size, rp_ro
             const uint8_t *end = properties + at + __builtin_ctz(bits);
             note_known(properties, piece, end, row);
             piece = end + 1;
+            separators++;
         }
     }
     note_known(properties, piece, properties + size, row);
+    row->separators = (uint16_t)separators;
     return others == 0;
 }
 

@@ -25,7 +25,8 @@ typedef struct rp_row {
     uint16_t keys_size;
     uint16_t unique_at;
     uint16_t unique_size;
-    uint32_t flags;          /* RP_ROW_* */
+    uint16_t separators;     /* between pairs, in the properties; needs RP_ROWS_PROPERTIES */
+    uint16_t flags;          /* RP_ROW_* */
 } rp_row;
 enum {
     RP_ROW_COMPRESSED = 1,   /* the body is as stored, compressed */
@@ -43,7 +44,7 @@ enum {
     RP_ROWS_CRC = 1,         /* compare bodies with their CRC */
     RP_ROWS_PLACE = 2,       /* a record's own phy offset must be its place */
     RP_ROWS_COMMITTED = 4,   /* leave out half messages, their marks, and rolled back ones */
-    RP_ROWS_PROPERTIES = 8,  /* find TAGS, KEYS and UNIQ_KEY, and whether texts are UTF-8 */
+    RP_ROWS_PROPERTIES = 8,  /* find TAGS, KEYS and UNIQ_KEY, count pairs, and say whether texts are UTF-8 */
     RP_RESYNC_CHAIN = 8      /* records that must follow each other before rp_rows_resync takes the first for one */
 };
 

@@ -14,10 +14,13 @@ typedef struct rp_text_out {
     uint64_t room;
 } rp_text_out;
 
-/* As memcpy; names and values are short, and a call takes longer than their bytes. */
+/* As memcpy; names, values and ids are short, and a call takes longer than their bytes. */
 static inline void rp_copy_text(uint8_t *target, const uint8_t *source, uint64_t size) {
-    if (size > 16) {
+    if (size > 32) {
         memcpy(target, source, size);
+    } else if (size >= 16) {
+        memcpy(target, source, 16);
+        memcpy(target + size - 16, source + size - 16, 16);
     } else if (size >= 8) {
         memcpy(target, source, 8);
         memcpy(target + size - 8, source + size - 8, 8);

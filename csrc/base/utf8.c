@@ -44,6 +44,7 @@ int rp_utf8_is_valid(const uint8_t *text, uint64_t size) {
     while (at < end && is_valid) {
         uint64_t word;
         while (end - at >= 8 && (memcpy(&word, at, 8), (word & 0x8080808080808080ull) == 0)) at += 8;
+        while (at < end && *at < 0x80) at++;
         if (at == end) break;
         uint32_t used;
         rp_utf8_next(at, end, &used, &is_valid);

@@ -52,6 +52,7 @@ class NativeRows:
     def __init__(self, selection: Selection, checks: Checks, columns: tuple[str, ...]) -> None:
         self._checks = checks
         self._rows = ffi.new("rp_row[]", checks.rows_max)
+        self._valid = ffi.new("uint8_t[]", (checks.rows_max + 7) // 8)  # bitmap of one column after the other
         self._scan = scan = ffi.new("rp_rows_scan *")
         scan.rows_max, scan.bytes_max = checks.rows_max, checks.bytes_max
         scan.record_size_max = checks.record_size_max
@@ -117,10 +118,10 @@ class NativeRows:
         """The Arrow array of a column for the rows from `first` on."""
         rows = self._rows + first
         if name in NUMBERS or name in TIMES:
-            return _numbers(COLUMNS[name].arrow, NUMBER_COLUMNS[name], rows, count)
+            return _numbers(COLUMNS[name].arrow, NUMBER_COLUMNS[name], rows, count, self._valid)
         if name == "properties":
             return _pairs(rows, count)
-        return _texts(COLUMNS[name].arrow, TEXT_COLUMNS[name], rows, count)
+        return _texts(COLUMNS[name].arrow, TEXT_COLUMNS[name], rows, count, self._valid)
 
 
 def _compiled(condition: str) -> Any:
@@ -151,22 +152,25 @@ def _buffer(size: int, ctype: str = "uint8_t") -> tuple[Any, Any]:
     return buffer, ffi.cast(f"{ctype} *", buffer.address)
 
 
-def _numbers(kind: Any, column: int, rows: Any, count: int) -> Any:
+def _numbers(kind: Any, column: int, rows: Any, count: int, valid: Any) -> Any:
     data, data_at = _buffer(count * kind.bit_width // 8)
-    valid, valid_at = _buffer((count + 7) // 8)
-    nulls = lib.rp_column_numbers(column, rows, count, data_at, valid_at)
-    return pa.Array.from_buffers(kind, count, [valid if nulls else None, data], nulls)
+    nulls = lib.rp_column_numbers(column, rows, count, data_at, valid)
+    return pa.Array.from_buffers(kind, count, [_copied(valid, count, nulls), data], nulls)
 
 
-def _texts(kind: Any, column: int, rows: Any, count: int) -> Any:
+def _texts(kind: Any, column: int, rows: Any, count: int, valid: Any) -> Any:
     room = lib.rp_column_texts_room(column, rows, count)
     data, data_at = _buffer(room)
     offsets, offsets_at = _buffer(4 * (count + 1), "int32_t")
-    valid, valid_at = _buffer((count + 7) // 8)
     nulls = ffi.new("uint32_t *")
-    status = lib.rp_column_texts(column, rows, count, offsets_at, data_at, room, valid_at, nulls)
+    status = lib.rp_column_texts(column, rows, count, offsets_at, data_at, room, valid, nulls)
     assert status == Status.OK, f"{count} rows need {room} bytes"  # batches are cut well below 2 GiB
-    return pa.Array.from_buffers(kind, count, [valid if nulls[0] else None, offsets, data], nulls[0])
+    return pa.Array.from_buffers(kind, count, [_copied(valid, count, nulls[0]), offsets, data], nulls[0])
+
+
+def _copied(valid: Any, count: int, nulls: int) -> Any:
+    """The bitmap for an array; a column without nulls has none."""
+    return pa.py_buffer(bytes(ffi.buffer(valid, (count + 7) // 8))) if nulls else None
 
 
 def _pairs(rows: Any, count: int) -> Any:
