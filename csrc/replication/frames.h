@@ -21,12 +21,10 @@
  *                      CRC-32 of the bytes
  *   HEARTBEAT  master  position(8) confirmed(8) epoch(4) time(8)         end of the master's log; its wall clock in ms
  *   ACK        slave   position(8) epoch(4)                              below it the slave has everything
- *   META       master  topics(8) groups(8) offsets(8) delays(8)          how often each table has changed: the slave
- *                      fetches those that have, by request codes 21, 201, 43 and 45
  *   FENCED     either  epoch(4)                                          the newer epoch
  *
- * In plain mode (without failover) epoch is 0 and confirmed is the master's end. META and FENCED are not sent yet; they
- * end a stream. docs/replication.md has the JSON fields and the proof. */
+ * In plain mode (without failover) epoch is 0 and confirmed is the master's end. FENCED is not sent yet; it ends a
+ * stream. docs/replication.md has the JSON fields and the proof. */
 #include <stdint.h>
 
 enum {
@@ -36,7 +34,6 @@ enum {
     RP_HA_DATA_HEADER = 24,   /* payload of DATA before its bytes */
     RP_HA_HEARTBEAT = 28,     /* payload of HEARTBEAT */
     RP_HA_ACK = 12,           /* payload of ACK */
-    RP_HA_META = 32,          /* payload of META */
     RP_HA_FENCED = 4,         /* payload of FENCED */
     RP_HA_HEADER_MAX = 37,    /* bytes of a frame before its bytes of the log */
     RP_HA_DATA_MAX = 131072, /* bytes of the log in one DATA: a slave holds them all until it has compared their CRC */
@@ -54,7 +51,6 @@ enum {
     RP_HA_DATA = 5,
     RP_HA_BEAT = 6,
     RP_HA_ACKNOWLEDGE = 7,
-    RP_HA_METADATA = 8,
     RP_HA_FENCE = 9
 };
 #endif

@@ -167,7 +167,7 @@ class BrokerController:
             AdminGroupProcessor(services),
             AdminOffsetProcessor(services),
             AdminBrokerProcessor(services),
-            ReplicationProcessor(lambda: self.replication_status()),
+            ReplicationProcessor(services.filters, lambda: self.replication_status()),
             ConsumeStatsProcessor(services),
             ConsumeQueueProcessor(services),
             ResetOffsetProcessor(services),

@@ -1,9 +1,9 @@
-"""A slave's copy of its master's tables: topics, consumer offsets, progress of delay levels, groups.
+"""A slave's copy of its master's tables: topics, consumer offsets, progress of delay levels, groups, filters.
 
 The log brings messages only. These tables are fetched from the master's request port, by the codes that slaves of the
-reference use. A round is repeated after a second, or after ten times as long as it took, at most 10 s: small tables
-follow a change promptly, and large ones cost the master little. A queue that the log has just brought asks for a round
-at once, because its topic is new.
+reference use; filters by one of rocketpy, because the reference does not copy them. A round is repeated after a second,
+or after ten times as long as it took, at most 10 s: small tables follow a change promptly, and large ones cost the
+master little. A queue that the log has just brought asks for a round at once, because its topic is new.
 
 Tables are copied from the master whose log the replicator follows, and only while it does: it has compared both logs.
 Another broker, or a master that has lost its store, would otherwise empty the tables of a slave that has the messages.
@@ -14,6 +14,7 @@ Source: RocketMQ 4.9 `SlaveSynchronize`.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -22,12 +23,14 @@ import trio
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.errors import RocketError
 from rocketpy.log_limit import LogLimit, and_more
+from rocketpy.remoting.bodies.filter import FilterDocument
 from rocketpy.remoting.bodies.group import SubscriptionGroupWrapper
 from rocketpy.remoting.bodies.offset import ConsumerOffsetSerializeWrapper, DelayOffsetSerializeWrapper
 from rocketpy.remoting.bodies.schema import Body
 from rocketpy.remoting.bodies.topic import TopicConfigSerializeWrapper
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fastjson import loads
+from rocketpy.remoting.headers.broker import GetAllConsumerFilterHeader
 from rocketpy.transport.steps import Steps
 
 from .outer_api import BrokerOuterApi, NameServerClient
@@ -39,6 +42,8 @@ TIMEOUT_S = 3.0
 PAUSE_MIN_S, PAUSE_MAX_S = 1.0, 10.0
 PAUSE_FACTOR = 10  # of the time that the last round took
 LOOK_S = 0.2
+NOT_SUPPORTED_S = 600.0  # until a master that has no filters is asked again: it may have been replaced
+FILTERS = "filterDataByTopic"
 AT_ONCE_BYTES_MAX = 4_096  # a larger body is parsed in a thread
 
 _B = TypeVar("_B", bound=Body)
@@ -55,6 +60,10 @@ class SlaveSynchronize:
         self._offsets = services.offsets
         self._schedule = services.schedule
         self._delete_queues = services.fast_path.delete_queues
+        self._filters = services.filters
+        self._consumers = services.consumers
+        self._filters_version = ("", "")  # the master that it is of, the version
+        self._filters_from_s = -math.inf  # when to ask for them next
         self._limit = LogLimit()
         self.master: str | None = None
         """The master's address for requests; None: not known."""
@@ -88,7 +97,7 @@ class SlaveSynchronize:
     async def copy(self) -> None:
         """One round, in the order of the reference. What fails is logged, and fetched again in the next one."""
         master = self.followed()
-        for copy in (self._copy_topics, self._copy_offsets, self._copy_delays, self._copy_groups):
+        for copy in (self._copy_topics, self._copy_offsets, self._copy_delays, self._copy_groups, self._copy_filters):
             try:
                 await copy(master)
             except _NotFollowed:
@@ -139,15 +148,41 @@ class SlaveSynchronize:
         theirs = await self._fetch(master, RequestCode.GET_ALL_DELAY_OFFSET, DelayOffsetSerializeWrapper, "offsetTable")
         self._schedule.follow(theirs.offset_table)
 
+    async def _copy_filters(self, master: str) -> None:
+        """SQL92 filters with their state, so that a slave that is promoted has filter bits for groups that are away."""
+        if trio.current_time() < self._filters_from_s:
+            return
+        known = self._filters_version[1] if self._filters_version[0] == master else ""
+        request = RemotingCommand.request(
+            RequestCode.GET_ALL_CONSUMER_FILTER, GetAllConsumerFilterHeader(version=known)
+        )
+        answer = await self._answer(master, request)
+        if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:  # of the reference, or older
+            self._filters_from_s = trio.current_time() + NOT_SUPPORTED_S
+            return
+        version = GetAllConsumerFilterHeader.of(answer).version
+        if version == known:
+            return
+        theirs = await self._parsed(master, answer, RequestCode.GET_ALL_CONSUMER_FILTER, FilterDocument, FILTERS)
+        await self._filters.follow(theirs, lambda group: self._consumers.group(group) is not None)
+        await self._filters.file.save()
+        self._filters_version = master, version
+
     async def _fetch(self, master: str, code: RequestCode, kind: type[_B], table: str) -> _B:
         """A body that has the member `table`; without it, nothing can be concluded from what is missing.
 
         Raises:
             RocketError: there is no such answer, or (`_NotFollowed`) the master is not followed any more.
         """
+        answer = await self._answer(master, RemotingCommand.request(code))
+        return await self._parsed(master, answer, code, kind, table)
+
+    async def _answer(self, master: str, request: RemotingCommand) -> RemotingCommand:
         if not master or self.followed() != master:
             raise _NotFollowed
-        answer = await self._client.invoke(master, RemotingCommand.request(code), TIMEOUT_S)
+        return await self._client.invoke(master, request, TIMEOUT_S)
+
+    async def _parsed(self, master: str, answer: RemotingCommand, code: RequestCode, kind: type[_B], table: str) -> _B:
         if answer.code != ResponseCode.SUCCESS:
             raise RocketError(f"{code.name}: code {answer.code}, {answer.remark}")
         body = answer.body or b""

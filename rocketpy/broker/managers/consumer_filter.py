@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 
 import attrs
@@ -22,7 +22,7 @@ from rocketpy.remoting.bodies.filter import BloomFilterData, ConsumerFilterData,
 from rocketpy.remoting.bodies.heartbeat import EXPRESSION_TYPE_SQL92, SubscriptionData
 from rocketpy.remoting.fast_path import FastPath, FilterPlace
 from rocketpy.remoting.json_writer import Members, pretty_pieces
-from rocketpy.transport.steps import finished
+from rocketpy.transport.steps import Steps, finished
 
 from .. import json_file
 from ..clock import Clock
@@ -66,11 +66,16 @@ class ConsumerFilterManager:
         self._dead: dict[tuple[str, str], None] = {}  # group and topic, in the order of their death
         self._count = self._text = 0
         self._free_marks = list(range(MARKS - 1, -1, -1))
-        self._last_id = time.monotonic_ns()  # a restarted manager gives none of the ids of the previous one
+        self._started = self._last_id = time.monotonic_ns()  # a restarted manager gives none of the ids of the last one
         self._log = LogLimit()
         self.file = ConfigFile(path, lambda: pretty_pieces(self.document()))
 
     # --- questions ---
+
+    @property
+    def version(self) -> str:
+        """Another one after each change, and after a restart of the manager."""
+        return f"{self._started}.{self.file.changes}"
 
     def find(self, group: str, topic: str) -> ConsumerFilterData | None:
         entry = self._entries.get(group, {}).get(topic)
@@ -159,6 +164,32 @@ class ConsumerFilterManager:
             self.file.changed()
         elif self._log.take("room"):
             logger.warning("group %s cannot filter topic %s: there are %d filters already", group, topic, self._count)
+
+    async def follow(self, document: FilterDocument, is_online: Callable[[str], bool]) -> None:
+        """Take over what the master of this slave has. What members say who are connected here (`is_online`) is newer:
+        consumers tell all brokers of a name.
+
+        Filters that the master has dropped die here by themselves. Bits are valid from now on: this broker makes its
+        own.
+        """
+        if not self.is_enabled:
+            return
+        steps = Steps()
+        for topic in document.filter_data_by_topic.values():
+            for data in topic.group_filter_data.values():
+                known = self.find(data.consumer_group, data.topic)
+                if known is None or known.client_version < data.client_version:
+                    subscription = SubscriptionData(
+                        topic=data.topic,
+                        sub_string=data.expression,
+                        expression_type=data.expression_type,
+                        sub_version=data.client_version,
+                    )
+                    await self.prepare(subscription)
+                    self._register_one(data.consumer_group, subscription)
+                if data.is_dead and not is_online(data.consumer_group):
+                    self._mark_dead(data.consumer_group, {data.topic})
+                await steps.did()
 
     def _has_room(self, size: int) -> bool:
         """Drops dead filters, the oldest first, if it has to."""

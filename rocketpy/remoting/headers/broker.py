@@ -1,4 +1,4 @@
-"""Brokers as a whole: configuration (26), statistics (315, 317)."""
+"""Brokers as a whole: configuration (26), statistics (315, 317), filters (30002)."""
 
 from __future__ import annotations
 
@@ -19,3 +19,10 @@ class ViewBrokerStatsDataRequestHeader(Header):
 @header
 class GetConsumeStatsInBrokerHeader(Header):
     is_order: bool = wire("isOrder", default=False)
+
+
+@header
+class GetAllConsumerFilterHeader(Header):
+    """Of request and response."""
+
+    version: str = wire("version", default="")  # of the table: what the slave has, what the master has

@@ -11,10 +11,12 @@ import pytest
 import trio
 import trio.testing
 
-from rocketpy.broker.slave_synchronize import PAUSE_MAX_S, PAUSE_MIN_S
+from rocketpy.broker.slave_synchronize import NOT_SUPPORTED_S, PAUSE_MAX_S, PAUSE_MIN_S
+from rocketpy.codes import ResponseCode
 from rocketpy.config import BrokerRole
 from rocketpy.errors import ConnectFailed, RocketError, StoreError
 from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
+from rocketpy.remoting.bodies.heartbeat import SubscriptionData
 from rocketpy.remoting.bodies.topic import TopicConfig
 from rocketpy.remoting.command import RemotingCommand
 from tests.support.slow_path import SlowPathRig
@@ -22,12 +24,19 @@ from tests.support.slow_path import SlowPathRig
 MASTER = "10.0.0.9:10911"
 
 
+class Unknown:
+    """A broker that does not know the request."""
+
+    async def process(self, request: RemotingCommand, channel: object) -> RemotingCommand:
+        return RemotingCommand.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "unknown")
+
+
 class Pair:
     """A master, and a slave whose requests it answers."""
 
-    def __init__(self, root: Path) -> None:
-        self.master = SlowPathRig(root / "master")
-        self.slave = SlowPathRig(root / "slave", broker_id=1, broker_role=BrokerRole.SLAVE)
+    def __init__(self, root: Path, **settings: Any) -> None:
+        self.master = SlowPathRig(root / "master", **settings)
+        self.slave = SlowPathRig(root / "slave", broker_id=1, broker_role=BrokerRole.SLAVE, **settings)
         self.copy = self.slave.broker.master
         self.codes: list[int] = []
         self.is_down = False
@@ -43,7 +52,8 @@ class Pair:
         self.codes.append(request.code)
         if self.is_down:
             raise ConnectFailed("nobody there")
-        answer: RemotingCommand = await self.master.ask(request.code)
+        fields = RemotingCommand.decode(request.encode()).ext_fields
+        answer: RemotingCommand = await self.master.ask(request.code, fields)
         if self.answer is not None:
             answer = RemotingCommand.response(body=self.answer)
         self.after_answer()
@@ -63,7 +73,7 @@ def test_topics_and_groups_with_their_versions(pair: Pair) -> None:
     master.topics.update(TopicConfig(topic_name="T", read_queue_nums=3, write_queue_nums=2, perm=4))
     master.groups.update(SubscriptionGroupConfig(group_name="G", retry_max_times=3))
     pair.run()
-    assert pair.codes == [21, 43, 45, 201]
+    assert pair.codes == [21, 43, 45, 201, 30_002]
     assert slave.topics.select("T") == master.topics.select("T")
     assert slave.groups.select("G") == master.groups.select("G")
     assert slave.topics.data_version == master.topics.data_version
@@ -173,6 +183,70 @@ def test_offsets_and_the_progress_of_delay_levels(pair: Pair) -> None:
     assert slave.schedule.document() == {"offsetTable": {1: 90, 4: 2}} and slave.schedule.file.is_dirty
 
 
+FILTERS = {"enable_property_filter": True, "enable_calc_filter_bit_map": True, "enable_consume_queue_ext": True}
+
+
+def subscription(expression: str, version: int) -> dict[str, SubscriptionData]:
+    return {"T": SubscriptionData(topic="T", sub_string=expression, expression_type="SQL92", sub_version=version)}
+
+
+def test_filters_of_groups_that_are_not_connected_here(tmp_path: Path) -> None:
+    pair = Pair(tmp_path, **FILTERS)
+    ours, theirs = pair.slave.services.filters, pair.master.services.filters
+    theirs.register("G", subscription("a > 1", 5))
+    pair.run()
+    copied = ours.find("G", "T")
+    assert copied is not None and (copied.expression, copied.client_version, copied.is_dead) == ("a > 1", 5, False)
+    assert pair.slave.fast_path.named("filter_changed") and not ours.file.is_dirty
+    theirs.register("G", subscription("a > 2", 6))
+    theirs.unregister("G")
+    pair.run()
+    copied = ours.find("G", "T")
+    assert copied is not None and copied.expression == "a > 2" and copied.is_dead
+
+
+def test_filters_are_sent_again_only_after_a_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = Pair(tmp_path, **FILTERS)
+    pair.master.services.filters.register("G", subscription("a > 1", 5))
+    pair.run()
+    followed: list[object] = []
+
+    async def follow(document: object, is_online: object) -> None:
+        followed.append(document)
+
+    monkeypatch.setattr(pair.slave.services.filters, "follow", follow)
+    pair.run()
+    assert not followed
+    pair.master.services.filters.register("G", subscription("a > 2", 6))
+    pair.run()
+    assert len(followed) == 1
+
+
+def test_what_a_consumer_says_here_is_newer_than_the_masters_filter(tmp_path: Path) -> None:
+    pair = Pair(tmp_path, **FILTERS)
+    pair.slave.services.filters.register("G", subscription("a > 9", 7))
+    pair.master.services.filters.register("G", subscription("a > 1", 5))
+    pair.run()
+    kept = pair.slave.services.filters.find("G", "T")
+    assert kept is not None and (kept.expression, kept.client_version) == ("a > 9", 7)
+
+
+def test_a_master_without_the_request_for_filters_is_left_alone_for_a_while(pair: Pair) -> None:
+    del pair.master.processors[30_002]
+    pair.master.processors[30_002] = Unknown()  # type: ignore[assignment]
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(pair.copy.run)
+            await trio.sleep(60)
+            assert pair.codes.count(30_002) == 1 and pair.codes.count(201) > 10
+            await trio.sleep(NOT_SUPPORTED_S)
+            assert pair.codes.count(30_002) == 2
+            nursery.cancel_scope.cancel()
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
 def test_a_master_that_does_not_answer_changes_nothing(pair: Pair, caplog: pytest.LogCaptureFixture) -> None:
     pair.is_down = True
     topics = pair.slave.services.topics.topics
@@ -212,12 +286,12 @@ def test_it_is_repeated_and_at_once_when_the_log_brings_a_queue(pair: Pair) -> N
         async with trio.open_nursery() as nursery:
             nursery.start_soon(pair.copy.run)
             await trio.sleep(PAUSE_MIN_S / 2)
-            assert len(pair.codes) == 4
+            assert len(pair.codes) == 5
             pair.slave.store.fill("new", 0, 1)
             await trio.sleep(PAUSE_MIN_S / 4 + 0.1)
-            assert len(pair.codes) == 8
+            assert len(pair.codes) == 10
             await trio.sleep(PAUSE_MAX_S)
-            assert len(pair.codes) >= 12
+            assert len(pair.codes) >= 15
             nursery.cancel_scope.cancel()
 
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
