@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,12 @@ from rocketpy.message.record import encode_record
 from rocketpy.remoting import fastjson
 from rocketpy.remoting.abc import Detached, Peer
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.fast_path import Delivery, EndTransaction, MessageToPut, PullRequest, PutResult, SendRequest
+from rocketpy.remoting.fast_path import PullRequest, SendRequest
 from rocketpy.remoting.limits import PoolLoad
-from tests.support.half_states import FakeHalfStates
+from tests.support.fake_fast_path import FakeFastPath
+from tests.support.fake_store import FakeStore
 
-NOW_MS, UNITS_PER_FILE = 1_700_000_000_000, 8
+NOW_MS = 1_700_000_000_000
 
 
 @attrs.define
@@ -71,223 +72,6 @@ class FakeChannel:
         return self.pushed[-1]
 
 
-@attrs.frozen(eq=False)
-class FakePut:
-    fast_path: FakeFastPath
-    result: PutResult
-
-    async def wait(self) -> PutResult:
-        await trio.lowlevel.checkpoint()
-        if self.fast_path.put_gate is not None:
-            await self.fast_path.put_gate.wait()
-        return self.result
-
-
-class FakeFastPath:
-    """Remembers every call, in order."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[str, Any]] = []
-        self.puts: list[MessageToPut] = []
-        self.put_code = 0
-        self.put_codes: dict[str, int] = {}  # of topics that differ
-        self.put_gate: trio.Event | None = None
-        self.is_store_away = False
-        self.last_deliveries: dict[int, Delivery] = {}
-        self.half_states = FakeHalfStates()
-        self.ends: list[EndTransaction] = []
-        self.end_code = 0
-
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        if name not in {
-            "topic_changed",
-            "topic_removed",
-            "group_changed",
-            "group_removed",
-            "subscription_changed",
-            "filter_changed",
-            "filter_removed",
-            "subscription_removed",
-            "broker_changed",
-            "store_settings_changed",
-            "tables_end",
-            "resend",
-            "complete",
-            "repull",
-        }:
-            raise AttributeError(name)
-
-        def record(*args: Any, **kwargs: Any) -> None:
-            self.calls.append((name, (*args, kwargs) if kwargs else args[0] if len(args) == 1 else args))
-
-        return record
-
-    def delete_queues(self, topic: str, below: int | None = None) -> trio.Event:
-        self.calls.append(("delete_queues", topic if below is None else (topic, below)))
-        done = trio.Event()
-        if not self.is_store_away:
-            done.set()
-        return done
-
-    async def clean_expired_queues(self) -> None:
-        self.calls.append(("clean_expired_queues", ()))
-        await trio.lowlevel.checkpoint()
-
-    async def end_transaction(self, end: EndTransaction) -> PutResult:
-        self.ends.append(end)
-        await trio.lowlevel.checkpoint()
-        if self.end_code == 0:
-            self.half_states.ended.add(end.queue_offset)
-        return PutResult(self.end_code)
-
-    def last_delivery(self, level: int) -> Delivery | None:
-        return self.last_deliveries.get(level)
-
-    def begin_put(self, message: MessageToPut) -> FakePut:
-        self.puts.append(message)
-        code = self.put_codes.get(message.topic, self.put_code)
-        result = PutResult(
-            code=code,
-            phy_offset=900,
-            queue_id=message.queue_id,
-            queue_offset=len(self.puts) + 6,
-            size=100,
-            store_timestamp_ms=NOW_MS,
-            message_id="7F00000100002A9F0000000000000384",
-        )
-        return FakePut(self, result)
-
-    async def put(self, message: MessageToPut) -> PutResult:
-        return await self.begin_put(message).wait()
-
-    def named(self, name: str) -> list[Any]:
-        return [args for call, args in self.calls if call == name]
-
-
-@attrs.frozen
-class Unit:
-    phy_offset: int
-    size: int
-    tags_code: int = 0
-
-
-@attrs.frozen
-class Query:
-    records: list[bytes]
-    index_last_update_timestamp_ms: int = 1
-    index_last_update_phy_offset: int = 2
-
-
-@attrs.frozen
-class State:
-    topic: str
-    queue_id: int = 0
-    next_offset: int = 0
-
-
-@attrs.frozen
-class Statistics:
-    min_phy_offset: int = 0
-    published_phy_offset: int = 4096
-    dispatch_behind_bytes: int = 5
-    flush_behind_bytes: int = 2048
-    commitlog_disk_ratio: float = 0.25
-    consume_queue_disk_ratio: float = 0.5
-
-
-class FakeStore:
-    """Queues are lists of (unit, store time); records lie at the offsets that the test says."""
-
-    def __init__(self) -> None:
-        self.queues: dict[tuple[str, int], list[tuple[Unit, int]]] = {}
-        self.low: dict[tuple[str, int], int] = {}
-        self.begins: dict[tuple[str, int], int] = {}  # offset of the first message of the topic, if not 0
-        self.deleted: dict[str, bool] = {}
-        self.records: dict[int, bytes] = {}
-        self.on_disk_below = 0
-        self.found: list[bytes] = []
-        self.queried: list[tuple[str, str, int, int, int]] = []
-        self.trimmed, self.behind_bytes, self.delete_requests = 0, 5, 0
-        self.queue_count: Callable[[], int] = lambda: len(self.queues)
-        self.now_ms: Callable[[], int] = lambda: NOW_MS
-        self.slowed_from_ms: int | None = None
-
-    def clock_ms(self) -> int:
-        return self.now_ms()
-
-    def clock_slowed_from_ms(self) -> int | None:
-        return self.slowed_from_ms
-
-    def request_delete_expired(self) -> None:
-        self.delete_requests += 1
-
-    def fill(self, topic: str, queue_id: int, count: int, *, low: int = 0, tags_code: int = 0) -> None:
-        self.queues[topic, queue_id] = [(Unit(1000 + i, 50, tags_code), NOW_MS + i) for i in range(count)]
-        self.low[topic, queue_id] = low
-
-    def queue_states(self, topic: str | None = None) -> list[State]:
-        known = self.queues.items()
-        return [State(name, queue_id, len(units)) for (name, queue_id), units in known if topic in (None, name)]
-
-    def used_topics(self) -> dict[str, int]:
-        used = sorted(queue for queue, units in self.queues.items() if units)
-        return {topic: queue_id + 1 for topic, queue_id in used}
-
-    def deleted_topics(self) -> dict[str, bool]:
-        return self.deleted
-
-    def is_whole(self, topic: str, queue_id: int) -> bool:
-        return self.min_offset(topic, queue_id) == self.begins.get((topic, queue_id), 0)
-
-    def min_offset(self, topic: str, queue_id: int) -> int:
-        return self.low.get((topic, queue_id), 0)
-
-    def max_offset(self, topic: str, queue_id: int) -> int:
-        return len(self.queues.get((topic, queue_id), []))
-
-    def message_store_timestamp(self, topic: str, queue_id: int, offset: int) -> int:
-        entries = self.queues.get((topic, queue_id), [])
-        return entries[offset][1] if 0 <= offset < len(entries) else -1
-
-    def earliest_store_timestamp(self, topic: str, queue_id: int) -> int:
-        return self.message_store_timestamp(topic, queue_id, self.min_offset(topic, queue_id))
-
-    def earliest_message_time(self) -> int:
-        return NOW_MS
-
-    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
-        entries = self.queues.get((topic, queue_id), [])
-        return next((i for i, (_, stored) in enumerate(entries) if stored >= timestamp_ms), len(entries))
-
-    def look_message_by_offset(self, phy_offset: int, size_max: int | None = None) -> bytes | None:
-        record = self.records.get(phy_offset)
-        return None if record is None or (size_max is not None and len(record) > size_max) else record
-
-    def message_query(
-        self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int, bytes_max: int
-    ) -> Generator[None, None, Query]:
-        self.queried.append((topic, key, max_num, begin_ms, end_ms))
-        yield
-        return Query(self.found)
-
-    def consume_queue_units(self, topic: str, queue_id: int, index: int, count: int) -> list[Unit]:
-        if index < self.min_offset(topic, queue_id):
-            return []
-        return [unit for unit, _ in self.queues.get((topic, queue_id), [])[index : index + count]]
-
-    def next_queue_file(self, offset: int) -> int:
-        return offset - offset % UNITS_PER_FILE + UNITS_PER_FILE
-
-    def is_in_disk(self, phy_offset: int) -> bool:
-        return phy_offset < self.on_disk_below
-
-    def statistics(self) -> Statistics:
-        return Statistics(dispatch_behind_bytes=self.behind_bytes)
-
-    def trim(self) -> None:
-        self.trimmed += 1
-
-
 class FakeNameServers:
     """Answers registrations; an address that is not in `answers` cannot be reached."""
 
@@ -312,8 +96,7 @@ class SlowPathRig:
     def __init__(self, root: Path, **settings: Any) -> None:
         self.clock = FakeClock()
         self.fast_path = FakeFastPath()
-        self.store = FakeStore()
-        self.store.now_ms = self.clock.now_ms
+        self.store = FakeStore(self.clock.now_ms)
         self.name_servers = FakeNameServers()
         self.counters = WorkerCounters()
         self.pool_loads: dict[str, PoolLoad] = {}

@@ -21,7 +21,6 @@ LONGER_FUNCTIONS: dict[str, int] = {}
 LONGER_FILES: dict[str, tuple[int, str]] = {
     "tests/support/cluster.py": (450, "one cluster, with what its tests ask of it"),
     "tests/support/hostile.py": (572, "a list of attacks, each a few lines"),
-    "tests/support/slow_path.py": (480, "a manager without processes: one part for each that it stands in for"),
 }
 
 

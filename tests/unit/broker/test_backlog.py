@@ -18,7 +18,8 @@ from rocketpy.remoting.fast_path import Traffic
 from rocketpy.remoting.work import result_of
 from rocketpy.startup.workers.traffic_rows import consumption_rows, online_consumers, topic_row
 from rocketpy.transport.steps import Steps
-from tests.support.slow_path import NOW_MS, SlowPathRig, Unit
+from tests.support.fake_store import Unit
+from tests.support.slow_path import NOW_MS, SlowPathRig
 
 
 @attrs.define

@@ -15,7 +15,9 @@ from rocketpy.broker.schedule import due_time_ms
 from rocketpy.errors import ConfigError, StoreError
 from rocketpy.remoting.bodies.topic import TopicConfig
 from rocketpy.remoting.fast_path import Delivery, MessageToPut
-from tests.support.slow_path import NOW_MS, FakePut, SlowPathRig, Unit, record
+from tests.support.fake_fast_path import FakePut
+from tests.support.fake_store import Unit
+from tests.support.slow_path import NOW_MS, SlowPathRig, record
 
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 LEVEL = 3  # 10 s

@@ -16,7 +16,8 @@ from rocketpy.message import names
 from rocketpy.message.properties import encode_properties
 from rocketpy.message.record import decode_record, encode_record
 from rocketpy.remoting.fast_path import EndTransaction, TransactionEnd
-from tests.support.slow_path import NOW_MS, FakeChannel, SlowPathRig, Unit
+from tests.support.fake_store import Unit
+from tests.support.slow_path import NOW_MS, FakeChannel, SlowPathRig
 
 HALF, OPS = names.TRANS_HALF_TOPIC, names.TRANS_OP_HALF_TOPIC
 AGE_MS = 10_000

@@ -1,0 +1,107 @@
+"""The fast path as a broker's slow path sees it, played."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import trio
+
+from rocketpy.remoting.fast_path import Delivery, EndTransaction, MessageToPut, PutResult
+from tests.support.half_states import FakeHalfStates
+
+STORED_MS = 1_700_000_000_000
+
+
+@attrs.frozen(eq=False)
+class FakePut:
+    fast_path: FakeFastPath
+    result: PutResult
+
+    async def wait(self) -> PutResult:
+        await trio.lowlevel.checkpoint()
+        if self.fast_path.put_gate is not None:
+            await self.fast_path.put_gate.wait()
+        return self.result
+
+
+class FakeFastPath:
+    """Remembers every call, in order."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, Any]] = []
+        self.puts: list[MessageToPut] = []
+        self.put_code = 0
+        self.put_codes: dict[str, int] = {}  # of topics that differ
+        self.put_gate: trio.Event | None = None
+        self.is_store_away = False
+        self.last_deliveries: dict[int, Delivery] = {}
+        self.half_states = FakeHalfStates()
+        self.ends: list[EndTransaction] = []
+        self.end_code = 0
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        if name not in {
+            "topic_changed",
+            "topic_removed",
+            "group_changed",
+            "group_removed",
+            "subscription_changed",
+            "filter_changed",
+            "filter_removed",
+            "subscription_removed",
+            "broker_changed",
+            "store_settings_changed",
+            "tables_end",
+            "resend",
+            "complete",
+            "repull",
+        }:
+            raise AttributeError(name)
+
+        def record(*args: Any, **kwargs: Any) -> None:
+            self.calls.append((name, (*args, kwargs) if kwargs else args[0] if len(args) == 1 else args))
+
+        return record
+
+    def delete_queues(self, topic: str, below: int | None = None) -> trio.Event:
+        self.calls.append(("delete_queues", topic if below is None else (topic, below)))
+        done = trio.Event()
+        if not self.is_store_away:
+            done.set()
+        return done
+
+    async def clean_expired_queues(self) -> None:
+        self.calls.append(("clean_expired_queues", ()))
+        await trio.lowlevel.checkpoint()
+
+    async def end_transaction(self, end: EndTransaction) -> PutResult:
+        self.ends.append(end)
+        await trio.lowlevel.checkpoint()
+        if self.end_code == 0:
+            self.half_states.ended.add(end.queue_offset)
+        return PutResult(self.end_code)
+
+    def last_delivery(self, level: int) -> Delivery | None:
+        return self.last_deliveries.get(level)
+
+    def begin_put(self, message: MessageToPut) -> FakePut:
+        self.puts.append(message)
+        code = self.put_codes.get(message.topic, self.put_code)
+        result = PutResult(
+            code=code,
+            phy_offset=900,
+            queue_id=message.queue_id,
+            queue_offset=len(self.puts) + 6,
+            size=100,
+            store_timestamp_ms=STORED_MS,
+            message_id="7F00000100002A9F0000000000000384",
+        )
+        return FakePut(self, result)
+
+    async def put(self, message: MessageToPut) -> PutResult:
+        return await self.begin_put(message).wait()
+
+    def named(self, name: str) -> list[Any]:
+        return [args for call, args in self.calls if call == name]
