@@ -22,10 +22,13 @@ def end_of_log(root: Path, segments: list[Segment]) -> int:
     """The phy offset behind the last complete record; 0 for a log without files."""
     if not segments:
         return 0
-    queues = list(_queues(StorePaths.of(root).consumequeue))
-    if not queues:
-        return end_by_walk(segments[-1])
-    return max([segments[0].start, *(_end_of_queue(queue) for queue in queues)])
+    end = end_by_queues(root)
+    return end_by_walk(segments[-1]) if end is None else max(segments[0].start, end)
+
+
+def end_by_queues(root: Path) -> int | None:
+    """The phy offset behind the last record that any consume queue names; None for a store without consume queues."""
+    return max((_end_of_queue(queue) for queue in _queues(StorePaths.of(root).consumequeue)), default=None)
 
 
 def end_by_walk(segment: Segment) -> int:

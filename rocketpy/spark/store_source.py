@@ -20,6 +20,7 @@ from rocketpy.native.status import Status
 from .bad_places import BadPlace
 from .columns import COLUMNS, DIAGNOSTICS
 from .decoder import Decoder, End, fault_at
+from .log_end import end_by_queues
 from .options import OF_SPARK, parse_options
 from .piece_partition import PiecePartition
 from .schema import columns_of
@@ -154,10 +155,19 @@ class PieceReader:
             return end.status is Status.INCOMPLETE and left < END_FILE_MIN_BLANK_LENGTH and not any(image[-left:])
         if end.status is Status.INCOMPLETE:
             logger.warning("%s: the record at %d is not complete", segment.path, segment.start + end.position)
-        return self.options.live_tail or end.status in (Status.EMPTY, Status.INCOMPLETE)
+        if self.options.live_tail:
+            return True
+        return end.status in (Status.EMPTY, Status.INCOMPLETE) and not self._is_named_behind(end.position)
+
+    def _is_named_behind(self, position: int) -> bool:
+        """Whether a consume queue names a record that is not before this position: then the log does not end here."""
+        return (end_by_queues(self.options.path) or 0) > self.piece.segment.start + position
 
     def _reason(self, image: Any, end: End) -> str:
         if end.status is Status.EMPTY:
+            is_last = self.piece.segment.is_last and self.piece.end == self.piece.segment.end
+            if is_last:
+                return "zeros, where a consume queue names records"
             followers = "records" if self.piece.segment.is_last else "other files of the log"
             return f"zeros, where {followers} follow"
         if end.status is Status.INCOMPLETE:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from rocketpy.errors import ConfigError, StoreError
-from rocketpy.spark.jobs import archive as archive_module
+from rocketpy.errors import ConfigError, RecordCorrupt, StoreError
+from rocketpy.spark.jobs import archive_files
 from rocketpy.spark.jobs import compact as compact_module
 from rocketpy.spark.jobs.archive import archive
 from rocketpy.spark.jobs.archive_log import ArchiveLog, Manifest, files_of, manifests_of
@@ -22,6 +23,7 @@ from rocketpy.startup.cli.command_line import cli
 from rocketpy.store.files import file_name
 from rocketpy.store.inspection.reader import StoreReader
 from tests.spark.test_segments import SEGMENT, make_store
+from tests.support.log_images import image_of, record
 from tests.unit.store.test_java_store import unpack
 
 
@@ -173,6 +175,62 @@ def test_the_command_archives(tmp_path: Path) -> None:
     assert json.loads(CliRunner().invoke(cli, command).stdout)["rows"] == 0
     missing = CliRunner().invoke(cli, [*command[:-2], str(tmp_path / "no"), str(tmp_path / "a")])
     assert missing.exit_code == 2 and "is no store" in missing.stderr
+    nothing = CliRunner().invoke(cli, [*command[:-2], str(tmp_path / "no"), str(tmp_path / "new")])
+    assert nothing.exit_code == 2 and not (tmp_path / "new").exists()
+
+
+def test_zeros_where_a_queue_names_records_are_damage(tmp_path: Path) -> None:
+    """In the last file zeros end the log, unless a consume queue names a record behind them."""
+    places = make_store(tmp_path / "s", 60, units=True)
+    sound = logged(tmp_path / "s")
+    place = places[-5]
+    path = tmp_path / "s/commitlog" / file_name(place // SEGMENT * SEGMENT)
+    with path.open("r+b") as file:
+        file.seek(place % SEGMENT)
+        file.write(bytes(places[-4] - place))
+    with pytest.raises(RecordCorrupt, match="zeros, where a consume queue names records"):
+        run(tmp_path / "s", tmp_path / "a")
+    (manifest,) = run(tmp_path / "s", tmp_path / "a", skip_damage=True)
+    assert rows(tmp_path / "a") == [row for row in sound if row[1] != place] and sum(b.rows for b in manifest.bad) == 1
+    shutil.rmtree(tmp_path / "s/consumequeue")
+    run(tmp_path / "s", tmp_path / "b")  # nothing says that the log goes on
+    assert rows(tmp_path / "b") == sound[:-5]
+
+
+def test_bodies_that_grow_a_thousandfold_are_archived_in_chunks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A piece of the log with 60 MB of bodies in 60 kB: rows of one chunk at a time are in memory."""
+    bodies = [bytes([number]) * (1 << 20) for number in range(60)]
+    records = [record("A", zlib.compress(body), sys_flag=0x301, queue_id=n % 2) for n, body in enumerate(bodies)]
+    image = image_of(records)
+    (tmp_path / "s/commitlog").mkdir(parents=True)
+    (tmp_path / "s/commitlog" / file_name(0)).write_bytes(image.data)
+    monkeypatch.setattr(archive_files, "CHUNK_BYTES", 8 << 20)
+    sizes: list[int] = []
+    write = archive_files._write_chunk
+    monkeypatch.setattr(
+        archive_files, "_write_chunk", lambda table, *given: sizes.append(table.nbytes) or write(table, *given)
+    )
+    (manifest,) = run(tmp_path / "s", tmp_path / "a", split_bytes=1 << 30)
+    assert len(image.data) < 200_000 and len(sizes) > 6 and max(sizes) < 10 << 20
+    assert [file.path for file in files_of([manifest])] == [file.path for file in manifest.files]
+    found = [pq.ParquetFile(tmp_path / "a" / file.path).read(["physicalOffset", "body"]) for file in manifest.files]
+    by_place = {place: body for one in found for place, body in zip(*(c.to_pylist() for c in one.columns), strict=True)}
+    assert by_place == dict(zip(image.records, bodies, strict=True))
+
+
+def test_a_body_beyond_the_bound_is_a_bad_row(tmp_path: Path) -> None:
+    """It inflates to more than maxMessageSize: it is in the archive as it was stored, and in the side table."""
+    stored = zlib.compress(bytes((64 << 20) + 1), 9)
+    image = image_of([record("A", stored, sys_flag=0x301), record("A", b"fine")])
+    (tmp_path / "s/commitlog").mkdir(parents=True)
+    (tmp_path / "s/commitlog" / file_name(0)).write_bytes(image.data)
+    (manifest,) = run(tmp_path / "s", tmp_path / "a")
+    (bad,) = manifest.bad
+    (row,) = pq.ParquetFile(tmp_path / "a" / bad.path).read().to_pylist()
+    assert row["physicalOffset"] == 0 and "inflates to more than 67108864 bytes" in row["reason"]
+    assert {bytes(one["body"]) for one in table_of(tmp_path / "a")} == {stored, b"fine"}
 
 
 # --- compaction ---
@@ -259,7 +317,7 @@ def last_of(log: ArchiveLog) -> None:
 def test_a_merged_file_that_lacks_rows_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = small_files(tmp_path)
     before = table_of(target)
-    write = archive_module.write_table
+    write = archive_files.write_table
     monkeypatch.setattr(compact_module, "write_table", lambda table, path: write(table.slice(1), path))
     with pytest.raises(StoreError, match=r"does not have the rows of \d+ files: nothing was changed"):
         compact(None, target, "b")

@@ -9,7 +9,8 @@ import pytest
 
 from rocketpy.errors import ConfigError
 from rocketpy.spark.columns import SETS, ddl_of, parse_columns
-from rocketpy.spark.jobs.dedup import dedup
+from rocketpy.spark.jobs import dedup as dedup_module
+from rocketpy.spark.jobs.dedup import _make_unfinished, dedup, mark
 from rocketpy.spark.jobs.inputs import Input
 
 COLUMNS = parse_columns(SETS[-1], diagnostics=False)
@@ -46,7 +47,7 @@ class Given(Input):
 )
 def test_one_of_each_key_is_kept(spark: Any, tmp_path: Path, keep: str, key: str, kept: list[int]) -> None:
     target = tmp_path / "table"
-    (tmp_path / "table.unfinished").mkdir()  # of a run that was cut short
+    _make_unfinished(target)  # of a run that was cut short
     report = dedup(spark, Given(archive=tmp_path), target, key=key, keep=keep)
     assert report.is_sound and report.totals["input"] == len(KEYS) + 1
     assert report.totals["messages"] == len(kept) and report.totals["without_key"] == 2
@@ -56,3 +57,18 @@ def test_one_of_each_key_is_kept(spark: Any, tmp_path: Path, keep: str, key: str
     assert list(tmp_path.iterdir()) == [target]
     with pytest.raises(ConfigError, match="is there already"):
         dedup(spark, Given(archive=tmp_path), target)
+
+
+def test_a_directory_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "table.unfinished").mkdir()
+    (tmp_path / "table.unfinished/thesis.txt").touch()
+    with pytest.raises(ConfigError, match="is in the way and not of this job"):
+        _make_unfinished(tmp_path / "table")
+    assert (tmp_path / "table.unfinished/thesis.txt").exists()
+
+
+def test_a_result_that_is_not_right_gets_no_name(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dedup_module, "mark", lambda *given: mark(*given).where("queueOffset < 8"))
+    report = dedup(spark, Given(archive=tmp_path), tmp_path / "table", key="keys")
+    assert not report.is_sound and not (tmp_path / "table").exists()
+    assert report.files == [tmp_path / "table.unfinished/table"] and report.files[0].is_dir()

@@ -71,6 +71,9 @@ def test_problems_have_codes(tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / "f.parquet").to_pylist() == problems
     assert CliRunner().invoke(cli, [*command, "--fail-on", "c1,Q4"]).exit_code == 0
     assert CliRunner().invoke(cli, [*command, "--fail-on", "C1,C2"]).exit_code == 1
+    (tmp_path / "file").touch()
+    lost = CliRunner().invoke(cli, [*command, "--json", "--findings", str(tmp_path / "file/f.parquet")])
+    assert lost.exit_code == 2 and json.loads(lost.stdout)["problems"] == problems and "cannot write" in lost.stderr
     wrong = CliRunner().invoke(cli, [*command, "--fail-on", "C9"])
     assert wrong.exit_code == 2 and "C9 is no code of a problem; there are C1, C2," in wrong.stderr
 

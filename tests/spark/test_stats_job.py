@@ -121,18 +121,32 @@ def test_a_store_of_java(spark: Any, tmp_path: Path) -> None:
     assert behind["backlog"] == topic["messages"] - 1 or topic["queues"] > 1
 
 
-def test_a_gap_is_a_finding(spark: Any) -> None:
-    """As an archive has one where records were deleted before they were archived."""
+@pytest.mark.parametrize(
+    ("places", "missing", "repeated"),
+    [
+        ([(0, 0), (0, 1), (0, 3)], 1, 0),
+        ([(0, 0), (0, 1), (0, 1)], 0, 1),
+        ([(0, 0), (0, 2), (1, 5), (1, 5)], 1, 1),
+        ([(0, 0), (0, 1), (0, 1), (0, 3)], 1, 1),
+        ([(0, 7), (0, 8), (1, 1 << 60), (1, (1 << 60) + 1)], 0, 0),
+    ],
+)
+def test_gaps_and_repeated_offsets_are_findings(
+    spark: Any, places: list[tuple[int, int]], missing: int, repeated: int
+) -> None:
+    """As an archive has a gap where records were deleted before they were archived. They do not cancel."""
 
-    class Gap(Input):
+    class Given(Input):
         def frame(self, spark: Any, columns: Any) -> Any:
             schema = "topic string, queueId int, queueOffset bigint, brokerName string, keys string, storeSize int"
-            rows = [("T", 0, offset, "b", None, 100) for offset in (0, 1, 3)]
+            rows = [("T", queue, offset, "b", None, 100) for queue, offset in places]
             made = spark.createDataFrame(rows, schema)
-            return made.selectExpr("*", "timestamp_seconds(queueOffset) storeTimestamp", "'h:1' bornHost")
+            return made.selectExpr("*", "timestamp_seconds(queueOffset % 100) storeTimestamp", "'h:1' bornHost")
 
-    report = stats(spark, Gap(archive=Path("/")))
-    assert not report.is_sound and json.dumps(report.as_json())
+    report = stats(spark, Given(archive=Path("/")))
+    assert list(report.checks.values()) == [missing == 0, repeated == 0] and json.dumps(report.as_json())
+    (topic,) = report.tables["topics"]
+    assert (topic["missing"], topic["repeated"]) == (missing, repeated)
 
 
 def test_inputs_that_cannot_be_read(spark: Any, tmp_path: Path) -> None:

@@ -8,28 +8,21 @@ and goes on behind it.
 
 from __future__ import annotations
 
-import datetime
-import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
-from uuid import uuid4
 
 import attrs
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from rocketpy.errors import StoreError
 
 from ..bad_places import BadPlace
-from ..columns import SETS, arrow_schema, parse_columns
 from ..options import parse_options
 from ..segments import Piece, list_segments
 from ..store_options import StoreOptions
 from ..store_source import PieceReader, plan
+from .archive_files import COLUMNS, write_rows, write_table
 from .archive_log import ArchivedFile, ArchiveLog, Manifest
 from .bad_rows import bad_table
 from .running import run_parts
@@ -37,12 +30,8 @@ from .running import run_parts
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SPLIT_BYTES = 64 << 20  # of the log: a worker holds a piece in memory, to sort it
+SPLIT_BYTES = 64 << 20  # of the log, for one task
 PIECES_PER_COMMIT = 256
-COLUMNS = parse_columns(SETS[-1], diagnostics=False)
-IN_FILES = tuple(name for name in COLUMNS if name != "topic")  # which the directory says
-ORDER = ("topic", "dt", "queueId", "queueOffset")
-NO_DAY = "__HIVE_DEFAULT_PARTITION__"
 
 
 @attrs.frozen
@@ -80,6 +69,7 @@ def archive(
         StoreError: another run is busy, records are gone, or the store is another one. RecordCorrupt: damage.
     """
     root, target = root.absolute(), target.absolute()
+    list_segments(root)  # before anything is made: the store may be misspelt
     with ArchiveLog.opened(target, broker) as log:
         begin = _begin(root, log, allow_gap)
         options = parse_options(
@@ -124,30 +114,16 @@ def _begin(root: Path, log: ArchiveLog, allow_gap: bool) -> int:
 
 
 def archive_piece(options: StoreOptions, pending: Path, piece: Piece) -> PieceResult:
-    """Write the records of a piece, a file for each topic and day. Runs in a worker; a repetition writes the same."""
+    """Write the records of a piece. Runs in a worker; a repetition writes the same."""
     reader = PieceReader(options, COLUMNS, piece)
     places = reader.decoder.bad = []
-    table = pa.Table.from_batches(list(reader.batches()), arrow_schema(COLUMNS))
-    bad = _write_bad(options, pending, piece, places)
-    if not table.num_rows:
-        return PieceResult(0, [], bad)
-    ends = pc.add(table["physicalOffset"], pc.cast(table["storeSize"], pa.int64()))
-    table = table.append_column("dt", pc.cast(pc.floor_temporal(table["storeTimestamp"], unit="day"), pa.date32()))
-    table = table.sort_by([(name, "ascending") for name in ORDER])
-    queues = table.group_by(["topic", "dt", "queueId"]).aggregate([("queueOffset", "min"), ("queueOffset", "max")])
-    ranges: dict[tuple[str, Any], dict[str, list[int]]] = {}
-    for row in queues.to_pylist():
-        of_file = ranges.setdefault((row["topic"], row["dt"]), {})
-        of_file[str(row["queueId"])] = [row["queueOffset_min"], row["queueOffset_max"]]
-    groups = table.group_by(["topic", "dt"]).aggregate([([], "count_all")])
-    files, at = [], 0
-    for row in groups.sort_by([("topic", "ascending"), ("dt", "ascending")]).to_pylist():
-        part = table.slice(at, row["count_all"]).select(IN_FILES)
-        at += row["count_all"]
-        name = _name(row["topic"], row["dt"], f"{options.broker_name}-{piece.begin:020}.parquet")
-        size = write_table(part, pending / name)
-        files.append(ArchivedFile(name, part.num_rows, size, ranges[row["topic"], row["dt"]]))
-    return PieceResult(pc.max(ends).as_py(), files, bad)
+    files, end = write_rows(reader.batches(), pending, partial(_name, options.broker_name, piece.begin))
+    return PieceResult(end, files, _write_bad(options, pending, piece, places))
+
+
+def _name(broker: str | None, begin: int, number: int, chunk: Any) -> str:
+    """By the phy offset from which on the file has records."""
+    return f"{broker}-{chunk['physicalOffset'][0].as_py() if number else begin:020}.parquet"
 
 
 def _write_bad(options: StoreOptions, pending: Path, piece: Piece, places: Sequence[BadPlace]) -> list[ArchivedFile]:
@@ -157,21 +133,3 @@ def _write_bad(options: StoreOptions, pending: Path, piece: Piece, places: Seque
     name = f"_rocketpy/{broker}/bad/{broker}-{piece.begin:020}.parquet"
     size = write_table(bad_table(broker, piece.segment, places), pending / name)
     return [ArchivedFile(name, len(places), size, {})]
-
-
-def _name(topic: str, day: datetime.date | None, file: str) -> str:
-    """Below the archive; Spark undoes the escapes."""
-    return f"topic={quote(topic, safe='')}/dt={day.isoformat() if day else NO_DAY}/{file}"
-
-
-def write_table(table: Any, path: Path) -> int:
-    """Write a file and bring it to the disk, then give it its name. Returns its size."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unnamed = path.with_name(f"{uuid4().hex}.unfinished")
-    with unnamed.open("wb") as file:
-        pq.write_table(table, file, compression="zstd", use_dictionary=["brokerName", "tags", "bornHost", "storeHost"])
-        file.flush()
-        os.fsync(file.fileno())
-        size = file.tell()
-    unnamed.replace(path)
-    return size

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from rocketpy.errors import StoreError
 from rocketpy.store.files import translated
 
-from .archive import write_table
+from .archive_files import write_table
 from .archive_log import ArchivedFile, ArchiveLog, Manifest, files_of, manifests_of
 from .running import run_parts
 

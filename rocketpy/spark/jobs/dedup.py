@@ -23,6 +23,7 @@ KEYS = {"keys": "keys", "msgId": "msgId", "SPARK_ID": "properties['SPARK_ID']"}
 FIRST, LATEST = "first", "latest"
 KEPT, DROPPED = "messages", "duplicates"
 MOST_SHOWN = 20
+MARK = "of-job-dedup"  # in TARGET.unfinished: a file that says who made the directory
 
 
 def dedup(spark: SparkSession, source: Input, target: Path, *, key: str = "msgId", keep: str = FIRST) -> JobReport:
@@ -30,7 +31,7 @@ def dedup(spark: SparkSession, source: Input, target: Path, *, key: str = "msgId
 
     Args:
         target: made by this run: `place=messages/` and `place=duplicates/`, all columns and `dedupKey`. A run that was
-            cut short leaves `TARGET.unfinished`, which the next run replaces.
+            cut short leaves `TARGET.unfinished`, which the next run replaces. So does one whose result is not right.
         key: keys, msgId, SPARK_ID, or an SQL expression over the columns. Messages of two topics are never duplicates.
         keep: `first` or `latest`, by storeTimestamp, then broker and physicalOffset.
     Raises:
@@ -41,16 +42,34 @@ def dedup(spark: SparkSession, source: Input, target: Path, *, key: str = "msgId
 
     if target.exists():
         raise ConfigError(f"{target} is there already: name a directory that is not")
-    unfinished = target.with_name(target.name + ".unfinished")
-    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished = _make_unfinished(target)
     read = Observation("read")
     messages = source.frame(spark, parse_columns(SETS[-1], diagnostics=False)).observe(read, sql.count("*").alias("n"))
     marked = mark(messages, KEYS.get(key, key), keep)
-    marked.write.partitionBy("place").parquet(str(unfinished))
-    report = _describe(spark.read.schema(marked.schema).parquet(str(unfinished)), read.get["n"])
-    unfinished.rename(target)
-    report.files = [target]
+    table = unfinished / "table"
+    marked.write.partitionBy("place").parquet(str(table))
+    report = _describe(spark.read.schema(marked.schema).parquet(str(table)), read.get["n"])
+    report.files = [table]
+    if report.is_sound:
+        table.rename(target)
+        shutil.rmtree(unfinished)
+        report.files = [target]
     return report
+
+
+def _make_unfinished(target: Path) -> Path:
+    """The directory beside the target that has the table until it is checked, empty.
+
+    Raises:
+        ConfigError: there is one that no run of this job has made.
+    """
+    unfinished = target.with_name(target.name + ".unfinished")
+    if unfinished.is_dir() and any(unfinished.iterdir()) and not (unfinished / MARK).exists():
+        raise ConfigError(f"{unfinished} is in the way and not of this job: move it away, or name another target")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
+    (unfinished / MARK).touch()
+    return unfinished
 
 
 def mark(messages: DataFrame, key: str, keep: str) -> DataFrame:

@@ -95,6 +95,7 @@ def _windows(messages: DataFrame, window_s: int) -> DataFrame:
         sql.max("storeTimestamp").alias("last"),
         sql.min("queueOffset").alias("low"),
         sql.max("queueOffset").alias("high"),
+        sql.sum(sql.col("queueOffset").cast("decimal(20,0)")).alias("sum"),
     )
 
 
@@ -106,14 +107,22 @@ def _topics(report: JobReport, messages: DataFrame, windows: DataFrame, window_s
         sql.sum("bytes").alias("bytes"),
         sql.min("first").alias("first"),
         sql.max("last").alias("last"),
-        (sql.max("high") - sql.min("low") + 1 - sql.sum("messages")).alias("missing"),
+        (sql.max("high") - sql.min("low") + 1 - sql.sum("messages")).alias("left"),
+        # Without gap the offsets have this sum: it shows a gap beside as many repeated offsets.
+        (sql.sum("sum") * 2 != (sql.max("high") + sql.min("low")).cast("decimal(20,0)") * sql.sum("messages")).alias(
+            "is_other"
+        ),
     )
+    for name, sign in (("missing", 1), ("repeated", -1)):  # each for itself: otherwise one queue makes up for another
+        least = sql.when((sql.col("left") == 0) & sql.col("is_other"), 1).otherwise(0)
+        queues = queues.withColumn(name, sql.greatest(sign * sql.col("left"), least))
     sums = queues.groupBy("topic").agg(
         sql.count("*").alias("queues"),
         sql.sum("messages").alias("messages"),
         sql.sum("bytes").alias("bytes"),
         (sql.max("messages") / sql.avg("messages")).alias("skew"),
         sql.sum("missing").alias("missing"),
+        sql.sum("repeated").alias("repeated"),
         sql.min("first").alias("first"),
         sql.max("last").alias("last"),
     )
@@ -129,7 +138,10 @@ def _topics(report: JobReport, messages: DataFrame, windows: DataFrame, window_s
     report.tables["topics"] = rows_of(found.limit(ROWS_MAX).collect())
     (total,) = rows_of(sums.agg(*_totals()).collect())
     report.totals = {name: value or 0 for name, value in total.items()}
-    report.checks = {"the offsets of every queue are without gap": report.totals.pop("missing") == 0}
+    report.checks = {
+        "the offsets of every queue are without gap": report.totals.pop("missing") == 0,
+        "no offset is there twice": report.totals.pop("repeated") == 0,
+    }
 
 
 def _totals() -> list[Column]:
@@ -137,7 +149,7 @@ def _totals() -> list[Column]:
     from pyspark.sql import functions as sql
 
     counted = [sql.count("*").alias("topics")]
-    counted += [sql.sum(name).alias(name) for name in ("queues", "messages", "bytes", "missing")]
+    counted += [sql.sum(name).alias(name) for name in ("queues", "messages", "bytes", "missing", "repeated")]
     for name, prefix in (("retry_messages", RETRY_PREFIX), ("dead_letters", DLQ_PREFIX)):
         counted.append(sql.sum(sql.when(sql.col("topic").startswith(prefix), sql.col("messages"))).alias(name))
     return counted

@@ -71,9 +71,9 @@ def _audit(
         began_s = time.monotonic()
         report = audit(spark, directory, commitlog=commitlog, slots=slots, listener=listener)
         seconds = time.monotonic() - began_s
-    if findings:
-        write_findings(report, Path(findings))
     print_report(report, seconds, as_json)
+    if findings:  # last: hours of work are not lost for a file that cannot be written
+        write_findings(report, Path(findings))
     return int(any(problem.code in fatal for problem in report.problems))
 
 

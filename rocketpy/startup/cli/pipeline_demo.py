@@ -24,12 +24,6 @@ PORT_MIN, PORT_MAX = 12_000, 32_000  # below the range from which the kernel tak
 START_S = 60.0
 STOP_S = 30.0
 REPORT = "report.json"  # marks a directory as one of a demo, which the next one may replace
-BULK = {  # what docs/spark.md asks of a broker that Spark reads
-    "maxTransferCountOnMessageInMemory": "1024",
-    "maxTransferBytesOnMessageInMemory": str(2 << 20),
-    "maxTransferCountOnMessageInDisk": "1024",
-    "maxTransferBytesOnMessageInDisk": str(2 << 20),
-}
 
 
 @click.command("demo")
@@ -89,8 +83,6 @@ def running_broker(target: Path) -> Iterator[str]:
     port = _free_port()
     words = [sys.executable, "-m", "rocketpy", "standalone", "--store", str(target / "store"), "--port", str(port)]
     words += ["--namesrv-port", str(port + 2), "--metrics-port", "0"]
-    for key, value in BULK.items():
-        words += ["--set", f"{key}={value}"]
     log = target / "broker.log"
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(FAILED))  # ends as Ctrl-C does: the broker is stopped
     with log.open("wb") as output:

@@ -1,0 +1,104 @@
+"""The Parquet files of an archive: rows become a file for each topic and day, sorted, in bounded memory."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ..columns import SETS, arrow_schema, parse_columns
+from .archive_log import ArchivedFile
+
+CHUNK_BYTES = 128 << 20  # of rows that a task sorts; sorting takes them three times. Bodies may inflate a thousandfold
+PAGE_BYTES = 1 << 20  # of a Parquet page, about: the writer looks at its size only after a batch of rows
+PAGE_ROWS = 1024
+COLUMNS = parse_columns(SETS[-1], diagnostics=False)
+IN_FILES = tuple(name for name in COLUMNS if name != "topic")  # which the directory says
+ORDER = ("topic", "dt", "queueId", "queueOffset")
+NO_DAY = "__HIVE_DEFAULT_PARTITION__"
+
+NameOf = Callable[[int, Any], str]
+"""The name of a chunk's files, by its number and its rows; later rows of a queue have later names."""
+
+
+def write_rows(batches: Iterable[Any], pending: Path, name_of: NameOf) -> tuple[list[ArchivedFile], int]:
+    """Write batches of COLUMNS.
+
+    Args:
+        pending: the directory that the paths of the files are below.
+    Returns: the files, and the phy offset behind the last record; 0 without records.
+    """
+    files: list[ArchivedFile] = []
+    number = end = 0
+    for chunk in _chunks(batches):
+        files += _write_chunk(chunk, pending, name_of(number, chunk))
+        ends = pc.add(chunk["physicalOffset"], pc.cast(chunk["storeSize"], pa.int64()))
+        end, number = max(end, pc.max(ends).as_py()), number + 1
+        del chunk  # before the next one is made
+    return files, end
+
+
+def _chunks(batches: Iterable[Any]) -> Iterator[Any]:
+    """Tables of about CHUNK_BYTES."""
+    held: list[Any] = []
+    size = 0
+    for batch in batches:
+        held.append(batch)
+        size += batch.nbytes
+        if size >= CHUNK_BYTES:
+            yield pa.Table.from_batches(held, arrow_schema(COLUMNS))
+            held, size = [], 0
+    if held:
+        yield pa.Table.from_batches(held, arrow_schema(COLUMNS))
+
+
+def _write_chunk(table: Any, pending: Path, name: str) -> list[ArchivedFile]:
+    """A file for each topic and day."""
+    table = table.append_column("dt", pc.cast(pc.floor_temporal(table["storeTimestamp"], unit="day"), pa.date32()))
+    table = table.sort_by([(column, "ascending") for column in ORDER])
+    queues = table.group_by(["topic", "dt", "queueId"]).aggregate([("queueOffset", "min"), ("queueOffset", "max")])
+    ranges: dict[tuple[str, Any], dict[str, list[int]]] = {}
+    for row in queues.to_pylist():
+        of_file = ranges.setdefault((row["topic"], row["dt"]), {})
+        of_file[str(row["queueId"])] = [row["queueOffset_min"], row["queueOffset_max"]]
+    groups = table.group_by(["topic", "dt"]).aggregate([([], "count_all")])
+    files, at = [], 0
+    for row in groups.sort_by([("topic", "ascending"), ("dt", "ascending")]).to_pylist():
+        part = table.slice(at, row["count_all"]).select(IN_FILES)
+        at += row["count_all"]
+        path = _path(row["topic"], row["dt"], name)
+        size = write_table(part, pending / path)
+        files.append(ArchivedFile(path, part.num_rows, size, ranges[row["topic"], row["dt"]]))
+    return files
+
+
+def _path(topic: str, day: datetime.date | None, name: str) -> str:
+    """Below the archive; Spark undoes the escapes."""
+    return f"topic={quote(topic, safe='')}/dt={day.isoformat() if day else NO_DAY}/{name}"
+
+
+def write_table(table: Any, path: Path) -> int:
+    """Write a file and bring it to the disk, then give it its name. Returns its size."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unnamed = path.with_name(f"{uuid4().hex}.unfinished")
+    with unnamed.open("wb") as file:
+        pq.write_table(
+            table,
+            file,
+            compression="zstd",
+            use_dictionary=["brokerName", "tags", "bornHost", "storeHost"],
+            write_batch_size=max(1, min(PAGE_ROWS, PAGE_BYTES * table.num_rows // max(1, table.nbytes))),
+        )
+        file.flush()
+        os.fsync(file.fileno())
+        size = file.tell()
+    unnamed.replace(path)
+    return size
