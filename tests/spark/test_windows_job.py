@@ -8,14 +8,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import pytest
 from click.testing import CliRunner
 
 import rocketpy.spark
 from rocketpy.client import Message, ProducerOptions
 from rocketpy.client.sync import Producer
-from rocketpy.errors import ConfigError
-from rocketpy.spark.jobs.windows import Windows, _check_same
+from rocketpy.spark.jobs.windows import Windows
 from rocketpy.startup.cli.command_line import cli
 from tests.support.broker import RunningBroker, running_broker
 
@@ -73,19 +71,6 @@ def test_no_amount_ends_the_query(spark: Any) -> None:
     assert (row.messages, row.amount) == (10, Decimal("10000000000000000000000000000101.5"))
     (row,) = Windows("", "", amount="$.amount").aggregate(messages).collect()
     assert (row.messages, row.amount) == (12, None)  # the sum does not fit
-
-
-def test_a_description_that_was_cut_short(tmp_path: Path) -> None:
-    wanted = Windows("", "T")
-    (tmp_path / "windows.json").touch()
-    _check_same(tmp_path, wanted)  # nothing was counted yet
-    _check_same(tmp_path, wanted)
-    with pytest.raises(ConfigError, match="name another target"):
-        _check_same(tmp_path, Windows("", "U"))
-    (tmp_path / "checkpoint").mkdir()
-    (tmp_path / "windows.json").write_text("")
-    with pytest.raises(ConfigError, match=r"windows\.json that is lost"):
-        _check_same(tmp_path, wanted)
 
 
 def test_a_window_that_is_none(commands_use_session: None, tmp_path: Path) -> None:

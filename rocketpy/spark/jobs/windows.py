@@ -6,17 +6,15 @@ that was killed goes on where it was, and its windows are those that a batch que
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from rocketpy.errors import ConfigError
-
 from ..session import register
 from .checkpoints import last_batch
 from .report import JobReport, Row, rows_of
+from .target import CHECKPOINT, check_same
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,6 +24,7 @@ AMOUNT = "decimal(38,6)"
 COLUMNS = "body,tags,keys,storeTimestamp"
 SHOWN_MAX = 1_000  # windows in the report: the newest
 TABLE, TOPIC = "table", "topic"
+PROGRESS_KEPT = 10_000  # micro-batches of a run that are counted; Spark keeps 100 by itself
 
 
 @attrs.frozen
@@ -86,8 +85,9 @@ def windows(
     Raises:
         ConfigError: the target was made by a run with other windows.
     """
-    _check_same(target, wanted)
+    check_same(target, "windows.json", attrs.asdict(wanted, filter=lambda field, _: field.name != "name_server"))
     register(spark)
+    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", PROGRESS_KEPT)
     options: Row = {"nameServer": wanted.name_server, "topic": wanted.topic, "columns": COLUMNS}
     limits = {"maxOffsetsPerTrigger": max_per_trigger} if max_per_trigger else {}
     reader = spark.readStream.format("rocketmq").options(startingOffsets="earliest", **options, **limits)
@@ -112,7 +112,7 @@ def windows(
 
 def _is_right(spark: SparkSession, wanted: Windows, target: Path, written: DataFrame, options: Row) -> bool:
     """By what the checkpoint says of all runs: this run may have read nothing."""
-    batch = last_batch(target / "checkpoint" / TABLE)
+    batch = last_batch(target / CHECKPOINT / TABLE)
     if batch is None:
         return bool(written.isEmpty())
     reader = spark.read.format("rocketmq").options(startingOffsets="earliest", endingOffsets=batch.ends, **options)
@@ -122,22 +122,7 @@ def _is_right(spark: SparkSession, wanted: Windows, target: Path, written: DataF
 
 def _start(frame: DataFrame, sink: str, target: Path, name: str, **options: Any) -> StreamingQuery:
     writer = frame.writeStream.format(sink).outputMode("append").options(**options)
-    return writer.option("checkpointLocation", str(target / "checkpoint" / name)).trigger(availableNow=True).start()
-
-
-def _check_same(target: Path, wanted: Windows) -> None:
-    """A checkpoint belongs to one query: another window length would be counted into the old state."""
-    path = target / "windows.json"
-    asked = json.dumps(attrs.asdict(wanted, filter=lambda field, _: field.name != "name_server"))
-    text = path.read_text() if path.exists() else ""
-    if not text and not (target / "checkpoint").exists():  # no run has counted anything
-        target.mkdir(parents=True, exist_ok=True)
-        unnamed = path.with_suffix(".unfinished")
-        unnamed.write_text(asked)
-        unnamed.replace(path)
-    elif text != asked:
-        made = text or "a windows.json that is lost"
-        raise ConfigError(f"{target} was made with {made}: name another target, or the same windows")
+    return writer.option("checkpointLocation", str(target / CHECKPOINT / name)).trigger(availableNow=True).start()
 
 
 def _written(spark: SparkSession, target: Path) -> DataFrame:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rocketpy.errors import ConfigError
 from rocketpy.message.names import TRACE_TOPIC
 from rocketpy.startup.cli.pipeline_frame import AS_JSON, MASTER, job_session, status_of
 
@@ -88,21 +89,40 @@ def stats_command(as_json: bool, master: str | None, **given: Any) -> None:
 @click.argument("target", type=click.Path(path_type=Path))
 @click.option("--key", default="msgId", show_default=True, help="keys, msgId, SPARK_ID, or an SQL expression.")
 @click.option("--keep", type=click.Choice(["first", "latest"]), default="first", show_default=True)
+@click.option("--stream", "is_stream", is_flag=True, help="Go on where the run before stopped; with -n and -t.")
+@click.option("--within", "within_s", type=click.IntRange(1), default=600, show_default=True, help="Seconds; --stream.")
+@click.option("--max-per-trigger", type=click.IntRange(1), help="Messages of a micro-batch; with --stream.")
 @AS_JSON
 @MASTER
-def dedup_command(as_json: bool, master: str | None, **given: Any) -> None:
+def dedup_command(as_json: bool, master: str | None, is_stream: bool, **given: Any) -> None:
     """Write messages to TARGET as Parquet, one of each key, and beside them the duplicates.
+
+    With --stream a run adds what is new to TARGET/table. A copy is recognized if its first message was stored at most
+    --within seconds before the newest one that was read.
 
     \b
     rocketpy pipeline dedup --archive /archive --key SPARK_ID /tables/orders
+    rocketpy pipeline dedup --stream -n 127.0.0.1:9876 -t Orders --key keys --within 3600 /tables/orders
     """
 
     def job(spark: SparkSession) -> JobReport:
         from rocketpy.spark.jobs.dedup import dedup
 
-        return dedup(spark, _input(given), **given)
+        limits = {name: given.pop(name) for name in ("within_s", "max_per_trigger")}
+        return _dedup_stream(spark, given, **limits) if is_stream else dedup(spark, _input(given), **given)
 
     run_job(job, master, as_json)
+
+
+def _dedup_stream(spark: SparkSession, given: dict[str, Any], within_s: int, max_per_trigger: int | None) -> JobReport:
+    from rocketpy.spark.jobs.dedup_stream import DedupStream, dedup_stream
+
+    if given["store"] or given["archive"] or not given["name_server"] or not given["topics"]:
+        raise ConfigError("reads topics of running brokers: name them with --name-server and --topic", key="--stream")
+    if given["keep"] != "first":
+        raise ConfigError("keeps the first message of a key: it is written before others are read", key="--stream")
+    wanted = DedupStream(given["name_server"], given["topics"], given["key"], within_s)
+    return dedup_stream(spark, wanted, given["target"], max_per_trigger=max_per_trigger)
 
 
 @click.command("windows")

@@ -1,0 +1,35 @@
+"""The directory of a streaming job: it belongs to one query, which every run goes on with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rocketpy.errors import ConfigError
+from rocketpy.store.files import translated
+
+CHECKPOINT = "checkpoint"
+
+
+def check_same(target: Path, name: str, asked: Mapping[str, Any]) -> None:
+    """Write what is asked into the file `name` of the target, or compare it with what the runs before were asked.
+
+    A checkpoint belongs to one query: another one would go on with the state of this one.
+
+    Raises:
+        ConfigError: the runs before were asked for something else.
+    """
+    path, text = target / name, json.dumps(asked)
+    with translated(path, "read"):
+        found = path.read_text(encoding="utf-8") if path.exists() else ""
+    if not found and not (target / CHECKPOINT).exists():  # no run has done anything
+        with translated(path, "write"):
+            target.mkdir(parents=True, exist_ok=True)
+            unnamed = path.with_suffix(".unfinished")
+            unnamed.write_text(text, encoding="utf-8")
+            unnamed.replace(path)
+    elif found != text:
+        made = found or f"settings that are lost ({name} is missing or empty)"
+        raise ConfigError(f"{target} was made with {made}: name another target, or the same settings")

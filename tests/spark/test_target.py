@@ -1,0 +1,34 @@
+"""A directory of a streaming job is that of one query."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rocketpy.errors import ConfigError, StoreError
+from rocketpy.spark.jobs.target import check_same
+
+
+def test_settings_are_written_and_compared(tmp_path: Path) -> None:
+    target = tmp_path / "new" / "target"
+    check_same(target, "job.json", {"a": 1})
+    check_same(target, "job.json", {"a": 1})
+    with pytest.raises(ConfigError, match=r'was made with {"a": 1}: name another target'):
+        check_same(target, "job.json", {"a": 2})
+
+
+def test_settings_that_were_cut_short(tmp_path: Path) -> None:
+    """Before the first micro-batch they are written again; behind it nobody knows what the state is of."""
+    (tmp_path / "job.json").touch()
+    check_same(tmp_path, "job.json", {"a": 1})
+    (tmp_path / "job.json").write_text("")
+    (tmp_path / "checkpoint").mkdir()
+    with pytest.raises(ConfigError, match="settings that are lost"):
+        check_same(tmp_path, "job.json", {"a": 1})
+
+
+def test_a_target_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match="cannot write"):
+        check_same(tmp_path / "file" / "target", "job.json", {})
