@@ -59,8 +59,9 @@ typedef struct rp_control {
     int64_t wall_ahead_since_ms; /* store worker: CLOCK_BOOTTIME since which the wall clock is ahead; 0: it is not */
     uint64_t queues_replaced; /* `pipeline rebuild --publish`: 1: queues and index are other ones. Of this block only
                                  the deletions hold */
-    uint64_t confirmed_phy_offset; /* replicator, in a synchronous group with automatic failover: dispatch goes no
-                                      further */
+    uint64_t confirmed_phy_offset; /* replicator: below it every member that has to has the log */
+    uint64_t stops_at_confirmed; /* supervisor: 1: dispatch goes no further than that (a synchronous group with
+                                    automatic failover) */
 } rp_control;
 
 enum { RP_QUEUE_FREE = 0, RP_QUEUE_LIVE = 1, RP_QUEUE_DELETED = 2 };

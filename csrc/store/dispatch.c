@@ -17,6 +17,8 @@ rp_dispatch *rp_dispatch_open(rp_control_block *block, const rp_dispatch_config 
     if (!dispatch) return NULL;
     dispatch->block = block;
     dispatch->control = rp_control_header(block);
+    dispatch->limit = dispatch->control->stops_at_confirmed ? &dispatch->control->confirmed_phy_offset
+                                                            : &dispatch->control->published_phy_offset;
     dispatch->units_per_file = config->consume_queue_file_size / RP_CQ_UNIT_SIZE;
     dispatch->delay_level_count = config->delay_level_count;
     dispatch->view = rp_log_view_open(config->commitlog_directory, dispatch->control->commitlog_file_size, 2);
@@ -92,7 +94,7 @@ rp_status rp_dispatch_run(rp_dispatch *dispatch, uint64_t budget) {
     rp_control *control = dispatch->control;
     uint64_t position = rp_load_acquire(&control->dispatched_phy_offset),
              min = rp_load_acquire(&control->min_phy_offset);
-    uint64_t end = rp_load_acquire(&control->published_phy_offset), file_size = control->commitlog_file_size;
+    uint64_t end = rp_load_acquire(dispatch->limit), file_size = control->commitlog_file_size;
     if (dispatch->arrivals.count && rp_arrivals_send(&dispatch->arrivals) != RP_OK) return RP_FULL;
     if (position < min) position = min;
     if (position > end) return RP_EMPTY; /* a slave's log that is about to begin at `min` */
@@ -112,13 +114,17 @@ rp_status rp_dispatch_run(rp_dispatch *dispatch, uint64_t budget) {
         if (dispatch->arrivals.count) return RP_FULL;
     }
     rp_log_view_trim(dispatch->view, min);
-    return position < rp_load_acquire(&control->published_phy_offset) ? RP_OK : RP_EMPTY;
+    return position < rp_load_acquire(dispatch->limit) ? RP_OK : RP_EMPTY;
+}
+
+int rp_dispatch_is_behind(const rp_dispatch *dispatch) {
+    return rp_load_acquire(&dispatch->control->dispatched_phy_offset) < rp_load_acquire(dispatch->limit);
 }
 
 uint64_t rp_dispatch_skip(rp_dispatch *dispatch) {
     rp_control *control = dispatch->control;
     uint64_t position = rp_load_acquire(&control->dispatched_phy_offset), file_size = control->commitlog_file_size;
-    uint64_t end = rp_load_acquire(&control->published_phy_offset), to = position - position % file_size + file_size;
+    uint64_t end = rp_load_acquire(dispatch->limit), to = position - position % file_size + file_size;
     if (to > end) to = end;
     if (position >= end) return 0;
     const uint8_t *image = rp_log_view_acquire(dispatch->view, position, to - position);

@@ -1,6 +1,7 @@
 #ifndef ROCKETPY_DISPATCH_H
 #define ROCKETPY_DISPATCH_H
-/* Dispatch: builds consume queues and index from the log, up to the published position (ReputMessageService). */
+/* Dispatch: builds consume queues and index from the log, up to the published position (ReputMessageService), or the
+ * confirmed one, if the control block says so when it is opened. */
 #include <stdint.h>
 #include "base/status.h"
 #include "ipc/ring.h"
@@ -45,6 +46,8 @@ void rp_dispatch_filters_are_whole(rp_dispatch *dispatch);
  * RP_CORRUPT: damage at the dispatched position; RP_NOT_FOUND: the log file is missing; RP_FULL: the ring of the
  * only pull worker is full; RP_NO_SPACE, RP_IO_ERROR: retry later. */
 rp_status rp_dispatch_run(rp_dispatch *dispatch, uint64_t budget);
+/* 1 if there is something to dispatch. */
+int rp_dispatch_is_behind(const rp_dispatch *dispatch);
 /* After RP_CORRUPT: continue at the next record that carries its own offset, or at the next file. Returns the number of
  * skipped bytes. (The reference skips the rest of the file.) */
 uint64_t rp_dispatch_skip(rp_dispatch *dispatch);

@@ -31,6 +31,7 @@ struct keyed {
 struct rp_dispatch {
     rp_control_block *block;
     rp_control *control;
+    const uint64_t *limit; /* in the control block: dispatch goes no further */
     rp_log_view *view;
     rp_cq_writer *writer;
     rp_cq_ext_writer *ext;

@@ -32,8 +32,11 @@ static int has_request(const rp_worker *worker, const rp_ring_reader *manager) {
     return rp_load_acquire32(&worker->stop) || (manager && !rp_ring_is_empty(manager));
 }
 
-static int is_behind(const rp_control *control) {
-    return rp_load_acquire(&control->dispatched_phy_offset) < rp_load_acquire(&control->published_phy_offset);
+/* What was published since dispatch stood here may have to be brought to the disk. Records that wait for more than this
+ * broker (stops_at_confirmed) are flushed meanwhile. */
+static int needs_flush(const rp_control *control) {
+    const uint64_t *done = control->stops_at_confirmed ? &control->durable_phy_offset : &control->dispatched_phy_offset;
+    return rp_load_acquire(done) < rp_load_acquire(&control->published_phy_offset);
 }
 
 static void sleep_until(rp_worker *worker, int64_t until_ns) {
@@ -55,13 +58,13 @@ rp_status rp_store_loop(rp_dispatch *dispatch, rp_control *control, rp_worker *w
     rp_dispatch_set_flush(dispatch, wakes_flush ? flush : NULL);
     for (;;) {
         int64_t now = (int64_t)rp_now_ns();
-        if (is_behind(control)) worked_ns = now;
+        if (rp_dispatch_is_behind(dispatch)) worked_ns = now;
         rp_store_release(&worker->heartbeat_ns, (uint64_t)now);
         rp_add(&worker->counters[RP_COUNT_LOOPS], 1);
         if (rp_load_acquire32(&worker->stop)) return RP_STOPPED;
         if (has_request(worker, manager)) return RP_OK;
         if (now >= until_ns) return RP_EMPTY;
-        if (wakes_flush && flush && is_behind(control)) rp_flush_wake(flush);
+        if (wakes_flush && flush && needs_flush(control)) rp_flush_wake(flush);
         rp_status status = rp_dispatch_run(dispatch, BUDGET);
         show_counts(dispatch, flush, worker);
         if (status == RP_OK) continue;
@@ -72,7 +75,7 @@ rp_status rp_store_loop(rp_dispatch *dispatch, rp_control *control, rp_worker *w
         }
         rp_worker_prepare_sleep(worker);
         /* A full ring rings this doorbell when there is room: being behind is no reason to stay awake then. */
-        if (has_request(worker, manager) || (status == RP_EMPTY && is_behind(control)))
+        if (has_request(worker, manager) || (status == RP_EMPTY && rp_dispatch_is_behind(dispatch)))
             rp_worker_end_sleep(worker);
         else
             sleep_until(worker, until_ns);

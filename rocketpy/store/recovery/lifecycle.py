@@ -44,11 +44,19 @@ class OpenedStore:
     """The kernel that wrote the control block ended without a clean stop of the broker."""
 
 
-def open_store(config: MessageStoreConfig, files: Files | None = None, *, cut_at: int | None = None) -> OpenedStore:
+def open_store(
+    config: MessageStoreConfig,
+    files: Files | None = None,
+    *,
+    cut_at: int | None = None,
+    stops_at_confirmed: bool = False,
+) -> OpenedStore:
     """Take the lock, recover, mark the store as running. Single-threaded, before workers are forked.
 
     Args:
         cut_at: where the log is to end, if it is longer: what is behind is kept aside (recovery/diverged.py).
+        stops_at_confirmed: dispatch goes no further than what all members have that have to have it, and this start no
+            further than what was confirmed before (a synchronous group with automatic failover).
     Raises:
         StoreError: in use, not writable, files of another size, or damage beyond what recovery repairs.
     """
@@ -75,7 +83,7 @@ def open_store(config: MessageStoreConfig, files: Files | None = None, *, cut_at
         if not is_same_boot:
             control.forget_clock()
         is_ours = control.header.lock_mtime_ns == lock.mtime_ns
-        recovery = Recovery(config, paths, files, control)
+        recovery = Recovery(config, paths, files, control, stops_at_confirmed=stops_at_confirmed)
         report = recovery.run(
             checkpoint=read_checkpoint(files, paths.checkpoint),
             was_clean=was_clean,
@@ -122,8 +130,10 @@ def _finish(opened: OpenedStore) -> None:
     finally:
         dispatch.close()
     _flush_log(opened)
-    header.logics_timestamp_ms = header.physic_timestamp_ms
-    if opened.config.message_index_enable:
+    is_dispatched = header.dispatched_phy_offset == header.published_phy_offset  # else the rest is not confirmed
+    if is_dispatched:
+        header.logics_timestamp_ms = header.physic_timestamp_ms
+    if is_dispatched and opened.config.message_index_enable:
         header.index_timestamp_ms = header.physic_timestamp_ms
     for entry in control.entries():
         entry.next_offset = entry.max_offset

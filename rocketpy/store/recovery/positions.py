@@ -81,7 +81,15 @@ class RecoveryReport:
 class Recovery:
     """One opening of one store, single-threaded, under the store's lock."""
 
-    def __init__(self, config: MessageStoreConfig, paths: StorePaths, files: Files, control: ControlBlock) -> None:
+    def __init__(
+        self,
+        config: MessageStoreConfig,
+        paths: StorePaths,
+        files: Files,
+        control: ControlBlock,
+        *,
+        stops_at_confirmed: bool = False,
+    ) -> None:
         self._config = config
         self._paths = paths
         self._files = files
@@ -90,6 +98,8 @@ class Recovery:
         self._log = LogFiles(paths.commitlog, files, config.mapped_file_size_commit_log)
         self._has_failed_sync = False  # both are read from the block before it is loaded again
         self._deleted: list[DeletedQueue] = []
+        self._stops_at_confirmed = stops_at_confirmed
+        self._confirmed = 0  # as far as the block is known
 
     def run(
         self, *, checkpoint: StoreCheckpoint, was_clean: bool, is_ours: bool, cut_at: int | None = None
@@ -103,6 +113,8 @@ class Recovery:
         header = self._control.header
         self._has_failed_sync = self._is_plausible() and self._read_failed_sync()
         is_known = is_ours and self._is_plausible()
+        if is_known:  # what was dispatched without automatic failover counts as confirmed
+            self._confirmed = max(int(header.confirmed_phy_offset), int(header.dispatched_phy_offset))
         if is_known and header.queues_replaced:
             self._deleted = read_deleted(self._control)
         elif is_known:
@@ -185,6 +197,8 @@ class Recovery:
         reached = self._load(  # scanned records may be in the page cache only
             scan, checkpoint, durable=start, phy_limit=scan.end if was_clean else min(start, scan.end)
         )
+        if not self._confirmed:
+            self._confirmed = reached  # what had units was confirmed; of the rest nothing is known
         header.last_store_timestamp_ms = scan.last_store_timestamp_ms
         header.flush_begun = int(is_unwritten)  # then the first flush syncs them again
         limit_index(self._files, self._paths.index, scan.end)
@@ -307,15 +321,16 @@ class Recovery:
         """Dispatch the rest, unless the store worker does that; then find every queue's next offset."""
         header, block = self._control.header, self._control.block
         dispatched_from = int(header.dispatched_phy_offset)
+        header.confirmed_phy_offset = min(max(self._confirmed, dispatched_from), int(header.published_phy_offset))
+        header.stops_at_confirmed = self._stops_at_confirmed
         self._control.mark_boot()
         header.running_flags = header.clean = 0
         damaged = 0
-        if dispatched_from < header.published_phy_offset and not leave:
+        end = int(header.confirmed_phy_offset if self._stops_at_confirmed else header.published_phy_offset)
+        if dispatched_from < end and not leave:
             dispatch = Dispatch(self._config, self._control)
             try:
-                damaged = dispatch.run_to_end(
-                    Progress("building queues", dispatched_from, int(header.published_phy_offset))
-                )
+                damaged = dispatch.run_to_end(Progress("building queues", dispatched_from, end))
             finally:
                 dispatch.close()
         header.rebuilding = 0

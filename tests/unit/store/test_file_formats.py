@@ -53,6 +53,7 @@ CONTROL_FIELDS = {
     224: "wall_ahead_since_ms",
     232: "queues_replaced",
     240: "confirmed_phy_offset",
+    248: "stops_at_confirmed",
 }
 
 
