@@ -110,6 +110,8 @@ rp_status rp_master_add(rp_master *master, int32_t fd, const char *address) {
         rp_slave_row *row = &master->config.table->rows[i];
         memset(row, 0, sizeof *row);
         strncpy(row->address, address, sizeof row->address - 1);
+        row->epoch = -1;
+        rp_store_release(&row->opened, master->config.table->opened + 1);
         rp_slave_open(slave, fd, row, now_of(master));
         if (i >= master->used) master->used = i + 1;
         rp_add(&master->config.table->opened, 1);

@@ -6,6 +6,7 @@
  * slaves still need, the manager everything, for operators. */
 #include <stdint.h>
 #include "base/status.h"
+#include "ipc/member.h"
 
 enum {
     RP_SLAVES_MAX = 64,     /* that replicate */
@@ -39,12 +40,14 @@ enum { /* of a row: unused, in the handshake, gets the log, gets it but acknowle
 /* One connection. Readers may see an old value of one field beside a new one of another. */
 typedef struct rp_slave_row {
     uint32_t state; /* RP_SLAVE_FREE to RP_SLAVE_CATCHING_UP */
-    uint32_t reserved;
+    int32_t epoch;  /* with automatic failover: under which it acknowledges; set before the position. -1: none */
+    uint64_t opened; /* number of the connection, from 1 on: the row is the same as long as this is */
     uint64_t acked_phy_offset; /* below it the slave has the log */
     uint64_t sent_phy_offset;  /* below it the log was handed to the kernel */
     uint64_t sent_bytes;       /* of the log, on this connection */
     uint64_t behind_since_ns;  /* CLOCK_MONOTONIC of the last progress while bytes wait; 0: it has everything */
     char address[RP_SLAVE_ADDRESS_MAX]; /* host:port */
+    rp_store_id store; /* with automatic failover: which member's; set before the state says that it has reported */
 } rp_slave_row;
 
 typedef struct rp_slave_table {

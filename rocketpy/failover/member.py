@@ -11,7 +11,7 @@ which message brought it, so a message that is lost, doubled or late costs time 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import attrs
 
@@ -20,7 +20,7 @@ from .elections import RANK_DELAY_S, Candidate
 from .fences import NEVER_S, Fence, Lease
 from .mastership import Mastership
 from .orders import Orders
-from .records import GroupConfig, GroupState, MasterRecord
+from .records import GroupConfig, GroupState, MasterRecord, MemberRecord
 from .requests import Decisions, Kind, Outcome, Report, RevokeLease, Transaction, View
 from .states import DUTIES, Duties, Event, State, next_state
 
@@ -105,12 +105,15 @@ class Member:
         return DUTIES[self.state]
 
     @property
+    def registered(self) -> Mapping[str, MemberRecord]:
+        """The members that are alive, as etcd was read last."""
+        return self._view.members if self._view else {}
+
+    @property
     def following(self) -> tuple[str, int] | None:
         """The member whose stream to take, and the epoch that `state` names; None: no stream."""
-        known = self._view.state if self._view else None
-        if not self.duties.takes_stream or known is None or known.master == self.settings.member:
-            return None
-        return known.master, known.epoch
+        known = self._view.state if self._view and self.duties.takes_stream else None
+        return None if known is None or known.master == self.settings.member else (known.master, known.epoch)
 
     @property
     def orders(self) -> Orders:

@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 
 from rocketpy.errors import StoreError
+from rocketpy.failover.in_sync import Ack
 from rocketpy.native.core import ffi, lib
 
 REPLICATING = "replicating"
@@ -54,6 +55,10 @@ class SlaveTable:
         if self.pointer == ffi.NULL:
             raise StoreError(f"no shared memory for the table of slaves: {os.strerror(ffi.errno)}")
 
+    def clear(self) -> None:
+        """There is no slave; before workers are forked that find a table of others before them."""
+        lib.rp_slave_table_clear(self.pointer)
+
     def slaves(self, now_ns: int) -> list[SlaveState]:
         """All connections. `now_ns`: CLOCK_MONOTONIC."""
         return [
@@ -67,6 +72,21 @@ class SlaveTable:
             for row in self.pointer.rows
             if (state := int(row.state)) in STATES
         ]
+
+    def acknowledged(self) -> dict[str, Ack]:
+        """With automatic failover: what each member has acknowledged, on the newest connection that brought any."""
+        rows = [found for row in self.pointer.rows if (found := self._member(row)) is not None]
+        return {member: ack for _, member, ack in sorted(rows, key=lambda found: found[0])}
+
+    def _member(self, row: Any) -> tuple[int, str, Ack] | None:
+        """The connection's number, the member and what it has; None: it has acknowledged nothing, or goes just now."""
+        opened = int(row.opened)
+        if row.state in (lib.RP_SLAVE_FREE, lib.RP_SLAVE_CONNECTED) or row.epoch < 0 or not opened:
+            return None
+        member = ffi.string(row.store.member).decode("utf-8", "replace")
+        incarnation = ffi.string(row.store.incarnation).decode("utf-8", "replace")
+        ack = Ack(incarnation, int(row.epoch), int(row.acked_phy_offset))
+        return (opened, member, ack) if member and int(row.opened) == opened else None
 
     @property
     def needed_phy_offset(self) -> int | None:
