@@ -12,12 +12,11 @@ import pytest
 from click.testing import CliRunner
 
 from rocketpy.errors import ConfigError, StoreError
-from rocketpy.spark.jobs import replay_parts
 from rocketpy.spark.jobs.archive import archive
-from rocketpy.spark.jobs.replay import Replayed, replay
-from rocketpy.spark.jobs.replay_check import Compared, SliceFound, bitmap, compare, slices_to_check
-from rocketpy.spark.jobs.replay_parts import Pace
-from rocketpy.spark.jobs.replay_plan import Ledger, Part, Step, StepId, Wanted, read_step, write_step
+from rocketpy.spark.jobs.replay import Replayed, parts, replay
+from rocketpy.spark.jobs.replay.check import Compared, SliceFound, bitmap, compare, slices_to_check
+from rocketpy.spark.jobs.replay.parts import Pace
+from rocketpy.spark.jobs.replay.plan import Ledger, Part, Step, StepId, Wanted, read_step, write_step
 from rocketpy.startup.cli.command_line import cli
 from rocketpy.store.inspection.reader import StoreReader
 from tests.spark.test_sink import load
@@ -80,7 +79,7 @@ def test_a_run_that_was_cut_short_goes_on(
 ) -> None:
     """It dies when messages of a step are stored and the ledger does not say so: only that step is sent again, and its
     first copies are counted, also those that are before all that the ledger knows of."""
-    write, steps, target = replay_parts.write_step, list[int](), f"Again{done_before}"
+    write, steps, target = parts.write_step, list[int](), f"Again{done_before}"
 
     def dying(ledger: Path, identity: StepId, crcs: Any, step: Step) -> None:
         steps.append(step.rows)
@@ -89,10 +88,10 @@ def test_a_run_that_was_cut_short_goes_on(
         write(ledger, identity, crcs, step)
 
     with monkeypatch.context() as patched:
-        patched.setattr(replay_parts, "write_step", dying)
+        patched.setattr(parts, "write_step", dying)
         with pytest.raises(Killed):
             run(archived, tmp_path / "l", broker, Wanted(topics={"A": target}))
-    monkeypatch.setattr("rocketpy.spark.jobs.replay_check.SLICE_MESSAGES", 7)  # copies are in other slices
+    monkeypatch.setattr("rocketpy.spark.jobs.replay.check.SLICE_MESSAGES", 7)  # copies are in other slices
     done = run(archived, tmp_path / "l", broker, Wanted(topics={"A": target}))
     assert steps[-1] > 0
     assert done == Replayed(

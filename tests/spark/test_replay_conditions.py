@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from rocketpy.errors import ConfigError
-from rocketpy.spark.jobs.replay_conditions import parse_where, row_filter
-from rocketpy.spark.jobs.replay_plan import Wanted
+from rocketpy.spark.jobs.replay.conditions import parse_where, row_filter
+from rocketpy.spark.jobs.replay.plan import Wanted
 
 ROW: dict[str, Any] = {
     "queueId": 3,

@@ -74,7 +74,7 @@ def _replay(
     options: tuple[str, ...],
 ) -> int:
     from rocketpy.spark.jobs.replay import replay
-    from rocketpy.spark.jobs.replay_plan import Wanted
+    from rocketpy.spark.jobs.replay.plan import Wanted
 
     wanted = Wanted(
         topics={name: target or into or name for name, _, target in (topic.partition("=") for topic in topics)},

@@ -16,13 +16,13 @@ import attrs
 
 from rocketpy.message.message_queue import MessageQueue
 
-from ..cluster import CLUSTERS, Cluster
-from ..options import parse_options
-from ..outgoing import SPARK_ID
-from ..pulls import Slice
-from ..slices import SliceReader
-from ..topic_options import TopicOptions
-from .replay_plan import Begins, Ledger, Part, StepId, Wanted, crc_of, plan_parts, read_crcs
+from ...cluster import CLUSTERS, Cluster
+from ...options import parse_options
+from ...outgoing import SPARK_ID
+from ...pulls import Slice
+from ...slices import SliceReader
+from ...topic_options import TopicOptions
+from .plan import Begins, Ledger, Part, StepId, Wanted, crc_of, plan_parts, read_crcs
 
 SLICE_MESSAGES = 1 << 18  # offsets of a target queue that one task reads back
 STEPS_KEPT = 8  # CRCs of steps that a worker has in memory

@@ -17,14 +17,14 @@ from rocketpy.store.inspection.findings import ProgressListener
 from rocketpy.store.inspection.parts import counted
 from rocketpy.store.inspection.verify import NO_LISTENER
 
-from ..connection import ConnectionOptions
-from ..options import parse_options
-from ..sink_options import SinkOptions
-from .replay_check import compare, make_plan, read_back, slices_to_check
-from .replay_conditions import parse_where
-from .replay_parts import ReplayJob, replay_part
-from .replay_plan import Ledger, Wanted
-from .running import run_parts
+from ...connection import ConnectionOptions
+from ...options import parse_options
+from ...sink_options import SinkOptions
+from ..running import run_parts
+from .check import compare, make_plan, read_back, slices_to_check
+from .conditions import parse_where
+from .parts import ReplayJob, replay_part
+from .plan import Ledger, Wanted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

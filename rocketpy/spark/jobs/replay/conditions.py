@@ -11,7 +11,7 @@ from rocketpy.filter.evaluate import matches
 from rocketpy.filter.expression import Node
 from rocketpy.filter.parser import parse
 
-from .replay_plan import Wanted
+from .plan import Wanted
 
 COLUMNS = (
     "queueId",

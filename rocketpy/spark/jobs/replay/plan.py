@@ -26,7 +26,7 @@ from rocketpy.errors import ConfigError, StoreError
 from rocketpy.message.names import SYSTEM_TOPICS
 from rocketpy.store.files import translated
 
-from .archived import files_by_topic
+from ..archived import files_by_topic
 
 VERSION = 2
 StepId = tuple[int, int]
@@ -44,7 +44,7 @@ class Wanted:
     from_ms: int | None = None  # stored at or after
     to_ms: int | None = None  # stored before
     keys: frozenset[str] = frozenset()  # messages with one of them; empty: all
-    where: str | None = None  # SQL92, on properties and the columns of replay_conditions.py
+    where: str | None = None  # SQL92, on properties and the columns of conditions.py
 
     def target_of(self, topic: str) -> str | None:
         """None: its messages are not sent."""

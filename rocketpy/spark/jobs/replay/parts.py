@@ -13,13 +13,13 @@ import pyarrow.parquet as pq
 
 from rocketpy.store.files import translated
 
-from ..outgoing import Outgoing, RowReader
-from ..sending import SENDERS
-from ..sink_options import SinkOptions
-from .archived import place_of
-from .replay_conditions import COLUMNS as CONDITION_COLUMNS
-from .replay_conditions import row_filter
-from .replay_plan import Part, Step, Wanted, crc_of, read_step, write_step
+from ...outgoing import Outgoing, RowReader
+from ...sending import SENDERS
+from ...sink_options import SinkOptions
+from ..archived import place_of
+from .conditions import COLUMNS as CONDITION_COLUMNS
+from .conditions import row_filter
+from .plan import Part, Step, Wanted, crc_of, read_step, write_step
 
 COLUMNS = ["body", "properties", *CONDITION_COLUMNS]
 BATCH_ROWS = 1024
