@@ -131,46 +131,47 @@ def encode(
     sends: list[Template] = []
     pulls: list[Template] = []
     for topic, queue_id in destinations:
-        if workload.mode not in (Mode.PULL, Mode.FILTERED) and workload.batch > 1:
-            sends.append(
-                batch_template(
-                    topic,
-                    queue_id,
-                    workload.body_size,
-                    workload.batch,
-                    prefix=prefix,
-                    born_timestamp_ms=born_timestamp_ms,
-                    serialize=workload.serialize,
-                )
-            )
-        elif workload.mode not in (Mode.PULL, Mode.FILTERED):
-            sends.append(
-                send_template(
-                    topic,
-                    queue_id,
-                    workload.body_size,
-                    prefix=prefix,
-                    born_timestamp_ms=born_timestamp_ms,
-                    serialize=workload.serialize,
-                    stamped=workload.mode is Mode.END_TO_END,
-                    is_half=workload.in_transactions,
-                )
-            )
+        if workload.mode not in (Mode.PULL, Mode.FILTERED):
+            sends.append(_send_template(workload, topic, queue_id, prefix, born_timestamp_ms))
         if workload.mode is not Mode.SEND:
-            pulls += [
-                pull_template(
-                    topic,
-                    queue_id,
-                    workload.pull_count,
-                    digits,
-                    serialize=workload.serialize,
-                    suspend_ms=15000 if workload.mode is Mode.END_TO_END else 0,
-                    group=workload.group,
-                    subscribed=workload.expression_type if workload.mode is Mode.FILTERED else None,
-                )
-                for digits in range(1, OFFSET_DIGITS_MAX + 1)
-            ]
+            pulls += [_pull_template(workload, topic, queue_id, n) for n in range(1, OFFSET_DIGITS_MAX + 1)]
     return sends, pulls
+
+
+def _send_template(workload: Workload, topic: str, queue_id: int, prefix: str, born_timestamp_ms: int) -> Template:
+    if workload.batch > 1:
+        return batch_template(
+            topic,
+            queue_id,
+            workload.body_size,
+            workload.batch,
+            prefix=prefix,
+            born_timestamp_ms=born_timestamp_ms,
+            serialize=workload.serialize,
+        )
+    return send_template(
+        topic,
+        queue_id,
+        workload.body_size,
+        prefix=prefix,
+        born_timestamp_ms=born_timestamp_ms,
+        serialize=workload.serialize,
+        stamped=workload.mode is Mode.END_TO_END,
+        is_half=workload.in_transactions,
+    )
+
+
+def _pull_template(workload: Workload, topic: str, queue_id: int, digits: int) -> Template:
+    return pull_template(
+        topic,
+        queue_id,
+        workload.pull_count,
+        digits,
+        serialize=workload.serialize,
+        suspend_ms=15000 if workload.mode is Mode.END_TO_END else 0,
+        group=workload.group,
+        subscribed=workload.expression_type if workload.mode is Mode.FILTERED else None,
+    )
 
 
 class Load:

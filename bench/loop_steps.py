@@ -193,28 +193,32 @@ class FirstChannel(FakeChannel):
     """Where the brokers of the name server come from."""
 
 
-def name_server(bench: Bench, root: Path, topics: int) -> None:
-    settings = NamesrvSettings(
-        namesrv=NamesrvConfig(kv_config_path=str(root / "kv.json")),
-        server=ServerConfig(),
-        rocketpy=RocketpyConfig(admin_addresses="10.0.0.1"),
-    )
-    routes = RouteInfoManager()
-    processor = NamesrvProcessor(settings, routes, KVConfigManager(root / "kv.json"), lambda: 0)
-    table = {topic_name(number): TopicConfig(topic_name=topic_name(number)) for number in range(topics)}
-    channel = FirstChannel(1)
+class NameServer:
+    """A name server without sockets, asked by one connection."""
 
-    def ask(code: RequestCode, fields: dict[str, str], body: bytes | None = None) -> Work:
+    loop = "name server"
+
+    def __init__(self, bench: Bench, root: Path) -> None:
+        settings = NamesrvSettings(
+            namesrv=NamesrvConfig(kv_config_path=str(root / "kv.json")),
+            server=ServerConfig(),
+            rocketpy=RocketpyConfig(admin_addresses="10.0.0.1"),
+        )
+        self.bench, self.routes = bench, RouteInfoManager()
+        self.processor = NamesrvProcessor(settings, self.routes, KVConfigManager(root / "kv.json"), lambda: 0)
+        self._channel = FirstChannel(1)
+
+    def ask(self, code: RequestCode, fields: dict[str, str], body: bytes | None = None) -> Work:
         async def run() -> None:
             request = RemotingCommand(code=code, ext_fields=fields, body=body, version=OUR_VERSION)
-            response = await processor.process(request, channel)
+            response = await self.processor.process(request, self._channel)
             assert response is not None
             response.encode_response()
 
         return run
 
-    def identity(name: str, compressed: bool) -> dict[str, str]:
-        return {
+    def register(self, name: str, compressed: bool, body: bytes) -> Work:
+        fields = {
             "brokerName": name,
             "brokerAddr": f"{name}:10911",
             "clusterName": "C",
@@ -222,35 +226,16 @@ def name_server(bench: Bench, root: Path, topics: int) -> None:
             "brokerId": "0",
             "compressed": "true" if compressed else "false",
         }
+        return self.ask(RequestCode.REGISTER_BROKER, fields, body)
 
-    loop = "name server"
-    fitting = dict(list(table.items())[: topics * 9 // 10])
-    for name, compressed, some in (("plain", False, fitting), ("deflated", True, table)):
-        wrapper = TopicConfigSerializeWrapper(data_version=DataVersion(counter=1), topic_config_table=some)
-        whole = RegisterBrokerBody(topic_config_serialize_wrapper=wrapper)
-        body = whole.encode_compressed() if compressed else whole.encode()
-        gc.freeze()  # what this script holds is none of the name server's garbage
-        gc.collect()
-        text = f"REGISTER_BROKER, {len(some)} topics, {name}"
-        bench.measure(loop, text, ask(RequestCode.REGISTER_BROKER, identity(name, compressed), body))
-    parts = trio.run(
-        lambda: registration_parts(table, DataVersion(counter=1, timestamp_ms=1), permission=6, is_compressed=False)
-    )
-    work = ask(RequestCode.REGISTER_BROKER, identity("part", False), parts[0].body)
-    bench.measure(loop, f"REGISTER_BROKER, a part of {parts[0].topics} topics", work)
-    block = b"T 4 4 6 SINGLE_TAG"
-    version = DataVersion(counter=1).encode()
-    head = len(version).to_bytes(4, "big") + version + TOPICS_MAX.to_bytes(4, "big")
-    bomb = zlib.compress(head + (len(block).to_bytes(4, "big") + block) * 20_000_000, 9)
+    def measure(self, text: str, work: Work) -> None:
+        self.bench.measure(self.loop, text, work)
 
-    async def refused() -> None:
-        try:
-            await ask(RequestCode.REGISTER_BROKER, identity("bomb", True), bomb)()
-        except BodyInvalid:
-            return
-        raise AssertionError("the bomb was taken")
 
-    bench.measure(loop, f"REGISTER_BROKER, a bomb of {len(bomb) >> 10} KiB", refused)
+def name_server(bench: Bench, root: Path, topics: int) -> None:
+    server = NameServer(bench, root)
+    registrations(server, topics)
+    server.measure(*refused_bomb(server))
     for code, fields in {
         RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: {},
         RequestCode.GET_TOPICS_BY_CLUSTER: {"cluster": "C"},
@@ -260,13 +245,49 @@ def name_server(bench: Bench, root: Path, topics: int) -> None:
         RequestCode.WIPE_WRITE_PERM_OF_BROKER: {"brokerName": "plain"},
         RequestCode.ADD_WRITE_PERM_OF_BROKER: {"brokerName": "plain"},
     }.items():
-        bench.measure(loop, f"{code.name} ({code.value})", ask(code, fields))
+        server.measure(f"{code.name} ({code.value})", server.ask(code, fields))
 
     async def closed() -> None:
-        routes.connection_closed(1)
+        server.routes.connection_closed(1)
 
-    bench.measure(loop, "the connection of all brokers closes", closed)
-    bench.measure(loop, "their topics are forgotten", processor.forget_gone_brokers)
+    server.measure("the connection of all brokers closes", closed)
+    server.measure("their topics are forgotten", server.processor.forget_gone_brokers)
+
+
+def registrations(server: NameServer, topics: int) -> None:
+    """Whole tables, plain and deflated, and a part of one."""
+    table = {topic_name(number): TopicConfig(topic_name=topic_name(number)) for number in range(topics)}
+    fitting = dict(list(table.items())[: topics * 9 // 10])
+    for name, compressed, some in (("plain", False, fitting), ("deflated", True, table)):
+        wrapper = TopicConfigSerializeWrapper(data_version=DataVersion(counter=1), topic_config_table=some)
+        whole = RegisterBrokerBody(topic_config_serialize_wrapper=wrapper)
+        body = whole.encode_compressed() if compressed else whole.encode()
+        gc.freeze()  # what this script holds is none of the name server's garbage
+        gc.collect()
+        text = f"REGISTER_BROKER, {len(some)} topics, {name}"
+        server.measure(text, server.register(name, compressed, body))
+    parts = trio.run(
+        lambda: registration_parts(table, DataVersion(counter=1, timestamp_ms=1), permission=6, is_compressed=False)
+    )
+    work = server.register("part", False, parts[0].body)
+    server.measure(f"REGISTER_BROKER, a part of {parts[0].topics} topics", work)
+
+
+def refused_bomb(server: NameServer) -> tuple[str, Work]:
+    """A small registration that would inflate to gigabytes."""
+    block = b"T 4 4 6 SINGLE_TAG"
+    version = DataVersion(counter=1).encode()
+    head = len(version).to_bytes(4, "big") + version + TOPICS_MAX.to_bytes(4, "big")
+    bomb = zlib.compress(head + (len(block).to_bytes(4, "big") + block) * 20_000_000, 9)
+
+    async def refused() -> None:
+        try:
+            await server.register("bomb", True, bomb)()
+        except BodyInvalid:
+            return
+        raise AssertionError("the bomb was taken")
+
+    return f"REGISTER_BROKER, a bomb of {len(bomb) >> 10} KiB", refused
 
 
 def page(rows: list[Row], setting: str) -> str:

@@ -35,6 +35,7 @@ from rocketpy.message.sys_flag import TRANSACTION_PREPARED
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.headers.transaction import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
 
+from .cluster.instance import ClientInstance
 from .cluster.lifetime import Lifetime
 from .cluster.received import received_message
 from .consuming.traced_handler import DEFAULT_REGION
@@ -43,6 +44,7 @@ from .options import ProducerOptions
 from .producer import Producer
 from .results import SendResult, SendStatus
 from .sending.requests import introduce
+from .sending.sender import OutgoingMessage
 from .tracing import end_of
 
 logger = logging.getLogger(__name__)
@@ -143,6 +145,18 @@ class TransactionProducer(Producer):
         state = LocalTransactionState.ROLLBACK
         if result.status is SendStatus.SEND_OK:
             state = await self._decide(self.listener.execute, message, argument, msg_id=result.msg_id)
+        await self._end(opened.instance, result, state, phy_offset, outgoing)
+        return TransactionResult(result, state)
+
+    async def _end(
+        self,
+        instance: ClientInstance,
+        result: SendResult,
+        state: LocalTransactionState,
+        phy_offset: int,
+        outgoing: OutgoingMessage,
+    ) -> None:
+        """Tell the broker how the transaction ended; it asks if that does not arrive."""
         header = EndTransactionRequestHeader(
             producer_group=self.group,
             tran_state_table_offset=result.queue_offset,
@@ -152,16 +166,14 @@ class TransactionProducer(Producer):
             transaction_id=result.transaction_id,
             broker_name=result.queue.broker_name,
         )
-        instance = opened.instance
         try:
             master = await instance.find_master(result.queue)
             if result.trace_on:
-                self._trace(header, message.topic, outgoing.properties, master, result.region_id)
+                self._trace(header, outgoing.topic, outgoing.properties, master, result.region_id)
             address = instance.vip(master)
             await instance.api.end_transaction(address, header, self.options.send_timeout)
         except RocketError as error:
             logger.warning("cannot end the transaction of message %s: %s; the broker will ask", result.msg_id, error)
-        return TransactionResult(result, state)
 
     def _trace(
         self,

@@ -72,21 +72,8 @@ def load_broker_config(
     machine = machine or this_machine()
     loaded = _read(BrokerSettings(path=Path(path) if path else None), path, overrides or {})
     settings, given = loaded.settings, loaded.given
-    root = settings.store.store_path_root_dir or _home(environ, "storePathRootDir", "store")
     port = settings.server.listen_port or BROKER_PORT
-    bind = settings.server.bind_address
-    ip1 = settings.broker.broker_ip1 or (bind if is_concrete(bind) else machine.detect_address())
-    derived: dict[tuple[str, str], Any] = {
-        ("store", "store_path_root_dir"): root,
-        ("store", "store_path_commit_log"): settings.store.store_path_commit_log or str(Path(root) / "commitlog"),
-        ("store", "ha_listen_port"): port + 1,
-        ("server", "listen_port"): port,
-        ("broker", "broker_ip1"): ip1,
-        ("broker", "broker_ip2"): settings.broker.broker_ip2 or ip1,
-        ("broker", "broker_name"): settings.broker.broker_name or machine.host_name,
-        ("server", "rocketmq_home"): settings.server.rocketmq_home or environ.get("ROCKETMQ_HOME", ""),
-        ("broker", "namesrv_addr"): settings.broker.namesrv_addr or environ.get("NAMESRV_ADDR") or None,
-    }
+    derived = _addresses_and_paths(settings, port, environ, machine)
     derived.update(_workers(settings, given, machine.cores))
     derived.update(_processors(settings, given, machine.cores))
     if "clientCallbackExecutorThreads" not in given:  # exportMetrics and dashboards read the number of CPUs from it
@@ -99,6 +86,26 @@ def load_broker_config(
         complete = _with_rings_that_fit(complete)
     check_broker(complete, loaded.lines)
     return complete
+
+
+def _addresses_and_paths(
+    settings: BrokerSettings, port: int, environ: Mapping[str, str], machine: Machine
+) -> dict[tuple[str, str], Any]:
+    """By section and field: what follows from the port, the machine and its environment where it is not set."""
+    root = settings.store.store_path_root_dir or _home(environ, "storePathRootDir", "store")
+    bind = settings.server.bind_address
+    ip1 = settings.broker.broker_ip1 or (bind if is_concrete(bind) else machine.detect_address())
+    return {
+        ("store", "store_path_root_dir"): root,
+        ("store", "store_path_commit_log"): settings.store.store_path_commit_log or str(Path(root) / "commitlog"),
+        ("store", "ha_listen_port"): port + 1,
+        ("server", "listen_port"): port,
+        ("broker", "broker_ip1"): ip1,
+        ("broker", "broker_ip2"): settings.broker.broker_ip2 or ip1,
+        ("broker", "broker_name"): settings.broker.broker_name or machine.host_name,
+        ("server", "rocketmq_home"): settings.server.rocketmq_home or environ.get("ROCKETMQ_HOME", ""),
+        ("broker", "namesrv_addr"): settings.broker.namesrv_addr or environ.get("NAMESRV_ADDR") or None,
+    }
 
 
 def load_namesrv_config(

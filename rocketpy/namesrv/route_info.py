@@ -110,17 +110,7 @@ class RouteInfoManager:
         if known is not None and known.broker_name != name:
             self._drop_addr(addr)  # the broker has another name now
             known = None
-        self._clusters.setdefault(registration.cluster, set()).add(name)
-        self._clusters_of.setdefault(name, set()).add(registration.cluster)
-        broker = self._brokers.get(name)
-        is_first = broker is None
-        addrs = {} if broker is None else dict(broker.broker_addrs)
-        for other_id in [other for other, at in addrs.items() if at == addr and other != registration.broker_id]:
-            del addrs[other_id]  # the same broker in another role: a slave that became master, or the reverse
-        is_first |= registration.broker_id not in addrs
-        addrs[registration.broker_id] = addr
-        cluster = registration.cluster if broker is None else broker.cluster
-        self._brokers[name] = BrokerData(cluster=cluster, broker_name=name, broker_addrs=addrs)
+        is_first = self._put_addr(registration)
         if registration.filter_servers:
             self._filter_servers[addr] = registration.filter_servers
         elif registration.filter_servers is not None:
@@ -142,6 +132,21 @@ class RouteInfoManager:
                         return MasterInfo()
         live.data_version = registration.data_version
         return MasterInfo() if registration.broker_id == MASTER_ID else self._master_of(name)
+
+    def _put_addr(self, registration: Registration) -> bool:
+        """Enter the broker's address under its name and id. Returns: whether there was none."""
+        name, addr, broker_id = registration.broker_name, registration.broker_addr, registration.broker_id
+        self._clusters.setdefault(registration.cluster, set()).add(name)
+        self._clusters_of.setdefault(name, set()).add(registration.cluster)
+        broker = self._brokers.get(name)
+        addrs = {} if broker is None else dict(broker.broker_addrs)
+        for other_id in [other for other, at in addrs.items() if at == addr and other != broker_id]:
+            del addrs[other_id]  # the same broker in another role: a slave that became master, or the reverse
+        is_first = broker_id not in addrs
+        addrs[broker_id] = addr
+        cluster = registration.cluster if broker is None else broker.cluster
+        self._brokers[name] = BrokerData(cluster=cluster, broker_name=name, broker_addrs=addrs)
+        return is_first
 
     def has_broker(self, broker_addr: str) -> bool:
         return broker_addr in self._live

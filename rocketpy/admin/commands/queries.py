@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -273,7 +273,6 @@ async def consume_message(
     ]
     if not queues:
         raise NotFound(f"topic {topic} has no such queue")
-    show = printer(out, "utf-8", with_body=True)
     left = message_number
     for queue in queues:
         span = await offset_range(admin, queue, begin_timestamp, end_timestamp)
@@ -287,16 +286,25 @@ async def consume_message(
             out.line(f"The {older} {left} message{of_queue} will be provided")
         # As in Java, one pull more tells that there is nothing more; but not when the number is reached.
         async with aclosing(pulls(admin, queue, first, min(first + left, span.high + 1))) as results:
-            async for result in results:
-                if result.status is PullStatus.FOUND:
-                    out.line("Consume ok")
-                found = within(result.messages, end_timestamp)[:left]
-                for message in found:
-                    show(message)
-                left -= len(found)
-                tell_end(out, queue, result)
+            left -= await _show_pulls(out, queue, results, left, end_timestamp)
         if left <= 0:
             return
+
+
+async def _show_pulls(
+    out: Output, queue: MessageQueue, results: AsyncIterator[PullResult], most: int, end_timestamp: int | None
+) -> int:
+    """Show what the pulls of a queue bring. Returns the number of messages, at most `most`."""
+    show, left = printer(out, "utf-8", with_body=True), most
+    async for result in results:
+        if result.status is PullStatus.FOUND:
+            out.line("Consume ok")
+        found = within(result.messages, end_timestamp)[:left]
+        for message in found:
+            show(message)
+        left -= len(found)
+        tell_end(out, queue, result)
+    return most - left
 
 
 @command(example="mqadmin queryCq -n 127.0.0.1:9876 -t OrderTopic -b 127.0.0.1:10911 -q 0 -i 0 -c 10")
