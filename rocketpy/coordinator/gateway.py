@@ -135,6 +135,11 @@ class Gateway:
             raise EtcdUnavailable(f"this is no renewal of lease {lease}: {str(answer)[:200]}")
         return number(result.get("TTL"))
 
+    async def seconds_left(self, lease: int) -> int:
+        """How long a lease lives if it is not renewed; 0 if it is gone."""
+        answer = await self._ask_all("lease/timetolive", {"ID": str(lease)})
+        return max(0, number(answer.get("TTL")))
+
     async def revoke(self, lease: int) -> None:
         """End a lease; afterwards it is gone for certain."""
         try:

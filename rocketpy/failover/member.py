@@ -171,9 +171,10 @@ class Member:
         """The event that holds now and means something in this state; the first of several."""
         view, report = self._view, self._report
         assert view is not None and report is not None
-        if self.state is State.HALTED:
-            return Event.OPERATOR_ORDER if self.operator_order else None
-        if report.damaged or (view.config is not None and view.config != self.settings.config):
+        is_unfit = report.damaged or (view.config is not None and view.config != self.settings.config)
+        if self.state is State.HALTED:  # an operator may have made it master in etcd, though it has diverged
+            return Event.OPERATOR_ORDER if self.operator_order or (self._is_appointed() and not is_unfit) else None
+        if is_unfit:
             return Event.MISCONFIGURED
         if self.state in SERVING:
             if report.newest_epoch_seen > self.epoch or view.state is None or view.state.epoch > self.epoch:

@@ -20,7 +20,7 @@ ALLOWED: dict[str, set[str]] = {
     "config": set(),
     "native": set(),
     "failover": {"message"},  # message.numbers
-    "coordinator": {"failover", "message"},
+    "coordinator": {"failover", "message", "config"},
     "remoting": {"message"},
     "store": {"message", "config", "native"},
     "transport": {"remoting", "message"},  # message.host: addresses as text
@@ -29,7 +29,7 @@ ALLOWED: dict[str, set[str]] = {
     "namesrv": {"transport", "remoting", "message", "config"},
     "broker": {"store", "transport", "remoting", "filter", "message", "config"},
     "client": {"transport", "remoting", "filter", "message", "config"},
-    "admin": {"client", "remoting", "message", "config"},
+    "admin": {"client", "coordinator", "failover", "remoting", "message", "config"},
     "spark": {"client", "store", "filter", "message", "config", "native", "remoting"},
     "metrics": set(),
 }

@@ -105,6 +105,11 @@ REGISTRY: Mapping[str, Entry] = MappingProxyType(
         exportMetrics="Write figures of a cluster to a file",
     )
     | _entries("replication", haStatus="Show roles, slaves and their lag")
+    | _entries(
+        "failover",
+        switchMaster="Hand over to another in-sync member",
+        haElect="Make a member master that may lack messages",
+    )
     | _entries("timers", timerStatus="Show the pending timers of brokers")
     | _entries("monitoring", startMonitoring="Watch the backlog and the members of all groups")
     | _entries(

@@ -15,6 +15,7 @@ from ..base import EXIT_PARTIAL, command, option
 from ..core import MASTER_ID
 from ..errors import NotFound
 from ..output import Column, Output, Table, echo
+from .failover import show_group
 
 BROKERS = Table(
     (
@@ -57,13 +58,20 @@ class Member:
 @command(example="mqadmin haStatus -n 127.0.0.1:9876 -c DefaultCluster")
 @option("-b", "--broker", help="Brokers of one name; or one broker, host:port.")
 @option("-c", "--clusterName", help="All brokers of this cluster. Default: all clusters.")
-async def ha_status(admin: Admin, out: Output, broker: str | None, cluster_name: str | None) -> int | None:
+@option("-f", "--configFile", help="File of a broker with haMode=automatic: show its group as etcd has it.")
+async def ha_status(
+    admin: Admin, out: Output, broker: str | None, cluster_name: str | None, config_file: str | None
+) -> int | None:
     """Show the role of each broker, the end of its log, and how far slaves are behind.
 
     A broker of the reference tells only the end of its log. The second table is what masters of rocketpy know of their
     slaves: bytes that are not acknowledged, and how long ago the last acknowledgement came. The exit status is 3 if a
     broker does not answer, or if a group has no master.
+
+    With -f the members of a group with automatic failover are shown: epochs, who is in sync, how long leases live.
     """
+    if config_file is not None:
+        return await show_group(admin, out, config_file, cluster_name, broker)
     failed, groups = False, []
     for name, addresses in (await _groups(admin, broker, cluster_name)).items():
         members = await _answers(admin, name, addresses)
