@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from rocketpy.startup.cli.command_line import cli
 
 COUNT = 2000
+STOPPED_S = 120.0
 
 
 def test_every_step_gives_what_was_sent(commands_use_session: None, tmp_path: Path) -> None:
@@ -24,6 +31,38 @@ def test_every_step_gives_what_was_sent(commands_use_session: None, tmp_path: Pa
     for name in ("throughput.png", "latency.png"):
         assert (target / name).read_bytes().startswith(b"\x89PNG")
     assert "archive" in found.stderr and json.loads((target / "report.json").read_text()) == report
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_broker_too(tmp_path: Path, number: signal.Signals) -> None:
+    """The demonstration is in the middle of its first step; it would send ten million messages."""
+    words = [sys.executable, "-m", "rocketpy", "pipeline", "demo", "--messages", "10000000", str(tmp_path / "demo")]
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=log, start_new_session=True)
+    try:
+        assert process.stdout is not None
+        assert any(line.startswith(b"broker") for line in process.stdout), (tmp_path / "log").read_text()
+        assert processes_of(tmp_path / "demo/store")
+        process.send_signal(number)
+        assert process.wait(STOPPED_S) == 2
+        assert processes_of(tmp_path / "demo/store") == []
+    finally:
+        if process.stdout is not None:
+            process.stdout.close()
+        for pid in [process.pid, *processes_of(tmp_path / "demo/store")]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.wait()
+
+
+def processes_of(store: Path) -> list[int]:
+    """The processes whose command line names this store: the supervisor of its broker and the workers."""
+    found = []
+    for directory in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if str(store).encode() in (directory / "cmdline").read_bytes():
+                found.append(int(directory.name))
+    return found
 
 
 def test_a_directory_of_somebody_else_is_left_alone(tmp_path: Path) -> None:

@@ -103,6 +103,11 @@ def _begin(root: Path, log: ArchiveLog, allow_gap: bool) -> int:
     first, end = (segments[0].start, segments[-1].end) if segments else (0, 0)
     if log.end is None:
         return first
+    if log.positions:
+        raise StoreError(
+            f"{log.target}: the archive of broker {log.directory.name} is made of its topics; "
+            "rows would be there twice: name another directory"
+        )
     if log.end > end:
         raise StoreError(f"{root}: the log ends before {end}, but is archived up to {log.end}: this is another store")
     if log.end < first and not allow_gap:

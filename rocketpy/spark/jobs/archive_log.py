@@ -20,6 +20,8 @@ import attrs
 from rocketpy.errors import ConfigError, StoreError
 
 VERSION = 1
+Positions = dict[str, dict[str, int]]
+"""Topic, queue id, and the offset up to which the queue is archived."""
 PENDING = "pending"  # directory of files that are not yet where readers look
 BROKER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,126}")
 
@@ -39,7 +41,7 @@ class Manifest:
     """What one run has archived: the records from the phy offset `begin` up to `end`.
 
     A compaction has `begin` equal to `end`: its files have the rows of those in `removed`. Files in `bad` are of the
-    side table (bad_rows.py); they have no queues.
+    side table (bad_rows.py); they have no queues. The archive of topics has `positions` instead of phy offsets.
     """
 
     begin: int
@@ -47,6 +49,7 @@ class Manifest:
     files: list[ArchivedFile]
     removed: list[str] = attrs.field(factory=list)
     bad: list[ArchivedFile] = attrs.field(factory=list)
+    positions: Positions = attrs.field(factory=dict)
 
     @property
     def rows(self) -> int:
@@ -61,6 +64,7 @@ class ArchiveLog:
     directory: Path
     number: int = 0  # of the last manifest
     end: int | None = None  # phy offset up to which the log is archived
+    positions: Positions = attrs.field(factory=dict)  # of the archive of topics
 
     @property
     def pending(self) -> Path:
@@ -87,14 +91,15 @@ class ArchiveLog:
                 raise StoreError(f"{target}: another run archives broker {broker}") from None
             last = log._read_last()
             if last is not None:
-                log.end = last.end
+                log.end, log.positions = last.end, last.positions
                 log._publish(last)
             shutil.rmtree(log.pending)
             log.pending.mkdir()
             yield log
 
     def commit(self, manifest: Manifest) -> Manifest:
-        """Make a run's files part of the archive."""
+        """Make a run's files part of the archive. Without positions those of the last manifest stay."""
+        manifest = attrs.evolve(manifest, positions=manifest.positions or self.positions)
         path = self.directory / f"{self.number + 1:08}.json"
         unnamed = path.with_suffix(".unfinished")
         with unnamed.open("w", encoding="utf-8") as file:
@@ -104,7 +109,7 @@ class ArchiveLog:
         os.link(unnamed, path)  # fails if it is there
         unnamed.unlink()
         _sync(self.directory)
-        self.number, self.end = self.number + 1, manifest.end
+        self.number, self.end, self.positions = self.number + 1, manifest.end, manifest.positions
         self._publish(manifest)
         return manifest
 
@@ -140,7 +145,8 @@ def read_manifest(path: Path) -> Manifest:
         if found.pop("version") != VERSION:
             raise StoreError(f"{path} is of another version: use the rocketpy that wrote it, or a newer one")
         files, bad = ([ArchivedFile(**file) for file in found.get(name, [])] for name in ("files", "bad"))
-        return Manifest(found["begin"], found["end"], files, found.get("removed", []), bad)
+        removed, positions = found.get("removed", []), found.get("positions", {})
+        return Manifest(found["begin"], found["end"], files, removed, bad, positions)
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise StoreError(f"{path} cannot be read: {error}") from error
 

@@ -5,7 +5,6 @@ Exit status: 0 done and sound, 1 findings, 2 the job could not be done.
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import click
 
 from rocketpy.startup.cli.pipeline_analytics import COMMANDS
+from rocketpy.startup.cli.pipeline_archive import archive_command
 from rocketpy.startup.cli.pipeline_demo import demo_command
 from rocketpy.startup.cli.pipeline_frame import AS_JSON, INLINE, MASTER, job_progress, job_session, status_of
 from rocketpy.startup.cli.pipeline_rebuild import rebuild_command
@@ -77,53 +77,7 @@ def _audit(
     return int(any(problem.code in fatal for problem in report.problems))
 
 
-@pipeline.command("archive")
-@click.argument("directory", type=click.Path())
-@click.argument("target", type=click.Path())
-@click.option("--broker", required=True, help="Name of the broker; tells the stores in one archive apart.")
-@click.option("--allow-gap", is_flag=True, help="Go on where records were deleted before they were archived.")
-@click.option("--compact", is_flag=True, help="Then merge small files. Nothing should be reading the archive.")
-@click.option("--live-tail", is_flag=True, help="A broker is writing: its unfinished record ends the log.")
-@click.option("--skip-damage", is_flag=True, help="Go on behind damage; what it was is in the table of bad rows.")
-@MASTER
-@INLINE
-def archive_command(directory: str, target: str, master: str | None, inline: bool, **given: Any) -> None:
-    """Write what is new in a store to Parquet files: TARGET/topic=T/dt=YYYY-MM-DD/BROKER-OFFSET.parquet.
-
-    The first run archives the whole store, a later one goes on behind it. A run may be cut short and repeated: each
-    record is in the archive once. What cannot be read is in TARGET/_rocketpy/BROKER/bad, with bytes and reason.
-
-    Prints a line of JSON. Exit status 1: there are new bad rows.
-    """
-    sys.exit(status_of(lambda: _archive(Path(directory), Path(target), master, inline, given)))
-
-
-def _archive(directory: Path, target: Path, master: str | None, inline: bool, given: dict[str, Any]) -> int:
-    from rocketpy.spark.jobs.archive import archive
-    from rocketpy.spark.jobs.compact import compact
-
-    is_compacting = given.pop("compact")
-    with job_session(master, inline) as spark:
-        began_s = time.monotonic()
-        manifests = archive(spark, directory, target, **given)
-        merged = compact(spark, target, given["broker"]) if is_compacting else None
-        seconds = time.monotonic() - began_s
-    bad_rows = sum(file.rows for manifest in manifests for file in manifest.bad)
-    report = {
-        "rows": sum(manifest.rows for manifest in manifests),
-        "bad_rows": bad_rows,
-        "files": sum(len(manifest.files) for manifest in manifests),
-        "bytes": sum(file.bytes for manifest in manifests for file in manifest.files),
-        "begin": manifests[0].begin if manifests else None,
-        "end": manifests[-1].end if manifests else None,
-        "merged_files": len(merged.removed) if merged else 0,
-        "seconds": round(seconds, 3),
-    }
-    click.echo(json.dumps(report))
-    return int(bad_rows > 0)
-
-
-for command in (rebuild_command, replay_command, *COMMANDS, demo_command):
+for command in (archive_command, rebuild_command, replay_command, *COMMANDS, demo_command):
     pipeline.add_command(command)
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import signal
@@ -23,6 +24,7 @@ from rocketpy.startup.cli.pipeline_frame import AS_JSON, FAILED, MASTER, job_pro
 PORT_MIN, PORT_MAX = 12_000, 32_000  # below the range from which the kernel takes ports of connections
 START_S = 60.0
 STOP_S = 30.0
+SPARK_LOG = "spark.log"
 REPORT = "report.json"  # marks a directory as one of a demo, which the next one may replace
 
 
@@ -34,7 +36,8 @@ REPORT = "report.json"  # marks a directory as one of a demo, which the next one
 def demo_command(target: Path, count: int, as_json: bool, master: str | None) -> None:
     """Send a million messages to a broker, read them as a table and as a stream, archive them, and plot it all.
 
-    The broker is started for it and stopped behind it; its store, the results and two plots are in TARGET.
+    The broker is started for it and stopped behind it. Its store, the results, two plots, and the logs of broker and
+    Spark are in TARGET.
     """
     sys.exit(status_of(lambda: _demo(target, count, as_json, master)))
 
@@ -49,7 +52,9 @@ def _demo(target: Path, count: int, as_json: bool, master: str | None) -> int:
     _make_empty(target)
     began_s = time.monotonic()
     say("starting Spark ...")
-    with job_session(master, inline=False, has_bar=False) as spark:
+    with ExitStack() as stack:
+        with _errors_to(target / SPARK_LOG):
+            spark = stack.enter_context(job_session(master, inline=False, has_bar=False))
         assert spark is not None
         with running_broker(target) as name_server, job_progress(inline=True) as listener:
             say(f"{'broker':<8} name server at {name_server}, store in {target / 'store'}")
@@ -60,6 +65,20 @@ def _demo(target: Path, count: int, as_json: bool, master: str | None) -> int:
         report.tables = {}  # each step was told when it was done
     print_report(report, as_json)
     return int(not report.is_sound)
+
+
+@contextmanager
+def _errors_to(path: Path) -> Iterator[None]:
+    """What is started here writes its errors to a file: Spark and its workers say much that is none."""
+    sys.stderr.flush()
+    before = os.dup(2)
+    try:
+        with path.open("wb") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        os.dup2(before, 2)
+        os.close(before)
 
 
 def _make_empty(target: Path) -> None:
@@ -84,19 +103,30 @@ def running_broker(target: Path) -> Iterator[str]:
     words = [sys.executable, "-m", "rocketpy", "standalone", "--store", str(target / "store"), "--port", str(port)]
     words += ["--namesrv-port", str(port + 2), "--metrics-port", "0"]
     log = target / "broker.log"
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(FAILED))  # ends as Ctrl-C does: the broker is stopped
-    with log.open("wb") as output:
+    with _stopped_by_signals(), log.open("wb") as output:
         process = subprocess.Popen(words, stdout=output, stderr=output, start_new_session=True)
-    try:
-        _wait_until_ready(process, log)
-        yield f"127.0.0.1:{port + 2}"
-    finally:
-        process.terminate()
         try:
-            process.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-        signal.signal(signal.SIGTERM, before)
+            _wait_until_ready(process, log)
+            yield f"127.0.0.1:{port + 2}"
+        finally:
+            process.terminate()
+            try:
+                process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+@contextmanager
+def _stopped_by_signals() -> Iterator[None]:
+    """SIGTERM and SIGINT end this process as an exception does, so that the broker is stopped. PySpark's own handler of
+    SIGINT asks Spark first, which may not answer."""
+    handled = (signal.SIGTERM, signal.SIGINT)
+    before = [signal.signal(number, lambda *_: sys.exit(FAILED)) for number in handled]
+    try:
+        yield
+    finally:
+        for number, handler in zip(handled, before, strict=True):
+            signal.signal(number, handler)
 
 
 def _wait_until_ready(process: subprocess.Popen[bytes], log: Path) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rocketpy.errors import RocketError
+from rocketpy.errors import ConfigError, RocketError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,7 +19,22 @@ if TYPE_CHECKING:
 FAILED = 2
 MASTER = click.option("--master", help="Spark master.  [default: that of spark-submit, otherwise local[*]]")
 INLINE = click.option("--inline", is_flag=True, help="Run in this process, without Spark.")
+OPTIONS = click.option(
+    "--option",
+    "options",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Option of the connection, like credentialsFile=FILE. May be repeated.",
+)
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def key_and_value(option: str) -> tuple[str, str]:
+    """What `--option` gives. Raises ConfigError."""
+    key, equals, value = option.partition("=")
+    if not equals:
+        raise ConfigError(f'"{option}" is not KEY=VALUE', key="--option")
+    return key, value
 
 
 @contextmanager
@@ -34,8 +49,12 @@ def job_session(master: str | None, inline: bool, *, has_bar: bool = True) -> It
     spark = session(master, name="rocketpy pipeline", config=config)
     try:
         yield spark
-    finally:
+    except (KeyboardInterrupt, SystemExit):  # a signal, in the middle of a talk with the JVM: it ends with this process
+        raise
+    except BaseException:
         spark.stop()
+        raise
+    spark.stop()
 
 
 def job_progress(inline: bool) -> AbstractContextManager[ProgressListener]:

@@ -15,7 +15,15 @@ import click
 
 from rocketpy.errors import ConfigError, NumberInvalid
 from rocketpy.message.numbers import LONG_MAX, parse_integer
-from rocketpy.startup.cli.pipeline_frame import INLINE, MASTER, job_progress, job_session, status_of
+from rocketpy.startup.cli.pipeline_frame import (
+    INLINE,
+    MASTER,
+    OPTIONS,
+    job_progress,
+    job_session,
+    key_and_value,
+    status_of,
+)
 
 
 @click.command("replay")
@@ -37,13 +45,7 @@ from rocketpy.startup.cli.pipeline_frame import INLINE, MASTER, job_progress, jo
 @click.option("--keys", default="", help="Only messages with one of these keys, separated by commas.")
 @click.option("--where", metavar="SQL92", help="Only messages that match: properties, and columns like queueOffset.")
 @click.option("--rate", type=click.FloatRange(0, min_open=True), help="Messages per second, of all workers together.")
-@click.option(
-    "--option",
-    "options",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Option of the connection, like credentialsFile=FILE. May be repeated.",
-)
+@OPTIONS
 @MASTER
 @INLINE
 def replay_command(archive: str, ledger: str, master: str | None, inline: bool, **given: Any) -> None:
@@ -84,7 +86,7 @@ def _replay(
         keys=frozenset(key for key in keys.split(",") if key),
         where=where,
     )
-    connection = dict(_pair(option) for option in options)
+    connection = dict(map(key_and_value, options))
     with job_session(master, inline) as spark, job_progress(inline) as listener:
         began_s = time.monotonic()
         done = replay(
@@ -93,13 +95,6 @@ def _replay(
         seconds = round(time.monotonic() - began_s, 3)
     click.echo(json.dumps(attrs.asdict(done) | {"seconds": seconds}))
     return int(not done.is_sound)
-
-
-def _pair(option: str) -> tuple[str, str]:
-    key, equals, value = option.partition("=")
-    if not equals:
-        raise ConfigError(f'"{option}" is not KEY=VALUE', key="--option")
-    return key, value
 
 
 def _time_ms(text: str | None, option: str) -> int | None:

@@ -1,0 +1,152 @@
+"""Job archive of topics: what running brokers have of them behind the end of the run before.
+
+The archive is the same as that of a store, but its manifests say how far each queue is archived, not the log. A run
+asks for the ends of the queues once and reads up to them. Parts go through the queues in order, so the rows of a queue
+are in files whose names ascend with its offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from rocketpy.errors import ConfigError, StoreError
+from rocketpy.message.message_queue import MessageQueue
+
+from ..cluster import CLUSTERS, Bounds
+from ..connection import ConnectionOptions
+from ..options import parse_options
+from ..pulls import Slice
+from ..slices import SliceReader, mean_message_bytes
+from ..topic_options import TopicOptions
+from .archive_files import COLUMNS, write_rows
+from .archive_log import ArchivedFile, ArchiveLog, Manifest, Positions
+from .running import run_parts
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PART_BYTES = 64 << 20  # of records, about
+PARTS_PER_COMMIT = 256
+BESIDE_CONNECTION = frozenset({"storepath", "pullbatchsize", "pulltimeoutms", "pullpipeline"})
+
+
+@attrs.frozen
+class TopicPart:
+    """Ranges of queues of one broker, in the order of its topics and queues. `number` is unique in a manifest."""
+
+    number: int
+    slices: list[Slice]
+
+
+def archive_topics(
+    spark: SparkSession | None,
+    target: Path,
+    topics: tuple[str, ...],
+    connection: Mapping[str, str],
+    *,
+    allow_gap: bool = False,
+    part_bytes: int = PART_BYTES,
+) -> list[Manifest]:
+    """Archive what is new in topics, broker by broker.
+
+    Args:
+        target: the archive, at the same path on every worker; made if it is not there.
+        connection: nameServer and the other options of the connection; storePath, pullBatchSize, pullTimeoutMs and
+            pullPipeline as of the source.
+        allow_gap: go on where retention has deleted messages before they were archived.
+    Returns: the manifests of this run; none if there was nothing new.
+    Raises:
+        ConfigError: options, or a topic that does not exist. StoreError: another run is busy, messages are gone, or the
+        archive of a broker is made of its store. TransportError, BrokerError: a broker cannot be read.
+    """
+    options = parse_connection(topics, connection, allow_gap=allow_gap)
+    cluster = CLUSTERS.get(options.client_options())
+    bounds = cluster.bounds(cluster.queues(topics))
+    manifests: list[Manifest] = []
+    for broker in sorted({queue.broker_name for queue in bounds}):
+        of_broker = {queue: ends for queue, ends in sorted(bounds.items()) if queue.broker_name == broker}
+        with ArchiveLog.opened(target.absolute(), broker) as log:
+            slices = _new_slices(log, of_broker, allow_gap)
+            size = mean_message_bytes(options, slices)
+            parts = list(cut_parts(slices, max(1, part_bytes // size)))
+            for at in range(0, len(parts), PARTS_PER_COMMIT):
+                manifests.append(_archive_parts(spark, options, log, parts[at : at + PARTS_PER_COMMIT]))
+    return manifests
+
+
+def parse_connection(topics: tuple[str, ...], connection: Mapping[str, str], *, allow_gap: bool) -> TopicOptions:
+    """Options for the source. Raises ConfigError, also for those that would change what is read."""
+    of_connection = {key: value for key, value in connection.items() if key.lower() not in BESIDE_CONNECTION}
+    parse_options(ConnectionOptions, of_connection)
+    if not topics:
+        raise ConfigError("which topics of the brokers? name them with --topic")
+    chosen = {"subscribe": ",".join(topics), "failOnDataLoss": str(not allow_gap).lower()}
+    return parse_options(TopicOptions, {**connection, **chosen})
+
+
+def _new_slices(log: ArchiveLog, bounds: Mapping[MessageQueue, Bounds], allow_gap: bool) -> list[Slice]:
+    """From where each queue is archived to where it ends now. Raises StoreError."""
+    if log.end is not None and not log.positions:
+        raise StoreError(
+            f"{log.target}: the archive of broker {log.directory.name} is made of its store; "
+            "rows would be there twice: name another directory"
+        )
+    slices = []
+    for queue, ends in bounds.items():
+        begin = log.positions.get(queue.topic, {}).get(str(queue.queue_id), ends.min_offset)
+        if begin > ends.max_offset:
+            raise StoreError(f"{queue} ends at {ends.max_offset}, but is archived up to {begin}: it is another one")
+        if begin < ends.min_offset and not allow_gap:
+            raise StoreError(
+                f"{queue} begins at {ends.min_offset}, and is archived up to {begin}: what was between is deleted; "
+                "--allow-gap goes on without it"
+            )
+        if (begin := max(begin, ends.min_offset)) < ends.max_offset:
+            slices.append(Slice(queue, begin, ends.max_offset))
+    return slices
+
+
+def cut_parts(slices: list[Slice], messages_max: int) -> Iterator[TopicPart]:
+    """Parts of at most so many messages; long slices go on in the next part."""
+    number, part, room = 0, list[Slice](), messages_max
+    for one in slices:
+        begin = one.begin
+        while begin < one.end:
+            end = min(one.end, begin + room)
+            part.append(Slice(one.queue, begin, end))
+            room, begin = room - (end - begin), end
+            if not room:
+                yield TopicPart(number, part)
+                number, part, room = number + 1, [], messages_max
+    if part:
+        yield TopicPart(number, part)
+
+
+def _archive_parts(
+    spark: SparkSession | None, options: TopicOptions, log: ArchiveLog, parts: list[TopicPart]
+) -> Manifest:
+    """Write the files of some parts, and commit them."""
+    prefix = f"{log.directory.name}-{log.number + 1:08}"
+    files = [
+        file for done in run_parts(spark, partial(write_part, options, log.pending, prefix), parts) for file in done
+    ]
+    positions: Positions = {topic: dict(queues) for topic, queues in log.positions.items()}
+    for one in (one for part in parts for one in part.slices):
+        positions.setdefault(one.queue.topic, {})[str(one.queue.queue_id)] = one.end
+    return log.commit(Manifest(0, 0, files, positions=positions))
+
+
+def write_part(options: TopicOptions, pending: Path, prefix: str, part: TopicPart) -> list[ArchivedFile]:
+    """Read a part and write its files. Runs in a worker; a repetition writes the same."""
+    batches = (batch for one in part.slices for batch in SliceReader(options, COLUMNS, one).batches())
+    files, _ = write_rows(batches, pending, partial(_name, prefix, part.number))
+    return files
+
+
+def _name(prefix: str, part: int, number: int, _: Any) -> str:
+    return f"{prefix}.{part:06}.{number:04}.parquet"
