@@ -32,16 +32,18 @@ static uint64_t count_pending(const rp_timer_index *index, rp_timer_run *run) {
     return status == RP_OK ? pending : UINT64_MAX / 2;
 }
 
-/* Open one run. RP_CORRUPT: it does not count and was removed. */
-static rp_status open_run(rp_timer_index *index, uint64_t name, uint64_t end, uint64_t *pending) {
+/* Open one run. A run with numbers from header->filed on does not count and is removed: these numbers are added anew,
+ * and in the run they may be those of timers that a power failure took back. RP_CORRUPT: it is damaged and was removed.
+ */
+static rp_status open_run(rp_timer_index *index, uint64_t name, uint64_t *pending) {
     rp_timer_run *run;
     rp_status status = rp_timer_run_open(index->directory, name, &run);
-    if (status == RP_OK && rp_timer_run_to(run) > end) {
-        rp_timer_run_close(run);
-        status = RP_CORRUPT;
-    }
     if (status == RP_CORRUPT) rp_timer_run_remove(index->directory, name);
     if (status != RP_OK) return status;
+    if (rp_timer_run_to(run) > rp_timer_marks_header(index->marks)->filed) {
+        rp_timer_run_close(run);
+        return rp_timer_run_remove(index->directory, name) == 0 ? RP_OK : RP_IO_ERROR;
+    }
     *pending += count_pending(index, run);
     rp_timer_run_rewind(run);
     if (keep(index, run) == RP_OK) return RP_OK;
@@ -49,14 +51,14 @@ static rp_status open_run(rp_timer_index *index, uint64_t name, uint64_t end, ui
     return RP_NO_MEMORY;
 }
 
-static rp_status open_runs(rp_timer_index *index, DIR *directory, uint64_t end, int *is_damaged, uint64_t *pending) {
+static rp_status open_runs(rp_timer_index *index, DIR *directory, int *is_damaged, uint64_t *pending) {
     rp_timer_header *header = rp_timer_marks_header(index->marks);
     for (struct dirent *entry; (errno = 0, entry = readdir(directory));) {
         if (strlen(entry->d_name) != NAME_SIZE || strspn(entry->d_name, "0123456789") != NAME_SIZE) continue;
         uint64_t name = strtoull(entry->d_name, NULL, 10);
         if (name >= header->next_run) header->next_run = name + 1;
         if (name < index->oldest_run) index->oldest_run = name;
-        rp_status status = open_run(index, name, end, pending);
+        rp_status status = open_run(index, name, pending);
         if (status == RP_CORRUPT)
             *is_damaged = 1;
         else if (status != RP_OK)
@@ -76,10 +78,11 @@ rp_status rp_timer_index_open(rp_timer_index *index, const char *path, rp_timer_
     if (rp_make_directories(path) != 0) return rp_status_of_errno();
     DIR *directory = opendir(path);
     if (!directory) return rp_status_of_errno();
-    rp_status status = open_runs(index, directory, end, &is_damaged, &pending);
+    if (header->filed > end) header->filed = header->filed_durable = header->floor;
+    rp_status status = open_runs(index, directory, &is_damaged, &pending);
     closedir(directory);
     if (status != RP_OK) return status;
-    if (is_damaged || header->filed > end || pending < rp_timer_marks_pending(marks, header->filed))
+    if (is_damaged || pending < rp_timer_marks_pending(marks, header->filed))
         header->filed = header->filed_durable = header->floor;
     return RP_OK;
 }

@@ -27,9 +27,9 @@ typedef struct rp_timer_index {
     uint64_t oldest_run;  /* no run that was there at the start has a lower name */
 } rp_timer_index;
 
-/* Open the runs of a directory, which exists or is created. Numbers from header->filed on are to be added; it is moved
- * back if a run is missing or damaged, or names numbers from `end` on: those were lost in a power failure. RP_OK,
- * RP_NO_MEMORY, RP_IO_ERROR with errno. */
+/* Open the runs of a directory, which exists or is created. Numbers from header->filed on are to be added, and runs
+ * that have such numbers are removed. It is moved back if a run is missing or damaged, or if it is behind `end`, the
+ * end of the queue. RP_OK, RP_NO_MEMORY, RP_IO_ERROR with errno. */
 rp_status rp_timer_index_open(rp_timer_index *index, const char *directory, rp_timer_marks *marks,
                               const rp_number_set *under_way, uint64_t end);
 void rp_timer_index_close(rp_timer_index *index);

@@ -155,10 +155,12 @@ static rp_status sync_path(const char *path) {
     return failed ? RP_IO_ERROR : RP_OK;
 }
 
+rp_status rp_timer_run_names_sync(const char *directory) { return sync_path(directory); }
+
 rp_status rp_timer_runs_sync(const char *directory, uint64_t from, uint64_t to) {
     char path[PATH_MAX];
     rp_status status = RP_OK;
     for (uint64_t name = from; name < to && status == RP_OK; name++)
         status = path_of(path, directory, name) == 0 ? sync_path(path) : RP_IO_ERROR;
-    return status == RP_OK && from < to ? sync_path(directory) : status;
+    return status == RP_OK && from < to ? rp_timer_run_names_sync(directory) : status;
 }

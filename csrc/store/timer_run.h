@@ -27,7 +27,9 @@ void rp_timer_run_next(rp_timer_run *run);
 void rp_timer_run_rewind(rp_timer_run *run);
 /* 0, or -1 with errno. */
 int rp_timer_run_remove(const char *directory, uint64_t name);
-/* Write the files named [from, to), and their directory, to the disk; those that are gone do not matter. Any thread.
- * RP_OK; RP_IO_ERROR with errno. */
+/* Bring it to the disk which runs there are, and which were removed. RP_OK; RP_IO_ERROR with errno. */
+rp_status rp_timer_run_names_sync(const char *directory);
+/* Write the files named [from, to), if there are any with their names, to the disk; those that are gone do not matter.
+ * Any thread. RP_OK; RP_IO_ERROR with errno. */
 rp_status rp_timer_runs_sync(const char *directory, uint64_t from, uint64_t to);
 #endif

@@ -146,9 +146,8 @@ static rp_status load_marks(rp_timers *timers, uint64_t end) {
 /* After a power failure: what was forgotten is forgotten on the disk as well, before must_scan is 0. Else stale bits
  * and runs could count after the next one. */
 static rp_status sync_forgotten(rp_timers *timers) {
-    uint64_t end = timers->header->next_run;
     if (!timers->header->must_scan) return RP_OK;
-    rp_status status = rp_timer_runs_sync(timers->config.directory, end, end);
+    rp_status status = rp_timer_run_names_sync(timers->config.directory);
     return status == RP_OK ? rp_timer_marks_sync(timers->config.marks) : status;
 }
 

@@ -1,8 +1,8 @@
 """Timers, crashed at named points between the records of their ends, the journal, bits and runs, on a simulated disk.
 
-Invariant, after the death of all processes, and after a power failure that keeps what was synced and any sectors of the
-rest, also without the directory of the timers: an acknowledged timer that was not cancelled is delivered once, not
-early, by a time that it had; a cancelled one never.
+Invariant, after the death of all processes, and after one power failure or two in a row that keep what was synced and
+any sectors of the rest, also without some or all of the timers' files: an acknowledged timer that was not cancelled is
+delivered once, not early, by a time that it had; a cancelled one never.
 """
 
 from __future__ import annotations

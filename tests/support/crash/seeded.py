@@ -40,7 +40,7 @@ class SeededLife(ABC):
         self.kinds: Counter[str] = Counter()
         self.root = base / "0"
         self.rng = random.Random(seed)
-        self._base, self._taps = base, taps
+        self._base, self.taps = base, taps
         self._copies = 0
         self.root.mkdir(parents=True)
         control = self.open()
@@ -68,10 +68,10 @@ class SeededLife(ABC):
         """Make in `root` what a crash of that kind leaves now, start there, and validate it."""
 
     def run(self) -> None:
-        with self._taps.listening(self):
+        with self.taps.listening(self):
             for _ in range(self.rng.randrange(self.operations_max)):
                 self.operate()
-                self._taps.check()
+                self.taps.check()
         lib.rp_flush_close(self._flush_handle)
         self.close()
 

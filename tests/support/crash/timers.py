@@ -4,8 +4,8 @@
 
 A life is one store before a send worker and a timer thread, with a clock of its own: timers are sent, delivered,
 cancelled, moved and stored again. At chosen points it is looked at what a crash would leave: all processes die, or the
-power fails, sometimes with the directory of the timers. Then everything starts again, and time goes on until each
-timer is due. Each one that was acknowledged is delivered once and not early, if it was not cancelled; none twice.
+power fails, once or twice, sometimes with the loss of the timers' files. Then all start again, and time goes on until
+each timer is due. Each one that was acknowledged is delivered once and not early, if it was not cancelled; none twice.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from tests.support.crash import core
 
 core.load()  # before anything of rocketpy
 
-import shutil  # noqa: E402  the core comes first
+import os  # noqa: E402  the core comes first
+import shutil  # noqa: E402
 import sys  # noqa: E402
 from collections import Counter  # noqa: E402
 from pathlib import Path  # noqa: E402
@@ -27,6 +28,7 @@ from rocketpy.message.properties import TIMER_OUT_MS, decode_properties  # noqa:
 from rocketpy.message.sys_flag import TRANSACTION_MASK  # noqa: E402
 from rocketpy.native.core import lib  # noqa: E402
 from rocketpy.store.recovery.lifecycle import close_store, open_store  # noqa: E402
+from tests.support.crash.disk import SimulatedDisk  # noqa: E402
 from tests.support.crash.seeded import SeededLife, run_lives  # noqa: E402
 from tests.support.store_writer import small_config  # noqa: E402
 from tests.support.timer_rig import TIMER_TOPIC, TimerRig  # noqa: E402
@@ -34,6 +36,7 @@ from tests.support.timer_rig import TIMER_TOPIC, TimerRig  # noqa: E402
 LOOKED_AT, TIMER_LOOKED_AT = 0.1, 0.5  # of the points that are reached, and of those of timers
 DELAY_MAX_MS = 5_000
 HEAP_MAX = 4  # timers in memory
+FAILS_AGAIN = 0.5  # of the power failures: a second one follows soon
 ALL_DUE_MS = 100_000
 MARKS_BOOT_ID = slice(16, 32)  # in timer/delivered
 NEVER = 1 << 62
@@ -66,6 +69,7 @@ class Life(SeededLife):
 
     def open(self) -> Any:
         self._known: dict[bytes, Known] = {}
+        self._again: list[bytes] = []  # timers sent between two power failures, and flushed
         close_store(open_store(_config(self.root)), clean=False)
         self._rig = _rig(self.root)
         return self._rig.control
@@ -130,14 +134,17 @@ class Life(SeededLife):
 
     def look(self, kind: str, root: Path) -> None:
         control = self._rig.control
+        self._again.clear()
         certain = int(control.published_phy_offset if kind == "death" else control.durable_phy_offset)
         disk = self.disk.survive(root) if kind == "death" else self.disk.lose_power(root, self.rng)
-        if kind == "power":
+        if kind != "death":
             _forget_kernel(disk.root / "timer" / "delivered")
-        elif kind == "lost":
-            shutil.rmtree(disk.root / "timer", ignore_errors=True)
-        close_store(open_store(_config(disk.root)), clean=False)
-        rig = _rig(disk.root, now_ms=self._rig.wall_ms)
+            if self.rng.random() < FAILS_AGAIN:
+                self._fail_again(disk)
+        if kind == "lost":
+            self._lose(root / "timer")
+        close_store(open_store(_config(root)), clean=False)
+        rig = _rig(root, now_ms=self._rig.wall_ms)
         try:
             rig.run_until_idle()
             rig.advance(ALL_DUE_MS)
@@ -146,11 +153,46 @@ class Life(SeededLife):
         finally:
             rig.close()
 
+    def _lose(self, timer: Path) -> None:
+        """All files of timers, or the marks alone."""
+        if self.rng.random() < 0.5:
+            shutil.rmtree(timer, ignore_errors=True)
+        else:
+            (timer / "delivered").unlink(missing_ok=True)
+
+    def _fail_again(self, disk: SimulatedDisk) -> None:
+        """The power fails a second time, early: before the timer thread has loaded, or soon after. New timers have got
+        numbers meanwhile; the log keeps them. What comes up takes the place of `disk`."""
+        with self.taps.listening(Second(disk)):
+            close_store(open_store(_config(disk.root)), clean=False)
+            rig = _rig(disk.root, now_ms=self._rig.wall_ms)
+            flush = lib.rp_flush_open(os.fsencode(disk.root / "commitlog"), rig.control)
+            for number in range(self.rng.randrange(2 * HEAP_MAX)):
+                body = b"again %d" % number
+                rig.send_many([(body, f"TIMER_DELAY_MS\x01{self.rng.randrange(1, DELAY_MAX_MS)}")])
+                self._again.append(body)
+            while (status := lib.rp_flush_log(flush)) == lib.RP_OK:
+                pass
+            assert status == lib.RP_EMPTY and rig.control.durable_phy_offset == rig.control.published_phy_offset
+            for _ in range(self.rng.randrange(3)):
+                rig.step()
+            disk.write_back(self.rng)
+            failed = disk.lose_power(disk.root.with_name(f"{disk.root.name}again"), self.rng)
+            lib.rp_flush_close(flush)
+            rig.close()
+        self.taps.check()
+        shutil.rmtree(disk.root)
+        failed.root.rename(disk.root)
+        _forget_kernel(disk.root / "timer" / "delivered")
+
     def _validate(self, rig: TimerRig, certain: int) -> None:
         found = rig.records("T")
         times = Counter(bytes(record.body) for record in found)
         assert all(count == 1 for count in times.values()), f"delivered twice: {times}"
+        assert all(times[body] == 1 for body in self._again), "a timer sent between two failures is lost"
         for record in found:
+            if bytes(record.body) in self._again:
+                continue
             due_ms = int(decode_properties(record.properties.decode())[TIMER_OUT_MS])
             possible = self._known[bytes(record.body)].possible(certain)
             assert due_ms in possible, f"timer {record.body!r} was delivered by {due_ms}, not one of {possible}"
@@ -159,6 +201,25 @@ class Life(SeededLife):
             if known.is_certain(certain) and None not in known.possible(certain):
                 assert times[body] == 1, f"timer {body!r} is lost"
         assert rig.header.pending == 0
+
+
+class Second:
+    """Listens between two power failures: what is synced there is on the second one's disk."""
+
+    phase = "second"
+
+    def __init__(self, disk: SimulatedDisk) -> None:
+        self.root = disk.root
+        self._disk = disk
+
+    def reach(self, point: str) -> None:
+        pass
+
+    def sync(self, descriptor: int) -> None:
+        self._disk.sync_descriptor(descriptor)
+
+    def sync_all(self) -> None:
+        self._disk.sync_all()
 
 
 def _forget_kernel(marks: Path) -> None:

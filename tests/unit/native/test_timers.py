@@ -388,6 +388,35 @@ def test_two_power_failures_lose_no_timer(tmp_path: Path, is_delivered: bool, is
     rig.close()
 
 
+@pytest.mark.parametrize("is_loaded", [False, True])
+def test_runs_of_lost_timers_do_not_count_without_the_marks(tmp_path: Path, is_loaded: bool) -> None:
+    """A run names numbers that a power failure took back. Others have got them when the file of marks is lost."""
+    rig = TimerRig(tmp_path, heap_max=5)
+    rig.add_timer_topic()
+    rig.send_many([(b"kept%d" % number, "TIMER_DELAY_MS\x015000") for number in range(4)])
+    end = rig.control.published_phy_offset
+    rig.run_until_idle()
+    rig.send_many([(b"lost%d" % number, "TIMER_DELAY_MS\x0150") for number in range(7)])
+    rig.run_until_idle()
+    runs = tmp_path / "timer" / "runs"
+    assert any(runs.iterdir())
+    shutil.copytree(tmp_path / "timer", tmp_path / "disk")
+    (tmp_path / "disk" / "delivered").unlink()
+    rig.cut(end, 4)
+    rig.reboot()
+    new = [b"new%d" % number for number in range(12)]
+    rig.send_many([(body, "TIMER_DELAY_MS\x016000") for body in new])
+    rig.flush()
+    if is_loaded:
+        rig.run_until_idle()
+    rig.reboot(disk=tmp_path / "disk")
+    rig.run_until_idle()
+    rig.advance(7000)
+    rig.run_until_idle()
+    assert sorted(rig.bodies()) == sorted([b"kept%d" % number for number in range(4)] + new)
+    rig.close()
+
+
 def test_a_timer_counts_as_filed_on_the_disk_once_its_record_is(tmp_path: Path) -> None:
     rig = TimerRig(tmp_path, heap_max=5)
     rig.add_timer_topic()
