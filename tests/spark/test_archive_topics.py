@@ -28,7 +28,7 @@ from rocketpy.spark.jobs.archive_log import ArchiveLog, Manifest, files_of, mani
 from rocketpy.spark.jobs.archive_topics import archive_topics, cut_parts
 from rocketpy.spark.jobs.compact import compact
 from rocketpy.spark.jobs.replay import replay
-from rocketpy.spark.jobs.replay_plan import Wanted
+from rocketpy.spark.jobs.replay.plan import Wanted
 from rocketpy.spark.pulls import Slice
 from rocketpy.startup.cli.command_line import cli
 from tests.support.broker import RunningBroker, running_broker

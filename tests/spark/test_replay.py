@@ -140,6 +140,11 @@ def test_only_what_is_wanted_is_sent(archived: Path, broker: RunningBroker, tmp_
     assert run(archived, tmp_path / "n", broker, first).planned == 2
 
 
+def test_a_replay_without_messages_needs_no_topic(archived: Path, broker: RunningBroker, tmp_path: Path) -> None:
+    done = run(archived, tmp_path / "l", broker, Wanted(topics={"A": "Unmade"}, keys=frozenset({"nobody has it"})))
+    assert done == Replayed(sent=0, planned=0, stored=0, missing=0, duplicates=0)
+
+
 def test_a_ledger_is_of_one_replay(archived: Path, broker: RunningBroker, tmp_path: Path) -> None:
     run(archived, tmp_path / "l", broker, Wanted(topics={"A": "One"}, keys=frozenset({"jkey1"})))
     with pytest.raises(ConfigError, match="is the ledger of a replay with other settings"):
