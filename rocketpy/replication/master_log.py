@@ -78,7 +78,7 @@ def ask_master(address: str, timeout_s: float) -> MasterLog:
 def _plausible(log: MasterLog) -> MasterLog:
     """Raises: ValueError: there is no such log."""
     if not log.file_size or log.begin > log.end:
-        raise ValueError(f"a log from {log.begin} to {log.end} in files of {log.file_size} bytes cannot be")
+        raise ValueError(f"its log cannot lie from {log.begin} to {log.end} in files of {log.file_size} bytes")
     return log
 
 
@@ -89,7 +89,7 @@ def _version(connection: socket.socket, until_s: float) -> int:
     body = fastjson.loads(_body(answer, RequestCode.GET_REPLICATION_VERSION), is_strict=True)
     version = body.get("version") if isinstance(body, dict) else None
     if type(version) is not int or version < 1:
-        raise ValueError("its version of replication is no number from 1 on")
+        raise ValueError("its replication version is not a number above 0")
     return version
 
 

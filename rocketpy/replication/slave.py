@@ -193,7 +193,7 @@ class SlaveReplicator:
 
     def _see_refusal(self) -> None:
         if not self.state.is_refused_for_a_record:
-            logger.info("the send worker was restarted: fetching the log again from its end on")
+            logger.info("the send worker was restarted: fetching the log again, from where this slave's log ends")
             return
         position = self.state.refused_position
         self.block.add(lib.RP_COUNT_BAD_RECORDS)

@@ -51,8 +51,9 @@ def start_of(master: MasterLog, begin: int, end: int, file_size: int) -> Start:
         return Start(1, 1, adds_zero=True) if master.end >= file_size else Start(0, 0)
     if end > master.end:
         raise CannotFollow(
-            f"the log of this slave ends at {end}, that of its master at {master.end}: the master has lost its end, or "
-            "is another one; keep this store, it may have messages that the master lacks"
+            f"the log of this slave ends at {end}, that of its master at {master.end}: the master has lost the end "
+            "of its log, or this slave has followed another one; keep this store, it may have messages that the "
+            "master lacks"
         )
     if end <= master.begin:  # nothing that both have could be compared
         raise CannotFollow(

@@ -62,7 +62,7 @@ class ByteReader:
             self._beat()
             is_there = select.select([self._connection], [], [], TURN_S)[0]
             if (is_short or not is_there) and time.monotonic() >= until_s:
-                raise MasterUnusable("it sends too little" if is_there else "it sends nothing")
+                raise MasterUnusable(f"{size} bytes did not come in time" if is_there else "it sent nothing in time")
             if not is_there:
                 continue
             try:

@@ -128,7 +128,7 @@ class Decoder:
             place, size = (self.rows.column(name, row, 1)[0].as_py() for name in ("physicalOffset", "storeSize"))
             self.bad.append(BadPlace(place, size, str(error)))
         if self.undecodable == 1:
-            logger.error("cannot decompress a body: %s; it and others like it are delivered as stored", error)
+            logger.error("cannot decompress a message body: %s; such bodies are delivered as stored", error)
 
     def _batch(self, first: int, count: int, constants: Mapping[str, object]) -> Any:
         arrays = [self._array(name, first, count, constants) for name in self.columns]

@@ -127,14 +127,20 @@ class PieceReader:
                 if self._is_end(end, image, stop):
                     return
                 if self.options.on_corrupt == "truncate":
-                    logger.warning("%s: read no further than %d", segment.path, start + end.position)
+                    logger.warning(
+                        "%s: damage at log offset %d; the rest of this part is not read (onCorrupt=truncate)",
+                        segment.path,
+                        start + end.position,
+                    )
                     return
                 if self.options.on_corrupt == "fail":
                     raise RecordCorrupt(start + end.position, f"{self._reason(image, end)} ({segment.path})")
                 found = self.decoder.resync(image, start, end.position + 1, stop)
                 position = stop if found is None else found
                 bad = BadPlace(start + end.position, position - end.position, self._reason(image, end))
-                logger.warning("%s: %s at %d; left out %d bytes", segment.path, bad.reason, bad.phy_offset, bad.size)
+                logger.warning(
+                    "%s: %s at log offset %d; skipped %d bytes", segment.path, bad.reason, bad.phy_offset, bad.size
+                )
                 if self.decoder.bad is not None:
                     self.decoder.bad.append(bad)
                 if set(self.columns) & set(DIAGNOSTICS):
@@ -154,7 +160,11 @@ class PieceReader:
             left = len(image) - end.position
             return end.status is Status.INCOMPLETE and left < END_FILE_MIN_BLANK_LENGTH and not any(image[-left:])
         if end.status is Status.INCOMPLETE:
-            logger.warning("%s: the record at %d is not complete", segment.path, segment.start + end.position)
+            logger.warning(
+                "%s: the last record, at log offset %d, is not complete; reading ends before it",
+                segment.path,
+                segment.start + end.position,
+            )
         if self.options.live_tail:
             return True
         return end.status in (Status.EMPTY, Status.INCOMPLETE) and not self._is_named_behind(end.position)

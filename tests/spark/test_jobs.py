@@ -75,7 +75,7 @@ def test_problems_have_codes(tmp_path: Path) -> None:
     lost = CliRunner().invoke(cli, [*command, "--json", "--findings", str(tmp_path / "file/f.parquet")])
     assert lost.exit_code == 2 and json.loads(lost.stdout)["problems"] == problems and "cannot write" in lost.stderr
     wrong = CliRunner().invoke(cli, [*command, "--fail-on", "C9"])
-    assert wrong.exit_code == 2 and "C9 is no code of a problem; there are C1, C2," in wrong.stderr
+    assert wrong.exit_code == 2 and "C9 is not a problem code. The codes: C1, C2," in wrong.stderr
 
 
 def test_the_command_tells_findings_from_failures(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def fatal_codes(text: str) -> frozenset[Code]:
     """
     names = [name.strip().upper() for name in text.split(",") if name.strip()]
     if unknown := set(names) - set(Code):
-        raise ConfigError(f"{sorted(unknown)[0]} is no code of a problem; there are {', '.join(Code)}", key="--fail-on")
+        raise ConfigError(f"{sorted(unknown)[0]} is not a problem code. The codes: {', '.join(Code)}", key="--fail-on")
     return frozenset(Code(name) for name in names) or frozenset(Code)
 
 

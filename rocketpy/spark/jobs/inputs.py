@@ -35,7 +35,7 @@ class Input:
         if sum(bool(one) for one in (self.name_server, self.store, self.archive)) != 1:
             raise ConfigError("name one input: --name-server with --topic, --store, or --archive")
         if self.name_server and not self.topics:
-            raise ConfigError("which topics of the brokers? name them with --topic")
+            raise ConfigError("--name-server needs topics: name them with --topic")
         for directory in (self.store, self.archive):
             if directory is not None and not directory.is_dir():
                 raise ConfigError(f"{directory} is not a directory")

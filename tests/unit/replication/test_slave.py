@@ -154,7 +154,7 @@ def test_a_log_longer_than_the_master_s_is_left_alone(
     slave = Slave(tmp_path, master, known=IMAGE.data[: IMAGE.records[15]])
     slave.turn_until(lambda: slave.following == lib.RP_FOLLOWING_HALTED)
     slave.close()
-    assert master.connections == 0 and "the master has lost its end" in caplog.text
+    assert master.connections == 0 and "the master has lost the end of its log" in caplog.text
 
 
 def test_a_damaged_record_is_fetched_again_and_then_given_up(

@@ -267,7 +267,7 @@ def test_a_short_read_is_not_put_off_by_each_byte(monkeypatch: pytest.MonkeyPatc
             now_s[0] += 2.0
 
         reader = ByteReader(ours, 5.0, drip)
-        with pytest.raises(MasterUnusable, match="too little"):
+        with pytest.raises(MasterUnusable, match="did not come in time"):
             reader.read(10, is_short=True)
         assert now_s[0] <= 8.0
         assert reader.read(10) == b"x" * 10
