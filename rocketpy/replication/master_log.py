@@ -52,6 +52,18 @@ def connect(address: str, timeout_s: float) -> socket.socket:
     return connection
 
 
+def request_address(ha: str) -> str:
+    """The reference's HA port is the one behind that for requests.
+
+    Raises:
+        ValueError: `ha` is no address, or has no port before its own.
+    """
+    host, port = parse_addresses(ha)[0]
+    if port < 2:
+        raise ValueError(f"{ha} has no port before it, where the master would serve requests")
+    return f"[{host}]:{port - 1}" if ":" in host else f"{host}:{port - 1}"
+
+
 def ask_master(address: str, timeout_s: float) -> MasterLog:
     """Ask the master at `address` for its log. `timeout_s` is for the connection, and again for both answers.
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 
 import attrs
 
-from rocketpy.config import BrokerSettings, parse_addresses
+from rocketpy.config import BrokerSettings
 from rocketpy.log_limit import LogLimit, and_more
 from rocketpy.native.core import lib
 from rocketpy.reactor.replica import ReplicaState
@@ -33,7 +33,7 @@ from rocketpy.store.reading.commitlog import CommitLog
 from .errors import CannotFollow, MasterUnusable
 from .greeting import introduce
 from .handshake import Extent, Group
-from .master_log import MasterLog, ask_master, connect
+from .master_log import MasterLog, ask_master, connect, request_address
 from .start import Start, compare_end, start_of
 from .stream import ByteReader, LogStream, StreamSettings, send_report
 
@@ -102,7 +102,7 @@ class SlaveReplicator:
         if not ha:
             return None
         try:
-            return master or _request_address(ha), ha
+            return master or request_address(ha), ha
         except ValueError as exc:
             self._tell(f"cannot follow the master {ha!r}: {exc}; correct haMasterAddress")
             return None
@@ -263,15 +263,3 @@ class SlaveReplicator:
             poller.poll(min(left_s, TURN_S) * 1000)
             self.block.awake()
         self.block.beat(time.monotonic_ns())
-
-
-def _request_address(ha: str) -> str:
-    """The reference's HA port is the one behind that for requests.
-
-    Raises:
-        ValueError: `ha` is no address, or has no port before its own.
-    """
-    host, port = parse_addresses(ha)[0]
-    if port < 2:
-        raise ValueError(f"{ha} has no port before it, where the master would serve requests")
-    return f"[{host}]:{port - 1}" if ":" in host else f"{host}:{port - 1}"

@@ -291,11 +291,21 @@ def cluster(directory: str, store: str | None, port: int | None, namesrv_port: i
 
 @cli.command()
 @click.option("--store", "store", type=click.Path(file_okay=False), help="Directory of the store to check.")
-def doctor(store: str | None) -> None:
-    """Check whether this machine can run a broker: compiled core, limits, ports, disk."""
-    from .doctor import examine
+@click.option("-c", "config", metavar="FILE", help="Configuration of a broker whose replication is to be checked, too.")
+def doctor(store: str | None, config: str | None) -> None:
+    """Check whether this machine can run a broker: compiled core, limits, ports, disk; with -c its replication."""
 
-    sys.exit(exit_status(lambda: examine(Path(store or default_store()))))
+    def check() -> int:
+        from rocketpy.config import load_broker_config
+
+        from .doctor import examine
+
+        if config is None:
+            return examine(Path(store or default_store()))
+        settings = load_broker_config(config, environ=os.environ)
+        return examine(Path(store or settings.store.store_path_root_dir), settings)
+
+    sys.exit(exit_status(check))
 
 
 def default_store() -> Path:

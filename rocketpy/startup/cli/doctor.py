@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import resource
@@ -11,10 +12,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import attrs
-
 from rocketpy import __version__
+from rocketpy.config import BrokerSettings
 from rocketpy.errors import NativeMissing
+
+from .findings import Finding
 
 PORTS = {
     10911: "broker",
@@ -28,22 +30,16 @@ DISK_WANTED_BYTES = 4 << 30
 KERNEL_WANTED = (5, 14)  # pidfd, memfd, MADV_POPULATE_WRITE
 
 
-@attrs.frozen
-class Finding:
-    """One line of the report; `remedy` is empty where all is well."""
+def examine(store: Path, settings: BrokerSettings | None = None) -> int:
+    """Print the findings for a broker with its store at `store`; 1 if one of them keeps a broker from running.
 
-    subject: str
-    found: str
-    remedy: str = ""
-    is_fatal: bool = False
-
-
-def examine(store: Path) -> int:
-    """Print the findings for a broker with its store at `store`; 1 if one of them keeps a broker from running."""
+    Args:
+        settings: of a broker whose replication is to be checked as well.
+    """
     from rich.console import Console
     from rich.table import Table
 
-    findings = list(_findings(store))
+    findings = [*_findings(store), *_replication(settings)]
     table = Table(title=f"rocketpy {__version__}", title_justify="left")
     for heading in ("what", "found", "remedy"):
         table.add_column(heading, overflow="fold")
@@ -65,6 +61,14 @@ def _findings(store: Path) -> Iterator[Finding]:
     yield _disk(store)
     for port, use in PORTS.items():
         yield _port(port, use)
+
+
+def _replication(settings: BrokerSettings | None) -> Iterator[Finding]:
+    with contextlib.suppress(NativeMissing):  # which is a finding already
+        if settings is not None:
+            from .replication_checks import replication_findings
+
+            yield from replication_findings(settings)
 
 
 def workers_text(cores: int) -> str:

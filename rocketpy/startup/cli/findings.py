@@ -1,0 +1,15 @@
+"""What `rocketpy doctor` has found."""
+
+from __future__ import annotations
+
+import attrs
+
+
+@attrs.frozen
+class Finding:
+    """One line of the report; `remedy` is empty where all is well."""
+
+    subject: str
+    found: str
+    remedy: str = ""
+    is_fatal: bool = False

@@ -1,0 +1,158 @@
+"""The part of `rocketpy doctor` that looks at replication: secret, addresses, the master, the group in etcd."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import ipaddress
+from collections.abc import Iterator
+from pathlib import Path
+
+import trio
+
+from rocketpy.admin.admin import Admin
+from rocketpy.config import BrokerSettings, parse_addresses
+from rocketpy.errors import ConfigError, RocketError
+from rocketpy.remoting.networks import parse_networks
+from rocketpy.replication.errors import MasterUnusable
+from rocketpy.replication.master_log import ask_master, connect, request_address
+from rocketpy.replication.secret import read_secret
+
+from .findings import Finding
+
+TIMEOUT_S = 3.0
+CLOSED_SOON_S = 0.5  # a master closes the connection of a stranger at once
+MASTER_ID = 0
+
+
+def replication_findings(settings: BrokerSettings) -> Iterator[Finding]:
+    """What keeps a broker with these settings from replicating."""
+    if settings.store.ha_secret_file is not None:
+        yield _secret(settings.store.ha_secret_file)
+    if not settings.is_slave or settings.store.is_automatic:
+        yield _addresses(settings)
+    if settings.store.is_automatic:
+        yield _etcd(settings)
+    elif settings.is_slave:
+        yield from _master(settings)
+
+
+def _secret(path: str) -> Finding:
+    try:
+        size = len(read_secret(path))
+    except ConfigError as exc:
+        return Finding("haSecretFile", str(exc), "write the same 16 bytes or more on all brokers", True)
+    if Path(path).stat().st_mode & 0o077:
+        return Finding("haSecretFile", f"{path}: other users may read it", f"chmod 600 {path}")
+    return Finding("haSecretFile", f"{path}: {size} bytes")
+
+
+def _addresses(settings: BrokerSettings) -> Finding:
+    networks = parse_networks(settings.store.ha_addresses)
+    found = settings.store.ha_addresses
+    if all(network.network_address.is_loopback for network in networks) and not _is_loopback(settings):
+        return Finding(
+            "haAddresses", f"{found}: slaves of this machine only", "name the machines of the slaves, if there are any"
+        )
+    return Finding("haAddresses", found)
+
+
+def _is_loopback(settings: BrokerSettings) -> bool:
+    """Whether only this machine reaches the broker."""
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(settings.server.bind_address).is_loopback
+    return False
+
+
+# --- a slave --------------------------------------------------------------------------------------------------------
+
+
+def _master(settings: BrokerSettings) -> Iterator[Finding]:
+    try:
+        address, ha = _find_master(settings)
+        log = ask_master(address, TIMEOUT_S)
+    except (MasterUnusable, RocketError, ValueError) as exc:
+        yield Finding(
+            "master", str(exc), "start the master; it and this broker need the same brokerName and name server"
+        )
+        return
+    yield Finding("master", f"{address}: log from {log.begin} to {log.end}")
+    own = settings.store.mapped_file_size_commit_log
+    if log.file_size != own:
+        remedy = f"set mappedFileSizeCommitLog={log.file_size} and begin with an empty store"
+        yield Finding("log files", f"{own} bytes here, {log.file_size} on the master", remedy, True)
+    yield _replication_port(ha)
+
+
+def _find_master(settings: BrokerSettings) -> tuple[str, str]:
+    """(its address for requests, where it sends its log).
+
+    Raises:
+        RocketError: name servers know none, or do not answer. ValueError: haMasterAddress is none.
+    """
+    given, name, servers = (
+        settings.store.ha_master_address,
+        settings.broker.broker_name,
+        settings.broker.namesrv_addr,
+    )
+    if given:
+        return request_address(given), given
+    if not servers:
+        raise RocketError("neither namesrvAddr nor haMasterAddress is set")
+
+    async def ask() -> str | None:
+        async with Admin(name_servers=servers, timeout=TIMEOUT_S) as admin:
+            data = (await admin.cluster_info()).broker_addr_table.get(name)
+            return data.broker_addrs.get(MASTER_ID) if data else None
+
+    address = trio.run(ask)
+    if address is None:
+        raise RocketError(f"the name servers {servers} know no master of {name}")
+    ((_, port),) = parse_addresses(address)
+    return address, f"{address.rpartition(':')[0]}:{port + 1}"
+
+
+def _replication_port(ha: str) -> Finding:
+    try:
+        with connect(ha, TIMEOUT_S) as connection:
+            connection.settimeout(CLOSED_SOON_S)
+            is_closed = connection.recv(1) == b""
+            own = connection.getsockname()[0]
+    except TimeoutError:
+        return Finding("replication port", f"{ha}: takes connections")
+    except (MasterUnusable, OSError) as exc:
+        return Finding("replication port", f"{ha}: {exc}", "let the firewall pass it; is it listenPort + 1?", True)
+    if is_closed:
+        return Finding(
+            "replication port", f"{ha}: refuses {own}", "name this address in the master's haAddresses", True
+        )
+    return Finding("replication port", f"{ha}: takes connections")
+
+
+# --- automatic failover ---------------------------------------------------------------------------------------------
+
+
+def _etcd(settings: BrokerSettings) -> Finding:
+    if importlib.util.find_spec("httpx") is None:
+        return Finding("etcd", "its client is not installed", "pip install 'rocketpy-mq[failover]'", True)
+    from rocketpy.coordinator.access import access
+    from rocketpy.coordinator.gateway import Gateway
+    from rocketpy.coordinator.group_keys import GroupKeys
+    from rocketpy.failover.requests import View
+
+    from ..member.from_config import member_settings
+
+    async def read() -> View:
+        async with Gateway(access(settings.store)) as gateway:
+            broker = settings.broker
+            return await GroupKeys(gateway, broker.broker_cluster_name, broker.broker_name).read()
+
+    try:
+        view = trio.run(read)
+    except RocketError as exc:
+        return Finding("etcd", str(exc), "start etcd, or correct haEtcdAddresses, user, password or certificates", True)
+    wanted = member_settings(settings).config
+    if view.config is not None and view.config != wanted:
+        return Finding("etcd", f"the group has {view.config}", f"this broker has {wanted}: make them equal", True)
+    master = view.master.member if view.master else "none"
+    return Finding("etcd", f"reached; members: {', '.join(sorted(view.members)) or 'none'}; master: {master}")

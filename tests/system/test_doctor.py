@@ -1,0 +1,101 @@
+"""`rocketpy doctor -c`: what keeps a slave from following a real master is named before it is started."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
+
+from tests.support.broker import RunningBroker, free_ports, running_broker
+
+FILE_SIZE = 1_048_576
+MASTER = {"mappedFileSizeCommitLog": str(FILE_SIZE), "maxMessageSize": "65536"}
+
+
+@pytest.fixture(scope="module")
+def master() -> Iterator[RunningBroker]:
+    with running_broker(MASTER) as running:
+        yield running
+
+
+def doctor(directory: Path, settings: dict[str, str]) -> tuple[int, str]:
+    """Its status, and its report on one line."""
+    file = directory / "broker.conf"
+    file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    words = [sys.executable, "-m", "rocketpy", "doctor", "-c", str(file)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False, env={"COLUMNS": "400"})
+    assert not done.stderr, done.stderr
+    return done.returncode, " ".join(done.stdout.split())
+
+
+def slave_of(master: RunningBroker, directory: Path, **others: str) -> dict[str, str]:
+    return {
+        "brokerRole": "SLAVE",
+        "brokerId": "1",
+        "brokerName": "broker-a",
+        "namesrvAddr": master.namesrv,
+        "storePathRootDir": str(directory),
+        **MASTER,
+        **others,
+    }
+
+
+def test_a_slave_that_may_follow(master: RunningBroker, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"a secret of 20 bytes")
+    secret.chmod(0o600)
+    status, report = doctor(tmp_path, slave_of(master, tmp_path, haSecretFile=str(secret)))
+    assert status == 0
+    assert f"master {master.address}: log from 0 to" in report.replace("│ ", "").replace("│", "")
+    assert f"{secret}: 20 bytes" in report and "takes connections" in report
+
+
+@pytest.mark.parametrize(
+    ("others", "texts"),
+    [
+        ({"brokerName": "broker-b"}, ["know no master of broker-b", "start the master"]),
+        (
+            {"mappedFileSizeCommitLog": "2097152"},
+            [f"2097152 bytes here, {FILE_SIZE} on the master", f"set mappedFileSizeCommitLog={FILE_SIZE}"],
+        ),
+        ({"haSecretFile": "/nowhere/secret"}, ["cannot read /nowhere/secret", "write the same 16 bytes or more"]),
+    ],
+)
+def test_what_keeps_a_slave_from_following(
+    master: RunningBroker, tmp_path: Path, others: dict[str, str], texts: list[str]
+) -> None:
+    status, report = doctor(tmp_path, slave_of(master, tmp_path, **others))
+    assert [text for text in texts if text not in report] == []
+    assert status == int("brokerName" not in others), "a master may be started later"
+
+
+def test_a_master_that_does_not_know_this_machine(tmp_path: Path) -> None:
+    with running_broker(MASTER | {"haAddresses": "10.0.0.0/8"}) as master:
+        status, report = doctor(tmp_path, slave_of(master, tmp_path))
+    assert status == 1 and "refuses 127.0.0.1" in report and "name this address in the master's haAddresses" in report
+
+
+def test_a_master_whose_slaves_cannot_come(tmp_path: Path) -> None:
+    settings = {"brokerRole": "SYNC_MASTER", "bindAddress": "0.0.0.0", "storePathRootDir": str(tmp_path)}
+    status, report = doctor(tmp_path, settings)
+    assert status == 0 and "127.0.0.0/8,::1: slaves of this machine only" in report
+
+
+def test_an_etcd_that_is_not_there(tmp_path: Path) -> None:
+    port, _ = free_ports()
+    settings = {
+        "haMode": "automatic",
+        "haMember": "a",
+        "haMembers": "a,b",
+        "brokerId": "1",
+        "brokerRole": "SYNC_MASTER",
+        "haEtcdAddresses": f"http://127.0.0.1:{port}",
+        "storePathRootDir": str(tmp_path),
+    }
+    status, report = doctor(tmp_path, settings)
+    assert status == 1 and "start etcd, or correct haEtcdAddresses" in report
