@@ -18,7 +18,7 @@ from rocketpy.spark.pulls import Slice
 from rocketpy.spark.python_rows import PythonRows
 from rocketpy.spark.segments import Piece, mapped
 from rocketpy.spark.selection import TIME_MIN_MS, Checks, Selection
-from rocketpy.spark.slices import SliceReader
+from rocketpy.spark.slices import read_slices
 from rocketpy.spark.store_options import StoreOptions
 from rocketpy.spark.store_source import PieceReader, plan
 from rocketpy.spark.topic_options import TopicOptions
@@ -58,7 +58,7 @@ def decode_image(columns: tuple[str, ...], image: bytes, *, in_python: bool) -> 
 def pull(given: dict[str, str], wanted: Sequence[Slice]) -> int:
     """Read slices of queues from their broker, decoded to Arrow, as a task of Spark does. Returns messages."""
     options = parse_options(TopicOptions, given)
-    return sum(batch.num_rows for one in wanted for batch in SliceReader(options, options.names(), one).batches())
+    return sum(batch.num_rows for batch in read_slices(options, options.names(), wanted))
 
 
 def slices_of(given: dict[str, str]) -> list[Slice]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -20,13 +20,12 @@ from rocketpy.client.cluster.client_id import build_client_id
 from rocketpy.client.cluster.lifetime import Lifetime, Open
 from rocketpy.client.cluster.route import MASTER_ID
 from rocketpy.client.options import ClientOptions
-from rocketpy.client.results import StoredPull
 from rocketpy.client.sync import Blocking, blocking
 from rocketpy.errors import ConfigError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.record import RECORD_HEAD_MAX, store_timestamp_of
 
-from .pulls import Pulls, PullSettings, Slice, pull_header
+from .pulls import Answer, Pulls, PullSettings, Slice, pull_header
 
 T = TypeVar("T")
 REQUESTS_AT_ONCE = 64
@@ -131,14 +130,14 @@ class AsyncCluster:
 
         await _ask_all(ask, offsets)
 
-    async def start_pulls(self, wanted: Slice, settings: PullSettings) -> Pulls:
-        """Begin to read a slice; its pulls end with it, or with the cluster."""
-        pulls = Pulls(self.opened.instance, wanted, settings)
+    async def start_pulls(self, slices: Sequence[Slice], settings: PullSettings) -> Pulls:
+        """Begin to read slices; the pulls end with them, or with the cluster."""
+        pulls = Pulls(self.opened.instance, slices, settings)
         self.opened.nursery.start_soon(pulls.run)
         return pulls
 
-    async def take(self, pulls: Pulls) -> list[StoredPull]:
-        return await pulls.take()
+    async def take(self, pulls: Pulls, size: int = 1) -> list[Answer]:
+        return await pulls.take(size)
 
     async def stop_pulls(self, pulls: Pulls) -> None:
         pulls.stop()

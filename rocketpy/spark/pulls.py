@@ -1,10 +1,14 @@
-"""Reads a range of one queue: several pulls in flight, answers in the order of the queue.
+"""Reads ranges of queues: several pulls in flight, answers in the order of the ranges.
 
-Offsets are known in advance, so the range is cut into runs of pullBatchSize messages, and pullPipeline runs are read at
-once, each by one pull after the other: a broker may give fewer messages than asked. What is read ahead is bounded.
+Offsets are known in advance, so the ranges are cut into runs of up to pullBatchSize messages, and runs of pullPipeline
+times as many messages are read at once, each by one pull after the other: a broker may give fewer messages than asked.
+What is read ahead is bounded.
 """
 
 from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
 
 import attrs
 import trio
@@ -19,6 +23,8 @@ from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.headers.pull import PullMessageRequestHeader, PullSysFlag
 
 ANSWERS_AHEAD = 8  # of each run, not taken yet
+RUNS_AHEAD = 32  # short ones: a query may read one message of each of a thousand queues
+BYTES_AHEAD = 32 << 20  # not taken yet; beyond them only the first run is read
 ATTEMPTS = 4
 RETRY_S = 0.5
 
@@ -89,71 +95,115 @@ def pull_header(queue: MessageQueue, offset: int, count: int, settings: PullSett
     )
 
 
+@attrs.frozen
+class Answer:
+    """What one pull has given of a run."""
+
+    run: Slice
+    pulled: StoredPull
+
+    @property
+    def is_within(self) -> bool:
+        """Whether all its messages are of the run. With tags or conditions a broker looks for matches behind it."""
+        return self.pulled.next_begin_offset <= self.run.end
+
+
+@attrs.frozen(eq=False)
+class _Reading:
+    """A run that is being read."""
+
+    run: Slice
+    send: trio.MemorySendChannel[StoredPull]
+    answers: trio.MemoryReceiveChannel[StoredPull]
+
+    @classmethod
+    def of(cls, run: Slice) -> _Reading:
+        return cls(run, *trio.open_memory_channel[StoredPull](ANSWERS_AHEAD))
+
+
+def cut(slices: Sequence[Slice], count_max: int) -> Iterator[Slice]:
+    """The slices in runs of up to so many offsets."""
+    for one in slices:
+        for begin in range(one.begin, one.end, count_max):
+            yield Slice(one.queue, begin, min(begin + count_max, one.end))
+
+
 @attrs.define(eq=False)
 class Pulls:
-    """The pulls of one slice. `run` and the other methods run in the thread of the cluster."""
+    """The pulls of some slices. `run` and the other methods run in the thread of the cluster."""
 
     instance: ClientInstance
-    wanted: Slice
+    slices: Sequence[Slice]
     settings: PullSettings
-    lost: int = 0  # offsets that were not there
+    lost: Counter[MessageQueue] = attrs.field(factory=Counter)  # offsets that were not there
     _error: RocketError | None = None
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
-    _runs: list[trio.MemoryReceiveChannel[StoredPull]] = attrs.field(factory=list)
-    _begun: trio.Event = attrs.field(factory=trio.Event)
+    _readings: deque[_Reading] = attrs.field(factory=deque)
+    _messages_ahead: int = 0  # that the readings were begun for
+    _bytes_ahead: int = 0  # of answers that are not taken yet
+    _changed: trio.Event = attrs.field(factory=trio.Event)  # set and replaced when any of this changes
     _ended: bool = False
-    _is_complete: bool = False  # every run has read its part; otherwise the end is no end of the slice
-    _slots: trio.Semaphore = attrs.field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self._slots = trio.Semaphore(self.settings.pipeline)
+    _is_complete: bool = False  # every run has been read; otherwise the end is no end of the slices
 
     async def run(self) -> None:
-        """Read until the end of the slice, an error, or `stop`. Errors are raised by `take`."""
+        """Read until the end of the slices, an error, or `stop`. Errors are raised by `take`."""
         with self._scope:
             try:
                 async with trio.open_nursery() as nursery:
-                    for begin in range(self.wanted.begin, self.wanted.end, self.settings.batch_size):
-                        await self._slots.acquire()
-                        send, receive = trio.open_memory_channel[StoredPull](ANSWERS_AHEAD)
-                        end = min(begin + self.settings.batch_size, self.wanted.end)
-                        self._runs.append(receive)
-                        self._begun.set()
-                        nursery.start_soon(self._read_run, begin, end, send)
+                    for run in cut(self.slices, self.settings.batch_size):
+                        while not self._has_room(run):
+                            await self._changed.wait()
+                        reading = _Reading.of(run)
+                        self._readings.append(reading)
+                        self._messages_ahead += run.count
+                        self._notify()
+                        nursery.start_soon(self._read, reading)
                 self._is_complete = True
             finally:
                 self._ended = True
-                self._begun.set()
+                self._notify()
 
-    async def _read_run(self, position: int, end: int, answers: trio.MemorySendChannel[StoredPull]) -> None:
+    def _has_room(self, run: Slice) -> bool:
+        messages_max = self.settings.pipeline * self.settings.batch_size
+        return not self._readings or (
+            len(self._readings) < RUNS_AHEAD and self._messages_ahead + run.count <= messages_max
+        )
+
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
+
+    async def _read(self, reading: _Reading) -> None:
+        position = reading.run.begin
         try:
-            async with answers:
-                while position < end:
-                    pulled = await self._pull(position, end - position)
-                    position = await self._advance(pulled, position, end, answers)
+            async with reading.send:
+                while position < reading.run.end:
+                    while self._bytes_ahead >= BYTES_AHEAD and self._readings[0] is not reading:
+                        await self._changed.wait()
+                    pulled = await self._pull(reading.run, position)
+                    if pulled.status is PullStatus.FOUND:
+                        self._bytes_ahead += len(pulled.body)
+                        await reading.send.send(pulled)
+                    position = self._following(reading.run, pulled, position)
         except RocketError as error:
             self._error = self._error or error
             self._scope.cancel()
 
-    async def _advance(
-        self, pulled: StoredPull, position: int, end: int, answers: trio.MemorySendChannel[StoredPull]
-    ) -> int:
+    def _following(self, run: Slice, pulled: StoredPull, position: int) -> int:
         """The next offset to pull. Raises DataLost."""
-        if pulled.status is PullStatus.FOUND:
-            await answers.send(pulled)
         if pulled.status in (PullStatus.FOUND, PullStatus.NO_MATCHED_MSG) and pulled.next_begin_offset > position:
             return int(pulled.next_begin_offset)
         if self.settings.fail_on_data_loss:
-            raise DataLost(self.wanted.queue, position, pulled.min_offset, pulled.max_offset)
+            raise DataLost(run.queue, position, pulled.min_offset, pulled.max_offset)
         is_behind = position < pulled.min_offset <= pulled.max_offset
-        following = min(end, pulled.min_offset) if is_behind else end
-        self.lost += following - position
+        following = min(run.end, pulled.min_offset) if is_behind else run.end
+        self.lost[run.queue] += following - position
         return following
 
-    async def _pull(self, position: int, count: int) -> StoredPull:
+    async def _pull(self, run: Slice, position: int) -> StoredPull:
         """One pull, tried again where that can help."""
-        queue = self.wanted.queue
-        header = pull_header(queue, position, count, self.settings)
+        queue = run.queue
+        header = pull_header(queue, position, run.end - position, self.settings)
         for attempt in range(ATTEMPTS):
             try:
                 _, address = await self.instance.find_reader(queue, MASTER_ID)
@@ -162,49 +212,52 @@ class Pulls:
                 if not _may_pass(error) or attempt == ATTEMPTS - 1:
                     raise
                 await trio.sleep(RETRY_S * 2**attempt)
-                await self._refresh_route()
+                await self._refresh_route(queue.topic)
         raise AssertionError("the last attempt returns or raises")
 
-    async def _refresh_route(self) -> None:
+    async def _refresh_route(self, topic: str) -> None:
         try:
-            await self.instance.update_route(self.wanted.queue.topic)
+            await self.instance.update_route(topic)
         except RocketError:
             return  # the attempt that follows says what is wrong
 
-    async def take(self) -> list[StoredPull]:
-        """The next answers in the order of the queue, at least one; none at the end of the slice.
+    async def take(self, size: int = 1) -> list[Answer]:
+        """The next answers in the order of the slices: about `size` bytes or more, at least one; none at the end.
 
         Raises:
             DataLost, TransportError, BrokerError: what ended the reading. ClientError: the client was closed meanwhile.
         """
-        while True:
-            while not self._runs and not self._ended:
-                self._begun = trio.Event() if self._begun.is_set() else self._begun
-                await self._begun.wait()
+        taken: list[Answer] = []
+        while size > 0:
             if self._error is not None:
                 raise self._error
-            if not self._runs:
-                if not self._is_complete:
-                    raise ClientError(f"the reading of {self.wanted} was ended before its end")
-                return []
-            answers = await self._take_from(self._runs[0])
-            if answers:
-                return answers
+            if self._readings:
+                answer = await self._take_first(self._readings[0])
+                if answer is not None:
+                    taken.append(answer)
+                    size -= len(answer.pulled.body)
+            elif not self._ended:
+                await self._changed.wait()
+            elif taken or self._is_complete:
+                break
+            else:
+                raise ClientError(f"the reading of {len(self.slices)} slices was ended before its end")
+        return taken
 
-    async def _take_from(self, run: trio.MemoryReceiveChannel[StoredPull]) -> list[StoredPull]:
-        """What a run has; nothing if it has ended, which makes room for another one."""
-        answers: list[StoredPull] = []
+    async def _take_first(self, first: _Reading) -> Answer | None:
+        """The next answer of the first run; None if it has ended, which makes room for another one."""
         try:
-            answers.append(await run.receive())
-            while True:
-                answers.append(run.receive_nowait())
-        except trio.WouldBlock:
-            return answers
-        except (trio.EndOfChannel, trio.ClosedResourceError):
-            self._runs.remove(run)
-            self._slots.release()
-            return answers
+            pulled = await first.answers.receive()
+        except trio.EndOfChannel:
+            self._readings.popleft()
+            self._messages_ahead -= first.run.count
+            self._notify()
+            return None
+        if self._bytes_ahead >= BYTES_AHEAD:
+            self._notify()
+        self._bytes_ahead -= len(pulled.body)
+        return Answer(first.run, pulled)
 
     def stop(self) -> None:
-        """End the reading before the end of the slice."""
+        """End the reading before the end of the slices."""
         self._scope.cancel()

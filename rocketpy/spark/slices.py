@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -16,7 +17,7 @@ from rocketpy.native.status import Status
 from .cluster import CLUSTERS
 from .decoder import Decoder, End, fault_at
 from .planning import MESSAGE_BYTES, pack
-from .pulls import Slice
+from .pulls import Answer, Slice
 from .stored_queue import StoredQueue
 from .topic_options import TopicOptions
 from .worker import Origin, prepare_worker
@@ -60,78 +61,67 @@ def probed(options: TopicOptions, wanted: Slice, expression: str | Sql92) -> byt
     """The first records of a slice that a broker gives, one after the other; nothing if they are not there."""
     settings = attrs.evolve(options.pull_settings, expression=expression, fail_on_data_loss=False, pipeline=1)
     cluster = CLUSTERS.get(options.client_options())
-    pulls = cluster.start_pulls(wanted, settings)
+    pulls = cluster.start_pulls([wanted], settings)
     try:
-        return b"".join(answer.body for answer in cluster.take(pulls))
+        return b"".join(answer.pulled.body for answer in cluster.take(pulls))
     finally:
         cluster.stop_pulls(pulls)
 
 
 def read_partition(options: TopicOptions, columns: tuple[str, ...], partition: InputPartition) -> Iterator[Any]:
     """The batches of one task."""
-    if not isinstance(partition, SlicesPartition):  # an empty plan arrives as one InputPartition(None)
-        return
-    partition.origin.check()
-    prepare_worker()
-    for one in partition.value:
-        yield from SliceReader(options, columns, one).batches()
+    if isinstance(partition, SlicesPartition):  # an empty plan arrives as one InputPartition(None)
+        partition.origin.check()
+        prepare_worker()
+        yield from read_slices(options, columns, partition.value)
 
 
-def joined(images: list[bytes], size_max: int) -> Iterator[bytes]:
-    """Neighbours as one image of about `size_max` bytes: a batch of few rows costs the JVM as much as one of many."""
-    group: list[bytes] = []
-    size = 0
-    for image in images:
-        if group and size + len(image) > size_max:
-            yield b"".join(group)
-            group, size = [], 0
-        group.append(image)
-        size += len(image)
-    if group:
-        yield b"".join(group)
+def read_slices(options: TopicOptions, columns: tuple[str, ...], slices: Sequence[Slice]) -> Iterator[Any]:
+    """Batches of the slices' messages: from files where storePath names them, the rest by pulls.
+
+    Raises:
+        DataLost: some are gone, with failOnDataLoss=true. RecordCorrupt: an answer is damaged. ConfigError: the files
+        are those of another store.
+    """
+    rest = []
+    for one in slices:
+        reached = one.begin
+        if (root := options.store_path_of(one.queue.broker_name)) is not None:
+            reached = yield from FileReader(options, columns, one, StoredQueue(root, one.queue)).batches()
+        if reached < one.end:
+            rest.append(attrs.evolve(one, begin=reached))
+    if rest:
+        yield from PullReader(options, columns).batches(rest)
+
+
+def _decoder(options: TopicOptions, columns: tuple[str, ...], wanted: Slice | None, *, crc: bool) -> Decoder:
+    """For messages of one slice, or of any."""
+    selection = options.selection
+    if wanted is not None:
+        selection = attrs.evolve(selection, queue_offset_from=wanted.begin, queue_offset_to=wanted.end)
+    return options.decoder(columns, selection, crc=crc, constants={})
 
 
 @attrs.define(eq=False)
-class SliceReader:
-    """Reads one slice: its begin from files where storePath names them, the rest by pulls."""
+class FileReader:
+    """Reads the begin of one slice from the files of its broker's store."""
 
     options: TopicOptions
     columns: tuple[str, ...]
     wanted: Slice
+    stored: StoredQueue
 
-    def batches(self) -> Iterator[Any]:
-        """Batches of the slice's messages.
-
-        Raises:
-            DataLost: some are gone, with failOnDataLoss=true. RecordCorrupt: an answer is damaged. ConfigError: the
-            files are those of another store.
-        """
-        reached = self.wanted.begin
-        if (root := self.options.store_path_of(self.wanted.queue.broker_name)) is not None:
-            reached = yield from self._from_files(StoredQueue(root, self.wanted.queue))
-        if reached < self.wanted.end:
-            yield from self._pulled(attrs.evolve(self.wanted, begin=reached))
-
-    def _decoder(self, *, crc: bool) -> Decoder:
-        wanted = self.wanted
-        return self.options.decoder(
-            self.columns,
-            attrs.evolve(self.options.selection, queue_offset_from=wanted.begin, queue_offset_to=wanted.end),
-            crc=crc,
-            constants={"brokerName": wanted.queue.broker_name},
-        )
-
-    def _from_files(self, stored: StoredQueue) -> Generator[Any, None, int]:
+    def batches(self) -> Generator[Any, None, int]:
         """Batches of the first messages. Returns the offset of the first message that the files do not have.
 
         Bodies are compared with their CRC: a mount may show a record's begin before its end.
         """
         wanted, reached = self.wanted, self.wanted.begin
-        decoder = self._decoder(crc=True)
-        for image in stored.images(wanted.begin, wanted.end, self.options.bytes_max):
-            if reached == wanted.begin and not self._is_of_broker(stored, image):
+        decoder = _decoder(self.options, self.columns, wanted, crc=True)
+        for image in self.stored.images(wanted.begin, wanted.end, self.options.bytes_max):
+            if reached == wanted.begin and not self._is_of_broker(image):
                 break
-            end: End = yield from decoder.decode(image)
+            end: End = yield from decoder.decode(image, brokerName=wanted.queue.broker_name)
             reached += end.records
             if end.status is not Status.OK:
                 reason = fault_at(image, 0, end.position, decoder.checks)
@@ -139,37 +129,73 @@ class SliceReader:
                     "%s: the record of offset %d is damaged in %s (%s): pulling from the broker from there on",
                     wanted.queue,
                     reached,
-                    stored.root,
+                    self.stored.root,
                     reason,
                 )
                 break
         return reached
 
-    def _is_of_broker(self, stored: StoredQueue, image: bytes) -> bool:
+    def _is_of_broker(self, image: bytes) -> bool:
         """Whether the broker has the first record, too. Raises ConfigError if it has another one."""
         wanted = self.wanted
         record = probed(self.options, attrs.evolve(wanted, end=wanted.begin + 1), "*")
         if record and not image.startswith(record):
             raise ConfigError(
-                f"{stored.root} is not the store of {wanted.queue.broker_name}: message {wanted.begin} of queue "
+                f"{self.stored.root} is not the store of {wanted.queue.broker_name}: message {wanted.begin} of queue "
                 f"{wanted.queue.queue_id} of topic {wanted.queue.topic} is another one there. For several brokers give "
                 'JSON: {"broker": "/path"}',
                 key="storePath",
             )
         return bool(record)
 
-    def _pulled(self, wanted: Slice) -> Iterator[Any]:
-        decoder = self._decoder(crc=False)
+
+@attrs.define(eq=False)
+class PullReader:
+    """Pulls slices from their brokers."""
+
+    options: TopicOptions
+    columns: tuple[str, ...]
+    _whole: Decoder = attrs.field(init=False)  # for answers that are taken as they are
+
+    def __attrs_post_init__(self) -> None:
+        self._whole = _decoder(self.options, self.columns, None, crc=False)
+
+    def batches(self, slices: Sequence[Slice]) -> Iterator[Any]:
+        """Batches of the slices' messages."""
         cluster = CLUSTERS.get(self.options.client_options())
-        pulls = cluster.start_pulls(wanted, self.options.pull_settings)
+        pulls = cluster.start_pulls(slices, self.options.pull_settings)
         try:
-            while answers := cluster.take(pulls):
-                for image in joined([answer.body for answer in answers], self.options.bytes_max):
-                    end: End = yield from decoder.decode(image)
-                    if end.status is not Status.OK:
-                        reason = fault_at(image, 0, end.position, decoder.checks)
-                        raise RecordCorrupt(end.position, f"{reason} (in an answer for {wanted.queue})")
+            while answers := cluster.take(pulls, self.options.bytes_max):
+                for group in joinable(answers, self.options.bytes_max):
+                    yield from self._decoded(group)
         finally:
             cluster.stop_pulls(pulls)
-        if pulls.lost:
-            logger.warning("%s: %d offsets were not there any more", wanted.queue, pulls.lost)
+        for queue, count in sorted(pulls.lost.items()):
+            logger.warning("%s: %d offsets were not there any more", queue, count)
+
+    def _decoded(self, group: list[Answer]) -> Iterator[Any]:
+        first, image = group[0], b"".join(answer.pulled.body for answer in group)
+        decoder = self._whole if first.is_within else _decoder(self.options, self.columns, first.run, crc=False)
+        end: End = yield from decoder.decode(image, brokerName=first.run.queue.broker_name)
+        if end.status is not Status.OK:
+            ends = itertools.accumulate(len(answer.pulled.body) for answer in group)
+            damaged = next(answer for answer, stop in zip(group, ends, strict=True) if end.position < stop)
+            reason = fault_at(image, 0, end.position, decoder.checks)
+            raise RecordCorrupt(end.position, f"{reason} (in an answer for {damaged.run.queue})")
+
+
+def joinable(answers: list[Answer], size_max: int) -> Iterator[list[Answer]]:
+    """Neighbours that are decoded as one image of about `size_max` bytes: a batch of few rows costs the JVM as much as
+    one of many. An answer with messages behind its run is alone, because those are left out."""
+    group: list[Answer] = []
+    size = 0
+    for answer in answers:
+        last, added = group[-1] if group else answer, len(answer.pulled.body)
+        is_alike = last.is_within and answer.is_within and last.run.queue.broker_name == answer.run.queue.broker_name
+        if group and (not is_alike or size + added > size_max):
+            yield group
+            group, size = [], 0
+        group.append(answer)
+        size += added
+    if group:
+        yield group

@@ -1,4 +1,4 @@
-"""Pulls of a slice: order, gaps, retries and lost messages, against a broker of numbers."""
+"""Pulls of slices: order, gaps, retries and lost messages, against a broker of numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rocketpy.codes import ResponseCode
 from rocketpy.errors import BrokerError, ClientError, ConnectionLost, RocketError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.headers.pull import PullMessageRequestHeader
-from rocketpy.spark.pulls import DataLost, Pulls, PullSettings, Slice
+from rocketpy.spark.pulls import ANSWERS_AHEAD, RUNS_AHEAD, Answer, DataLost, Pulls, PullSettings, Slice
 
 QUEUE = MessageQueue("T", "b", 0)
 Rule = Callable[[int], RocketError | None]
@@ -52,8 +52,12 @@ class Broker:
         return StoredPull(PullStatus.FOUND, stop, self.first, self.end, body)
 
 
+def pulls_of(broker: Broker, slices: list[Slice], **settings: Any) -> Pulls:
+    return Pulls(broker, slices, PullSettings("g", **settings))  # type: ignore[arg-type]
+
+
 def read(broker: Broker, begin: int, end: int, **settings: Any) -> tuple[list[int], Pulls]:
-    pulls = Pulls(broker, Slice(QUEUE, begin, end), PullSettings("g", **settings))  # type: ignore[arg-type]
+    pulls = pulls_of(broker, [Slice(QUEUE, begin, end)], **settings)
 
     async def main() -> list[int]:
         found: list[int] = []
@@ -61,7 +65,7 @@ def read(broker: Broker, begin: int, end: int, **settings: Any) -> tuple[list[in
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(pulls.run)
                 while answers := await pulls.take():
-                    found += [int(word) for answer in answers for word in answer.body.split()]
+                    found += [int(word) for answer in answers for word in answer.pulled.body.split()]
                 assert await pulls.take() == []
         return found
 
@@ -84,7 +88,7 @@ def test_an_empty_slice() -> None:
 
 
 def test_a_reading_that_was_ended_is_not_taken_for_a_short_slice() -> None:
-    pulls = Pulls(Broker(0, 5000), Slice(QUEUE, 0, 5000), PullSettings("g", batch_size=32))  # type: ignore[arg-type]
+    pulls = pulls_of(Broker(0, 5000), [Slice(QUEUE, 0, 5000)], batch_size=32)
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
@@ -103,9 +107,9 @@ def test_lost_messages_are_an_error_or_counted() -> None:
         read(Broker(50, 100), 10, 90, batch_size=20)
     assert flat(caught.value) == {"queue 0 of topic T on b: offset 10 is wanted, 50 to 100 are there"}
     found, pulls = read(Broker(50, 100), 10, 90, batch_size=20, fail_on_data_loss=False)
-    assert found == list(range(50, 90)) and pulls.lost == 40
+    assert found == list(range(50, 90)) and pulls.lost == {QUEUE: 40}
     found, pulls = read(Broker(0, 60), 10, 90, batch_size=20, fail_on_data_loss=False)
-    assert found == list(range(10, 60)) and pulls.lost == 30
+    assert found == list(range(10, 60)) and pulls.lost == {QUEUE: 30}
 
 
 def flat(error: BaseException) -> set[str]:
@@ -133,7 +137,7 @@ def test_a_refusal_is_not_tried_again() -> None:
 
 def test_what_is_read_ahead_is_bounded() -> None:
     broker = Broker(0, 100_000, step=10)
-    pulls = Pulls(broker, Slice(QUEUE, 0, 100_000), PullSettings("g", batch_size=1000, pipeline=3))  # type: ignore[arg-type]
+    pulls = pulls_of(broker, [Slice(QUEUE, 0, 100_000)], batch_size=1000, pipeline=3)
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
@@ -143,3 +147,58 @@ def test_what_is_read_ahead_is_bounded() -> None:
             pulls.stop()
 
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+def test_short_slices_are_read_side_by_side_and_come_in_order() -> None:
+    broker = Broker(0, 10)
+    slices = [Slice(MessageQueue("T", "b", number), 3, 3 + number % 3) for number in range(300)]
+    pulls = pulls_of(broker, slices, batch_size=1000, pipeline=1)
+
+    async def main() -> list[list[Answer]]:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(pulls.run)
+            found = []
+            while answers := await pulls.take(100):
+                found.append(answers)
+        return found
+
+    taken = trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    found = [answer for answers in taken for answer in answers]
+    assert [answer.run for answer in found] == [one for one in slices if one.count]
+    assert 4 < broker.in_flight_max <= RUNS_AHEAD
+    sizes = [sum(len(answer.pulled.body) for answer in answers) for answers in taken]
+    assert all(100 <= size < 110 for size in sizes[:-1]), "each time as much as asked for, and at most one answer more"
+
+
+def test_long_slices_are_not_all_read_at_once() -> None:
+    broker = Broker(0, 1000, step=1000)
+    slices = [Slice(MessageQueue("T", "b", number), 0, 1000) for number in range(20)]
+    pulls = pulls_of(broker, slices, batch_size=500, pipeline=3)
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(pulls.run)
+            await trio.sleep(60)
+            assert broker.pulls == 3
+            pulls.stop()
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+def test_large_answers_of_short_slices_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rocketpy.spark.pulls.BYTES_AHEAD", 100)
+    broker = Broker(0, 1000, step=5)
+    slices = [Slice(MessageQueue("T", "b", number), 100, 200) for number in range(20)]
+    pulls = pulls_of(broker, slices, batch_size=1000, pipeline=2)
+    found: list[int] = []
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(pulls.run)
+            await trio.sleep(60)
+            assert broker.pulls <= 20 + ANSWERS_AHEAD, "one of each run, and those of the first"
+            while answers := await pulls.take():
+                found.extend(int(word) for answer in answers for word in answer.pulled.body.split())
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    assert found == list(range(100, 200)) * 20

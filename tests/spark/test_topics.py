@@ -20,7 +20,7 @@ from rocketpy.errors import ConfigError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.spark.options import parse_options
 from rocketpy.spark.pulls import Slice
-from rocketpy.spark.slices import SliceReader
+from rocketpy.spark.slices import PullReader, read_slices
 from rocketpy.spark.stored_queue import StoredQueue
 from rocketpy.spark.topic_options import TopicOptions
 from rocketpy.store.formats.unit import CQ_UNIT
@@ -170,7 +170,7 @@ def test_a_batch_that_failed_is_read_again_exactly(
 
 def decoded(options: TopicOptions, wanted: Slice) -> list[tuple[int, bytes]]:
     """(offset, body) of what a task reads of a slice."""
-    batches = SliceReader(options, ("queueOffset", "body"), wanted).batches()
+    batches = read_slices(options, ("queueOffset", "body"), [wanted])
     return [(row["queueOffset"], row["body"]) for batch in batches for row in batch.to_pylist()]
 
 
@@ -180,23 +180,45 @@ def queue_of(results: list[SendResult], queue_id: int) -> tuple[MessageQueue, li
     return next(result.queue for result in results if result.queue.queue_id == queue_id), sorted(sent)
 
 
+def test_matches_behind_a_run_come_once(broker: RunningBroker, producer: Producer) -> None:
+    """A broker that filters looks for as many matches as are asked for: beyond the run, where the next run begins."""
+    pairs = [(send(producer, "Sparse", n, 1, tags="few" if n % 40 < 4 else "many")[0], n) for n in range(400)]
+    options = parse_options(
+        TopicOptions, {"nameServer": broker.namesrv, "topic": "Sparse", "subExpression": "few", "pullBatchSize": "8"}
+    )
+    queues = sorted({result.queue for result, _ in pairs})
+    ends = {queue: sum(result.queue == queue for result, _ in pairs) for queue in queues}
+    wanted = sorted((result.queue, result.queue_offset, b"%d" % n) for result, n in pairs if n % 40 < 4)
+    for queue in queues:
+        wait_until(lambda queue=queue: decoded(options, Slice(queue, 0, ends[queue])))  # type: ignore[misc]
+        sent = [(offset, body) for other, offset, body in wanted if other == queue]
+        assert decoded(options, Slice(queue, 0, ends[queue])) == sent
+    batches = read_slices(options, ("body",), [Slice(queue, 0, ends[queue]) for queue in queues])
+    assert [body for batch in batches for body in batch.column(0).to_pylist()] == [body for _, _, body in wanted]
+
+
 def test_history_comes_from_files_and_the_rest_from_the_broker(
     broker: RunningBroker, producer: Producer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue, sent = queue_of(send(producer, "Filed", 0, 400, tags="blue"), 1)
     pulled: list[Slice] = []
-    pull = SliceReader._pulled
+    pull = PullReader.batches
 
-    def noted(self: SliceReader, wanted: Slice) -> Iterator[Any]:
-        pulled.append(wanted)
-        return pull(self, wanted)
+    def noted(self: PullReader, slices: list[Slice]) -> Iterator[Any]:
+        pulled.extend(slices)
+        return pull(self, slices)
 
-    monkeypatch.setattr(SliceReader, "_pulled", noted)
+    monkeypatch.setattr(PullReader, "batches", noted)
     given = {"nameserver": broker.namesrv, "topic": "Filed"}
     with_path = parse_options(TopicOptions, {**given, "storePath": str(broker.store)})
     end = len(sent)
     units = broker.store / "consumequeue/Filed/1"
-    wait_until(lambda: any(units.iterdir()) and decoded(with_path, Slice(queue, end - 1, end)) and not pulled)
+
+    def is_filed() -> bool:
+        pulled.clear()
+        return bool(units.is_dir() and decoded(with_path, Slice(queue, end - 1, end)) and not pulled)
+
+    wait_until(is_filed)
     assert decoded(with_path, Slice(queue, 3, end)) == sent[3:]
     assert pulled == [], "all of it is in the files"
     for tag, count in (("blue", end), ("red", 0)):

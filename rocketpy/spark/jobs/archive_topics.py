@@ -21,7 +21,7 @@ from ..cluster import CLUSTERS, Bounds
 from ..connection import ConnectionOptions
 from ..options import parse_options
 from ..pulls import Slice
-from ..slices import SliceReader, mean_message_bytes
+from ..slices import mean_message_bytes, read_slices
 from ..topic_options import TopicOptions
 from .archive_files import COLUMNS, write_rows
 from .archive_log import ArchivedFile, ArchiveLog, Manifest, Positions
@@ -143,7 +143,7 @@ def _archive_parts(
 
 def write_part(options: TopicOptions, pending: Path, prefix: str, part: TopicPart) -> list[ArchivedFile]:
     """Read a part and write its files. Runs in a worker; a repetition writes the same."""
-    batches = (batch for one in part.slices for batch in SliceReader(options, COLUMNS, one).batches())
+    batches = read_slices(options, COLUMNS, part.slices)
     files, _ = write_rows(batches, pending, partial(_name, prefix, part.number))
     return files
 

@@ -20,7 +20,7 @@ from ...cluster import CLUSTERS, Cluster
 from ...options import parse_options
 from ...outgoing import SPARK_ID
 from ...pulls import Slice
-from ...slices import SliceReader
+from ...slices import read_slices
 from ...topic_options import TopicOptions
 from .plan import Begins, Ledger, Part, StepId, Wanted, crc_of, plan_parts, read_crcs
 
@@ -148,7 +148,7 @@ def read_back(connection: Mapping[str, str], ledger: Path, identity: str, wanted
     crcs = lru_cache(STEPS_KEPT)(partial(read_crcs, ledger))
     there: dict[StepId, set[int]] = {}
     more = changed = 0
-    for batch in SliceReader(options, ("body", "properties"), wanted).batches():
+    for batch in read_slices(options, ("body", "properties"), [wanted]):
         for body, pairs in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
             properties = dict(pairs or ())
             name, _, numbers = properties.get(SPARK_ID, "").partition(":")
