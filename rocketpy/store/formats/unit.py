@@ -31,31 +31,31 @@ class ConsumeQueueUnit(NamedTuple):
     tags_code: int
 
 
+ReadUnits = Callable[[int, int], bytes]
+"""`read(offset, count)`: up to `count` units from `offset` on, of one file; nothing if the file is missing."""
 BLANKS_MAX = 4096  # read at once
 BLANKS = BLANK_UNIT * BLANKS_MAX
 
 
-def first_unit_at(read: Callable[[int, int], bytes], low: int, high: int, phy_offset: int) -> int:
+def first_unit_at(read: ReadUnits, low: int, high: int, phy_offset: int) -> int:
     """The first unit in [low, high) whose record is at or after `phy_offset`; `high` if there is none.
 
-    Args:
-        read: `read(offset, count)` returns up to `count` units from `offset` on, of one file; nothing if the file is
-            missing: its units count as older ones.
+    Units of a missing file count as older ones.
     """
     end = high
     while low < high:
         middle = (low + high) // 2
-        at, unit = _next_unit(read, middle, high)
+        at, unit = next_unit(read, middle, high)
         if at == high:
             high = middle  # all blank
         elif unit is None or unit.phy_offset < phy_offset:
             low = at + 1
         else:
             high = middle
-    return _next_unit(read, low, end)[0]
+    return next_unit(read, low, end)[0]
 
 
-def _next_unit(read: Callable[[int, int], bytes], at: int, end: int) -> tuple[int, ConsumeQueueUnit | None]:
+def next_unit(read: ReadUnits, at: int, end: int) -> tuple[int, ConsumeQueueUnit | None]:
     """The first unit in [at, end) that is not pre-blank, and its offset; None: its file is missing. (end, None): all
     are pre-blank."""
     count = 1  # mostly the next one is it

@@ -19,7 +19,7 @@ from ..control_block import ControlBlock, QueueState
 from ..disk import disk_ratio
 from ..files import DiskFiles, Files, StorePaths
 from ..formats.index_file import Index
-from ..formats.unit import CQ_STORE_UNIT_SIZE, ConsumeQueueUnit, rounded_file_size
+from ..formats.unit import ConsumeQueueUnit, rounded_file_size
 from .commitlog import CommitLog
 from .consume_queue import ConsumeQueues
 from .get_message import GetMessageResult, GetMessageStatus, TransferLimits, get_message
@@ -191,7 +191,7 @@ class MessageStore:
                 int(queue.max_offset),
                 self.control.min_phy_offset,
                 timestamp_ms,
-                lambda position: self.queues.unit(queue, position // CQ_STORE_UNIT_SIZE),
+                lambda offset, count: self.queues.raw_units(queue, offset, count),
                 lambda unit: self.log.store_timestamp_ms(unit.phy_offset, unit.size),
             )
         )

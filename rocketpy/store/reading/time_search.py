@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..formats.unit import CQ_STORE_UNIT_SIZE, ConsumeQueueUnit
+from ..formats.unit import CQ_STORE_UNIT_SIZE, ConsumeQueueUnit, ReadUnits, next_unit
 
-UnitAt = Callable[[int], ConsumeQueueUnit | None]  # by byte position in the queue
 TimeOf = Callable[[ConsumeQueueUnit], int]  # store time, -1 if the record cannot be read
 
 
@@ -30,37 +29,42 @@ def offset_by_time(
     max_offset: int,
     log_min_phy_offset: int,
     timestamp_ms: int,
-    unit_at: UnitAt,
+    read: ReadUnits,
     time_of: TimeOf,
 ) -> int:
-    """`files`: (start in bytes, mtime in ms), ascending."""
+    """`files`: (start in bytes, mtime in ms), ascending.
+
+    A pre-blank unit is passed over, to the next one that is none. The reference returns 0 when it meets one.
+    """
     if not files or max_offset <= min_offset:
         return min_offset  # 0, unless everything has expired
-    start = choose_file(files, timestamp_ms)
-    low = max(0, min_offset * CQ_STORE_UNIT_SIZE - start)
-    high = min(file_size, max_offset * CQ_STORE_UNIT_SIZE - start) - CQ_STORE_UNIT_SIZE
+    start = choose_file(files, timestamp_ms) // CQ_STORE_UNIT_SIZE
+    low, high = max(start, min_offset), min(start + file_size // CQ_STORE_UNIT_SIZE, max_offset) - 1
     left = right = left_ms = right_ms = -1
     while high >= low:
-        middle = (low + high) // (2 * CQ_STORE_UNIT_SIZE) * CQ_STORE_UNIT_SIZE
-        unit = unit_at(start + middle)
+        middle = (low + high) // 2
+        at, unit = next_unit(read, middle, high + 1)
+        if at > high:
+            high = middle - 1
+            continue
         if unit is None:
             return 0
         if unit.phy_offset < log_min_phy_offset:
-            low, left = middle + CQ_STORE_UNIT_SIZE, middle
+            low, left = at + 1, at
             continue
         time_ms = time_of(unit)
         if time_ms < 0:
             return 0
         if time_ms == timestamp_ms:
-            return (start + middle) // CQ_STORE_UNIT_SIZE
+            return at
         if time_ms > timestamp_ms:
-            high, right, right_ms = middle - CQ_STORE_UNIT_SIZE, middle, time_ms
+            high, right, right_ms = middle - 1, at, time_ms
         else:
-            low, left, left_ms = middle + CQ_STORE_UNIT_SIZE, middle, time_ms
+            low, left, left_ms = at + 1, at, time_ms
     if left_ms == -1:
         best = right
     elif right_ms == -1:
         best = left
     else:
         best = right if abs(timestamp_ms - left_ms) > abs(timestamp_ms - right_ms) else left
-    return max(0, start + best) // CQ_STORE_UNIT_SIZE
+    return best if best >= 0 else max(0, start - 1)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import random
 
 import pytest
 
-from rocketpy.store.formats.unit import ConsumeQueueUnit
+from rocketpy.store.formats.unit import BLANK_UNIT, CQ_UNIT, ConsumeQueueUnit
 from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.store.reading.time_search import choose_file, offset_by_time
 from rocketpy.store.recovery.lifecycle import OpenedStore
@@ -38,16 +39,20 @@ def test_offset_by_time_table(store: MessageStore, writer: StoreWriter, opened: 
     assert store.offset_by_time("none", 0, 5) == 0
 
 
+BLANK = -1  # no message has this place
+
+
 def by_time(times: list[int], moment: int, *, minimum: int = 0, log_min: int = 0, unreadable: int = -1) -> int:
     """One file; record i lies at i * 100 of the log and was stored at times[i]."""
 
-    def unit_at(position: int) -> ConsumeQueueUnit:
-        return ConsumeQueueUnit(position // 20 * 100, 100, 0)
+    def read(offset: int, count: int) -> bytes:
+        numbers = range(offset, min(offset + count, len(times)))
+        return b"".join(BLANK_UNIT if times[n] == BLANK else CQ_UNIT.pack(n * 100, 100, 0) for n in numbers)
 
     def time_of(unit: ConsumeQueueUnit) -> int:
         return -1 if unit.phy_offset == unreadable * 100 else times[unit.phy_offset // 100]
 
-    return offset_by_time([(0, 10**9)], 20_000, minimum, len(times), log_min, moment, unit_at, time_of)
+    return offset_by_time([(0, 10**9)], 20_000, minimum, len(times), log_min, moment, read, time_of)
 
 
 @pytest.mark.parametrize(
@@ -85,6 +90,33 @@ def test_what_has_expired_is_not_found(minimum: int, log_min: int, moment: int, 
 def test_an_unreadable_record_on_the_way_gives_0(store: MessageStore) -> None:
     assert by_time([10, 20, 30, 40, 50], 50, unreadable=2) == 0
     assert by_time([10, 20, 30, 40, 50], 50, unreadable=0) == 4  # it is not met
+
+
+@pytest.mark.parametrize("log_min", [0, 100])
+def test_places_without_a_message_are_passed_over(log_min: int) -> None:
+    """The first messages of the log may have expired; a blank unit has place 0 in it."""
+    choose = random.Random(7)
+    for _ in range(2_000):
+        count, blank_share = choose.randrange(2, 60), choose.choice((0.1, 0.5, 0.9))
+        times = [BLANK if choose.random() < blank_share else 10 * n for n in range(count)]
+        found = {time: n for n, time in enumerate(times) if time != BLANK and n * 100 >= log_min}
+        moment = choose.randrange(10 * count + 20)
+        if not found:
+            continue
+        nearest = min(found, key=lambda time: (abs(time - moment), time))
+        assert by_time(times, moment, log_min=log_min) == found[nearest], (times, moment)
+
+
+def test_a_queue_with_a_gap_is_searched(store: MessageStore, writer: StoreWriter, opened: OpenedStore) -> None:
+    """Messages in the middle were damaged; their places have blank units since a rebuild."""
+    for i in range(40):
+        writer.put("T", 0, b"", store_timestamp_ms=1_000_000 + 1000 * i)
+    with (opened.paths.consumequeue / "T" / "0" / f"{0:020d}").open("r+b") as file:
+        file.seek(10 * CQ_UNIT.size)
+        file.write(BLANK_UNIT * 20)
+    assert store.offset_by_time("T", 0, 1_005_000) == 5
+    assert store.offset_by_time("T", 0, 1_012_000) == 9
+    assert store.offset_by_time("T", 0, 1_035_000) == 35
 
 
 @pytest.mark.parametrize(
