@@ -241,11 +241,15 @@ class BrokerController:
                 )
 
     def _finish_deletions(self) -> None:
-        """Complete deletions of topics that the previous manager did not finish before it died."""
+        """Complete deletions of topics that the previous manager did not finish before it died.
+
+        On a slave the log may have brought messages of a topic of the same name since then: they stay.
+        """
         services = self.services
         for topic, has_messages in services.store.deleted_topics().items():
             if services.topics.select(topic) is None and has_messages:
-                services.fast_path.delete_queues(topic)
+                below = services.store.deletion_bound(topic) if services.settings.is_slave else None
+                services.fast_path.delete_queues(topic, below)
             elif services.topics.select(topic) is None:
                 services.fast_path.topic_removed(topic)
 

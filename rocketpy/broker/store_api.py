@@ -94,6 +94,9 @@ class Store(Protocol):
     def deleted_topics(self) -> Mapping[str, bool]:
         """Topics with deleted queues -> whether those still hold messages."""
 
+    def deletion_bound(self, topic: str) -> int | None:
+        """The position below which records of the topic's deleted queues are deleted; None: not known."""
+
     def is_whole(self, topic: str, queue_id: int) -> bool:
         """Whether the queue still has the first message since its topic was created."""
 

@@ -66,6 +66,8 @@ class QueueDeletions:
         deletion = _Deletion(topic, recreated_at=below)
         self._last_token += 1
         token = self._last_token
+        if below is not None:  # first, so that a repetition by another manager has the same bound
+            self._queues.delete_units(topic, below)
         self._queues.delete_queues(topic)
         self._by_token[token] = deletion
         self._ask_position(token)

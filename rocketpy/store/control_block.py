@@ -141,6 +141,12 @@ class ControlBlock:
         _, deleted = self._sum_topics()
         return {self._topic(at): deleted[at] == DELETED_WITH_MESSAGES for at in self._topics() if deleted[at]}
 
+    def deletion_bound(self, topic: str) -> int | None:
+        """Records of the topic's deleted queues below this position are deleted; None: not known, the previous manager
+        died before it was."""
+        bounds = (int(entry.deleted_below) for entry in self.entries_of(topic) if entry.state == QUEUE_DELETED)
+        return max(bounds, default=0) or None
+
     def entries(self) -> Iterator[Any]:
         """All entries, in any state."""
         for index in range(self.header.queue_count):

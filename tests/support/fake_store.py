@@ -48,6 +48,7 @@ class FakeStore:
         self.low: dict[tuple[str, int], int] = {}
         self.begins: dict[tuple[str, int], int] = {}  # offset of the first message of the topic, if not 0
         self.deleted: dict[str, bool] = {}
+        self.deletion_bounds: dict[str, int] = {}
         self.records: dict[int, bytes] = {}
         self.on_disk_below = 0
         self.found: list[bytes] = []
@@ -80,6 +81,9 @@ class FakeStore:
 
     def deleted_topics(self) -> dict[str, bool]:
         return self.deleted
+
+    def deletion_bound(self, topic: str) -> int | None:
+        return self.deletion_bounds.get(topic)
 
     def is_whole(self, topic: str, queue_id: int) -> bool:
         return self.min_offset(topic, queue_id) == self.begins.get((topic, queue_id), 0)

@@ -153,6 +153,10 @@ class MessageStore:
         """Topics with deleted queues -> whether those still hold messages."""
         return self.control.deleted_topics()
 
+    def deletion_bound(self, topic: str) -> int | None:
+        """The position below which records of the topic's deleted queues are deleted; None: not known."""
+        return self.control.deletion_bound(topic)
+
     def is_whole(self, topic: str, queue_id: int) -> bool:
         """Whether the queue still has the first message since its topic was created; True for an unknown queue. Offsets
         continue when a topic is deleted and created again, so the first one need not be 0."""

@@ -376,6 +376,7 @@ def test_a_deletion_with_a_bound_leaves_what_is_above(desk: Desk) -> None:
     announce(desk.fast_path)
     desk.told("send")
     desk.fast_path.delete_queues("T", 600)
+    assert desk.queues.log[-2:] == [("below", "T", 600), ("delete", "T")]  # another manager repeats it with this bound
     answer_position(desk, desk.told("send")[-1][1], 700)
     assert desk.queues.log[-1] == ("below", "T", 600)
 

@@ -156,6 +156,10 @@ def test_deleted_topics_and_which_of_them_hold_messages(tmp_path: Path) -> None:
     for topic in ("A", "B", "none", "", "x" * 300):
         control.delete_queues(topic)
     assert control.deleted_topics() == {"A": True, "B": False}
+    assert control.deletion_bound("A") is None
+    control.delete_units("A", 700)
+    control.delete_units("C", 900)
+    assert [control.deletion_bound(topic) for topic in "ABC"] == [700, None, None]
     assert control.used_topics() == {"C": 1}
     control.close()
 
