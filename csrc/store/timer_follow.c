@@ -6,7 +6,11 @@
 #include "store/consume_queue.h"
 #include "store/timer_scan.h"
 
-enum { MAPPINGS = 4, QUEUE_FILES_MAX = 2 };
+enum {
+    MAPPINGS = 4,
+    QUEUE_FILES_MAX = 2,
+    SYNC_BYTES = 256 << 20 /* of the log that are read again after a power failure, at most about */
+};
 
 void rp_timer_follow_begin(rp_timer_marks *marks) {
     rp_timer_header *header = rp_timer_marks_header(marks);
@@ -54,23 +58,34 @@ static rp_status follow_queue(const rp_timer_follow_config *config, const rp_que
     return hold(config, queue, rp_timer_marks_header(config->marks), to);
 }
 
-rp_status rp_timer_follow(const rp_timer_follow_config *config, uint64_t *position, const uint32_t *stop) {
+/* Bits that have been written until now are true after a power failure, too. */
+static rp_status keep(rp_timer_marks *marks, rp_timer_header *header, uint64_t position) {
+    rp_store_release(&header->followed_phy_offset, position);
+    if (position - header->followed_durable < SYNC_BYTES) return RP_OK;
+    rp_status status = rp_timer_marks_sync(marks);
+    if (status == RP_OK) header->followed_durable = position;
+    return status;
+}
+
+rp_status rp_timer_follow(const rp_timer_follow_config *config, const uint32_t *stop) {
     const rp_control *control = rp_control_header(config->block);
     rp_timer_header *header = rp_timer_marks_header(config->marks);
     /* What is dispatched has its queue: without one there is no timer below this position. A bit must not outlive the
      * record of its delivery. */
     uint64_t to = rp_load_acquire(&control->dispatched_phy_offset),
-             durable = rp_load_acquire(&control->durable_phy_offset);
+             durable = rp_load_acquire(&control->durable_phy_offset), from;
     const rp_queue *queue =
         rp_control_find(config->block, (const uint8_t *)RP_TIMER_TOPIC, sizeof RP_TIMER_TOPIC - 1, 0);
     if (to > durable) to = durable;
-    if (*position < header->scanned_phy_offset) *position = header->scanned_phy_offset;
-    if (to <= *position) return RP_OK;
+    if (header->followed_durable > to) header->followed_durable = to; /* the log is shorter than it was */
+    if (header->followed_phy_offset > to) header->followed_phy_offset = to;
+    from = header->followed_phy_offset;
+    if (from < header->scanned_phy_offset) from = header->scanned_phy_offset;
+    if (to <= from) return RP_OK;
     rp_status status = RP_OK;
     if (queue)
-        status = follow_queue(config, queue, *position, to, stop);
+        status = follow_queue(config, queue, from, to, stop);
     else
         rp_store_release(&header->held_phy_offset, to + 1);
-    if (status == RP_OK) *position = to;
-    return status;
+    return status == RP_OK ? keep(config->marks, header, to) : status;
 }

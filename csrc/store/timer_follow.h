@@ -18,7 +18,8 @@ typedef struct rp_timer_follow_config {
 
 /* From now on the journal says nothing: what is delivered is in the log only. Before the workers are forked. */
 void rp_timer_follow_begin(rp_timer_marks *marks);
-/* Bring the marks from *position, 0 at the first call, to what is dispatched and on the disk; *position moves there.
- * RP_OK; RP_STOPPED: *stop became 1; RP_NO_SPACE, RP_IO_ERROR, RP_NO_MEMORY with errno, RP_FULL: call again later. */
-rp_status rp_timer_follow(const rp_timer_follow_config *config, uint64_t *position, const uint32_t *stop);
+/* Bring the marks from followed_phy_offset to what is dispatched and on the disk; it moves there, and is kept in their
+ * file: a restarted worker does not read the log again, and after a power failure little of it is read. RP_OK;
+ * RP_STOPPED: *stop became 1; RP_NO_SPACE, RP_IO_ERROR, RP_NO_MEMORY with errno, RP_FULL: call again later. */
+rp_status rp_timer_follow(const rp_timer_follow_config *config, const uint32_t *stop);
 #endif

@@ -69,6 +69,7 @@ static int begin_boot(rp_timer_marks *marks, const rp_control *control) {
     header->journal_begin = header->journal_end = 0;
     header->filed = header->filed_durable;
     header->marked_phy_offset = header->scanned_phy_offset;
+    header->followed_phy_offset = header->followed_durable;
     memcpy(header->boot_id, control->boot_id, sizeof header->boot_id);
     return fdatasync(marks->fd);
 }

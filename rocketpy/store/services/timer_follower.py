@@ -37,7 +37,6 @@ class TimerFollower:
         self._faults = faults
         self._stop = stop
         self._is_stopped = ffi.new("uint32_t *")
-        self._position = ffi.new("uint64_t *")
         self._config: Any = ffi.new(
             "rp_timer_follow_config *",
             {
@@ -63,7 +62,7 @@ class TimerFollower:
 
     def follow(self) -> None:
         """Bring the marks to the end of the log."""
-        status = lib.rp_timer_follow(self._config, self._position, self._is_stopped)
+        status = lib.rp_timer_follow(self._config, self._is_stopped)
         if status not in (Status.OK, Status.STOPPED):
             self._faults.report("cannot follow the timers of the master", fail("timers", status))
 

@@ -33,13 +33,23 @@ class Slave:
             directory.mkdir(parents=True)
         self.control = ControlBlock(self.paths.control, config.mapped_file_size_commit_log)
         self.control.mark_boot()
-        self.writer = StoreWriter(config, self.control)
+        self.config, self.writer = config, StoreWriter(config, self.control)
+        self.stop = threading.Event()
+        self.open_marks()
+
+    def open_marks(self) -> None:
         self.marks = TimerMarks.open(self.paths, DiskFiles(), self.control)
         self.marks.follow_master()
         self.header = lib.rp_timer_marks_header(self.marks.pointer)
-        faults = FaultLog(time.monotonic)
-        self.stop = threading.Event()
-        self.follower = TimerFollower(config, self.control, self.marks, faults, self.stop)
+        self.follower = TimerFollower(self.config, self.control, self.marks, FaultLog(time.monotonic), self.stop)
+
+    def restart(self, *, after_power_failure: bool = False) -> None:
+        """The same store, another store worker, and no bits: those that it sets show what it has read of the log."""
+        lib.rp_timer_marks_cut(self.marks.pointer, 0)
+        lib.rp_timer_marks_close(self.marks.pointer)
+        if after_power_failure:
+            self.control.header.boot_id[0] ^= 1
+        self.open_marks()
 
     def put(self, topic: str = "T", *, timer: int = -1) -> Put:
         """A message; `timer`: the place of the timer that it delivers."""
@@ -120,6 +130,40 @@ def test_what_a_master_of_this_boot_has_marked_stays(slave: Slave) -> None:
     slave.header.must_scan = 0
     slave.marks.follow_master()
     assert (slave.header.boot_phy_offset, slave.header.must_scan) == (0, 1)
+
+
+def test_a_restarted_worker_goes_on_where_the_previous_one_was(slave: Slave) -> None:
+    timers = [slave.put(TIMER_TOPIC) for _ in range(3)]
+    slave.put(timer=timers[1].phy_offset)
+    slave.follow()
+    slave.restart()
+    slave.put(timer=timers[2].phy_offset)
+    slave.follow()
+    assert slave.delivered(3) == [2]
+
+
+def test_after_a_power_failure_the_log_is_read_from_what_is_on_the_disk(slave: Slave) -> None:
+    timers = [slave.put(TIMER_TOPIC) for _ in range(3)]
+    slave.put(timer=timers[1].phy_offset)
+    slave.follow()
+    slave.restart(after_power_failure=True)
+    slave.put(timer=timers[2].phy_offset)
+    slave.follow()
+    assert slave.delivered(3) == [1, 2]
+    slave.header.followed_durable = slave.control.published_phy_offset
+    slave.restart(after_power_failure=True)
+    slave.follow()
+    assert slave.delivered(3) == []
+
+
+def test_a_log_that_is_shorter_now_is_read_from_its_end(slave: Slave) -> None:
+    timer = slave.put(TIMER_TOPIC)
+    slave.follow()
+    slave.header.followed_phy_offset = slave.header.followed_durable = 1 << 40
+    slave.follow()
+    slave.put(timer=timer.phy_offset)
+    slave.follow()
+    assert slave.delivered(1) == [0]
 
 
 def test_the_thread_ends(slave: Slave) -> None:
