@@ -74,6 +74,7 @@ from .slow_readers import SlowReaders
 from .slow_send import SlowSend
 from .store_api import Store
 from .transactions import TransactionService
+from .unfinished import adopt_queues, finish_deletions
 from .water_marks import WaterMarks
 
 logger = logging.getLogger(__name__)
@@ -217,7 +218,7 @@ class BrokerController:
         services.schedule.load()
         services.transactions.load()
         services.filters.load()
-        self._adopt_queues()
+        adopt_queues(self.services)
         services.transactions.open_topics()
         if open_channel is not None:
             self._clients.restore(open_channel, is_gone)
@@ -227,32 +228,6 @@ class BrokerController:
         """State of the registration with the name servers."""
         return self._outer_api.statistics
 
-    def _adopt_queues(self) -> None:
-        """Restore topics whose queues hold messages but which topics.json does not have. A topic is announced a moment
-        before topics.json is saved. If the manager dies in between, messages that were acknowledged must stay
-        visible."""
-        topics = self.services.topics
-        largest = topics.largest_template()
-        for topic, used in self.services.store.used_topics().items():
-            if topics.select(topic) is None:
-                count = topics.adopt(topic, used, largest).read_queue_nums
-                logger.warning(
-                    "topic %s has messages but is missing from topics.json: restored it with %d queues", topic, count
-                )
-
-    def _finish_deletions(self) -> None:
-        """Complete deletions of topics that the previous manager did not finish before it died.
-
-        On a slave the log may have brought messages of a topic of the same name since then: they stay.
-        """
-        services = self.services
-        for topic, has_messages in services.store.deleted_topics().items():
-            if services.topics.select(topic) is None and has_messages:
-                below = services.store.deletion_bound(topic) if services.settings.is_slave else None
-                services.fast_path.delete_queues(topic, below)
-            elif services.topics.select(topic) is None:
-                services.fast_path.topic_removed(topic)
-
     async def run(self, *, task_status: TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Send all tables to the send and pull workers, then run the background duties until `stop()`. Started when all
         tables are sent."""
@@ -261,7 +236,7 @@ class BrokerController:
         await services.groups.announce()
         services.tell_broker_changed()
         services.fast_path.tables_end()
-        self._finish_deletions()
+        finish_deletions(services)
         try:
             with self._scope:
                 async with trio.open_nursery() as nursery:

@@ -49,23 +49,6 @@ def test_start_tells_all_tables_and_ends_them(tmp_path: Path) -> None:
     trio.run(main)
 
 
-@pytest.mark.parametrize(("role", "repeated"), [(BrokerRole.SLAVE, ("Gone", 700)), (BrokerRole.ASYNC_MASTER, "Gone")])
-def test_a_slave_repeats_a_deletion_with_the_bound_that_it_had(
-    tmp_path: Path, role: BrokerRole, repeated: object
-) -> None:
-    """Above it lies what the master may have stored for a topic of the same name since then."""
-    rig = SlowPathRig(tmp_path, broker_role=role)
-    rig.store.deleted, rig.store.deletion_bounds = {"Gone": True, "Empty": False}, {"Gone": 700}
-
-    async def main() -> None:
-        async with trio.open_nursery() as nursery:
-            await nursery.start(rig.broker.run)
-            assert rig.fast_path.named("delete_queues") == [repeated]
-            await rig.broker.stop()
-
-    trio.run(main)
-
-
 def test_transactions_are_checked_as_often_as_configured(tmp_path: Path) -> None:
     rig = SlowPathRig(tmp_path, transaction_check_interval=2_500)
     assert {duty.name: duty.interval_s for duty in rig.broker.duties()}["checking transactions"] == 2.5

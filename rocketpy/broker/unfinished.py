@@ -1,0 +1,40 @@
+"""What the previous manager had begun when it died: topics that it did not save, deletions that it did not complete."""
+
+from __future__ import annotations
+
+import logging
+
+from .services import BrokerServices
+
+logger = logging.getLogger(__name__)
+
+
+def adopt_queues(services: BrokerServices) -> None:
+    """Restore topics whose queues hold messages but which topics.json does not have.
+
+    A topic is announced a moment before topics.json is saved. If the manager dies in between, messages that were
+    acknowledged must stay visible.
+    """
+    topics = services.topics
+    largest = topics.largest_template()
+    for topic, used in services.store.used_topics().items():
+        if topics.select(topic) is None:
+            count = topics.adopt(topic, used, largest).read_queue_nums
+            logger.warning(
+                "topic %s has messages but is missing from topics.json: restored it with %d queues", topic, count
+            )
+
+
+def finish_deletions(services: BrokerServices) -> None:
+    """Complete deletions of topics.
+
+    On a slave the log may have brought messages of a topic of the same name since then: they stay.
+    """
+    for topic, has_messages in services.store.deleted_topics().items():
+        if services.topics.select(topic) is not None:
+            continue
+        if has_messages:
+            below = services.store.deletion_bound(topic) if services.settings.is_slave else None
+            services.fast_path.delete_queues(topic, below)
+        else:
+            services.fast_path.topic_removed(topic)
