@@ -32,19 +32,19 @@ from .backlog import BacklogMonitor
 from .clock import Clock, seconds_to_midnight
 from .current_settings import CurrentSettings
 from .delay import DelayLevels
+from .kept_tables import make_locks, make_offsets
 from .manager_memory import ManagerMemory
 from .managers.broker_stats import BrokerStatsManager, WorkerCounters
 from .managers.client_journal import ClientJournal, OpenChannel
 from .managers.config_file import ConfigFile
 from .managers.consumer import ConsumerManager
 from .managers.consumer_filter import ConsumerFilterManager
-from .managers.consumer_offset import ConsumerOffsetManager
 from .managers.fast_path_tables import FastPathTables
 from .managers.notify import MembersNotifier
 from .managers.producer import ProducerManager
-from .managers.rebalance_lock import RebalanceLockManager
 from .managers.subscription_group import SubscriptionGroupManager
 from .managers.topic_config import TopicConfigManager
+from .master_duties import MasterDuties
 from .outer_api import BrokerOuterApi, NameServerClient, RegistrationStatistics
 from .process_pauses import CHECK_INTERVAL_S, ProcessPauses
 from .processors.admin_broker import AdminBrokerProcessor
@@ -119,7 +119,7 @@ class BrokerController:
         topics = TopicConfigManager(config_dir / "topics.json", current, clock, tables)
         self._outer_api = BrokerOuterApi(current, topics, name_server_client, clock)
         topics.on_change = lambda config: self._outer_api.topics_changed()
-        offsets = _make_offsets(config_dir / "consumerOffset.json", current, clock, memory)
+        offsets = make_offsets(config_dir / "consumerOffset.json", current, clock, memory)
         producers = ProducerManager(clock, pauses)
         self.services = services = BrokerServices(
             settings=current,
@@ -133,7 +133,7 @@ class BrokerController:
             consumers=ConsumerManager(clock, tables, self.notifier.members_changed, pauses),
             filters=filters,
             producers=producers,
-            locks=_make_locks(current, clock, memory, pauses),
+            locks=make_locks(current, clock, memory, pauses),
             stats=BrokerStatsManager(current, counters, clock),
             schedule=ScheduleService(config_dir / "delayOffset.json", levels, store, fast_path, topics),
             transactions=TransactionService(config_dir, current, store, fast_path, topics, offsets, producers),
@@ -149,6 +149,7 @@ class BrokerController:
         self._slow_send = SlowSend(current, clock, topics, services.groups, fast_path, levels, choose, faults, store)
         self._slow_pull = SlowPull(current, topics, services.groups, services.consumers, filters, fast_path)
         self._processors = self._make_processors(levels)
+        self._duties = MasterDuties()
         self._scope = trio.CancelScope()
         self._finished = trio.Event()
 
@@ -262,9 +263,22 @@ class BrokerController:
         except Exception as exc:
             self.faults.report(f"saving {file.path.name}", exc)
 
-    async def stop(self) -> None:
+    def be_member(self, own_id: int) -> None:
+        """Before `run`, of a group with automatic failover: this broker is not the master yet."""
+        self._duties.switch(False)
+        self._outer_api.member_id = lambda: 0 if self._duties.is_master else own_id
+
+    def be_master(self, is_master: bool) -> None:
+        """Of a group with automatic failover: begin or end a master's duties, and tell all name servers at once."""
+        if is_master and not self._duties.is_master:
+            self.services.topics.next_version()  # name servers read the table of another broker 0 anew
+        self._duties.switch(is_master)
+        self._outer_api.topics_changed()
+
+    async def stop(self, *, unregister: bool = True) -> None:
         """Unregister from the name servers, end the duties, save every table."""
-        await self._outer_api.unregister()
+        if unregister:
+            await self._outer_api.unregister()
         self._scope.cancel()
         await self._finished.wait()
 
@@ -299,10 +313,11 @@ class BrokerController:
         if settings.is_slave:
             return [*duties, Duty("copying the master's tables", RESTART_S, self.master.run, first_s=0.0)]
         transactions, interval_s = services.transactions, settings.broker.transaction_check_interval / 1000
+        master = self._duties
         return [
             *duties,
-            Duty("delivering delayed messages", RESTART_S, services.schedule.run, first_s=0.0),
-            Duty("checking transactions", interval_s, transactions.check),
+            Duty("delivering delayed messages", RESTART_S, master.while_master(services.schedule.run), first_s=0.0),
+            Duty("checking transactions", interval_s, master.if_master(transactions.check)),
             Duty("keeping the progress of transactions", PROGRESS_S, as_duty(transactions.keep_progress)),
             Duty("saving checks of transactions", CHECKS_SAVE_S, transactions.file.save),
         ]
@@ -356,24 +371,3 @@ class BrokerController:
 
     def drop_connections(self, is_gone: Callable[[int], bool]) -> Iterator[None]:
         return self._clients.lose(is_gone)
-
-
-def _make_offsets(path: Path, settings: CurrentSettings, clock: Clock, memory: ManagerMemory) -> ConsumerOffsetManager:
-    return ConsumerOffsetManager(
-        path,
-        memory.offsets_journal(),
-        started_ms=clock.monotonic_ms() - 1,
-        entries_max=lambda: settings.rocketpy.consumer_offsets_max,
-    )
-
-
-def _make_locks(
-    settings: CurrentSettings, clock: Clock, memory: ManagerMemory, pauses: ProcessPauses
-) -> RebalanceLockManager:
-    return RebalanceLockManager(
-        clock,
-        memory.locks_journal(),
-        unknown_until_ms=memory.locks.unknown_until_ms,
-        pauses=pauses,
-        locks_max=lambda: settings.rocketpy.queue_locks_max,
-    )

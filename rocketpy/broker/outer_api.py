@@ -96,6 +96,7 @@ class _Server:
     waiting: _Table | None = None  # behind the registration that is under way
     idle: trio.Event | None = None  # set when none is under way; None: none was
     is_silent: bool = False  # its last request failed
+    registered_id: int | None = None  # the brokerId that it accepted last
 
     @property
     def is_busy(self) -> bool:
@@ -122,6 +123,8 @@ class BrokerOuterApi:
         self.on_master: Callable[[str | None, str | None], None] = lambda master, ha: None
         """On a slave, called with the master's addresses of requests and of the log; None: none is registered."""
         self._knows_master = False
+        self.member_id: Callable[[], int] | None = None
+        """With automatic failover: the brokerId now, 0 while this broker is the master. Each change is registered."""
         self._first_round = trio.Event()
 
     def topics_changed(self) -> None:
@@ -208,7 +211,8 @@ class BrokerOuterApi:
         try:
             while server.waiting is not None:
                 table, server.waiting = server.waiting, None
-                if table.is_wanted or await self._is_different(server, table.version):
+                is_news = self.member_id is not None and self.member_id() != server.registered_id
+                if table.is_wanted or is_news or await self._is_different(server, table.version):
                     await self._register_with(server, await table.parts())
         finally:
             server.idle.set()
@@ -230,6 +234,10 @@ class BrokerOuterApi:
         await self._call(server, request, UNREGISTER_TIMEOUT_S)
 
     @property
+    def _broker_id(self) -> int:
+        return self._settings.broker.broker_id if self.member_id is None else self.member_id()
+
+    @property
     def _addresses(self) -> list[str]:
         text = self._settings.broker.namesrv_addr
         return list(dict.fromkeys(map(format_host, parse_addresses(text)))) if text else self._found
@@ -244,6 +252,7 @@ class BrokerOuterApi:
         """Send all parts in order, and stop at the first failure: then the name server does not have the table's
         version, and the next round sends all parts again."""
         settings, topics = self._settings.value, sum(part.topics for part in parts)
+        broker_id = self._broker_id
         self._count(topics=topics, bytes=sum(len(part.body) for part in parts), parts=len(parts))
         for number, part in enumerate(parts):
             header = RegisterBrokerRequestHeader(
@@ -251,7 +260,7 @@ class BrokerOuterApi:
                 broker_addr=settings.broker_addr,
                 cluster_name=settings.broker.broker_cluster_name,
                 ha_server_addr=settings.ha_server_addr,
-                broker_id=settings.broker.broker_id,
+                broker_id=broker_id,
                 compressed=settings.broker.compressed_register,
                 body_crc32=zlib.crc32(part.body) & 0x7FFFFFFF,
             )
@@ -268,6 +277,7 @@ class BrokerOuterApi:
                         topics,
                     )
                 return
+        server.registered_id = broker_id
         self._count(last_success_ms=self._clock.now_ms())
         if answer is not None and settings.is_slave:
             self._take_master(answer)
@@ -330,5 +340,5 @@ class BrokerOuterApi:
             broker_name=settings.broker.broker_name,
             broker_addr=settings.broker_addr,
             cluster_name=settings.broker.broker_cluster_name,
-            broker_id=settings.broker.broker_id,
+            broker_id=self._broker_id,
         )

@@ -136,6 +136,32 @@ def test_again_each_period_and_at_once_when_topics_change(tmp_path: Path) -> Non
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
+def test_a_member_that_becomes_master_is_broker_0_at_once(tmp_path: Path) -> None:
+    """Of a group with automatic failover; name servers are told even if they know the version of its topics."""
+    rig = SlowPathRig(tmp_path, namesrv_addr="10.0.0.1:9876", force_register=False)
+    same = RemotingCommand.response(QueryDataVersionResponseHeader(changed=False))
+    rig.name_servers.answers["10.0.0.1:9876"] = same
+    rig.broker.be_member(7)
+
+    def ids() -> list[str]:
+        return [(request.ext_fields or {})["brokerId"] for request in rig.name_servers.requests(103)]
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(rig.broker._outer_api.run)
+            await trio.sleep(1)
+            assert ids() == ["7"]
+            version = rig.services.topics.data_version
+            for is_master in (True, True, False):
+                rig.broker.be_master(is_master)
+                await trio.sleep(0.1)
+            assert ids()[0] == "7" and ids()[-1] == "7" and set(ids()[1:-1]) == {"0"}
+            assert rig.services.topics.data_version.counter == version.counter + 1
+            nursery.cancel_scope.cancel()
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
 def test_not_forced_only_servers_with_other_data_are_told(tmp_path: Path) -> None:
     rig = SlowPathRig(tmp_path, **TWO, force_register=False)
     rig.name_servers.answers = {

@@ -1,0 +1,57 @@
+"""What only the master of a group does, while it is the master: delivering delayed messages, checking transactions.
+
+Without automatic failover the role is that of the process. With it the manager of a master's process tree is told when
+its broker is the group's brokerId 0, and when it is not any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import trio
+
+
+class MasterDuties:
+    """Whether this broker is the master now; one per manager."""
+
+    def __init__(self, is_master: bool = True) -> None:
+        self._is_master = is_master
+        self._changed = trio.Event()
+
+    @property
+    def is_master(self) -> bool:
+        return self._is_master
+
+    def switch(self, is_master: bool) -> None:
+        """Begin or end what runs under `while_master`."""
+        if is_master != self._is_master:
+            self._is_master = is_master
+            self._changed.set()
+            self._changed = trio.Event()
+
+    def while_master(self, run: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+        """A duty without end that runs while this broker is the master, and is cancelled when it is not."""
+
+        async def run_while_master() -> None:
+            while True:
+                if self._is_master:
+                    async with trio.open_nursery() as nursery:
+                        nursery.start_soon(self._cancel_later, nursery.cancel_scope)
+                        await run()
+                else:
+                    await self._changed.wait()
+
+        return run_while_master
+
+    def if_master(self, work: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+        """Work that is done now and then, and left out while another broker is the master."""
+
+        async def work_if_master() -> None:
+            if self._is_master:
+                await work()
+
+        return work_if_master
+
+    async def _cancel_later(self, scope: trio.CancelScope) -> None:
+        await self._changed.wait()
+        scope.cancel()
