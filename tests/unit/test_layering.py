@@ -47,7 +47,7 @@ ROOMS: dict[str, tuple[set[str], ...]] = {
     ),
     "store": (
         {"clocks", "files"},
-        {"control_block", "disk"},
+        {"control_block", "control_view", "disk"},
         {"running_flags", "timers"},
         {"formats"},
         {"dispatch"},
@@ -57,7 +57,7 @@ ROOMS: dict[str, tuple[set[str], ...]] = {
         {"inspection"},
         {"rebuilding"},
     ),
-    "startup": ({"workers"}, {"boot"}, {"cli"}),
+    "startup": ({"member"}, {"workers"}, {"boot"}, {"cli"}),
 }
 # The rooms of csrc/ from the bottom up: a file includes headers of its own room and of those before it.
 C_ROOMS = ("base", "wire", "ipc", "store", "replication", "workers", "arrow")
