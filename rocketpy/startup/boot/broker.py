@@ -10,20 +10,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from rocketpy.config import BrokerSettings
-from rocketpy.errors import ConfigError
 from rocketpy.native import require_core
 from rocketpy.reactor.supervisor import Supervisor
 from rocketpy.reactor.worker_spec import WorkerSpec
 
+from ..member.names import EPOCH_FILE, EXIT_OTHER_EPOCH, INCARNATION_FILE
 from .capacity import connections_max, memory_bytes, raise_descriptor_limit
 from .logs import set_up_logging
 from .sockets import Sockets, open_sockets
 from .store_opening import StoreOpening
+
+if TYPE_CHECKING:
+    from ..member.tree import MemberTree
 
 logger = logging.getLogger(__name__)
 
@@ -43,8 +47,6 @@ def run_broker(
     Raises:
         ConfigError, TransportError, StoreError, NativeMissing: one line each; nothing was started.
     """
-    if settings.store.is_automatic:
-        raise ConfigError("automatic is being built, and does not serve yet; use plain", key="haMode")
     require_core()
     set_up_logging(settings.rocketpy.log_level)
     for note in settings.notes:
@@ -54,7 +56,19 @@ def run_broker(
         if sockets.metrics is not None:
             settings = _with(settings, metrics_port=sockets.metrics.getsockname()[1])
         settings = _with_connections_max(settings)
-        return run_tree(settings, sockets, beside, lambda: print("\n".join(say(settings)), flush=True))
+
+        def on_ready() -> None:
+            print("\n".join(say(settings)), flush=True)
+
+        if not settings.store.is_automatic:
+            _leave_group(settings)
+            return run_tree(settings, sockets, beside, on_ready)
+        from .member import run_member
+
+        logger.warning(
+            "haMode=automatic is being built: its guarantees do not hold yet, use plain for anything that counts"
+        )
+        return run_member(settings, sockets, run_tree, on_ready)
 
 
 def run_tree(
@@ -62,9 +76,18 @@ def run_tree(
     sockets: Sockets,
     beside: Callable[[], Sequence[WorkerSpec]],
     on_ready: Callable[[], None],
+    member: MemberTree | None = None,
 ) -> int:
-    """Open the store and run the supervisor and its workers until they are told to stop. Returns: the exit status."""
-    opening = StoreOpening(settings.store)
+    """Open the store and run the supervisor and its workers until they are told to stop. Returns: the exit status.
+
+    Args:
+        member: with automatic failover, what the guardian has for its process tree.
+    """
+    opening = StoreOpening(
+        settings.store,
+        cut_at=member.cut_at if member else None,
+        stops_at_confirmed=member is not None and member.is_sync_group,
+    )
     clean = False
     try:
         from .memory import fill_pools, trim_before_fork
@@ -72,20 +95,31 @@ def run_tree(
 
         specs = list(beside())
         opened = opening.wait()
+        if member is not None and not member.begin(opened, is_sync_flush=settings.is_sync_flush):
+            return EXIT_OTHER_EPOCH
         most, selectors = settings.rocketpy.connections_max, settings.rocketpy.selector_workers
         logger.info("each of %d selectors accepts up to %d connections (connectionsMax)", selectors, most)
         topology = Topology.create(reactor_sizes(settings))
         memory = manager_memory(settings, opened)
-        specs += worker_specs(settings, topology, opened, memory, sockets)
+        specs += worker_specs(settings, topology, opened, memory, sockets, member)
         supervisor = Supervisor(specs, stop_timeout_s=settings.rocketpy.stop_timeout_millis / 1000, on_ready=on_ready)
         trim_before_fork()
         filling = fill_pools()
         status = supervisor.run()
         del filling
-        clean = status == 0
+        clean = status == 0 and not (member and member.marks.gives_way)  # the next tree need not wait for the disk
     finally:
         opening.close(clean=clean)
     return status
+
+
+def _leave_group(settings: BrokerSettings) -> None:
+    """Without failover: the store is not one that a group knows any more."""
+    root = Path(settings.store.store_path_root_dir)
+    if any((root / name).exists() for name in (INCARNATION_FILE, EPOCH_FILE)):
+        from ..member.identity import forget
+
+        forget(root)
 
 
 def ready_line(settings: BrokerSettings) -> str:

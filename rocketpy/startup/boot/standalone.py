@@ -8,6 +8,7 @@ from pathlib import Path
 import attrs
 
 from rocketpy.config import BrokerSettings, load_broker_config, load_namesrv_config
+from rocketpy.errors import ConfigError
 from rocketpy.native import require_core
 from rocketpy.reactor.acceptor import open_listener
 from rocketpy.reactor.worker_spec import WorkerSpec
@@ -30,6 +31,12 @@ def run_standalone(
     settings = load_broker_config(
         config, {"brokerName": "broker-a"} | dict(overrides) | {"namesrvAddr": namesrv_addr}, environ
     )
+    if settings.store.is_automatic:
+        raise ConfigError(
+            "automatic is for `rocketpy broker`, with name servers of their own: one that ends with a broker does not "
+            "tell clients of a new master",
+            key="haMode",
+        )
     namesrv = load_namesrv_config(
         None,
         {

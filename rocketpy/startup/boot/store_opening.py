@@ -15,8 +15,11 @@ from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_sto
 class StoreOpening:
     """Begins at once. Always call `close()`."""
 
-    def __init__(self, config: MessageStoreConfig) -> None:
-        self._config = config
+    def __init__(
+        self, config: MessageStoreConfig, *, cut_at: int | None = None, stops_at_confirmed: bool = False
+    ) -> None:
+        """All as in store.lifecycle.open_store."""
+        self._config, self._cut_at, self._stops_at_confirmed = config, cut_at, stops_at_confirmed
         self._opened: OpenedStore | None = None
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._open)
@@ -42,6 +45,6 @@ class StoreOpening:
 
     def _open(self) -> None:
         try:
-            self._opened = open_store(self._config)
+            self._opened = open_store(self._config, cut_at=self._cut_at, stops_at_confirmed=self._stops_at_confirmed)
         except BaseException as exc:  # raised again in `wait`
             self._failure = exc

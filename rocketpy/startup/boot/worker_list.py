@@ -38,6 +38,7 @@ from rocketpy.store.formats.delay_level import parse_delay_levels
 from rocketpy.store.recovery.lifecycle import OpenedStore
 from rocketpy.store.timers import TimerMarks
 
+from ..member.tree import MemberTree
 from ..workers.manager import ManagerMain
 from ..workers.query import QueryMain
 from ..workers.replicator import ReplicatorMain
@@ -85,6 +86,7 @@ def worker_specs(
     opened: OpenedStore,
     memory: ManagerMemory,
     sockets: Sockets,
+    member: MemberTree | None = None,
 ) -> Iterator[WorkerSpec]:
     """Every worker of the broker, in the order in which they start: workers that send requests to others start last."""
     table, control, sizes = broker_pools(settings), opened.control, topology.sizes
@@ -108,14 +110,14 @@ def worker_specs(
     marks, halves = DeliveryMarks(levels, lambda: control.published_phy_offset), recovered_half_states(opened)
     timers, filter_marks = TimerMarks.open(opened.paths, opened.files, control), FilterMarks()
     writes = (opened.lock.worker_fd,)  # keeps the store locked while a worker that writes is running
-    slaves = SlaveTable()
+    slaves, orders = (SlaveTable(), None) if member is None else (member.slaves, member.block)
     begin_replication(opened, settings)
     if settings.is_slave:
         timers.follow_master()
     store = StoreMain(topology, control, settings.store, timers, filter_marks, slaves)
     yield spec(STORE, STORE, store, StopPhase.STORE, keep_fds=(*writes, timers.fileno()))
     replica = ReplicaState() if settings.is_slave else None
-    send = SendMain(topology, control, settings, marks, halves, timers, slaves, replica)
+    send = SendMain(topology, control, settings, marks, halves, timers, slaves, replica, orders)
     yield spec(SEND, SEND, send, StopPhase.FAST_PATH, keep_fds=writes)
     replication, metrics = sockets.replication, sockets.metrics
     if replication is not None:
@@ -126,7 +128,7 @@ def worker_specs(
         yield spec(REPLICATOR, REPLICATOR, receiver, StopPhase.INTAKE, restart=RestartPolicy(limit=None))
     for pull in sizes.pulls:
         yield spec(pull, PULL, PullMain(topology, pull, control, settings, filter_marks), StopPhase.FAST_PATH)
-    manager = ManagerMain(topology, control, settings, table, metrics, memory, marks, halves, slaves, replica)
+    manager = ManagerMain(topology, control, settings, table, metrics, memory, marks, halves, slaves, replica, member)
     yield spec(MANAGER, MANAGER, manager, StopPhase.MANAGERS, keep_fds=() if metrics is None else (metrics.fileno(),))
     for query in sizes.queries:
         yield spec(query, QUERY, QueryMain(topology, control, settings, table), StopPhase.MANAGERS)

@@ -25,7 +25,8 @@ from rocketpy.replication.epoch_file import EpochFile
 from rocketpy.store.recovery.lifecycle import OpenedStore
 from rocketpy.store.recovery.positions import RecoveryKind
 
-INCARNATION_FILE = "incarnation"
+from .names import INCARNATION_FILE
+
 DURABLE, VOLATILE = "durable", "volatile"  # what was acknowledged was on the disk, or perhaps not
 _log = logging.getLogger(__name__)
 

@@ -32,6 +32,7 @@ from rocketpy.replication.slave_table import SlaveTable
 from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.transport.client import open_remoting_client
 
+from ..member.tree import MemberTree
 from .loading import loading
 from .replication_status import replication_status
 from .request_server_main import RequestServerMain
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 Measured = tuple[Topology, BrokerSettings, BrokerController, MessageStore, SlaveTable]  # what metrics show
 
+ORDERS_LOOK_S = 0.05
 logger = logging.getLogger(__name__)
 
 
@@ -55,6 +57,7 @@ class ManagerMain(RequestServerMain):
     halves: SharedHalfStates
     slaves: SlaveTable
     replica: ReplicaState | None  # on a slave
+    member: MemberTree | None  # with automatic failover
 
     def _fast_path(self, sends: RingReader) -> RingFastPath:
         topology = self.topology
@@ -73,6 +76,19 @@ class ManagerMain(RequestServerMain):
             delivered=self.delivered,
             half_states=self.halves,
         )
+
+    def _replicate(self, controller: BrokerController) -> None:
+        """Connect the controller with what the replicator and the coordinator say."""
+        controller.replication_status = lambda: replication_status(
+            self.settings, self.control, self.slaves, self.replica
+        )
+        if self.replica is not None:
+            replica = self.replica
+            controller.master.followed = lambda: replica.followed
+            if self.member is None:
+                controller.master.on_found = replica.set_master
+        if self.member is not None:
+            controller.be_member(self.settings.broker.broker_id)
 
     async def _run(self, context: WorkerContext, store: MessageStore) -> None:
         topology, name = self.topology, context.name
@@ -96,13 +112,7 @@ class ManagerMain(RequestServerMain):
                     self.memory,
                     lambda: pool_loads(topology, self.table, server.loads()),
                 )
-                controller.replication_status = lambda: replication_status(
-                    self.settings, self.control, self.slaves, self.replica
-                )
-                if self.replica is not None:
-                    replica = self.replica
-                    controller.master.on_found = replica.set_master
-                    controller.master.followed = lambda: replica.followed
+                self._replicate(controller)
                 controller.load(
                     lambda number, peer, is_vip: RingChannel(number, peer, is_vip, gateway), topology.is_connection_gone
                 )
@@ -125,19 +135,38 @@ class ManagerMain(RequestServerMain):
                     start.close()
                     gc.freeze()  # the tables stay: to collect them would block the loop for tens of ms
                     nursery.start_soon(_report_ready, context, controller)
-                    metrics = trio.CancelScope()
+                    others = trio.CancelScope()
                     if self.metrics is not None:
                         measured = topology, self.settings, controller, store, self.slaves
-                        nursery.start_soon(_serve_metrics, self.metrics, measured, metrics)
+                        nursery.start_soon(_serve_metrics, self.metrics, measured, others)
+                    if self.member is not None:
+                        nursery.start_soon(_follow_orders, self.member, controller, self.replica, others)
                     await server.run()
-                    metrics.cancel()
-                    await controller.stop()
+                    others.cancel()
+                    await controller.stop(unregister=self.member is None or not self.member.marks.gives_way)
 
 
 async def _report_ready(context: WorkerContext, controller: BrokerController) -> None:
     """When name servers know the broker: whoever waits for the ready line asks them for routes next."""
     await controller.services.registrar.wait_first_round()
     context.report_ready()
+
+
+async def _follow_orders(
+    member: MemberTree, controller: BrokerController, replica: ReplicaState | None, scope: trio.CancelScope
+) -> None:
+    """Be the group's broker 0, or follow the master, as the coordinator wants it."""
+    with scope:
+        is_master, followed = False, None
+        while True:
+            found = member.block.orders()
+            if found is not None and found[0].is_broker_0 != is_master:
+                is_master = found[0].is_broker_0
+                controller.be_master(is_master)
+            if found is not None and replica is not None and found[0].following != followed:
+                followed = found[0].following
+                replica.set_master(*((followed.address, followed.ha_address) if followed else ("", "")))
+            await trio.sleep(ORDERS_LOOK_S)
 
 
 async def _serve_metrics(listener: socket.socket, measured: Measured, scope: trio.CancelScope) -> None:

@@ -15,6 +15,7 @@ from rocketpy.reactor.crashed_request import drop_crashed_request
 from rocketpy.reactor.delivery_marks import DeliveryMarks
 from rocketpy.reactor.filter_marks import FilterMarks
 from rocketpy.reactor.half_states import SharedHalfStates
+from rocketpy.reactor.member import MemberBlock
 from rocketpy.reactor.replica import ReplicaState
 from rocketpy.reactor.ring import ring_array
 from rocketpy.reactor.topology import MANAGER, REPLICATOR, SEND, STORE, Topology
@@ -43,8 +44,9 @@ class SendMain:
         timers: TimerMarks,
         slaves: SlaveTable,
         replica: ReplicaState | None = None,
+        member: MemberBlock | None = None,
     ) -> None:
-        """`replica`: on a slave."""
+        """`replica`: on a slave. `member`: with automatic failover."""
         self._topology = topology
         paths = StorePaths.of(settings.store.store_path_root_dir, settings.store.store_path_commit_log)
         self._commitlog = paths.commitlog
@@ -58,7 +60,7 @@ class SendMain:
             )
         ]
         inputs, selectors = ring_array(topology.requests_to(SEND)), ring_array(topology.replies_from(SEND))
-        self._kept = control, delivered, halves, timers, slaves, replica, strings, inputs, selectors
+        self._kept = control, delivered, halves, timers, slaves, replica, member, strings, inputs, selectors
         self._config: Any = ffi.new(
             "rp_send_config *",
             {
@@ -79,6 +81,8 @@ class SendMain:
                 "halves": halves.pointer,
                 "from_store": topology.ring(STORE, SEND).pointer,
                 "timers": timers.pointer,
+                "member": ffi.NULL if member is None else member.pointer,
+                "waits_for_confirmed": member is not None and settings.is_sync_master,
                 "slaves": slaves.pointer if settings.is_sync_master else ffi.NULL,
                 "replica": ffi.NULL if replica is None else replica.pointer,
                 "from_replicator": ffi.NULL if replica is None else topology.ring(REPLICATOR, SEND).pointer,

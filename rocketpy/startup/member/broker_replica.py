@@ -1,0 +1,144 @@
+"""The broker as its coordinator sees it: the member block, the control block, the table of slaves, the epoch file."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import attrs
+
+from rocketpy.failover.epochs import EpochList, EpochsInvalid
+from rocketpy.failover.fences import FOR_EVER_S
+from rocketpy.failover.member import SERVING
+from rocketpy.failover.orders import Orders
+from rocketpy.failover.records import MemberRecord
+from rocketpy.failover.requests import Report
+from rocketpy.failover.states import State
+from rocketpy.reactor.member import NO_DEADLINE_NS, Following, MemberBlock, MemberOrders
+from rocketpy.replication.epoch_file import EpochFile
+from rocketpy.replication.slave_table import SlaveTable
+from rocketpy.store.control_view import ControlView
+
+from .marks import TreeMarks
+
+FOLLOWING = frozenset({State.FOLLOWER, State.IN_SYNC})
+
+
+@attrs.define(eq=False)
+class BrokerReplica:
+    """A Replica (rocketpy/coordinator/replica.py). Made when the store has been opened once.
+
+    While a process tree opens the store the report is that of the tree before, and nothing is done.
+
+    Args:
+        registered: the members that etcd knows, by name.
+        ring: wakes the guardian.
+    """
+
+    block: MemberBlock
+    marks: TreeMarks
+    slaves: SlaveTable
+    root: Path
+    control: Path
+    ring: Callable[[], None]
+    registered: Callable[[], Mapping[str, MemberRecord]] = dict
+    _view: ControlView | None = attrs.field(init=False, default=None)  # of the tree that runs
+    _end: int = attrs.field(init=False, default=0)
+    _confirmed: int = attrs.field(init=False, default=0)
+    _version: int = attrs.field(init=False, default=0)  # of the orders that hold
+    _incarnation: str = attrs.field(init=False, default="")
+    _epochs: EpochList | None = attrs.field(init=False, default=None)  # None: damaged
+    _epochs_version: int = attrs.field(init=False, default=-1)
+    _known: dict[str, MemberRecord] = attrs.field(init=False, factory=dict)  # as they were registered last
+
+    # --- report -----------------------------------------------------------------------------------------------------
+
+    def report(self) -> Report:
+        block, own = self.block, self.block.own
+        self._read_positions()
+        self._incarnation = own.incarnation if own else self._incarnation
+        opened = block.opened_epoch
+        self._read_epochs()
+        return Report(
+            incarnation=self._incarnation,
+            epochs=self._epochs or EpochList(),
+            damaged=self._epochs is None,
+            confirmed=block.confirmed(self._confirmed),
+            end=self._end,
+            done=self._is_done(),
+            opened=opened,
+            newest_epoch_seen=block.newest_epoch_seen,
+            diverged=block.is_diverged,
+            acks=self.slaves.acknowledged(),
+            wall_ms=time.time_ns() // 1_000_000,
+        )
+
+    def _read_positions(self) -> None:
+        if not self.marks.is_open:
+            if self._view is not None:
+                self._view.close()
+                self._view = None
+            return
+        if self._view is None:
+            self._view = ControlView(self.control)
+        self._end = int(self._view.header.published_phy_offset)
+        self._confirmed = int(self._view.header.confirmed_phy_offset)
+
+    def _is_done(self) -> bool:
+        """Whether what the orders end has ended: in a slave's tree the stream, in a master's the sends."""
+        is_master = self.marks.is_master
+        if is_master is None or not self.marks.is_open:
+            return False
+        reported = self.block.sends_refused if is_master else self.block.stream_stopped
+        return reported == self._version
+
+    def _read_epochs(self) -> None:
+        version = self.block.epochs_version
+        if version == self._epochs_version:
+            return
+        try:
+            self._epochs = EpochFile(self.root).read()
+        except EpochsInvalid:
+            self._epochs = None
+        self._epochs_version = version
+
+    # --- orders -----------------------------------------------------------------------------------------------------
+
+    def apply(self, orders: Orders) -> None:
+        known = self.block.orders()
+        before = known[0] if known else MemberOrders()  # this process alone changes them
+        given = MemberOrders(
+            is_master=orders.state in SERVING or (before.is_master and orders.state not in FOLLOWING),
+            epoch=orders.epoch,
+            takes_sends=orders.duties.takes_sends,
+            answers_waits=orders.duties.answers_waits,
+            sends_stream=orders.duties.sends_stream,
+            is_broker_0=orders.duties.is_broker_0,
+            following=self._following(orders.following),
+            counting=orders.counting,
+        )
+        until_ns = _deadline_ns(orders.deadline_s)
+        if until_ns < self.block.deadline_ns:
+            self.block.deadline_ns = until_ns
+        self._version = self.block.give(given)
+        self.block.deadline_ns = until_ns
+        if (given.is_master, given.epoch) != (before.is_master, before.epoch):
+            self.ring()
+
+    def _following(self, following: tuple[str, int] | None) -> Following | None:
+        """With the addresses of the master; None if they are not known yet."""
+        if following is None:
+            return None
+        member, epoch = following
+        self._known.update(self.registered())
+        record = self._known.get(member)
+        if record is None:
+            return None
+        return Following(member=member, epoch=epoch, ha_address=record.ha_address, address=record.address)
+
+
+def _deadline_ns(deadline_s: float) -> int:
+    if deadline_s == FOR_EVER_S:
+        return NO_DEADLINE_NS
+    return max(0, int(deadline_s * 1e9)) if deadline_s > 0 else 0

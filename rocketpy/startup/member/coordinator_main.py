@@ -1,0 +1,60 @@
+"""The process of the coordinator: everything about failover that needs trio and etcd. Its death is felt as latency."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections.abc import Callable
+
+import trio
+
+from rocketpy.config import BrokerSettings
+from rocketpy.coordinator.coordinator import Coordinator
+from rocketpy.coordinator.gateway import Gateway
+from rocketpy.coordinator.group_keys import GroupKeys
+from rocketpy.store.files import StorePaths
+
+from .broker_replica import BrokerReplica
+from .from_config import access, member_settings, place
+from .tree import MemberTree
+
+LOOK_S = 0.02  # for the store to be opened for the first time
+_log = logging.getLogger(__name__)
+
+
+def run_coordinator(settings: BrokerSettings, tree: MemberTree, bell: int) -> int:
+    """Until SIGTERM: then the group is handed on. Returns: the exit status.
+
+    Raises:
+        ConfigError: a file of the settings cannot be used.
+    """
+    reach = access(settings.store)
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+
+    async def main() -> None:
+        with trio.open_signal_receiver(signal.SIGTERM) as signals:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_coordinate, settings, tree, bell, Gateway(reach))
+                async for _ in signals:
+                    nursery.cancel_scope.cancel()
+                    break
+
+    trio.run(main)
+    return 0
+
+
+async def _coordinate(settings: BrokerSettings, tree: MemberTree, bell: int, gateway: Gateway) -> None:
+    broker, paths = settings.broker, StorePaths.of(settings.store.store_path_root_dir)
+    while not tree.marks.is_open:  # noqa: ASYNC110 - another process sets it, which cannot set an Event
+        await trio.sleep(LOOK_S)
+    replica = BrokerReplica(tree.block, tree.marks, tree.slaves, paths.root, paths.control, _ringing(bell))
+    async with gateway:
+        keys = GroupKeys(gateway, broker.broker_cluster_name, broker.broker_name)
+        coordinator = Coordinator(member_settings(settings), place(settings), keys, replica)
+        replica.registered = lambda: coordinator.member.registered
+        await coordinator.run()
+
+
+def _ringing(bell: int) -> Callable[[], None]:
+    return lambda: os.eventfd_write(bell, 1)

@@ -1,0 +1,304 @@
+"""The guardian: the process of a member that outlives all others. It holds the sockets, and runs two children.
+
+    guardian
+      |- coordinator   the lease, etcd, the rules of failover; it says in the member block what is to be
+      '- process tree  supervisor and workers of an ordinary broker, as a slave or as the master of one epoch
+
+When the member block wants another role, or the log must be cut, the process tree is stopped and another one is
+started: a role never changes inside of a tree. A tree that takes too long is killed; that is as safe as kill -9 of a
+broker. A child that dies is replaced. The guardian touches no store and no message, and runs neither threads nor trio,
+so that it can fork at any moment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import select
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+
+import attrs
+
+from rocketpy.errors import RocketError
+from rocketpy.reactor.member import MemberBlock, MemberOrders
+from rocketpy.reactor.process import Identity, forget_handlers, hold_signals, own_standard_streams
+from rocketpy.reactor.supervisor import EXIT_CANNOT_BOOT, EXIT_CRASHED, report
+from rocketpy.reactor.worker_spec import RestartPolicy
+
+from .marks import TreeMarks
+from .names import EXIT_OTHER_EPOCH
+
+GIVE_WAY_S = 2.0  # for a process tree to stop when another one is to start; then it is killed
+LEAVE_S = 3.0  # for the coordinator to hand the group on
+STOP_GRACE_S = 5.0  # beyond the supervisor's own bound
+LOOK_S = 0.25  # at the member block, if nobody rings
+INSIST_AFTER_S = 1.0  # a second signal within it is the same request
+LATER = RestartPolicy(limit=None, backoff_max_s=2.0)
+
+
+@attrs.frozen
+class Role:
+    """Of a process tree: a slave, or the master of an epoch. `cut_at`: where its log is to be cut when it is opened."""
+
+    is_master: bool = False
+    epoch: int = -1
+    cut_at: int | None = None
+
+
+@attrs.define(eq=False)
+class Child:
+    """One of the two, as the guardian sees it. `main` runs in the child; what it returns is the exit status."""
+
+    name: str
+    main: Callable[[Role], int]
+    keep_fds: tuple[int, ...]
+    policy: RestartPolicy = LATER
+    role: Role = Role()
+    pid: int = 0  # 0: it does not run
+    pidfd: int = -1
+    ends_by: float | None = None  # it was told to end; at this time it is killed
+    start_at: float | None = 0.0  # when it is to be started; None: it runs, or is not wanted any more
+    deaths: list[float] = attrs.field(factory=list)  # times within the window of the policy
+
+
+@attrs.define(eq=False)
+class Guardian:
+    """Runs coordinator and process tree until it is told to stop.
+
+    Args:
+        bell: an eventfd that the coordinator writes when the role that it wants has changed.
+        stop_timeout_s: of the process tree's supervisor.
+    """
+
+    block: MemberBlock
+    marks: TreeMarks
+    coordinator: Child
+    tree: Child
+    bell: int
+    stop_timeout_s: float = 10.0
+    give_way_s: float = GIVE_WAY_S
+    clock: Callable[[], float] = time.monotonic
+    jitter: Callable[[], float] = random.random
+    log: Callable[[str], None] = report
+    _poller: select.poll = attrs.field(init=False, factory=select.poll)
+    _signals: tuple[int, int] = attrs.field(init=False, default=(-1, -1))  # wakeup pipe: read, write
+    _orders: MemberOrders = attrs.field(init=False, factory=MemberOrders)
+    _refused: int = attrs.field(init=False, default=-1)  # the epoch that the process tree cannot serve
+    _stop_asked_at: float | None = attrs.field(init=False, default=None)
+    _status: int = attrs.field(init=False, default=0)
+
+    def run(self) -> int:
+        """Returns: the exit status, 0 after a clean stop."""
+        self._signals = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        for fd in (self._signals[0], self.bell):
+            self._poller.register(fd, select.POLLIN)
+        signal.set_wakeup_fd(self._signals[1], warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, lambda *_: None)  # the wakeup pipe passes it to the loop
+        try:
+            while not self._has_stopped:
+                self._turn()
+        finally:
+            for child in self._children:
+                self._kill(child)
+            signal.set_wakeup_fd(-1)
+        return self._status
+
+    # --- one turn ---------------------------------------------------------------------------------------------------
+
+    @property
+    def _children(self) -> tuple[Child, Child]:
+        return self.tree, self.coordinator
+
+    @property
+    def _has_stopped(self) -> bool:
+        return self._stop_asked_at is not None and not any(child.pid for child in self._children)
+
+    def _turn(self) -> None:
+        events = {fd for fd, _ in self._poller.poll(self._wait_ms())}
+        if self._signals[0] in events:
+            self._take_signals()
+        if self.bell in events:
+            with contextlib.suppress(BlockingIOError):
+                os.eventfd_read(self.bell)
+        for child in self._children:
+            if child.pidfd in events and child.pid:
+                self._ended(child)
+        now = self.clock()
+        if self._stop_asked_at is None:
+            self._change_role(now)
+            for child in self._children:
+                if child.start_at is not None and child.start_at <= now:
+                    self._start(child)
+        elif not self.coordinator.pid:
+            self._end(self.tree, self.stop_timeout_s + STOP_GRACE_S)
+        for child in self._children:
+            if child.ends_by is not None and child.pid and child.ends_by <= now:
+                self._insist(child)
+
+    def _wait_ms(self) -> int:
+        now = self.clock()
+        times = [at for child in self._children for at in (child.ends_by, child.start_at) if at is not None]
+        return max(0, int(min([LOOK_S, *(at - now for at in times)]) * 1000) + 1)
+
+    def _take_signals(self) -> None:
+        for number in os.read(self._signals[0], 4096):
+            if number == signal.SIGHUP:
+                self._signal(self.tree, signal.SIGHUP)
+            elif number in (signal.SIGTERM, signal.SIGINT):
+                self._stop()
+
+    # --- role -------------------------------------------------------------------------------------------------------
+
+    def _wanted(self) -> Role:
+        """The role that the coordinator wants. Until it knows, a master's tree stays: it serves when told to, only."""
+        found = self.block.orders()
+        orders = self._orders = found[0] if found else self._orders
+        running = self.tree.role if self.tree.pid else Role()
+        if orders.is_master and orders.epoch < 0 and running.is_master:
+            return running
+        if orders.is_master and orders.epoch >= 0 and orders.epoch != self._refused:
+            return Role(is_master=True, epoch=orders.epoch)
+        return Role()
+
+    def _change_role(self, now: float) -> None:
+        """End a process tree that has another role than is wanted, or whose log must be cut."""
+        wanted, cut_at = self._wanted(), self.block.cut_phy_offset
+        if not wanted.is_master and cut_at is not None:
+            wanted = attrs.evolve(wanted, cut_at=cut_at)
+        tree = self.tree
+        if not tree.pid:
+            if wanted.is_master != tree.role.is_master and tree.start_at is not None:
+                tree.start_at = now  # a wait after a death in another role is over
+            tree.role = wanted
+            return
+        has_role = (tree.role.is_master, tree.role.epoch) == (wanted.is_master, wanted.epoch)
+        if tree.ends_by is None and (not has_role or wanted.cut_at is not None):
+            self.marks.gives_way = True
+            tree.role, tree.start_at = wanted, None
+            self._end(tree, self.give_way_s)
+
+    # --- life and death of a child ------------------------------------------------------------------------------------
+
+    def _start(self, child: Child) -> None:
+        child.start_at, child.ends_by = None, None
+        if child is self.tree:
+            self.block.begin_tree()
+            self.marks.gives_way, self.marks.is_open, self.marks.is_master = False, False, child.role.is_master
+        identity = Identity(f"rocketpy: {child.name}", child.keep_fds, prefers_latency=False)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        parent = os.getpid()
+        try:
+            with hold_signals():
+                pid = os.fork()
+                if pid == 0:
+                    self._become(child, identity, parent)
+            child.pid = pid
+            child.pidfd = os.pidfd_open(pid)
+        except OSError as exc:
+            self._kill(child)
+            self._start_later(child, f"cannot be started: {exc.strerror}")
+            return
+        self._poller.register(child.pidfd, select.POLLIN)
+
+    def _become(self, child: Child, identity: Identity, parent: int) -> None:
+        """In the child: never returns."""
+        status = EXIT_CRASHED
+        try:
+            identity.take(parent)
+            forget_handlers()
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)  # until the child has its own handler, nothing needs order
+            own_standard_streams()
+            status = child.main(child.role)
+        except RocketError as exc:
+            report(f"{child.name} cannot start: {exc}")
+            status = EXIT_CANNOT_BOOT
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status)
+
+    def _ended(self, child: Child) -> None:
+        """A child has ended: reap it, and start it again unless we are stopping."""
+        _, wait_status = os.waitpid(child.pid, 0)
+        self._poller.unregister(child.pidfd)
+        os.close(child.pidfd)
+        was_told, code = child.ends_by is not None, os.waitstatus_to_exitcode(wait_status)
+        child.pid, child.pidfd, child.ends_by = 0, -1, None
+        if child is self.tree:
+            self.marks.is_open, self.marks.is_master = False, None
+        if self._stop_asked_at is not None:
+            if child is self.tree and code:
+                self._status = 1
+            return
+        if was_told:
+            child.start_at = self.clock()
+        elif code == EXIT_CANNOT_BOOT and not self.marks.told_ready:
+            self._status = code
+            self._stop()
+        elif child is self.tree and code == EXIT_OTHER_EPOCH:
+            self._hold_another_election(child)
+        else:
+            how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+            self._start_later(child, how)
+
+    def _hold_another_election(self, tree: Child) -> None:
+        """The store has lost bytes of the epoch that is wanted: another coordinator gives the group another master."""
+        self.log(f"this store cannot serve epoch {tree.role.epoch}: leaving the mastership")
+        self._refused, tree.role, tree.start_at = tree.role.epoch, Role(), self.clock()
+        self._signal(self.coordinator, signal.SIGKILL)
+
+    def _start_later(self, child: Child, how: str) -> None:
+        now, policy = self.clock(), child.policy
+        child.deaths[:] = [at for at in child.deaths if at > now - policy.window_s]
+        delay_s = policy.delay_s(len(child.deaths), self.jitter())
+        child.deaths.append(now)
+        child.start_at = now + delay_s
+        self.log(f"{child.name} {how}; restarting {'now' if delay_s == 0 else f'in {delay_s * 1000:.0f} ms'}")
+
+    def _stop(self) -> None:
+        """Hand the group on, then stop the process tree. A second request kills both."""
+        now = self.clock()
+        if self._stop_asked_at is None:
+            self._stop_asked_at = now
+            self.marks.gives_way = False
+            for child in self._children:
+                child.start_at = None
+            self._end(self.coordinator, LEAVE_S)
+        elif now >= self._stop_asked_at + INSIST_AFTER_S:
+            self._status = 1
+            for child in self._children:
+                self._signal(child, signal.SIGKILL)
+
+    def _end(self, child: Child, within_s: float) -> None:
+        """Tell a child to end, once."""
+        if child.pid and child.ends_by is None:
+            child.ends_by = self.clock() + within_s
+            self._signal(child, signal.SIGTERM)
+
+    def _insist(self, child: Child) -> None:
+        self.log(f"{child.name} did not end in time: killing it")
+        child.ends_by = float("inf")
+        if self._stop_asked_at is not None and child is self.tree:
+            self._status = 1
+        self._signal(child, signal.SIGKILL)
+
+    def _signal(self, child: Child, number: signal.Signals) -> None:
+        if child.pidfd >= 0:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(child.pidfd, number)
+
+    def _kill(self, child: Child) -> None:
+        if child.pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child.pid, signal.SIGKILL)
+            os.waitpid(child.pid, 0)
+            child.pid = 0

@@ -1,0 +1,256 @@
+"""The guardian of a member: two toy children in real processes, and a member block that the test gives orders in."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+
+import attrs
+import pytest
+
+from rocketpy.reactor.member import MemberBlock, MemberOrders
+from rocketpy.reactor.supervisor import EXIT_CANNOT_BOOT
+from rocketpy.startup.member.guardian import Child, Guardian, Role
+from rocketpy.startup.member.marks import TreeMarks
+from rocketpy.startup.member.names import EXIT_OTHER_EPOCH
+from tests.support.toy_workers import Journal
+from tests.support.waiting import is_readable
+
+Main = Callable[[Role], int]
+MASTER_3 = MemberOrders(is_master=True, epoch=3)
+
+
+def expect_the_end() -> None:
+    """From now on SIGTERM waits for `wait_for_the_end`."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+
+def wait_for_the_end() -> None:
+    signal.sigwait({signal.SIGTERM})
+
+
+@attrs.define(eq=False)
+class Toy:
+    """A guardian in a process of its own."""
+
+    block: MemberBlock = attrs.field(factory=MemberBlock)
+    marks: TreeMarks = attrs.field(factory=TreeMarks)
+    journal: Journal = attrs.field(factory=Journal.open)
+    bell: int = attrs.field(factory=lambda: os.eventfd(0, os.EFD_NONBLOCK))
+    pid: int = 0
+
+    def coordinator(self, _role: Role) -> int:
+        expect_the_end()
+        self.journal.say(f"coordinator {os.getpid()}")
+        wait_for_the_end()
+        self.journal.say("coordinator leaves")
+        return 0
+
+    def tree(self, role: Role) -> int:
+        expect_the_end()
+        what = f"master {role.epoch}" if role.is_master else "slave"
+        cut = "" if role.cut_at is None else f" cut {role.cut_at}"
+        self.marks.told_ready = True
+        self.journal.say(f"{what}{cut} {os.getpid()}")
+        wait_for_the_end()
+        self.journal.say("tree gives way" if self.marks.gives_way else "tree leaves")
+        return 0
+
+    def start(self, tree: Main | None = None, coordinator: Main | None = None, **settings: float) -> None:
+        self.pid = os.fork()
+        if self.pid == 0:
+            status = 99
+            try:
+                keep = (self.journal.write_fd, self.bell)
+                status = Guardian(
+                    self.block,
+                    self.marks,
+                    Child("coordinator", coordinator or self.coordinator, keep),
+                    Child("broker", tree or self.tree, keep),
+                    self.bell,
+                    log=lambda line: self.journal.say(f"log: {line}"),
+                    jitter=lambda: 0.0,
+                    **settings,
+                ).run()
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                sys.stderr.flush()
+                os._exit(status)
+
+    def give(self, orders: MemberOrders) -> None:
+        self.block.give(orders)
+        os.eventfd_write(self.bell, 1)
+
+    def started(self) -> dict[str, int]:
+        """The next two lines, in any order: what has started, and its pid."""
+        lines = [self.journal.line().rpartition(" ") for _ in range(2)]
+        return {what: int(pid) for what, _, pid in lines}
+
+    def next(self) -> tuple[str, int]:
+        what, _, pid = self.journal.line().rpartition(" ")
+        return what, int(pid)
+
+    def stop(self) -> int:
+        os.kill(self.pid, signal.SIGTERM)
+        return self.end()
+
+    def end(self) -> int:
+        _, status = os.waitpid(self.pid, 0)
+        self.pid = 0
+        return os.waitstatus_to_exitcode(status)
+
+
+@pytest.fixture
+def toy() -> Iterator[Toy]:
+    made = Toy()
+    yield made
+    if made.pid:
+        os.kill(made.pid, signal.SIGKILL)
+        os.waitpid(made.pid, 0)
+    os.close(made.bell)
+
+
+def test_the_coordinator_leaves_before_the_tree_stops(toy: Toy) -> None:
+    toy.start()
+    assert toy.started().keys() == {"coordinator", "slave"}
+    assert toy.stop() == 0
+    assert [toy.journal.line(), toy.journal.line()] == ["coordinator leaves", "tree leaves"]
+
+
+def test_another_role_is_another_tree(toy: Toy) -> None:
+    toy.start()
+    toy.started()
+    toy.give(MASTER_3)
+    assert toy.journal.line() == "tree gives way" and toy.next()[0] == "master 3"
+    toy.give(MemberOrders(is_master=True, epoch=4))
+    assert toy.journal.line() == "tree gives way" and toy.next()[0] == "master 4"
+    toy.give(MemberOrders())
+    assert toy.journal.line() == "tree gives way" and toy.next()[0] == "slave"
+    assert toy.stop() == 0
+
+
+def test_within_a_role_nothing_is_restarted(toy: Toy) -> None:
+    """Not by other orders, and not while a new coordinator does not know yet who is master."""
+    toy.give(MASTER_3)
+    toy.start()
+    toy.started()
+    toy.give(attrs.evolve(MASTER_3, takes_sends=True, is_broker_0=True))
+    toy.give(attrs.evolve(MASTER_3, epoch=-1))
+    toy.give(MASTER_3)
+    assert toy.stop() == 0
+    assert [toy.journal.line(), toy.journal.line()] == ["coordinator leaves", "tree leaves"]
+
+
+def test_a_tree_that_was_lost_while_nobody_knows_who_is_master_is_a_slave(toy: Toy) -> None:
+    toy.give(MASTER_3)
+    toy.start()
+    pids = toy.started()
+    toy.give(attrs.evolve(MASTER_3, epoch=-1))
+    os.kill(pids["master 3"], signal.SIGKILL)
+    assert toy.journal.line() == "log: broker was killed by SIGKILL; restarting now"
+    assert toy.next()[0] == "slave"
+
+
+def test_a_log_that_must_be_cut_is_cut_by_the_next_tree(toy: Toy) -> None:
+    toy.start()
+    toy.started()
+    toy.block.pointer.cut_phy_offset = 700
+    assert toy.journal.line() == "tree gives way"
+    what, pid = toy.next()
+    assert what == "slave cut 700" and toy.block.cut_phy_offset is None
+    os.kill(pid, signal.SIGKILL)
+    assert toy.journal.line() == "log: broker was killed by SIGKILL; restarting now"
+    assert toy.next()[0] == "slave", "it is cut once; if that failed it is found again"
+
+
+@pytest.mark.parametrize("who", ["coordinator", "slave"])
+def test_a_child_that_dies_is_replaced_and_the_other_stays(toy: Toy, who: str) -> None:
+    toy.start()
+    pids = toy.started()
+    os.kill(pids[who], signal.SIGKILL)
+    name = "broker" if who == "slave" else who
+    assert toy.journal.line() == f"log: {name} was killed by SIGKILL; restarting now"
+    what, pid = toy.next()
+    assert what == who and pid not in pids.values()
+    assert toy.stop() == 0
+
+
+def test_a_tree_that_does_not_give_way_is_killed(toy: Toy) -> None:
+    def stubborn(role: Role) -> int:
+        expect_the_end()
+        toy.journal.say(f"{'master' if role.is_master else 'slave'} {os.getpid()}")
+        while True:
+            signal.pause()
+
+    toy.start(stubborn, give_way_s=0.01)
+    toy.started()
+    toy.give(MASTER_3)
+    assert toy.journal.line() == "log: broker did not end in time: killing it"
+    assert toy.next()[0] == "master"
+
+
+def test_a_store_that_cannot_serve_the_epoch_leaves_the_mastership(toy: Toy) -> None:
+    def lost(role: Role) -> int:
+        return EXIT_OTHER_EPOCH if role.epoch == 3 else toy.tree(role)
+
+    toy.start(lost)
+    toy.started()
+    toy.give(MASTER_3)
+    lines = [toy.journal.line() for _ in range(5)]
+    assert lines[:2] == ["tree gives way", "log: this store cannot serve epoch 3: leaving the mastership"]
+    assert "log: coordinator was killed by SIGKILL; restarting now" in lines
+    assert sorted(line.split()[0] for line in lines[2:]) == ["coordinator", "log:", "slave"]
+    toy.give(MemberOrders(is_master=True, epoch=4))
+    assert toy.journal.line() == "tree gives way" and toy.next()[0] == "master 4"
+
+
+@pytest.mark.parametrize("who", ["tree", "coordinator"])
+def test_what_cannot_start_at_all_ends_the_broker(toy: Toy, who: str) -> None:
+    def fail(_role: Role) -> int:
+        return EXIT_CANNOT_BOOT
+
+    def serve(_role: Role) -> int:
+        expect_the_end()
+        wait_for_the_end()
+        return 0
+
+    toy.start(**{"tree": serve, "coordinator": serve} | {who: fail})  # type: ignore[arg-type]  # two mains
+    assert toy.end() == EXIT_CANNOT_BOOT
+
+
+def test_a_tree_that_does_not_stop_in_order_is_told(toy: Toy) -> None:
+    def fail(role: Role) -> int:
+        toy.tree(role)
+        return 1
+
+    toy.start(fail)
+    toy.started()
+    assert toy.stop() == 1
+
+
+def test_both_end_with_their_guardian(toy: Toy) -> None:
+    toy.start()
+    pidfds = [os.pidfd_open(pid) for pid in toy.started().values()]
+    os.kill(toy.pid, signal.SIGKILL)
+    assert toy.end() == -signal.SIGKILL
+    for pidfd in pidfds:
+        assert is_readable(pidfd, 20)
+        os.close(pidfd)
+
+
+def test_what_does_not_stop_is_killed(toy: Toy) -> None:
+    def stubborn(_role: Role) -> int:
+        expect_the_end()
+        toy.journal.say(f"stubborn {os.getpid()}")
+        while True:
+            signal.pause()
+
+    toy.start(stubborn, coordinator=stubborn, clock=iter(range(0, 1_000_000, 2)).__next__)  # type: ignore[arg-type]
+    toy.journal.line()
+    toy.journal.line()
+    os.kill(toy.pid, signal.SIGTERM)
+    assert toy.end() == 1
