@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from rocketpy.spark.jobs import rebuild
 from rocketpy.spark.jobs.audit import audit
-from rocketpy.spark.jobs.running import run_parts
+from rocketpy.spark.jobs.running import run_in_groups, run_parts
 from rocketpy.startup.cli.command_line import cli
 from rocketpy.store.files import file_name
 from rocketpy.store.inspection.reader import StoreReader
@@ -46,6 +46,22 @@ def test_results_come_in_the_order_of_the_parts(spark: Any) -> None:
     assert list(run_parts(spark, abs, range(-50, 0))) == list(range(50, 0, -1))
     assert list(run_parts(spark, abs, [])) == []
     assert list(run_parts(None, abs, [-2, -1])) == [2, 1]
+
+
+def test_groups_are_told_as_they_are_done() -> None:
+    told: list[Any] = []
+
+    class Listener:
+        def begin(self, what: str, total: int, unit: str) -> None:
+            told.append((what, total, unit))
+
+        def reached(self, done: int) -> None:
+            told.append(done)
+
+    made = iter((abs, str))
+    groups = run_in_groups(None, lambda: next(made), [-1, -2, -3], 2, "archive", Listener())
+    assert next(groups) == ([-1, -2], [1, 2]) and told == [("archive", 3, "parts"), 1, 2]
+    assert list(groups) == [([-3], ["-3"])] and told[-1] == 3
 
 
 def test_a_record_in_a_body_does_not_mislead_the_audit(spark: Any, tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from rocketpy.errors import StoreError
+from rocketpy.store.inspection.findings import ProgressListener
+from rocketpy.store.inspection.verify import NO_LISTENER
 
 from ..bad_places import BadPlace
 from ..options import parse_options
@@ -25,7 +27,7 @@ from ..store_source import PieceReader, plan
 from .archive_files import COLUMNS, write_rows, write_table
 from .archive_log import ArchivedFile, ArchiveLog, Manifest
 from .bad_rows import bad_table
-from .running import run_parts
+from .running import run_in_groups
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,6 +55,7 @@ def archive(
     allow_gap: bool = False,
     live_tail: bool = False,
     skip_damage: bool = False,
+    listener: ProgressListener = NO_LISTENER,
 ) -> list[Manifest]:
     """Archive what is new in a store.
 
@@ -84,10 +87,9 @@ def archive(
                 "onCorrupt": "skip" if skip_damage else "fail",
             },
         )
-        pieces, manifests = plan(options), []
-        for at in range(0, len(pieces), PIECES_PER_COMMIT):
-            work = partial(archive_piece, options, log.pending)
-            results = list(run_parts(spark, work, pieces[at : at + PIECES_PER_COMMIT]))
+        manifests: list[Manifest] = []
+        work = partial(archive_piece, options, log.pending)
+        for _, results in run_in_groups(spark, lambda: work, plan(options), PIECES_PER_COMMIT, "archive", listener):
             files = [file for result in results for file in result.files]
             bad = [file for result in results for file in result.bad]
             if files or bad:

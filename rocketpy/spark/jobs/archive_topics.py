@@ -7,7 +7,7 @@ are in files whose names ascend with its offsets.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,8 @@ import attrs
 
 from rocketpy.errors import ConfigError, StoreError
 from rocketpy.message.message_queue import MessageQueue
+from rocketpy.store.inspection.findings import ProgressListener
+from rocketpy.store.inspection.verify import NO_LISTENER
 
 from ..cluster import CLUSTERS, Bounds
 from ..connection import ConnectionOptions
@@ -25,7 +27,7 @@ from ..slices import mean_message_bytes, read_slices
 from ..topic_options import TopicOptions
 from .archive_files import COLUMNS, write_rows
 from .archive_log import ArchivedFile, ArchiveLog, Manifest, Positions
-from .running import run_parts
+from .running import run_in_groups
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,6 +53,7 @@ def archive_topics(
     *,
     allow_gap: bool = False,
     part_bytes: int = PART_BYTES,
+    listener: ProgressListener = NO_LISTENER,
 ) -> list[Manifest]:
     """Archive what is new in topics, broker by broker.
 
@@ -74,8 +77,9 @@ def archive_topics(
             slices = _new_slices(log, of_broker, allow_gap)
             size = mean_message_bytes(options, slices)
             parts = list(cut_parts(slices, max(1, part_bytes // size)))
-            for at in range(0, len(parts), PARTS_PER_COMMIT):
-                manifests.append(_archive_parts(spark, options, log, parts[at : at + PARTS_PER_COMMIT]))
+            work = partial(_make_work, options, log)
+            for group, results in run_in_groups(spark, work, parts, PARTS_PER_COMMIT, broker, listener):
+                manifests.append(_commit(log, group, results))
     return manifests
 
 
@@ -127,17 +131,16 @@ def cut_parts(slices: list[Slice], messages_max: int) -> Iterator[TopicPart]:
         yield TopicPart(number, part)
 
 
-def _archive_parts(
-    spark: SparkSession | None, options: TopicOptions, log: ArchiveLog, parts: list[TopicPart]
-) -> Manifest:
-    """Write the files of some parts, and commit them."""
-    prefix = f"{log.directory.name}-{log.number + 1:08}"
-    files = [
-        file for done in run_parts(spark, partial(write_part, options, log.pending, prefix), parts) for file in done
-    ]
+def _make_work(options: TopicOptions, log: ArchiveLog) -> Callable[[TopicPart], list[ArchivedFile]]:
+    """Files are named after the manifest that will name them."""
+    return partial(write_part, options, log.pending, f"{log.directory.name}-{log.number + 1:08}")
+
+
+def _commit(log: ArchiveLog, parts: Sequence[TopicPart], results: list[list[ArchivedFile]]) -> Manifest:
     positions: Positions = {topic: dict(queues) for topic, queues in log.positions.items()}
     for one in (one for part in parts for one in part.slices):
         positions.setdefault(one.queue.topic, {})[str(one.queue.queue_id)] = one.end
+    files = [file for result in results for file in result]
     return log.commit(Manifest(0, 0, files, positions=positions))
 
 

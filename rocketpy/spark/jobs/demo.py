@@ -33,7 +33,7 @@ BROKER = "demo"  # its name in the archive
 TASKS = 4
 BATCHES = 8  # of the stream
 BUCKET_MS = 200  # of the plots
-LATENCY = {"p50": 0.5, "p99": 0.99, "max": 1.0}
+LATENCY = {"max": 1.0, "p90": 0.9, "p50": 0.5}  # in the order of drawing: messages of a request have one time
 MB = 1e6
 REGISTERED_S = 30.0
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,8 @@ from ..worker import Origin, prepare_worker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from rocketpy.store.inspection.findings import ProgressListener
 
 TASKS_MAX = 10_000  # of one job: the driver keeps the state of each
 LOCAL_TASKS = 4  # for each core of a `local` master; elsewhere executors may be added while a job runs
@@ -32,6 +34,30 @@ def run_parts(spark: SparkSession | None, work: Callable[[Any], Any], parts: Seq
     divided = context.parallelize(parts, tasks)
     results: list[Any] = divided.mapPartitions(partial(_work, Origin(), work)).collect()
     return results
+
+
+def run_in_groups(
+    spark: SparkSession | None,
+    make_work: Callable[[], Callable[[Any], Any]],
+    parts: Sequence[Any],
+    size: int,
+    what: str,
+    listener: ProgressListener,
+) -> Iterator[tuple[Sequence[Any], list[Any]]]:
+    """`run_parts` for `size` parts at a time, for jobs that commit meanwhile.
+
+    Args:
+        make_work: called before each group.
+    Yields: the parts of a group, and their results.
+    """
+    listener.begin(what, len(parts), "parts")
+    done = 0
+    for at in range(0, len(parts), size):
+        group, results = parts[at : at + size], []
+        for result in run_parts(spark, make_work(), group):
+            results.append(result)
+            listener.reached(done := done + 1)
+        yield group, results
 
 
 def _work(origin: Origin, work: Callable[[Any], Any], parts: Iterable[Any]) -> Iterable[Any]:

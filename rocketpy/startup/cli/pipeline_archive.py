@@ -11,12 +11,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rocketpy.errors import ConfigError
-from rocketpy.startup.cli.pipeline_frame import INLINE, MASTER, OPTIONS, job_session, key_and_value, status_of
+from rocketpy.startup.cli.pipeline_frame import (
+    INLINE,
+    MASTER,
+    OPTIONS,
+    job_progress,
+    job_session,
+    key_and_value,
+    status_of,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rocketpy.spark.jobs.archive_log import Manifest
+    from rocketpy.store.inspection.findings import ProgressListener
 
 OF_STORE = {"broker": "--broker", "live_tail": "--live-tail", "skip_damage": "--skip-damage"}
 OF_TOPICS = {"topics": "--topic", "options": "--option"}
@@ -55,9 +64,9 @@ def _archive(places: tuple[Path, ...], master: str | None, inline: bool, given: 
     is_compacting = given.pop("compact")
     _check(places, given)
     target, run = places[-1], _of_topics if given["name_server"] else _of_store
-    with job_session(master, inline) as spark:
+    with job_session(master, inline) as spark, job_progress(inline) as listener:
         began_s = time.monotonic()
-        manifests = run(spark, places, given)
+        manifests = run(spark, places, given, listener)
         merged = [compact(spark, target, broker) for broker in _brokers(target, given)] if is_compacting else []
         seconds = time.monotonic() - began_s
     bad_rows = sum(file.rows for manifest in manifests for file in manifest.bad)
@@ -88,18 +97,24 @@ def _check(places: tuple[Path, ...], given: dict[str, Any]) -> None:
         raise ConfigError("is needed: it tells the stores in one archive apart", key="--broker")
 
 
-def _of_store(spark: SparkSession | None, places: tuple[Path, ...], given: dict[str, Any]) -> list[Manifest]:
+def _of_store(
+    spark: SparkSession | None, places: tuple[Path, ...], given: dict[str, Any], listener: ProgressListener
+) -> list[Manifest]:
     from rocketpy.spark.jobs.archive import archive
 
     names = ("broker", "allow_gap", "live_tail", "skip_damage")
-    return archive(spark, places[0], places[1], **{name: given[name] for name in names})
+    return archive(spark, places[0], places[1], **{name: given[name] for name in names}, listener=listener)
 
 
-def _of_topics(spark: SparkSession | None, places: tuple[Path, ...], given: dict[str, Any]) -> list[Manifest]:
+def _of_topics(
+    spark: SparkSession | None, places: tuple[Path, ...], given: dict[str, Any], listener: ProgressListener
+) -> list[Manifest]:
     from rocketpy.spark.jobs.archive_topics import archive_topics
 
     connection = {**dict(map(key_and_value, given["options"])), "nameServer": given["name_server"]}
-    return archive_topics(spark, places[-1], given["topics"], connection, allow_gap=given["allow_gap"])
+    return archive_topics(
+        spark, places[-1], given["topics"], connection, allow_gap=given["allow_gap"], listener=listener
+    )
 
 
 def _brokers(target: Path, given: dict[str, Any]) -> list[str]:
