@@ -11,7 +11,8 @@ from rocketpy.message.names import RETRY_LENGTH_MAX, text_fault
 from rocketpy.remoting.bodies.route import MASTER_ID
 from rocketpy.remoting.limits import Limit, require
 
-from .route_info import Registration, RouteInfoManager
+from .registration import Registration
+from .route_info import RouteInfoManager
 
 TOPICS_PER_STEP = 500
 CLUSTERS_MAX = 16  # clusters of one broker

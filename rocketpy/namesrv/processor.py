@@ -33,8 +33,9 @@ from rocketpy.transport.steps import encoded_body, finished
 
 from .admission import Admission
 from .kv_config import ORDER_TOPIC_CONFIG, KVConfigManager
+from .registration import MasterInfo, Registration
 from .registration_gate import NO_CONNECTION, RegistrationGate
-from .route_info import MasterInfo, Registration, RouteInfoManager
+from .route_info import RouteInfoManager
 
 FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 DATA_VERSION_BYTES_MAX = 4096

@@ -27,13 +27,12 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Set
 from typing import Any
 
-import attrs
-
 from rocketpy.remoting.bodies.route import MASTER_ID, BrokerData, ClusterInfo, TopicRouteData
-from rocketpy.remoting.bodies.topic import DataVersion, TopicConfig
+from rocketpy.remoting.bodies.topic import DataVersion
 from rocketpy.remoting.work import result_of
 
 from .queue_entry import QUEUES, packed, unpacked
+from .registration import LiveBroker, MasterInfo, Registration
 
 BROKER_EXPIRY_MS = 120_000  # BROKER_CHANNEL_EXPIRED_TIME: silence after which a broker is dropped
 PERM_WRITE = 2
@@ -42,39 +41,6 @@ TOPIC_UNIT = 1  # topicSysFlag bits (TopicSysFlag)
 TOPIC_UNIT_SUB = 2
 TOPICS_PER_STEP = 500
 UNKNOWN_VERSION = DataVersion(counter=-(1 << 63), timestamp_ms=0)  # of a broker whose topics are being registered
-
-
-@attrs.frozen
-class Registration:
-    """The registration of a broker (code 103)."""
-
-    cluster: str
-    broker_name: str
-    broker_addr: str
-    broker_id: int
-    ha_server_addr: str
-    data_version: DataVersion
-    topics: Mapping[str, TopicConfig]
-    filter_servers: tuple[str, ...] | None = ()  # None: not given (brokers before 3.0.11)
-
-
-@attrs.frozen
-class MasterInfo:
-    """The master of a slave; both None if none is registered."""
-
-    master_addr: str | None = None
-    ha_server_addr: str | None = None
-
-
-@attrs.define
-class LiveBroker:
-    """A registered broker address."""
-
-    broker_name: str
-    last_update_ms: int
-    data_version: DataVersion
-    connection: int
-    ha_server_addr: str
 
 
 class RouteInfoManager:

@@ -25,6 +25,16 @@ from tests.support.fake_fast_path import FakeFastPath
 from tests.support.fake_store import FakeStore
 
 NOW_MS = 1_700_000_000_000
+CREATE_TOPIC = {  # the fields of request 17
+    "topic": "T",
+    "defaultTopic": "TBW102",
+    "readQueueNums": "1",
+    "writeQueueNums": "1",
+    "perm": "6",
+    "topicFilterType": "SINGLE_TAG",
+    "topicSysFlag": "0",
+    "order": "false",
+}
 
 
 @attrs.define

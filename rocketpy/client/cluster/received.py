@@ -34,15 +34,10 @@ def received_message(record: StoredRecord, broker_name: str) -> ReceivedMessage:
     A body that cannot be decompressed is logged and delivered unchanged: an error would stop its queue for ever.
     """
     properties = decode_properties(record.properties.decode("utf-8", "replace"))
-    body = record.body
     offset_msg_id = encode_offset_message_id(record.store_host, record.phy_offset)
-    try:
-        body, _ = decompress_body(body, record.sys_flag)
-    except CompressionError as error:
-        logger.error("cannot decompress the body of message %s: %s; delivering it compressed", offset_msg_id, error)
     return ReceivedMessage(
         topic=record.topic,
-        body=body,
+        body=_inflated(record.body, record.sys_flag, "message", offset_msg_id),
         properties=properties,
         queue=MessageQueue(record.topic, broker_name, record.queue_id),
         queue_offset=record.queue_offset,
@@ -66,14 +61,9 @@ def pushed_reply(header: ReplyMessageRequestHeader, body: bytes, now_ms: int) ->
     """A reply as the broker pushed it (326): it comes from no queue, and has the id that its sender gave it."""
     properties = decode_properties(header.properties or "") | {names.ARRIVE_TIME: str(now_ms)}
     msg_id = properties.get(names.UNIQ_KEY, "")
-    size = len(body)
-    try:
-        body, _ = decompress_body(body, header.sys_flag)
-    except CompressionError as error:
-        logger.error("cannot decompress the body of reply %s: %s; delivering it compressed", msg_id, error)
     return ReceivedMessage(
         topic=header.topic,
-        body=body,
+        body=_inflated(body, header.sys_flag, "reply", msg_id),
         properties=properties,
         queue=MessageQueue(header.topic, "", header.queue_id),
         queue_offset=0,
@@ -88,7 +78,7 @@ def pushed_reply(header: ReplyMessageRequestHeader, body: bytes, now_ms: int) ->
         store_host=_host(header.store_host),
         reconsume_times=header.reconsume_times or 0,
         body_crc=0,
-        store_size=size,
+        store_size=len(body),
     )
 
 
@@ -98,3 +88,11 @@ def _host(text: str) -> Host:
         return parse_host(text.removeprefix("/"))
     except NumberInvalid:
         return "", 0
+
+
+def _inflated(body: bytes, sys_flag: int, what: str, msg_id: str) -> bytes:
+    try:
+        return decompress_body(body, sys_flag)[0]
+    except CompressionError as error:
+        logger.error("cannot decompress the body of %s %s: %s; delivering it compressed", what, msg_id, error)
+        return body

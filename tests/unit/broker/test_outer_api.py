@@ -13,7 +13,8 @@ import trio.testing
 from rocketpy.broker import outer_api, registration
 from rocketpy.config import BrokerRole
 from rocketpy.errors import ConnectFailed, ConnectionLost, RequestTimeout
-from rocketpy.namesrv.route_info import Registration, RouteInfoManager
+from rocketpy.namesrv.registration import Registration
+from rocketpy.namesrv.route_info import RouteInfoManager
 from rocketpy.remoting.bodies.register import RegisterBrokerBody
 from rocketpy.remoting.bodies.topic import DataVersion, TopicConfig
 from rocketpy.remoting.command import RemotingCommand

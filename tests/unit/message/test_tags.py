@@ -3,26 +3,10 @@
 import pytest
 
 from rocketpy.message.tags import expression_tags, index_hash, index_keys, string_hash, tags_code
+from tests.support.java_hashes import JAVA_HASHES
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("", 0),
-        ("*", 42),
-        ("a", 97),
-        ("d", 100),
-        ("TagA", 2598919),
-        ("TagB", 2598920),
-        ("TagC", 2598921),
-        ("标签", 857175),
-        ("订单", 1129459),
-        ("Ω", 937),
-        ("\U0001d11e", 1772394),
-        ("tag-with-a-very-long-name-0123456789", -1367646643),
-        ("polygenelubricants", -(1 << 31)),
-    ],
-)
+@pytest.mark.parametrize(("text", "value"), JAVA_HASHES)
 def test_string_hash(text: str, value: int) -> None:
     assert string_hash(text) == value
     assert tags_code(text) == value

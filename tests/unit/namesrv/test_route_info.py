@@ -5,7 +5,8 @@ from collections.abc import Generator
 import attrs
 import pytest
 
-from rocketpy.namesrv.route_info import BROKER_EXPIRY_MS, TOPICS_PER_STEP, MasterInfo, Registration, RouteInfoManager
+from rocketpy.namesrv.registration import MasterInfo, Registration
+from rocketpy.namesrv.route_info import BROKER_EXPIRY_MS, TOPICS_PER_STEP, RouteInfoManager
 from rocketpy.remoting.bodies.route import BrokerData, QueueData
 from rocketpy.remoting.bodies.topic import DataVersion, TopicConfig
 from rocketpy.remoting.work import result_of

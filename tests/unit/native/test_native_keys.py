@@ -3,26 +3,10 @@
 import pytest
 
 from tests.support import core_formats as core
+from tests.support.java_hashes import JAVA_HASHES
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("", 0),
-        ("*", 42),
-        ("a", 97),
-        ("d", 100),
-        ("TagA", 2598919),
-        ("TagB", 2598920),
-        ("TagC", 2598921),
-        ("标签", 857175),
-        ("订单", 1129459),
-        ("Ω", 937),
-        ("𝄞", 1772394),
-        ("tag-with-a-very-long-name-0123456789", -1367646643),
-        ("polygenelubricants", -2147483648),
-    ],
-)
+@pytest.mark.parametrize(("text", "value"), JAVA_HASHES)
 def test_string_hash(text: str, value: int) -> None:
     assert core.string_hash(text.encode()) == value
 

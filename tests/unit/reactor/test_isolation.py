@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 
 import attrs
 import pytest
@@ -27,19 +27,6 @@ from tests.support import ring_messages
 from tests.support.request_bench import CONNECTION, Bench, Handler, complete
 
 BOTH = pytest.mark.parametrize("serialize_type", list(SerializeType))
-
-
-@pytest.fixture
-def open_bench() -> Iterator[Callable[..., Bench]]:
-    benches: list[Bench] = []
-
-    def make(processors: dict[int, Handler], pools: tuple[Pool, ...] = (), **more: int) -> Bench:
-        benches.append(Bench.open(pools or (Pool(name="all", tasks=1, queue_max=100),), processors, **more))
-        return benches[-1]
-
-    yield make
-    for bench in benches:
-        bench.close()
 
 
 def answering(**fields: object) -> Handler:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import trio
@@ -24,19 +24,6 @@ from rocketpy.remoting.frame import SerializeType
 from rocketpy.remoting.limits import PoolLoad
 from tests.support import ring_messages
 from tests.support.request_bench import CONNECTION, Bench, Handler, complete
-
-
-@pytest.fixture
-def open_bench() -> Iterator[Callable[..., Bench]]:
-    benches: list[Bench] = []
-
-    def make(processors: dict[int, Handler], pools: tuple[Pool, ...] = (), **more: int) -> Bench:
-        benches.append(Bench.open(pools or (Pool(name="all", tasks=1, queue_max=100),), processors, **more))
-        return benches[-1]
-
-    yield make
-    for bench in benches:
-        bench.close()
 
 
 async def ok(request: RemotingCommand, channel: Channel) -> RemotingCommand:

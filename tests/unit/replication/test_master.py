@@ -6,9 +6,7 @@ import errno
 import logging
 import random
 import socket
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
@@ -19,24 +17,6 @@ from tests.support.master_rig import FILE_SIZE, MasterRig, frames, log_of, repor
 from tests.support.waiting import is_readable, wait_until
 
 Open = Callable[..., MasterRig]
-
-
-@pytest.fixture
-def open_rig(tmp_path: Path) -> Iterator[Open]:
-    rigs: list[MasterRig] = []
-
-    def open_it(kind: type[MasterRig] = MasterRig, **options: Any) -> MasterRig:
-        rigs.append(kind(tmp_path / str(len(rigs)), **options))
-        return rigs[-1]
-
-    yield open_it
-    for rig in rigs:
-        rig.close()
-
-
-@pytest.fixture
-def rig(open_rig: Open) -> MasterRig:
-    return open_rig()
 
 
 def test_the_bytes_of_the_reference(rig: MasterRig) -> None:

@@ -8,8 +8,7 @@ import logging
 import random
 import socket
 import struct
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -38,24 +37,6 @@ from tests.support.waiting import is_readable, wait_until
 
 Open = Callable[..., MasterRig]
 SECRET = b"a secret of 20 bytes"
-
-
-@pytest.fixture
-def open_rig(tmp_path: Path) -> Iterator[Open]:
-    rigs: list[MasterRig] = []
-
-    def open_it(**options: Any) -> MasterRig:
-        rigs.append(MasterRig(tmp_path / str(len(rigs)), **options))
-        return rigs[-1]
-
-    yield open_it
-    for rig in rigs:
-        rig.close()
-
-
-@pytest.fixture
-def rig(open_rig: Open) -> MasterRig:
-    return open_rig()
 
 
 class OwnSlave:

@@ -13,19 +13,9 @@ from rocketpy.broker.processors.deletion_wait import EXPIRED_ARE_LEFT
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.remoting.abc import Detached
 from rocketpy.remoting.command import RemotingCommand
-from tests.support.slow_path import FakeChannel, SlowPathRig
+from tests.support.slow_path import CREATE_TOPIC, FakeChannel, SlowPathRig
 
 GROUP = {"consumerGroup": "G", "clientId": "c"}
-TOPIC = {
-    "topic": "T",
-    "defaultTopic": "TBW102",
-    "readQueueNums": "1",
-    "writeQueueNums": "1",
-    "perm": "6",
-    "topicFilterType": "SINGLE_TAG",
-    "topicSysFlag": "0",
-    "order": "false",
-}
 WAITING = [
     (RequestCode.GET_CONSUMER_RUNNING_INFO, GROUP, 77),
     (RequestCode.CONSUME_MESSAGE_DIRECTLY, GROUP, 77),
@@ -33,7 +23,7 @@ WAITING = [
     (RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"}, "store worker"),
     (RequestCode.CLEAN_UNUSED_TOPIC, {}, "store worker"),
     (RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, {}, "store worker"),
-    (RequestCode.UPDATE_AND_CREATE_TOPIC, TOPIC, "name servers"),
+    (RequestCode.UPDATE_AND_CREATE_TOPIC, CREATE_TOPIC, "name servers"),
 ]
 
 
