@@ -15,7 +15,8 @@
  *   CHALLENGE  master  JSON: version, nonce
  *   HELLO      slave   JSON: version, cluster, brokerName, brokerId, member, incarnation, fileSize, begin, end, tail
  *                      (begin and crc of the last bytes of its log, up to RP_HA_TAIL_MAX), epochs, nonce, proof
- *   WELCOME    master  JSON: version, begin, end, epochs, start, truncate, proof; DATA begins at `start`
+ *   WELCOME    master  JSON: version, begin, end, epochs, start, truncate, proof; DATA begins at `start`, if the slave
+ *                      need not cut its log (truncate)
  *   REFUSE     master  JSON: code, reason; the master closes
  *   DATA       master  position(8) confirmed(8) epoch(4) crc(4) bytes    within one file and one epoch; crc is the
  *                      CRC-32 of the bytes
@@ -23,8 +24,9 @@
  *   ACK        slave   position(8) epoch(4)                              below it the slave has everything
  *   FENCED     either  epoch(4)                                          the newer epoch
  *
- * In plain mode (without failover) epoch is 0 and confirmed is the master's end. FENCED is not sent yet; it ends a
- * stream. docs/replication.md has the JSON fields and the proof. */
+ * In plain mode (without failover) epoch is 0 and confirmed is the master's end; FENCED is not sent. Otherwise the
+ * epoch of DATA is that of its bytes, and all others name that of the master. docs/replication.md has the JSON fields
+ * and the proof. */
 #include <stdint.h>
 
 enum {

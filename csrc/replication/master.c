@@ -2,52 +2,27 @@
 #define _GNU_SOURCE
 #include "replication/master.h"
 #include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include "base/atomic.h"
 #include "base/clock.h"
-#include "base/crc32.h"
+#include "base/endian.h"
 #include "ipc/worker_counters.h"
 #include "replication/handshakes.h"
-#include "replication/slave.h"
+#include "replication/master_private.h"
 
 enum {
     MAPPINGS_MAX = 4,
-    LISTENER = 0,
-    DOORBELL = 1,
-    SLAVES = 2,
     NEAR_BYTES = RP_HA_DATA_MAX, /* a slave that lacks no more gets it at once: it was written just now */
     FAR_BYTES = 1 << 20          /* of the log in a turn, for all others together */
 };
 static const uint64_t LOOK_NS = 10000000; /* between two looks while stopping */
+static const uint64_t ORDERS_NS = 20000000; /* with automatic failover: nobody wakes it when orders change */
 /* While messages come in and no send waits for a slave, it polls every millisecond and is not marked asleep, so that
  * the send worker need not wake it for each message (as store_loop.c does). */
 static const uint64_t NAP_NS = 1000000, NAPS_AFTER_WORK_NS = 50000000;
-
-struct rp_master {
-    rp_master_config config;
-    rp_slave_rules rules;
-    rp_control *control;
-    rp_log_view *view;
-    rp_slave slaves[RP_SLAVE_ROWS];
-    struct pollfd polled[SLAVES + RP_SLAVE_ROWS];
-    struct {
-        uint32_t is_closed;
-        uint32_t reason;
-    } closed[RP_SLAVE_ROWS]; /* rows that Python has not been told of */
-    uint32_t closed_count;
-    uint32_t asking_count; /* slaves that wait for an answer of Python */
-    uint32_t used;         /* rows from here on are free */
-    uint32_t first;        /* the first row that is served in the next turn */
-    uint64_t replicated; /* as the control block has it */
-    uint64_t worked_ns, stopping_ns, accept_from_ns;
-    int has_more; /* some slave can be sent more at once */
-};
-
-static uint64_t now_of(const rp_master *master) { return master->config.clock_ns(); }
 
 rp_master *rp_master_open(const rp_master_config *config) {
     rp_master *master = calloc(1, sizeof *master);
@@ -62,7 +37,12 @@ rp_master *rp_master_open(const rp_master_config *config) {
                                      .housekeeping_ns = config->housekeeping_ns,
                                      .stall_ns = config->stall_ns,
                                      .bytes_per_second = config->bytes_per_second,
-                                     .own_only = config->own_only != 0};
+                                     .own_only = config->own_only != 0,
+                                     .member = config->member};
+    master->confirm = (rp_confirm){.member = config->member,
+                                   .control = master->control,
+                                   .table = config->table,
+                                   .is_durable = config->is_durable != 0};
     for (uint32_t i = 0; i < RP_SLAVE_ROWS; i++) master->slaves[i].fd = -1;
     master->replicated = rp_load_acquire(&master->control->replicated_phy_offset);
     rp_slave_table_clear(config->table);
@@ -79,109 +59,12 @@ void rp_master_close(rp_master *master) {
         if (master->slaves[i].fd >= 0) rp_slave_close(&master->slaves[i]);
     rp_slave_table_clear(master->config.table);
     rp_log_view_close(master->view);
+    free(master->epochs);
     free(master);
 }
 
 void rp_master_pause_accepting(rp_master *master, uint64_t pause_ns) {
     master->accept_from_ns = now_of(master) + pause_ns;
-}
-
-static void drop(rp_master *master, uint32_t index, uint32_t reason) {
-    rp_slave *slave = &master->slaves[index];
-    rp_slave_close(slave);
-    master->closed[index].is_closed = 1;
-    master->closed[index].reason = reason;
-    master->closed_count++;
-    rp_store_release32(&slave->row->state, RP_SLAVE_FREE);
-    rp_add(&master->config.table->closed[reason], 1);
-}
-
-static int is_full(const rp_master *master) {
-    return rp_handshakes_done(master->slaves, RP_SLAVE_ROWS) >= master->config.slaves_max;
-}
-
-rp_status rp_master_add(rp_master *master, int32_t fd, const char *address) {
-    if (is_full(master)) return RP_FULL;
-    int32_t surplus = rp_handshakes_surplus(master->slaves, RP_SLAVE_ROWS);
-    if (surplus >= 0) drop(master, (uint32_t)surplus, RP_SLAVE_TOO_MANY);
-    for (uint32_t i = 0; i < RP_SLAVE_ROWS; i++) {
-        rp_slave *slave = &master->slaves[i];
-        if (slave->fd >= 0 || master->closed[i].is_closed) continue;
-        rp_slave_row *row = &master->config.table->rows[i];
-        memset(row, 0, sizeof *row);
-        strncpy(row->address, address, sizeof row->address - 1);
-        row->epoch = -1;
-        rp_store_release(&row->opened, master->config.table->opened + 1);
-        rp_slave_open(slave, fd, row, now_of(master));
-        if (i >= master->used) master->used = i + 1;
-        rp_add(&master->config.table->opened, 1);
-        return RP_OK;
-    }
-    return RP_FULL;
-}
-
-int rp_master_closed(rp_master *master, rp_slave_closed *closed) {
-    for (uint32_t i = 0; i < RP_SLAVE_ROWS && master->closed_count; i++) {
-        if (!master->closed[i].is_closed) continue;
-        const rp_slave *slave = &master->slaves[i];
-        *closed = (rp_slave_closed){
-            .row = i, .reason = master->closed[i].reason, .reported = slave->reported, .acked = slave->acked};
-        master->closed[i].is_closed = 0;
-        master->closed_count--;
-        return 1;
-    }
-    return 0;
-}
-
-static int is_asking(const rp_slave *slave) {
-    return slave->fd >= 0 && (slave->handshake == RP_HA_GREETED || slave->handshake == RP_HA_INTRODUCED);
-}
-
-int rp_master_asking(rp_master *master, rp_slave_asking *asking) {
-    for (uint32_t i = 0; i < RP_SLAVE_ROWS; i++) {
-        const rp_slave *slave = &master->slaves[i];
-        if (!is_asking(slave)) continue;
-        *asking = (rp_slave_asking){.row = i};
-        if (slave->handshake != RP_HA_INTRODUCED) return 1;
-        asking->hello = slave->hello + RP_HA_FRAME_HEADER;
-        asking->hello_size = slave->hello_size - RP_HA_FRAME_HEADER;
-        return 1;
-    }
-    return 0;
-}
-
-rp_status rp_master_answer(rp_master *master, uint32_t row, const uint8_t *frame, uint32_t size, int begins,
-                           uint64_t start) {
-    uint32_t why = RP_SLAVE_TOO_MANY;
-    rp_slave *slave = &master->slaves[row];
-    rp_status status = begins && is_full(master)
-                           ? RP_STOPPED
-                           : rp_slave_answer(slave, &master->rules, frame, size, begins, start, now_of(master), &why);
-    if (status != RP_OK) drop(master, row, why);
-    return status;
-}
-
-void rp_master_refuse(rp_master *master, uint32_t row, const uint8_t *frame, uint32_t size, uint32_t reason) {
-    rp_slave *slave = &master->slaves[row];
-    if (size) (void)send(slave->fd, frame, size, MSG_DONTWAIT | MSG_NOSIGNAL);
-    rp_slave_close(slave);
-    rp_store_release32(&slave->row->state, RP_SLAVE_FREE);
-    rp_add(&master->config.table->closed[reason], 1);
-}
-
-rp_status rp_master_crc(rp_master *master, uint64_t phy_offset, uint64_t size, uint32_t *crc) {
-    uint64_t file_size = master->rules.file_size;
-    for (*crc = 0; size;) {
-        uint64_t part = file_size - phy_offset % file_size;
-        if (part > size) part = size;
-        const uint8_t *bytes = rp_log_view_acquire(master->view, phy_offset, part);
-        if (!bytes) return errno == ENOENT || errno == EINVAL ? RP_NOT_FOUND : RP_NO_MEMORY;
-        *crc = rp_crc32(*crc, bytes, part);
-        rp_log_view_release(master->view, phy_offset);
-        phy_offset += part;
-        size -= part;
-    }
-    return RP_OK;
 }
 
 /* Show what the slaves have; wake the send worker if that releases a send. */
@@ -210,6 +93,36 @@ static void publish_progress(rp_master *master, uint64_t end, uint64_t now) {
     rp_worker_wake(master->config.send, 0);
 }
 
+/* Let consumers and senders see what all have who have to. */
+static void confirm(rp_master *master) {
+    if (!master->config.member) {
+        master->rules.confirmed = rp_load_acquire(&master->control->published_phy_offset);
+        return;
+    }
+    int has_moved = rp_confirm_run(&master->confirm);
+    master->rules.confirmed = rp_load_acquire(&master->control->confirmed_phy_offset);
+    if (!has_moved) return;
+    rp_full_fence(); /* before we look whether they sleep */
+    rp_worker_wake(master->config.send, 0);
+    if (master->config.store) rp_worker_wake(master->config.store, 0);
+}
+
+/* Nobody follows a broker that is not the master any more. */
+static void fence(rp_master *master) {
+    uint8_t frame[RP_HA_FRAME_HEADER + RP_HA_FENCED];
+    int32_t newest = __atomic_load_n(&master->config.member->newest_epoch_seen, __ATOMIC_RELAXED);
+    rp_store32(frame, 1 + RP_HA_FENCED);
+    frame[4] = RP_HA_FENCE;
+    rp_store32(frame + RP_HA_FRAME_HEADER, (uint32_t)newest);
+    for (uint32_t i = 0; i < master->used; i++) {
+        rp_slave *slave = &master->slaves[i];
+        if (slave->fd < 0 || !slave->is_replicating) continue;
+        if (newest > master->rules.epoch && !rp_transfer_is_inside(&slave->transfer))
+            (void)send(slave->fd, frame, sizeof frame, MSG_DONTWAIT | MSG_NOSIGNAL);
+        rp_master_drop(master, i, RP_SLAVE_FENCED);
+    }
+}
+
 /* Read what the slaves say. */
 static void read_all(rp_master *master, uint64_t end, uint64_t now) {
     uint64_t min = rp_load_acquire(&master->control->min_phy_offset);
@@ -227,7 +140,7 @@ static void read_all(rp_master *master, uint64_t end, uint64_t now) {
             status = RP_STOPPED;
             why = RP_SLAVE_TOO_MANY;
         }
-        if (status == RP_STOPPED) drop(master, i, why);
+        if (status == RP_STOPPED) rp_master_drop(master, i, why);
     }
 }
 
@@ -247,7 +160,7 @@ static uint64_t write_one(rp_master *master, uint32_t index, uint64_t end, uint6
         status = RP_STOPPED;
         why = RP_SLAVE_SILENT;
     }
-    if (status == RP_STOPPED) drop(master, index, why);
+    if (status == RP_STOPPED) rp_master_drop(master, index, why);
     return sent;
 }
 
@@ -282,6 +195,7 @@ static uint64_t wait_until(rp_master *master, uint64_t end, uint64_t now, uint64
         uint64_t slave_due = rp_slave_due_ns(slave, &master->rules, end);
         if (slave_due < due) due = slave_due;
     }
+    if (master->config.member && due > now + ORDERS_NS) due = now + ORDERS_NS;
     if (due > now + LOOK_NS && rp_load_acquire32(&master->config.worker->stop)) due = now + LOOK_NS;
     return due;
 }
@@ -297,8 +211,8 @@ static void wait_for(rp_master *master, uint64_t timeout_ns, int is_asleep) {
         master->polled[SLAVES + i] =
             (struct pollfd){.fd = slave->fd, .events = (short)(slave->is_blocked ? POLLIN | POLLOUT : POLLIN)};
     }
-    if (ppoll(master->polled, SLAVES + RP_SLAVES_MAX, &timeout, NULL) < 0)
-        for (uint32_t i = 0; i < SLAVES + RP_SLAVES_MAX; i++) master->polled[i].revents = 0;
+    if (ppoll(master->polled, SLAVES + RP_SLAVE_ROWS, &timeout, NULL) < 0)
+        for (uint32_t i = 0; i < SLAVES + RP_SLAVE_ROWS; i++) master->polled[i].revents = 0;
     if (is_asleep || master->polled[DOORBELL].revents) rp_worker_end_sleep(master->config.worker);
 }
 
@@ -318,12 +232,20 @@ static int has_finished(rp_master *master, uint64_t end, uint64_t now) {
     return 1;
 }
 
+/* Nobody wakes it when more of the log is on the disk, which a member has to confirm with SYNC_FLUSH. */
+static int naps(const rp_master *master, uint64_t now) {
+    if (master->config.member && master->config.is_durable)
+        return rp_load_acquire(&master->control->durable_phy_offset) <
+               rp_load_acquire(&master->control->published_phy_offset);
+    return !master->config.is_sync_master && now - master->worked_ns < NAPS_AFTER_WORK_NS;
+}
+
 static void wait_for_work(rp_master *master, uint64_t end, uint64_t until) {
     rp_worker *worker = master->config.worker;
     uint64_t now = now_of(master), due = wait_until(master, end, now, until);
     if (master->has_more || due <= now || is_behind(master, end)) {
         wait_for(master, 0, 0);
-    } else if (!master->config.is_sync_master && now - master->worked_ns < NAPS_AFTER_WORK_NS) {
+    } else if (naps(master, now)) {
         wait_for(master, NAP_NS, 0);
     } else {
         rp_worker_prepare_sleep(worker);
@@ -343,6 +265,8 @@ rp_status rp_master_run(rp_master *master, int64_t timeout_ns) {
         rp_add(&worker->counters[RP_COUNT_LOOPS], 1);
         read_all(master, end, now);
         publish_progress(master, end, now); /* before slaves that are far behind are served: sends wait for it */
+        confirm(master);
+        if (master->confirm.version_plus_1 && !master->confirm.orders.sends_stream) fence(master);
         write_all(master, end, now);
         publish_progress(master, end, now);
         if (is_stopping && has_finished(master, end, now)) return RP_STOPPED;

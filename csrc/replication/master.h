@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "ipc/worker.h"
 #include "store/control_block.h"
+#include "replication/epochs.h"
 #include "replication/slave_table.h"
 
 typedef struct rp_master_config {
@@ -20,6 +21,9 @@ typedef struct rp_master_config {
     uint32_t slaves_max;       /* haConnectionsMax */
     uint32_t frame_max;        /* haTransferBatchSize */
     uint32_t own_only;         /* 1: refuse slaves of 4.9, which cannot prove that they know the secret */
+    rp_member *member;         /* haMode=automatic: whose orders hold; NULL: there is no coordinator */
+    rp_worker *store;          /* with `member`: woken when more is confirmed */
+    uint32_t is_durable;       /* with `member`: SYNC_FLUSH */
     uint32_t is_sync_master;       /* 1: sends wait for slaves (SYNC_MASTER), so that each microsecond counts */
     int64_t heartbeat_ns;      /* haSendHeartbeatInterval */
     int64_t housekeeping_ns;   /* haHousekeepingInterval */
@@ -68,6 +72,11 @@ rp_status rp_master_answer(rp_master *master, uint32_t row, const uint8_t *frame
                            uint64_t start);
 /* Send the frame REFUSE, if there is one (size), and close. Counted as `reason`; rp_master_closed does not name it. */
 void rp_master_refuse(rp_master *master, uint32_t row, const uint8_t *frame, uint32_t size, uint32_t reason);
+/* With automatic failover, before the first slave is welcomed: the epochs of the log, the last of which this master
+ * serves; copied. RP_OK, RP_NO_MEMORY. */
+rp_status rp_master_set_epochs(rp_master *master, const rp_epoch *epochs, uint32_t count);
+/* Before a slave is welcomed: which member's store it is. */
+void rp_master_identify(rp_master *master, uint32_t row, const rp_store_id *store);
 /* CRC-32 of `size` bytes of the log. RP_OK; RP_NOT_FOUND: it has no such bytes; RP_NO_MEMORY: try again later. */
 rp_status rp_master_crc(rp_master *master, uint64_t phy_offset, uint64_t size, uint32_t *crc);
 #endif

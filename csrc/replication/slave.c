@@ -10,10 +10,16 @@
 #include "base/clock.h"
 #include "base/endian.h"
 
-enum { READ_BYTES = 4096, ACK_BYTES = RP_HA_FRAME_HEADER + RP_HA_ACK, HELLO_MAX = RP_HA_FRAME_HEADER + RP_HA_JSON_MAX };
+enum {
+    READ_BYTES = 4096,
+    ACK_BYTES = RP_HA_FRAME_HEADER + RP_HA_ACK,
+    FENCED_BYTES = RP_HA_FRAME_HEADER + RP_HA_FENCED,
+    HELLO_MAX = RP_HA_FRAME_HEADER + RP_HA_JSON_MAX
+};
 static const uint64_t MAGIC = 0xff52504841000000 + RP_HA_VERSION; /* ff, RPHA, the version */
 static const uint64_t WINDOW_NS = 100000000; /* the bytes of a second are given out in tenths of one */
 static const uint64_t PAUSE_NS = 100000000; /* after a lack of memory or descriptors */
+static const uint64_t CONFIRM_NS = 10000000; /* after which a slave is told what was confirmed, if it gets no DATA */
 
 void rp_slave_open(rp_slave *slave, int fd, rp_slave_row *row, uint64_t now_ns) {
     *slave = (rp_slave){.fd = fd, .row = row, .read_ns = now_ns, .written_ns = now_ns, .window_ns = now_ns};
@@ -62,14 +68,33 @@ static rp_status acknowledge(rp_slave *slave, uint64_t report, uint64_t end, uin
     return RP_OK;
 }
 
-/* A position, or ACK, has come whole. */
+/* It knows a newer epoch: this broker is not the master any more. */
+static rp_status take_fenced(const rp_slave *slave, const rp_slave_rules *rules, uint32_t *why) {
+    int32_t epoch = (int32_t)rp_load32(slave->report + RP_HA_FRAME_HEADER);
+    if (!rules->member || rp_load32(slave->report) != 1 + RP_HA_FENCED || epoch <= rules->epoch)
+        return refuse(RP_SLAVE_IMPLAUSIBLE, why);
+    rp_member_see_epoch(rules->member, epoch);
+    return refuse(RP_SLAVE_FENCED, why);
+}
+
+/* The epoch of an ACK is that of the stream, which the slave has joined. */
+static rp_status take_epoch(rp_slave *slave, const rp_slave_rules *rules, uint32_t *why) {
+    int32_t epoch = (int32_t)rp_load32(slave->report + RP_HA_FRAME_HEADER + 8);
+    if (epoch != rules->epoch) return refuse(RP_SLAVE_IMPLAUSIBLE, why);
+    if (rules->member) __atomic_store_n(&slave->row->epoch, epoch, __ATOMIC_RELEASE); /* before the position */
+    return RP_OK;
+}
+
+/* A position, ACK or FENCED has come whole. */
 static rp_status take(rp_slave *slave, const rp_slave_rules *rules, uint64_t min, uint64_t end, uint64_t now_ns,
                       uint32_t *why) {
     int is_own = slave->handshake == RP_HA_WELCOMED;
     uint64_t report = rp_load64(slave->report + (is_own ? RP_HA_FRAME_HEADER : 0));
     if (slave->handshake == RP_HA_UNKNOWN && report == MAGIC) return greet(slave, why);
+    if (is_own && slave->report[4] == RP_HA_FENCE) return take_fenced(slave, rules, why);
     if (is_own && (rp_load32(slave->report) != 1 + RP_HA_ACK || slave->report[4] != RP_HA_ACKNOWLEDGE))
         return refuse(RP_SLAVE_IMPLAUSIBLE, why);
+    if (is_own && take_epoch(slave, rules, why) != RP_OK) return RP_STOPPED;
     slave->reported = report;
     if (report > INT64_MAX) return refuse(RP_SLAVE_IMPLAUSIBLE, why);
     if (!slave->is_replicating) return begin(slave, rules, report, min, end, why);
@@ -87,11 +112,18 @@ static rp_status take_hello(rp_slave *slave, uint8_t byte, uint32_t *why) {
     return RP_OK;
 }
 
+/* Bytes of what is being received, as far as its type is known. */
+static uint32_t report_bytes(const rp_slave *slave) {
+    if (slave->handshake != RP_HA_WELCOMED) return RP_HA_REPORT;
+    int is_fenced = slave->report_size >= RP_HA_FRAME_HEADER && slave->report[4] == RP_HA_FENCE;
+    return is_fenced ? FENCED_BYTES : ACK_BYTES;
+}
+
 static rp_status take_byte(rp_slave *slave, const rp_slave_rules *rules, uint64_t min, uint64_t end, uint64_t now_ns,
                            uint8_t byte, uint32_t *why) {
     if (slave->handshake >= RP_HA_GREETED && slave->handshake < RP_HA_WELCOMED) return take_hello(slave, byte, why);
     slave->report[slave->report_size++] = byte;
-    if (slave->report_size < (slave->handshake == RP_HA_WELCOMED ? ACK_BYTES : RP_HA_REPORT)) return RP_OK;
+    if (slave->report_size < report_bytes(slave)) return RP_OK;
     slave->report_size = 0;
     return take(slave, rules, min, end, now_ns, why);
 }
@@ -124,6 +156,9 @@ rp_status rp_slave_answer(rp_slave *slave, const rp_slave_rules *rules, const ui
     slave->is_replicating = 1; /* what it has is in its first ACK */
     slave->read_ns = now_ns;
     rp_transfer_init(&slave->transfer, 1, start, RP_HA_DATA_MAX, rules->file_size);
+    slave->transfer.epochs = rules->epochs;
+    slave->transfer.epoch_count = rules->epoch_count;
+    slave->transfer.epoch = rules->epoch;
     return RP_OK;
 }
 
@@ -143,19 +178,28 @@ static uint64_t allowance(rp_slave *slave, const rp_slave_rules *rules, uint64_t
     return left < most ? left : most;
 }
 
+/* When the next heartbeat is due: sooner if the slave has to be told of a confirmed position. */
+static uint64_t heartbeat_due_ns(const rp_slave *slave, const rp_slave_rules *rules) {
+    int is_news = rules->member && slave->told_confirmed < rules->confirmed;
+    return slave->written_ns + (is_news ? CONFIRM_NS : (uint64_t)rules->heartbeat_ns);
+}
+
 static int is_heartbeat_due(const rp_slave *slave, const rp_slave_rules *rules, uint64_t now_ns) {
-    return now_ns - slave->written_ns >= (uint64_t)rules->heartbeat_ns && !rp_transfer_is_inside(&slave->transfer);
+    return now_ns >= heartbeat_due_ns(slave, rules) && !rp_transfer_is_inside(&slave->transfer);
 }
 
 rp_status rp_slave_write(rp_slave *slave, const rp_slave_rules *rules, rp_log_view *view, uint64_t end, uint64_t most,
                          uint64_t now_ns, uint32_t *why) {
     if (!slave->is_replicating || slave->is_blocked || now_ns < slave->paused_until_ns) return RP_OK;
-    if (is_heartbeat_due(slave, rules, now_ns)) rp_transfer_heartbeat(&slave->transfer, end, (uint64_t)rp_wall_ms());
+    slave->transfer.confirmed = rules->confirmed;
+    int is_beat = is_heartbeat_due(slave, rules, now_ns);
+    if (is_beat) rp_transfer_heartbeat(&slave->transfer, end, (uint64_t)rp_wall_ms());
     uint64_t limit = allowance(slave, rules, most, now_ns), before = rp_transfer_sent(&slave->transfer), sent;
     if (!limit && !rp_transfer_is_inside(&slave->transfer)) return RP_OK;
     rp_status status = rp_transfer_send(&slave->transfer, slave->fd, view, end, limit, &sent);
     uint64_t after = rp_transfer_sent(&slave->transfer);
     if (sent) slave->written_ns = now_ns;
+    if (is_beat || after > before) slave->told_confirmed = rules->confirmed;
     slave->window_bytes += after - before;
     slave->row->sent_bytes += after - before;
     rp_log_view_drop_pages(view, before, after);
@@ -208,7 +252,7 @@ uint64_t rp_slave_due_ns(const rp_slave *slave, const rp_slave_rules *rules, uin
     if (slave->paused_until_ns)
         due = earlier(due, slave->paused_until_ns); /* a heartbeat may be due before: the loop must not wait for it */
     else if (!slave->is_blocked)
-        due = earlier(due, slave->written_ns + (uint64_t)rules->heartbeat_ns);
+        due = earlier(due, heartbeat_due_ns(slave, rules));
     if (slave->behind_since_ns && slave->row->state != RP_SLAVE_STALLED)
         due = earlier(due, slave->behind_since_ns + (uint64_t)rules->stall_ns);
     if (slave->acked < slave->awaited && slave->row->state == RP_SLAVE_REPLICATING)

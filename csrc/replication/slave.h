@@ -21,6 +21,11 @@ typedef struct rp_slave_rules {
     int64_t stall_ns;          /* slaveTimeout */
     uint64_t bytes_per_second; /* maxHaTransferByteInSecond; 0: no limit */
     int own_only;              /* haSecretFile: a slave of 4.9 cannot prove that it knows the secret */
+    rp_member *member;         /* automatic failover; NULL: none */
+    int32_t epoch;             /* the master's; without failover 0 */
+    const rp_epoch *epochs;    /* of the log, with failover */
+    uint32_t epoch_count;
+    uint64_t confirmed;        /* as the slaves are told; without failover the end of the log */
 } rp_slave_rules;
 
 enum { /* how far the handshake is */
@@ -35,7 +40,7 @@ enum { /* how far the handshake is */
 typedef struct rp_slave {
     int fd; /* -1: free */
     rp_slave_row *row;
-    uint8_t report[RP_HA_FRAME_HEADER + RP_HA_ACK]; /* a position, or ACK */
+    uint8_t report[RP_HA_FRAME_HEADER + RP_HA_ACK]; /* a position, ACK or FENCED */
     uint32_t report_size;   /* bytes of it that have arrived */
     uint32_t handshake;     /* RP_HA_UNKNOWN and others */
     uint8_t *hello;         /* owned, from the magic to the end of the handshake; the frame HELLO */
@@ -47,6 +52,7 @@ typedef struct rp_slave {
     uint64_t reported; /* its last report, for the log */
     uint64_t read_ns, written_ns, behind_since_ns; /* read_ns stands still until it may get DATA */
     uint64_t window_ns, window_bytes; /* of the limit on bytes per second: begin, bytes of it that are used */
+    uint64_t told_confirmed; /* what its frames have said of it */
     uint64_t paused_until_ns; /* 0, or when to try again what lacked memory or descriptors */
     rp_transfer transfer;
 } rp_slave;

@@ -26,7 +26,8 @@ enum {
     RP_SLAVE_STRANGER = 6,   /* its address is not in haAddresses, or it may not be a slave of the reference */
     RP_SLAVE_TOO_MANY = 7,   /* haConnectionsMax, or RP_HANDSHAKES_MAX */
     RP_SLAVE_DIVERGED = 8,   /* the end of its log differs from the master's */
-    RP_SLAVE_REASONS = 9
+    RP_SLAVE_FENCED = 9,     /* automatic failover: this broker is not the master, or not any more */
+    RP_SLAVE_REASONS = 10
 };
 
 enum { /* of a row: unused, in the handshake, gets the log, gets it but acknowledges nothing */

@@ -50,13 +50,16 @@ static uint32_t make_header(uint8_t *header, uint64_t phy_offset, uint32_t size)
     return RP_HA_HEADER;
 }
 
-static uint32_t make_data_header(uint8_t *header, uint64_t phy_offset, const uint8_t *bytes, uint32_t size,
-                                 uint64_t end) {
+static uint32_t make_data_header(const rp_transfer *transfer, uint8_t *header, uint64_t phy_offset,
+                                 const uint8_t *bytes, uint32_t size) {
+    uint64_t epoch_end;
+    int32_t epoch =
+        transfer->epochs ? rp_epochs_at(transfer->epochs, transfer->epoch_count, phy_offset, &epoch_end) : 0;
     rp_store32(header, 1 + RP_HA_DATA_HEADER + size);
     header[4] = RP_HA_DATA;
     rp_store64(header + 5, phy_offset);
-    rp_store64(header + 13, end);
-    rp_store32(header + 21, 0); /* epoch */
+    rp_store64(header + 13, transfer->confirmed);
+    rp_store32(header + 21, (uint32_t)epoch);
     rp_store32(header + 25, rp_crc32(0, bytes, size));
     return DATA_HEADER;
 }
@@ -72,8 +75,8 @@ void rp_transfer_heartbeat(rp_transfer *transfer, uint64_t end, uint64_t wall_cl
     rp_store32(header, 1 + RP_HA_HEARTBEAT);
     header[4] = RP_HA_BEAT;
     rp_store64(header + 5, end);
-    rp_store64(header + 13, end);
-    rp_store32(header + 21, 0); /* epoch */
+    rp_store64(header + 13, transfer->confirmed);
+    rp_store32(header + 21, (uint32_t)transfer->epoch);
     rp_store64(header + 25, wall_clock_ms);
     transfer->header_size = BEAT_HEADER;
 }
@@ -114,13 +117,13 @@ static rp_status add_rest(struct plan *plan, const rp_transfer *transfer, rp_log
 
 /* Add a frame with `size` bytes of the log. RP_OK, or why they cannot be read. */
 static rp_status add_new(struct plan *plan, const rp_transfer *transfer, rp_log_view *view, uint64_t phy_offset,
-                         uint32_t size, uint64_t end) {
+                         uint32_t size) {
     const uint8_t *bytes;
     uint8_t *header = plan->frames[plan->frame_count].header;
     rp_status status = map_bytes(view, phy_offset, size, &bytes);
     if (status != RP_OK) return status;
     plan->frames[plan->frame_count].header_size = transfer->is_own
-                                                      ? make_data_header(header, phy_offset, bytes, size, end)
+                                                      ? make_data_header(transfer, header, phy_offset, bytes, size)
                                                       : make_header(header, phy_offset, size);
     add_frame(plan, phy_offset, bytes, size, 0);
     return RP_OK;
@@ -141,7 +144,12 @@ static rp_status make_plan(const rp_transfer *transfer, rp_log_view *view, uint6
         uint64_t size = transfer->file_size - next % transfer->file_size;
         if (size > end - next) size = end - next;
         if (size > transfer->frame_max) size = transfer->frame_max;
-        status = add_new(plan, transfer, view, next, (uint32_t)size, end);
+        if (transfer->epochs) {
+            uint64_t epoch_end;
+            (void)rp_epochs_at(transfer->epochs, transfer->epoch_count, next, &epoch_end);
+            if (size > epoch_end - next) size = epoch_end - next;
+        }
+        status = add_new(plan, transfer, view, next, (uint32_t)size);
         next += size;
     }
     return plan->frame_count ? RP_OK : status;

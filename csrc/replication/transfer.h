@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include "base/status.h"
 #include "store/commitlog.h"
+#include "replication/epochs.h"
 #include "replication/frames.h"
 
 typedef struct rp_transfer {
@@ -18,6 +19,10 @@ typedef struct rp_transfer {
     uint32_t frame_sent;       /* bytes of header and log that the kernel has; all of them: no frame is being sent */
     uint32_t frame_max;        /* most bytes of the log in one frame */
     uint64_t file_size;
+    const rp_epoch *epochs; /* of the log, borrowed: no frame has bytes of two; NULL: all are of epoch 0 */
+    uint32_t epoch_count;
+    int32_t epoch;          /* the master's */
+    uint64_t confirmed;     /* what the frames made next say of it */
 } rp_transfer;
 
 void rp_transfer_init(rp_transfer *transfer, int is_own, uint64_t start, uint32_t frame_max, uint64_t file_size);

@@ -29,6 +29,7 @@ REASONS = {
     lib.RP_SLAVE_STRANGER: "stranger",
     lib.RP_SLAVE_TOO_MANY: "too_many",
     lib.RP_SLAVE_DIVERGED: "diverged",
+    lib.RP_SLAVE_FENCED: "fenced",
 }
 
 

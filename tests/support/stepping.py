@@ -11,7 +11,7 @@ import os
 import signal
 from collections.abc import Callable
 
-TRACEME, KILL, SINGLESTEP = 0, 8, 9
+TRACEME, CONTINUE, KILL, SINGLESTEP = 0, 7, 8, 9
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
 _libc.ptrace.restype = ctypes.c_long
@@ -47,6 +47,15 @@ class Steps:
                 self.pid = 0
                 return done
         return steps
+
+    def finish(self) -> None:
+        """Let it go on to its end."""
+        while self.pid:
+            if _libc.ptrace(CONTINUE, self.pid, None, None) != 0:
+                raise OSError(ctypes.get_errno(), "ptrace")
+            _, status = os.waitpid(self.pid, 0)
+            if not os.WIFSTOPPED(status):
+                self.pid = 0
 
     def kill(self) -> None:
         if self.pid:
