@@ -54,8 +54,11 @@ def test_what_is_read() -> None:
         ({"topic": "T", "subExpression": "||"}, 'subExpression: "||" holds no tag'),
         ({"topic": "T", "expressionType": "SQL92", "subExpression": "a >"}, "subExpression: is no SQL92 condition: "),
         ({"subscribePattern": "("}, 'subscribePattern: "(" is no regular expression'),
-        ({"topic": "T", "tls": "true"}, "tls: rocketpy's client does not speak TLS yet"),
-        ({"topic": "T", "tlsCaFile": "/ca"}, "tlsCaFile: rocketpy's client does not speak TLS yet"),
+        ({"topic": "T", "tls": "true"}, "tls: rocketpy does not speak TLS yet: it arrives with access control"),
+        (
+            {"topic": "T", "tlsCaFile": "/ca"},
+            "tlsCaFile: rocketpy does not speak TLS yet: it arrives with access control",
+        ),
         ({"topic": "T", "namespace": "n"}, "namespace: rocketpy's client has no namespaces: write the whole name"),
         ({"topic": "T", "storePath": '{"b": 1}'}, "must name a directory for each broker"),
         ({"topic": "T", "storePath": "{"}, "is no JSON"),
