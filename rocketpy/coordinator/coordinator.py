@@ -35,6 +35,7 @@ READ_S = 1.0
 RETRY_S = 0.2
 RENEWALS = 6  # in the life of a lease
 LEAVE_TIMEOUT_S = 1.0
+DRAIN_TIMEOUT_S, DRAIN_LOOK_S = 1.0, 0.02
 _log = logging.getLogger(__name__)
 
 
@@ -90,10 +91,25 @@ class Coordinator:
             await self._leave()
 
     async def _leave(self) -> None:
-        self._replica.apply(Orders(state=State.JOINING, duties=DUTIES[State.JOINING]))
-        if self.member.lease is not None:
-            with trio.CancelScope(shield=True, deadline=trio.current_time() + LEAVE_TIMEOUT_S):
-                await self._tried("leave", self._revoke, self.member.lease.number)
+        with trio.CancelScope(shield=True):
+            if self.member.state is State.MASTER:
+                with trio.move_on_after(DRAIN_TIMEOUT_S):
+                    await self._drain()
+            self._replica.apply(Orders(state=State.JOINING, duties=DUTIES[State.JOINING]))
+            if self.member.lease is not None:
+                with trio.move_on_after(LEAVE_TIMEOUT_S):
+                    await self._tried("leave", self._revoke, self.member.lease.number)
+
+    async def _drain(self) -> None:
+        """Refuse sends, and wait until all who follow have the rest: else a message may be left behind that waits for
+        them, or that an asynchronous group has acknowledged already."""
+        self._replica.apply(attrs.evolve(self.member.orders, duties=DUTIES[State.SWITCHING_OVER]))
+        while True:
+            report = self._replica.report()
+            acks = [ack for ack in report.acks.values() if ack.epoch == self.member.epoch]
+            if report.done and all(ack.position >= report.end for ack in acks):
+                return
+            await trio.sleep(DRAIN_LOOK_S)
 
     # --- etcd ---------------------------------------------------------------------------------------------------------
 

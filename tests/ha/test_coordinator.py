@@ -59,7 +59,6 @@ def test_a_master_that_stops_hands_the_group_on(etcd: EtcdCluster) -> None:
     async def story(group: LiveGroup) -> None:
         first = await group.until_master(set("abc"))
         group.stop(first)
-        group.nodes[first].stop()
         await group.until_master(set("abc") - {first})
 
     play(etcd.addresses, ["a", "b", "c"], story)

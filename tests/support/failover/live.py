@@ -35,6 +35,7 @@ class LiveReplica:
 
     def apply(self, orders: Orders) -> None:
         if self.node.member is not None:
+            self.node.is_leaving = orders.duties != self.node.member.duties
             self.node.apply()
 
 
@@ -94,16 +95,18 @@ class LiveGroup:
 
     async def _live(self, name: str, *, task_status: trio.TaskStatus[None]) -> None:
         node = self.nodes[name]
-        with trio.CancelScope() as self.scopes[name]:
-            async with self.keys() as keys:
-                place = Place(address=name, ha_address=name, broker_id=1)
-                made = Coordinator(node.settings, place, keys, LiveReplica(node), clock=node.clock)
-                node.start()
-                node.member, self.coordinators[name] = made.member, made
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(made.run)
-                    nursery.start_soon(self._turn, node)
-                    task_status.started()
+        async with self.keys() as keys, trio.open_nursery() as nursery:
+            place = Place(address=name, ha_address=name, broker_id=1)
+            made = Coordinator(node.settings, place, keys, LiveReplica(node), clock=node.clock)
+            node.start()
+            node.member, self.coordinators[name] = made.member, made
+            nursery.start_soon(self._turn, node)
+            with trio.CancelScope() as self.scopes[name]:
+                task_status.started()
+                await made.run()
+            if node.member is made.member:  # it was not killed, and the coordinator has left: now the rest stops
+                node.stop()
+            nursery.cancel_scope.cancel()
 
     async def _turn(self, node: Node) -> None:
         while node.member is not None:
@@ -112,8 +115,9 @@ class LiveGroup:
             await trio.sleep(TURN_S)
 
     def kill(self, name: str) -> None:
-        """As kill -9 does it: the lease is not given back."""
-        self.coordinators[name].member.lease = None
+        """As kill -9 does it: nothing is handed on, and the lease is not given back."""
+        member = self.coordinators[name].member
+        member.lease, member.state = None, State.JOINING
         self.nodes[name].stop()
         self.scopes[name].cancel()
 

@@ -92,6 +92,7 @@ class Node:
     session: int = 0
     joined: int = -1  # the epoch of the stream that is being taken
     target: str | None = None
+    is_leaving: bool = False  # its coordinator hands the group on, and has had sends refused
     fetched_s: float = -1e9
     asked: bool = False  # a fetch has no answer yet
     waits: list[int] = attrs.field(factory=list)  # positions of sends without an answer
@@ -107,7 +108,7 @@ class Node:
         self.member = Member(self.settings)
         self.acks, self.waits = {}, []
         self.newest_epoch_seen = self.opened = self.joined = -1
-        self.target, self.diverged = None, False
+        self.target, self.diverged, self.is_leaving = None, False, False
         self.disk.confirmed = min(self.disk.confirmed, len(self.disk.log))
 
     def stop(self) -> None:
@@ -199,7 +200,7 @@ class Node:
 
     def send(self) -> None:
         """A client's message."""
-        if self.member is not None and self.member.duties.takes_sends:
+        if self.member is not None and self.member.duties.takes_sends and not self.is_leaving:
             epoch = self.member.epoch
             self.world.checker.appended(epoch, f"{self.name}.{self.life}")
             self.waits.append(len(self.disk.log))
