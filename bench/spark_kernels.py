@@ -15,7 +15,6 @@ from rocketpy.spark.cluster import CLUSTERS
 from rocketpy.spark.decoder import Decoder
 from rocketpy.spark.options import parse_options
 from rocketpy.spark.pulls import Slice
-from rocketpy.spark.python_rows import PythonRows
 from rocketpy.spark.segments import Piece, mapped
 from rocketpy.spark.selection import TIME_MIN_MS, Checks, Selection
 from rocketpy.spark.slices import read_slices
@@ -48,10 +47,9 @@ def decode(columns: tuple[str, ...], path: str, piece: Piece) -> int:
     return sum(batch.num_rows for batch in PieceReader(options, columns, piece).batches())
 
 
-def decode_image(columns: tuple[str, ...], image: bytes, *, in_python: bool) -> int:
+def decode_image(columns: tuple[str, ...], image: bytes) -> int:
     """Decode an image of the log that is in memory, in one thread. Returns rows."""
-    ways: dict[str, Any] = {"make_rows": PythonRows} if in_python else {}
-    decoder = Decoder(columns, checks=Checks(place=True), constants={"brokerName": "broker-a"}, **ways)
+    decoder = Decoder(columns, checks=Checks(place=True), constants={"brokerName": "broker-a"})
     return sum(batch.num_rows for batch in decoder.decode(image))
 
 

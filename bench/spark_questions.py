@@ -95,12 +95,11 @@ def ask_decode(scale: Scale, directory: Path) -> Iterator[Figure]:
             image = (piece.segment.path.read_bytes())[: piece.end - piece.segment.start]
             for columns in SETS:
                 names = parse_columns(columns, diagnostics=False)
-                for in_python in (False, True):
-                    work = partial(decode_image, names, image, in_python=in_python)
-                    what = f"{size}, {columns}, {'Python' if in_python else 'C'}"
-                    figure = measured("decode", what, work, scale, SIZES[size])
-                    bar = 2e6 if in_python and columns == "min" else None if in_python else bars.get((size, columns))
-                    yield figure if bar is None else barred(figure, f"{bar / 1e6:g} M rows/s", figure.rows_per_s >= bar)
+                figure = measured(
+                    "decode", f"{size}, {columns}", partial(decode_image, names, image), scale, SIZES[size]
+                )
+                bar = bars.get((size, columns))
+                yield figure if bar is None else barred(figure, f"{bar / 1e6:g} M rows/s", figure.rows_per_s >= bar)
 
 
 def ask_scan(scale: Scale, directory: Path) -> Iterator[Figure]:

@@ -8,7 +8,7 @@
     rocketmq_store   the CommitLog of a store directory, without a broker
 
 Needs the extra, pip install "rocketpy-mq[spark]", and Java 17. The broker never imports this package. From the bottom
-up: columns and selection say what a query gets; decoder makes Arrow of records, by native_rows or python_rows; options
+up: columns and selection say what a query gets; decoder makes Arrow of records, by native_rows; options
 reads what the user asked; then there is one module for each thing that Spark asks of a source.
 """
 

@@ -1,6 +1,6 @@
 """From images of stored records to Arrow record batches: a log file, or the body of a pull's answer.
 
-The work is done by the compiled core where it can be loaded (native_rows.py), otherwise by Python (python_rows.py).
+The work is done by the compiled core (native_rows.py).
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from typing import Any
 import attrs
 import pyarrow as pa
 
-from rocketpy.errors import NativeMissing, RecordCorrupt
+from rocketpy.errors import RecordCorrupt
 from rocketpy.message.record import decode_record
 from rocketpy.native.status import Status
 
 from .bad_places import BadPlace
 from .columns import COLUMNS, arrow_schema
 from .found import Found, Rows
+from .native_rows import NativeRows
 from .selection import Checks, Selection
 
 logger = logging.getLogger(__name__)
@@ -36,18 +37,6 @@ class End:
     records: int
 
 
-def make_rows(selection: Selection, checks: Checks, columns: tuple[str, ...]) -> Rows:
-    """The compiled implementation, or the one in Python with a warning."""
-    try:
-        from .native_rows import NativeRows
-    except NativeMissing as error:
-        logger.warning("records are decoded in Python, which is slower: %s", error)
-        from .python_rows import PythonRows
-
-        return PythonRows(selection, checks, columns)
-    return NativeRows(selection, checks, columns)
-
-
 @attrs.define(eq=False)
 class Decoder:
     """Decodes images to batches of the chosen columns. Not for several threads.
@@ -56,6 +45,7 @@ class Decoder:
         columns: names of `columns.COLUMNS`, in the order of the batches.
         constants: values of columns that are the same for the whole image; `decode` may override them.
         json_properties: the properties as one JSON text instead of a map.
+        make_rows: tests put the codecs in Python in its place.
     """
 
     columns: tuple[str, ...]
@@ -63,7 +53,7 @@ class Decoder:
     checks: Checks = attrs.field(factory=Checks)
     constants: Mapping[str, object] = attrs.field(factory=dict)
     json_properties: bool = False
-    make_rows: Callable[[Selection, Checks, tuple[str, ...]], Rows] = make_rows
+    make_rows: Callable[[Selection, Checks, tuple[str, ...]], Rows] = NativeRows
     rows: Rows = attrs.field(init=False)
     schema: Any = attrs.field(init=False)
     undecodable: int = attrs.field(init=False, default=0)  # bodies that could not be inflated

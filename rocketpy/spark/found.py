@@ -1,4 +1,4 @@
-"""What one step of a scan found: the contract between the decoder and its two implementations."""
+"""What one step of a scan found: the contract between the decoder and what finds rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Found:
 
 
 class Rows(Protocol):
-    """One of the implementations; native_rows.py describes the methods."""
+    """What finds rows and makes columns of them; native_rows.py describes the methods."""
 
     def image(self, data: Any) -> contextlib.AbstractContextManager[Any]: ...
 

@@ -1,4 +1,4 @@
-"""Rows and columns by the compiled core (csrc/arrow). Without it python_rows.py gives the same, more slowly."""
+"""Rows and columns by the compiled core (csrc/arrow)."""
 
 from __future__ import annotations
 

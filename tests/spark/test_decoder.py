@@ -1,8 +1,11 @@
-"""Both implementations against what was encoded and against each other: built, cut and damaged images, all columns."""
+"""The compiled core and the codecs in Python against what was encoded and against each other: built, cut and damaged
+images, all columns."""
 
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 import tracemalloc
 import zlib
 from typing import Any
@@ -19,9 +22,9 @@ from rocketpy.native.status import Status
 from rocketpy.spark.columns import COLUMNS, DIAGNOSTICS, parse_columns
 from rocketpy.spark.decoder import Decoder, End, fault_at
 from rocketpy.spark.native_rows import NativeRows
-from rocketpy.spark.python_rows import PythonRows
 from rocketpy.spark.selection import Checks, Selection
 from tests.support.log_images import BORN_MS, Image, image_of, record, varied_image
+from tests.support.python_rows import PythonRows
 
 ALL = tuple(name for name in COLUMNS if name not in DIAGNOSTICS)
 BOTH = pytest.mark.parametrize("make_rows", [NativeRows, PythonRows])
@@ -283,3 +286,10 @@ def test_names_of_columns() -> None:
     }.items():
         with pytest.raises(Exception, match=message.replace("?", r"\?")):
             parse_columns(text, diagnostics=False)
+
+
+def test_sources_without_the_compiled_core_say_what_is_missing() -> None:
+    program = "import sys; sys.modules['rocketpy.native._rocketpy'] = None; import rocketpy.spark.topic_source"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    last = ended.stderr.strip().splitlines()[-1]
+    assert last.startswith("rocketpy.errors.NativeMissing: the compiled core is missing (") and "reinstall" in last

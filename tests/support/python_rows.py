@@ -1,7 +1,5 @@
-"""Rows and columns in Python, by the codecs of `rocketpy.message`: where the compiled core cannot be loaded.
-
-Results equal those of native_rows.py; tests give both the same images.
-"""
+"""Rows and columns by the codecs of `rocketpy.message`, which say what records mean: tests compare with them what the
+compiled core makes of the same images."""
 
 from __future__ import annotations
 
@@ -31,10 +29,9 @@ from rocketpy.message.record import (
 )
 from rocketpy.message.sys_flag import TRANSACTION_MASK, is_compressed
 from rocketpy.native.status import Status
-
-from .columns import COLUMNS
-from .found import Found
-from .selection import UNCOMMITTED_TOPICS, UNCOMMITTED_TYPES, Checks, Selection
+from rocketpy.spark.columns import COLUMNS
+from rocketpy.spark.found import Found
+from rocketpy.spark.selection import UNCOMMITTED_TOPICS, UNCOMMITTED_TYPES, Checks, Selection
 
 CHAIN = 8  # RP_RESYNC_CHAIN
 MAGIC = MESSAGE_MAGIC_CODE.to_bytes(4, "big", signed=True)
