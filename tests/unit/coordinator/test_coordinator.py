@@ -63,7 +63,11 @@ def test_a_master_that_stops_leaves_nothing_behind() -> None:
     async def story(group: LiveGroup, _keys: ModelKeys) -> None:
         first = await group.until_master(set("ab"))
         await group.until_in_sync()
+        group.cut.add(other(first))
+        await trio.sleep(0.3)
         group.stop(first)
+        await trio.sleep(0.3)
+        group.cut.clear()
         await group.until_master({other(first)})
         left = group.nodes[first].disk.log
         assert group.nodes[other(first)].disk.log[: len(left)] == left
