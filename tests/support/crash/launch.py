@@ -39,6 +39,20 @@ def run_crashes(seed: int, count: int, processes: int = os.cpu_count() or 1) -> 
     return outcome
 
 
+def run_seeded(module: str, crashes: int) -> Outcome:
+    """Look at `crashes` crashes or a few more of `transactions` or `timers`, in one process.
+
+    Raises:
+        AssertionError: a crash left what it must not; the text has the end of the output, with the seed.
+    """
+    command = [sys.executable, "-m", f"tests.support.crash.{module}", "--seed", str(first_seed(1))]
+    command += ["--crashes", str(crashes)]
+    done = subprocess.run(command, cwd=Path(ROOT), capture_output=True, text=True, timeout=1200)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    counts = json.loads(done.stdout.splitlines()[-1])
+    return Outcome(Counter(counts["crashes"]), Counter(counts["kinds"]), [])
+
+
 def _start(seed: int, step: int, count: int) -> subprocess.Popen[str]:
     numbers = ["--seed", str(seed), "--step", str(step), "--crashes", str(count)]
     command = [sys.executable, "-m", "tests.support.crash.run", *numbers, "--keep-going"]
