@@ -2,7 +2,8 @@
 
     lease     renews it six times in its life, and registers the member with it
     read      once a second, and when the watch says that something has changed
-    decide    five times a second, and when there is news: report -> step -> orders -> requests
+    decide    five times a second, more often while the role changes, and when there is news:
+              report -> step -> orders -> requests
 
 What fails is counted and tried again; nothing that etcd does ends a task. While etcd is away the member goes on with
 what it knows, until its lease is over.
@@ -30,7 +31,8 @@ from .gateway import EtcdUnavailable
 from .group_keys import GroupKeys
 from .replica import Replica
 
-TURN_S = 0.2
+TURN_S, QUICK_TURN_S = 0.2, 0.02
+CHANGING = frozenset({State.CANDIDATE, State.PROMOTING, State.SWITCHING_OVER})  # the broker's next step is awaited
 READ_S = 1.0
 RETRY_S = 0.2
 RENEWALS = 6  # in the life of a lease
@@ -204,7 +206,7 @@ class Coordinator:
                 self._tell(change)
             for request in requests:
                 self._ask(nursery, request)
-            with trio.move_on_after(TURN_S):
+            with trio.move_on_after(QUICK_TURN_S if self.member.state in CHANGING else TURN_S):
                 await self._news.wait()
             self._news = trio.Event()
 

@@ -21,6 +21,7 @@ class Mastership:
     epoch: int
     since_s: float
     _progress: dict[str, Progress] = attrs.field(factory=dict)
+    _entering: dict[str, str] = attrs.field(factory=dict)  # counted, and asked for when they have all; incarnations
     _request: SwitchRequest | None = None  # the operator's; it is being carried out, or has failed
 
     def acknowledging(self, known: GroupState, acks: Mapping[str, Ack]) -> frozenset[str]:
@@ -33,23 +34,39 @@ class Mastership:
         own = (self.member, self.incarnation)
         return in_sync.replicated(own, report.end, self.epoch, counting, report.acks)
 
+    @property
+    def entering(self) -> frozenset[in_sync.StoreId]:
+        """Members that will be asked for. They count already, like those of the set."""
+        return frozenset(self._entering.items())
+
     def change_of_set(
         self, now_s: float, known: GroupState, report: Report, confirmed: int, keep_up_s: float
     ) -> GroupState | None:
-        """The next in-sync set: first without those who do not keep up, then with those who have caught up."""
+        """The next in-sync set: first without those who do not keep up, then with those who have caught up.
+
+        A member that has caught up counts first. Only a later report, taken under the orders that count it, says what
+        was confirmed without it; when it has that, it is asked for. Under load it would never have all at any moment
+        that the report is of; while it counts, nothing is confirmed that it lacks.
+        """
         self._note(now_s, known, report)
         late = [name for name, which in known.in_sync.items() if self._is_late(name, which, now_s, report, keep_up_s)]
         if late:
             return in_sync.without(known, late)
         start = next((entry.start for entry in report.epochs.entries if entry.number == self.epoch), report.end)
-        entering = {
-            name: ack.incarnation
+        able = {
+            name: ack
             for name, ack in report.acks.items()
             if name not in known.in_sync
-            and in_sync.may_enter(ack, self.epoch, start, confirmed)
+            and in_sync.may_enter(ack, self.epoch, start, 0)
             and self._progress[name].caught_up_s > now_s - keep_up_s
         }
-        return in_sync.having(known, entering) if entering else None
+        ready = {
+            name: ack.incarnation
+            for name, ack in able.items()
+            if self._entering.get(name) == ack.incarnation and in_sync.may_enter(ack, self.epoch, start, confirmed)
+        }
+        self._entering = {name: ack.incarnation for name, ack in able.items()}
+        return in_sync.having(known, ready) if ready else None
 
     def _note(self, now_s: float, known: GroupState, report: Report) -> None:
         """Take down who has what. A member that has not come yet has until `keep_up_s` after the epoch began."""

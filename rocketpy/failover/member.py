@@ -311,7 +311,7 @@ class Member:
         known = self._view.state if self._view else None
         if self._mastership is None or known is None or known.epoch != self.epoch:
             return frozenset()
-        return in_sync.has_to_acknowledge(known, self._decisions.may_come)
+        return in_sync.has_to_acknowledge(known, self._decisions.may_come) | self._mastership.entering
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
@@ -352,9 +352,8 @@ class Member:
         if self.state is State.SWITCHING_OVER:
             switched = self._mastership.switch_over(view, self._report)
             return self._ask(Kind.SWITCH_OVER, state=switched[0], master=switched[1]) if switched else []
-        new = self._mastership.change_of_set(
-            self._now_s, view.state, self._report, self.confirmed, self.settings.keep_up_s
-        )
+        confirmed, keep_up_s = max(self.confirmed, self._report.confirmed), self.settings.keep_up_s
+        new = self._mastership.change_of_set(self._now_s, view.state, self._report, confirmed, keep_up_s)
         return self._ask(Kind.CHANGE_SET, state=new) if new is not None else []
 
     def _repeat(self, asked: Transaction, known: GroupState) -> list[Transaction | RevokeLease]:
