@@ -139,25 +139,28 @@ def copy_mb_per_s(store: Path, size: int) -> float:
     return round((size - left) / took_s / 1e6, 1)
 
 
-def run_async(target: str, seconds: float) -> tuple[dict[str, Figures], tuple[float, float]]:
-    """An ASYNC_MASTER, alone and then with a slave; and MB/s of the slave that caught up, and of a raw copy."""
-    found = {}
+def run_async(target: str, seconds: float) -> tuple[list[Figures], Figures, tuple[float, float]]:
+    """An ASYNC_MASTER: alone, before and after the time with a slave; with it; MB/s of its catch-up and a raw copy.
+
+    Both, because pages that a machine has used before are cheaper than those that it has not.
+    """
     with running(target, settings=ASYNC) as master:
         master.create_topic(TOPIC, QUEUES)
         warm_up(master)
         os.sync()
-        found[ALONE] = measure(master, None, 64, seconds)
+        before = measure(master, None, 64, seconds)
         with slave_of(master) as slave:
             seen = wait_until_copied(master, slave)
             caught_up = mb_per_s(seen), copy_mb_per_s(master.store, seen[-1][1])
             os.sync()
-            found[FOLLOWED] = measure(master, slave, 64, seconds)
-    return found, caught_up
+            followed = measure(master, slave, 64, seconds)
+        return [before, measure(master, None, 64, seconds)], followed, caught_up
 
 
-def cost_percent(alone: Figures, followed: Figures) -> float:
+def cost_percent(alone: list[Figures], followed: Figures) -> float:
     """By how much the master is slower with a slave, on the CPU time that is left beside the slave."""
-    return round((1 - followed.per_free_cpu_s / alone.per_free_cpu_s) * 100, 1)
+    without = statistics.mean(figures.per_free_cpu_s for figures in alone)
+    return round((1 - followed.per_free_cpu_s / without) * 100, 1)
 
 
 def median(runs: list[Figures], field: str) -> float:
@@ -217,14 +220,14 @@ def main(seconds: float, repeat: int, only: str | None, targets: tuple[str, ...]
     load_average = os.getloadavg()[0]
     for turn in range(repeat):
         for target in [target for target in TARGETS[:: 1 - turn % 2 * 2] if not targets or target in targets]:
-            of_turn = run_sync(target, seconds) if only != "async" else {}
+            of_turn = list(run_sync(target, seconds).items()) if only != "async" else []
             if only != "sync":
-                of_async, copied = run_async(target, seconds)
-                of_turn |= of_async
-                costs[target].append(cost_percent(of_async[ALONE], of_async[FOLLOWED]))
+                alone, followed, copied = run_async(target, seconds)
+                of_turn += [*((ALONE, figures) for figures in alone), (FOLLOWED, followed)]
+                costs[target].append(cost_percent(alone, followed))
                 copies[target].append(copied)
                 click.echo(f"turn {turn} {target} cost {costs[target][-1]} %, catch-up and raw copy {copied} MB/s")
-            for name, figures in of_turn.items():
+            for name, figures in of_turn:
                 found[target, name].append(figures)
                 click.echo(f"turn {turn} {target} {name}: {figures}")
     if only or targets:
@@ -251,8 +254,9 @@ The slave is of the same kind as its master.
 
 The CPU time that is free for a pair is the idle time of all cores, and what the pair and the load generator use; what
 other programs take is not in it. `per_free_cpu_s` is the master's messages, divided by this time less the CPU time of
-the slave's processes. The cost of a slave is by how much that is lower with the slave than without it: everything that
-a slave costs beyond its own CPU time. `slave_cpu_us` is the slave's CPU time for each message of its master.
+the slave's processes. The cost of a slave is by how much that is lower with the slave than without it, before and after:
+everything that a slave costs beyond its own CPU time. Programs beside the pairs change what messages per second are, but
+hardly this. `slave_cpu_us` is the slave's CPU time for each message of its master.
 
 For the catch-up an idle master has a log that an empty slave copies. Java's slave copies the last file only, rocketpy's
 the whole log. The raw copy reads the same bytes from the page cache and writes them to the same disk, without sync.

@@ -333,12 +333,17 @@ rp_status rp_commitlog_begin_at(rp_commitlog *log, uint64_t phy_offset) {
     char path[PATH_MAX];
     uint64_t first = log->position - log->position % log->file_size; /* created ahead, when this was to be a master */
     if (first != phy_offset && rp_mapped_file_path(path, sizeof path, log->directory, first) == 0) unlink(path);
+    RP_CRASH_POINT("begin.unlinked");
     log->position = phy_offset;
     /* Nothing is published, so no other worker moves these positions now. `published` is last: it shows the others. */
     rp_store_release(&control->min_phy_offset, phy_offset);
+    RP_CRASH_POINT("begin.min");
     rp_store_release(&control->dispatched_phy_offset, phy_offset);
+    RP_CRASH_POINT("begin.dispatched");
     rp_store_release(&control->durable_phy_offset, phy_offset);
+    RP_CRASH_POINT("begin.durable");
     rp_store_release(&control->published_phy_offset, phy_offset);
+    RP_CRASH_POINT("begin.published");
     return RP_OK;
 }
 

@@ -2,6 +2,7 @@
 #include "store/received_log.h"
 #include <string.h>
 #include "base/atomic.h"
+#include "base/crash_point.h"
 #include "store/record.h"
 
 /* The master may allow larger messages than this slave, and may have done so before. */
@@ -21,6 +22,7 @@ static rp_status begin_stream(rp_received_log *received, uint64_t stream, uint64
         rp_status status = rp_commitlog_window(received->log, &at, &end, &room);
         if (status != RP_OK) return status;
         memset(at, 0, received->received - end);
+        RP_CRASH_POINT("receive.zeroed");
     }
     if (phy_offset > end && rp_commitlog_begin_at(received->log, phy_offset) == RP_OK) end = phy_offset;
     received->stream = stream;
@@ -64,6 +66,7 @@ rp_status rp_received_log_take(rp_received_log *received, uint64_t stream, uint6
         uint64_t have = received->received - end, part = room - have < left ? room - have : left;
         if (!part) return RP_CORRUPT; /* a record that goes on in the next file */
         memcpy(at + have, data, part);
+        RP_CRASH_POINT("receive.copied");
         received->received += part;
         data += part;
         left -= part;

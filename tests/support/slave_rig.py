@@ -73,6 +73,10 @@ class SlaveRig(FastPath):
         lib.rp_send_close(self.send)
         self.send = self.open_send()
 
+    def log_file(self, start: int) -> bytes:
+        """The file of the log that begins at `start`."""
+        return (self.root / "commitlog" / f"{start:020d}").read_bytes()
+
     def log(self) -> bytes:
         """The files of the log, one after the other."""
         return b"".join(path.read_bytes() for path in sorted((self.root / "commitlog").iterdir()))

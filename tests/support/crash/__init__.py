@@ -7,7 +7,8 @@ the store that opens from them is what it must be.
     life     seeded operations on one store, crashed at chosen points
     points   every name there is
     run      many lives, from the command line: `python -m tests.support.crash.run --seed 7 --point 123`
-    seeded   lives of the two below, and their command line
+    seeded   lives of the three below, and their command line
+    slave          the log of a slave, with the send worker
     transactions   half messages and their ends, with the send worker
     timers         timers, with the send worker and the timer thread
 

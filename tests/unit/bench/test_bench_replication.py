@@ -31,21 +31,21 @@ def test_the_cpu_time_of_the_slave_is_no_cost() -> None:
     """Alone the master uses both cores; beside a slave that takes a quarter, what is left."""
     alone = figures_of(result(4000, 2.0), Cpu(0, 0, 0), Cpu(4.0, 0, 4.0))
     fair = figures_of(result(3000, 2.0), Cpu(0, 0, 0), Cpu(3.0, 1.0, 4.0))
-    assert cost_percent(alone, fair) == 0.0
+    assert cost_percent([alone], fair) == 0.0
     slower = figures_of(result(2700, 2.0), Cpu(0, 0, 0), Cpu(3.0, 1.0, 4.0))
-    assert cost_percent(alone, slower) == 10.0
+    assert cost_percent([alone], slower) == 10.0
 
 
 def test_cpu_time_that_other_programs_take_is_no_cost() -> None:
     alone = figures_of(result(4000, 2.0), Cpu(0, 0, 0), Cpu(4.0, 0, 4.0))
     beside_others = figures_of(result(1000, 2.0), Cpu(0, 0, 0), Cpu(1.0, 1.0, 2.0))
-    assert cost_percent(alone, beside_others) == 0.0
+    assert cost_percent([alone], beside_others) == 0.0
 
 
 def test_time_that_the_master_waits_is_a_cost() -> None:
     alone = figures_of(result(4000, 2.0), Cpu(0, 0, 0), Cpu(4.0, 0, 4.0))
     idle = figures_of(result(1500, 2.0), Cpu(0, 0, 0), Cpu(1.5, 1.0, 4.0))
-    assert cost_percent(alone, idle) == 50.0
+    assert cost_percent([alone], idle) == 50.0
 
 
 def test_bars_are_checked_against_medians() -> None:
