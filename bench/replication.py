@@ -254,9 +254,9 @@ The slave is of the same kind as its master.
 
 The CPU time that is free for a pair is the idle time of all cores, and what the pair and the load generator use; what
 other programs take is not in it. `per_free_cpu_s` is the master's messages, divided by this time less the CPU time of
-the slave's processes. The cost of a slave is by how much that is lower with the slave than without it, before and after:
-everything that a slave costs beyond its own CPU time. Programs beside the pairs change what messages per second are, but
-hardly this. `slave_cpu_us` is the slave's CPU time for each message of its master.
+the slave's processes. The cost of a slave is by how much that is lower with the slave than without it (before and
+after): everything that a slave costs beyond its own CPU time. Other programs change the messages per second of both
+pairs, but this figure hardly. `slave_cpu_us` is the slave's CPU time for each message of its master.
 
 For the catch-up an idle master has a log that an empty slave copies. Java's slave copies the last file only, rocketpy's
 the whole log. The raw copy reads the same bytes from the page cache and writes them to the same disk, without sync.
