@@ -30,8 +30,9 @@ This page is the state machine of a member, as `rocketpy/failover/states.py` has
 - **Lease fence.** A master that needs no acknowledgement of others answers sends until {MARGIN_S:g} s before its lease
   can end, counted from when the last answered renewal was sent.
 - A set that was asked for counts together with the old one until it is known which of them etcd has.
-- A member that has everything up to where the epoch began, and had, at some moment of the last haMaxTimeSlaveNotCatchup,
-  all that the master had then, counts. It enters the set when it has what was confirmed until it counted.
+- A member counts that has everything up to where the epoch began, and had, at some moment of the last
+  haMaxTimeSlaveNotCatchup, all that the master had then. It enters the set when it has what was confirmed before it
+  counted.
 - A member with another incarnation than the set names is not in the set.
 """
 
