@@ -7,7 +7,7 @@ import shutil
 import socket
 import subprocess
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -38,14 +38,16 @@ class EtcdCluster:
     directory: Path
     clients: list[int]
     peers: list[int]
+    host: str = "127.0.0.1"
+    prefix: list[str] = attrs.field(factory=list)  # of the command: how to run it in another place
     processes: dict[int, subprocess.Popen[bytes]] = attrs.field(factory=dict)
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        return tuple(f"http://127.0.0.1:{port}" for port in self.clients)
+        return tuple(f"http://{self.host}:{port}" for port in self.clients)
 
     def start(self, member: int) -> None:
-        peers = [f"http://127.0.0.1:{port}" for port in self.peers]
+        peers = [f"http://{self.host}:{port}" for port in self.peers]
         log = (self.directory / f"{member}.log").open("ab")
         arguments = {
             "name": f"m{member}",
@@ -61,7 +63,9 @@ class EtcdCluster:
         }
         with log:
             self.processes[member] = subprocess.Popen(
-                ["etcd", *(f"--{name}={value}" for name, value in arguments.items())], stdout=log, stderr=log
+                [*self.prefix, "etcd", *(f"--{name}={value}" for name, value in arguments.items())],
+                stdout=log,
+                stderr=log,
             )
 
     def is_healthy(self, member: int) -> bool:
@@ -97,10 +101,12 @@ class EtcdCluster:
 
 
 @contextmanager
-def etcd_cluster(directory: Path, members: int = 3) -> Iterator[EtcdCluster]:
+def etcd_cluster(
+    directory: Path, members: int = 3, *, host: str = "127.0.0.1", prefix: Sequence[str] = ()
+) -> Iterator[EtcdCluster]:
     """Start a cluster; it is healthy when the block begins, and gone when it has ended."""
     ports = free_ports(2 * members)
-    cluster = EtcdCluster(directory, ports[:members], ports[members:])
+    cluster = EtcdCluster(directory, ports[:members], ports[members:], host, list(prefix))
     try:
         for member in range(members):
             cluster.start(member)

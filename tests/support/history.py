@@ -42,8 +42,8 @@ class Ack:
 class Connection:
     """A blocking socket that carries commands."""
 
-    def __init__(self, port: int, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=timeout_s)
+    def __init__(self, port: int, timeout_s: float = ANSWER_TIMEOUT_S, host: str = "127.0.0.1") -> None:
+        self._socket = socket.create_connection((host, port), timeout=timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = b""
         self._at = 0  # of the buffer, what has been read

@@ -31,10 +31,13 @@ class LoneBroker(RunningBroker):
 
 @attrs.define
 class NameServer(RunningBroker):
-    """A name server alone; `port` is not used."""
+    """A name server alone; `port` is not used. `bind`: the address of its port."""
+
+    bind: str = "127.0.0.1"
 
     def command(self) -> list[str]:
         own = {"listenPort": str(self.namesrv_port), "kvConfigPath": str(self.store / "kvConfig.json")}
+        own["bindAddress"] = self.bind
         words = [sys.executable, "-m", "rocketpy", "namesrv"]
         for key, value in own.items():
             words += ["--set", f"{key}={value}"]

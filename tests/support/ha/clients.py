@@ -1,0 +1,141 @@
+"""Clients of a group: senders that go from member to member, and readers of all members. Threads with plain sockets."""
+
+from __future__ import annotations
+
+import random
+import struct
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+import attrs
+
+from rocketpy.message.record import decode_records
+from tests.support.history import PULL_FOUND, Connection, pull_request, send_request
+
+from .history import Answer, History
+
+TOPIC = "History"
+QUEUES = 4
+SEND_TIMEOUT_S = 6.0  # longer than slaveTimeout: the answer is worth waiting for
+PAUSE_S = 0.02
+STORED_CODES = (0, 10, 11, 12)
+
+
+@attrs.frozen
+class Server:
+    """A member as clients reach it."""
+
+    member: str
+    host: str
+    port: int
+
+
+@attrs.define(eq=False)
+class Clients:
+    """`senders` threads that send one message after the other, and one reader for each member; until stopped."""
+
+    servers: Sequence[Server]
+    history: History
+    seed: int
+    senders: int = 6
+    body_bytes: int = 300
+    failure: BaseException | None = attrs.field(init=False, default=None)
+    _stop: threading.Event = attrs.field(init=False, factory=threading.Event)
+    _threads: list[threading.Thread] = attrs.field(init=False, factory=list)
+
+    def __enter__(self) -> Clients:
+        for number in range(self.senders):
+            self._begin(self._send_all, number)
+        for server in self.servers:
+            self._begin(self._read_all, server)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+        if self.failure is not None and exc[0] is None:
+            raise self.failure
+
+    def _begin(self, work: Callable[..., None], argument: object) -> None:
+        def guarded() -> None:
+            try:
+                work(argument)
+            except BaseException as exc:
+                self.failure = exc
+
+        thread = threading.Thread(target=guarded, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    # --- senders ------------------------------------------------------------------------------------------------------
+
+    def _send_all(self, sender: int) -> None:
+        choose = random.Random(f"{self.seed}/{sender}")
+        number, at = 0, sender
+        connection: Connection | None = None
+        while not self._stop.is_set():
+            server = self.servers[at % len(self.servers)]
+            try:
+                connection = connection or Connection(server.port, SEND_TIMEOUT_S, server.host)
+                number += 1
+                took = self._send(connection, server.member, sender, number, choose.randrange(QUEUES))
+            except (OSError, struct.error):
+                self.history.lost_answers += connection is not None
+                took = False
+                if connection is not None:
+                    connection.close()
+                connection = None
+            if not took:
+                at += 1
+                if connection is not None:
+                    connection.close()
+                connection = None
+                self._stop.wait(PAUSE_S)
+
+    def _send(self, connection: Connection, member: str, sender: int, number: int, queue_id: int) -> bool:
+        """Whether this member takes messages."""
+        key = f"{self.seed}.{sender}.{number}"
+        body = f"{key} ".encode().ljust(self.body_bytes, b"x")
+        sent_s = time.monotonic()
+        reply = connection.ask(send_request(TOPIC, queue_id, [body], number))
+        if reply.code in STORED_CODES:
+            fields = reply.ext_fields or {}
+            place = int(fields["queueId"]), int(fields["queueOffset"])
+            self.history.answered(Answer(key, sender, number, reply.code, member, place, sent_s, time.monotonic()))
+            return True
+        self.history.answered(Answer(key, sender, number, reply.code, member, (-1, -1), sent_s, time.monotonic()))
+        return False
+
+    # --- readers ------------------------------------------------------------------------------------------------------
+
+    def _read_all(self, server: Server) -> None:
+        offsets = [0] * QUEUES
+        connection: Connection | None = None
+        while not self._stop.is_set():
+            try:
+                connection = connection or Connection(server.port, 2.0, server.host)
+                found = [self._read(connection, server.member, queue_id, offsets) for queue_id in range(QUEUES)]
+            except (OSError, struct.error):
+                if connection is not None:
+                    connection.close()
+                connection, found = None, []
+            if not any(found):
+                self._stop.wait(PAUSE_S)
+
+    def _read(self, connection: Connection, member: str, queue_id: int, offsets: list[int]) -> bool:
+        reply = connection.ask(pull_request(TOPIC, queue_id, offsets[queue_id]))
+        if reply.code != PULL_FOUND:
+            return False
+        for record in decode_records(reply.body or b"", check_crc=True):
+            if record.queue_offset != offsets[queue_id]:
+                where = f"{queue_id}/{offsets[queue_id]}"
+                self.history.faults.append(f"{member} shows {record.queue_offset} at {where}: an offset is left out")
+            self.history.shown(member, (queue_id, record.queue_offset), key_of(bytes(record.body)))
+            offsets[queue_id] = record.queue_offset + 1
+        return True
+
+
+def key_of(body: bytes) -> str:
+    return body.split(b" ", 1)[0].decode()

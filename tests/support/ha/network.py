@@ -1,0 +1,97 @@
+"""Places with an address of their own, whose connections can be cut: network namespaces around a router.
+
+A cut is silent, as a broken network is: the router drops what goes from one place to another, and nobody is told.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import attrs
+
+MISSING = "network namespaces need root and the command ip (Debian: apt install iproute2)"
+CLIENTS = "clients"  # the place of the test itself
+
+
+def is_possible() -> bool:
+    return os.geteuid() == 0 and shutil.which("ip") is not None
+
+
+@attrs.define(eq=False)
+class Network:
+    """Places by name; the first one is the test's own namespace."""
+
+    names: Sequence[str]
+    _tag: str = attrs.field(init=False, factory=lambda: f"rp{os.getpid()}")
+    _octet: int = attrs.field(init=False, factory=lambda: 64 + os.getpid() % 128)
+
+    @property
+    def subnet(self) -> str:
+        return f"10.{self._octet}.0.0/16"
+
+    def address(self, name: str) -> str:
+        return f"10.{self._octet}.{self.names.index(name)}.2"
+
+    def command(self, name: str, words: list[str]) -> list[str]:
+        """`words` as a command that runs in the place."""
+        return words if name == CLIENTS else ["ip", "netns", "exec", self._space(name), *words]
+
+    def cut(self, source: str, target: str) -> None:
+        """Drop what `source` sends to `target`; the other way is open."""
+        self._route("add", source, target)
+
+    def join(self, source: str, target: str) -> None:
+        """Undo one `cut`."""
+        self._route("del", source, target)
+
+    def _route(self, change: str, source: str, target: str) -> None:
+        rule = f"rule {change} from {self.address(source)} to {self.address(target)} type blackhole"
+        self._run("router", rule)
+
+    def _space(self, name: str) -> str:
+        return f"{self._tag}-{name}"
+
+    def _run(self, name: str | None, words: str) -> None:
+        space = [] if name is None else ["-n", self._space(name)]
+        subprocess.run(["ip", *space, *words.split()], check=True, capture_output=True, text=True, timeout=20)
+
+    def open(self) -> None:
+        """Make all places."""
+        for name in ("router", *self.names[1:]):
+            self._run(None, f"netns add {self._space(name)}")
+            self._run(name, "link set lo up")
+        for index, name in enumerate(self.names):
+            own, there = f"h{self._octet}.{index}", f"r{self._octet}.{index}"
+            self._run(None, f"link add {own} type veth peer name {there} netns {self._space('router')}")
+            place = None if name == CLIENTS else name
+            if place is not None:
+                self._run(None, f"link set {own} netns {self._space(name)}")
+            self._run(place, f"addr add {self.address(name)}/24 dev {own}")
+            self._run(place, f"link set {own} up")
+            self._run("router", f"addr add 10.{self._octet}.{index}.1/24 dev {there}")
+            self._run("router", f"link set {there} up")
+            self._run(place, f"route add {self.subnet} via 10.{self._octet}.{index}.1")
+        forward = ["sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward"]
+        subprocess.run(["ip", "netns", "exec", self._space("router"), *forward], check=True, timeout=20)
+
+    def close(self) -> None:
+        """Remove them; processes in them must have ended."""
+        for name in ("router", *self.names[1:]):
+            space = self._space(name)
+            subprocess.run(["ip", "netns", "del", space], check=False, capture_output=True, timeout=20)
+        subprocess.run(["ip", "link", "del", f"h{self._octet}.0"], check=False, capture_output=True, timeout=20)
+
+
+@contextmanager
+def network(*names: str) -> Iterator[Network]:
+    """Places with these names beside that of the test, which is CLIENTS."""
+    made = Network((CLIENTS, *names))
+    try:
+        made.open()
+        yield made
+    finally:
+        made.close()
