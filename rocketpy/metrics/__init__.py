@@ -21,6 +21,7 @@ from .counters import COUNTERS_MAX, PUT_LATENCY_BUCKETS, TIMER_LATENESS_BUCKETS,
 from .process_memory import ProcessMemory, process_memory
 from .snapshot import (
     ConsumptionSnapshot,
+    MemberSnapshot,
     NamesrvSnapshot,
     PoolSnapshot,
     RegistrationSnapshot,
@@ -41,6 +42,7 @@ __all__ = [
     "TIMER_LATENESS_BUCKETS",
     "ConsumptionSnapshot",
     "Count",
+    "MemberSnapshot",
     "NamesrvSnapshot",
     "PoolSnapshot",
     "ProcessMemory",

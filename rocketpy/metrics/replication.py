@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from .metric import Kind, Metric
-from .snapshot import ReplicationSnapshot, SlaveSnapshot
+from .snapshot import MemberSnapshot, ReplicationSnapshot, SlaveSnapshot
 
 SLAVES = Metric("rocketpy_ha_slaves", Kind.GAUGE, ("state",), "Connections of slaves, by state.")
 CONNECTIONS = Metric("rocketpy_ha_connections", Kind.COUNTER, (), "Connections of slaves that were accepted.")
@@ -31,9 +31,38 @@ FOLLOWING = Metric(
     "Of a slave: 1 for the state that it is in. `searching`: it looks for its master. `following`: it gets its log. "
     "`halted`: the two logs do not fit; the log of the broker says why.",
 )
-REPLICATION_METRICS = (SLAVES, CONNECTIONS, CLOSED, SENT, ACKED, LAG_BYTES, LAG_SECONDS, FOLLOWING)
+MEMBER = Metric(
+    "rocketpy_ha_member",
+    Kind.GAUGE,
+    ("state",),
+    "With automatic failover: 1 for the state of the member (docs/failover.md).",
+)
+EPOCH = Metric("rocketpy_ha_epoch", Kind.GAUGE, (), "Of a master with automatic failover: the epoch that it serves.")
+IN_SYNC = Metric(
+    "rocketpy_ha_in_sync_members",
+    Kind.GAUGE,
+    (),
+    "Of such a master: members that must have a message before it is acknowledged, the master included.",
+)
+LEASE = Metric(
+    "rocketpy_ha_lease_remaining_seconds", Kind.GAUGE, (), "Of a member: seconds that its lease in etcd still has."
+)
+CHANGES = Metric("rocketpy_ha_role_changes", Kind.COUNTER, (), "Of a member: changes of its state since the start.")
+MEMBER_METRICS = (MEMBER, EPOCH, IN_SYNC, LEASE, CHANGES)
+REPLICATION_METRICS = (SLAVES, CONNECTIONS, CLOSED, SENT, ACKED, LAG_BYTES, LAG_SECONDS, FOLLOWING, *MEMBER_METRICS)
 STATES = ("connected", "replicating", "catching_up", "stalled")
 FOLLOWING_STATES = ("searching", "following", "halted")  # in the order of RP_FOLLOWING_*
+MEMBER_STATES = (
+    "joining",
+    "follower",
+    "in_sync",
+    "candidate",
+    "promoting",
+    "master",
+    "fenced",
+    "switching_over",
+    "halted",
+)
 
 Samples = Iterable[tuple[Sequence[str], float | None]]
 
@@ -53,6 +82,17 @@ def samples(replication: ReplicationSnapshot) -> Iterator[tuple[Metric, Samples]
     yield LAG_SECONDS, [((host,), max(slave.lag_s for slave in there)) for host, there in hosts.items()]
     if replication.following is not None:
         yield FOLLOWING, [((state,), replication.following == state) for state in FOLLOWING_STATES]
+    if replication.member is not None:
+        yield from _of_member(replication.member)
+
+
+def _of_member(member: MemberSnapshot) -> Iterator[tuple[Metric, Samples]]:
+    serves = member.epoch >= 0
+    yield MEMBER, [((state,), member.state == state) for state in MEMBER_STATES]
+    yield EPOCH, [((), member.epoch if serves else None)]
+    yield IN_SYNC, [((), member.in_sync if serves else None)]
+    yield LEASE, [((), member.lease_s)]
+    yield CHANGES, [((), member.changes)]
 
 
 def _host(address: str) -> str:

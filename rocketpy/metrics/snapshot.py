@@ -128,6 +128,17 @@ class SlaveSnapshot:
 
 
 @attrs.frozen(kw_only=True)
+class MemberSnapshot:
+    """A broker with automatic failover, as its coordinator has it."""
+
+    state: str  # one of replication.MEMBER_STATES
+    epoch: int  # that it serves; -1: none
+    in_sync: int  # as master: members that have to acknowledge, itself included
+    changes: int  # of the state, since the broker was started
+    lease_s: float  # that is left of its lease
+
+
+@attrs.frozen(kw_only=True)
 class ReplicationSnapshot:
     """What this broker sends to slaves, and whether it follows a master. Counts are since its start."""
 
@@ -136,6 +147,7 @@ class ReplicationSnapshot:
     connections: int
     closed: Mapping[str, int]  # by reason
     following: str | None = None  # of a slave: one of replication.FOLLOWING_STATES
+    member: MemberSnapshot | None = None  # with automatic failover
 
 
 @attrs.frozen(kw_only=True)

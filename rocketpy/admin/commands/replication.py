@@ -137,7 +137,7 @@ def _broker_rows(members: Sequence[Member]) -> Iterator[tuple[object, ...]]:
             member.broker_name or "-",
             "-" if status.broker_id == UNKNOWN_ID else status.broker_id,
             member.address,
-            status.role,
+            status.member_state or status.role,
             status.commit_log_max_offset,
             lag,
             followed,

@@ -21,6 +21,7 @@ from rocketpy.replication.slave_table import SlaveTable
 from rocketpy.store.control_view import ControlView
 
 from .marks import TreeMarks
+from .shown import MemberShown
 
 FOLLOWING = frozenset({State.FOLLOWER, State.IN_SYNC})
 
@@ -34,6 +35,8 @@ class BrokerReplica:
     Args:
         registered: the members that etcd knows, by name.
         ring: wakes the guardian.
+        shown: what operators see of the member.
+        lease_ends_s: CLOCK_BOOTTIME at which the lease ends, as far as is known; 0: there is none.
     """
 
     block: MemberBlock
@@ -42,7 +45,9 @@ class BrokerReplica:
     root: Path
     control: Path
     ring: Callable[[], None]
+    shown: MemberShown = attrs.field(factory=MemberShown)
     registered: Callable[[], Mapping[str, MemberRecord]] = dict
+    lease_ends_s: Callable[[], float] = float
     _view: ControlView | None = attrs.field(init=False, default=None)  # of the tree that runs
     _end: int = attrs.field(init=False, default=0)
     _confirmed: int = attrs.field(init=False, default=0)
@@ -125,6 +130,7 @@ class BrokerReplica:
         self.block.deadline_ns = until_ns
         if (given.is_master, given.epoch) != (before.is_master, before.epoch):
             self.ring()
+        self.shown.show(orders.state, orders.epoch, len(orders.counting), self.lease_ends_s())
 
     def _following(self, following: tuple[str, int] | None) -> Following | None:
         """With the addresses of the master; None if they are not known yet."""

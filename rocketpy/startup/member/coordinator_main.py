@@ -13,6 +13,7 @@ from rocketpy.config import BrokerSettings
 from rocketpy.coordinator.coordinator import Coordinator
 from rocketpy.coordinator.gateway import Gateway
 from rocketpy.coordinator.group_keys import GroupKeys
+from rocketpy.failover.fences import Lease
 from rocketpy.store.files import StorePaths
 
 from .broker_replica import BrokerReplica
@@ -48,12 +49,17 @@ async def _coordinate(settings: BrokerSettings, tree: MemberTree, bell: int, gat
     broker, paths = settings.broker, StorePaths.of(settings.store.store_path_root_dir)
     while not tree.marks.is_open:  # noqa: ASYNC110 - another process sets it, which cannot set an Event
         await trio.sleep(LOOK_S)
-    replica = BrokerReplica(tree.block, tree.marks, tree.slaves, paths.root, paths.control, _ringing(bell))
+    replica = BrokerReplica(tree.block, tree.marks, tree.slaves, paths.root, paths.control, _ringing(bell), tree.shown)
     async with gateway:
         keys = GroupKeys(gateway, broker.broker_cluster_name, broker.broker_name)
         coordinator = Coordinator(member_settings(settings), place(settings), keys, replica)
         replica.registered = lambda: coordinator.member.registered
+        replica.lease_ends_s = lambda: _end_of(coordinator.member.lease)
         await coordinator.run()
+
+
+def _end_of(lease: Lease | None) -> float:
+    return 0.0 if lease is None else lease.renewed_s + lease.granted_s
 
 
 def _ringing(bell: int) -> Callable[[], None]:

@@ -12,6 +12,7 @@ from rocketpy.store.recovery.lifecycle import OpenedStore
 
 from .identity import open_epoch, settle
 from .marks import TreeMarks
+from .shown import MemberShown
 
 _log = logging.getLogger(__name__)
 
@@ -30,6 +31,7 @@ class MemberTree:
     is_sync_group: bool
     epoch: int = -1  # the one to serve as master; -1: a slave
     cut_at: int | None = None  # where the log is to end
+    shown: MemberShown = attrs.field(factory=MemberShown)
 
     def begin(self, opened: OpenedStore, *, is_sync_flush: bool) -> bool:
         """Name the store, and as a master open the epoch, before workers are forked.

@@ -32,6 +32,7 @@ from rocketpy.replication.slave_table import SlaveTable
 from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.transport.client import open_remoting_client
 
+from ..member.shown import MemberShown
 from ..member.tree import MemberTree
 from .loading import loading
 from .replication_status import replication_status
@@ -41,7 +42,9 @@ from .shared_counts import fast_path_counters, pool_loads
 if TYPE_CHECKING:
     from rocketpy.metrics.endpoint import Endpoint
 
-Measured = tuple[Topology, BrokerSettings, BrokerController, MessageStore, SlaveTable]  # what metrics show
+Measured = tuple[  # what metrics show
+    Topology, BrokerSettings, BrokerController, MessageStore, SlaveTable, MemberShown | None
+]
 
 ORDERS_LOOK_S = 0.05
 logger = logging.getLogger(__name__)
@@ -58,6 +61,10 @@ class ManagerMain(RequestServerMain):
     slaves: SlaveTable
     replica: ReplicaState | None  # on a slave
     member: MemberTree | None  # with automatic failover
+
+    @property
+    def _shown(self) -> MemberShown | None:
+        return self.member.shown if self.member is not None else None
 
     def _fast_path(self, sends: RingReader) -> RingFastPath:
         topology = self.topology
@@ -137,7 +144,7 @@ class ManagerMain(RequestServerMain):
                     nursery.start_soon(_report_ready, context, controller)
                     others = trio.CancelScope()
                     if self.metrics is not None:
-                        measured = topology, self.settings, controller, store, self.slaves
+                        measured = topology, self.settings, controller, store, self.slaves, self._shown
                         nursery.start_soon(_serve_metrics, self.metrics, measured, others)
                     if self.member is not None:
                         nursery.start_soon(_follow_orders, self.member, controller, self.replica, others)

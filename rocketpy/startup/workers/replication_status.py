@@ -11,19 +11,25 @@ from rocketpy.remoting.bodies.replication import FollowedMaster, HaStatus, Slave
 from rocketpy.replication.slave_table import REPLICATING, SlaveState, SlaveTable
 from rocketpy.store.control_block import ControlBlock
 
+from ..member.shown import MemberShown
+
 
 def replication_status(
     settings: BrokerSettings,
     control: ControlBlock,
     slaves: SlaveTable,
     replica: ReplicaState | None,
+    shown: MemberShown | None = None,
     clock_ns: Callable[[], int] = time.monotonic_ns,
 ) -> HaStatus:
-    """The state now. `replica`: on a slave. `clock_ns`: CLOCK_MONOTONIC."""
+    """The state now. `replica`: on a slave. `shown`: with automatic failover. `clock_ns`: CLOCK_MONOTONIC."""
     end, store = control.published_phy_offset, settings.store
     connections = [_connection(slave, end, store.ha_slave_fallbehind_max) for slave in slaves.slaves(clock_ns())]
     followed = replica.followed if replica is not None else ""
+    member = shown.read() if shown is not None else None
     return HaStatus(
+        member_state=member.state if member else "",
+        epoch=member.epoch if member else -1,
         role=store.broker_role.value,
         broker_id=settings.broker.broker_id,
         commit_log_min_offset=control.min_phy_offset,

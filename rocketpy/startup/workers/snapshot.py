@@ -21,6 +21,7 @@ from rocketpy.broker.managers.broker_stats import BROKER_GET_NUMS, BROKER_PUT_NU
 from rocketpy.broker.runtime_info import runtime_info
 from rocketpy.config import BrokerSettings
 from rocketpy.metrics import (
+    MemberSnapshot,
     PoolSnapshot,
     RegistrationSnapshot,
     ReplicationSnapshot,
@@ -41,6 +42,7 @@ from rocketpy.replication.slave_table import SlaveTable
 from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.transport.steps import Steps
 
+from ..member.shown import MemberShown, MemberState
 from .traffic_rows import consumption_rows, online_consumers, topic_row
 
 TOPICS_MAX = 2_000  # beyond it, figures by topic and group would make a scrape too slow
@@ -59,6 +61,7 @@ class SnapshotTaker:
     controller: BrokerController
     store: MessageStore
     slaves: SlaveTable
+    shown: MemberShown | None = None  # with automatic failover
 
     async def __call__(self) -> Snapshot:
         services = self.controller.services
@@ -135,6 +138,7 @@ class SnapshotTaker:
             connections=table.opened,
             closed=table.closed(),
             following=FOLLOWING_STATES[followers[0].counters[Count.FOLLOWING]] if followers else None,
+            member=_member(self.shown.read()) if self.shown else None,
         )
 
     def _workers(self) -> list[WorkerSnapshot]:
@@ -170,6 +174,10 @@ class SnapshotTaker:
                 )
             )
         return found
+
+
+def _member(member: MemberState) -> MemberSnapshot:
+    return MemberSnapshot(**attrs.asdict(member) | {"state": member.state.lower()})
 
 
 def worker_pids() -> Mapping[str, int]:

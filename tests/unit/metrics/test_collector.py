@@ -5,9 +5,11 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from rocketpy.failover.states import State
 from rocketpy.metrics import (
     ConsumptionSnapshot,
     Count,
+    MemberSnapshot,
     NamesrvSnapshot,
     PoolSnapshot,
     RegistrationSnapshot,
@@ -23,7 +25,7 @@ from rocketpy.metrics import (
     table,
 )
 from rocketpy.metrics.collector import BrokerCollector, NamesrvCollector
-from rocketpy.metrics.replication import FOLLOWING_STATES, REPLICATION_METRICS
+from rocketpy.metrics.replication import FOLLOWING_STATES, MEMBER_STATES, REPLICATION_METRICS
 
 RUNTIME = {
     "brokerVersionDesc": "V4_9_8",
@@ -117,6 +119,7 @@ def full_snapshot() -> Snapshot:
         faults={"HEART_BEAT": 2},
         registration=RegistrationSnapshot(topics=1, bytes=2, parts=3, failures=4, last_success_ms=5_000),
         replication=ReplicationSnapshot(
+            member=MemberSnapshot(state="master", epoch=7, in_sync=2, changes=4, lease_s=1.5),
             slaves=[
                 SlaveSnapshot(
                     address="10.0.0.2:40000",
@@ -352,6 +355,22 @@ def test_the_state_of_a_slave_is_one_of_three() -> None:
         full_snapshot(), replication=ReplicationSnapshot(slaves=(), sent_bytes=0, connections=0, closed={})
     )
     assert not any(name == "rocketpy_ha_following" for name, _ in scrape(master))
+
+
+def test_the_states_of_members_are_those_of_failover() -> None:
+    assert tuple(state.value.lower() for state in State) == MEMBER_STATES
+
+
+@pytest.mark.parametrize("epoch", [7, -1])
+def test_a_member_with_automatic_failover(epoch: int) -> None:
+    member = MemberSnapshot(state="master", epoch=epoch, in_sync=2, changes=4, lease_s=1.5)
+    replication = ReplicationSnapshot(slaves=(), sent_bytes=0, connections=0, closed={}, member=member)
+    read = scrape(attrs.evolve(full_snapshot(), replication=replication))
+    states = {state: read["rocketpy_ha_member", (("state", state),)] for state in MEMBER_STATES}
+    assert [state for state, is_there in states.items() if is_there] == ["master"]
+    assert (read["rocketpy_ha_role_changes_total", ()], read["rocketpy_ha_lease_remaining_seconds", ()]) == (4, 1.5)
+    epochs = [read.get((name, ())) for name in ("rocketpy_ha_epoch", "rocketpy_ha_in_sync_members")]
+    assert epochs == ([7, 2] if epoch >= 0 else [None, None])
 
 
 def test_the_states_are_those_of_the_core() -> None:

@@ -12,8 +12,10 @@ import pytest
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.config import BrokerRole, BrokerSettings
+from rocketpy.failover.states import State
 from rocketpy.reactor.replica import ReplicaState
 from rocketpy.remoting.bodies.replication import HaStatus
+from rocketpy.startup.member.shown import MemberShown
 from rocketpy.startup.workers.replication_status import replication_status
 from tests.support.master_rig import MasterRig
 
@@ -25,10 +27,12 @@ def rig(tmp_path: Path) -> Iterator[MasterRig]:
     rig.close()
 
 
-def status_of(rig: MasterRig, replica: ReplicaState | None = None, **store: Any) -> HaStatus:
+def status_of(
+    rig: MasterRig, replica: ReplicaState | None = None, shown: MemberShown | None = None, **store: Any
+) -> HaStatus:
     settings = BrokerSettings()
     settings = attrs.evolve(settings, store=attrs.evolve(settings.store, **store))
-    return replication_status(settings, rig.control, rig.table, replica, lambda: rig.now_ns)
+    return replication_status(settings, rig.control, rig.table, replica, shown, lambda: rig.now_ns)
 
 
 def test_a_master_tells_how_far_each_slave_is_behind(rig: MasterRig) -> None:
@@ -68,3 +72,11 @@ def test_a_slave_names_the_master_that_it_follows(rig: MasterRig) -> None:
     followed = status.ha_client_runtime_info
     assert (followed.activated, followed.master_addr, followed.max_offset) == (True, "10.0.0.1:10911", 300)
     assert (status.master, status.role, status.commit_log_max_offset) == (False, "SLAVE", 300)
+
+
+def test_a_member_tells_its_state_and_epoch(rig: MasterRig) -> None:
+    assert (status_of(rig).member_state, status_of(rig).epoch) == ("", -1)
+    shown = MemberShown()
+    shown.show(State.MASTER, 7, 2, 0.0)
+    status = status_of(rig, shown=shown)
+    assert (status.member_state, status.epoch) == ("MASTER", 7)
