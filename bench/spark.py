@@ -20,7 +20,7 @@ from .brokers import work_directory
 from .spark_page import write_page
 from .spark_questions import QUESTIONS, Figure, Scale
 
-QUICK = Scale(messages=20_000, repeat=1, tasks=(4, 8), micro_batches=3, has_bars=False)
+QUICK = Scale(messages=20_000, repeat=1, tasks=(4, 8), micro_batches=3, scan_bytes=0, has_bars=False)
 
 
 def line_of(figure: Figure) -> str:

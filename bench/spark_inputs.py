@@ -12,6 +12,7 @@ from rocketpy.spark import read, session
 from .brokers import HOST, Broker, boot
 from .encoding import unique_key_prefix
 from .load import Load, Mode, Workload
+from .spark_resent import ResentSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,7 +51,9 @@ def stopped_stores(directory: Path, messages: int) -> Iterator[dict[str, Path]]:
 
 
 def start_spark(workers: int) -> SparkSession:
-    return session(f"local[{workers}]", name="rocketpy-bench", config=OF_SESSION)
+    started = session(f"local[{workers}]", name="rocketpy-bench", config=OF_SESSION)
+    started.dataSource.register(ResentSource)
+    return started
 
 
 def frame_rows(spark: SparkSession, source: str, expected: int, **options: Any) -> int:
