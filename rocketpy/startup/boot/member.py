@@ -17,6 +17,7 @@ from ..member.guardian import Child, Guardian, Role
 from ..member.marks import TreeMarks
 from ..member.requirement import require_client
 from ..member.tree import MemberTree
+from .memory import fill_pools, trim_before_fork
 from .sockets import Sockets
 
 OnReady = Callable[[], None]
@@ -76,4 +77,8 @@ def run_member(settings: BrokerSettings, sockets: Sockets, run_tree: RunTree, on
         bell,
         settings.rocketpy.stop_timeout_millis / 1000,
     )
-    return guardian.run()
+    trim_before_fork()
+    filling = fill_pools()
+    status = guardian.run()
+    del filling
+    return status
