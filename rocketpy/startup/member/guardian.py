@@ -38,6 +38,7 @@ LEAVE_S = 3.0  # for the coordinator to hand the group on
 STOP_GRACE_S = 5.0  # beyond the supervisor's own bound
 LOOK_S = 0.25  # at the member block, if nobody rings
 INSIST_AFTER_S = 1.0  # a second signal within it is the same request
+ENDED_IN_ORDER = (0, -signal.SIGTERM)  # the latter while it opened the store: it served nobody yet
 LATER = RestartPolicy(limit=None, backoff_max_s=2.0)
 
 
@@ -236,7 +237,7 @@ class Guardian:
         if child is self.tree:
             self.marks.is_open, self.marks.is_master = False, None
         if self._stop_asked_at is not None:
-            if child is self.tree and code:
+            if child is self.tree and code not in ENDED_IN_ORDER:
                 self._status = 1
             return
         if was_told:

@@ -232,6 +232,17 @@ def test_a_tree_that_does_not_stop_in_order_is_told(toy: Toy) -> None:
     assert toy.stop() == 1
 
 
+def test_a_tree_that_still_opens_the_store_needs_no_order(toy: Toy) -> None:
+    def opening(_role: Role) -> int:
+        toy.journal.say(f"opening {os.getpid()}")
+        while True:
+            signal.pause()
+
+    toy.start(opening)
+    toy.started()
+    assert toy.stop() == 0
+
+
 def test_both_end_with_their_guardian(toy: Toy) -> None:
     toy.start()
     pidfds = [os.pidfd_open(pid) for pid in toy.started().values()]
