@@ -24,6 +24,12 @@ rp_worker *rp_worker_create(uint32_t index) {
     return worker;
 }
 
+void rp_worker_destroy(rp_worker *worker) {
+    if (worker == NULL) return;
+    close(worker->doorbell);
+    munmap(worker, sizeof *worker);
+}
+
 void rp_worker_wake(rp_worker *worker, int force) {
     const uint64_t one = 1;
 

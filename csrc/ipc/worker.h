@@ -39,6 +39,8 @@ typedef struct rp_worker {
 
 /* A zeroed, shared rp_worker with its eventfd; NULL with errno. Call before forking. */
 rp_worker *rp_worker_create(uint32_t index);
+/* Unmap it and close its eventfd, in this process. No ring that names it may be written to or read any more. */
+void rp_worker_destroy(rp_worker *worker);
 /* Ring the doorbell if the worker is asleep (or `force`). */
 void rp_worker_wake(rp_worker *worker, int force);
 /* Prepare to sleep: asleep = 1 and a full fence. Check all inputs again before you block. */

@@ -28,6 +28,7 @@ typedef struct rp_suspension_slots {
 /* Shared, zeroed memory for `capacity` suspended pulls. Physical memory is taken only for used slots. NULL with errno.
  * Call before forking. */
 rp_suspension_slots *rp_suspension_slots_create(uint32_t capacity);
+void rp_suspension_slots_destroy(rp_suspension_slots *slots);
 
 typedef struct rp_pull_config {
     rp_worker *worker;

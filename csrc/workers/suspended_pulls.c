@@ -19,13 +19,20 @@ int rp_suspension_watch(const rp_suspended_pull *suspended, rp_worker *store) {
     return 1;
 }
 
+static size_t slots_size(uint32_t capacity) {
+    return sizeof(rp_suspension_slots) + (size_t)capacity * sizeof(rp_suspension_slot);
+}
+
 rp_suspension_slots *rp_suspension_slots_create(uint32_t capacity) {
-    size_t size = sizeof(rp_suspension_slots) + (size_t)capacity * sizeof(rp_suspension_slot);
     rp_suspension_slots *slots =
-        mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        mmap(NULL, slots_size(capacity), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (slots == MAP_FAILED) return NULL;
     slots->capacity = capacity;
     return slots;
+}
+
+void rp_suspension_slots_destroy(rp_suspension_slots *slots) {
+    if (slots != NULL) munmap(slots, slots_size(slots->capacity));
 }
 
 int rp_suspended_pulls_init(rp_suspended_pulls *suspended_pulls, rp_suspension_slots *slots) {

@@ -127,8 +127,8 @@ static void run(uint64_t records, int sleepy, int large) {
     CHECK(pthread_join(threads[1], NULL) == 0);
     CHECK(rp_ring_depth(test.ring) == 0);
     rp_ring_destroy(test.ring);
-    close(test.producer->doorbell);
-    close(test.consumer->doorbell);
+    rp_worker_destroy(test.producer);
+    rp_worker_destroy(test.consumer);
     printf("%" PRIu64 " records, sleepy %d, large %d%%: ok\n", records, sleepy, large);
 }
 

@@ -245,7 +245,7 @@ static void close_world(struct world *world) {
     close(world->handoff[0]);
     close(world->handoff[1]);
     rp_worker *workers[] = {world->worker, world->codec, world->processor};
-    for (int i = 0; i < 3; i++) close(workers[i]->doorbell);
+    for (int i = 0; i < 3; i++) rp_worker_destroy(workers[i]);
 }
 
 static void turn(struct world *world) {

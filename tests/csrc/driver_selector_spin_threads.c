@@ -105,7 +105,7 @@ int main(int argc, char **argv) {
     close(world.client);
     close(world.handoff[0]);
     close(world.handoff[1]);
-    close(world.worker->doorbell);
-    close(world.processor->doorbell);
+    rp_worker_destroy(world.worker);
+    rp_worker_destroy(world.processor);
     return 0;
 }

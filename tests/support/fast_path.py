@@ -6,7 +6,6 @@ played by the test: it hands frames to the codec, and reads what comes out for c
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +88,7 @@ class FastPath:
         self.manager_to_pull = lib.rp_ring_writer_open(self.manager_pull)
 
     def close(self) -> None:
-        """Give descriptors and rings back: a suite has many rigs. Nothing may be asked of it any more."""
+        """Give descriptors and mappings back: a crash generator has thousands of rigs. Ask nothing of it any more."""
         lib.rp_send_close(self.send)
         lib.rp_pull_close(self.pull)
         lib.rp_codec_close(self.codec)
@@ -101,8 +100,9 @@ class FastPath:
             lib.rp_ring_writer_close(writer)
         for ring in self._made:
             lib.rp_ring_destroy(ring)
+        lib.rp_suspension_slots_destroy(self.suspended)
         for worker in self.workers.values():
-            os.close(worker.doorbell)
+            lib.rp_worker_destroy(worker)
 
     def _ring(self, producer: str, consumer: str) -> Any:
         ring = lib.rp_ring_create(1 << 18, self.workers[producer], self.workers[consumer])

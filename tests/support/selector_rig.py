@@ -97,7 +97,7 @@ class SelectorRig:
         for held in (self.acceptor, self.handoff, self.listener):
             held.close()
         for worker in (self.worker, *self.others):
-            os.close(worker.doorbell)
+            lib.rp_worker_destroy(worker)
 
     # -- the acceptor and the clients
 

@@ -100,15 +100,15 @@ def pair() -> Iterator[Pair]:
     lib.rp_ring_writer_close(made.writer)
     lib.rp_ring_reader_close(made.reader)
     lib.rp_ring_destroy(ring)
-    os.close(producer.doorbell)
-    os.close(consumer.doorbell)
+    lib.rp_worker_destroy(producer)
+    lib.rp_worker_destroy(consumer)
 
 
 @pytest.mark.parametrize("capacity", [0, 4096, 65535, 65536 + 8, 2**31])
 def test_capacity_must_be_a_power_of_two_in_range(capacity: int) -> None:
     worker = lib.rp_worker_create(0)
     assert lib.rp_ring_create(capacity, worker, worker) == ffi.NULL
-    os.close(worker.doorbell)
+    lib.rp_worker_destroy(worker)
 
 
 def test_records_come_out_as_they_went_in(pair: Pair) -> None:
