@@ -27,7 +27,7 @@ from rocketpy.remoting.bodies.filter import FilterDocument
 from rocketpy.remoting.bodies.group import SubscriptionGroupWrapper
 from rocketpy.remoting.bodies.offset import ConsumerOffsetSerializeWrapper, DelayOffsetSerializeWrapper
 from rocketpy.remoting.bodies.schema import Body
-from rocketpy.remoting.bodies.topic import TopicConfigSerializeWrapper
+from rocketpy.remoting.bodies.topic import DELETED_BELOW, TopicConfigSerializeWrapper
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fastjson import loads
 from rocketpy.remoting.headers.broker import GetAllConsumerFilterHeader
@@ -59,7 +59,9 @@ class SlaveSynchronize:
         self._groups = services.groups
         self._offsets = services.offsets
         self._schedule = services.schedule
+        self._fast_path = services.fast_path
         self._delete_queues = services.fast_path.delete_queues
+        self._deleted: dict[str, int] = {}  # the last deletions of the master that are repeated here
         self._filters = services.filters
         self._consumers = services.consumers
         self._filters_version = ("", "")  # the master that it is of, the version
@@ -111,9 +113,10 @@ class SlaveSynchronize:
     async def _copy_topics(self, master: str) -> None:
         # What the master has deleted lies below. Records that come from here on may be of a topic created again.
         end = self._store.statistics().published_phy_offset
-        theirs = await self._fetch(
-            master, RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigSerializeWrapper, "topicConfigTable"
-        )
+        code = RequestCode.GET_ALL_TOPIC_CONFIG
+        answer = await self._answer(master, RemotingCommand.request(code))
+        theirs = await self._parsed(master, answer, code, TopicConfigSerializeWrapper, "topicConfigTable")
+        self._delete_messages(answer, end)
         if theirs.data_version == self._topics.data_version:
             return
         await self._topics.follow(
@@ -123,6 +126,16 @@ class SlaveSynchronize:
             lambda: self.followed() == master,
         )
         await self._topics.file.save()
+
+    def _delete_messages(self, answer: RemotingCommand, end: int) -> None:
+        """Delete what the master has deleted, of topics that may have been created again since the last round: once
+        the log, which ends at `end`, has got there."""
+        deleted = deleted_below(answer)
+        for topic, below in deleted.items():
+            if self._deleted.get(topic, 0) < below <= end:
+                self._fast_path.delete_messages(topic, below)
+                self._deleted[topic] = below
+        self._deleted = {topic: self._deleted[topic] for topic in deleted if topic in self._deleted}
 
     async def _copy_groups(self, master: str) -> None:
         theirs = await self._fetch(
@@ -195,6 +208,17 @@ class SlaveSynchronize:
         if self.followed() != master:
             raise _NotFollowed
         return found
+
+
+def deleted_below(answer: RemotingCommand) -> dict[str, int]:
+    """Topics whose messages the master has deleted lately, and the log offsets below which; empty: it tells none."""
+    try:
+        found = loads((answer.ext_fields or {}).get(DELETED_BELOW, "{}").encode(), is_strict=True)
+    except RocketError:
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    return {topic: below for topic, below in found.items() if type(below) is int and below > 0}
 
 
 def _read(kind: type[_B], body: bytes, table: str) -> _B | None:

@@ -25,6 +25,7 @@ from .outbox import Outbox
 from .worker_messages import POSITION, PUT_RESULT, WorkerMessage, encode_clean_topic
 
 TOKENS = 1 << 63  # tokens of deletions are above, those of puts below
+RECENT_MAX = 100
 
 
 class QueueTable(Protocol):
@@ -59,6 +60,8 @@ class QueueDeletions:
         self._last_token = TOKENS + now_ns()  # above all tokens of previous managers
         self._by_token: dict[int, _Deletion] = {}  # waiting for the answer of the send worker
         self._by_record: dict[bytes, _Deletion] = {}  # waiting for the answer of the store worker
+        self.recent: dict[str, int] = {}
+        """Of the last RECENT_MAX deletions the topics, and the positions below which their records are deleted."""
 
     def begin(self, topic: str, below: int | None = None) -> trio.Event:
         """Begin a deletion, directly after the send worker was told of it. Records at `below` and above it stay.
@@ -72,6 +75,11 @@ class QueueDeletions:
         self._by_token[token] = deletion
         self._ask_position(token)
         return deletion.done
+
+    def begin_below(self, topic: str, below: int) -> None:
+        """Delete the topic's messages below a position, as the master of this slave did. The topic stays."""
+        self._last_token += 1
+        self._delete_units(_Deletion(topic), below, self._last_token)
 
     def _ask_position(self, token: int) -> None:
         self._send.put(WorkerMessage.POSITION, POSITION.write(token=token), always=True)
@@ -102,6 +110,10 @@ class QueueDeletions:
 
     def _delete_units(self, deletion: _Deletion, below: int, token: int) -> None:
         self._queues.delete_units(deletion.topic, below)
+        self.recent.pop(deletion.topic, None)
+        self.recent[deletion.topic] = below
+        if len(self.recent) > RECENT_MAX:
+            del self.recent[next(iter(self.recent))]
         if self._store is None:
             return deletion.done.set()
         record = encode_clean_topic(deletion.topic, token)

@@ -109,8 +109,7 @@ class RingFastPath:
         self._send = _FastPathProcess(*send, frozenset(common))
         of_pulls = frozenset(common | {WorkerMessage.GROUP, WorkerMessage.SUBSCRIPTION})
         self._pulls = [_FastPathProcess(*pull, of_pulls) for pull in pulls]
-        of_queries = frozenset({WorkerMessage.SETTINGS})
-        queried = [_FastPathProcess(*query, of_queries) for query in queries]
+        queried = [_FastPathProcess(*query, frozenset({WorkerMessage.SETTINGS})) for query in queries]
         self._with_tables = [self._send, *self._pulls, *queried]
         self._store = None if store is None else _FastPathProcess(*store, frozenset({WorkerMessage.FILTER}))
         stores = [] if self._store is None else [self._store]
@@ -120,6 +119,7 @@ class RingFastPath:
         self._tables: dict[int, dict[TableKey, bytes]] = {kind: {} for kind in TABLES}
         self._puts = InternalPuts(self._send.outbox, store_host, now_ns)
         self._deletions = QueueDeletions(queues, send[1], None if store is None else store[1], now_ns)
+        self.delete_messages, self.recent_deletions = self._deletions.begin_below, self._deletions.recent
         self._expired: trio.Event | None = None  # set when CLEAN_EXPIRED is answered
         self._store_settings: dict[str, str] = {}  # changed since the start of the manager
         self._delivered = delivered

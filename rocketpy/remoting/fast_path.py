@@ -252,6 +252,13 @@ class FastPath(Protocol):
         """Remove the topic as `topic_removed`, and delete its queues; messages at log offset `below` and above it stay.
         Complete when the files are removed."""
 
+    def delete_messages(self, topic: str, below: int) -> None:
+        """Delete the topic's messages below a log offset; the topic stays."""
+
+    @property
+    def recent_deletions(self) -> Mapping[str, int]:
+        """Topics whose messages were deleted lately, and the log offsets below which."""
+
     async def clean_expired_queues(self) -> None:
         """Remove the files of queues whose records were all deleted from the log; returns when that is done."""
 

@@ -36,6 +36,7 @@ class FakeFastPath:
         self.put_codes: dict[str, int] = {}  # of topics that differ
         self.put_gate: trio.Event | None = None
         self.is_store_away = False
+        self.recent_deletions: dict[str, int] = {}
         self.last_deliveries: dict[int, Delivery] = {}
         self.half_states = FakeHalfStates()
         self.ends: list[EndTransaction] = []
@@ -45,6 +46,7 @@ class FakeFastPath:
         if name not in {
             "topic_changed",
             "topic_removed",
+            "delete_messages",
             "group_changed",
             "group_removed",
             "subscription_changed",

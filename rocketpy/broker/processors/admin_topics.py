@@ -5,11 +5,13 @@ Source: RocketMQ 4.9 `AdminBrokerProcessor`.
 
 from __future__ import annotations
 
+import json
+
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.errors import RequestRefused
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.abc import Channel, Detached
-from rocketpy.remoting.bodies.topic import TopicConfig, TopicFilterType
+from rocketpy.remoting.bodies.topic import DELETED_BELOW, TopicConfig, TopicFilterType
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.topic import CreateTopicRequestHeader, TopicRequestHeader
 from rocketpy.remoting.json_writer import in_order
@@ -90,7 +92,10 @@ class AdminTopicProcessor(TableProcessor):
         return answer_after([deletion])
 
     async def _all(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        return RemotingCommand.response(body=await encoded_body(self._services.topics.document()), ext_fields={})
+        """All topics; for slaves of rocketpy the recent deletions, too: a topic may have been created again since."""
+        body = await encoded_body(self._services.topics.document())
+        deleted = dict(self._services.fast_path.recent_deletions)
+        return RemotingCommand.response(body=body, ext_fields={DELETED_BELOW: json.dumps(deleted)} if deleted else {})
 
     async def _one(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         config = self._find(TopicRequestHeader.of(request).topic)

@@ -46,6 +46,11 @@ class TopicConfigSerializeWrapper(Body):
     topic_config_table: dict[str, TopicConfig] = wire("topicConfigTable", factory=dict)
 
 
+DELETED_BELOW = "deletedBelow"
+"""In the extFields of the answer to 21, from brokers of rocketpy: JSON of the topics whose messages were deleted, with
+the log offsets below which they were."""
+
+
 @body
 class TopicList(Body):
     """`broker_addr` only in GET_SYSTEM_TOPIC_LIST_FROM_NS (304)."""

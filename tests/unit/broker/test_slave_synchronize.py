@@ -11,13 +11,13 @@ import pytest
 import trio
 import trio.testing
 
-from rocketpy.broker.slave_synchronize import NOT_SUPPORTED_S, PAUSE_MAX_S, PAUSE_MIN_S
+from rocketpy.broker.slave_synchronize import NOT_SUPPORTED_S, PAUSE_MAX_S, PAUSE_MIN_S, deleted_below
 from rocketpy.codes import ResponseCode
 from rocketpy.config import BrokerRole
 from rocketpy.errors import ConnectFailed, RocketError, StoreError
 from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
 from rocketpy.remoting.bodies.heartbeat import SubscriptionData
-from rocketpy.remoting.bodies.topic import TopicConfig
+from rocketpy.remoting.bodies.topic import DELETED_BELOW, TopicConfig
 from rocketpy.remoting.command import RemotingCommand
 from tests.support.slow_path import SlowPathRig
 
@@ -168,6 +168,27 @@ def test_records_that_came_after_the_question_outlive_the_removal(pair: Pair, mo
     pair.slave.services.topics.update(TopicConfig(topic_name="T"))
     pair.run()
     assert pair.slave.fast_path.named("delete_queues") == [("T", 500)]
+
+
+def test_a_topic_that_was_deleted_and_created_again_between_two_rounds(pair: Pair) -> None:
+    """Its tables are as before; its old messages must go from the slave as well."""
+    pair.master.services.topics.update(TopicConfig(topic_name="T"))
+    pair.run()
+    pair.master.services.topics.delete("T")
+    pair.master.services.topics.update(TopicConfig(topic_name="T"))
+    pair.master.fast_path.recent_deletions = {"T": 4096, "Later": 4097}
+    pair.run()
+    pair.run()
+    assert pair.slave.fast_path.named("delete_messages") == [("T", 4096)]  # the log has not got to 4097
+    assert pair.slave.services.topics.select("T") is not None
+    pair.master.fast_path.recent_deletions = {"T": 4096 - 1}  # the master's manager has forgotten, and tells another
+    pair.run()
+    assert len(pair.slave.fast_path.named("delete_messages")) == 1
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"T":"1"}', '{"T":-1}', '{"T":true}', '{"T":1.5}'])
+def test_deletions_that_are_none(text: str) -> None:
+    assert deleted_below(RemotingCommand.response(ext_fields={DELETED_BELOW: text})) == {}
 
 
 def test_offsets_and_the_progress_of_delay_levels(pair: Pair) -> None:

@@ -17,6 +17,7 @@ from rocketpy.reactor import filter_messages, worker_messages
 from rocketpy.reactor.filter_messages import EXPRESSION, FILTER, SUBSCRIPTION
 from rocketpy.reactor.internal_puts import PUT_TIMEOUT_S
 from rocketpy.reactor.outbox import RECORDS_PER_FLUSH, Outbox
+from rocketpy.reactor.queue_deletion import RECENT_MAX
 from rocketpy.reactor.ring import Ring, RingReader, RingWriter, WorkerBlock
 from rocketpy.reactor.ring_fast_path import RingFastPath
 from rocketpy.reactor.worker_messages import (
@@ -379,6 +380,18 @@ def test_a_deletion_with_a_bound_leaves_what_is_above(desk: Desk) -> None:
     assert desk.queues.log[-2:] == [("below", "T", 600), ("delete", "T")]  # another manager repeats it with this bound
     answer_position(desk, desk.told("send")[-1][1], 700)
     assert desk.queues.log[-1] == ("below", "T", 600)
+
+
+def test_the_last_deletions_are_known_and_can_be_repeated_elsewhere(desk: Desk) -> None:
+    announce(desk.fast_path)
+    desk.told("send")
+    for number in range(RECENT_MAX + 5):
+        desk.fast_path.delete_messages(f"T{number}", 100 + number)
+    assert not desk.told("send"), "the topic stays"
+    assert desk.queues.log[-1] == ("below", f"T{RECENT_MAX + 4}", 104 + RECENT_MAX)
+    assert desk.told("store")[-1][0] == WorkerMessage.CLEAN_TOPIC
+    assert next(iter(desk.fast_path.recent_deletions.items())) == ("T5", 105)
+    assert len(desk.fast_path.recent_deletions) == RECENT_MAX
 
 
 def test_a_deletion_covers_what_send_has_stored_before_it_knew(desk: Desk) -> None:
