@@ -22,11 +22,13 @@ enum {
     HEADER = RP_HA_HEADER,
     DATA_HEADER = RP_HA_FRAME_HEADER + RP_HA_DATA_HEADER,
     BEAT_HEADER = RP_HA_FRAME_HEADER + RP_HA_HEARTBEAT,
+    FENCED_SIZE = RP_HA_FRAME_HEADER + RP_HA_FENCED,
     ACK_SIZE = RP_HA_FRAME_HEADER + RP_HA_ACK,
     CHUNK_MIN = 4096, /* with less room in the ring, wait until it is emptier */
     REPORT_BYTES = 256 << 10, /* report at least this often while data is coming */
     RECEIVES_MAX = 64 /* between two looks at the clock */
 };
+static const int64_t ORDERS_NS = 20000000; /* between two looks at the orders: nobody wakes it when they change */
 
 struct rp_slave_stream {
     rp_slave_stream_config config;
@@ -35,6 +37,8 @@ struct rp_slave_stream {
     uint64_t phy_offset; /* of the next byte */
     uint64_t body_left;
     uint64_t master_end; /* as the master said last; rocketpy's frames only */
+    uint64_t master_confirmed; /* the same, with automatic failover */
+    uint64_t reaches;    /* 0, or where the frame ends that waits for the epoch file */
     uint64_t received;
     uint64_t reported;
     uint64_t reported_ns;
@@ -132,7 +136,7 @@ static void report(rp_slave_stream *stream, uint64_t least, uint64_t now_ns) {
         rp_store32(stream->report, 1 + RP_HA_ACK);
         stream->report[4] = RP_HA_ACKNOWLEDGE;
         rp_store64(stream->report + RP_HA_FRAME_HEADER, position);
-        rp_store32(stream->report + RP_HA_FRAME_HEADER + 8, 0); /* epoch */
+        rp_store32(stream->report + RP_HA_FRAME_HEADER + 8, (uint32_t)stream->config.epoch);
     } else {
         rp_store64(stream->report, position);
     }
@@ -155,8 +159,23 @@ static void take_header(rp_slave_stream *stream, uint64_t file_size) {
 /* Bytes of the header that is being received, as far as that is known: it is DATA until its type has come. */
 static uint32_t header_bytes(const rp_slave_stream *stream) {
     if (!stream->config.is_own) return HEADER;
-    int is_beat = stream->header_size >= RP_HA_FRAME_HEADER && stream->header[4] == RP_HA_BEAT;
-    return is_beat ? BEAT_HEADER : DATA_HEADER;
+    uint8_t type = stream->header_size >= RP_HA_FRAME_HEADER ? stream->header[4] : RP_HA_DATA;
+    return type == RP_HA_FENCE ? FENCED_SIZE : type == RP_HA_BEAT ? BEAT_HEADER : DATA_HEADER;
+}
+
+/* With automatic failover: each byte is of the epoch that the master has named for its position, and the epoch file has
+ * all epochs up to where the frame ends before the frame is received. */
+static void take_epoch(rp_slave_stream *stream, uint64_t position, uint64_t size) {
+    uint64_t end;
+    int32_t epoch = rp_epochs_at(stream->config.epochs, stream->config.epoch_count, position, &end);
+    if (size > end - position || (epoch >= 0 && epoch != (int32_t)rp_load32(stream->header + 21)))
+        return end_stream(stream, RP_STREAM_MISPLACED);
+    if (position + size >= stream->config.epochs_from) stream->reaches = position + size;
+}
+
+static void note_confirmed(rp_slave_stream *stream) {
+    uint64_t confirmed = rp_load64(stream->header + 13);
+    if (stream->config.member && confirmed > stream->master_confirmed) stream->master_confirmed = confirmed;
 }
 
 static void take_data_header(rp_slave_stream *stream) {
@@ -168,20 +187,36 @@ static void take_data_header(rp_slave_stream *stream) {
     size -= 1 + RP_HA_DATA_HEADER;
     if (size > RP_HA_DATA_MAX || size > stream->chunk_max || size > file_size - position % file_size)
         return end_stream(stream, RP_STREAM_MISPLACED);
-    stream->master_end = rp_load64(header + 13);
+    if (stream->config.member) take_epoch(stream, position, size);
+    if (stream->end) return;
+    note_confirmed(stream);
+    stream->master_end = stream->config.member ? position + size : rp_load64(header + 13);
     stream->data_crc = rp_load32(header + 25);
     stream->body_left = stream->data_size = size;
+}
+
+/* FENCED: there is a newer epoch. Without failover no master sends it. */
+static void take_fenced(rp_slave_stream *stream) {
+    int32_t epoch = (int32_t)rp_load32(stream->header + RP_HA_FRAME_HEADER);
+    if (!stream->config.member || rp_load32(stream->header) != 1 + RP_HA_FENCED)
+        return end_stream(stream, RP_STREAM_UNKNOWN);
+    if (epoch > stream->config.epoch) rp_member_see_epoch(stream->config.member, epoch);
+    end_stream(stream, RP_STREAM_FENCED);
 }
 
 /* The header of a frame of rocketpy, or a part of it, has come. */
 static void take_own_header(rp_slave_stream *stream) {
     const uint8_t *header = stream->header;
     if (stream->header_size < RP_HA_FRAME_HEADER) return;
-    if (header[4] != RP_HA_DATA && header[4] != RP_HA_BEAT) return end_stream(stream, RP_STREAM_UNKNOWN);
+    if (header[4] != RP_HA_DATA && header[4] != RP_HA_BEAT && header[4] != RP_HA_FENCE)
+        return end_stream(stream, RP_STREAM_UNKNOWN);
     if (stream->header_size < header_bytes(stream)) return;
     if (header[4] == RP_HA_DATA) return take_data_header(stream);
     stream->header_size = 0;
+    if (header[4] == RP_HA_FENCE) return take_fenced(stream);
     if (rp_load32(header) != 1 + RP_HA_HEARTBEAT) return end_stream(stream, RP_STREAM_UNKNOWN);
+    if ((int32_t)rp_load32(header + 21) != stream->config.epoch) return end_stream(stream, RP_STREAM_MISPLACED);
+    note_confirmed(stream);
     stream->master_end = rp_load64(header + 5);
 }
 
@@ -231,6 +266,7 @@ static int receive(rp_slave_stream *stream) {
     struct msghdr message = {.msg_iov = parts};
     uint8_t *room = NULL;
     uint64_t body = stream->body_left;
+    if (stream->reaches) return 0;
     if (body) {
         if (!(room = room_for(stream, &body))) return 0;
         parts[message.msg_iovlen++] = (struct iovec){room, body};
@@ -255,6 +291,42 @@ static int receive(rp_slave_stream *stream) {
     return 1;
 }
 
+/* Consumers may see what the master says that all have who have to, as far as it is here. */
+static void confirm(rp_slave_stream *stream) {
+    rp_control *control = stream->config.control;
+    uint64_t confirmed = stream->master_confirmed, published = rp_load_acquire(&control->published_phy_offset);
+    if (confirmed > published) confirmed = published;
+    if (!stream->config.member || confirmed <= control->confirmed_phy_offset) return;
+    rp_store_release(&control->confirmed_phy_offset, confirmed);
+    rp_full_fence(); /* before we look whether it sleeps */
+    if (stream->config.store) rp_worker_wake(stream->config.store, 0);
+}
+
+void rp_slave_stream_obey(rp_slave_stream *stream, uint64_t orders_version) {
+    stream->config.orders_version = orders_version;
+}
+
+uint64_t rp_slave_stream_reaches(const rp_slave_stream *stream) { return stream->reaches; }
+
+void rp_slave_stream_know(rp_slave_stream *stream, uint64_t epochs_from) {
+    stream->config.epochs_from = epochs_from;
+    stream->reaches = 0;
+}
+
+void rp_slave_stream_fence(rp_slave_stream *stream, int32_t epoch) {
+    uint8_t frame[FENCED_SIZE];
+    rp_store32(frame, 1 + RP_HA_FENCED);
+    frame[4] = RP_HA_FENCE;
+    rp_store32(frame + RP_HA_FRAME_HEADER, (uint32_t)epoch);
+    if (stream->report_sent == stream->report_size)
+        (void)send(stream->config.socket, frame, sizeof frame, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+static int has_new_orders(const rp_slave_stream *stream) {
+    const rp_member *member = stream->config.member;
+    return member && rp_load_acquire(&member->version) != stream->config.orders_version;
+}
+
 static int is_refused(const rp_slave_stream *stream) {
     return rp_load_acquire(&stream->config.replica->refused_stream) >= stream->number;
 }
@@ -271,6 +343,7 @@ static int turn(rp_slave_stream *stream) {
         end_stream(stream, RP_STREAM_SILENT);
     if (stream->is_ring_full) stream->heard_ns = now_ns;
     report(stream, any ? REPORT_BYTES : 1, now_ns);
+    confirm(stream);
     stream->config.worker->heartbeat_ns = now_ns;
     return any;
 }
@@ -278,6 +351,7 @@ static int turn(rp_slave_stream *stream) {
 static void sleep_until(rp_slave_stream *stream, uint64_t end_ns) {
     uint64_t now_ns = rp_now_ns(), report_ns = stream->reported_ns + (uint64_t)stream->config.report_interval_ns;
     if (report_ns < end_ns) end_ns = report_ns;
+    if (stream->config.member && end_ns > now_ns + (uint64_t)ORDERS_NS) end_ns = now_ns + (uint64_t)ORDERS_NS;
     int64_t wait_ns = end_ns > now_ns ? (int64_t)(end_ns - now_ns) : 0;
     struct timespec timeout = {.tv_sec = wait_ns / 1000000000, .tv_nsec = wait_ns % 1000000000};
     struct pollfd fds[2] = {{.fd = stream->config.worker->doorbell, .events = POLLIN}, {.fd = stream->config.socket}};
@@ -287,18 +361,25 @@ static void sleep_until(rp_slave_stream *stream, uint64_t end_ns) {
     stream->is_socket_full = 0;
 }
 
+static int must_return(const rp_slave_stream *stream) {
+    return stream->end || stream->reaches || has_new_orders(stream) ||
+           rp_load_acquire32(&stream->config.worker->stop) != 0;
+}
+
 rp_status rp_slave_stream_run(rp_slave_stream *stream, int64_t timeout_ns) {
     rp_worker *worker = stream->config.worker;
     uint64_t end_ns = rp_now_ns() + (uint64_t)timeout_ns;
     for (;;) {
         int any = turn(stream);
-        if (!any && !stream->end && !rp_load_acquire32(&worker->stop)) {
+        if (!any && !must_return(stream)) {
             rp_worker_prepare_sleep(worker);
-            if (!turn(stream) && !stream->end && !rp_load_acquire32(&worker->stop)) sleep_until(stream, end_ns);
+            if (!turn(stream) && !must_return(stream)) sleep_until(stream, end_ns);
             rp_worker_end_sleep(worker);
         }
         if (stream->end) return RP_END_OF_FILE;
         if (rp_load_acquire32(&worker->stop)) return RP_STOPPED;
+        if (has_new_orders(stream)) return RP_NOT_FOUND;
+        if (stream->reaches) return RP_INCOMPLETE;
         if (rp_now_ns() >= end_ns) return RP_OK;
     }
 }

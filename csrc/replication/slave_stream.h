@@ -7,13 +7,15 @@
  * the disk: always the end of a record. */
 #include <stdint.h>
 #include "base/status.h"
+#include "ipc/member.h"
 #include "ipc/replica.h"
 #include "ipc/ring.h"
 #include "store/control_block.h"
+#include "replication/epochs.h"
 
 typedef struct rp_slave_stream_config {
     rp_worker *worker; /* the replicator */
-    const rp_control *control;
+    rp_control *control;
     rp_replica *replica;
     rp_ring *to_send;
     int32_t socket;         /* connected, non-blocking; stays the caller's */
@@ -23,6 +25,13 @@ typedef struct rp_slave_stream_config {
     uint64_t body_left;     /* bytes that the current frame still has, before the next header */
     uint64_t report_least;  /* what was reported first; later reports are not below it */
     uint32_t adds_zero;     /* 1: the byte before phy_offset is a zero, which the master does not send */
+    rp_member *member;        /* automatic failover; NULL: none. All that follows is for it */
+    rp_worker *store;         /* woken when more is confirmed */
+    uint64_t orders_version;  /* under which this stream was begun */
+    int32_t epoch;            /* the master's */
+    uint32_t epoch_count;
+    const rp_epoch *epochs;   /* of the master's log, borrowed as long as the stream is open */
+    uint64_t epochs_from;     /* the start of the first epoch that is not in this member's epoch file; ~0: all are */
     int64_t report_interval_ns; /* haSendHeartbeatInterval */
     int64_t silence_max_ns;     /* haHousekeepingInterval */
 } rp_slave_stream_config;
@@ -34,7 +43,8 @@ enum { /* why a stream has ended */
        RP_STREAM_MISPLACED = 4, /* a frame has another position than the next one */
        RP_STREAM_REFUSED = 5,   /* by the send worker; replica.h says why */
        RP_STREAM_DAMAGED = 6,   /* DATA has another CRC than it says */
-       RP_STREAM_UNKNOWN = 7    /* a frame that no master sends now */
+       RP_STREAM_UNKNOWN = 7,   /* a frame that no master sends now */
+       RP_STREAM_FENCED = 8     /* the master is none any more: it knows a newer epoch */
 };
 
 typedef struct rp_slave_stream rp_slave_stream;
@@ -43,8 +53,18 @@ typedef struct rp_slave_stream rp_slave_stream;
 rp_slave_stream *rp_slave_stream_open(const rp_slave_stream_config *config);
 void rp_slave_stream_close(rp_slave_stream *stream);
 /* Receive and report. RP_OK after `timeout_ns`; RP_STOPPED: the worker is to leave; RP_END_OF_FILE: the stream has
- * ended, rp_slave_stream_end says why. */
+ * ended, rp_slave_stream_end says why. With automatic failover also RP_NOT_FOUND: there are new orders
+ * (rp_slave_stream_obey); RP_INCOMPLETE: before more is received, the epochs up to rp_slave_stream_reaches have to be
+ * in the epoch file (rp_slave_stream_know). */
 rp_status rp_slave_stream_run(rp_slave_stream *stream, int64_t timeout_ns);
+/* The stream goes on under orders of this version. */
+void rp_slave_stream_obey(rp_slave_stream *stream, uint64_t orders_version);
+/* Where the frame ends that is about to be received. */
+uint64_t rp_slave_stream_reaches(const rp_slave_stream *stream);
+/* The epochs that begin before `epochs_from` are in the epoch file, on the disk. */
+void rp_slave_stream_know(rp_slave_stream *stream, uint64_t epochs_from);
+/* Tell the master that there is a newer epoch, as far as its socket takes that; the last thing that it is told. */
+void rp_slave_stream_fence(rp_slave_stream *stream, int32_t epoch);
 /* RP_STREAM_*; 0: it has not ended. */
 int32_t rp_slave_stream_end(const rp_slave_stream *stream);
 /* Bytes of the log received so far; the position that the master named last as its next one; the last report. */

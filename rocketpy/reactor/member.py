@@ -115,7 +115,7 @@ class MemberBlock:
     def set_own(self, own: tuple[str, str]) -> None:
         """Name the store that is open, before workers are forked. Raises: ValueError: a text is too long."""
         encoded = ffi.new("rp_store_id *")
-        _fill(encoded, own)
+        fill_store(encoded, own)
         lib.rp_member_set_own(self.pointer, encoded)
 
     @property
@@ -175,7 +175,8 @@ def _put(target: Any, text: str, bytes_max: int) -> None:
     ffi.memmove(target, encoded + b"\0", len(encoded) + 1)
 
 
-def _fill(target: Any, store: tuple[str, str]) -> None:
+def fill_store(target: Any, store: tuple[str, str]) -> None:
+    """Write a store's name to an `rp_store_id *`. Raises: ValueError: a text is too long."""
     _put(target.member, store[0], NAME_BYTES_MAX)
     _put(target.incarnation, store[1], INCARNATION_BYTES_MAX)
 
@@ -199,7 +200,7 @@ def _encode(orders: MemberOrders) -> Any:
         _put(encoded.following_address, orders.following.address, ADDRESS_BYTES_MAX)
     encoded.counting_count = len(orders.counting)
     for place, store in zip(encoded.counting, sorted(orders.counting), strict=False):
-        _fill(place, store)
+        fill_store(place, store)
     return encoded
 
 

@@ -11,3 +11,7 @@ class MasterUnusable(TransportError):
 
 class CannotFollow(StoreError):
     """The slave's log does not fit the master's. Nothing helps but the operator, or another master."""
+
+
+class Diverged(CannotFollow):
+    """The two logs are not one history, or the part is gone that would show it."""

@@ -73,6 +73,18 @@ class Fields:
         part._value = value
         return part
 
+    def pairs(self, name: str, count_max: int, at_most: tuple[int, int]) -> list[tuple[int, int]]:
+        """A list of pairs of numbers."""
+        value = self._value.get(name)
+        if not isinstance(value, list) or len(value) > count_max:
+            raise FrameInvalid(f"{name} is no list of at most {count_max} pairs")
+        for pair in value:
+            if not isinstance(pair, list) or len(pair) != 2 or not all(type(number) is int for number in pair):
+                raise FrameInvalid(f"{name} has something that is no pair of numbers")
+            if not all(0 <= number <= limit for number, limit in zip(pair, at_most, strict=True)):
+                raise FrameInvalid(f"{name} has a number that is not from 0 to its limit")
+        return [(first, second) for first, second in value]
+
     def is_null(self, name: str) -> bool:
         return self._value.get(name, "") is None
 

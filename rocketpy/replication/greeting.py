@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
+import struct
 import zlib
 from collections.abc import Callable
 
+from rocketpy.native.core import lib
+
 from .errors import MasterUnusable
 from .frames import FRAME, JSON_MAX, MAGIC
-from .handshake import Extent, Group, Tail, Welcome, encode_hello, read_challenge, read_welcome, tail_place
+from .handshake import (
+    NO_MEMBER,
+    Extent,
+    Group,
+    Membership,
+    Tail,
+    Welcome,
+    encode_hello,
+    read_challenge,
+    read_welcome,
+    tail_place,
+)
 from .secret import new_nonce
 from .stream import ByteReader
 
@@ -19,22 +34,24 @@ def introduce(
     group: Group,
     broker_id: int,
     own: Extent,
-    master: Extent,
-    read_log: Callable[[int, int], bytes],
+    master: Extent | None,
+    read_log: Callable[[int, int], bytes] | None,
+    membership: Membership = NO_MEMBER,
 ) -> Welcome:
     """From the first byte on the HA port to WELCOME; DATA follows.
 
     Args:
-        own: this slave's log; master: what the master said of its own.
+        own: this slave's log; master: what the master said of its own. None: epochs are
+            compared, not bytes.
         read_log: (position, size) of this slave's log, within one file.
     Raises:
         CannotFollow: refused. MasterUnusable: the connection failed, or the other side is no such master.
     """
     _send(connection, MAGIC)
     challenge, nonce = read_challenge(*_read_frame(reader)), new_nonce()
-    tail = _tail(own, master, group.file_size, read_log)
-    _send(connection, encode_hello(group, broker_id, own, tail, challenge, nonce))
-    return read_welcome(*_read_frame(reader), group, challenge, nonce, own)
+    tail = None if master is None or read_log is None else _tail(own, master, group.file_size, read_log)
+    _send(connection, encode_hello(group, broker_id, own, tail, challenge, nonce, membership))
+    return read_welcome(*_read_frame(reader), group, challenge, nonce, own, membership.member)
 
 
 def _tail(own: Extent, master: Extent, file_size: int, read_log: Callable[[int, int], bytes]) -> Tail | None:
@@ -48,6 +65,12 @@ def _tail(own: Extent, master: Extent, file_size: int, read_log: Callable[[int, 
         crc = zlib.crc32(read_log(position, size), crc)
         position, left = position + size, left - size
     return Tail(begin, crc)
+
+
+def tell_fenced(connection: socket.socket, epoch: int) -> None:
+    """Tell a master that there is a newer epoch, after its WELCOME. It may not hear it."""
+    with contextlib.suppress(OSError):
+        connection.sendall(FRAME.pack(5, lib.RP_HA_FENCE) + struct.pack(">i", epoch))
 
 
 def _send(connection: socket.socket, data: bytes) -> None:

@@ -14,14 +14,20 @@ from collections.abc import Callable
 import attrs
 
 from rocketpy.codes import REPLICATION_VERSION
+from rocketpy.failover.epochs import Epoch, EpochList, EpochsInvalid
 from rocketpy.native.core import lib
 
-from .errors import CannotFollow, MasterUnusable
-from .frames import Fields, FrameInvalid, encode, printable
+from .errors import CannotFollow, Diverged, MasterUnusable
+from .frames import POSITION_MAX, Fields, FrameInvalid, encode, printable
 from .secret import MASTER, SLAVE, is_proof, make_proof
 
+NO_EPOCHS = EpochList()
 NONCE = re.compile(r"[0-9a-f]{32}")
 TAIL_MAX = int(lib.RP_HA_TAIL_MAX)
+EPOCHS_MAX = 1000
+"""The newest epochs, which are sent. Two logs that have none of them in common need the operator."""
+EPOCH_MAX = 2**31 - 1
+DIVERGED = frozenset({"behind", "longer", "diverged"})  # codes of REFUSE
 LATER = "later"
 """Code of REFUSE: the master cannot tell now; all other codes need the operator."""
 
@@ -35,8 +41,21 @@ class Group:
     file_size: int  # mappedFileSizeCommitLog
     secret: bytes = attrs.field(default=b"", repr=False)
 
-    def proof(self, role: str, challenge: str, nonce: str) -> str:
-        return make_proof(self.secret, role, challenge, nonce, self.cluster, self.broker_name)
+    def proof(self, role: str, challenge: str, nonce: str, member: str = "") -> str:
+        """`member`: the slave's, with automatic failover."""
+        return make_proof(self.secret, role, challenge, nonce, self.cluster, self.broker_name, member)
+
+
+@attrs.frozen
+class Membership:
+    """Of a broker with automatic failover: its name, its store and the epochs of its log. Empty: it has none."""
+
+    member: str = ""
+    incarnation: str = ""
+    epochs: EpochList = NO_EPOCHS
+
+
+NO_MEMBER = Membership()
 
 
 @attrs.frozen
@@ -68,6 +87,7 @@ class Hello:
     tail: Tail | None
     nonce: str
     proof: str
+    membership: Membership = NO_MEMBER
 
     @classmethod
     def read(cls, body: bytes) -> Hello:
@@ -91,7 +111,23 @@ class Hello:
             None if tail is None else Tail(tail.number("begin"), tail.number("crc", 2**32 - 1)),
             nonce,
             fields.text("proof"),
+            Membership(fields.text("member"), fields.text("incarnation"), read_epochs(fields)),
         )
+
+
+def read_epochs(fields: Fields) -> EpochList:
+    """
+    Raises:
+        FrameInvalid: they are none.
+    """
+    try:
+        return EpochList(tuple(Epoch(*pair) for pair in fields.pairs("epochs", EPOCHS_MAX, (EPOCH_MAX, POSITION_MAX))))
+    except EpochsInvalid as exc:
+        raise FrameInvalid(f"epochs: {exc}") from exc
+
+
+def sent_epochs(epochs: EpochList) -> list[list[int]]:
+    return [[entry.number, entry.start] for entry in epochs.entries[-EPOCHS_MAX:]]
 
 
 @attrs.frozen
@@ -122,19 +158,23 @@ def start_for(
         crc_of: CRC-32 of (position, size) of the master's log; None: it cannot be read now.
     """
     return (
-        _stranger(hello, group, challenge)
-        or _unfit(hello, group, own)
+        stranger(hello, group, challenge)
+        or _in_failover(hello)
+        or other_files(hello, group)
+        or _unfit(hello, own)
         or _diverged(hello, own, crc_of)
         or (own.begin if hello.log.end == 0 else hello.log.end)
     )
 
 
-def _stranger(hello: Hello, group: Group, challenge: str) -> Refusal | None:
+def stranger(hello: Hello, group: Group, challenge: str) -> Refusal | None:
+    """Why this is no slave of the group; None: it is one."""
     if hello.version != REPLICATION_VERSION:
         return Refusal(
             "version", f"it speaks version {hello.version} of replication, this master {REPLICATION_VERSION}"
         )
-    expected = make_proof(group.secret, SLAVE, challenge, hello.nonce, hello.cluster, hello.broker_name)
+    names = hello.cluster, hello.broker_name, hello.membership.member
+    expected = make_proof(group.secret, SLAVE, challenge, hello.nonce, *names)
     if not is_proof(hello.proof, expected):
         return Refusal("secret", "it does not know the secret in this master's haSecretFile")
     if hello.proof and not group.secret:
@@ -145,14 +185,25 @@ def _stranger(hello: Hello, group: Group, challenge: str) -> Refusal | None:
     return None
 
 
-def _unfit(hello: Hello, group: Group, own: Extent) -> Refusal | None:
+def _in_failover(hello: Hello) -> Refusal | None:
+    if not hello.membership.member:
+        return None
+    return Refusal("mode", "it has haMode=automatic, this master has not; set the same on both")
+
+
+def other_files(hello: Hello, group: Group) -> Refusal | None:
+    """Files of another size cannot be equal byte for byte."""
+    if hello.file_size == group.file_size:
+        return None
+    return Refusal(
+        "fileSize",
+        f"it has mappedFileSizeCommitLog={hello.file_size}, this master {group.file_size}: they must be equal; set "
+        "it to the master's and begin with an empty store",
+    )
+
+
+def _unfit(hello: Hello, own: Extent) -> Refusal | None:
     log = hello.log
-    if hello.file_size != group.file_size:
-        return Refusal(
-            "fileSize",
-            f"it has mappedFileSizeCommitLog={hello.file_size}, this master {group.file_size}: they must be equal; set "
-            "it to the master's and begin with an empty store",
-        )
     if log.end > own.end:
         return Refusal(
             "longer",
@@ -188,18 +239,26 @@ def _diverged(hello: Hello, own: Extent, crc_of: Callable[[int, int], int | None
     return None
 
 
-def encode_welcome(hello: Hello, group: Group, challenge: str, own: Extent, start: int) -> bytes:
-    """WELCOME: DATA begins at `start`."""
+def encode_welcome(
+    hello: Hello,
+    group: Group,
+    challenge: str,
+    own: Extent,
+    start: int,
+    epochs: EpochList = NO_EPOCHS,
+    truncate: int | None = None,
+) -> bytes:
+    """WELCOME: DATA begins at `start`, or the slave has to cut its log at `truncate` first."""
     return encode(
         lib.RP_HA_WELCOME,
         {
             "version": REPLICATION_VERSION,
             "begin": own.begin,
             "end": own.end,
-            "epochs": [],
+            "epochs": sent_epochs(epochs),
             "start": start,
-            "truncate": None,
-            "proof": group.proof(MASTER, challenge, hello.nonce),
+            "truncate": truncate,
+            "proof": group.proof(MASTER, challenge, hello.nonce, hello.membership.member),
         },
     )
 
@@ -228,7 +287,15 @@ def read_challenge(kind: int, body: bytes) -> str:
     return nonce
 
 
-def encode_hello(group: Group, broker_id: int, log: Extent, tail: Tail | None, challenge: str, nonce: str) -> bytes:
+def encode_hello(
+    group: Group,
+    broker_id: int,
+    log: Extent,
+    tail: Tail | None,
+    challenge: str,
+    nonce: str,
+    membership: Membership = NO_MEMBER,
+) -> bytes:
     """HELLO: what this slave is and has."""
     return encode(
         lib.RP_HA_HELLO,
@@ -237,15 +304,15 @@ def encode_hello(group: Group, broker_id: int, log: Extent, tail: Tail | None, c
             "cluster": group.cluster,
             "brokerName": group.broker_name,
             "brokerId": broker_id,
-            "member": "",
-            "incarnation": "",
+            "member": membership.member,
+            "incarnation": membership.incarnation,
             "fileSize": group.file_size,
             "begin": log.begin,
             "end": log.end,
             "tail": None if tail is None else attrs.asdict(tail),
-            "epochs": [],
+            "epochs": sent_epochs(membership.epochs),
             "nonce": nonce,
-            "proof": group.proof(SLAVE, challenge, nonce),
+            "proof": group.proof(SLAVE, challenge, nonce, membership.member),
         },
     )
 
@@ -256,10 +323,15 @@ class Welcome:
 
     start: int
     master_end: int
+    epochs: EpochList = NO_EPOCHS
+    truncate: int | None = None
 
 
-def read_welcome(kind: int, body: bytes, group: Group, challenge: str, nonce: str, log: Extent) -> Welcome:
-    """
+def read_welcome(
+    kind: int, body: bytes, group: Group, challenge: str, nonce: str, log: Extent, member: str = ""
+) -> Welcome:
+    """Without failover (`member` is empty) the log goes on where it ends; otherwise the caller compares epochs.
+
     Raises:
         CannotFollow: refused, or the master does not know the secret.
         MasterUnusable: the answer is none, or another try may succeed.
@@ -270,12 +342,13 @@ def read_welcome(kind: int, body: bytes, group: Group, challenge: str, nonce: st
             raise _refused(fields)
         if kind != lib.RP_HA_WELCOME:
             raise MasterUnusable(f"it sent frame {kind} instead of WELCOME")
-        if not is_proof(fields.text("proof"), group.proof(MASTER, challenge, nonce)):
+        if not is_proof(fields.text("proof"), group.proof(MASTER, challenge, nonce, member)):
             raise CannotFollow("the master does not know the secret in this slave's haSecretFile; set it on both")
         start, end = fields.number("start"), fields.number("end")
-        if not fields.is_null("truncate") or (log.end and start != log.end) or start > end:
+        truncate = None if fields.is_null("truncate") else fields.number("truncate")
+        if not member and (truncate is not None or (log.end and start != log.end) or start > end):
             raise CannotFollow(f"the master wants to begin at {start}, but the log of this slave ends at {log.end}")
-        return Welcome(start, end)
+        return Welcome(start, end, read_epochs(fields), truncate)
     except FrameInvalid as exc:
         raise MasterUnusable(f"it sent a wrong frame: {exc}") from exc
 
@@ -283,5 +356,6 @@ def read_welcome(kind: int, body: bytes, group: Group, challenge: str, nonce: st
 def _refused(fields: Fields) -> CannotFollow | MasterUnusable:
     code, reason = printable(fields.text("code")), printable(fields.text("reason"))
     if code == LATER:
-        return MasterUnusable(f"it cannot tell now whether both logs are equal: {reason}")
-    return CannotFollow(f"the master refused this slave ({code}): {reason}")
+        return MasterUnusable(f"it cannot serve this slave now: {reason}")
+    kind = Diverged if code in DIVERGED else CannotFollow
+    return kind(f"the master refused this slave ({code}): {reason}")

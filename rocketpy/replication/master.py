@@ -17,12 +17,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rocketpy.errors import StoreError
+from rocketpy.failover.epochs import EpochList
 from rocketpy.log_limit import LogLimit, and_more
 from rocketpy.native.core import ffi, lib
+from rocketpy.reactor.member import MemberBlock, fill_store
 from rocketpy.remoting.networks import Network, is_in, parse_address
 
+from .epoch_file import EpochFile
 from .frames import FrameInvalid, printable
-from .handshake import LATER, Extent, Group, Hello, Refusal, encode_challenge, encode_welcome, start_for
+from .handshake import LATER, Extent, Group, Hello, Refusal, encode_challenge, encode_welcome, start_for, stranger
+from .membership import join_for
 from .secret import new_nonce
 from .slave_table import SlaveTable
 
@@ -58,6 +62,27 @@ REASON_OF = {
 EXPECTED = frozenset({lib.RP_SLAVE_LEFT})
 
 
+class MasterMember:
+    """What a master with automatic failover is: it serves the epoch that it was told to serve, once that is open."""
+
+    def __init__(self, block: MemberBlock, file: EpochFile) -> None:
+        self.block, self._file = block, file
+        self.epochs = EpochList()  # of the log; read once the epoch is open, and the same from then on
+
+    def epoch(self) -> int | None:
+        """The epoch to serve; None: no stream may be sent now."""
+        known = self.block.orders()
+        if known is None or not known[0].sends_stream or known[0].epoch != self.block.opened_epoch:
+            return None
+        if self.epochs.last != known[0].epoch:
+            self.epochs = self._file.read()
+        return known[0].epoch if self.epochs.last == known[0].epoch else None
+
+    def encoded(self) -> Any:
+        """`epochs` as rp_epoch[]."""
+        return ffi.new("rp_epoch[]", [{"number": entry.number, "start": entry.start} for entry in self.epochs.entries])
+
+
 class Master:
     """Serves the slaves of one broker, in the process that opened it.
 
@@ -66,6 +91,7 @@ class Master:
         listener: the listening socket of the HA port, non-blocking.
         control: the header of the control block.
         group: whose slaves are served.
+        member: with automatic failover.
     """
 
     def __init__(
@@ -77,9 +103,11 @@ class Master:
         networks: Sequence[Network],
         group: Group,
         now_s: Callable[[], float] = time.monotonic,
+        *,
+        member: MasterMember | None = None,
     ) -> None:
         self._listener, self._control, self._table, self._networks = listener, control, table, networks
-        self._group = group
+        self._group, self._member, self._epoch = group, member, -1
         self._challenges: dict[int, str] = {}  # by row, from CHALLENGE to the answer to HELLO
         self._limit = LogLimit(LOG_INTERVAL_S, now_s)
         self._pointer = lib.rp_master_open(config)
@@ -159,11 +187,50 @@ class Master:
             refusal = Refusal("version", f"its HELLO is not one of this version: {printable(str(exc))}")
             self._refuse_hello(row, address, refusal)
             return
+        if self._member is not None:
+            self._answer_member(self._member, row, address, hello, challenge, own)
+            return
         start = start_for(hello, self._group, challenge, own, self._crc)
         if isinstance(start, Refusal):
             self._refuse_hello(row, address, start)
             return
-        welcome = encode_welcome(hello, self._group, challenge, own, start)
+        self._welcome(row, address, hello, encode_welcome(hello, self._group, challenge, own, start), start, own)
+
+    def _answer_member(
+        self, member: MasterMember, row: int, address: str, hello: Hello, challenge: str, own: Extent
+    ) -> None:
+        """The same with automatic failover: what a log is, its epochs say."""
+        epoch = member.epoch()
+        if epoch is not None and epoch != self._epoch:
+            epochs = member.encoded()
+            if lib.rp_master_set_epochs(self._pointer, epochs, len(epochs)):
+                raise MemoryError
+            self._epoch = epoch
+        if stranger(hello, self._group, challenge) is None and hello.membership.epochs.last > self._epoch >= 0:
+            member.block.see_epoch(hello.membership.epochs.last)  # this master is the older one of the two
+        join = join_for(hello, self._group, challenge, own, member.epochs, epoch)
+        if isinstance(join, Refusal):
+            self._refuse_hello(row, address, join)
+            return
+        welcome = encode_welcome(hello, self._group, challenge, own, join.start, member.epochs, join.truncate)
+        name = hello.membership.member
+        if join.truncate is not None:
+            lib.rp_master_refuse(self._pointer, row, welcome, len(welcome), lib.RP_SLAVE_DIVERGED)
+            if told := self._limit.take("truncate"):
+                behind = hello.log.end - join.truncate
+                text = "member %s at %s has %d bytes behind log offset %d that are not in this log: it cuts them off%s"
+                logger.warning(text, printable(name), address, behind, join.truncate, and_more(told))
+            return
+        store = ffi.new("rp_store_id *")
+        try:
+            fill_store(store, (name, hello.membership.incarnation))
+        except ValueError as exc:
+            self._refuse_hello(row, address, Refusal("version", f"its name or incarnation does not fit: {exc}"))
+            return
+        lib.rp_master_identify(self._pointer, row, store)
+        self._welcome(row, address, hello, welcome, join.start, own)
+
+    def _welcome(self, row: int, address: str, hello: Hello, welcome: bytes, start: int, own: Extent) -> None:
         if lib.rp_master_answer(self._pointer, row, welcome, len(welcome), True, start) != lib.RP_OK:
             return
         if told := self._limit.take("welcomed"):

@@ -30,10 +30,12 @@ from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.files import StorePaths
 from rocketpy.store.reading.commitlog import CommitLog
 
-from .errors import CannotFollow, MasterUnusable
-from .greeting import introduce
+from .errors import CannotFollow, Diverged, MasterUnusable
+from .follower import Follower
+from .greeting import introduce, tell_fenced
 from .handshake import Extent, Group
 from .master_log import MasterLog, ask_master, connect, request_address
+from .membership import MasterReplaced, NeedsCut
 from .start import Start, compare_end, start_of
 from .stream import ByteReader, LogStream, StreamSettings, send_report
 
@@ -41,6 +43,8 @@ logger = logging.getLogger(__name__)
 
 TIMEOUT_S = 3.0
 BACKOFF_S, BACKOFF_MAX_S = 0.05, 5.0
+CONNECT_S = 0.5  # with automatic failover: meanwhile no orders are read
+ORDERS_S = 0.02  # the same: between two looks at the orders
 LOOK_S = 0.2  # while the master is not known, or the ring is being emptied
 TURN_S = 1.0
 BAD_RECORDS_MAX = 3  # at one position
@@ -56,6 +60,7 @@ class SlaveReplicator:
     to_send: Ring
     settings: BrokerSettings
     secret: bytes = attrs.field(default=b"", repr=False)  # of haSecretFile; empty: none
+    follower: Follower | None = None  # with automatic failover
     _halted_for: tuple[str, str] | None = attrs.field(init=False, default=None)  # the master that cannot be followed
     _bad: tuple[int, int] = attrs.field(init=False, default=(-1, 0))  # position, streams that were refused there
     _failures: int = attrs.field(init=False, default=0)  # tries in a row that brought nothing
@@ -67,6 +72,7 @@ class SlaveReplicator:
         while not self.block.stop:
             master = self._master()
             if master is None or master == self._halted_for:
+                self._halted_for = None if master is None and self.follower else self._halted_for
                 self._pause(LOOK_S if master is None else TURN_S)
                 continue
             self._try(master)
@@ -77,8 +83,15 @@ class SlaveReplicator:
         """Follow until the stream ends. Whatever a master sends ends no more than this try."""
         try:
             self._follow(*master)
+        except NeedsCut as exc:
+            self._halted_for = master  # the guardian opens the store anew
+            logger.warning("cannot follow the master %s before this log is cut: %s", master[1], exc)
         except CannotFollow as exc:
-            self._halt(master, str(exc))
+            if self.follower is None or isinstance(exc, Diverged):
+                self._halt(master, str(exc))
+            else:
+                self._tell(f"cannot follow the master: {exc}")
+                self._failures += 1
         except MasterUnusable as exc:
             self._tell(f"cannot follow the master: {exc}; trying again")
             self._failures += 1
@@ -92,6 +105,8 @@ class SlaveReplicator:
 
     def _master(self) -> tuple[str, str] | None:
         """Its address for requests, and the one that sends the log; None: not known."""
+        if self.follower is not None:
+            return self.follower.master(lambda: not self.to_send.depth_bytes)
         known = self.state.master()
         if known is None:
             return None
@@ -112,6 +127,9 @@ class SlaveReplicator:
         self._wait_for_ring()
         header = self.control.header
         own = Extent(int(header.min_phy_offset), int(header.published_phy_offset))
+        if self.follower is not None:
+            self._follow_member(self.follower, master, ha, own)
+            return
         log = ask_master(master, TIMEOUT_S)
         start = None if log.version else self._reference_start(log, own)
         if self.block.stop:
@@ -122,34 +140,65 @@ class SlaveReplicator:
                 start = self._introduce(connection, log, own)
             else:
                 body_left = self._compare(connection, start)
-            stream = LogStream(
-                connection,
-                start,
-                body_left,
-                master_end=log.end,
-                is_own=log.version > 0,
-                block=self.block,
-                control=self.control,
-                state=self.state,
-                to_send=self.to_send,
-                settings=self._settings,
+            self._take_stream(connection, start, body_left, master, ha, log.end, is_own=log.version > 0)
+
+    def _take_stream(
+        self,
+        connection: socket.socket,
+        start: Start,
+        body_left: int,
+        master: str,
+        ha: str,
+        master_end: int,
+        *,
+        is_own: bool,
+    ) -> None:
+        stream = LogStream(
+            connection,
+            start,
+            body_left,
+            master_end=master_end,
+            is_own=is_own,
+            block=self.block,
+            control=self.control,
+            state=self.state,
+            to_send=self.to_send,
+            settings=self._settings,
+            follower=self.follower,
+        )
+        with contextlib.closing(stream):
+            self.state.set_followed(master)
+            self._receive(stream, start, ha)
+
+    def _follow_member(self, follower: Follower, master: str, ha: str, own: Extent) -> None:
+        """One stream of a master with automatic failover, from the handshake to its end."""
+        membership = follower.membership()
+        with connect(ha, CONNECT_S) as connection:
+            reader = self._reader(connection)
+            welcome = introduce(
+                connection, reader, self._group, self.settings.broker.broker_id, own, None, None, membership
             )
-            with contextlib.closing(stream):
-                self.state.set_followed(master)
-                self._receive(stream, start, ha)
+            try:
+                follower.join(welcome, own)
+            except MasterReplaced:
+                tell_fenced(connection, follower.known_epoch)
+                raise
+            start = Start(welcome.start, welcome.start)
+            self._take_stream(connection, start, 0, master, ha, welcome.master_end, is_own=True)
 
     def _introduce(self, connection: socket.socket, log: MasterLog, own: Extent) -> Start:
         """Where the stream of a master of rocketpy begins."""
-        broker = self.settings.broker
-        file_size = int(self.control.header.commitlog_file_size)
-        group = Group(
+        master, broker_id = Extent(log.begin, log.end), self.settings.broker.broker_id
+        with self._own_log() as read_log:
+            welcome = introduce(connection, self._reader(connection), self._group, broker_id, own, master, read_log)
+        return Start(welcome.start, welcome.start)
+
+    @property
+    def _group(self) -> Group:
+        broker, file_size = self.settings.broker, int(self.control.header.commitlog_file_size)
+        return Group(
             cluster=broker.broker_cluster_name, broker_name=broker.broker_name, file_size=file_size, secret=self.secret
         )
-        master = Extent(log.begin, log.end)
-        with self._own_log() as read_log:
-            reader = self._reader(connection)
-            welcome = introduce(connection, reader, group, broker.broker_id, own, master, read_log)
-        return Start(welcome.start, welcome.start)
 
     def _reference_start(self, log: MasterLog, own: Extent) -> Start:
         """The same of one of the reference."""
@@ -169,7 +218,8 @@ class SlaveReplicator:
             return compare_end(start, self._reader(connection).read, read_log)
 
     def _reader(self, connection: socket.socket) -> ByteReader:
-        return ByteReader(connection, self._settings.silence_max_ns / 1e9, self._beat)
+        turn_s = TURN_S if self.follower is None else ORDERS_S
+        return ByteReader(connection, self._settings.silence_max_ns / 1e9, self._beat, turn_s)
 
     @contextlib.contextmanager
     def _own_log(self) -> Iterator[Callable[[int, int], bytes]]:
@@ -209,6 +259,8 @@ class SlaveReplicator:
     def _halt(self, master: tuple[str, str], reason: str) -> None:
         self._halted_for = master
         self._failures = 0
+        if self.follower is not None:
+            self.follower.halt()
         logger.error("stopped following the master %s: %s; restart this slave when that is done", master[1], reason)
 
     # --- turns ------------------------------------------------------------------------------------------------------
@@ -239,6 +291,8 @@ class SlaveReplicator:
         self.block.beat(time.monotonic_ns())
         if self.block.stop:
             raise MasterUnusable("this broker is stopping")
+        if self.follower is not None:
+            self.follower.check()
 
     def _wait_for_ring(self) -> None:
         """Until the send worker has taken all of the last stream; with SYNC_FLUSH, until that is on the disk as well.
@@ -255,11 +309,13 @@ class SlaveReplicator:
 
     def _pause(self, seconds: float) -> None:
         """Wait, or until told to stop."""
-        until_s = time.monotonic() + seconds
+        until_s, turn_s = time.monotonic() + seconds, TURN_S if self.follower is None else ORDERS_S
         poller = select.poll()
         poller.register(self.block.doorbell, select.POLLIN)
         while not self.block.stop and (left_s := until_s - time.monotonic()) > 0:
             self.block.beat(time.monotonic_ns())
-            poller.poll(min(left_s, TURN_S) * 1000)
+            poller.poll(min(left_s, turn_s) * 1000)
             self.block.awake()
+            if self.follower is not None and self.follower.has_news:
+                break
         self.block.beat(time.monotonic_ns())

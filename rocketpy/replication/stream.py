@@ -19,6 +19,7 @@ from rocketpy.reactor.ring import Ring, WorkerBlock
 from rocketpy.store.control_block import ControlBlock
 
 from .errors import MasterUnusable
+from .follower import Follower
 from .start import REPORT, Start
 
 TURN_S = 1.0
@@ -30,6 +31,7 @@ ENDS = {
     lib.RP_STREAM_REFUSED: "a part of the log was refused",
     lib.RP_STREAM_DAMAGED: "bytes of the log came damaged",
     lib.RP_STREAM_UNKNOWN: "the master sent a frame that is not known here",
+    lib.RP_STREAM_FENCED: "the master is none any more: it knows a newer epoch",
 }
 
 
@@ -45,7 +47,11 @@ class StreamSettings:
 class ByteReader:
     """Reads exactly as many bytes as asked for, and shows meanwhile that the worker is alive."""
 
-    def __init__(self, connection: socket.socket, silence_max_s: float, beat: Callable[[], None]) -> None:
+    def __init__(
+        self, connection: socket.socket, silence_max_s: float, beat: Callable[[], None], turn_s: float = TURN_S
+    ) -> None:
+        """`beat` is called every `turn_s`, and may raise."""
+        self._turn_s = turn_s
         self._connection = connection
         self._silence_max_s = silence_max_s
         self._beat = beat
@@ -60,7 +66,7 @@ class ByteReader:
         until_s = time.monotonic() + self._silence_max_s
         while size:
             self._beat()
-            is_there = select.select([self._connection], [], [], TURN_S)[0]
+            is_there = select.select([self._connection], [], [], self._turn_s)[0]
             if (is_short or not is_there) and time.monotonic() >= until_s:
                 raise MasterUnusable(f"{size} bytes did not come in time" if is_there else "it sent nothing in time")
             if not is_there:
@@ -92,6 +98,7 @@ class LogStream:
     Args:
         master_end: where the master's log ended at its start.
         is_own: frames of rocketpy; otherwise those of the reference.
+        follower: with automatic failover.
     """
 
     def __init__(
@@ -107,9 +114,12 @@ class LogStream:
         state: ReplicaState,
         to_send: Ring,
         settings: StreamSettings,
+        follower: Follower | None = None,
     ) -> None:
         connection.setblocking(False)
-        self._kept = connection, block, control, state, to_send
+        of_member = {} if follower is None else follower.stream_settings()
+        self._follower = follower
+        self._kept = connection, block, control, state, to_send, of_member
         self._block = block
         self._master_end = master_end
         self._handle: Any = lib.rp_slave_stream_open(
@@ -129,7 +139,8 @@ class LogStream:
                     "adds_zero": start.adds_zero,
                     "report_interval_ns": settings.report_interval_ns,
                     "silence_max_ns": settings.silence_max_ns,
-                },
+                }
+                | of_member,
             )
         )
         if self._handle == ffi.NULL:
@@ -137,9 +148,14 @@ class LogStream:
 
     def run(self) -> bool:
         """Receive until the stream ends, or the worker is to stop. Returns whether the stream has ended."""
-        while (status := self.turn(TURN_S)) is Status.OK:
+        while (status := self.turn(TURN_S)) is Status.OK or self._goes_on(status):
             pass
         return status is Status.END_OF_FILE
+
+    def _goes_on(self, status: Status) -> bool:
+        """Whether the stream only asks the member something."""
+        asks = self._follower is not None and status in (Status.NOT_FOUND, Status.INCOMPLETE)
+        return asks and self._follower is not None and self._follower.go_on(self._handle, status)
 
     def turn(self, timeout_s: float) -> Status:
         """Receive for so long. OK; STOPPED: the worker is to stop; END_OF_FILE: the stream has ended."""

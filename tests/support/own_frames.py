@@ -10,7 +10,7 @@ from typing import Any
 from rocketpy.replication.secret import make_proof
 
 MAGIC = bytes.fromhex("ff52504841000001")
-CHALLENGE, HELLO, WELCOME, REFUSE, DATA, HEARTBEAT, ACK = range(1, 8)
+CHALLENGE, HELLO, WELCOME, REFUSE, DATA, HEARTBEAT, ACK, _, FENCED = range(1, 10)
 NONCE = "0123456789abcdef" * 2
 
 
@@ -22,18 +22,24 @@ def json_frame(kind: int, **fields: Any) -> bytes:
     return frame(kind, json.dumps(fields).encode())
 
 
-def ack(position: int) -> bytes:
-    return frame(ACK, struct.pack(">qi", position, 0))
+def ack(position: int, epoch: int = 0) -> bytes:
+    return frame(ACK, struct.pack(">qi", position, epoch))
 
 
-def data_frame(position: int, data: bytes, *, end: int | None = None, crc: int | None = None) -> bytes:
+def fenced(epoch: int) -> bytes:
+    return frame(FENCED, struct.pack(">i", epoch))
+
+
+def data_frame(position: int, data: bytes, *, end: int | None = None, crc: int | None = None, epoch: int = 0) -> bytes:
+    """`end`: the field `confirmed`, which names the master's end without failover."""
     end = position + len(data) if end is None else end
     crc = zlib.crc32(data) if crc is None else crc
-    return frame(DATA, struct.pack(">qqiI", position, end, 0, crc) + data)
+    return frame(DATA, struct.pack(">qqiI", position, end, epoch, crc) + data)
 
 
-def heartbeat(end: int) -> bytes:
-    return frame(HEARTBEAT, struct.pack(">qqiq", end, end, 0, 1_700_000_000_000))
+def heartbeat(end: int, *, confirmed: int | None = None, epoch: int = 0) -> bytes:
+    confirmed = end if confirmed is None else confirmed
+    return frame(HEARTBEAT, struct.pack(">qqiq", end, confirmed, epoch, 1_700_000_000_000))
 
 
 def hello_fields(log: bytes, *, begin: int = 0, tail_max: int = 65_536, **changes: Any) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from rocketpy.broker.clock import SystemClock
@@ -29,6 +30,8 @@ from rocketpy.reactor.topology import (
 )
 from rocketpy.reactor.worker_spec import RestartPolicy, StopPhase, WorkerContext, WorkerSpec
 from rocketpy.remoting.networks import parse_networks
+from rocketpy.replication.epoch_file import EpochFile
+from rocketpy.replication.follower import Follower
 from rocketpy.replication.secret import read_secret
 from rocketpy.replication.slave import SlaveReplicator
 from rocketpy.replication.slave_table import SlaveTable
@@ -106,8 +109,7 @@ def worker_specs(
             **others,
         )
 
-    levels = len(parse_delay_levels(settings.store.message_delay_level))
-    marks, halves = DeliveryMarks(levels, lambda: control.published_phy_offset), recovered_half_states(opened)
+    marks, halves = _delivery_marks(settings, control), recovered_half_states(opened)
     timers, filter_marks = TimerMarks.open(opened.paths, opened.files, control), FilterMarks()
     writes = (opened.lock.worker_fd,)  # keeps the store locked while a worker that writes is running
     slaves, orders = (SlaveTable(), None) if member is None else (member.slaves, member.block)
@@ -121,10 +123,11 @@ def worker_specs(
     yield spec(SEND, SEND, send, StopPhase.FAST_PATH, keep_fds=writes)
     replication, metrics = sockets.replication, sockets.metrics
     if replication is not None:
-        sender, ha_fd = ReplicatorMain(topology, control, settings, slaves, replication), replication.fileno()
-        yield spec(REPLICATOR, REPLICATOR, sender, StopPhase.REPLICATION, keep_fds=(ha_fd,), starts_on=ha_fd)
+        sender, fd = ReplicatorMain(topology, control, settings, slaves, replication, orders), replication.fileno()
+        starts_on = None if member else fd  # a member confirms positions without slaves, too
+        yield spec(REPLICATOR, REPLICATOR, sender, StopPhase.REPLICATION, keep_fds=(fd,), starts_on=starts_on)
     if replica is not None:
-        receiver = _replicator(settings, topology, control, replica)
+        receiver = _replicator(settings, topology, control, replica, member)
         yield spec(REPLICATOR, REPLICATOR, receiver, StopPhase.INTAKE, restart=RestartPolicy(limit=None))
     for pull in sizes.pulls:
         yield spec(pull, PULL, PullMain(topology, pull, control, settings, filter_marks), StopPhase.FAST_PATH)
@@ -142,12 +145,25 @@ def worker_specs(
     yield spec(ACCEPTOR, ACCEPTOR, acceptor.run, StopPhase.INTAKE, keep_fds=kept)
 
 
+def _delivery_marks(settings: BrokerSettings, control: ControlBlock) -> DeliveryMarks:
+    levels = len(parse_delay_levels(settings.store.message_delay_level))
+    return DeliveryMarks(levels, lambda: control.published_phy_offset)
+
+
 def _replicator(
-    settings: BrokerSettings, topology: Topology, control: ControlBlock, replica: ReplicaState
+    settings: BrokerSettings,
+    topology: Topology,
+    control: ControlBlock,
+    replica: ReplicaState,
+    member: MemberTree | None,
 ) -> SlaveReplicator:
     secret = read_secret(settings.store.ha_secret_file)
     ring = topology.ring(REPLICATOR, SEND)
-    return SlaveReplicator(topology.blocks[REPLICATOR], control, replica, ring, settings, secret)
+    follower = None
+    if member is not None:
+        file, store = EpochFile(Path(settings.store.store_path_root_dir)), topology.blocks[STORE].pointer
+        follower = Follower(member.block, file, control.header, store, member.is_sync_group)
+    return SlaveReplicator(topology.blocks[REPLICATOR], control, replica, ring, settings, secret, follower)
 
 
 def _acceptor(topology: Topology, listeners: Sequence[socket.socket]) -> tuple[Acceptor, tuple[int, ...]]:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import socket
+from pathlib import Path
 from typing import Any
 
 from rocketpy.config import BrokerSettings
 from rocketpy.native.core import ffi
-from rocketpy.reactor.topology import REPLICATOR, SEND, Topology
+from rocketpy.reactor.member import MemberBlock
+from rocketpy.reactor.topology import REPLICATOR, SEND, STORE, Topology
 from rocketpy.reactor.worker_spec import WorkerContext
 from rocketpy.remoting.networks import parse_networks
+from rocketpy.replication.epoch_file import EpochFile
 from rocketpy.replication.handshake import Group
-from rocketpy.replication.master import Master
+from rocketpy.replication.master import Master, MasterMember
 from rocketpy.replication.secret import read_secret
 from rocketpy.replication.slave_table import SlaveTable
 from rocketpy.store.control_block import ControlBlock
@@ -35,7 +38,9 @@ class ReplicatorMain:
         settings: BrokerSettings,
         table: SlaveTable,
         listener: socket.socket,
+        orders: MemberBlock | None = None,
     ) -> None:
+        """`orders`: of the coordinator, with automatic failover."""
         store = settings.store
         self._control, self._table, self._listener = control, table, listener
         self._networks = parse_networks(store.ha_addresses)
@@ -56,12 +61,25 @@ class ReplicatorMain:
                 "table": table.pointer,
                 "commitlog_directory": self._directory,
                 "listener": listener.fileno(),
+                "member": ffi.NULL if orders is None else orders.pointer,
+                "store": topology.blocks[STORE].pointer,
+                "is_durable": settings.is_sync_flush,
             }
             | master_limits(settings),
         )
+        root = Path(store.store_path_root_dir)
+        self._member = None if orders is None else MasterMember(orders, EpochFile(root))
 
     def __call__(self, context: WorkerContext) -> None:
-        master = Master(self._config, self._listener, self._control.header, self._table, self._networks, self._group)
+        master = Master(
+            self._config,
+            self._listener,
+            self._control.header,
+            self._table,
+            self._networks,
+            self._group,
+            member=self._member,
+        )
         context.report_ready()
         while master.turn(TURN_NS):
             pass
@@ -74,7 +92,7 @@ def master_limits(settings: BrokerSettings) -> dict[str, Any]:
     return {
         "slaves_max": store.ha_connections_max,
         "frame_max": store.ha_transfer_batch_size,
-        "own_only": store.ha_secret_file is not None,
+        "own_only": store.ha_secret_file is not None or settings.store.is_automatic,
         "is_sync_master": settings.is_sync_master,
         "heartbeat_ns": store.ha_send_heartbeat_interval * 1_000_000,
         "housekeeping_ns": store.ha_housekeeping_interval * 1_000_000,

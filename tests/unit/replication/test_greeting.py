@@ -128,7 +128,7 @@ def test_a_refusal_names_its_reason_in_one_line(play: Play) -> None:
 
 
 def test_a_master_that_cannot_tell_now_is_asked_again(play: Play) -> None:
-    with pytest.raises(MasterUnusable, match="cannot tell now"):
+    with pytest.raises(MasterUnusable, match="cannot serve this slave now"):
         play(lambda _: json_frame(REFUSE, code="later", reason="busy")).introduce(Extent(0, 100))
 
 

@@ -26,6 +26,7 @@ from tests.support.own_frames import (
     REFUSE,
     WELCOME,
     ack,
+    fenced,
     frame,
     hello_fields,
     json_frame,
@@ -302,7 +303,18 @@ def test_poison_instead_of_hello(rig: MasterRig, data: bytes) -> None:
     assert good.say(b"")[0] == WELCOME
 
 
-@pytest.mark.parametrize("data", [bytes(17), frame(HELLO, bytes(12)), frame(7, bytes(13)), b"\xff" * 17])
+@pytest.mark.parametrize(
+    "data",
+    [
+        bytes(17),
+        frame(HELLO, bytes(12)),
+        frame(7, bytes(13)),
+        b"\xff" * 17,
+        ack(0, 5),
+        fenced(5),
+        frame(9, b"") + bytes(9),
+    ],
+)
 def test_poison_instead_of_ack(rig: MasterRig, data: bytes) -> None:
     rig.append(1000)
     slave = OwnSlave(rig)

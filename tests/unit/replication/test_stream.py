@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import select
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from rocketpy.reactor.replica import ReplicaState
 from rocketpy.reactor.ring import Ring, WorkerBlock
 from rocketpy.replication import stream as stream_module
 from rocketpy.replication.errors import MasterUnusable
+from rocketpy.replication.follower import Follower
 from rocketpy.replication.start import HEADER, Start
 from rocketpy.replication.stream import ByteReader, LogStream, StreamSettings, send_report
 from rocketpy.store.control_block import ControlBlock
@@ -31,7 +32,13 @@ class Rig:
     """A stream, its ring, and the master's socket."""
 
     def __init__(
-        self, root: Path, start: Start, body_left: int = 0, settings: StreamSettings = SETTINGS, is_own: bool = False
+        self,
+        root: Path,
+        start: Start,
+        body_left: int = 0,
+        settings: StreamSettings = SETTINGS,
+        is_own: bool = False,
+        follower: Callable[[ControlBlock], Follower] | None = None,
     ) -> None:
         self.ours, self.master = socket.socketpair()
         self.block, send = WorkerBlock("replicator", 0), WorkerBlock("send", 1)
@@ -50,6 +57,7 @@ class Rig:
             state=self.state,
             to_send=self.ring,
             settings=settings,
+            follower=None if follower is None else follower(self.control),
         )
 
     def close(self) -> None:

@@ -1,0 +1,172 @@
+"""What automatic failover adds to the replicator of a slave: whom to follow, the epochs of the log, when to stop.
+
+    orders -> HELLO with the epochs -> WELCOME: the same history? -> epoch file -> stream, epoch by epoch -> orders
+
+The epoch file names an epoch, on the disk, before a byte of it is received. When the orders name nobody to follow, the
+replicator says so once all that it had received is in the log: a candidate acknowledges nothing from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from rocketpy.failover.epochs import EpochList
+from rocketpy.failover.joining import Log
+from rocketpy.native.core import ffi, lib
+from rocketpy.native.status import Status
+from rocketpy.reactor.member import Following, MemberBlock, MemberOrders
+
+from .epoch_file import EpochFile
+from .errors import MasterUnusable
+from .handshake import Extent, Membership, Welcome
+from .membership import NeedsCut, check_welcome, joined
+
+ALL_WRITTEN = 2**64 - 1
+
+
+class OtherOrders(MasterUnusable):
+    """Another master is to be followed, or none."""
+
+
+@attrs.define(eq=False)
+class Follower:
+    """Of one slave's replicator. It is the only one that writes the epoch file while it runs.
+
+    Args:
+        store: the worker (rp_worker *) that dispatches what is confirmed.
+        control: the header of the control block.
+    """
+
+    block: MemberBlock
+    file: EpochFile
+    control: Any
+    store: Any
+    is_sync: bool
+    _orders: MemberOrders = attrs.field(init=False, factory=MemberOrders)
+    _version: int = attrs.field(init=False, default=-1)
+    _epochs: EpochList = attrs.field(init=False, factory=EpochList)  # of the master's log
+    _written: EpochList = attrs.field(init=False, factory=EpochList)  # of this log, as in the file
+
+    # --- orders -----------------------------------------------------------------------------------------------------
+
+    def _look(self) -> Following | None:
+        if self._version != self.block.version and (known := self.block.orders()) is not None:
+            self._orders, self._version = known
+        return self._orders.following
+
+    def master(self, is_drained: Callable[[], bool]) -> tuple[str, str] | None:
+        """The address for requests, and the one that sends the log; None: nobody is to be followed.
+
+        Args:
+            is_drained: whether all that was received is in the log.
+        """
+        following = self._look()
+        if following is not None:
+            self.block.pointer.stream_stopped = 0
+            return following.address, following.ha_address
+        if self._version >= 0 and is_drained():
+            self.block.pointer.stream_stopped = self._version
+        return None
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there are orders that were not read."""
+        return self._version != self.block.version
+
+    def check(self) -> None:
+        """
+        Raises:
+            OtherOrders: the handshake has no purpose any more.
+        """
+        before = self._orders.following
+        if self._look() != before:
+            raise OtherOrders("the coordinator has named another master")
+
+    # --- the handshake ----------------------------------------------------------------------------------------------
+
+    def membership(self) -> Membership:
+        """
+        Raises:
+            MasterUnusable: this store has no name yet.
+            EpochsInvalid, StoreError: the epoch file cannot be used.
+        """
+        own = self.block.own
+        if own is None:
+            raise MasterUnusable("this member's store has no incarnation yet")
+        self._written = self.file.read()
+        return Membership(own.member, own.incarnation, self._written)
+
+    def join(self, welcome: Welcome, own: Extent) -> None:
+        """Agree on where the stream begins; on return the epochs of this log are on the disk.
+
+        Raises:
+            NeedsCut: this log has to be cut; the member block says so. Diverged: that would not help.
+            MasterUnusable: this master cannot be followed now.
+        """
+        log = Log(epochs=self._written, end=own.end, confirmed=int(self.control.confirmed_phy_offset))
+        seen = self.block.newest_epoch_seen
+        try:
+            epochs = check_welcome(welcome, log, own.begin, newest_seen=seen, is_sync=self.is_sync)
+        except NeedsCut as exc:
+            self.block.pointer.cut_phy_offset = exc.position
+            raise
+        self._epochs = welcome.epochs
+        self.block.see_epoch(welcome.epochs.last)
+        self._write(epochs)
+
+    def halt(self) -> None:
+        """Tell the coordinator that the logs have diverged."""
+        self.block.pointer.diverged = 1
+
+    @property
+    def known_epoch(self) -> int:
+        """The newest epoch that this member knows."""
+        return max(self.block.newest_epoch_seen, self._written.last, *self._named())
+
+    def _named(self) -> tuple[int, ...]:
+        following = self._look()
+        return (following.epoch,) if following is not None else ()
+
+    def _write(self, epochs: EpochList) -> None:
+        if epochs != self._written:
+            self.file.write(epochs)
+            self._written = epochs
+            self.block.count_epochs_change()
+
+    # --- the stream -------------------------------------------------------------------------------------------------
+
+    def stream_settings(self) -> dict[str, Any]:
+        """Fields of rp_slave_stream_config."""
+        entries = [{"number": entry.number, "start": entry.start} for entry in self._epochs.entries]
+        return {
+            "member": self.block.pointer,
+            "store": self.store,
+            "orders_version": self._version,
+            "epoch": self._epochs.last,
+            "epochs": ffi.new("rp_epoch[]", entries),
+            "epoch_count": len(entries),
+            "epochs_from": self._unwritten(),
+        }
+
+    def _unwritten(self) -> int:
+        """The start of the first epoch that is not in the file."""
+        return min(
+            (entry.start for entry in self._epochs.entries if entry.number > self._written.last), default=ALL_WRITTEN
+        )
+
+    def go_on(self, handle: Any, status: Status) -> bool:
+        """The stream asks for its orders, or for an epoch that begins. Returns whether it goes on."""
+        if status is Status.INCOMPLETE:
+            self._write(joined(self._written, self._epochs, int(lib.rp_slave_stream_reaches(handle))))
+            lib.rp_slave_stream_know(handle, self._unwritten())
+            return True
+        before = self._orders.following
+        if self._look() == before and self._version >= 0:
+            lib.rp_slave_stream_obey(handle, self._version)
+            return True
+        if self.known_epoch > self._epochs.last:
+            lib.rp_slave_stream_fence(handle, self.known_epoch)
+        return False

@@ -1,0 +1,107 @@
+"""How members of a group with automatic failover agree where a stream begins: pure decisions of both sides.
+
+Both send the epochs of their logs (failover/epochs.py). The logs are equal up to where these part; what the follower
+has behind that is of another history, and is cut while its store is opened anew.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from rocketpy.failover.epochs import EpochList, common_end
+from rocketpy.failover.joining import Log, cut_for, may_serve, may_take
+
+from .errors import CannotFollow, Diverged, MasterUnusable
+from .handshake import LATER, Extent, Group, Hello, Refusal, Welcome, other_files, stranger
+
+
+class NeedsCut(CannotFollow):
+    """The log has to end at `position` before it can follow."""
+
+    def __init__(self, position: int, end: int) -> None:
+        super().__init__(f"{end - position} bytes behind log offset {position} are not in the master's log")
+        self.position = position
+
+
+class MasterReplaced(MasterUnusable):
+    """The master is older than one that this member knows; it may not know that yet."""
+
+
+@attrs.frozen
+class Join:
+    """What a follower is answered: DATA begins at `start`; `truncate`: its log has to be cut there first."""
+
+    start: int
+    truncate: int | None
+
+
+def join_for(
+    hello: Hello, group: Group, challenge: str, own: Extent, epochs: EpochList, epoch: int | None
+) -> Join | Refusal:
+    """A master's answer to a HELLO.
+
+    Args:
+        epochs: of the master's log.
+        epoch: the one that it serves; None: it serves none now.
+    """
+    refusal = stranger(hello, group, challenge) or other_files(hello, group)
+    theirs = hello.membership
+    if refusal is not None:
+        return refusal
+    if not theirs.member:
+        return Refusal("mode", "it has no haMode=automatic, this master has; set the same on both")
+    if epoch is None:
+        return Refusal(LATER, "this broker does not send its log now: it is not the master of an epoch")
+    if not may_serve(epoch, theirs.epochs, -1):
+        return Refusal(LATER, f"this master serves epoch {epoch}, and its log is of epoch {theirs.epochs.last}")
+    if hello.log.end == 0:
+        return Join(own.begin, None)
+    end = common_end(theirs.epochs, hello.log.end, epochs, own.end)
+    if end is None:
+        return Refusal("diverged", "its log and this master's have no epoch in common; let it join with an empty store")
+    if end < max(own.begin, hello.log.begin):
+        return Refusal(
+            "behind",
+            f"both logs are equal up to {end}, but this one begins at {own.begin}, and its own at {hello.log.begin}: "
+            "what is before has expired; let it join with an empty store",
+        )
+    return Join(end, end if end < hello.log.end else None)
+
+
+def check_welcome(welcome: Welcome, own: Log, begin: int, *, newest_seen: int, is_sync: bool) -> EpochList:
+    """A follower's view of a WELCOME: the epochs of its own log from now on.
+
+    Args:
+        own: this log. begin: where it begins.
+        newest_seen: the newest epoch that a peer has named.
+    Raises:
+        MasterReplaced, MasterUnusable: this master cannot be followed. NeedsCut: not before the log is cut.
+        Diverged: a cut would not make the logs one history.
+    """
+    epoch = welcome.epochs.last
+    if epoch < 0:
+        raise MasterUnusable("it names no epoch")
+    if not may_take(epoch, own.epochs, newest_seen):
+        raise MasterReplaced(f"it serves epoch {epoch}, and epoch {max(newest_seen, own.epochs.last)} is known")
+    if own.end == 0:
+        return welcome.epochs.until(welcome.start)
+    master = Log(epochs=welcome.epochs, end=welcome.master_end, confirmed=0)
+    cut = cut_for(own, master, is_sync=is_sync)
+    if cut is None or cut < begin:
+        shared = common_end(own.epochs, own.end, welcome.epochs, welcome.master_end)
+        raise Diverged(
+            f"the log of this member (it begins at {begin}, ends at {own.end}, and is confirmed to {own.confirmed}) "
+            f"is equal to its master's up to {'nowhere' if shared is None else shared}: it has a history of its own"
+        )
+    if cut != welcome.start or (cut < own.end) != (welcome.truncate is not None):
+        raise MasterUnusable(f"it wants to begin at {welcome.start}, but both logs are equal up to {cut}")
+    if cut < own.end:
+        raise NeedsCut(cut, own.end)
+    return joined(own.epochs, welcome.epochs, own.end)
+
+
+def joined(own: EpochList, master: EpochList, end: int) -> EpochList:
+    """The epochs of a log that is the master's up to `end`. The master may have sent its newest ones only."""
+    first = master.entries[0] if master.entries else None
+    older = tuple(e for e in own.entries if first is None or (e.number < first.number and e.start <= first.start))
+    return EpochList((*older, *master.until(end).entries))
