@@ -6,9 +6,10 @@ process runs one after the other. Connections are made by the first request: rea
 
 from __future__ import annotations
 
+import logging
 import os
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -21,14 +22,17 @@ from rocketpy.client.cluster.lifetime import Lifetime, Open
 from rocketpy.client.cluster.route import MASTER_ID
 from rocketpy.client.options import ClientOptions
 from rocketpy.client.sync import Blocking, blocking
-from rocketpy.errors import ConfigError
+from rocketpy.errors import BodyInvalid, BrokerError, ConfigError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.record import RECORD_HEAD_MAX, store_timestamp_of
 
 from .pulls import Answer, Pulls, PullSettings, Slice, pull_header
 
+logger = logging.getLogger(__name__)
+
 T = TypeVar("T")
 REQUESTS_AT_ONCE = 64
+TOGETHER_MIN = 100  # queues of a topic on a broker; the answer takes as long to read as a hundred small ones
 CLUSTERS_MAX = 4  # of one process; the one that was used longest ago is closed
 ROUTE_RETRY_S = 0.5
 RECEIVE_SIZE = 256 << 10  # bytes of one read: answers are large
@@ -88,14 +92,32 @@ class AsyncCluster:
             found |= await self.opened.instance.readable_queues(topic)
         return found
 
-    async def bounds(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, Bounds]:
+    async def bounds(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, Bounds]:
         async def ask(queue: MessageQueue) -> Bounds:
             return Bounds(await self._brokers.min_offset(queue), await self._brokers.max_offset(queue))
 
-        return await _ask_all(ask, queues)
+        found = await self._bounds_together(queues)
+        return found | await _ask_all(ask, set(queues) - found.keys())
 
-    async def max_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
-        return await _ask_all(self._brokers.max_offset, queues)
+    async def max_offsets(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, int]:
+        found = {queue: bound.max_offset for queue, bound in (await self._bounds_together(queues)).items()}
+        return found | await _ask_all(self._brokers.max_offset, set(queues) - found.keys())
+
+    async def _bounds_together(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, Bounds]:
+        """What brokers say of all queues of a topic in one answer, where many of them are asked for. Those that are
+        missing are to be asked for one by one: a broker may refuse, or have more read queues than write queues."""
+        numbers = Counter((queue.topic, queue.broker_name) for queue in queues)
+        found: dict[MessageQueue, Bounds] = {}
+        for (topic, broker_name), number in sorted(numbers.items()):
+            if number < TOGETHER_MIN:
+                continue
+            try:
+                offsets = await self._brokers.topic_offsets(topic, broker_name)
+            except (BrokerError, BodyInvalid) as error:
+                logger.info("%s does not give the offsets of %s at once: %s", broker_name, topic, error)
+                continue
+            found |= {queue: Bounds(one.min_offset, one.max_offset) for queue, one in offsets.items()}
+        return {queue: found[queue] for queue in queues if queue in found}
 
     async def search(
         self, times_ms: Mapping[MessageQueue, int], bounds: Mapping[MessageQueue, Bounds], settings: PullSettings

@@ -15,9 +15,13 @@ import pytest
 
 import rocketpy.spark
 from rocketpy.client import Message, ProducerOptions, SendResult
+from rocketpy.client.cluster.brokers import Brokers
 from rocketpy.client.sync import Producer
-from rocketpy.errors import ConfigError
+from rocketpy.codes import ResponseCode
+from rocketpy.errors import BrokerError, ConfigError
 from rocketpy.message.message_queue import MessageQueue
+from rocketpy.remoting.bodies.topic import TopicOffset
+from rocketpy.spark.cluster import CLUSTERS
 from rocketpy.spark.options import parse_options
 from rocketpy.spark.pulls import Slice
 from rocketpy.spark.slices import PullReader, read_slices
@@ -178,6 +182,38 @@ def queue_of(results: list[SendResult], queue_id: int) -> tuple[MessageQueue, li
     """A queue, and (offset, body) of what was sent to it."""
     sent = [(result.queue_offset, b"%d" % n) for n, result in enumerate(results) if result.queue.queue_id == queue_id]
     return next(result.queue for result in results if result.queue.queue_id == queue_id), sorted(sent)
+
+
+def test_offsets_of_many_queues_come_in_one_answer(
+    broker: RunningBroker, producer: Producer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = send(producer, "Ends", 0, 50)[0].queue.broker_name
+    cluster = CLUSTERS.get(
+        parse_options(TopicOptions, {"nameServer": broker.namesrv, "topic": "Ends"}).client_options()
+    )
+    queues = cluster.queues(["Ends"])
+    wait_until(lambda: sum(cluster.max_offsets(queues).values()) == 50)
+    one_by_one, missing = cluster.bounds(queues), MessageQueue("Ends", name, 99)
+    asked: list[MessageQueue] = []
+    ask = Brokers.max_offset
+
+    async def noted(self: Brokers, queue: MessageQueue) -> int:
+        asked.append(queue)
+        return await ask(self, queue)
+
+    monkeypatch.setattr(Brokers, "max_offset", noted)
+    monkeypatch.setattr("rocketpy.spark.cluster.TOGETHER_MIN", 1)
+    assert cluster.bounds(queues) == one_by_one and cluster.max_offsets({*queues, missing}) == {
+        missing: 0,
+        **{queue: bound.max_offset for queue, bound in one_by_one.items()},
+    }
+    assert asked == [missing]
+
+    async def refuse(self: Brokers, topic: str, broker_name: str) -> dict[MessageQueue, TopicOffset]:
+        raise BrokerError(ResponseCode.NO_PERMISSION, "no")
+
+    monkeypatch.setattr(Brokers, "topic_offsets", refuse)
+    assert cluster.bounds(queues) == one_by_one and len(asked) == 1 + len(queues)
 
 
 def test_matches_behind_a_run_come_once(broker: RunningBroker, producer: Producer) -> None:

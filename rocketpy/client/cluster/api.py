@@ -18,7 +18,7 @@ from rocketpy.remoting.bodies.group import GetConsumerListByGroupResponseBody
 from rocketpy.remoting.bodies.heartbeat import CheckClientRequestBody, HeartbeatData, SubscriptionData
 from rocketpy.remoting.bodies.lock import LockBatchRequestBody, LockBatchResponseBody
 from rocketpy.remoting.bodies.route import TopicRouteData
-from rocketpy.remoting.bodies.topic import TopicList
+from rocketpy.remoting.bodies.topic import TopicList, TopicOffset, TopicStatsTable
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.client import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
 from rocketpy.remoting.headers.namesrv import GetRouteInfoRequestHeader
@@ -36,6 +36,7 @@ from rocketpy.remoting.headers.send import (
     SendMessageRequestHeader,
     SendMessageResponseHeader,
 )
+from rocketpy.remoting.headers.topic import TopicRequestHeader
 from rocketpy.remoting.headers.transaction import EndTransactionRequestHeader
 from rocketpy.remoting.schema import Header
 
@@ -266,6 +267,12 @@ class MQClientAPI:
         header = _queue_header(queue)
         response = await self.ask(address, RequestCode.GET_MAX_OFFSET, header, timeout_s=timeout_s)
         return OffsetResponseHeader.of(response).offset
+
+    async def topic_offsets(self, address: str, topic: str, timeout_s: float) -> dict[MessageQueue, TopicOffset]:
+        """Offsets of all write queues that a broker has of a topic."""
+        header = TopicRequestHeader(topic=topic)
+        response = await self.ask(address, RequestCode.GET_TOPIC_STATS_INFO, header, timeout_s=timeout_s)
+        return dict(TopicStatsTable.decode(response.body).offset_table)
 
     async def min_offset(self, address: str, queue: MessageQueue, timeout_s: float) -> int:
         header = _queue_header(queue)

@@ -9,6 +9,7 @@ import attrs
 
 from rocketpy.errors import ClientError
 from rocketpy.message.message_queue import MessageQueue
+from rocketpy.remoting.bodies.topic import TopicOffset
 
 from ..messages import ReceivedMessage
 from .error_codes import ClientCode
@@ -39,6 +40,11 @@ class Brokers:
     async def min_offset(self, queue: MessageQueue) -> int:
         address = await self.instance.find_master(queue)
         return await self.instance.api.min_offset(address, queue, self.instance.options.api_timeout)
+
+    async def topic_offsets(self, topic: str, broker_name: str) -> dict[MessageQueue, TopicOffset]:
+        """Of all write queues. Raises ClientError: the broker has no master."""
+        address = await self.instance.find_master(MessageQueue(topic, broker_name, 0))
+        return await self.instance.api.topic_offsets(address, topic, self.instance.options.api_timeout)
 
     async def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
         address = await self.instance.find_master(queue)
