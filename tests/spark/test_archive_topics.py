@@ -25,7 +25,13 @@ from rocketpy.spark.cluster import Bounds, Cluster
 from rocketpy.spark.jobs import archive_topics as module
 from rocketpy.spark.jobs.archive import archive
 from rocketpy.spark.jobs.archive_log import ArchiveLog, Manifest, files_of, manifests_of
-from rocketpy.spark.jobs.archive_topics import archive_topics, cut_parts
+from rocketpy.spark.jobs.archive_topics import (
+    TopicPart,
+    archive_topics,
+    cut_parts,
+    parse_connection,
+    write_part,
+)
 from rocketpy.spark.jobs.compact import compact
 from rocketpy.spark.jobs.replay import replay
 from rocketpy.spark.jobs.replay.plan import Wanted
@@ -180,6 +186,18 @@ def test_what_was_deleted_or_replaced_is_told(
     by = -5
     with pytest.raises(StoreError, match="ends at 5, but is archived up to 10: it is another one"):
         run(broker, tmp_path, "Gone")
+
+
+def test_messages_that_are_deleted_meanwhile_are_told(broker: RunningBroker, tmp_path: Path) -> None:
+    """As if retention had overtaken the run: it wants offsets that its broker does not have."""
+    send(broker, "Meanwhile", 3)
+    queue = MessageQueue("Meanwhile", BROKER, 0)
+    connection, part = {"nameServer": broker.namesrv}, TopicPart(0, [Slice(queue, 50, 60)])
+    options = parse_connection(("Meanwhile",), connection, allow_gap=False)
+    with pytest.raises(StoreError, match="is archived up to 50: what was between was deleted meanwhile; --allow-gap"):
+        write_part(options, tmp_path, "p", part)
+    options = parse_connection(("Meanwhile",), connection, allow_gap=True)
+    assert write_part(options, tmp_path, "p", part) == []
 
 
 def test_archives_of_a_store_and_of_topics_are_not_mixed(broker: RunningBroker, tmp_path: Path) -> None:

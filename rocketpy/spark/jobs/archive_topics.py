@@ -22,7 +22,7 @@ from rocketpy.store.inspection.verify import NO_LISTENER
 from ..cluster import CLUSTERS, Bounds
 from ..connection import ConnectionOptions
 from ..options import parse_options
-from ..pulls import Slice
+from ..pulls import DataLost, Slice
 from ..slices import mean_message_bytes, read_slices
 from ..topic_options import TopicOptions
 from .archive_files import COLUMNS, write_rows
@@ -145,9 +145,18 @@ def _commit(log: ArchiveLog, parts: Sequence[TopicPart], results: list[list[Arch
 
 
 def write_part(options: TopicOptions, pending: Path, prefix: str, part: TopicPart) -> list[ArchivedFile]:
-    """Read a part and write its files. Runs in a worker; a repetition writes the same."""
-    batches = read_slices(options, COLUMNS, part.slices)
-    files, _ = write_rows(batches, pending, partial(_name, prefix, part.number))
+    """Read a part and write its files. Runs in a worker; a repetition writes the same.
+
+    Raises:
+        StoreError: messages were deleted while the run was reading.
+    """
+    try:
+        files, _ = write_rows(read_slices(options, COLUMNS, part.slices), pending, partial(_name, prefix, part.number))
+    except DataLost as error:
+        raise StoreError(
+            f"{error.queue} begins at {error.min_offset} now, and is archived up to {error.wanted}: what was between "
+            "was deleted meanwhile; --allow-gap goes on without it"
+        ) from error
     return files
 
 
