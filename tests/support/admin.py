@@ -78,6 +78,10 @@ def with_messages(cluster: FakeCluster) -> FakeBroker:
     return broker
 
 
+def one_broker(cluster: FakeCluster) -> None:
+    cluster.add_broker(T=2)
+
+
 def with_group(cluster: FakeCluster) -> FakeBroker:
     broker = cluster.add_broker(T=2, **{"%RETRY%g": 1})
     broker.answer(
@@ -109,3 +113,7 @@ def with_group(cluster: FakeCluster) -> FakeBroker:
     )
     broker.answer(RequestCode.GET_CONSUMER_RUNNING_INFO, info)
     return broker
+
+
+def void(_: object) -> None:
+    """For scripts that are lambdas."""

@@ -21,7 +21,7 @@ ELSEWHERE = {
     "timers.c",
     "timers_given.c",
 }
-NEEDS_DAMAGE = {"recovery.queue_lost"}  # a queue directory removed by hand: tests/unit/store/test_recovery.py
+NEEDS_DAMAGE = {"recovery.queue_lost"}  # a queue directory removed by hand: tests/unit/store/recovery
 IN_PYTHON = frozenset(
     {
         "recovery.abort.fsync",

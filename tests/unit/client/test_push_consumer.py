@@ -1,6 +1,5 @@
-"""PushConsumer against a scripted cluster: shares, retries, offsets, order, what brokers may ask."""
+"""PushConsumer against a scripted cluster: messages arrive, offsets follow, members share queues."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -9,57 +8,12 @@ import trio
 from rocketpy.client.consuming.subscription import Sql92
 from rocketpy.client.messages import Message, ReceivedMessage
 from rocketpy.client.options import START_FIRST, ConsumeMode
-from rocketpy.client.results import ConsumeResult
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.errors import BrokerError, ClientError
-from rocketpy.message.message_queue import MessageQueue
-from rocketpy.message.properties import decode_properties
-from rocketpy.remoting.bodies.offset import GetConsumerStatusBody, ResetOffsetBody
-from rocketpy.remoting.bodies.running_info import CMResult, ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.headers.client import (
-    ConsumeMessageDirectlyRequestHeader,
-    GetConsumerRunningInfoRequestHeader,
-    GetConsumerStatusRequestHeader,
-    ResetOffsetRequestHeader,
-)
-from rocketpy.remoting.headers.send import read_send_header
 from tests.support.clients import producer, push_consumer
-from tests.support.cluster import FakeBroker, FakeCluster, run
-
-LOCK, UNLOCK = RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ
-
-
-class Seen:
-    """A handler that remembers; `results` are given out one by one, then success."""
-
-    def __init__(self, *results: ConsumeResult | Exception | None) -> None:
-        self.messages: list[ReceivedMessage] = []
-        self.results = list(results)
-        self.arrived = trio.Event()
-
-    async def __call__(self, message: ReceivedMessage) -> ConsumeResult | None:
-        self.messages.append(message)
-        self.arrived.set()
-        result = self.results.pop(0) if self.results else None
-        if isinstance(result, Exception):
-            raise result
-        return result
-
-    async def wait(self, count: int) -> None:
-        """Where threads work besides, the clock jumps while they do: wait for what happens, not for a time."""
-        while len(self.messages) < count:
-            self.arrived = trio.Event()
-            await self.arrived.wait()
-
-    @property
-    def bodies(self) -> list[bytes]:
-        return [message.body for message in self.messages]
-
-
-def store(broker: FakeBroker, *bodies: bytes, queue_id: int = 0, tags: str = "") -> None:
-    for body in bodies:
-        broker.store("T", queue_id, body, f"TAGS\x01{tags}".encode() if tags else b"")
+from tests.support.cluster import FakeCluster, run
+from tests.support.push_consumers import Seen, store
 
 
 def test_messages_arrive_and_offsets_follow() -> None:
@@ -121,112 +75,6 @@ def test_two_members_share_and_the_survivor_takes_all() -> None:
                 assert [queue.queue_id for queue in second.assignment if queue.topic == "T"] == [2, 3]
             await trio.sleep(3)
             assert len([queue for queue in first.assignment if queue.topic == "T"]) == 4
-
-    run(scenario)
-
-
-def test_a_failed_message_goes_back_to_its_broker_and_the_offset_moves() -> None:
-    async def scenario(cluster: FakeCluster) -> None:
-        broker = cluster.add_broker(T=1)
-        store(broker, b"bad", b"later", b"dead", b"good")
-        seen = Seen(ValueError("boom"), ConsumeResult.retry(5), ConsumeResult.dead_letter())
-        async with push_consumer(cluster, seen, start=START_FIRST, concurrency=1):
-            await trio.sleep(6)
-            assert [header.delay_level for header in broker.sent_back] == [0, 5, -1]
-            assert {header.max_reconsume_times for header in broker.sent_back} == {16}
-            assert broker.sent_back[1].offset > broker.sent_back[0].offset
-            assert broker.offsets["cg", "T", 0] == 4
-
-    run(scenario)
-
-
-def test_when_the_broker_will_not_take_it_back_the_retry_topic_does() -> None:
-    async def scenario(cluster: FakeCluster) -> None:
-        broker = cluster.add_broker(T=1)
-        store(broker, b"bad")
-        broker.refuse(RequestCode.CONSUMER_SEND_MSG_BACK, ResponseCode.SYSTEM_ERROR)
-        seen = Seen(ValueError("boom"))
-        async with push_consumer(cluster, seen, start=START_FIRST):
-            await trio.sleep(40)
-        header = read_send_header(broker.got(RequestCode.SEND_MESSAGE_V2)[0])
-        properties = decode_properties(header.properties or "")
-        assert header.topic == "%RETRY%cg"
-        assert (header.reconsume_times, header.max_reconsume_times) == (1, 16)
-        assert (properties["RETRY_TOPIC"], properties["DELAY"]) == ("T", "3")
-        assert properties["ORIGIN_MESSAGE_ID"] == seen.messages[0].offset_msg_id
-        assert [(message.topic, message.reconsume_times) for message in seen.messages] == [("T", 0), ("T", 1)]
-
-    run(scenario)
-
-
-def test_what_cannot_be_returned_is_consumed_again_here_and_holds_the_offset() -> None:
-    async def scenario(cluster: FakeCluster) -> None:
-        broker = cluster.add_broker(T=1)
-        store(broker, b"bad", b"good")
-        broker.refuse(RequestCode.CONSUMER_SEND_MSG_BACK, *[ResponseCode.SYSTEM_ERROR] * 3)
-        broker.refuse(RequestCode.SEND_MESSAGE_V2, *[ResponseCode.MESSAGE_ILLEGAL] * 3)
-        seen = Seen(ValueError("boom"))
-        async with push_consumer(cluster, seen, start=START_FIRST, concurrency=1, persist_offset_interval=1.0):
-            await trio.sleep(4)
-            assert broker.offsets["cg", "T", 0] == 0
-            await trio.sleep(4)
-            assert seen.bodies == [b"bad", b"good", b"bad"]
-            assert seen.messages[2].reconsume_times == 1
-            assert broker.offsets["cg", "T", 0] == 2
-
-    run(scenario)
-
-
-def test_part_of_a_batch_may_be_done() -> None:
-    async def scenario(cluster: FakeCluster) -> None:
-        broker = cluster.add_broker(T=1)
-        store(broker, b"0", b"1", b"2")
-        batches: list[Sequence[ReceivedMessage]] = []
-
-        async def handle(batch: Sequence[ReceivedMessage]) -> ConsumeResult:
-            batches.append(batch)
-            return ConsumeResult.partial(0)
-
-        async with push_consumer(cluster, handle, batch=True, batch_size_max=10, start=START_FIRST):
-            await trio.sleep(6)
-            assert [len(batch) for batch in batches] == [3]
-            assert len(broker.sent_back) == 2
-            assert broker.offsets["cg", "T", 0] == 3
-
-    run(scenario)
-
-
-def test_the_offset_waits_for_the_slowest() -> None:
-    async def scenario(cluster: FakeCluster) -> None:
-        broker = cluster.add_broker(T=1)
-        store(broker, b"slow", b"fast", b"fast")
-
-        async def handle(message: ReceivedMessage) -> None:
-            if message.body == b"slow":
-                await trio.sleep(20)
-
-        async with push_consumer(cluster, handle, start=START_FIRST):
-            await trio.sleep(7)
-            assert broker.offsets["cg", "T", 0] == 0
-            await trio.sleep(20)
-            assert broker.offsets["cg", "T", 0] == 3
-
-    run(scenario)
-
-
-def test_a_message_that_takes_too_long_is_sent_back() -> None:
-    async def scenario(cluster: FakeCluster) -> None:
-        broker = cluster.add_broker(T=1)
-        store(broker, b"stuck", b"fine")
-
-        async def handle(message: ReceivedMessage) -> None:
-            if message.body == b"stuck":
-                await trio.sleep_forever()
-
-        async with push_consumer(cluster, handle, start=START_FIRST, consume_timeout=10.0, shutdown_grace=0.0):
-            await trio.sleep(27)
-            assert [header.delay_level for header in broker.sent_back] == [3]
-            assert broker.offsets["cg", "T", 0] == 2
 
     run(scenario)
 
@@ -335,80 +183,6 @@ def test_no_pull_names_a_version_that_the_broker_has_not_heard() -> None:
     run(scenario)
 
 
-def test_ordered_messages_wait_for_the_one_that_fails() -> None:
-    async def scenario(cluster: FakeCluster) -> None:
-        broker = cluster.add_broker(T=1)
-        store(broker, b"1", b"2", b"3")
-        seen = Seen(None, ConsumeResult.suspend(2.0), ValueError("boom"))
-        async with push_consumer(cluster, seen, start=START_FIRST, ordered=True):
-            await trio.sleep(10)
-            assert seen.bodies == [b"1", b"2", b"2", b"2", b"3"]
-            assert [message.reconsume_times for message in seen.messages] == [0, 0, 1, 2, 0]
-            assert broker.offsets["cg", "T", 0] == 3
-            assert broker.locks["cg", MessageQueue("T", "broker-a", 0)] == "10.1.1.1@c1"
-        assert broker.locks == {}
-
-    run(scenario)
-
-
-def test_an_ordered_message_is_given_up_after_its_attempts() -> None:
-    async def scenario(cluster: FakeCluster) -> None:
-        broker = cluster.add_broker(T=1)
-        store(broker, b"poison", b"next")
-        seen = Seen(*[ValueError("boom")] * 3)
-        async with push_consumer(cluster, seen, start=START_FIRST, ordered=True, reconsume_times_max=2):
-            await trio.sleep(10)
-        assert seen.bodies[:4] == [b"poison", b"poison", b"poison", b"next"]
-        header = read_send_header(broker.got(RequestCode.SEND_MESSAGE_V2)[0])
-        assert (header.topic, header.reconsume_times, header.max_reconsume_times) == ("%RETRY%cg", 3, 2)
-
-    run(scenario)
-
-
-def test_an_ordered_queue_that_is_locked_elsewhere_waits() -> None:
-    async def scenario(cluster: FakeCluster) -> None:
-        broker = cluster.add_broker(T=1)
-        store(broker, b"1")
-        broker.locks["cg", MessageQueue("T", "broker-a", 0)] = "somebody else"
-        seen = Seen()
-        async with push_consumer(cluster, seen, start=START_FIRST, ordered=True):
-            await trio.sleep(30)
-            assert seen.bodies == []
-            broker.locks.clear()
-            await trio.sleep(25)
-            assert seen.bodies == [b"1"]
-
-    run(scenario)
-
-
-def test_a_lost_lock_stops_ordered_consumption() -> None:
-    async def scenario(cluster: FakeCluster) -> None:
-        broker = cluster.add_broker(T=1)
-        seen = Seen()
-        async with push_consumer(cluster, seen, start=START_FIRST, ordered=True):
-            await trio.sleep(5)
-            broker.locks["cg", MessageQueue("T", "broker-a", 0)] = "thief"
-            await trio.sleep(20)
-            store(broker, b"1")
-            await trio.sleep(30)
-            assert seen.bodies == []
-
-    run(scenario)
-
-
-def test_ordered_results_wait_for_commit() -> None:
-    async def scenario(cluster: FakeCluster) -> None:
-        broker = cluster.add_broker(T=1)
-        store(broker, b"1", b"2", b"3")
-        seen = Seen(ConsumeResult.hold(), ConsumeResult.rollback(), ConsumeResult.hold(), ConsumeResult.commit())
-        async with push_consumer(cluster, seen, start=START_FIRST, ordered=True):
-            await trio.sleep(6)
-            assert seen.bodies == [b"1", b"2", b"1", b"2", b"3"]
-            assert broker.offsets["cg", "T", 0] == 3
-
-    run(scenario)
-
-
 def test_broadcasting_keeps_its_offsets_in_a_file(tmp_path: Path) -> None:
     async def scenario(cluster: FakeCluster) -> None:
         broker = cluster.add_broker(T=1)
@@ -481,85 +255,6 @@ def test_shutdown_waits_for_handlers_and_stores_their_offset() -> None:
             await trio.sleep(1)
         assert ended == [b"1"]
         assert broker.offsets["cg", "T", 0] == 1
-
-    run(scenario)
-
-
-async def ask(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand:
-    """Ask the only member of the group, as a broker does."""
-    (channel,) = broker.members["cg"].values()
-    return await channel.invoke(request, 10)
-
-
-def test_running_info() -> None:
-    async def scenario(cluster: FakeCluster) -> None:
-        broker = cluster.add_broker(T=1)
-        store(broker, b"1")
-        async with push_consumer(cluster, Seen(), start=START_FIRST):
-            await trio.sleep(12)
-            header = GetConsumerRunningInfoRequestHeader(consumer_group="cg", client_id="x", jstack_enable=True)
-            answer = await ask(broker, RemotingCommand.request(RequestCode.GET_CONSUMER_RUNNING_INFO, header))
-            info = ConsumerRunningInfo.decode(answer.body)
-            assert info.properties["PROP_CONSUMEORDERLY"] == "false"
-            assert info.properties["PROP_CONSUMER_START_TIMESTAMP"].isdecimal()
-            assert info.mq_table[MessageQueue("T", "broker-a", 0)].commit_offset == 1
-            assert info.status_table["T"].consume_ok_tps > 0
-            assert info.jstack and "test_push_consumer" in info.jstack
-            other = GetConsumerRunningInfoRequestHeader(consumer_group="other", client_id="x")
-            answer = await ask(broker, RemotingCommand.request(RequestCode.GET_CONSUMER_RUNNING_INFO, other))
-            assert answer.code == ResponseCode.SYSTEM_ERROR
-
-    run(scenario)
-
-
-def test_consumer_status_and_unknown_requests() -> None:
-    async def scenario(cluster: FakeCluster) -> None:
-        broker = cluster.add_broker(T=1)
-        store(broker, b"1")
-        async with push_consumer(cluster, Seen(), start=START_FIRST):
-            await trio.sleep(1)
-            header = GetConsumerStatusRequestHeader(topic="T", group="cg")
-            answer = await ask(broker, RemotingCommand.request(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, header))
-            table = GetConsumerStatusBody.decode(answer.body).message_queue_table
-            assert table == {MessageQueue("T", "broker-a", 0): 1}
-            answer = await ask(broker, RemotingCommand.request(9999))
-            assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-
-    run(scenario)
-
-
-def test_a_message_consumed_directly_moves_no_offset() -> None:
-    async def scenario(cluster: FakeCluster) -> None:
-        broker = cluster.add_broker(T=1)
-        store(broker, b"1")
-        seen = Seen(None, ValueError("boom"))
-        async with push_consumer(cluster, seen, start=START_FIRST):
-            await trio.sleep(1)
-            header = ConsumeMessageDirectlyRequestHeader(consumer_group="cg", client_id="x", broker_name="broker-a")
-            request = RemotingCommand.request(RequestCode.CONSUME_MESSAGE_DIRECTLY, header, broker.records["T", 0][0])
-            result = ConsumeMessageDirectlyResult.decode((await ask(broker, request)).body)
-            assert result.consume_result is CMResult.CR_THROW_EXCEPTION
-            assert result.remark == "ValueError: boom"
-            assert seen.bodies == [b"1", b"1"] and not broker.sent_back
-
-    run(scenario)
-
-
-def test_offsets_are_reset_backwards_after_handlers_had_time() -> None:
-    async def scenario(cluster: FakeCluster) -> None:
-        broker = cluster.add_broker(T=1)
-        store(broker, b"1", b"2")
-        seen = Seen()
-        async with push_consumer(cluster, seen, start=START_FIRST, concurrency=1):
-            await trio.sleep(6)
-            header = ResetOffsetRequestHeader(topic="T", group="cg", timestamp_ms=0, is_force=True)
-            body = ResetOffsetBody(offset_table={MessageQueue("T", "broker-a", 0): 1})
-            (channel,) = broker.members["cg"].values()
-            channel.push(RemotingCommand.oneway(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, header, body.encode()))
-            await trio.sleep(9)
-            assert seen.bodies == [b"1", b"2"]
-            await trio.sleep(4)
-            assert seen.bodies == [b"1", b"2", b"2"]
 
     run(scenario)
 

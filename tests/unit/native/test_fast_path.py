@@ -18,8 +18,6 @@ from rocketpy.remoting.frame import SerializeType
 from tests.support.fast_path import EXT_FILE_SIZE, TURN_NS, FastPath
 from tests.support.waiting import is_readable
 
-TAG_A, TAG_B = 2598919, 2598920
-
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[FastPath]:
