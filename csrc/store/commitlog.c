@@ -83,6 +83,7 @@ struct rp_commitlog {
     uint64_t durable; /* durable_phy_offset when it was asked */
     int was_close; /* to the position, then */
     int is_fast;
+    uint32_t rolls; /* since rp_commitlog_take_rolls */
     uint64_t fast_from; /* where the writer was, and when, when `is_fast` was found */
     uint64_t fast_from_ns;
     struct errands errands;
@@ -282,6 +283,7 @@ static rp_status open_active(rp_commitlog *log) {
     rp_status status = map_file(log, start, &base);
     if (status != RP_OK) return status == RP_CORRUPT ? RP_IO_ERROR : status;
     wipe(base, log->position - start, log->file_size);
+    log->rolls += log->base && start == log->start + log->file_size;
     switch_file(log, base, start);
     return RP_OK;
 }
@@ -297,6 +299,7 @@ static rp_status roll(rp_commitlog *log) {
     RP_CRASH_POINT("roll.blank");
     rp_store32(blank + 4, (uint32_t)RP_BLANK_MAGIC);
     log->position = next_start;
+    log->rolls++;
     switch_file(log, next, next_start);
     RP_CRASH_POINT("roll.publish");
     rp_store_release(&log->control->published_phy_offset, next_start); /* the blank */
@@ -315,6 +318,12 @@ rp_status rp_commitlog_reserve(rp_commitlog *log, uint32_t size, uint8_t **at, u
     *at = log->base + (log->position - log->start);
     *phy_offset = log->position;
     return RP_OK;
+}
+
+uint32_t rp_commitlog_take_rolls(rp_commitlog *log) {
+    uint32_t rolls = log->rolls;
+    log->rolls = 0;
+    return rolls;
 }
 
 rp_status rp_commitlog_window(rp_commitlog *log, uint8_t **at, uint64_t *phy_offset, uint64_t *room) {

@@ -25,6 +25,8 @@ void rp_commitlog_publish(rp_commitlog *log, uint32_t size, int64_t store_timest
 rp_status rp_commitlog_window(rp_commitlog *log, uint8_t **at, uint64_t *phy_offset, uint64_t *room);
 /* Let an empty log begin at `phy_offset`, the start of a file. RP_OK; RP_INVALID: it is not empty, or not a start. */
 rp_status rp_commitlog_begin_at(rp_commitlog *log, uint64_t phy_offset);
+/* How often the log has continued in a new file since the last call. */
+uint32_t rp_commitlog_take_rolls(rp_commitlog *log);
 
 rp_log_view *rp_log_view_open(const char *directory, uint64_t file_size, uint32_t mappings_max);
 void rp_log_view_close(rp_log_view *view);

@@ -238,6 +238,7 @@ rp_status rp_send_run(rp_send *send, int64_t timeout_ns) {
         uint32_t taken = pass(send);
         worker->heartbeat_ns = send->admission.now_ns;
         count(send, RP_COUNT_LOOPS, 1);
+        count(send, RP_COUNT_ROLLS, rp_commitlog_take_rolls(send->log));
         if (!taken) {
             if (rp_load_acquire32(&worker->stop)) {
                 rp_send_refuse_waiting(send, 1);

@@ -1,4 +1,4 @@
-"""Why a slave cannot follow its master now, or at all."""
+"""Why a slave does not follow its master: not now, not at all, or because it stops itself."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from rocketpy.errors import StoreError, TransportError
 
 class MasterUnusable(TransportError):
     """The master does not answer, or not as a master would. Another try may succeed."""
+
+
+class ReplicatorStopped(Exception):
+    """This slave is told to stop while it waits for its master. No fault of either."""
 
 
 class CannotFollow(StoreError):

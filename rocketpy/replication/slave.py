@@ -30,7 +30,7 @@ from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.files import StorePaths
 from rocketpy.store.reading.commitlog import CommitLog
 
-from .errors import CannotFollow, Diverged, MasterUnusable
+from .errors import CannotFollow, Diverged, MasterUnusable, ReplicatorStopped
 from .follower import Follower
 from .greeting import introduce, tell_fenced
 from .handshake import Extent, Group
@@ -83,6 +83,8 @@ class SlaveReplicator:
         """Follow until the stream ends. Whatever a master sends ends no more than this try."""
         try:
             self._follow(*master)
+        except ReplicatorStopped:
+            pass  # __call__ sees the order, too
         except NeedsCut as exc:
             self._halted_for = master  # the guardian opens the store anew
             logger.warning("cannot follow the master %s before this log is cut: %s", master[1], exc)
@@ -290,7 +292,7 @@ class SlaveReplicator:
     def _beat(self) -> None:
         self.block.beat(time.monotonic_ns())
         if self.block.stop:
-            raise MasterUnusable("this broker is stopping")
+            raise ReplicatorStopped
         if self.follower is not None:
             self.follower.check()
 

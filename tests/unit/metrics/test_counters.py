@@ -18,6 +18,15 @@ def test_indexes_are_those_of_the_c_core() -> None:
     assert defined == {count.name: count.value for count in Count}
 
 
+def test_each_counter_is_counted() -> None:
+    """A counter that nothing adds to would be shown as zero for ever."""
+    in_c = "\n".join(path.read_text() for path in CSRC.rglob("*.c"))
+    in_python = "\n".join(path.read_text() for path in (CSRC.parent / "rocketpy").rglob("*.py"))
+    counted = set(re.findall(r"\bRP_COUNT_(\w+)", in_c))
+    counted |= set(re.findall(r"\.(?:add|show|counters)[(\[]lib\.RP_COUNT_(\w+)", in_python))
+    assert {count.name for count in Count} - counted == set()
+
+
 def test_size_of_a_block() -> None:
     [size] = re.findall(r"RP_COUNTERS_MAX = (\d+)", (CSRC / "ipc/worker.h").read_text())
     assert int(size) == COUNTERS_MAX

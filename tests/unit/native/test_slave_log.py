@@ -46,6 +46,12 @@ def test_the_log_is_that_of_the_master_whatever_the_chunks(rig: SlaveRig, size: 
     check_whole(rig)
 
 
+def test_each_file_that_follows_another_is_counted(rig: SlaveRig) -> None:
+    rig.receive(IMAGE, always(1000))
+    counters = rig.workers["send"].counters
+    assert counters[lib.RP_COUNT_ROLLS] == (len(IMAGE.data) - 1) // FILE_SIZE > 0
+
+
 def test_only_whole_records_are_published(rig: SlaveRig) -> None:
     sizes = [int.from_bytes(IMAGE.data[place : place + 4]) for place in IMAGE.records]
     ends = {0, FILE_SIZE, 2 * FILE_SIZE, *(place + size for place, size in zip(IMAGE.records, sizes, strict=True))}

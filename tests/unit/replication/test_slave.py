@@ -3,6 +3,7 @@ do not fit."""
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -109,6 +110,24 @@ def test_a_slave_with_a_part_of_it_goes_on(tmp_path: Path, master: FakeMaster) -
     assert slave.rig.log()[: len(IMAGE.data)] == IMAGE.data
     assert master.reports[0] == 1 and master.reports[1] == end
     slave.close()
+
+
+class SilentMaster(FakeMaster):
+    """It accepts connections for its log and sends nothing."""
+
+    def _stream(self, connection: socket.socket) -> None:
+        while not self._stop.is_set() and self._receive(connection) != b"":
+            pass
+
+
+def test_a_stop_while_the_master_is_silent_is_no_fault_of_the_master(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with SilentMaster(FILE_SIZE, log=IMAGE.data) as master:
+        slave = Slave(tmp_path, master, known=IMAGE.data[: IMAGE.records[15]])
+        slave.turn_until(lambda: master.connections)
+        slave.close()
+    assert not caplog.records
 
 
 @attrs.define(eq=False)
