@@ -66,7 +66,7 @@ spark-demo: $(VENV)/.spark  ## a million messages: broker, DataFrame, windowed s
 test-fault: $(VENV)/.dev  ## killed processes, damaged files, full disks; minutes
 	$(PYTEST) tests/fault $(AGAIN)
 
-test-ha: $(VENV)/.dev  ## failover with a real etcd (Debian: etcd-server)
+test-ha: $(VENV)/.dev  ## failover of real brokers with a real etcd (Debian: etcd-server; root for partitions)
 	$(PYTEST) tests/ha
 
 interop: $(VENV)/.dev  ## official Java and Go clients and mqadmin against rocketpy (Java 17, Maven, Go)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import struct
 import threading
@@ -18,6 +19,7 @@ from .history import Answer, History
 TOPIC = "History"
 QUEUES = 4
 SEND_TIMEOUT_S = 6.0  # longer than slaveTimeout: the answer is worth waiting for
+READ_TIMEOUT_S = 2.0
 PAUSE_S = 0.02
 STORED_CODES = (0, 10, 11, 12)
 
@@ -74,25 +76,15 @@ class Clients:
     def _send_all(self, sender: int) -> None:
         choose = random.Random(f"{self.seed}/{sender}")
         number, at = 0, sender
-        connection: Connection | None = None
         while not self._stop.is_set():
             server = self.servers[at % len(self.servers)]
-            try:
-                connection = connection or Connection(server.port, SEND_TIMEOUT_S, server.host)
-                number += 1
-                took = self._send(connection, server.member, sender, number, choose.randrange(QUEUES))
-            except (OSError, struct.error):
-                self.history.lost_answers += connection is not None
-                took = False
-                if connection is not None:
-                    connection.close()
-                connection = None
-            if not took:
-                at += 1
-                if connection is not None:
-                    connection.close()
-                connection = None
-                self._stop.wait(PAUSE_S)
+            at += 1
+            with contextlib.suppress(OSError, struct.error), _connected(server, SEND_TIMEOUT_S) as connection:
+                takes = True
+                while takes and not self._stop.is_set():
+                    number += 1
+                    takes = self._send(connection, server.member, sender, number, choose.randrange(QUEUES))
+            self._stop.wait(PAUSE_S)
 
     def _send(self, connection: Connection, member: str, sender: int, number: int, queue_id: int) -> bool:
         """Whether this member takes messages."""
@@ -112,17 +104,13 @@ class Clients:
 
     def _read_all(self, server: Server) -> None:
         offsets = [0] * QUEUES
-        connection: Connection | None = None
         while not self._stop.is_set():
-            try:
-                connection = connection or Connection(server.port, 2.0, server.host)
-                found = [self._read(connection, server.member, queue_id, offsets) for queue_id in range(QUEUES)]
-            except (OSError, struct.error):
-                if connection is not None:
-                    connection.close()
-                connection, found = None, []
-            if not any(found):
-                self._stop.wait(PAUSE_S)
+            with contextlib.suppress(OSError, struct.error), _connected(server, READ_TIMEOUT_S) as connection:
+                while not self._stop.is_set():
+                    found = [self._read(connection, server.member, queue_id, offsets) for queue_id in range(QUEUES)]
+                    if not any(found):
+                        self._stop.wait(PAUSE_S)
+            self._stop.wait(PAUSE_S)
 
     def _read(self, connection: Connection, member: str, queue_id: int, offsets: list[int]) -> bool:
         reply = connection.ask(pull_request(TOPIC, queue_id, offsets[queue_id]))
@@ -135,6 +123,11 @@ class Clients:
             self.history.shown(member, (queue_id, record.queue_offset), key_of(bytes(record.body)))
             offsets[queue_id] = record.queue_offset + 1
         return True
+
+
+def _connected(server: Server, timeout_s: float) -> contextlib.closing[Connection]:
+    """Raises: OSError."""
+    return contextlib.closing(Connection(server.port, timeout_s, server.host))
 
 
 def key_of(body: bytes) -> str:

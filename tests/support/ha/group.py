@@ -12,14 +12,17 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import attrs
+import trio
 
-from rocketpy.coordinator.gateway import decode, encode
+from rocketpy.coordinator.gateway import Access, Gateway, decode, encode
+from rocketpy.coordinator.group_keys import GroupKeys
+from rocketpy.coordinator.operator import switch_master
 from rocketpy.failover.records import GroupState, MasterRecord, from_json
 from rocketpy.message.record import decode_records
 from tests.support.broker import RunningBroker, free_ports
@@ -28,7 +31,7 @@ from tests.support.history import PULL_FOUND, Connection, pull_request
 from tests.support.pair import LoneBroker, NameServer, log_hashes
 
 from .clients import QUEUES, TOPIC, Server, key_of
-from .history import History, Place
+from .history import NO_SLAVE, SUCCESS, History, Place
 from .network import CLIENTS, Network
 
 LEASE_S = 3
@@ -141,10 +144,24 @@ class Group:
         value, _ = self._read("state", revision)
         return None if value is None else from_json(GroupState, value)
 
+    def epoch(self) -> int:
+        """Of the last mastership; -1: there was none."""
+        state = self.state()
+        return -1 if state is None else state.epoch
+
     def master(self) -> str | None:
         """Who is alive as master."""
         value, _ = self._read("master")
         return None if value is None else from_json(MasterRecord, value).member
+
+    def switch_over(self, target: str) -> None:
+        """As an operator asks for it; returns when `target` is master."""
+
+        async def switch() -> None:
+            async with Gateway(Access(addresses=self.etcd.addresses, timeout_s=5.0)) as gateway:
+                await switch_master(GroupKeys(gateway, "DefaultCluster", "broker-a"), target)
+
+        trio.run(switch)
 
     def watch(self) -> None:
         """Tell the history of masterships, until the group ends. In a thread of its own."""
@@ -177,16 +194,20 @@ class Group:
             assert time.monotonic() < deadline, f"{what} did not come about"
             time.sleep(WATCH_S)
 
-    def wait_for_master(self, among: set[str] | None = None) -> str:
-        """Until one of these has acknowledged a send that began after this call."""
+    def wait_for_master(self, among: Collection[str] = (), codes: Collection[int] = (SUCCESS,)) -> str:
+        """Until a member (one of `among`, if there are any) has answered a send, after this call, with such a code."""
         begun = len(self.history.answers)
 
         def serving() -> list[str]:
             later = self.history.answers[begun:]
-            return [a.member for a in later if a.code == 0 and (among is None or a.member in among)]
+            return [each.member for each in later if each.code in codes and (not among or each.member in among)]
 
-        self.wait_for(serving, f"an acknowledgement by {among or 'a master'}")
+        self.wait_for(serving, f"an answer of {sorted(among) or 'a master'} with {sorted(codes)}")
         return serving()[-1]
+
+    def wait_for_lone_master(self, name: str) -> None:
+        """Until this member serves, if alone in sync: then producers are told that no slave has their messages."""
+        self.wait_for_master({name}, (SUCCESS, NO_SLAVE))
 
     def wait_in_sync(self) -> None:
         """Until everybody that runs is in sync."""
@@ -212,8 +233,9 @@ class Group:
         assert master is not None
         self.read_masterships()
         self.history.check(self.stored(self.members[master]))
-        for member in self.members.values():
-            assert member.stop() == 0, f"{member.name} did not stop in order"
+        for member in sorted(self.members.values(), key=lambda member: member.name == master):  # it hands nothing on
+            status = member.stop()
+            assert status == 0, f"{member.name} stopped with status {status}:\n{member.text()[-4000:]}"
             words = [sys.executable, "-m", "rocketpy", "store", "verify", str(member.store)]
             done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
             assert done.returncode == 0, f"the store of {member.name}:\n{done.stdout}{done.stderr}"

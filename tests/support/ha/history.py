@@ -18,7 +18,7 @@ from collections.abc import Mapping
 
 import attrs
 
-SUCCESS = 0
+SUCCESS, NO_SLAVE = 0, 11  # codes of answers
 Place = tuple[int, int]  # queue, queue offset
 
 
@@ -50,7 +50,6 @@ class History:
     """Threads add to it; `faults` has every broken promise that was seen at once."""
 
     answers: list[Answer] = attrs.field(factory=list)
-    lost_answers: int = 0  # sends whose fate is not known
     seen: dict[Place, tuple[str, str]] = attrs.field(factory=dict)  # key, member that showed it first
     masterships: list[Mastership] = attrs.field(factory=list)
     events: list[tuple[float, str]] = attrs.field(factory=list)  # faults that were made
