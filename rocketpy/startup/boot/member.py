@@ -73,7 +73,7 @@ def run_member(settings: BrokerSettings, sockets: Sockets, run_tree: RunTree, on
         shared.block,
         shared.marks,
         Child("coordinator", coordinate, (bell,)),
-        Child("broker", serve, sockets.fds),
+        Child("supervisor", serve, sockets.fds),
         bell,
         settings.rocketpy.stop_timeout_millis / 1000,
     )
