@@ -6,5 +6,5 @@
     replica.py      what the coordinator needs of the broker: reports, and a place for orders
     coordinator.py  the tasks: lease, reads, decisions
 
-No broker runs it yet. It is to run in a worker of its own: a slow request of an operator must not cost the lease.
+It runs in a process of its own (startup/member): a slow request of an operator must not cost the lease.
 """

@@ -2,7 +2,7 @@
 
 etcd does the consensus; this package holds the rules (docs/failover.md). It has no sockets, clocks, files or trio: what
 was read and when comes in as values, decisions go out as values. rocketpy/coordinator and the simulation of
-tests/support/failover run the same code. No broker runs this yet: no setting turns failover on.
+tests/support/failover run the same code. A broker runs it with haMode=automatic.
 
     states.py      the state machine as a table
     records.py     the values of the keys in etcd

@@ -19,8 +19,8 @@ This page is the state machine of a member, as `rocketpy/failover/states.py` has
 `tests/support/failover` against a model of etcd, the network, clocks and disks:
 `python -m tests.support.failover.histories --seeds 1000`. The [glossary](glossary.md#failover) explains the words.
 
-**No broker runs this state machine yet** ([progress.md](progress.md)): no setting turns automatic failover on.
-[automatic-failover.md](automatic-failover.md) says what it promises and how it will be set up.
+A broker runs this state machine with `haMode=automatic`.
+[automatic-failover.md](automatic-failover.md) says what it promises and how it is set up.
 
 ## Fences
 

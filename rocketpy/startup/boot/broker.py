@@ -65,9 +65,6 @@ def run_broker(
             return run_tree(settings, sockets, beside, on_ready)
         from .member import run_member
 
-        logger.warning(
-            "haMode=automatic is being built: its guarantees do not hold yet, use plain for anything that counts"
-        )
         return run_member(settings, sockets, run_tree, on_ready)
 
 
