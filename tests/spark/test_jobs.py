@@ -18,8 +18,9 @@ from rocketpy.store.files import file_name
 from rocketpy.store.inspection.reader import StoreReader
 from rocketpy.store.inspection.verify import verify_store
 from tests.support.log_images import record
+from tests.support.rebuilds import files_of
 from tests.unit.store.test_java_store import unpack
-from tests.unit.store.test_rebuild import files_of, write_log
+from tests.unit.store.test_rebuild import write_log
 from tests.unit.store.test_verify import in_order
 
 

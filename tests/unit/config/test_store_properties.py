@@ -84,7 +84,7 @@ HONOURED = {
     "maxMsgsNumBatch": f"{PROPERTIES}::test_max_msgs_num_batch",
     "messageIndexSafe": f"{PROPERTIES}::test_message_index_safe",
     "flushDiskType": f"{SERVICE}::test_sync_flush_moves_the_durable_position_at_once",
-    "syncFlushTimeout": "native/test_fast_path.py::test_sync_flush_that_takes_too_long_is_said_so",
+    "syncFlushTimeout": "native/fast_path/test_sends.py::test_sync_flush_that_takes_too_long_is_said_so",
     "messageDelayLevel": f"{PROPERTIES}::test_message_delay_level",
     "flushDelayOffsetInterval": f"{BROKER}::test_how_often_offsets_are_saved",
     "osPageCacheBusyTimeOutMills": "native/test_admission.py::test_a_stall_is_one_from_its_limit_on",

@@ -14,7 +14,7 @@ pytest.importorskip("rocketpy.native._rocketpy", reason="the fast path is C")
 from rocketpy.native.core import ffi, lib
 from rocketpy.remoting.command import FLAG_ONEWAY, RemotingCommand
 from tests.support.fast_path import TURN_NS, FastPath
-from tests.unit.native.test_fast_path import pull, send_v2
+from tests.support.fast_path_requests import pull, send_v2
 
 MS = 1_000_000
 S = 1000 * MS

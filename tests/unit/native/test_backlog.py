@@ -16,8 +16,8 @@ from rocketpy.reactor import worker_messages
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fast_path import MessageToPut
 from tests.support.fast_path import FastPath
+from tests.support.fast_path_requests import pull, send_v2
 from tests.unit.native.test_admission import MS, START, Clock, oneway, open_rig
-from tests.unit.native.test_fast_path import pull, send_v2
 
 FLOODER, ORDINARY, OTHER = 3, 4, 5
 SHARE = 16 << 20  # half of the room: as much as is left free

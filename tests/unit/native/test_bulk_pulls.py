@@ -11,7 +11,7 @@ pytest.importorskip("rocketpy.native._rocketpy", reason="the pull worker is C")
 
 from rocketpy.remoting.headers.pull import PullSysFlag
 from tests.support.fast_path import FastPath
-from tests.unit.native.test_fast_path import pull, ready, records_of, send_v2
+from tests.support.fast_path_requests import pull, ready, records_of, send_v2
 from tests.unit.native.test_read_path import RECORD
 
 PLAIN = int(PullSysFlag.SUBSCRIPTION)

@@ -22,7 +22,7 @@ from rocketpy.native.core import ffi, lib
 from rocketpy.reactor.filter_messages import encode_filter, encode_subscription
 from rocketpy.remoting.fast_path import FilterPlace
 from tests.support.fast_path import EXT_FILE_SIZE, FastPath
-from tests.unit.native.test_fast_path import pull, ready, records_of, send_v2
+from tests.support.fast_path_requests import pull, ready, records_of, send_v2
 
 PLACE = FilterPlace(id=5, mark=3, bit_count=112, positions=(7, 50, 111))
 BITMAP_SIZE = PLACE.bit_count // 8

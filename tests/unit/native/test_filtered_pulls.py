@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("rocketpy.native._rocketpy", reason="the pull worker is C")
 
 from tests.support.fast_path import EXT_FILE_SIZE, FastPath
-from tests.unit.native.test_fast_path import pull, ready, records_of, send_v2
+from tests.support.fast_path_requests import pull, ready, records_of, send_v2
 
 EXT_UNIT = 20
 UNITS_MAX = 800  # RP_EXAMINED_MIN: units that one pull of up to 800 messages examines

@@ -13,8 +13,8 @@ pytest.importorskip("rocketpy.native._rocketpy", reason="the pull worker is C")
 from rocketpy.native.core import lib
 from rocketpy.reactor.worker_messages import encode_group
 from tests.support.fast_path import FastPath
+from tests.support.fast_path_requests import pull, ready, send_v2
 from tests.unit.native.test_admission import Clock, S
-from tests.unit.native.test_fast_path import pull, ready, send_v2
 
 SUSPEND, SUBSCRIPTION = 2, 4
 GROUP_BROKER = 2

@@ -17,7 +17,7 @@ from rocketpy.message.tags import string_hash
 from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.reading.message_store import MessageStore
 from tests.support.fast_path import FastPath
-from tests.unit.native.test_fast_path import pull, send_v2
+from tests.support.fast_path_requests import pull, send_v2
 
 LOG_FILE = 65_536
 UNITS = 1000  # per queue file

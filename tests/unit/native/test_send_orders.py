@@ -16,9 +16,9 @@ from rocketpy.reactor.half_states import SharedHalfStates
 from rocketpy.reactor.member import NO_DEADLINE_NS, MemberBlock, MemberOrders
 from rocketpy.reactor.worker_messages import decode_put_result, encode_put
 from rocketpy.remoting.fast_path import MessageToPut
+from tests.support.fast_path_requests import send_v2
 from tests.support.half_messages import COMMIT, end, send_half
 from tests.support.timer_rig import START_MS, TimerRig
-from tests.unit.native.test_fast_path import send_v2
 from tests.unit.native.test_sync_sends import Rig
 
 OK, FLUSH_DISK_TIMEOUT, SLAVE_NOT_AVAILABLE, FLUSH_SLAVE_TIMEOUT, SERVICE_NOT_AVAILABLE = 0, 10, 11, 12, 14

@@ -11,7 +11,7 @@ pytest.importorskip("rocketpy.native._rocketpy", reason="the pull worker is C")
 from rocketpy.native.core import lib
 from rocketpy.reactor.worker_messages import encode_group
 from tests.support.fast_path import FastPath
-from tests.unit.native.test_fast_path import pull, ready, send_v2
+from tests.support.fast_path_requests import pull, ready, send_v2
 
 MASTER, WHEN_SLOW = 2, 3
 

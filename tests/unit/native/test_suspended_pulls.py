@@ -13,8 +13,8 @@ pytest.importorskip("rocketpy.native._rocketpy", reason="the pull worker is C")
 
 from rocketpy.native.core import ffi, lib
 from tests.support.fast_path import TURN_NS, FastPath
+from tests.support.fast_path_requests import pull, ready, records_of, send_v2
 from tests.unit.native.test_admission import Clock, S
-from tests.unit.native.test_fast_path import pull, ready, records_of, send_v2
 
 WAIT = 6  # sysFlag: SUSPEND, SUBSCRIPTION
 LONG_MAX = 2**63 - 1

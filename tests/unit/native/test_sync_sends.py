@@ -14,7 +14,7 @@ pytest.importorskip("rocketpy.native._rocketpy", reason="the send loop is C")
 from rocketpy.native.core import ffi, lib
 from rocketpy.replication.slave_table import SlaveTable
 from tests.support.fast_path import FastPath
-from tests.unit.native.test_fast_path import send_v2
+from tests.support.fast_path_requests import send_v2
 
 FALL_BEHIND_MAX = 10_000
 OK, FLUSH_DISK_TIMEOUT, SLAVE_NOT_AVAILABLE, FLUSH_SLAVE_TIMEOUT = 0, 10, 11, 12

@@ -13,7 +13,7 @@ from rocketpy.native.core import ffi, lib
 from rocketpy.reactor.worker_messages import decode_traffic
 from rocketpy.remoting.fast_path import Traffic
 from tests.support.fast_path import FastPath
-from tests.unit.native.test_fast_path import pull, ready, send_v2
+from tests.support.fast_path_requests import pull, ready, send_v2
 
 SECOND_NS = 1_000_000_000
 KEYS_MAX, DEPTH_MAX = 4096, 1 << 14  # csrc/workers/traffic.h

@@ -1,4 +1,4 @@
-"""Decisions of the handshake that need no socket; those that do are in test_own_slaves.py and test_greeting.py."""
+"""Decisions of the handshake that need no socket; those that do are in test_own_slaves.py and test_own_strangers.py."""
 
 from __future__ import annotations
 

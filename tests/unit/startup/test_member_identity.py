@@ -13,8 +13,8 @@ from rocketpy.failover.epochs import EpochList
 from rocketpy.replication.epoch_file import EpochFile
 from rocketpy.startup.member.identity import StoreIdentity, forget, open_epoch, settle
 from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
+from tests.support.reopened_store import another_boot
 from tests.support.store_writer import StoreWriter, small_config
-from tests.unit.store.test_recovery import another_boot
 
 
 @pytest.fixture

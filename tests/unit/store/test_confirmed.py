@@ -13,8 +13,8 @@ from rocketpy.store.dispatch import Dispatch
 from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
 from rocketpy.store.recovery.positions import RecoveryKind
+from tests.support.reopened_store import another_boot
 from tests.support.store_writer import Put, StoreWriter, small_config
-from tests.unit.store.test_recovery import another_boot
 
 
 @pytest.fixture

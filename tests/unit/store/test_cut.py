@@ -14,7 +14,7 @@ from rocketpy.errors import DiskFull, StoreError
 from rocketpy.store.files import DiskFiles, DiskUsage
 from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
 from rocketpy.store.recovery.positions import RecoveryKind
-from tests.unit.store.test_recovery import Filled, another_boot, check, fill
+from tests.support.reopened_store import Filled, another_boot, check, fill
 
 COUNT = 150
 

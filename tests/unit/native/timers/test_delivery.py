@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,21 +9,11 @@ import pytest
 pytest.importorskip("rocketpy.native._rocketpy", reason="timers are C")
 
 from rocketpy.message.properties import decode_properties
-from rocketpy.native.core import ffi, lib
+from rocketpy.native.core import lib
 from rocketpy.native.status import Status
 from rocketpy.remoting.command import RemotingCommand
 from tests.support.history import send_request
 from tests.support.timer_rig import DEAD_LETTERS, MAX_DELAY_MS, START_MS, TIMER_TOPIC, TimerRig
-
-DISK_FULL = 16
-
-
-@pytest.fixture
-def rig(tmp_path: Path) -> Iterator[TimerRig]:
-    rig = TimerRig(tmp_path)
-    rig.add_timer_topic()
-    yield rig
-    rig.close()
 
 
 def code_of(answer: RemotingCommand | None) -> int:
@@ -177,55 +165,6 @@ def _removed(topic: str) -> bytes:
     return encode_topic(topic, flags=lib.RP_TABLE_REMOVE)
 
 
-def test_what_a_full_disk_refuses_is_tried_again(rig: TimerRig) -> None:
-    rig.send_many([(b"%d" % number, "TIMER_DELAY_MS\x0150") for number in range(10)])
-    rig.control.running_flags = DISK_FULL
-    rig.advance(60)
-    for _ in range(3):
-        rig.step()
-        rig.path.turn()
-    assert rig.bodies() == []
-    rig.control.running_flags = 0
-    rig.advance(2000)
-    rig.run_until_idle()
-    assert sorted(rig.bodies()) == [b"%d" % number for number in range(10)]
-
-
-def test_what_is_refused_again_and_again_fills_no_disk(tmp_path: Path) -> None:
-    """More timers are due than may be under way, and the disk is too full to deliver them."""
-    rig = TimerRig(tmp_path, heap_max=500)
-    rig.add_timer_topic()
-    total = 4600
-    for begin in range(0, total, 100):
-        for number in range(begin, begin + 100):
-            command = send_request("T", 0, [b"%d" % number], number)
-            assert command.ext_fields is not None
-            command.ext_fields["i"] = "TIMER_DELAY_MS\x01500"
-            assert rig.path.frame(command) == lib.RP_OK
-        rig.path.turn()
-        assert {answer.code for _, answer in rig.path.answers()} == {0}
-    while rig.step() == Status.OK:
-        pass
-    runs = tmp_path / "timer" / "runs"
-    count = len(list(runs.iterdir()))
-    assert count > 0
-    rig.control.running_flags = DISK_FULL
-    for _ in range(6):
-        rig.advance(1100)
-        for _ in range(12):
-            rig.step()
-            rig.path.turn()
-    assert rig.bodies() == [] and rig.header.pending == total
-    assert len(list(runs.iterdir())) == count
-    rig.control.running_flags = 0
-    for _ in range(2):
-        rig.advance(1100)
-        rig.run_until_idle()
-    assert sorted(rig.bodies()) == sorted(b"%d" % number for number in range(total))
-    assert rig.header.pending == 0
-    rig.close()
-
-
 def test_the_log_is_held_from_the_oldest_pending_timer_on(rig: TimerRig) -> None:
     rig.send_many([(b"short", "TIMER_DELAY_MS\x0150"), (b"long", "TIMER_DELAY_MS\x0199000"), (b"s", "")])
     rig.advance(2000)
@@ -297,134 +236,3 @@ def test_a_timer_whose_record_is_damaged_does_not_hold_up_the_others(rig: TimerR
     rig.run_until_idle()
     assert rig.path.workers["send"].counters[lib.RP_COUNT_TIMERS_SKIPPED] == 1
     assert rig.header.pending == 0 and rig.path.workers["send"].counters[lib.RP_COUNT_TIMERS_DELIVERED] == 1
-
-
-def test_a_fault_is_told_and_nothing_is_lost(rig: TimerRig) -> None:
-    """The directory of the runs cannot be made: the step fails until it can."""
-    (rig.root / "timer" / "runs").write_text("in the way")
-    rig.send_many([(b"x", "TIMER_DELAY_MS\x0150")])
-    assert rig.step() == Status.IO_ERROR
-    (rig.root / "timer" / "runs").unlink()
-    rig.advance(60)
-    rig.run_until_idle()
-    assert rig.bodies() == [b"x"]
-
-
-def test_a_delivery_whose_record_was_not_published_does_not_count(rig: TimerRig) -> None:
-    """The send worker dies between the journal and the publication, and the timer thread looks at the journal."""
-    rig.send_many([(b"x", "TIMER_DELAY_MS\x0150")])
-    rig.run_until_idle()
-    rig.advance(60)
-    rig.step()  # it is in the ring now
-    published = rig.control.published_phy_offset
-    lib.rp_timer_journal_add(rig.marks, ffi.new("rp_timer_end *", {"number": 0, "end_phy_offset": published + 1000}))
-    rig.step()
-    rig.control.durable_phy_offset = published + 2000  # what others have appended meanwhile
-    rig.step()
-    assert rig.header.journal_begin == 0 and rig.header.pending == 1
-    rig.restart_send()
-    rig.run_until_idle()
-    assert rig.bodies() == [b"x"] and rig.header.pending == 0
-
-
-@pytest.mark.parametrize("is_delivered", [False, True])
-def test_numbers_that_a_power_failure_took_back_are_used_again(tmp_path: Path, is_delivered: bool) -> None:
-    """The log was cut, and the queue grows past the lost numbers before the timer thread looks at its files: runs and
-    bits of lost timers do not count for the new ones."""
-    rig = TimerRig(tmp_path, heap_max=5)
-    rig.add_timer_topic()
-    rig.send_many([(b"kept%d" % number, "TIMER_DELAY_MS\x015000") for number in range(4)])
-    end = rig.control.published_phy_offset
-    rig.run_until_idle()
-    rig.send_many([(b"lost%d" % number, "TIMER_DELAY_MS\x0150") for number in range(7)])
-    rig.run_until_idle()
-    if is_delivered:
-        rig.advance(60)
-        rig.run_until_idle()
-    assert lib.rp_timers_sync(rig.timers) == Status.OK
-    assert rig.header.filed_durable > 4
-    rig.cut(end, 4)
-    rig.reboot()
-    new = [b"new%d" % number for number in range(12)]
-    rig.send_many([(body, "TIMER_DELAY_MS\x016000") for body in new])
-    rig.run_until_idle()
-    assert rig.header.pending == 16
-    rig.advance(7000)
-    rig.run_until_idle()
-    assert sorted(rig.bodies()) == sorted([b"kept%d" % number for number in range(4)] + new)
-    assert rig.header.pending == 0
-    rig.close()
-
-
-@pytest.mark.parametrize("is_delivered", [False, True])
-@pytest.mark.parametrize("is_loaded", [False, True])
-def test_two_power_failures_lose_no_timer(tmp_path: Path, is_delivered: bool, is_loaded: bool) -> None:
-    """The second one comes before or after the timer thread has forgotten the numbers that the first one took back.
-    Of the files of timers it leaves what the disk had when the store was opened the last time."""
-    rig = TimerRig(tmp_path, heap_max=5)
-    rig.add_timer_topic()
-    rig.send_many([(b"kept%d" % number, "TIMER_DELAY_MS\x015000") for number in range(4)])
-    end = rig.control.published_phy_offset
-    rig.run_until_idle()
-    rig.send_many([(b"lost%d" % number, "TIMER_DELAY_MS\x0150") for number in range(7)])
-    rig.run_until_idle()
-    if is_delivered:
-        rig.advance(60)
-        rig.run_until_idle()
-    assert lib.rp_timers_sync(rig.timers) == Status.OK
-    rig.cut(end, 4)
-    rig.reboot()
-    shutil.copytree(tmp_path / "timer", tmp_path / "disk")
-    new = [b"new%d" % number for number in range(12)]
-    rig.send_many([(body, "TIMER_DELAY_MS\x016000") for body in new])
-    rig.flush()
-    if is_loaded:
-        rig.run_until_idle()
-    rig.reboot(disk=tmp_path / "disk")
-    rig.run_until_idle()
-    rig.advance(7000)
-    rig.run_until_idle()
-    assert sorted(rig.bodies()) == sorted([b"kept%d" % number for number in range(4)] + new)
-    rig.close()
-
-
-@pytest.mark.parametrize("is_loaded", [False, True])
-def test_runs_of_lost_timers_do_not_count_without_the_marks(tmp_path: Path, is_loaded: bool) -> None:
-    """A run names numbers that a power failure took back. Others have got them when the file of marks is lost."""
-    rig = TimerRig(tmp_path, heap_max=5)
-    rig.add_timer_topic()
-    rig.send_many([(b"kept%d" % number, "TIMER_DELAY_MS\x015000") for number in range(4)])
-    end = rig.control.published_phy_offset
-    rig.run_until_idle()
-    rig.send_many([(b"lost%d" % number, "TIMER_DELAY_MS\x0150") for number in range(7)])
-    rig.run_until_idle()
-    runs = tmp_path / "timer" / "runs"
-    assert any(runs.iterdir())
-    shutil.copytree(tmp_path / "timer", tmp_path / "disk")
-    (tmp_path / "disk" / "delivered").unlink()
-    rig.cut(end, 4)
-    rig.reboot()
-    new = [b"new%d" % number for number in range(12)]
-    rig.send_many([(body, "TIMER_DELAY_MS\x016000") for body in new])
-    rig.flush()
-    if is_loaded:
-        rig.run_until_idle()
-    rig.reboot(disk=tmp_path / "disk")
-    rig.run_until_idle()
-    rig.advance(7000)
-    rig.run_until_idle()
-    assert sorted(rig.bodies()) == sorted([b"kept%d" % number for number in range(4)] + new)
-    rig.close()
-
-
-def test_a_timer_counts_as_filed_on_the_disk_once_its_record_is(tmp_path: Path) -> None:
-    rig = TimerRig(tmp_path, heap_max=5)
-    rig.add_timer_topic()
-    rig.send_many([(b"%d" % number, "TIMER_DELAY_MS\x015000") for number in range(12)])
-    while rig.step() == Status.OK:
-        pass
-    assert rig.header.filed > 0
-    assert lib.rp_timers_sync(rig.timers) == Status.OK and rig.header.filed_durable == 0
-    rig.flush()
-    assert lib.rp_timers_sync(rig.timers) == Status.OK and rig.header.filed_durable == rig.header.filed
-    rig.close()

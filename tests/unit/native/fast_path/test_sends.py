@@ -1,92 +1,19 @@
-"""Codec, send, dispatch and pull together: what leaves C answered, what is left to the manager, and in which order."""
+"""Sends through codec and send worker: stored and answered, refused, or left to the manager, and in which order."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("rocketpy.native._rocketpy", reason="the fast path is C")
 
-from rocketpy.message.record import StoredRecord, decode_records
-from rocketpy.message.tags import expression_tags, string_hash
 from rocketpy.native.core import ffi, lib
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.frame import SerializeType
-from tests.support.fast_path import EXT_FILE_SIZE, TURN_NS, FastPath
-from tests.support.waiting import is_readable
-
-
-@pytest.fixture
-def rig(tmp_path: Path) -> Iterator[FastPath]:
-    rig = ready(FastPath(tmp_path))
-    yield rig
-    rig.close()
-
-
-def ready(rig: FastPath) -> FastPath:
-    """With a topic T, and a group G that subscribes to it."""
-    rig.add_topic("T")
-    rig.add_group("G")
-    rig.subscribe("G", "T")
-    rig.tables_end()
-    return rig
-
-
-def send_v2(
-    topic: str = "T", body: bytes = b"hello", queue: int = 0, properties: str = "", opaque: int = 7, **more: str
-) -> RemotingCommand:
-    fields = {
-        "a": "P",
-        "b": topic,
-        "c": "TBW102",
-        "d": "4",
-        "e": str(queue),
-        "f": "0",
-        "g": "1700000000000",
-        "h": "3",
-        "i": properties,
-    }
-    command = RemotingCommand.request(310, ext_fields=fields | more, body=body)
-    command.opaque = opaque
-    return command
-
-
-def pull(
-    offset: int = 0,
-    queue: int = 0,
-    *,
-    flags: int = 4,
-    expression: str = "*",
-    maximum: int = 32,
-    opaque: int = 9,
-    suspend: int = 15000,
-    group: str = "G",
-    topic: str = "T",
-    commit: int = 0,
-) -> RemotingCommand:
-    fields = {
-        "consumerGroup": group,
-        "topic": topic,
-        "queueId": str(queue),
-        "queueOffset": str(offset),
-        "maxMsgNums": str(maximum),
-        "sysFlag": str(flags),
-        "commitOffset": str(commit),
-        "suspendTimeoutMillis": str(suspend),
-        "subscription": expression,
-        "subVersion": "1",
-        "expressionType": "TAG",
-    }
-    command = RemotingCommand.request(11, ext_fields=fields)
-    command.opaque = opaque
-    return command
-
-
-def records_of(reply: RemotingCommand) -> list[StoredRecord]:
-    return list(decode_records(reply.body or b""))
+from tests.support.fast_path import FastPath
+from tests.support.fast_path_requests import pull, records_of, send_v2
 
 
 def test_a_send_is_stored_and_answered(rig: FastPath) -> None:
@@ -261,164 +188,6 @@ def test_sends_of_a_connection_keep_their_order_around_the_manager(rig: FastPath
     rig.frame(send_v2(body=b"third"), connection=3)
     rig.turn()
     assert len(rig.answers()) == 1 and rig.for_manager() == []
-
-
-@pytest.mark.parametrize("is_extended", [False, True])
-def test_tag_filters_skip_and_the_next_offset_moves_over_what_did_not_match(tmp_path: Path, is_extended: bool) -> None:
-    rig = ready(FastPath(tmp_path, is_extended=is_extended))
-    for tag in ("TagA", "TagB", "TagB", "TagA", "TagB"):
-        rig.frame(send_v2(properties=f"TAGS\x01{tag}"))
-    rig.turn()
-    rig.answers()
-    rig.frame(pull(expression="TagA || TagC"))
-    rig.frame(pull(expression="TagX", opaque=10))
-    rig.turn()
-    (_, found), (_, missed) = rig.answers()
-    assert [r.queue_offset for r in records_of(found)] == [0, 3]
-    assert found.ext_field("nextBeginOffset") == "5"
-    assert (missed.code, missed.ext_field("nextBeginOffset")) == (20, "5")
-    extensions = list((tmp_path / "consumequeue_ext").rglob("0*0"))
-    assert len(extensions) == is_extended
-    for path in extensions:  # lost: their messages pass every filter
-        path.write_bytes(path.read_bytes()[:40].ljust(EXT_FILE_SIZE, b"\0"))
-        rig.frame(pull(expression="TagX"))
-        rig.turn()
-        assert [r.queue_offset for r in records_of(rig.answers()[0][1])] == [2, 3, 4]
-
-
-@pytest.mark.parametrize("count", [1, 2, 3, 255, 256])
-@pytest.mark.parametrize("is_of_group", [False, True])
-def test_any_number_of_tags_passes_theirs_and_no_other(rig: FastPath, count: int, is_of_group: bool) -> None:
-    tags = [f"tag{number * 7919 % 1000}" for number in range(count)]  # their hashes are in no order, some negative
-    sent = [tags[0], "other", tags[-1], "tag", tags[count // 2], "tag1000"]
-    for tag in sent:
-        rig.frame(send_v2(properties=f"TAGS\x01{tag}"))
-    rig.turn()
-    rig.answers()
-    rig.subscribe("G", "T", [string_hash(tag) for tag in tags])
-    rig.frame(pull(flags=0) if is_of_group else pull(expression=" || ".join(tags)))
-    rig.turn()
-    ((_, reply),) = rig.answers()
-    assert [record.queue_offset for record in records_of(reply)] == [0, 2, 4]
-
-
-@pytest.mark.parametrize(
-    "expression", ["*", "", "a", "a||b", "\ta || \x01b \n||", "a|||b", " * ", " || ", "a\u3000|| \xa0b"]
-)
-def test_an_expression_selects_what_it_does_in_python(rig: FastPath, expression: str) -> None:
-    sent = ["a", "b", "*", "|b", "a\u3000", "\xa0b", "other"]
-    for tag in sent:
-        rig.frame(send_v2(properties=f"TAGS\x01{tag}"))
-    rig.turn()
-    rig.answers()
-    rig.frame(pull(expression=expression))
-    rig.turn()
-    ((_, reply),) = rig.answers()
-    wanted = expression_tags(expression)
-    expected = [offset for offset, tag in enumerate(sent) if wanted is None or tag in wanted]
-    assert [record.queue_offset for record in records_of(reply)] == expected
-
-
-@pytest.mark.parametrize(("offset", "code", "next_begin"), [(2, 19, "2"), (3, 21, "2"), (-1, 21, "0")])
-def test_offsets_out_of_range(rig: FastPath, offset: int, code: int, next_begin: str) -> None:
-    rig.frame(send_v2())
-    rig.frame(send_v2())
-    rig.frame(pull(offset))
-    rig.turn()
-    rig.answers()
-    rig.frame(pull(offset))
-    rig.turn()
-    [(_, reply)] = rig.answers()
-    assert (reply.code, reply.ext_field("nextBeginOffset")) == (code, next_begin)
-
-
-@pytest.mark.parametrize(("offset", "code"), [(0, 19), (5, 21)])
-def test_an_empty_queue(rig: FastPath, offset: int, code: int) -> None:
-    rig.frame(pull(offset, queue=2))
-    rig.turn()
-    [(_, reply)] = rig.answers()
-    assert (reply.code, reply.ext_field("nextBeginOffset")) == (code, "0")
-
-
-def test_a_held_pull_is_answered_by_the_message_it_waits_for(rig: FastPath) -> None:
-    rig.frame(pull(0, flags=6, opaque=77), connection=8)
-    rig.turn()
-    assert rig.answers() == []
-    rig.frame(send_v2(queue=1))
-    rig.turn()
-    assert [r.opaque for _, r in rig.answers()] == [7]
-    rig.frame(send_v2(queue=0, body=b"awaited"))
-    rig.turn()
-    answers = {r.opaque: (c, r) for c, r in rig.answers()}
-    connection, reply = answers[77]
-    assert connection == 8 and bytes(records_of(reply)[0].body) == b"awaited"
-
-
-@pytest.mark.parametrize(("queue", "is_rung"), [(0, True), (1, False)])
-def test_a_pull_that_waits_for_what_is_stored_wakes_a_store_worker_that_dozes(
-    rig: FastPath, queue: int, is_rung: bool
-) -> None:
-    """The message came when nobody watched its queue, so the send worker rang nobody."""
-    store = rig.workers["store"]
-    rig.frame(send_v2(queue=0))
-    lib.rp_codec_wake(rig.codec)
-    lib.rp_send_run(rig.send, TURN_NS)
-    assert not is_readable(store.doorbell, 0)
-    rig.frame(pull(0, queue=queue, flags=6))
-    lib.rp_codec_wake(rig.codec)
-    lib.rp_pull_run(rig.pull, TURN_NS)
-    assert is_readable(store.doorbell, 0) == is_rung
-
-
-def test_a_held_pull_waits_on_over_messages_that_do_not_match_and_ends_with_its_connection(rig: FastPath) -> None:
-    rig.frame(pull(0, flags=6, expression="TagA", opaque=77), connection=8)
-    rig.turn()
-    rig.frame(send_v2(properties="TAGS\x01TagB"))
-    rig.turn()
-    assert [r.opaque for _, r in rig.answers()] == [7]
-    rig.closed(8)
-    rig.turn()
-    rig.frame(send_v2(properties="TAGS\x01TagA"))
-    rig.turn()
-    assert [r.opaque for _, r in rig.answers()] == [7]
-    assert rig.workers["pull"].counters[lib.RP_COUNT_SUSPENDED] == 0
-
-
-def test_a_held_pull_does_not_wait_behind_many_messages_that_do_not_match(rig: FastPath) -> None:
-    rig.frame(pull(0, flags=6, expression="TagA", opaque=77), connection=8)
-    rig.turn()
-    for tag, body in [("TagB", b"other")] * 1000 + [("TagA", b"awaited")]:
-        rig.frame(send_v2(properties=f"TAGS\x01{tag}", body=body))
-        lib.rp_send_run(rig.send, TURN_NS)
-        rig.answers()  # of the sends
-    rig.turn()
-    replies = {reply.opaque: reply for _, reply in rig.answers()}
-    assert [(r.queue_offset, bytes(r.body)) for r in records_of(replies[77])] == [(1000, b"awaited")]
-
-
-def test_pulls_without_a_header_subscription_need_the_group_online(rig: FastPath) -> None:
-    rig.frame(send_v2())
-    rig.frame(pull(flags=0))
-    rig.turn()
-    assert sorted(r.opaque for _, r in rig.answers()) == [7, 9]
-    rig.frame(pull(flags=0, group="offline"))
-    rig.frame(pull(flags=0, topic="unknown"))
-    rig.frame(pull(queue=99))
-    rig.frame(pull(), listener=1)
-    rig.turn()
-    assert rig.answers() == []
-    kinds = sorted(kind for kind, _ in rig.for_manager())
-    assert kinds == [lib.RP_MSG_COMMAND, lib.RP_MSG_PULL, lib.RP_MSG_PULL, lib.RP_MSG_PULL, lib.RP_MSG_CLOSED][:4]
-
-
-def test_offsets_that_ride_on_pulls_reach_the_manager_once(rig: FastPath) -> None:
-    for commit in (1, 2, 3):
-        rig.frame(pull(flags=5, commit=commit), received_ns=1000 + commit)
-    rig.turn()
-    rig.turn()
-    records = [data for kind, data in rig.for_manager() if kind == lib.RP_MSG_COMMIT_OFFSET]
-    assert [struct.unpack_from("=qi12xQ", data) for data in records] == [(3, 0, 1003)]
-    assert records[0][32:] == b"GT"
 
 
 def test_a_restarted_send_worker_goes_on_where_the_previous_one_ended(rig: FastPath) -> None:
