@@ -385,6 +385,19 @@ def test_strangers_in_the_handshake_keep_no_slave_out(open_rig: Open) -> None:
     assert slave.log_from(0, 1000) == rig.log
 
 
+def test_each_row_of_the_table_is_served(open_rig: Open) -> None:
+    """There are more connections than slaves can be."""
+    rig = open_rig(slaves_max=lib.RP_SLAVES_MAX)
+    rig.append(1000)
+    for _ in range(lib.RP_SLAVES_MAX - 1):
+        rig.connect(0)
+    for _ in range(lib.RP_HANDSHAKES_MAX - 1):
+        rig.connect()
+    slave = OwnSlave(rig)
+    assert slave.say(b"")[0] == WELCOME
+    assert slave.log_from(0, 1000) == rig.log
+
+
 def test_of_two_in_the_handshake_one_gets_the_last_place(open_rig: Open) -> None:
     rig = open_rig(slaves_max=1)
     rig.append(1000)
