@@ -11,7 +11,7 @@
  * the orders before is never above what the coordinator has read. */
 #include <stdint.h>
 
-enum { RP_MEMBERS_MAX = 16, RP_COUNTING_MAX = 32 }; /* counting: stores, so old and new ones of a member */
+enum { RP_COUNTING_MAX = 32 }; /* counting: stores, so old and new ones of a member */
 enum { RP_MEMBER_NAME_MAX = 256, RP_INCARNATION_MAX = 64, RP_MEMBER_ADDRESS_MAX = 320 };
 enum { RP_ROLE_SLAVE = 0, RP_ROLE_MASTER = 1 };
 

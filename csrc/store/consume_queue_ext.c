@@ -33,8 +33,8 @@ static const int64_t ADDRESS_MAX = (int64_t)INT32_MIN - 1;
 int rp_cq_ext_is_address(int64_t field) { return field <= ADDRESS_MAX; }
 
 /* A process has its large cache elsewhere; this one takes an eighth of the descriptors at the most. */
-rp_queue_files *ext_open_files(rp_control_block *block, const char *consume_queue_directory, uint64_t file_size,
-                               int is_writer) {
+rp_queue_files *rp_ext_open_files(rp_control_block *block, const char *consume_queue_directory, uint64_t file_size,
+                                  int is_writer) {
     char directory[PATH_MAX];
     struct rlimit limit;
     uint32_t files_max = FILES_MAX;
@@ -83,8 +83,8 @@ static rp_status parse_unit(const uint8_t *data, uint32_t size, uint64_t at, uin
     return RP_OK;
 }
 
-rp_status ext_read_unit(rp_queue_files *files, uint64_t file_size, const rp_queue *queue, uint64_t offset,
-                        rp_cq_ext_unit *unit) {
+rp_status rp_ext_read_unit(rp_queue_files *files, uint64_t file_size, const rp_queue *queue, uint64_t offset,
+                           rp_cq_ext_unit *unit) {
     uint8_t data[UNIT_SIZE_MAX];
     uint32_t got;
     rp_status status = read_bytes(files, file_size, queue, offset, data, sizeof data, &got);
@@ -116,7 +116,7 @@ rp_cq_ext *rp_cq_ext_open(rp_control_block *block, const char *consume_queue_dir
     ext->file_size = file_size;
     ext->block = block;
     ext->last = ext->views;
-    ext->files = ext_open_files(block, consume_queue_directory, file_size, 0);
+    ext->files = rp_ext_open_files(block, consume_queue_directory, file_size, 0);
     if (ext->files) return ext;
     free(ext);
     return NULL;

@@ -45,7 +45,7 @@ rp_cq_ext_writer *rp_cq_ext_writer_open(rp_control_block *block, const char *con
     writer->units_per_file = consume_queue_file_size / RP_CQ_UNIT_SIZE;
     writer->file_size = file_size;
     writer->queues = rp_cq_reader_open(block, consume_queue_directory, consume_queue_file_size, QUEUE_FILES_MAX);
-    writer->files = ext_open_files(block, consume_queue_directory, file_size, 1);
+    writer->files = rp_ext_open_files(block, consume_queue_directory, file_size, 1);
     writer->places = calloc(RP_CONTROL_QUEUES_MAX, sizeof *writer->places);
     if (writer->queues && writer->files && writer->places) return writer;
     int error = errno;
@@ -163,7 +163,7 @@ static rp_status find_end(rp_cq_ext_writer *writer, const rp_queue *queue, uint6
     *end = 0;
     if (status == RP_OK && address) {
         *end = ext_real_offset(address);
-        status = ext_read_unit(writer->files, writer->file_size, queue, *end, &unit);
+        status = rp_ext_read_unit(writer->files, writer->file_size, queue, *end, &unit);
         if (status == RP_OK) {
             *end += unit.size;
         } else if (status == RP_NOT_FOUND) {

@@ -127,7 +127,6 @@ void rp_timer_run_close(rp_timer_run *run) {
 }
 
 uint64_t rp_timer_run_name(const rp_timer_run *run) { return run->name; }
-uint32_t rp_timer_run_count(const rp_timer_run *run) { return run->header.count; }
 uint64_t rp_timer_run_to(const rp_timer_run *run) { return run->header.to; }
 
 const rp_timer *rp_timer_run_first(rp_timer_run *run, rp_status *status) {

@@ -15,7 +15,6 @@ rp_status rp_timer_run_write(const char *directory, uint64_t name, uint64_t to, 
 rp_status rp_timer_run_open(const char *directory, uint64_t name, rp_timer_run **run);
 void rp_timer_run_close(rp_timer_run *run);
 uint64_t rp_timer_run_name(const rp_timer_run *run);
-uint32_t rp_timer_run_count(const rp_timer_run *run);
 /* All numbers in it are below this one. */
 uint64_t rp_timer_run_to(const rp_timer_run *run);
 /* The first timer that was not taken; NULL at the end, or if it cannot be read (*status is RP_IO_ERROR then). Valid

@@ -218,7 +218,7 @@ static rp_status follow_queue(rp_timers *timers, uint64_t *done) {
 
 /* The timer to be given next, or NULL; valid until the next call. */
 static const rp_timer *next_due(rp_timers *timers) {
-    const rp_timer *timer = rp_timers_under_way(timers) < GIVEN_MAX ? rp_timer_index_first(&timers->index) : NULL;
+    const rp_timer *timer = rp_timers_given_count(timers) < GIVEN_MAX ? rp_timer_index_first(&timers->index) : NULL;
     return timer && timer->due_ms <= timers->now_ms ? timer : NULL;
 }
 

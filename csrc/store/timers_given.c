@@ -111,7 +111,7 @@ int rp_timers_has_room(const rp_timers *timers, uint64_t reserve) {
     return timers->seen - timers->header->journal_begin + given + reserve < RP_TIMER_JOURNAL_MAX;
 }
 
-uint64_t rp_timers_under_way(const rp_timers *timers) {
+uint64_t rp_timers_given_count(const rp_timers *timers) {
     return timers->given_end - timers->given_begin + rp_timer_refused_count(&timers->refused);
 }
 

@@ -66,7 +66,7 @@ rp_status rp_timers_look_back(rp_timers *timers, uint64_t *done);
 /* 1 if `reserve` entries of the journal stay free of timers that are given away or have not their bits yet. */
 int rp_timers_has_room(const rp_timers *timers, uint64_t reserve);
 /* Number of timers that are in the ring or refused. */
-uint64_t rp_timers_under_way(const rp_timers *timers);
+uint64_t rp_timers_given_count(const rp_timers *timers);
 /* Give one timer to the send worker. RP_OK; RP_FULL: no room in the ring. The reader is not woken. */
 rp_status rp_timers_give(rp_timers *timers, const rp_timer *timer);
 /* Everything that is given away or refused, and was not ended. NULL: no memory. The caller frees it. */

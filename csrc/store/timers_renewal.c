@@ -35,7 +35,7 @@ static void end_phase(rp_timers *timers) {
 }
 
 static int may_give(const rp_timers *timers) {
-    return rp_timers_has_room(timers, JOURNAL_RESERVE) && rp_timers_under_way(timers) < UNDER_WAY_MAX;
+    return rp_timers_has_room(timers, JOURNAL_RESERVE) && rp_timers_given_count(timers) < UNDER_WAY_MAX;
 }
 
 /* Look at one timer. 0: there is no room for it now. */

@@ -127,7 +127,7 @@ static rp_status tell_position(rp_send *send, uint64_t token) {
 static rp_status set_topic(rp_send *send, const uint8_t *data, uint32_t size) {
     rp_status status = rp_topics_apply(&send->topics, send->config.block, data, size);
     rp_send_find_half_queues(send);
-    if (send->halves) rp_send_store_missing_ops(send); /* the op topic may have come back */
+    if (send->half_records) rp_send_store_missing_ops(send); /* the op topic may have come back */
     return status;
 }
 
@@ -193,14 +193,14 @@ static uint32_t pass(rp_send *send) {
     /* Before the inputs, so that an input that waits for a large record to be written is served in this pass. */
     for (uint32_t i = 0; i < send->selector_count; i++) rp_ring_pump(send->selectors[i]);
     flush_to_manager(send);
-    if (send->halves) rp_send_store_missing_ops(send);
+    if (send->half_records) rp_send_store_missing_ops(send);
     uint32_t manager = send->config.input_count;
     uint32_t taken = drain(send, manager);
     for (uint32_t i = 0; i < manager && send->tables_ready; i++) taken += drain(send, i);
     int takes_timers = send->tables_ready && !rp_load_acquire32(&send->config.worker->stop);
     if (manager + 1 < send->input_count && (send->config.is_slave || takes_timers)) taken += drain(send, manager + 1);
     rp_admission_end(&send->admission, taken);
-    if (send->halves) taken += rp_send_serve_read_ends(send);
+    if (send->half_records) taken += rp_send_serve_read_ends(send);
     taken += rp_send_release_waits(send);
     for (uint32_t i = 0; i < send->selector_count; i++) rp_ring_wake(send->selectors[i]);
     flush_to_manager(send);

@@ -24,7 +24,7 @@ typedef struct rp_send_config {
     rp_worker *replicator;        /* woken after appends; NULL: there is none */
     rp_control_block *block;
     const char *commitlog_directory;
-    const char *consume_queue_directory; /* needed with `halves` */
+    const char *consume_queue_directory; /* needed with `half_states` */
     uint64_t consume_queue_file_size;
     uint32_t input_count;         /* rings from codecs (or selectors, when inline) */
     uint32_t selector_count;
@@ -33,7 +33,7 @@ typedef struct rp_send_config {
     rp_ring *to_manager;
     rp_ring **selectors;          /* reply rings */
     rp_delivery_marks *marks; /* NULL: repeated deliveries are not detected */
-    rp_half_states *halves;   /* NULL: half messages go to the manager, and END_TRANSACTION is refused */
+    rp_half_states *half_states; /* NULL: half messages go to the manager, and END_TRANSACTION is refused */
     rp_ring *from_store;          /* TIMER messages; NULL: there are no timers */
     rp_timer_marks *timers;
     int64_t timer_max_delay_ms;   /* timerMaxDelaySec */

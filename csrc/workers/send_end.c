@@ -70,7 +70,7 @@ static const char *look_up(rp_send *send, struct end *end) {
     const char *fault = find_place(send, end->request);
     if (fault) return fault;
     if (size > published - offset) size = published - offset;
-    const uint8_t *image = rp_log_view_acquire(send->halves, offset, size);
+    const uint8_t *image = rp_log_view_acquire(send->half_records, offset, size);
     if (!image) return MISSING;
     if (rp_record_decode(image, size, 0, &end->half) != RP_OK || end->half.phy_offset != offset ||
         end->half.topic_size != sizeof RP_HALF_TOPIC - 1 ||
@@ -83,7 +83,7 @@ static const char *look_up(rp_send *send, struct end *end) {
         (group_size != end->request->group_size || memcmp(group, end->request + 1, group_size) != 0))
         fault = "The producer group wrong";
     if (!fault && end->half.queue_offset != (uint64_t)end->request->queue_offset) fault = WRONG_OFFSET;
-    if (fault) rp_log_view_release(send->halves, offset);
+    if (fault) rp_log_view_release(send->half_records, offset);
     return fault;
 }
 
@@ -188,11 +188,11 @@ static rp_status append(rp_send *send, const struct end *end, uint64_t *end_phy_
     *end_phy_offset = op.phy_offset + op_size;
     if (!end->has_no_input) rp_send_set_resume_point(send, RESUME_AT_LOG, *end_phy_offset);
     RP_CRASH_POINT("end.records");
-    rp_half_states_begin(send->config.halves, offset, state_after(end->request->action), *end_phy_offset);
+    rp_half_states_begin(send->config.half_states, offset, state_after(end->request->action), *end_phy_offset);
     RP_CRASH_POINT("end.mark");
     rp_commitlog_publish(send->log, message_size + op_size, send->now_ms);
     RP_CRASH_POINT("end.published");
-    rp_half_states_complete(send->config.halves);
+    rp_half_states_complete(send->config.half_states);
     RP_CRASH_POINT("end.complete");
     if (end->queue) {
         __atomic_store_n(&end->queue->next_offset, message.queue_offset + 1, __ATOMIC_RELAXED);
@@ -207,7 +207,7 @@ static rp_status append(rp_send *send, const struct end *end, uint64_t *end_phy_
 
 void rp_send_store_missing_ops(rp_send *send) {
     uint64_t offset, end_phy_offset;
-    while (send->op_queue && !send->config.is_slave && rp_half_states_missing_op(send->config.halves, &offset) &&
+    while (send->op_queue && !send->config.is_slave && rp_half_states_missing_op(send->config.half_states, &offset) &&
            !rp_send_refusal(send)) {
         rp_msg_end_transaction request = {.action = RP_END_COMMIT, .queue_offset = (int64_t)offset};
         struct end end = {.request = &request, .has_no_input = 1}; /* without a queue: the message is stored already */
@@ -255,7 +255,7 @@ static rp_status serve(rp_send *send, struct end *end) {
     if (!send->half_queue || !send->op_queue || request->queue_offset < 0 ||
         (uint64_t)request->queue_offset >= send->half_queue->next_offset)
         return refuse(send, request, RP_RESPONSE_SYSTEM_ERROR, WRONG_OFFSET);
-    int32_t state = rp_half_states_of(send->config.halves, (uint64_t)request->queue_offset);
+    int32_t state = rp_half_states_of(send->config.half_states, (uint64_t)request->queue_offset);
     if (state != RP_HALF_OPEN) return answer_ended(send, request, state);
     const char *fault = rp_send_refusal(send);
     if (fault) return refuse(send, request, RP_RESPONSE_SERVICE_NOT_AVAILABLE, fault);
@@ -272,7 +272,7 @@ static rp_status look_up_and_serve(rp_send *send, struct end *end) {
         return refuse(send, end->request, fault == HALF_UNKNOWN ? RP_RESPONSE_SYSTEM_BUSY : RP_RESPONSE_SYSTEM_ERROR,
                       fault);
     rp_status status = serve(send, end);
-    rp_log_view_release(send->halves, (uint64_t)end->request->phy_offset);
+    rp_log_view_release(send->half_records, (uint64_t)end->request->phy_offset);
     return status;
 }
 
@@ -290,13 +290,13 @@ static int is_on_disk(rp_send *send, const rp_msg_end_transaction *request) {
         return 0;
     if (!rp_half_places_in_memory(&send->half_places, send->half_queue, offset)) return 1;
     if (find_place(send, request)) return 0;
-    const uint8_t *image = rp_log_view_acquire(send->halves, phy_offset, rest);
+    const uint8_t *image = rp_log_view_acquire(send->half_records, phy_offset, rest);
     if (!image) return 0;
     int in_memory = rest < HEAD || send->config.in_memory(image, HEAD);
     uint64_t size = in_memory && rest >= HEAD ? rp_load32(image) : 0;
     if (in_memory && size > HEAD && size <= rest && size < record_max(send)) /* it may be damaged */
         in_memory = send->config.in_memory(image, size);
-    rp_log_view_release(send->halves, phy_offset);
+    rp_log_view_release(send->half_records, phy_offset);
     return !in_memory;
 }
 
@@ -326,7 +326,7 @@ rp_status rp_send_end_transaction(rp_send *send, const uint8_t *data, uint32_t s
     if (request->action == 0) return RP_OK; /* the local transaction is not decided: the check asks again */
     const char *busy = rp_admission_lag_refusal(&send->admission, request->origin.received_ns, 0);
     if (busy) return refuse(send, request, RP_RESPONSE_SYSTEM_BUSY, busy);
-    if (!send->halves) return refuse(send, request, RP_RESPONSE_SYSTEM_ERROR, MISSING);
+    if (!send->half_records) return refuse(send, request, RP_RESPONSE_SYSTEM_ERROR, MISSING);
     if (request->action == RP_END_UNREADABLE) return serve(send, &end);
     return is_on_disk(send, request) ? read_first(send, request) : look_up_and_serve(send, &end);
 }

@@ -12,16 +12,17 @@
 enum { LOG_MAPPINGS = 4 };
 
 rp_status rp_send_halves_open(rp_send *send) {
-    if (!send->config.halves) return RP_OK;
+    if (!send->config.half_states) return RP_OK;
     if (!send->config.consume_queue_directory ||
-        rp_half_states_open(send->config.halves, send->control->published_phy_offset) != RP_OK)
+        rp_half_states_open(send->config.half_states, send->control->published_phy_offset) != RP_OK)
         return RP_INVALID;
     send->half_tail = malloc(HALF_TAIL_MAX + send->cluster_size);
-    send->halves = rp_log_view_open(send->config.commitlog_directory, send->control->commitlog_file_size, LOG_MAPPINGS);
+    send->half_records =
+        rp_log_view_open(send->config.commitlog_directory, send->control->commitlog_file_size, LOG_MAPPINGS);
     send->half_reads = rp_half_reads_open(send->config.worker, send->config.block, send->config.commitlog_directory,
                                           send->config.consume_queue_directory, send->config.consume_queue_file_size);
     rp_send_find_half_queues(send);
-    if (!send->half_tail || !send->halves || !send->half_reads) return RP_NO_MEMORY;
+    if (!send->half_tail || !send->half_records || !send->half_reads) return RP_NO_MEMORY;
     return rp_half_places_open(&send->half_places, send->config.block, send->config.consume_queue_directory,
                                send->config.consume_queue_file_size);
 }
@@ -29,13 +30,13 @@ rp_status rp_send_halves_open(rp_send *send) {
 void rp_send_halves_close(rp_send *send) {
     rp_half_reads_close(send->half_reads);
     rp_half_places_close(&send->half_places);
-    if (send->halves) rp_log_view_close(send->halves);
+    if (send->half_records) rp_log_view_close(send->half_records);
     free(send->half_tail);
 }
 
 void rp_send_halves_release(rp_send *send) {
-    if (!send->halves) return;
-    rp_log_view_trim(send->halves, rp_load_acquire(&send->control->min_phy_offset));
+    if (!send->half_records) return;
+    rp_log_view_trim(send->half_records, rp_load_acquire(&send->control->min_phy_offset));
     rp_half_places_release(&send->half_places);
 }
 
@@ -50,7 +51,7 @@ void rp_send_find_half_queues(rp_send *send) {
 }
 
 int rp_send_takes_halves(const rp_send *send) {
-    return send->halves && !send->rejects_transactions && send->half_queue && send->op_queue;
+    return send->half_records && !send->rejects_transactions && send->half_queue && send->op_queue;
 }
 
 void rp_send_redirect_half(rp_send *send, rp_put *put) {

@@ -57,7 +57,7 @@ struct rp_send {
     rp_waits replica_waits; /* replies that wait for a slave, and perhaps for the disk as well */
     rp_send_orders orders;
     rp_traffic traffic;
-    rp_log_view *halves; /* half messages are read through it; NULL: there are no transactions */
+    rp_log_view *half_records; /* half messages are read through it; NULL: there are no transactions */
     rp_half_places half_places;
     rp_half_reads *half_reads; /* NULL: there are no transactions */
     rp_queue *half_queue, *op_queue; /* NULL: there is no such topic yet */

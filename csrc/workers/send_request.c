@@ -28,8 +28,8 @@ static rp_status refuse(rp_send *send, const rp_msg_send *request, int32_t code,
 static void set_resume_point_stored(void *context, const rp_put *put, const rp_stored *stored) {
     rp_send *send = context;
     rp_send_set_resume_point(send, RESUME_AT_LOG, stored->end_phy_offset);
-    if (put->queue == send->half_queue && send->halves) {
-        rp_half_states_add(send->config.halves, stored->queue_offset);
+    if (put->queue == send->half_queue && send->half_records) {
+        rp_half_states_add(send->config.half_states, stored->queue_offset);
         rp_half_places_add(&send->half_places, stored->queue_offset, stored->phy_offset);
     }
     if (put->ends_timer)
@@ -203,8 +203,8 @@ rp_status rp_send_take(rp_send *send, const uint8_t *data, uint32_t size) {
         put.properties_tail_size = send->cluster_size;
     }
     if (request->flags & RP_REQUEST_HALF && !(request->flags & RP_REQUEST_RESOLVED)) rp_send_redirect_half(send, &put);
-    if (put.queue == send->half_queue && send->halves) {
-        if (!rp_half_states_has_room(send->config.halves, put.queue->next_offset))
+    if (put.queue == send->half_queue && send->half_records) {
+        if (!rp_half_states_has_room(send->config.half_states, put.queue->next_offset))
             return refuse(send, request, RP_RESPONSE_SYSTEM_BUSY,
                           "[HALF_WINDOW]system busy, the oldest open transaction is too far behind: see the metrics of "
                           "transactions");

@@ -140,7 +140,7 @@ class BrokerController:
             registrar=self._outer_api,
             pool_loads=pool_loads,
         )
-        self.master = SlaveSynchronize(name_server_client, services, self._outer_api)
+        self.table_copier = SlaveSynchronize(name_server_client, services, self._outer_api)
         self.replication_status: Callable[[], HaStatus] = HaStatus  # the state of replication now
         services.schedule.on_delivered = services.stats.count_delivery
         self.backlog = BacklogMonitor(current, topics, services.groups, services.offsets, store, clock)
@@ -149,7 +149,7 @@ class BrokerController:
         self._slow_send = SlowSend(current, clock, topics, services.groups, fast_path, levels, choose, faults, store)
         self._slow_pull = SlowPull(current, topics, services.groups, services.consumers, filters, fast_path)
         self._processors = self._make_processors(levels)
-        self._duties = MasterDuties()
+        self._role = MasterDuties()
         self._scope = trio.CancelScope()
         self._finished = trio.Event()
 
@@ -265,14 +265,14 @@ class BrokerController:
 
     def be_member(self, own_id: int) -> None:
         """Before `run`, of a group with automatic failover: this broker is not the master yet."""
-        self._duties.switch(False)
-        self._outer_api.member_id = lambda: 0 if self._duties.is_master else own_id
+        self._role.switch(False)
+        self._outer_api.member_id = lambda: 0 if self._role.is_master else own_id
 
     def be_master(self, is_master: bool) -> None:
         """Of a group with automatic failover: begin or end a master's duties, and tell all name servers at once."""
-        if is_master and not self._duties.is_master:
+        if is_master and not self._role.is_master:
             self.services.topics.next_version()  # name servers read the table of another broker 0 anew
-        self._duties.switch(is_master)
+        self._role.switch(is_master)
         self._outer_api.topics_changed()
 
     async def stop(self, *, unregister: bool = True) -> None:
@@ -311,13 +311,13 @@ class BrokerController:
             Duty("registration", RESTART_S, self._outer_api.run, first_s=0.0),
         ]
         if settings.is_slave:
-            return [*duties, Duty("copying the master's tables", RESTART_S, self.master.run, first_s=0.0)]
+            return [*duties, Duty("copying the master's tables", RESTART_S, self.table_copier.run, first_s=0.0)]
         transactions, interval_s = services.transactions, settings.broker.transaction_check_interval / 1000
-        master = self._duties
+        role = self._role
         return [
             *duties,
-            Duty("delivering delayed messages", RESTART_S, master.while_master(services.schedule.run), first_s=0.0),
-            Duty("checking transactions", interval_s, master.if_master(transactions.check)),
+            Duty("delivering delayed messages", RESTART_S, role.while_master(services.schedule.run), first_s=0.0),
+            Duty("checking transactions", interval_s, role.if_master(transactions.check)),
             Duty("keeping the progress of transactions", PROGRESS_S, as_duty(transactions.keep_progress)),
             Duty("saving checks of transactions", CHECKS_SAVE_S, transactions.file.save),
         ]

@@ -67,7 +67,7 @@ class SlowPull:
         self._nursery = nursery
 
     def submit(self, request: PullRequest) -> None:
-        refusal = self.validate(request)
+        refusal = self.admit(request)
         if refusal is not None:
             push_reply(request, refusal.code, refusal.remark)
         elif not brings_sql(request):
@@ -99,14 +99,14 @@ class SlowPull:
         else:
             self._fast_path.repull(request, program)
 
-    def validate(self, request: PullRequest) -> PullRefusal | None:
+    def admit(self, request: PullRequest) -> PullRefusal | None:
         """Check a pull; create its group if the configuration allows it. Returns the refusal, or None."""
         try:
-            return self._validate(request)
+            return self._admit(request)
         except RocketError as exc:  # a group that cannot be created
             return PullRefusal(exc.response_code, str(exc))
 
-    def _validate(self, request: PullRequest) -> PullRefusal | None:
+    def _admit(self, request: PullRequest) -> PullRefusal | None:
         if request.channel.is_vip:  # the port listenPort - 2 serves everything but pulls
             return PullRefusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, not_supported_remark(request.code))
         return self._refuse_group(request) or self._refuse_topic(request) or self._refuse_subscription(request)
@@ -116,7 +116,7 @@ class SlowPull:
         if not config.broker_permission & PermName.READ:
             remark = f"the broker[{config.broker_ip1}] pulling message is forbidden"
             return PullRefusal(ResponseCode.NO_PERMISSION, remark)
-        group = self._groups.find(request.consumer_group)
+        group = self._groups.find_or_create(request.consumer_group)
         if group is None:
             remark = f"subscription group [{request.consumer_group}] does not exist, {remarks.FAQ_SUFFIX}"
             return PullRefusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)

@@ -134,7 +134,7 @@ class SlowSend:
             queue.append(send)
             return
         with self._pending.ending(send):
-            verdict = self.validate(request)
+            verdict = self.admit(request)
             if not self._topics.file.is_dirty:
                 self._act(send, verdict)
                 return
@@ -157,7 +157,7 @@ class SlowSend:
 
     async def _act_saved(self, send: PendingSend, verdict: Verdict | None = None) -> None:
         with self._pending.ending(send):
-            verdict = verdict or self.validate(send.request)
+            verdict = verdict or self.admit(send.request)
             if self._topics.file.is_dirty:
                 await self._topics.file.save()
             self._act(send, verdict)
@@ -204,14 +204,14 @@ class SlowSend:
 
     # --- the checks, in the reference's order -------------------------------------------------------------------------
 
-    def validate(self, request: SendRequest) -> Verdict:
+    def admit(self, request: SendRequest) -> Verdict:
         """Check a send; create a missing topic or group if the configuration allows it."""
         try:
-            return self._validate(request)
+            return self._admit(request)
         except RocketError as exc:  # no room for the queues of a new topic
             return Refusal(exc.response_code, str(exc))
 
-    def _validate(self, request: SendRequest) -> Verdict:
+    def _admit(self, request: SendRequest) -> Verdict:
         target = self.target(request)
         if isinstance(target, Refusal):
             return target
@@ -318,7 +318,7 @@ class SlowSend:
     def _check_retry(self, request: SendRequest, queue_id: int, sys_flag: int) -> Verdict | None:
         """A consumer sends a failed message to its retry topic itself; after too many retries it goes to the dead
         letters."""
-        group = self._groups.find(request.topic.removeprefix(names.RETRY_PREFIX))
+        group = self._groups.find_or_create(request.topic.removeprefix(names.RETRY_PREFIX))
         if group is None:
             name = request.topic.removeprefix(names.RETRY_PREFIX)
             remark = f"subscription group not exist, {name} {remarks.FAQ_SUFFIX}"

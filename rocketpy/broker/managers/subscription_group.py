@@ -83,7 +83,7 @@ class SubscriptionGroupManager:
         """The group, or None; never creates it."""
         return self._groups.get(group)
 
-    def find(self, group: str) -> SubscriptionGroupConfig | None:
+    def find_or_create(self, group: str) -> SubscriptionGroupConfig | None:
         """The group; created with defaults if the configuration allows. The caller saves the file.
 
         Raises:

@@ -135,7 +135,7 @@ class ClientManageProcessor(TableProcessor):
     def _register_consumer(self, consumer: ConsumerData, info: ClientChannelInfo) -> None:
         services = self._services
         notify = True
-        group = services.groups.find(consumer.group_name)
+        group = services.groups.find_or_create(consumer.group_name)
         if group is not None:
             notify = group.notify_consumer_ids_changed_enable
             retry_topic = names.retry_topic(consumer.group_name)

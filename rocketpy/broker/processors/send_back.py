@@ -44,7 +44,7 @@ class SendBackProcessor(TableProcessor):
         if services.settings.is_slave:  # before a group or a topic is created for it
             raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, remarks.SLAVE)
         header = ConsumerSendMsgBackRequestHeader.of(request)
-        group = services.groups.find(header.group)
+        group = services.groups.find_or_create(header.group)
         if group is None:
             remark = f"subscription group not exist, {header.group} {remarks.FAQ_SUFFIX}"
             raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)

@@ -91,9 +91,9 @@ class ManagerMain(RequestServerMain):
         )
         if self.replica is not None:
             replica = self.replica
-            controller.master.followed = lambda: replica.followed
+            controller.table_copier.followed = lambda: replica.followed
             if self.member is None:
-                controller.master.on_found = replica.set_master
+                controller.table_copier.on_found = replica.set_master
         if self.member is not None:
             controller.be_member(self.settings.broker.broker_id)
 

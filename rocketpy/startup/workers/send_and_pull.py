@@ -78,7 +78,7 @@ class SendMain:
                 "to_manager": topology.ring(SEND, MANAGER).pointer,
                 "selectors": selectors,
                 "marks": delivered.pointer,
-                "halves": halves.pointer,
+                "half_states": halves.pointer,
                 "from_store": topology.ring(STORE, SEND).pointer,
                 "timers": timers.pointer,
                 "member": ffi.NULL if member is None else member.pointer,

@@ -140,7 +140,7 @@ def _rig(root: Path, states: SharedHalfStates) -> FastPath:
     config = small_config(root)
     rig = FastPath(
         root,
-        halves=states.pointer,
+        half_states=states.pointer,
         file_size=config.mapped_file_size_commit_log,
         cq_file_size=config.mapped_file_size_consume_queue,
     )

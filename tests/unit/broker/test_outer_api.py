@@ -57,14 +57,14 @@ def test_a_registration_is_whole_and_goes_to_all(tmp_path: Path) -> None:
 def test_a_slave_learns_its_master_by_registering(tmp_path: Path) -> None:
     rig = SlowPathRig(tmp_path, **TWO, broker_id=2, broker_role=BrokerRole.SLAVE)
     found: list[tuple[str | None, str | None]] = []
-    rig.broker.master.on_found = lambda master, ha: found.append((master, ha))
+    rig.broker.table_copier.on_found = lambda master, ha: found.append((master, ha))
     header = RegisterBrokerResponseHeader(ha_server_addr="10.0.0.9:10912", master_addr="10.0.0.9:10911")
     rig.name_servers.answers["10.0.0.1:9876"] = RemotingCommand.response()  # it knows no master
     trio.run(rig.services.registrar.register)
-    assert not found and rig.broker.master.master is None
+    assert not found and rig.broker.table_copier.master is None
     rig.name_servers.answers["10.0.0.2:9876"] = RemotingCommand.response(header=header)
     trio.run(rig.services.registrar.register)
-    assert found == [("10.0.0.9:10911", "10.0.0.9:10912")] and rig.broker.master.master == "10.0.0.9:10911"
+    assert found == [("10.0.0.9:10911", "10.0.0.9:10912")] and rig.broker.table_copier.master == "10.0.0.9:10911"
     assert {(request.ext_fields or {})["brokerId"] for request in rig.name_servers.requests(103)} == {"2"}
 
 

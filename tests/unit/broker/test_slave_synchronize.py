@@ -37,7 +37,7 @@ class Pair:
     def __init__(self, root: Path, **settings: Any) -> None:
         self.master = SlowPathRig(root / "master", **settings)
         self.slave = SlowPathRig(root / "slave", broker_id=1, broker_role=BrokerRole.SLAVE, **settings)
-        self.copy = self.slave.broker.master
+        self.copy = self.slave.broker.table_copier
         self.codes: list[int] = []
         self.is_down = False
         self.slave.name_servers.invoke = self._invoke  # type: ignore[method-assign]

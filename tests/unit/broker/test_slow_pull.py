@@ -93,7 +93,7 @@ def test_refusals_of_members(
 ) -> None:
     rig = rig_with_topic(tmp_path)
     trio.run(lambda: rig.heartbeat("a", **heartbeat))
-    refusal = rig.broker._slow_pull.validate(rig.pull(**pull))
+    refusal = rig.broker._slow_pull.admit(rig.pull(**pull))
     assert refusal is not None and (refusal.code, refusal.remark) == (code, remark)
 
 
@@ -102,7 +102,7 @@ def test_a_sql_subscription_of_a_heartbeat_is_refused_and_not_ignored(tmp_path: 
     subscription = {"topic": "T", "subString": "a > 1", "expressionType": "SQL92", "subVersion": 1}
     body = {"clientID": "a", "consumerDataSet": [{"groupName": "G", "subscriptionDataSet": [subscription]}]}
     assert trio.run(lambda: rig.ask(34, None, body)).code == 0
-    refusal = rig.broker._slow_pull.validate(rig.pull())
+    refusal = rig.broker._slow_pull.admit(rig.pull())
     assert refusal is not None and refusal.code == 1
 
 
@@ -157,7 +157,7 @@ def test_refusals_of_members_with_sql(
 ) -> None:
     rig = rig_with_topic(tmp_path, enable_property_filter=True)
     join_with_sql(rig, **changes)
-    refusal = rig.broker._slow_pull.validate(rig.pull(**pull))
+    refusal = rig.broker._slow_pull.admit(rig.pull(**pull))
     assert refusal is not None and (refusal.code, refusal.remark) == (code, remark)
 
 
@@ -165,7 +165,7 @@ def test_a_filter_that_is_older_than_the_pull(tmp_path: Path) -> None:
     rig = rig_with_topic(tmp_path, enable_property_filter=True)
     join_with_sql(rig)
     rig.services.filters._entries["G"]["T"].data.client_version = 0
-    refusal = rig.broker._slow_pull.validate(rig.pull(sub_version=1))
+    refusal = rig.broker._slow_pull.admit(rig.pull(sub_version=1))
     assert refusal is not None and refusal.code == 28
 
 
@@ -174,7 +174,7 @@ def test_a_heartbeat_brings_the_program_to_the_fast_path(tmp_path: Path) -> None
     join_with_sql(rig)
     _, _, told = rig.fast_path.named("subscription_changed")[-1]
     assert told["expression_type"] == "SQL92" and told["program"] == compile_program(parse("a > 1"))
-    assert rig.broker._slow_pull.validate(rig.pull()) is None
+    assert rig.broker._slow_pull.admit(rig.pull()) is None
 
 
 def test_an_expression_that_a_pull_brings_is_compiled_once(tmp_path: Path) -> None:

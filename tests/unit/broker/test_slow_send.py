@@ -24,8 +24,8 @@ def rig(tmp_path: Path) -> SlowPathRig:
     return SlowPathRig(tmp_path)
 
 
-def validate(rig: SlowPathRig, *args: Any, **changes: Any) -> Any:
-    return rig.broker._slow_send.validate(rig.send(*args, **changes))
+def admit(rig: SlowPathRig, *args: Any, **changes: Any) -> Any:
+    return rig.broker._slow_send.admit(rig.send(*args, **changes))
 
 
 def props(message: Any) -> dict[str, str]:
@@ -103,7 +103,7 @@ def props(message: Any) -> dict[str, str]:
 )
 def test_refusals(tmp_path: Path, settings: dict[str, Any], send: dict[str, Any], code: int, remark: str) -> None:
     rig = SlowPathRig(tmp_path, **settings)
-    verdict = validate(rig, **send)
+    verdict = admit(rig, **send)
     assert isinstance(verdict, Refusal)
     assert verdict.code == code
     assert verdict.remark == remark or (remark in verdict.remark and code in (1, 13))
@@ -114,7 +114,7 @@ def test_a_broker_without_write_permission_refuses_sends_and_creates_no_topic(tm
     rig = SlowPathRig(tmp_path, broker_permission=4)
     rig.services.topics.update(TopicConfig(topic_name="ORDERED", order=True))
     rig.services.topics.update(TopicConfig(topic_name="PLAIN"))
-    assert validate(rig, topic) == Refusal(16, "the broker[127.0.0.1] sending message is forbidden")
+    assert admit(rig, topic) == Refusal(16, "the broker[127.0.0.1] sending message is forbidden")
     assert rig.services.topics.select("Unknown") is None
 
 
@@ -123,7 +123,7 @@ def test_a_broker_without_write_permission_refuses_sends_and_creates_no_topic(tm
 def test_a_slave_refuses_sends_and_creates_no_topic(tmp_path: Path, topic: str, properties: bytes) -> None:
     rig = SlowPathRig(tmp_path, broker_id=1, broker_role=BrokerRole.SLAVE)
     topics, groups = rig.services.topics.topics, rig.services.groups.groups
-    verdict = validate(rig, topic, properties=properties)
+    verdict = admit(rig, topic, properties=properties)
     assert isinstance(verdict, Refusal) and verdict.code == 14 and "this broker is a slave" in verdict.remark
     assert rig.services.topics.topics == topics and rig.services.groups.groups == groups
 
@@ -132,15 +132,15 @@ def test_a_slave_refuses_sends_and_creates_no_topic(tmp_path: Path, topic: str, 
 def test_a_topic_without_write_permission_refuses_sends(rig: SlowPathRig, properties: bytes) -> None:
     rig.services.topics.update(TopicConfig(topic_name="T", perm=4))
     refused = Refusal(16, "the topic[T] sending message is forbidden")
-    assert validate(rig, "T", properties=properties) == refused
-    assert validate(rig, "T", is_batch=True) == refused
+    assert admit(rig, "T", properties=properties) == refused
+    assert admit(rig, "T", is_batch=True) == refused
     rig.services.topics.update(TopicConfig(topic_name="T", perm=2))
-    assert validate(rig, "T") == Resend(0, 0)
+    assert admit(rig, "T") == Resend(0, 0)
 
 
 def test_an_unknown_topic_is_created_from_its_template_and_told_before_the_resend(rig: SlowPathRig) -> None:
     rig.services.topics.update(TopicConfig(topic_name="TEMPLATE", perm=7, write_queue_nums=2, read_queue_nums=2))
-    assert validate(rig, "T", default_topic="TEMPLATE", unit_mode=True) == Resend(0, 0)
+    assert admit(rig, "T", default_topic="TEMPLATE", unit_mode=True) == Resend(0, 0)
     created = rig.services.topics.select("T")
     assert created == TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2, perm=6, topic_sys_flag=1)
     name, told = rig.fast_path.named("topic_changed")[-1]
@@ -149,8 +149,8 @@ def test_an_unknown_topic_is_created_from_its_template_and_told_before_the_resen
 
 def test_a_template_without_inherit_creates_nothing_but_retry_topics_are_made(rig: SlowPathRig) -> None:
     rig.services.topics.update(TopicConfig(topic_name="PLAIN", perm=6))
-    assert validate(rig, "T", default_topic="PLAIN").code == 17
-    assert isinstance(validate(rig, "%RETRY%G", default_topic="PLAIN"), Resend)
+    assert admit(rig, "T", default_topic="PLAIN").code == 17
+    assert isinstance(admit(rig, "%RETRY%G", default_topic="PLAIN"), Resend)
     retry = rig.services.topics.select("%RETRY%G")
     assert retry is not None and (retry.write_queue_nums, retry.perm) == (1, 6)
     assert rig.fast_path.named("topic_changed")[-1][1]["slow"] is True
@@ -159,29 +159,29 @@ def test_a_template_without_inherit_creates_nothing_but_retry_topics_are_made(ri
 def test_a_template_left_over_from_auto_creation_loses_inherit(tmp_path: Path) -> None:
     rig = SlowPathRig(tmp_path, auto_create_topic_enable=False)
     rig.services.topics.update(TopicConfig(topic_name="TBW102", perm=7))
-    assert validate(rig, "T").code == 17
+    assert admit(rig, "T").code == 17
     template = rig.services.topics.select("TBW102")
     assert template is not None and template.perm == 6
 
 
 def test_a_negative_queue_id_becomes_one_that_can_be_written(rig: SlowPathRig) -> None:
-    chosen = {validate(rig, queue_id=-1).queue_id for _ in range(50)}
+    chosen = {admit(rig, queue_id=-1).queue_id for _ in range(50)}
     assert chosen == {0, 1, 2, 3}
 
 
 def test_a_queue_id_up_to_the_larger_number_is_legal(rig: SlowPathRig) -> None:
     rig.services.topics.update(TopicConfig(topic_name="T", read_queue_nums=8, write_queue_nums=4))
-    assert validate(rig, queue_id=7) == Resend(7, 0)
-    assert validate(rig, queue_id=8).code == 1
+    assert admit(rig, queue_id=7) == Resend(7, 0)
+    assert admit(rig, queue_id=8).code == 1
 
 
 def test_multi_tag_topics_mark_their_messages(rig: SlowPathRig) -> None:
     rig.services.topics.update(TopicConfig(topic_name="T", topic_filter_type=TopicFilterType.MULTI_TAG))
-    assert validate(rig, sys_flag=1) == Resend(0, 3)
+    assert admit(rig, sys_flag=1) == Resend(0, 3)
 
 
 def test_a_delayed_message_is_stored_in_the_schedule_topic(rig: SlowPathRig) -> None:
-    verdict = validate(rig, queue_id=2, properties=b"KEYS\x01k\x02DELAY\x0199\x02", wait_store=False)
+    verdict = admit(rig, queue_id=2, properties=b"KEYS\x01k\x02DELAY\x0199\x02", wait_store=False)
     assert isinstance(verdict, Put) and verdict.queue_id == 2
     message = verdict.message
     assert (message.topic, message.queue_id, message.wait_store) == ("SCHEDULE_TOPIC_XXXX", 17, False)
@@ -198,7 +198,7 @@ def test_a_delayed_message_is_stored_in_the_schedule_topic(rig: SlowPathRig) -> 
 @pytest.mark.parametrize("properties", [b"DELAY\x013", b"TRAN_MSG\x01true"])
 def test_delayed_and_half_messages_keep_wait_as_it_was_given(rig: SlowPathRig, properties: bytes) -> None:
     def stored(**changes: bool) -> str | None:
-        verdict = validate(rig, properties=properties, **changes)
+        verdict = admit(rig, properties=properties, **changes)
         assert isinstance(verdict, Put)
         return props(verdict.message).get("WAIT")
 
@@ -211,11 +211,11 @@ def test_delayed_and_half_messages_keep_wait_as_it_was_given(rig: SlowPathRig, p
     "level", [b"0", b"-1", b"x", b"", b"\xc2\xb2", b"\xd9\xa3", b"9" * 4301, b"2147483648", b" 3", b"1_0"]
 )
 def test_no_level_is_no_delay(rig: SlowPathRig, level: bytes) -> None:
-    assert validate(rig, properties=b"DELAY\x01" + level) == Resend(0, 0)
+    assert admit(rig, properties=b"DELAY\x01" + level) == Resend(0, 0)
 
 
 def test_a_half_message_waits_in_the_half_topic_and_is_never_delayed(rig: SlowPathRig) -> None:
-    verdict = validate(rig, queue_id=1, sys_flag=5, properties=b"TRAN_MSG\x01true\x02DELAY\x013\x02PGROUP\x01P")
+    verdict = admit(rig, queue_id=1, sys_flag=5, properties=b"TRAN_MSG\x01true\x02DELAY\x013\x02PGROUP\x01P")
     assert isinstance(verdict, Put) and verdict.queue_id == 1
     message = verdict.message
     assert (message.topic, message.queue_id, message.sys_flag) == ("RMQ_SYS_TRANS_HALF_TOPIC", 0, 1)
@@ -236,7 +236,7 @@ def test_a_half_message_waits_in_the_half_topic_and_is_never_delayed(rig: SlowPa
 def test_a_retry_that_was_tried_often_enough_goes_to_the_dead_letters(
     rig: SlowPathRig, changes: dict[str, Any], is_dead: bool
 ) -> None:
-    verdict = validate(rig, "%RETRY%G", properties=b"DELAY\x015", **changes)
+    verdict = admit(rig, "%RETRY%G", properties=b"DELAY\x015", **changes)
     assert isinstance(verdict, Put)
     assert verdict.message.topic == ("%DLQ%G" if is_dead else "SCHEDULE_TOPIC_XXXX")
     assert ("DELAY" in props(verdict.message)) is not is_dead
@@ -244,7 +244,7 @@ def test_a_retry_that_was_tried_often_enough_goes_to_the_dead_letters(
 
 
 def test_go_producers_send_a_limit_with_every_message_and_it_counts_for_retries_only(rig: SlowPathRig) -> None:
-    assert validate(rig, max_reconsume_times=0) == Resend(0, 0)
+    assert admit(rig, max_reconsume_times=0) == Resend(0, 0)
 
 
 def test_a_resend_is_completed_and_left_to_the_fast_path(rig: SlowPathRig) -> None:

@@ -87,10 +87,10 @@ def test_a_bad_name_is_refused_and_creates_nothing(tmp_path: Path, request_of: s
 def test_pulls_and_sends_of_bad_names_create_nothing(tmp_path: Path, name: str) -> None:
     rig = SlowPathRig(tmp_path)
     before = tables(rig)
-    refusal = rig.broker._slow_pull.validate(rig.pull(consumer_group=name))
+    refusal = rig.broker._slow_pull.admit(rig.pull(consumer_group=name))
     assert refusal is not None and len(refusal.remark) < 1000
     for topic in (name, "%RETRY%" + name):
-        assert isinstance(rig.broker._slow_send.validate(rig.send(topic)), Refusal)
+        assert isinstance(rig.broker._slow_send.admit(rig.send(topic)), Refusal)
     assert tables(rig) == before
 
 
@@ -121,15 +121,15 @@ def test_no_more_topics_than_there_may_be(tmp_path: Path) -> None:
     topics = rig.services.topics
     while len(topics.topics) < 12:
         topics.update(TopicConfig(topic_name=f"T{len(topics.topics)}"))
-    validate = rig.broker._slow_send.validate
-    refusal = validate(rig.send("NEW"))
+    admit = rig.broker._slow_send.admit
+    refusal = admit(rig.send("NEW"))
     assert refusal == Refusal(1, "there are 12 topics; 1 more would exceed topicsMax=12")
     with pytest.raises(RequestRefused, match="topicsMax"):
         topics.update(TopicConfig(topic_name="NEW"))
     assert trio.run(lambda: rig.heartbeat("c", group="G", topics={"T11": "*"})).code == 1
     assert len(topics.topics) == 12
     topics.update(TopicConfig(topic_name="T11", perm=2))  # one that is there can be changed
-    assert not isinstance(validate(rig.send("T11")), Refusal)
+    assert not isinstance(admit(rig.send("T11")), Refusal)
     assert topics.create_if_missing("%DLQ%G", queue_nums=1).topic_name in topics.topics  # dead letters have a place
     assert topics.limit.refused == 3
 
@@ -137,12 +137,12 @@ def test_no_more_topics_than_there_may_be(tmp_path: Path) -> None:
 def test_no_more_groups_than_there_may_be(tmp_path: Path) -> None:
     rig = bounded(tmp_path, groups_max=len(SlowPathRig(tmp_path / "x").services.groups.groups) + 1)
     rig.services.topics.update(TopicConfig(topic_name="T"))
-    validate = rig.broker._slow_pull.validate
-    assert validate(rig.pull(consumer_group="G1", sys_flag=4)) is None
-    refusal = validate(rig.pull(consumer_group="G2", sys_flag=4))
+    admit = rig.broker._slow_pull.admit
+    assert admit(rig.pull(consumer_group="G1", sys_flag=4)) is None
+    refusal = admit(rig.pull(consumer_group="G2", sys_flag=4))
     assert refusal is not None and refusal.code == 1 and "groupsMax" in refusal.remark
-    assert validate(rig.pull(consumer_group="G1", sys_flag=4)) is None
-    assert isinstance(validate(rig.pull(consumer_group="G2")), type(refusal))
+    assert admit(rig.pull(consumer_group="G1", sys_flag=4)) is None
+    assert isinstance(admit(rig.pull(consumer_group="G2")), type(refusal))
     assert "G2" not in rig.services.groups.groups
 
 

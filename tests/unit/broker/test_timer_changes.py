@@ -203,14 +203,14 @@ def test_times_are_read_as_the_send_worker_reads_them(properties: str, due_ms: i
 
 @pytest.mark.parametrize("also", ["", "\x02TIMER_DELAY_MS\x0150", "\x02DELAY\x013"])
 def test_a_send_that_changes_timers_is_not_stored_itself(rig: SlowPathRig, also: str) -> None:
-    verdict = rig.broker._slow_send.validate(rig.send(properties=(CANCEL + also).encode()))
+    verdict = rig.broker._slow_send.admit(rig.send(properties=(CANCEL + also).encode()))
     assert isinstance(verdict, Change) and verdict.change.key == "key" and not verdict.change.is_move
-    verdict = rig.broker._slow_send.validate(rig.send(properties=(MOVE + also).encode()))
+    verdict = rig.broker._slow_send.admit(rig.send(properties=(MOVE + also).encode()))
     assert isinstance(verdict, Change) and verdict.change.is_move
 
 
 def test_a_batch_that_changes_timers_is_refused(rig: SlowPathRig) -> None:
-    verdict = rig.broker._slow_send.validate(rig.send(properties=CANCEL.encode(), is_batch=True))
+    verdict = rig.broker._slow_send.admit(rig.send(properties=CANCEL.encode(), is_batch=True))
     assert isinstance(verdict, Refusal) and verdict.code == ResponseCode.MESSAGE_ILLEGAL
 
 

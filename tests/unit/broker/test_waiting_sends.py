@@ -20,8 +20,8 @@ def rig(tmp_path: Path) -> SlowPathRig:
     return SlowPathRig(tmp_path)
 
 
-def validate(rig: SlowPathRig, *args: Any, **changes: Any) -> Any:
-    return rig.broker._slow_send.validate(rig.send(*args, **changes))
+def admit(rig: SlowPathRig, *args: Any, **changes: Any) -> Any:
+    return rig.broker._slow_send.admit(rig.send(*args, **changes))
 
 
 def test_sends_of_a_connection_wait_behind_one_that_creates_a_topic(rig: SlowPathRig) -> None:
@@ -49,10 +49,10 @@ def test_no_room_for_a_new_topic_is_a_refusal_and_the_topic_does_not_exist(
         raise StoreError("the control block has no room for another queue")
 
     monkeypatch.setattr(rig.fast_path, "topic_changed", full, raising=False)
-    assert validate(rig, "T") == Refusal(1, "the control block has no room for another queue")
+    assert admit(rig, "T") == Refusal(1, "the control block has no room for another queue")
     assert rig.services.topics.select("T") is None and not rig.services.topics.file.is_dirty
     monkeypatch.undo()
-    assert validate(rig, "T") == Resend(0, 0)
+    assert admit(rig, "T") == Resend(0, 0)
     assert rig.fast_path.named("topic_changed")[-1][0] == "T"
 
 
@@ -144,7 +144,7 @@ def test_old_sends_are_stored_where_the_configuration_says_so(tmp_path: Path, se
     rig = SlowPathRig(tmp_path, **settings)
     request = rig.send("TBW102")
     rig.clock.advance(60_000)
-    assert rig.broker._slow_send.validate(request) == Resend(0, 0)
+    assert rig.broker._slow_send.admit(request) == Resend(0, 0)
 
 
 def test_too_many_sends_in_waiting_are_answered_busy(rig: SlowPathRig) -> None:
@@ -212,7 +212,7 @@ SENDS: dict[str, dict[str, Any]] = {
 }
 FAULTS = {
     "none": (),
-    "validate": ("_validate",),
+    "admit": ("_admit",),
     "resend": ("resend",),
     "put": ("put",),
     "save": ("save",),
@@ -231,7 +231,7 @@ def test_no_send_stays_behind_whatever_fails(
 
     async def main() -> None:
         places = {
-            "_validate": rig.broker._slow_send,
+            "_admit": rig.broker._slow_send,
             "resend": rig.fast_path,
             "put": rig.fast_path,
             "push": FakeChannel,
@@ -259,7 +259,7 @@ def test_no_send_stays_behind_whatever_fails(
 
 def test_a_send_that_fails_is_told_why(rig: SlowPathRig, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
-        monkeypatch.setattr(rig.broker._slow_send, "_validate", breaks)
+        monkeypatch.setattr(rig.broker._slow_send, "_admit", breaks)
         rig.broker.slow_send(rig.send("TBW102"))
         assert (rig.channel.last.code, rig.channel.last.remark) == (1, "RuntimeError: a fault of ours")
 

@@ -31,7 +31,7 @@ def states() -> SharedHalfStates:
 
 @pytest.fixture
 def rig(tmp_path: Path, states: SharedHalfStates) -> Iterator[FastPath]:
-    rig = FastPath(tmp_path, halves=states.pointer)
+    rig = FastPath(tmp_path, half_states=states.pointer)
     for topic in (names.TRANS_HALF_TOPIC, names.TRANS_OP_HALF_TOPIC, names.TRANS_CHECK_MAX_TIME_TOPIC):
         rig.add_topic(topic, 1, flags=lib.RP_TOPIC_NO_SEND)
     rig.add_topic("T", 4)
@@ -218,7 +218,7 @@ def test_an_end_below_the_window_stores_nothing(rig: FastPath, states: SharedHal
 
 
 def test_a_slave_ends_nothing(tmp_path: Path, states: SharedHalfStates) -> None:
-    rig = FastPath(tmp_path, halves=states.pointer, is_slave=1)
+    rig = FastPath(tmp_path, half_states=states.pointer, is_slave=1)
     rig.tables_end()
     assert end(rig, (0, 0), COMMIT) == (11, "")
     rig.close()
@@ -235,7 +235,7 @@ def test_a_one_way_end_is_not_answered(rig: FastPath) -> None:
 
 
 def test_under_sync_flush_an_end_is_answered_when_it_is_on_the_disk(tmp_path: Path, states: SharedHalfStates) -> None:
-    rig = FastPath(tmp_path, halves=states.pointer, sync_flush=1)
+    rig = FastPath(tmp_path, half_states=states.pointer, sync_flush=1)
     for topic in (names.TRANS_HALF_TOPIC, names.TRANS_OP_HALF_TOPIC, "T"):
         rig.add_topic(topic, 4)
     rig.tables_end()
@@ -307,7 +307,7 @@ def test_rejected_half_messages_are_left_to_the_manager(rig: FastPath) -> None:
 
 
 def test_without_the_op_topic_half_messages_are_left_to_the_manager(tmp_path: Path, states: SharedHalfStates) -> None:
-    rig = FastPath(tmp_path, halves=states.pointer)
+    rig = FastPath(tmp_path, half_states=states.pointer)
     rig.add_topic("T")
     rig.add_topic(names.TRANS_HALF_TOPIC, 1)
     rig.tables_end()
@@ -323,7 +323,7 @@ def test_the_last_tran_msg_counts(rig: FastPath) -> None:
 
 def test_the_window_bounds_how_far_behind_an_open_half_message_is(tmp_path: Path) -> None:
     states = SharedHalfStates()
-    rig = FastPath(tmp_path, halves=states.pointer)
+    rig = FastPath(tmp_path, half_states=states.pointer)
     for topic in (names.TRANS_HALF_TOPIC, names.TRANS_OP_HALF_TOPIC, "T"):
         rig.add_topic(topic, 4)
     rig.tables_end()

@@ -21,7 +21,7 @@ HALF, OPS = names.TRANS_HALF_TOPIC, names.TRANS_OP_HALF_TOPIC
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[FastPath]:
-    rig = FastPath(tmp_path, halves=SharedHalfStates().pointer)
+    rig = FastPath(tmp_path, half_states=SharedHalfStates().pointer)
     for topic in (HALF, OPS):
         rig.add_topic(topic, 1, flags=lib.RP_TOPIC_NO_SEND)
     rig.add_topic("T", 4)
@@ -51,7 +51,7 @@ def start(rig: FastPath, progress: int = 0) -> tuple[SharedHalfStates, Any]:
     """The states as a start of the broker finds them, and workers that use them."""
     states, found = recover(rig, progress)
     rig.dispatch = rig.open_dispatch()
-    rig.send_options["halves"] = states.pointer
+    rig.send_options["half_states"] = states.pointer
     rig.send = rig.open_send()
     rig.add_topic("T", 4)
     rig.tell_tables_end()

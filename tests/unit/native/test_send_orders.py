@@ -219,7 +219,7 @@ def test_alone_with_sync_flush_the_disk_is_waited_for(tmp_path: Path) -> None:
 
 def test_a_transaction_is_not_ended_while_sends_are_refused(tmp_path: Path) -> None:
     states = SharedHalfStates()
-    rig = Ordered(tmp_path, is_sync=False, halves=states.pointer)
+    rig = Ordered(tmp_path, is_sync=False, half_states=states.pointer)
     for topic in (names.TRANS_HALF_TOPIC, names.TRANS_OP_HALF_TOPIC, names.TRANS_CHECK_MAX_TIME_TOPIC):
         rig.add_topic(topic, 1, flags=lib.RP_TOPIC_NO_SEND)
     rig.order(master(A, B))

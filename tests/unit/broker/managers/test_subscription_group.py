@@ -24,18 +24,18 @@ def test_built_in_groups(tmp_path: Path) -> None:
 
 def test_find_creates_where_allowed(tmp_path: Path) -> None:
     rig = SlowPathRig(tmp_path)
-    created = rig.services.groups.find("G")
+    created = rig.services.groups.find_or_create("G")
     assert created is not None and created.retry_max_times == 16
-    assert rig.services.groups.find("") is None
+    assert rig.services.groups.find_or_create("") is None
     group, told = rig.fast_path.named("group_changed")[-1]
     assert group == "G" and told["is_online"] is False and told["consume_enable"] is True
 
 
 def test_find_without_auto_creation_makes_system_groups_only(tmp_path: Path) -> None:
     groups = SlowPathRig(tmp_path, auto_create_subscription_group=False).services.groups
-    assert groups.find("G") is None
-    assert groups.find("CID_RMQ_SYS_TRANS") is not None
-    assert groups.find("TOOLS_CONSUMER") is not None
+    assert groups.find_or_create("G") is None
+    assert groups.find_or_create("CID_RMQ_SYS_TRANS") is not None
+    assert groups.find_or_create("TOOLS_CONSUMER") is not None
 
 
 def test_the_file_keeps_unknown_fields(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_the_file_keeps_unknown_fields(tmp_path: Path) -> None:
     groups.load()
     loaded = groups.select("G")
     assert loaded is not None and loaded.retry_queue_nums == 3 and loaded.consume_enable
-    groups.find("OTHER")
+    groups.find_or_create("OTHER")
     trio.run(groups.file.save)
     written = json.loads(path.read_text())["subscriptionGroupTable"]
     assert written["G"]["groupRetryPolicy"] == {"type": "CUSTOMIZED"}
@@ -56,6 +56,6 @@ def test_the_file_keeps_unknown_fields(tmp_path: Path) -> None:
 
 def test_delete_is_told(tmp_path: Path) -> None:
     rig = SlowPathRig(tmp_path)
-    rig.services.groups.find("G")
+    rig.services.groups.find_or_create("G")
     assert rig.services.groups.delete("G") and not rig.services.groups.delete("G")
     assert rig.fast_path.named("group_removed") == ["G"]

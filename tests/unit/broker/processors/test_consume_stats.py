@@ -20,7 +20,7 @@ def rig_with_progress(root: Path) -> SlowPathRig:
     rig.store.fill("T", 0, 10)
     for topic in ("T", "U", "deleted"):
         rig.services.offsets.commit("G", topic, 0, 4)
-    rig.services.groups.find("G")
+    rig.services.groups.find_or_create("G")
     return rig
 
 
