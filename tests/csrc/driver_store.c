@@ -11,8 +11,6 @@
 #include <unistd.h>
 #include "base/atomic.h"
 #include "base/endian.h"
-#include "ipc/ring.h"
-#include "ipc/worker_messages.h"
 #include "store/commitlog.h"
 #include "store/consume_queue.h"
 #include "store/consume_queue_ext.h"
@@ -21,78 +19,7 @@
 #include "store/record.h"
 #include "check.h"
 #include "directory.h"
-
-struct store {
-    char root[DIRECTORY_SIZE], control[PATH_MAX], log[PATH_MAX], queues[PATH_MAX], index[PATH_MAX];
-    uint64_t file_size, queue_file_size, ext_file_size;
-    uint32_t slot_num, index_num, is_extended;
-    rp_control_block *block;
-    rp_commitlog *writer;
-    rp_dispatch *dispatch;
-};
-
-static void open_store(struct store *store) {
-    CHECK(store->block = rp_control_open(store->control, store->file_size));
-    CHECK(store->writer = rp_commitlog_open(store->log, rp_control_header(store->block)));
-    rp_dispatch_config config = {.commitlog_directory = store->log,
-                                 .consume_queue_directory = store->queues,
-                                 .index_directory = store->index,
-                                 .consume_queue_file_size = store->queue_file_size,
-                                 .consume_queue_files_max = 64,
-                                 .index_enable = 1,
-                                 .hash_slot_num = store->slot_num,
-                                 .index_num = store->index_num,
-                                 .consume_queue_ext_enable = store->is_extended,
-                                 .consume_queue_ext_file_size = store->ext_file_size};
-    CHECK(store->dispatch = rp_dispatch_open(store->block, &config));
-}
-
-static void close_store(struct store *store) {
-    rp_dispatch_close(store->dispatch);
-    rp_commitlog_close(store->writer);
-    rp_control_close(store->block);
-}
-
-static void make_store(struct store *store, const char *name, uint64_t file_size) {
-    memset(store, 0, sizeof *store);
-    make_directory(store->root, name);
-    snprintf(store->control, PATH_MAX, "%s/control", store->root);
-    snprintf(store->log, PATH_MAX, "%s/commitlog", store->root);
-    snprintf(store->queues, PATH_MAX, "%s/consumequeue", store->root);
-    snprintf(store->index, PATH_MAX, "%s/index", store->root);
-    store->file_size = file_size;
-    store->queue_file_size = 50 * RP_CQ_UNIT_SIZE;
-    store->ext_file_size = 1024;
-    store->slot_num = 100;
-    store->index_num = 400;
-}
-
-static void remove_store(struct store *store) { remove_directory(store->root); }
-
-static uint64_t put(struct store *store, const char *topic, uint32_t queue_id, const char *properties,
-                    uint32_t body_size) {
-    static uint8_t body[65536];
-    rp_queue *queue = rp_control_add(store->block, (const uint8_t *)topic, (uint32_t)strlen(topic), queue_id);
-    CHECK(queue);
-    rp_record record = {.queue_id = (int32_t)queue_id,
-                        .queue_offset = queue->next_offset,
-                        .store_timestamp_ms = 1700000000000,
-                        .born_host = {.family = 4},
-                        .store_host = {.family = 4},
-                        .body = body,
-                        .body_size = body_size,
-                        .topic = (const uint8_t *)topic,
-                        .topic_size = (uint32_t)strlen(topic),
-                        .properties = (const uint8_t *)properties,
-                        .properties_size = (uint32_t)strlen(properties)};
-    uint8_t *at;
-    uint32_t size = rp_record_size(&record);
-    CHECK(size && rp_commitlog_reserve(store->writer, size, &at, &record.phy_offset) == RP_OK);
-    CHECK(rp_record_encode(&record, at) == size);
-    rp_commitlog_publish(store->writer, size, record.store_timestamp_ms);
-    queue->next_offset++;
-    return record.phy_offset;
-}
+#include "store.h"
 
 static void dispatch_all(struct store *store) {
     rp_status status;
@@ -287,94 +214,6 @@ static void check_gaps_between_files(void) {
     remove_store(&store);
 }
 
-/* Everyone who waits is told once, also through a ring that is too small for all of them, and again after a restart. */
-static void check_arrivals(void) {
-    enum { QUEUES = 6000 };
-    struct store store;
-    const uint8_t *data;
-    uint32_t size, told = 0, fulls = 0;
-    uint16_t type;
-    make_store(&store, "arrivals", 1 << 20);
-    open_store(&store);
-    rp_worker *us = rp_worker_create(0), *pull = rp_worker_create(1);
-    rp_ring *ring = rp_ring_create(65536, us, pull);
-    rp_ring_writer *writer = rp_ring_writer_open(ring);
-    rp_ring_reader *reader = rp_ring_reader_open(ring);
-    rp_dispatch_set_pulls(store.dispatch, &writer, 1);
-    for (uint32_t i = 0; i < QUEUES; i++) {
-        put(&store, "Waited", i, "", 10);
-        rp_control_find(store.block, (const uint8_t *)"Waited", 6, i)->watched = 1;
-    }
-    rp_status status;
-    do {
-        status = rp_dispatch_run(store.dispatch, 1 << 30);
-        CHECK(status == RP_OK || status == RP_EMPTY || status == RP_FULL);
-        fulls += status == RP_FULL;
-        if (status == RP_OK) continue;
-        while (rp_ring_read(reader, &data, &size, &type) == RP_OK) {
-            rp_msg_arrival arrival;
-            CHECK(type == RP_MSG_ARRIVAL && size == sizeof arrival);
-            memcpy(&arrival, data, sizeof arrival);
-            const rp_queue *queue = rp_control_queue(store.block, arrival.queue);
-            CHECK(queue->queue_id == told && queue->max_offset == 1 && queue->watched == 0);
-            told++;
-            rp_ring_release(reader);
-        }
-    } while (status != RP_EMPTY);
-    CHECK(told == QUEUES && fulls > 0);
-    rp_control_header(store.block)->dispatched_phy_offset -=
-        91 + 6 + 10; /* killed after the unit, before the position */
-    CHECK(rp_dispatch_run(store.dispatch, 1 << 30) == RP_EMPTY);
-    CHECK(rp_ring_read(reader, &data, &size, &type) == RP_OK && ((const rp_msg_arrival *)data)->queue == QUEUES - 1);
-    rp_ring_release(reader);
-    rp_ring_reader_close(reader);
-    rp_ring_writer_close(writer);
-    rp_ring_destroy(ring);
-    close_store(&store);
-    remove_store(&store);
-}
-
-/* A pull worker that stands still, its ring full, keeps neither the queues of another from being dispatched nor its
- * own.
- */
-static void check_arrivals_of_two_workers(void) {
-    enum { QUEUES = 12000 };
-    struct store store;
-    const uint8_t *data;
-    uint32_t size, told = 0, stuck = 0;
-    uint16_t type;
-    make_store(&store, "two", 1 << 20);
-    open_store(&store);
-    rp_worker *us = rp_worker_create(0), *pulls[2] = {rp_worker_create(1), rp_worker_create(2)};
-    rp_ring *rings[2] = {rp_ring_create(65536, us, pulls[0]), rp_ring_create(65536, us, pulls[1])};
-    rp_ring_writer *writers[2] = {rp_ring_writer_open(rings[0]), rp_ring_writer_open(rings[1])};
-    rp_ring_reader *reader = rp_ring_reader_open(rings[1]);
-    rp_dispatch_set_pulls(store.dispatch, writers, 2);
-    for (uint32_t i = 0; i < QUEUES; i++) {
-        put(&store, "Waited", i, "", 10);
-        rp_control_find(store.block, (const uint8_t *)"Waited", 6, i)->watched = 1;
-        if (i % 1000 != 999) continue;
-        rp_status status;
-        while ((status = rp_dispatch_run(store.dispatch, 1 << 30)) == RP_OK) {
-        }
-        CHECK(status == RP_EMPTY);
-        for (; rp_ring_read(reader, &data, &size, &type) == RP_OK; told++) rp_ring_release(reader);
-    }
-    for (uint32_t i = 0; i < QUEUES; i++) {
-        const rp_queue *queue = rp_control_find(store.block, (const uint8_t *)"Waited", 6, i);
-        CHECK(queue->max_offset == 1);
-        stuck += queue->watched;
-    }
-    CHECK(told == QUEUES / 2 && stuck == QUEUES / 2 - 65536 / 16);
-    rp_ring_reader_close(reader);
-    for (int i = 0; i < 2; i++) {
-        rp_ring_writer_close(writers[i]);
-        rp_ring_destroy(rings[i]);
-    }
-    close_store(&store);
-    remove_store(&store);
-}
-
 static void measure(uint32_t records, uint32_t body_size, uint32_t is_extended) {
     struct store store;
     struct timespec t[3];
@@ -417,8 +256,6 @@ int main(int argc, char **argv) {
     check_torn_tail();
     check_bridges();
     check_gaps_between_files();
-    check_arrivals();
-    check_arrivals_of_two_workers();
     puts("driver_store: ok");
     return 0;
 }

@@ -1,11 +1,9 @@
-"""Extension units: golden bytes of a Java broker, where they end after a crash, and who sees what of them."""
+"""Extension units: golden bytes of a Java broker, and where their files end after a crash."""
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Iterator
-from pathlib import Path
 
 import attrs
 import pytest
@@ -14,7 +12,6 @@ from rocketpy.config import MessageStoreConfig
 from rocketpy.errors import StoreError
 from rocketpy.message.tags import string_hash
 from rocketpy.native.core import ffi, lib
-from rocketpy.startup.cli import store_tools
 from rocketpy.store.files import DiskFiles, file_name
 from rocketpy.store.formats.consume_queue_ext import (
     ADDRESS_BASE,
@@ -24,66 +21,22 @@ from rocketpy.store.formats.consume_queue_ext import (
     is_ext_address,
     read_ext_unit,
     real_offset,
-    remove_ext_files,
 )
-from rocketpy.store.inspection.dump import StoreDump
 from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
-from rocketpy.store.running_flags import RunningFlags
-from rocketpy.store.services.cleaning import Cleaner
-from tests.support.store_writer import StoreWriter, small_config
-
-NOW = 1_700_000_000_000
-EXT_FILE_SIZE = 1_024  # 51 units, and four bytes for the end
-UNITS_PER_FILE = 51
-TAG_A = string_hash("TagA")
-JAVA_UNIT = bytes.fromhex("0022000000000027a8070000018bcfe56800000e0000020000000000400000000002")
-
-
-@pytest.fixture
-def config(tmp_path: Path) -> MessageStoreConfig:
-    return small_config(
-        tmp_path / "store", enable_consume_queue_ext=True, mapped_file_size_consume_queue_ext=EXT_FILE_SIZE
-    )
-
-
-def ext_path(config: MessageStoreConfig, number: int = 0, topic: str = "T", queue_id: int = 0) -> Path:
-    directory = Path(config.store_path_root_dir) / "consumequeue_ext" / topic / str(queue_id)
-    return directory / file_name(number * EXT_FILE_SIZE)
-
-
-def ext_units(config: MessageStoreConfig, topic: str = "T", queue_id: int = 0) -> list[int]:
-    """Tags codes of all extension units, as a walk finds them."""
-    codes = []
-    for path in sorted(ext_path(config, 0, topic, queue_id).parent.iterdir()):
-        data, at = path.read_bytes(), 0
-        assert len(data) == EXT_FILE_SIZE
-        while (size := int.from_bytes(data[at : at + 2], "big", signed=True)) > 0:
-            codes.append(int.from_bytes(data[at + 2 : at + 10], "big", signed=True))
-            at += size
-        assert not any(data[at + 2 :]), "something lies behind the end"
-    return codes
-
-
-def put(writer: StoreWriter, tag: str, *, topic: str = "T", dispatch: bool = True) -> None:
-    writer.put(topic, 0, b"", b"TAGS\x01" + tag.encode(), store_timestamp_ms=NOW, dispatch=dispatch)
-
-
-def tags_seen(opened: OpenedStore, tag: str, topic: str = "T") -> list[int]:
-    """Queue offsets of the messages that a subscription to one tag gets."""
-    store, offsets, at = MessageStore(opened.config, opened.control), [], store_min(opened, topic)
-    while at < store.max_offset(topic, 0):
-        result = store.get_message(topic, 0, at, 1, {string_hash(tag)})
-        if result.records:
-            offsets.append(result.next_begin_offset - 1)
-        at = result.next_begin_offset
-    store.close()
-    return offsets
-
-
-def store_min(opened: OpenedStore, topic: str) -> int:
-    queue = opened.control.queue(topic, 0)
-    return 0 if queue is None else int(queue.min_offset)
+from tests.support.extension_units import (
+    EXT_FILE_SIZE,
+    JAVA_UNIT,
+    NOW,
+    TAG_A,
+    UNITS_PER_FILE,
+    ext_path,
+    ext_units,
+    put,
+    reopen,
+    tags_seen,
+)
+from tests.support.store_writer import StoreWriter
 
 
 def raw_fields(opened: OpenedStore, topic: str = "T") -> list[int]:
@@ -188,11 +141,6 @@ def test_delayed_messages_keep_their_time_there(writer: StoreWriter, store: Mess
 # --- where the files end ----------------------------------------------------------------------------------------------
 
 
-def reopen(opened: OpenedStore, config: MessageStoreConfig | None = None, *, clean: bool = False) -> OpenedStore:
-    close_store(opened, clean=clean)
-    return open_store(config or opened.config)
-
-
 def test_a_redo_leaves_no_duplicates(config: MessageStoreConfig) -> None:
     """What a dispatch that died wrote ahead of its queue is wiped by the next, again and again."""
     opened = open_store(config)
@@ -293,118 +241,3 @@ def test_another_file_size_is_refused(config: MessageStoreConfig) -> None:
         open_store(other)
     close_store(open_store(attrs.evolve(other, enable_consume_queue_ext=False)), clean=True)  # not looked at then
     check_ext_files(DiskFiles(), opened.paths.consumequeue_ext, EXT_FILE_SIZE)
-
-
-# --- with the rest of the store ---------------------------------------------------------------------------------------
-
-
-def test_a_dropped_queue_takes_its_extensions_along(
-    writer: StoreWriter, opened: OpenedStore, config: MessageStoreConfig
-) -> None:
-    put(writer, "TagA")
-    queue = opened.control.queue("T", 0)
-    writer.dispatch.drop_queue(queue)
-    assert not ext_path(config).parent.exists()
-    queue.next_offset = 0
-    put(writer, "TagB")
-    assert ext_units(config) == [string_hash("TagB")] and tags_seen(opened, "TagB") == [0]
-
-
-def test_a_queue_rebuilt_from_the_log_begins_anew(config: MessageStoreConfig) -> None:
-    opened = open_store(config)
-    with StoreWriter(config, opened.control) as writer:
-        for i in range(5):
-            put(writer, f"Tag{i}")
-    (opened.paths.consumequeue / "T" / "0" / file_name(0)).unlink()
-    opened = reopen(opened)
-    assert ext_units(config) == [string_hash(f"Tag{i}") for i in range(5)]
-    assert [tags_seen(opened, f"Tag{i}") for i in range(5)] == [[i] for i in range(5)]
-    close_store(opened, clean=False)
-
-
-def test_extensions_of_a_queue_without_units_are_removed(config: MessageStoreConfig) -> None:
-    """All of the queue's units were behind the log's end."""
-    opened = open_store(config)
-    with StoreWriter(config, opened.control) as writer:
-        put(writer, "TagA")
-    close_store(opened, clean=False)
-    opened.paths.control.unlink()
-    (opened.paths.commitlog / file_name(0)).unlink()
-    opened = open_store(config)
-    assert not ext_path(config).parent.exists() and opened.control.queue("T", 0) is None
-    close_store(opened, clean=False)
-
-
-def test_files_are_removed_up_to_an_address(tmp_path: Path) -> None:
-    directory = tmp_path / "0"
-    directory.mkdir()
-    for number in range(4):
-        (directory / file_name(number * EXT_FILE_SIZE)).write_bytes(bytes(EXT_FILE_SIZE))
-    assert remove_ext_files(DiskFiles(), directory, 2 * EXT_FILE_SIZE + 20) == 2
-    assert sorted(path.name for path in directory.iterdir()) == [file_name(n * EXT_FILE_SIZE) for n in (2, 3)]
-    assert remove_ext_files(DiskFiles(), directory) == 2 and not directory.exists()
-    assert remove_ext_files(DiskFiles(), directory) == 0
-
-
-def test_cleaning_removes_the_files_in_front_of_the_first_message(
-    writer: StoreWriter, opened: OpenedStore, config: MessageStoreConfig
-) -> None:
-    for i in range(4 * UNITS_PER_FILE):
-        put(writer, f"Tag{i}")
-    store = MessageStore(config, opened.control)
-    first = 2 * UNITS_PER_FILE + 3
-    opened.control.header.min_phy_offset = store.consume_queue_units("T", 0, first, 1)[0].phy_offset
-    store.close()
-    cleaner = Cleaner(
-        config, opened.control, RunningFlags(opened.control), DiskFiles(), lambda: NOW, lambda seconds: None
-    )
-    cleaner.clean()
-    cleaner.close()
-    assert store_min(opened, "T") == first
-    names = sorted(path.name for path in ext_path(config).parent.iterdir())
-    assert names == [file_name(number * EXT_FILE_SIZE) for number in (2, 3)]
-    assert tags_seen(opened, f"Tag{first}") == [first]
-
-
-@pytest.fixture
-def root(writer: StoreWriter, opened: OpenedStore) -> Path:
-    put(writer, "TagA")
-    put(writer, "TagB")
-    return opened.paths.root
-
-
-def test_dump_shows_where_a_tags_code_comes_from(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    ext_file = root / "consumequeue_ext/T/0" / file_name(0)
-    ext_file.write_bytes((ext_file.read_bytes()[:20] + JAVA_UNIT).ljust(EXT_FILE_SIZE, b"\0"))
-    units = store_tools.Selection(topic="T", queue_id=0)
-    store_tools.dump(root, units)
-    first, second = capsys.readouterr().out.splitlines()
-    assert first.endswith(f"tags code {TAG_A} (extension at 0: stored={NOW})")
-    assert second.endswith(f"(extension at 20: stored={NOW} filter bits {JAVA_UNIT[20:].hex()})")
-    store_tools.dump(root, attrs.evolve(units, start=1, as_json=True))
-    extension = {"tagsCode": TAG_A, "storeTimestamp": NOW, "bitMap": JAVA_UNIT[20:].hex()}
-    assert json.loads(capsys.readouterr().out)["extension"] == extension
-    ext_file.unlink()
-    store_tools.dump(root, attrs.evolve(units, count=1))
-    assert capsys.readouterr().out.endswith("tags code lost (extension at 0)\n")
-    store_tools.dump(root, attrs.evolve(units, count=1, as_json=True))
-    assert json.loads(capsys.readouterr().out)["tagsCode"] == ADDRESS_BASE
-
-
-@pytest.mark.parametrize(
-    ("at", "text"),
-    [
-        (None, None),
-        (1, "has its extension unit at 0"),
-        (9, "tags code 2598935"),
-        (17, "an extension unit of store time"),
-    ],
-)
-def test_verify_checks_extensions(root: Path, at: int | None, text: str | None) -> None:
-    path = root / "consumequeue_ext/T/0" / file_name(0)
-    data = bytearray(path.read_bytes())
-    if at is not None:
-        data[at] ^= 16
-    path.write_bytes(data)
-    problems = StoreDump(root).verify().problems
-    assert [text in str(problem) for problem in problems] == ([True] if text else []), problems
