@@ -204,7 +204,10 @@ class MessageStore:
 
     def look_message_by_offset(self, phy_offset: int, size_max: int | None = None) -> bytes | None:
         """The record that starts at a log offset, or None, also if it has more than `size_max` bytes. Give a bound if
-        the offset comes from a client."""
+        the offset comes from a client. What dispatch may not show yet, this does not either."""
+        header = self.control.header
+        if header.stops_at_confirmed and phy_offset >= header.confirmed_phy_offset:
+            return None
         return self.log.record_image(phy_offset, size_max)
 
     def get_message(

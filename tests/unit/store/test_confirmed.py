@@ -61,6 +61,19 @@ def test_consumers_see_what_is_confirmed(config: MessageStoreConfig) -> None:
     close_store(opened, clean=False)
 
 
+def test_a_message_is_not_found_by_its_id_before_it_is_confirmed(config: MessageStoreConfig) -> None:
+    opened = open_bounded(config)
+    puts = put(opened, 2)
+    opened.control.header.confirmed_phy_offset = end_of(puts[0])
+    store = MessageStore(opened.config, opened.control)
+    assert store.look_message_by_offset(puts[0].phy_offset) == puts[0].image
+    assert store.look_message_by_offset(puts[1].phy_offset) is None
+    opened.control.header.confirmed_phy_offset = end_of(puts[1])
+    assert store.look_message_by_offset(puts[1].phy_offset) == puts[1].image
+    store.close()
+    close_store(opened, clean=False)
+
+
 def test_without_failover_everything_published_is_dispatched(config: MessageStoreConfig) -> None:
     opened = open_store(config)
     put(opened, 10)
