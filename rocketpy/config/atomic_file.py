@@ -17,10 +17,10 @@ from typing import TypeVar
 _T = TypeVar("_T")
 
 
-def write_atomically(path: Path, data: bytes | Sequence[bytes]) -> None:
+def write_atomically(path: Path, data: bytes | Sequence[bytes], *, keep_old: bool = True) -> None:
     """Replace the file at `path`, creating its directory; on return the new content is on the disk.
 
-    `data` is the content, whole or in pieces.
+    `data` is the content, whole or in pieces. Without `keep_old` there is no <f>.bak, and one sync less.
 
     Raises:
         OSError: the old file is still whole.
@@ -28,7 +28,7 @@ def write_atomically(path: Path, data: bytes | Sequence[bytes]) -> None:
     _make_directory(path.parent)
     new, old = Path(f"{path}.tmp"), Path(f"{path}.bak")
     _write_synced(new, [data] if isinstance(data, bytes) else data)
-    if path.exists():
+    if keep_old and path.exists():
         _write_synced(old, [path.read_bytes()])
     os.replace(new, path)
     _sync_directory(path.parent)

@@ -1,7 +1,7 @@
 """`epochFileCheckpoint` in the root of the store: which master wrote which bytes of the log (failover/epochs.py).
 
-An epoch is in it, on the disk, before the first byte of that epoch is in the log. The backup that is written beside it
-is not read: an older list would give bytes of the newest epoch to the one before.
+An epoch is in it, on the disk, before the first byte of that epoch is in the log. There is no backup: an older list
+would give bytes of the newest epoch to the one before.
 """
 
 from __future__ import annotations
@@ -50,6 +50,6 @@ class EpochFile:
             StoreError: it cannot be written; the old one is whole.
         """
         try:
-            write_atomically(self.path, to_text(epochs).encode())
+            write_atomically(self.path, to_text(epochs).encode(), keep_old=False)
         except OSError as exc:
             raise StoreError(f"cannot write {self.path}: {exc.strerror}") from exc

@@ -100,8 +100,9 @@ def run_tree(
         memory = manager_memory(settings, opened)
         specs += worker_specs(settings, topology, opened, memory, sockets, member)
         supervisor = Supervisor(specs, stop_timeout_s=settings.rocketpy.stop_timeout_millis / 1000, on_ready=on_ready)
-        trim_before_fork()
-        filling = fill_pools()
+        if member is None:
+            trim_before_fork()
+        filling = fill_pools() if member is None else []  # a guardian has done both before it forked
         status = supervisor.run()
         del filling
         clean = status == 0 and not (member and member.marks.gives_way)  # the next tree need not wait for the disk

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -77,6 +78,7 @@ def run_member(settings: BrokerSettings, sockets: Sockets, run_tree: RunTree, on
         bell,
         settings.rocketpy.stop_timeout_millis / 1000,
     )
+    importlib.import_module(f"{__package__}.worker_list")  # once here, and not in each process tree
     trim_before_fork()
     filling = fill_pools()
     status = guardian.run()

@@ -38,8 +38,12 @@ def test_it_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: p
     replace, fsync = os.replace, os.fsync
     monkeypatch.setattr(os, "replace", lambda *paths: (steps.append("name"), replace(*paths)))
     monkeypatch.setattr(os, "fsync", lambda fd: (steps.append("sync"), fsync(fd)))
-    EpochFile(tmp_path).write(EpochList().opened(1, 0))
-    assert steps == ["sync", "name", "sync"]
+    file = EpochFile(tmp_path)
+    for epochs in (EpochList().opened(1, 0), EpochList().opened(1, 0).opened(2, 9)):
+        file.write(epochs)
+        assert steps == ["sync", "name", "sync"]
+        steps.clear()
+    assert [path.name for path in tmp_path.iterdir()] == ["epochFileCheckpoint"]
 
 
 def test_what_cannot_be_read_or_written_is_named(tmp_path: Path) -> None:
