@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-import rocketpy.startup.cli.pipeline as pipeline
+import rocketpy.startup.cli.pipeline.main as pipeline
 from rocketpy.errors import ConfigError
 from rocketpy.spark.session import check_java
 from rocketpy.store.files import file_name

@@ -20,7 +20,7 @@ from rocketpy.errors import RocketError
 
 from ..boot.serving import Deliver, Order
 from .exit_status import exit_status
-from .pipeline import pipeline
+from .pipeline.main import pipeline
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 _FILE = click.Path(exists=False, dir_okay=False)

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import click
 
-from rocketpy.startup.cli.pipeline_frame import INLINE, MASTER, job_progress, job_session, status_of
+from rocketpy.startup.cli.pipeline.frame import INLINE, MASTER, job_progress, job_session, status_of
 
 
 @click.command("rebuild")

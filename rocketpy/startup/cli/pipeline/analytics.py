@@ -13,7 +13,7 @@ import click
 
 from rocketpy.errors import ConfigError
 from rocketpy.message.names import TRACE_TOPIC
-from rocketpy.startup.cli.pipeline_frame import AS_JSON, MASTER, job_session, status_of
+from rocketpy.startup.cli.pipeline.frame import AS_JSON, MASTER, job_session, status_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,7 +15,7 @@ import click
 
 from rocketpy.errors import ConfigError, NumberInvalid
 from rocketpy.message.numbers import LONG_MAX, parse_integer
-from rocketpy.startup.cli.pipeline_frame import (
+from rocketpy.startup.cli.pipeline.frame import (
     INLINE,
     MASTER,
     OPTIONS,

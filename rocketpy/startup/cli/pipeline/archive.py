@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rocketpy.errors import ConfigError
-from rocketpy.startup.cli.pipeline_frame import (
+from rocketpy.startup.cli.pipeline.frame import (
     INLINE,
     MASTER,
     OPTIONS,

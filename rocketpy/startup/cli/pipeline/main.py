@@ -12,12 +12,12 @@ from typing import Any
 
 import click
 
-from rocketpy.startup.cli.pipeline_analytics import COMMANDS
-from rocketpy.startup.cli.pipeline_archive import archive_command
-from rocketpy.startup.cli.pipeline_demo import demo_command
-from rocketpy.startup.cli.pipeline_frame import AS_JSON, INLINE, MASTER, job_progress, job_session, status_of
-from rocketpy.startup.cli.pipeline_rebuild import rebuild_command
-from rocketpy.startup.cli.pipeline_replay import replay_command
+from rocketpy.startup.cli.pipeline.analytics import COMMANDS
+from rocketpy.startup.cli.pipeline.archive import archive_command
+from rocketpy.startup.cli.pipeline.demo import demo_command
+from rocketpy.startup.cli.pipeline.frame import AS_JSON, INLINE, MASTER, job_progress, job_session, status_of
+from rocketpy.startup.cli.pipeline.rebuild import rebuild_command
+from rocketpy.startup.cli.pipeline.replay import replay_command
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -26,7 +26,7 @@ def pipeline() -> None:
 
     \b
     Exit status: 0 done, 1 there are findings, 2 the job could not be done.
-    On a cluster: spark-submit --master spark://HOST:7077 .../rocketpy/startup/cli/pipeline.py JOB ...
+    On a cluster: spark-submit --master spark://HOST:7077 .../rocketpy/startup/cli/pipeline/main.py JOB ...
     """
 
 

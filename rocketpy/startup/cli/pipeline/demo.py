@@ -18,8 +18,8 @@ from pathlib import Path
 import click
 
 from rocketpy.errors import ConfigError
-from rocketpy.startup.cli.pipeline_analytics import print_report
-from rocketpy.startup.cli.pipeline_frame import AS_JSON, FAILED, MASTER, job_progress, job_session, status_of
+from rocketpy.startup.cli.pipeline.analytics import print_report
+from rocketpy.startup.cli.pipeline.frame import AS_JSON, FAILED, MASTER, job_progress, job_session, status_of
 
 PORT_MIN, PORT_MAX = 12_000, 32_000  # below the range from which the kernel takes ports of connections
 START_S = 60.0
