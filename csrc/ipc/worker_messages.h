@@ -17,34 +17,36 @@
 #include "base/host.h"
 #include "ipc/worker_counters.h"
 
-enum {
-    RP_MSG_FRAME = 1,
-    RP_MSG_CLOSED = 2,
-    RP_MSG_COMMAND = 3,
-    RP_MSG_SEND = 4,
-    RP_MSG_PULL = 5,
-    RP_MSG_REPLY = 6,
-    RP_MSG_PULL_REPLY = 7,
-    RP_MSG_PUT_RESULT = 8,
-    RP_MSG_COMMIT_OFFSET = 9,
-    RP_MSG_ARRIVAL = 10,
-    RP_MSG_TOPIC = 11,
-    RP_MSG_GROUP = 12,
-    RP_MSG_SUBSCRIPTION = 13,
-    RP_MSG_TABLES_END = 14,
-    RP_MSG_BROKER = 15,
-    RP_MSG_CLEAN_TOPIC = 16, /* manager -> store: drop the topic's queues; answered by CLEANED */
-    RP_MSG_CLEANED = 17,
-    RP_MSG_COMPLETED = 18, /* manager -> send: rp_msg_completed: a SEND of the slow path has been completed */
-    RP_MSG_CLEAN_EXPIRED = 19, /* manager -> store: drop the files of queues whose records are all gone; CLEANED */
-    RP_MSG_SETTINGS = 20, /* manager -> store: `key=value` lines of what was changed at run time */
-    RP_MSG_END_TRANSACTION = 24, /* transaction_messages.h */
-    RP_MSG_POSITION = 21, /* manager -> send: rp_msg_position; PUT_RESULT with its token returns the end of the log */
-    RP_MSG_TRAFFIC = 22, /* send, pull -> manager: rp_msg_traffic: sums of a queue, for statistics */
-    RP_MSG_TIMER = 23, /* store -> send: rp_msg_timer: deliver or renew this timer; timer_marks.h says what was */
-    RP_MSG_EXPRESSION = 25, /* manager -> pull: rp_msg_expression: a SQL92 expression that pulls may bring */
-    RP_MSG_FILTER = 26, /* manager -> store: rp_msg_filter: a subscription for which filter bits are written */
-    RP_MSG_LOG = 28     /* replicator -> send: rp_msg_log: bytes of the master's log */
+enum { /* 27 is not used */
+       RP_MSG_FRAME = 1, /* a frame as it was received; the codec reads its header and says whom it is for */
+       RP_MSG_CLOSED = 2, /* a connection is gone: forget what waits for it */
+       RP_MSG_COMMAND = 3, /* a frame that is no send or pull: the manager or a query worker serves it */
+       RP_MSG_SEND = 4, /* rp_msg_send: append it and reply; if it needs a decision, the manager gets it first */
+       RP_MSG_PULL = 5, /* rp_msg_pull: reply with messages, or suspend it */
+       RP_MSG_REPLY = 6, /* rp_msg_reply: write this frame to the connection */
+       RP_MSG_PULL_REPLY = 7, /* rp_msg_pull_reply: the same with slices of the log for a body */
+       RP_MSG_PUT_RESULT = 8, /* rp_msg_put_result: what became of an internal put, by its token */
+       RP_MSG_COMMIT_OFFSET = 9, /* rp_msg_commit_offset: a pull carried an offset; the manager stores it */
+       RP_MSG_ARRIVAL =
+           10, /* rp_msg_arrival: a queue that is watched has new messages; its pulls are looked at again */
+       RP_MSG_TOPIC = 11, /* an entry of a table, new, changed or removed: rp_msg_topic */
+       RP_MSG_GROUP = 12, /* rp_msg_group */
+       RP_MSG_SUBSCRIPTION = 13, /* rp_msg_subscription, in filter_messages.h */
+       RP_MSG_TABLES_END = 14, /* rp_msg_tables_end: the tables are whole; before, nothing is decided by them */
+       RP_MSG_BROKER = 15, /* rp_msg_broker: settings that hold for all topics */
+       RP_MSG_CLEAN_TOPIC = 16, /* manager -> store: drop the topic's queues; answered by CLEANED */
+       RP_MSG_CLEANED = 17,
+       RP_MSG_COMPLETED = 18, /* manager -> send: rp_msg_completed: a SEND of the slow path has been completed */
+       RP_MSG_CLEAN_EXPIRED = 19, /* manager -> store: drop the files of queues whose records are all gone; CLEANED */
+       RP_MSG_SETTINGS = 20, /* manager -> store: `key=value` lines of what was changed at run time */
+       RP_MSG_POSITION =
+           21, /* manager -> send: rp_msg_position; PUT_RESULT with its token returns the end of the log */
+       RP_MSG_TRAFFIC = 22, /* send, pull -> manager: rp_msg_traffic: sums of a queue, for statistics */
+       RP_MSG_TIMER = 23, /* store -> send: rp_msg_timer: deliver or renew this timer; timer_marks.h says what was */
+       RP_MSG_END_TRANSACTION = 24, /* transaction_messages.h: commit, roll back or discard a half message, and reply */
+       RP_MSG_EXPRESSION = 25, /* manager -> pull: rp_msg_expression: a SQL92 expression that pulls may bring */
+       RP_MSG_FILTER = 26, /* manager -> store: rp_msg_filter: a subscription for which filter bits are written */
+       RP_MSG_LOG = 28 /* replicator -> send: rp_msg_log: bytes of the master's log */
 };
 
 /* Where a request came from. connection = selector index << 56 | slot << 32 | generation; a reply with an old
@@ -57,7 +59,7 @@ typedef struct rp_origin {
     uint64_t connection;
     uint64_t received_ns; /* CLOCK_MONOTONIC when the selector had received the whole frame */
     rp_host peer;
-    uint32_t listener;    /* 0 main port, 1 VIP port (listenPort - 2) */
+    uint32_t listener; /* 0 main port, 1 VIP port (listenPort - 2) */
 } rp_origin;
 
 /* FRAME, COMMAND: rp_origin, then the frame without its 4 length bytes. CLOSED: rp_origin alone. */
@@ -66,8 +68,8 @@ enum { /* rp_msg_send.flags, rp_msg_pull.flags */
        RP_REQUEST_ONEWAY = 1,
        RP_REQUEST_ROCKETMQ = 2, /* answer in the ROCKETMQ serialisation */
        RP_REQUEST_BATCH = 4,
-       RP_REQUEST_NO_WAIT = 8,   /* WAIT=false: answer without waiting for flush or slave */
-       RP_REQUEST_SPECIAL = 16,  /* DELAY, %RETRY%, a batch in a transaction: for the manager to validate */
+       RP_REQUEST_NO_WAIT = 8, /* WAIT=false: answer without waiting for flush or slave */
+       RP_REQUEST_SPECIAL = 16, /* DELAY, %RETRY%, a batch in a transaction: for the manager to validate */
        RP_REQUEST_RESOLVED = 32, /* from the manager: checked and changed where needed; append unchanged */
        RP_REQUEST_HAS_MAX_RECONSUME = 64,
        RP_REQUEST_FIRST_TRY_DONE = 128, /* pull: do not suspend again, do not commit again */
@@ -208,9 +210,9 @@ typedef struct rp_msg_arrival {
 /* A timer that is due, or that is to be stored again at the end of the log. */
 typedef struct rp_msg_timer {
     uint64_t phy_offset; /* of its record */
-    uint64_t number;     /* offset in the timer queue */
-    int64_t due_ms;      /* of the broker's clock */
-    uint32_t size;       /* of its record */
+    uint64_t number; /* offset in the timer queue */
+    int64_t due_ms; /* of the broker's clock */
+    uint32_t size; /* of its record */
     uint32_t is_renewal; /* 1: store it again, unless it is due by now */
 } rp_msg_timer;
 

@@ -23,13 +23,13 @@ from rocketpy.message.host import format_host
 from rocketpy.message.message_id import decode_offset_message_id
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.names import TOOLS_CONSUMER_GROUP
+from rocketpy.message.numbers import LONG_MAX
 from rocketpy.remoting.bodies.heartbeat import ConsumeType
 from rocketpy.remoting.headers.pull import PullSysFlag
 from rocketpy.remoting.headers.query import QueryMessageRequestHeader
 
 from .admin import Admin
 
-LONG_MAX = (1 << 63) - 1
 UNIQUE_ID_TIME_HEX = slice(-12, -4)  # 4 bytes: ms since the first of the month
 CLOCK_TOLERANCE_MS = 1000
 PULL_COUNT_MAX = 32

@@ -355,7 +355,7 @@ class BrokerController:
         self._slow_pull.submit(request)
 
     def commit_offset(self, group: str, topic: str, queue_id: int, offset: int, received_ms: int) -> None:
-        overtaken = self.services.offsets.was_told_since(group, topic, queue_id, received_ms)
+        overtaken = self.services.offsets.was_updated_since(group, topic, queue_id, received_ms)
         if not overtaken and not self.services.settings.is_slave:
             with contextlib.suppress(RequestRefused):  # counted by the table; the pull is served
                 commit_offset(self.services, group, topic, queue_id, offset)

@@ -19,6 +19,8 @@ from .property_edits import text_property
 
 @attrs.frozen
 class DelayLevels:
+    """The delay levels of messageDelayLevel, as the broker started with them."""
+
     delays_ms: tuple[int, ...]  # of level 1, 2, ...
 
     @classmethod

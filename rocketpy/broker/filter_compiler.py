@@ -20,6 +20,8 @@ SIZE_OF_ENTRY = 400
 
 
 class FilterCompiler:
+    """Compiles SQL92 expressions in a thread, and keeps the programs of the latest ones. One per broker."""
+
     def __init__(self) -> None:
         self._known: OrderedDict[str, bytes | str] = OrderedDict()  # a program, or the reason of a refusal
         self._bytes = 0

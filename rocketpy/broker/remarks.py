@@ -11,8 +11,10 @@ from rocketpy.message.sys_flag import PermName
 from rocketpy.remoting.bodies.topic import TopicConfig
 
 FAQ_SUFFIX = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
-SLAVE = "service not available now: this broker is a slave and takes no messages; send to its master"
-SLAVE_REMARK = "Can't modify topic or subscription group from slave broker, please execute it from master broker."
+SENDS_REFUSED_BY_SLAVE = "service not available now: this broker is a slave and takes no messages; send to its master"
+CHANGES_REFUSED_BY_SLAVE = (
+    "Can't modify topic or subscription group from slave broker, please execute it from master broker."
+)
 
 
 def invalid_topic(topic: str) -> str | None:

@@ -58,6 +58,8 @@ DEAD_LETTERS = dlq_topic(SCHEDULE_TOPIC)
 
 
 class ScheduleService:
+    """Delivers messages with a delay level when their time has come. One per broker."""
+
     def __init__(
         self,
         path: Path,

@@ -38,11 +38,15 @@ COMPILING_MAX = 64  # pulls that wait until their expression is compiled; of a c
 
 @attrs.frozen
 class PullRefusal:
+    """The code and the remark of the reply to a pull that is refused."""
+
     code: int
     remark: str
 
 
 class SlowPull:
+    """Admits pulls that the pull worker passes to the manager, and passes them back. One per broker."""
+
     def __init__(
         self,
         settings: CurrentSettings,

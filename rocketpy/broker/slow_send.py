@@ -53,12 +53,16 @@ from .timer_changes import TimerChange, TimerChanges, timer_change_of
 
 @attrs.frozen
 class Refusal:
+    """The code and the remark of the reply to a send that is refused."""
+
     code: int
     remark: str
 
 
 @attrs.frozen
 class Resend:
+    """Pass the send back to the send worker with this queue and these flags."""
+
     queue_id: int
     sys_flag: int
 
@@ -91,6 +95,8 @@ class Target:
 
 
 class SlowSend:
+    """Admits sends that the send worker passes to the manager, those of a connection in their order. One per broker."""
+
     def __init__(
         self,
         settings: CurrentSettings,
@@ -252,7 +258,7 @@ class SlowSend:
     def _refuse_service(self, request: SendRequest) -> Refusal | None:
         config = self._settings.broker
         if self._settings.is_slave:  # before a topic is created for a message that cannot be stored
-            return Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, remarks.SLAVE)
+            return Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, remarks.SENDS_REFUSED_BY_SLAVE)
         start_ms = config.start_accept_send_request_time_stamp
         if self._clock.now_ms() < start_ms:
             return Refusal(ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {remarks.human_time(start_ms)}")

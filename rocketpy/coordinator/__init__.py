@@ -5,6 +5,8 @@
     continuity.py   notices an etcd that was restored or replaced
     replica.py      what the coordinator needs of the broker: reports, and a place for orders
     coordinator.py  the tasks: lease, reads, decisions
+    operator.py     what mqadmin asks of a group: who is what, another master
+    access.py       from a broker's settings to its access to etcd
 
 It runs in a process of its own (startup/member): a slow request of an operator must not cost the lease.
 """

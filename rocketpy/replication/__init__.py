@@ -8,6 +8,8 @@
     stream.py          one connection that brings the log
     handshake.py       what brokers of rocketpy say to each other before the first byte of the log; frames.py, secret.py
     greeting.py        a slave's side of it, on a socket
+    follower.py, membership.py  what automatic failover adds on both sides
+    errors.py          why a slave does not follow its master
     epoch_file.py      which master wrote which bytes, with automatic failover
 
 The bytes are in csrc/replication/frames.h and docs/replication.md. A master without slaves has no replicator: the

@@ -15,6 +15,7 @@ import attrs
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.config import parse_addresses, properties
 from rocketpy.errors import RocketError
+from rocketpy.message.host import format_host
 from rocketpy.message.numbers import LONG_MAX, parse_integer
 from rocketpy.remoting import fastjson
 from rocketpy.remoting.bodies.kv import KVTable
@@ -61,7 +62,7 @@ def request_address(ha: str) -> str:
     host, port = parse_addresses(ha)[0]
     if port < 2:
         raise ValueError(f"{ha} has no port before it, where the master would serve requests")
-    return f"[{host}]:{port - 1}" if ":" in host else f"{host}:{port - 1}"
+    return format_host((host, port - 1))
 
 
 def ask_master(address: str, timeout_s: float) -> MasterLog:

@@ -76,6 +76,8 @@ class _Second:
 
 
 class BrokerStatsManager:
+    """Counts what was put and got by topic, queue and group, over a minute, an hour and a day. One per broker."""
+
     def __init__(self, settings: CurrentSettings, counters: Callable[[], WorkerCounters], clock: Clock) -> None:
         self._settings = settings
         self.boot_timestamp_ms = clock.now_ms()

@@ -53,6 +53,8 @@ class _Entry:
 
 
 class ConsumerFilterManager:
+    """The SQL92 subscriptions of consumer groups, with their file."""
+
     def __init__(self, path: Path, settings: CurrentSettings, clock: Clock, fast_path: FastPath) -> None:
         self._settings = settings
         self._clock = clock

@@ -60,7 +60,7 @@ class ConsumerOffsetManager:
         self._count = 0  # queues that have an offset
         self._offsets: dict[str, dict[str, Queues]] = {}  # group -> topic -> queue id -> next offset
         self._groups_of: dict[str, set[str]] = {}  # topic -> its groups, possibly also removed ones
-        self._told_ms: dict[str, dict[str, Queues]] = {}  # same keys -> time of the last update, monotonic
+        self._updated_ms: dict[str, dict[str, Queues]] = {}  # same keys -> time of the last update, monotonic
         self._journal = journal or Journal.private("committed offsets", is_saved=True)
         self._started_ms = started_ms
         self._gone_back = LogLimit(now_s=now_s)
@@ -149,14 +149,14 @@ class ConsumerOffsetManager:
                 self._keep(group, topic, queue_id, offset)
                 self.file.changed()
 
-    def told(self, group: str, topic: str, queue_id: int, now_ms: int) -> None:
+    def note_update(self, group: str, topic: str, queue_id: int, now_ms: int) -> None:
         """Store the time of an UPDATE_CONSUMER_OFFSET for this queue."""
-        self._told_ms.setdefault(group, {}).setdefault(topic, {})[queue_id] = now_ms
+        self._updated_ms.setdefault(group, {}).setdefault(topic, {})[queue_id] = now_ms
 
-    def was_told_since(self, group: str, topic: str, queue_id: int, received_ms: int) -> bool:
+    def was_updated_since(self, group: str, topic: str, queue_id: int, received_ms: int) -> bool:
         """Whether a pull that was received at `received_ms` is older than the last update. The same ms counts as older:
         dropping an offset of a pull does no harm, because the client repeats it within five seconds."""
-        return received_ms <= self._told_ms.get(group, {}).get(topic, {}).get(queue_id, self._started_ms)
+        return received_ms <= self._updated_ms.get(group, {}).get(topic, {}).get(queue_id, self._started_ms)
 
     def query(self, group: str, topic: str, queue_id: int) -> int:
         """The committed offset; -1 if the group never committed in this queue."""
@@ -190,7 +190,7 @@ class ConsumerOffsetManager:
     async def remove_group(self, group: str) -> None:
         """Remove all offsets of the group at once; the index by topic is updated in steps."""
         topics = self._offsets.pop(group, None)
-        self._told_ms.pop(group, None)
+        self._updated_ms.pop(group, None)
         if topics is None:
             return
         self.file.changed()

@@ -28,6 +28,8 @@ class _GroupState:
 
 
 class FastPathTables:
+    """Sends each change of a table to the send and pull workers before the reply that acknowledges it."""
+
     def __init__(self, fast_path: FastPath, filters: ConsumerFilterManager) -> None:
         self._fast_path = fast_path
         self._filters = filters

@@ -37,6 +37,8 @@ class _Lock:
 
 
 class RebalanceLockManager:
+    """Which client has locked a queue for consuming it in order, and until when."""
+
     def __init__(
         self,
         clock: Clock,

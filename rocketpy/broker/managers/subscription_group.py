@@ -43,6 +43,8 @@ KNOWN_FIELDS = frozenset(
 
 
 class SubscriptionGroupManager:
+    """The consumer groups and their settings, with their file."""
+
     def __init__(self, path: Path, settings: CurrentSettings, clock: Clock, tables: FastPathTables) -> None:
         self._settings = settings
         self._clock = clock

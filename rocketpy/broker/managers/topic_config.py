@@ -40,6 +40,8 @@ KNOWN_FIELDS = frozenset(
 
 
 class TopicConfigManager:
+    """The topics and their settings, with their file; creates topics from templates."""
+
     def __init__(self, path: Path, settings: CurrentSettings, clock: Clock, tables: FastPathTables) -> None:
         self._settings = settings
         self._clock = clock
@@ -96,7 +98,7 @@ class TopicConfigManager:
         """Create a topic from the template that the sender names; None if the template is missing or does not allow it.
 
         Raises:
-            RequestRefused: the name is none, or there are too many topics.
+            RequestRefused: the name is not a valid topic name, or there are too many topics.
         """
         existing = self._topics.get(topic)
         if existing is not None:
@@ -132,7 +134,7 @@ class TopicConfigManager:
         The limit of topics does not apply to dead-letter topics and to the broker's own topics.
 
         Raises:
-            RequestRefused: the name is none, or there are too many topics.
+            RequestRefused: the name is not a valid topic name, or there are too many topics.
         """
         existing = self._topics.get(topic)
         if existing is not None:

@@ -34,6 +34,8 @@ STORE_KEYS = frozenset(declared.setting.key for declared in declared_settings(Me
 
 
 class AdminBrokerProcessor(TableProcessor):
+    """The configuration and the state of the broker, for operators."""
+
     def __init__(self, services: BrokerServices) -> None:
         super().__init__(
             {

@@ -31,6 +31,8 @@ from .table import TableProcessor
 
 
 class AdminGroupProcessor(TableProcessor):
+    """Creates, lists and deletes consumer groups."""
+
     def __init__(self, services: BrokerServices) -> None:
         super().__init__(
             {
@@ -116,7 +118,7 @@ class AdminGroupProcessor(TableProcessor):
 
     def _check_changeable(self) -> None:
         if self._services.settings.is_slave:
-            raise RequestRefused(ResponseCode.SYSTEM_ERROR, remarks.SLAVE_REMARK)
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, remarks.CHANGES_REFUSED_BY_SLAVE)
 
 
 def _connection(info: ClientChannelInfo) -> dict[str, Any]:

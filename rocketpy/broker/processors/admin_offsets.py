@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from rocketpy.codes import RequestCode
 from rocketpy.message.names import group_fault
+from rocketpy.message.numbers import LONG_MAX
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.offset import (
@@ -19,11 +20,12 @@ from rocketpy.transport.steps import Steps, encoded_body
 from ..services import BrokerServices
 from .table import TableProcessor
 
-LONG_MAX = (1 << 63) - 1
 QUEUES_PER_STEP = 200
 
 
 class AdminOffsetProcessor(TableProcessor):
+    """The offsets and delays of all groups, also for slaves that copy them."""
+
     def __init__(self, services: BrokerServices) -> None:
         super().__init__(
             {

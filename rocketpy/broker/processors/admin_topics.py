@@ -28,6 +28,8 @@ QUEUE_NUMS_MAX = 65_536  # limit of the fast path's tables per topic
 
 
 class AdminTopicProcessor(TableProcessor):
+    """Creates, lists and deletes topics."""
+
     def __init__(self, services: BrokerServices) -> None:
         super().__init__(
             {
@@ -134,7 +136,7 @@ class AdminTopicProcessor(TableProcessor):
 
     def _check_changeable(self, topic: str) -> None:
         if self._services.settings.is_slave:
-            raise RequestRefused(ResponseCode.SYSTEM_ERROR, remarks.SLAVE_REMARK)
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, remarks.CHANGES_REFUSED_BY_SLAVE)
         fault = remarks.invalid_topic(topic)
         if fault is not None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, fault)

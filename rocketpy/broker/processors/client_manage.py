@@ -46,6 +46,8 @@ CHARACTERS_PER_UNIT = 2_500  # of expressions, read in about the time of a group
 
 
 class ClientManageProcessor(TableProcessor):
+    """Heartbeats of clients, and their end."""
+
     def __init__(self, services: BrokerServices) -> None:
         super().__init__(
             {

@@ -27,6 +27,8 @@ QUEUES_PER_STEP = 50  # the store time of a message is read from the log
 
 
 class ConsumeStatsProcessor(TableProcessor):
+    """How far consumer groups are behind."""
+
     def __init__(self, services: BrokerServices) -> None:
         super().__init__(
             {

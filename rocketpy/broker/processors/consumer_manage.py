@@ -27,6 +27,8 @@ QUEUE_ID_MAX = 65_535
 
 
 class ConsumerManageProcessor(TableProcessor):
+    """Members of a consumer group, and their committed offsets."""
+
     def __init__(self, services: BrokerServices) -> None:
         super().__init__(
             {
@@ -52,7 +54,7 @@ class ConsumerManageProcessor(TableProcessor):
         require(None if 0 <= header.queue_id <= QUEUE_ID_MAX else f"there is no queue {header.queue_id}")
         services, queue = self._services, (header.consumer_group, header.topic, header.queue_id)
         commit_offset(services, *queue, header.commit_offset)
-        services.offsets.told(*queue, services.clock.monotonic_ms())
+        services.offsets.note_update(*queue, services.clock.monotonic_ms())
         return RemotingCommand.response(ext_fields={})
 
     async def _query_offset(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:

@@ -27,6 +27,8 @@ QUEUES_MAX = 65_536  # of one request: as many as a topic can have
 
 
 class LockProcessor(TableProcessor):
+    """Locks of queues that are consumed in order."""
+
     def __init__(self, services: BrokerServices) -> None:
         super().__init__({RequestCode.LOCK_BATCH_MQ: self._lock, RequestCode.UNLOCK_BATCH_MQ: self._unlock})
         self._locks = services.locks

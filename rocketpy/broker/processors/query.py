@@ -29,6 +29,8 @@ UNITS_PER_REPLY_MAX = 10_000
 
 
 class QueryMessageProcessor(TableProcessor):
+    """Messages by key, and by their place in the log."""
+
     def __init__(self, store: Store, settings: CurrentSettings) -> None:
         super().__init__({RequestCode.QUERY_MESSAGE: self._query, RequestCode.VIEW_MESSAGE_BY_ID: self._view})
         self._store = store
@@ -59,6 +61,8 @@ class QueryMessageProcessor(TableProcessor):
 
 
 class ConsumeQueueProcessor(TableProcessor):
+    """The units of a queue, for operators."""
+
     def __init__(self, services: BrokerServices) -> None:
         super().__init__({RequestCode.QUERY_CONSUME_QUEUE: self._query})
         self._services = services

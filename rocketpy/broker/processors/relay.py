@@ -27,6 +27,8 @@ CLIENT_TIMEOUT_S = 10.0
 
 
 class RelayProcessor(TableProcessor):
+    """Requests of operators that the broker passes on to a consumer, and the answer back."""
+
     def __init__(self, services: BrokerServices) -> None:
         super().__init__(
             {

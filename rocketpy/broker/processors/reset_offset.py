@@ -35,6 +35,8 @@ TO_THE_END = -1
 
 
 class ResetOffsetProcessor(TableProcessor):
+    """Has the members of a group set their offsets to a time, or tell them."""
+
     def __init__(self, services: BrokerServices) -> None:
         super().__init__(
             {

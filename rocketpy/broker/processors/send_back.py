@@ -34,6 +34,8 @@ FIRST_AUTOMATIC_LEVEL = 3  # the n-th attempt waits at level 3 + n
 
 
 class SendBackProcessor(TableProcessor):
+    """Messages that a consumer gives back to be delivered again later."""
+
     def __init__(self, services: BrokerServices, levels: DelayLevels) -> None:
         super().__init__({RequestCode.CONSUMER_SEND_MSG_BACK: self._send_back})
         self._services = services
@@ -42,7 +44,7 @@ class SendBackProcessor(TableProcessor):
     async def _send_back(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         services = self._services
         if services.settings.is_slave:  # before a group or a topic is created for it
-            raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, remarks.SLAVE)
+            raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, remarks.SENDS_REFUSED_BY_SLAVE)
         header = ConsumerSendMsgBackRequestHeader.of(request)
         group = services.groups.find_or_create(header.group)
         if group is None:

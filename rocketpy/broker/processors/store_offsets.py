@@ -20,6 +20,8 @@ from .table import TableProcessor
 
 
 class StoreOffsetProcessor(TableProcessor):
+    """The smallest and largest offset of a queue, and the offset at a time."""
+
     def __init__(self, store: Store) -> None:
         super().__init__(
             {

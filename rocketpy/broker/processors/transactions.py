@@ -27,6 +27,8 @@ from .table import TableProcessor
 
 
 class TransactionProcessor(TableProcessor):
+    """Starts the checks of a transaction anew, also of one that was discarded."""
+
     def __init__(self, services: BrokerServices) -> None:
         super().__init__({RequestCode.RESUME_CHECK_HALF_MESSAGE: self._resume})
         self._services = services

@@ -90,14 +90,14 @@ def test_by_topic_by_group_and_clone(tmp_path: Path) -> None:
 
 def test_updates_are_remembered_until_their_group_goes(tmp_path: Path) -> None:
     offsets = ConsumerOffsetManager(tmp_path / "x")
-    assert not offsets.was_told_since("G", "T", 0, 5)
+    assert not offsets.was_updated_since("G", "T", 0, 5)
     for group in ("G", "H"):
         offsets.commit(group, "T", 0, 10)
-        offsets.told(group, "T", 0, 7)
-        assert offsets.was_told_since(group, "T", 0, 7) and not offsets.was_told_since(group, "T", 0, 8)
-        assert not offsets.was_told_since(group, "T", 1, 7)
+        offsets.note_update(group, "T", 0, 7)
+        assert offsets.was_updated_since(group, "T", 0, 7) and not offsets.was_updated_since(group, "T", 0, 8)
+        assert not offsets.was_updated_since(group, "T", 1, 7)
     trio.run(offsets.remove_group, "G")
-    assert not offsets.was_told_since("G", "T", 0, 7) and offsets.was_told_since("H", "T", 0, 7)
+    assert not offsets.was_updated_since("G", "T", 0, 7) and offsets.was_updated_since("H", "T", 0, 7)
 
 
 @pytest.mark.parametrize("offset", ['{"0":"x"}', '{"0":%s}' % ("9" * 60), '{"\u00b2":1}', "[1]", "{0:1.5}", "7"])
@@ -185,7 +185,7 @@ def test_more_changes_than_there_is_room_for_are_found_again_after_the_next_save
 def test_an_offset_of_a_pull_that_arrived_before_the_restart_undoes_nothing(tmp_path: Path) -> None:
     lives = Lives(tmp_path / "consumerOffset.json")
     lives.table.commit("G", "T", 0, 50)
-    lives.table.told("G", "T", 0, 1000)
+    lives.table.note_update("G", "T", 0, 1000)
     table = lives.die(started_ms=1200)
-    assert table.was_told_since("G", "T", 0, 999) and table.was_told_since("G", "T", 1, 1200)
-    assert not table.was_told_since("G", "T", 0, 1201)
+    assert table.was_updated_since("G", "T", 0, 999) and table.was_updated_since("G", "T", 1, 1200)
+    assert not table.was_updated_since("G", "T", 0, 1201)
