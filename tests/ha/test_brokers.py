@@ -121,14 +121,17 @@ def test_a_worker_that_is_killed_costs_no_epoch(pair: Group, seed: int, title: s
     pair.check()
 
 
-@pytest.mark.parametrize("title", ["coordinator", "broker"])
-def test_a_process_whose_successor_is_elected_again(pair: Group, seed: int, title: str) -> None:
-    """Of the master, then of the slave. Another member may win (docs/adr/0162)."""
+@pytest.mark.parametrize("title", ["coordinator", "supervisor"])
+def test_a_process_that_takes_its_role_up_again(pair: Group, seed: int, title: str) -> None:
+    """Of the slave, then of the master: a coordinator has to be elected again, and another member may win
+    (docs/adr/0162); a process tree goes on in its epoch."""
     with Clients(pair.servers, pair.history, seed):
-        first = pair.wait_for_master()
-        for name in (first, other(pair, first)):
+        first, epoch = pair.wait_for_master(), pair.epoch()
+        for name in (other(pair, first), first):
             pair.history.happened(f"kill -9 of {title} of {name}")
             pair.members[name].signal_worker(title, signal.SIGKILL)
+            if name == first and title == "coordinator":
+                pair.wait_for(lambda: pair.epoch() > epoch, "another epoch")
             in_sync_again(pair)
     pair.check()
 
@@ -334,7 +337,7 @@ def isolate(group: Group, name: str, choose: random.Random) -> Heal:
 
 
 def kill_a_worker(group: Group, name: str, choose: random.Random) -> Heal:
-    title = choose.choice(("send", "replicator", "store", "manager", "coordinator", "broker"))
+    title = choose.choice(("send", "replicator", "store", "manager", "coordinator", "supervisor"))
     group.history.happened(f"kill -9 of {title} of {name}")
     try:
         group.members[name].signal_worker(title, signal.SIGKILL)

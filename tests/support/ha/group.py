@@ -229,8 +229,8 @@ class Group:
         self.wait_in_sync()
         stores = [member.store for member in self.members.values()]
         self.wait_for(lambda: len({tuple(log_hashes(store).items()) for store in stores}) == 1, "equal logs")
-        master = self.master()
-        assert master is not None
+        self.wait_for(self.master, "a master")
+        master = self.master() or ""
         self.read_masterships()
         self.history.check(self.stored(self.members[master]))
         for member in sorted(self.members.values(), key=lambda member: member.name == master):  # it hands nothing on
