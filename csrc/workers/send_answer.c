@@ -50,8 +50,7 @@ const char *rp_send_append_fault(rp_status status, int32_t *code) {
     }
 }
 
-/* It may or may not be stored: this broker may not be the master any more. */
-static rp_status answer_fenced(rp_send *send, const rp_wait *wait) {
+rp_status rp_send_answer_fenced(rp_send *send, const rp_wait *wait) {
     rp_origin origin = {.connection = wait->connection};
     rp_refused refused = {.origin = &origin,
                           .token = wait->token,
@@ -63,7 +62,7 @@ static rp_status answer_fenced(rp_send *send, const rp_wait *wait) {
 }
 
 rp_status rp_send_answer(rp_send *send, const rp_wait *wait, int32_t code) {
-    if (!rp_send_may_answer(send)) return answer_fenced(send, wait);
+    if (!rp_send_may_answer(send)) return rp_send_answer_fenced(send, wait);
     if (wait->connection >= RP_CONNECTION_INTERNAL) return rp_send_put_result(send, wait, code);
     rp_ring_writer *selector = rp_send_ring_to(send, wait->connection);
     if (!selector || wait->flags & RP_REQUEST_ONEWAY) return RP_OK;

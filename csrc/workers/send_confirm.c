@@ -63,7 +63,8 @@ struct positions {
     int is_fenced; /* no answer may say that a message is stored */
 };
 
-/* RP_OK: *code is the answer. RP_EMPTY: it has to wait longer. What a slave says hides what the disk says. */
+/* RP_OK: *code is the answer, unless answers are fenced. RP_EMPTY: it has to wait longer. What a slave says hides what
+ * the disk says. */
 static rp_status outcome(const rp_send *send, const rp_wait *wait, const struct positions *reached, int32_t *code) {
     uint64_t now = send->admission.now_ns, need = wait->need_phy_offset;
     *code = wait->code;
@@ -81,12 +82,18 @@ static rp_status outcome(const rp_send *send, const rp_wait *wait, const struct 
     return RP_OK;
 }
 
+/* The deadline may have moved since `reached` was read. A reply that was released because it had passed is refused all
+ * the same: nobody has looked whether its message is confirmed. */
+static rp_status answer(rp_send *send, const rp_wait *wait, const struct positions *reached, int32_t code) {
+    return reached->is_fenced ? rp_send_answer_fenced(send, wait) : rp_send_answer(send, wait, code);
+}
+
 static uint32_t release(rp_send *send, rp_waits *waits, const struct positions *reached) {
     uint32_t released = 0;
     int32_t code;
     for (rp_wait *wait; (wait = rp_waits_first(waits)); released++) {
         if (outcome(send, wait, reached, &code) != RP_OK) break;
-        if (!can_answer(send, wait) || rp_send_answer(send, wait, code) != RP_OK) break;
+        if (!can_answer(send, wait) || answer(send, wait, reached, code) != RP_OK) break;
         rp_waits_pop(waits);
     }
     return released;

@@ -109,6 +109,9 @@ int rp_send_has_waits(rp_send *send);
 uint64_t rp_send_wait_due_ns(rp_send *send, uint64_t until_ns);
 /* Answer with `code` a request whose records are stored. */
 rp_status rp_send_answer(rp_send *send, const rp_wait *wait, int32_t code);
+/* Answer such a request with SERVICE_NOT_AVAILABLE: its records may or may not stay, because this broker may not be the
+ * master any more. */
+rp_status rp_send_answer_fenced(rp_send *send, const rp_wait *wait);
 /* Why nothing could be appended, for the refusal: the remark, and *code. `status` is that of rp_commitlog_reserve. */
 const char *rp_send_append_fault(rp_status status, int32_t *code);
 /* The ring back to a connection; NULL: it has none. */

@@ -39,9 +39,16 @@ class Ordered(Rig):
         self.member = MemberBlock()
         self.member.deadline_ns = NO_DEADLINE_NS
         self.boot_ms = BOOT_MS
-        self._boot = ffi.callback("int64_t(void)", lambda: self.boot_ms)
+        self.boot_looks = 0
+        self.before_boot_look = lambda: None
+        self._boot = ffi.callback("int64_t(void)", self._look_at_boot)
         own = {"member": self.member.pointer, "waits_for_confirmed": is_sync, "slaves": ffi.NULL}
         super().__init__(root, **(own | {"boot_ms": self._boot} | options))
+
+    def _look_at_boot(self) -> int:
+        self.boot_looks += 1
+        self.before_boot_look()
+        return self.boot_ms
 
     def order(self, orders: MemberOrders) -> int:
         version = self.member.give(orders)
@@ -197,6 +204,24 @@ def test_replies_that_wait_do_not_wait_beyond_the_deadline(rig: Ordered) -> None
     assert rig.codes() == []
     rig.boot_ms += 100
     assert rig.codes() == [(1, SERVICE_NOT_AVAILABLE)]
+
+
+@pytest.mark.parametrize("looks", [1, 2, 3])
+def test_a_deadline_that_moves_between_two_looks(rig: Ordered, looks: int) -> None:
+    rig.member.deadline_ns = (BOOT_MS + 100) * 1_000_000
+    rig.order(master(A, B))
+    rig.send_one(1)
+    rig.send_one(2)
+    rig.boot_ms += 200
+
+    def renew() -> None:
+        if rig.boot_looks == renewed_at:
+            rig.member.deadline_ns = (BOOT_MS + 10_000) * 1_000_000
+
+    renewed_at, rig.before_boot_look = rig.boot_looks + looks, renew
+    rig.turn()
+    rig.turn()
+    assert (1, OK) not in rig.codes() and rig.boot_looks >= renewed_at
 
 
 def test_an_asynchronous_group_waits_for_nobody(tmp_path: Path) -> None:
