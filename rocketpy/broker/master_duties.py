@@ -34,12 +34,13 @@ class MasterDuties:
 
         async def run_while_master() -> None:
             while True:
+                changed = self._changed  # taken before the first await: a task that starts later finds another event
                 if self._is_master:
                     async with trio.open_nursery() as nursery:
-                        nursery.start_soon(self._cancel_later, nursery.cancel_scope)
+                        nursery.start_soon(_cancel_when, changed, nursery.cancel_scope)
                         await run()
                 else:
-                    await self._changed.wait()
+                    await changed.wait()
 
         return run_while_master
 
@@ -52,6 +53,7 @@ class MasterDuties:
 
         return work_if_master
 
-    async def _cancel_later(self, scope: trio.CancelScope) -> None:
-        await self._changed.wait()
-        scope.cancel()
+
+async def _cancel_when(changed: trio.Event, scope: trio.CancelScope) -> None:
+    await changed.wait()
+    scope.cancel()

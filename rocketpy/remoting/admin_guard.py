@@ -42,10 +42,19 @@ ADMIN_CODES = frozenset(
         RequestCode.DELETE_TOPIC_IN_NAMESRV,
         RequestCode.UPDATE_NAMESRV_CONFIG,
         RequestCode.GET_NAMESRV_CONFIG,
+        RequestCode.GET_BROKER_HA_STATUS,
+        RequestCode.GET_ALL_CONSUMER_FILTER,
     }
 )
-PEER_CODES = frozenset({RequestCode.GET_BROKER_CONFIG})
-"""What a slave asks its master before it takes bytes (rocketpy/replication/master_log.py)."""
+PEER_CODES = frozenset(
+    {
+        RequestCode.GET_BROKER_CONFIG,
+        RequestCode.GET_BROKER_HA_STATUS,
+        RequestCode.GET_ALL_CONSUMER_FILTER,
+    }
+)
+"""What brokers of one group ask each other: the settings before a slave takes bytes
+(rocketpy/replication/master_log.py), the state of replication, and the table of filters, which may be long."""
 
 
 @attrs.frozen

@@ -131,6 +131,23 @@ def test_a_store_that_a_java_broker_uses(place: RunningBroker, tmp_path: Path) -
         assert listing(place.store) == before
 
 
+def test_a_store_leaves_its_group_only_when_it_is_ours(tmp_path: Path) -> None:
+    """The files of a member are left alone while the store is in use, and removed by a start without failover."""
+    names = {"incarnation", "epochFileCheckpoint"}
+    with running_broker(store=tmp_path / "store") as first:
+        for name in names:
+            (first.store / name).write_text("of the member that runs here\n")
+        port, namesrv_port = free_ports()
+        second = RunningBroker(first.store, port, namesrv_port, tmp_path / "log", first.settings)
+        assert "in use" in one_line(command("rocketpy", *words(second)))
+        assert names <= {path.name for path in first.store.iterdir()}
+        assert first.stop() == 0
+        second.start()
+        assert second.stop() == 0
+    left = {path.name for path in first.store.iterdir()}
+    assert "epochFileCheckpoint.aside" in left and not left & names
+
+
 @pytest.mark.parametrize(
     ("settings", "named"),
     [

@@ -61,7 +61,6 @@ def run_broker(
             print("\n".join(say(settings)), flush=True)
 
         if not settings.store.is_automatic:
-            _leave_group(settings)
             return run_tree(settings, sockets, beside, on_ready)
         from .member import run_member
 
@@ -92,7 +91,9 @@ def run_tree(
 
         specs = list(beside())
         opened = opening.wait()
-        if member is not None and not member.begin(opened, is_sync_flush=settings.is_sync_flush):
+        if member is None:
+            _leave_group(settings)
+        elif not member.begin(opened, is_sync_flush=settings.is_sync_flush):
             return EXIT_OTHER_EPOCH
         most, selectors = settings.rocketpy.connections_max, settings.rocketpy.selector_workers
         logger.info("each of %d selectors accepts up to %d connections (connectionsMax)", selectors, most)
@@ -112,7 +113,10 @@ def run_tree(
 
 
 def _leave_group(settings: BrokerSettings) -> None:
-    """Without failover: the store is not one that a group knows any more."""
+    """Without failover: the store is not one that a group knows any more.
+
+    Called with the store's lock: until then the store may be that of a member that runs.
+    """
     root = Path(settings.store.store_path_root_dir)
     if any((root / name).exists() for name in (INCARNATION_FILE, EPOCH_FILE)):
         from ..member.identity import forget

@@ -55,3 +55,29 @@ def test_work_is_left_out_while_another_broker_is_the_master() -> None:
         assert done
 
     trio.run(main)
+
+
+def test_a_role_that_is_taken_back_at_once_ends_the_duty() -> None:
+    async def main() -> None:
+        running = []
+
+        async def run() -> None:
+            running.append(1)
+            try:
+                await trio.sleep_forever()
+            finally:
+                running.pop()
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(40):  # trio runs the tasks of one moment in any order
+                duties = MasterDuties(False)
+                nursery.start_soon(duties.while_master(run))
+                await trio.testing.wait_all_tasks_blocked()
+                duties.switch(True)
+                await trio.lowlevel.checkpoint()
+                duties.switch(False)
+                await trio.testing.wait_all_tasks_blocked()
+                assert not running
+            nursery.cancel_scope.cancel()
+
+    trio.run(main)

@@ -8,6 +8,11 @@ from rocketpy.remoting.admin_guard import ADMIN_CODES, AdminGuard
 from rocketpy.remoting.networks import parse_networks
 
 GUARD = AdminGuard.of("10.0.0.7, 10.1.0.0/16", ("192.0.2.1", "0.0.0.0", "a.name.not.an.address"))
+READ_BY_SLAVES = {
+    RequestCode.GET_BROKER_CONFIG,
+    RequestCode.GET_BROKER_HA_STATUS,
+    RequestCode.GET_ALL_CONSUMER_FILTER,
+}
 
 
 @pytest.mark.parametrize(
@@ -44,16 +49,18 @@ def test_somebody_unknown_is_a_stranger(host: str) -> None:
         AdminGuard.of("", ("0.0.0.0", "::")).check(RequestCode.UPDATE_AND_CREATE_TOPIC, host)
 
 
-def test_a_slave_may_read_the_settings_and_no_more() -> None:
+def test_a_slave_may_read_what_it_copies_by_and_no_more() -> None:
     guard = AdminGuard.of("", peers="127.0.0.0/8, ::1, 10.0.0.7, 10.1.0.0/16", trusts_own=False)
     for host in ("10.0.0.7", "10.1.200.3"):
-        guard.check(RequestCode.GET_BROKER_CONFIG, host)
-        for code in ADMIN_CODES - {RequestCode.GET_BROKER_CONFIG}:
+        for code in READ_BY_SLAVES:
+            guard.check(code, host)
+        for code in ADMIN_CODES - READ_BY_SLAVES:
             with pytest.raises(RequestRefused):
                 guard.check(code, host)
     for host in ("10.0.0.8", "127.0.0.1", "::1", "::ffff:127.0.0.1"):  # behind a proxy on this machine may be anybody
-        with pytest.raises(RequestRefused):
-            guard.check(RequestCode.GET_BROKER_CONFIG, host)
+        for code in READ_BY_SLAVES:
+            with pytest.raises(RequestRefused):
+                guard.check(code, host)
 
 
 def test_what_is_no_network_is_refused() -> None:
