@@ -32,18 +32,19 @@ def may_bootstrap(who: Candidate, config: GroupConfig) -> bool:
 def may_campaign(who: Candidate, config: GroupConfig, state: GroupState, *, absent_s: float, lease_s: float) -> bool:
     """Whether this member may be elected while `master` is absent.
 
-    In a synchronous group only the in-sync set has everything that was acknowledged, and a member that lost bytes has
-    another incarnation. In an asynchronous one everybody may be, when all are here or had time to come; but a new
-    store would take the messages of all others with it.
+    Only the in-sync set has everything that was acknowledged (in an asynchronous group: nearly everything), and a
+    member that lost bytes has another incarnation. A member that still copies would have the others cut away what it
+    lacks. In an asynchronous group the longest log should win, so a member waits until all are here or had time to
+    come.
 
     Args:
         absent_s: how long `master` has been absent, as this member saw it.
     """
     if who.epoch < 0:
         return False
-    if config.mode == "sync":
-        return state.names(who.member, who.incarnation) or all_lost_their_tails(who, state)
-    return all(name in who.registered for name in config.members) or absent_s >= lease_s
+    if not (state.names(who.member, who.incarnation) or all_lost_their_tails(who, state)):
+        return False
+    return config.mode == "sync" or all(name in who.registered for name in config.members) or absent_s >= lease_s
 
 
 def all_lost_their_tails(who: Candidate, state: GroupState) -> bool:

@@ -6,6 +6,9 @@ import attrs
 
 from .epochs import EpochList, common_end
 
+CUT_BYTES_MAX = 256 << 20
+"""What an asynchronous group takes away from a member without people: what its slaves did not have at a failover."""
+
 
 @attrs.frozen(kw_only=True)
 class Log:
@@ -20,14 +23,16 @@ def cut_for(own: Log, master: Log, *, is_sync: bool) -> int | None:
     """The position at which the member's log must end before it takes the master's stream.
 
     In a synchronous group every in-sync log has what was confirmed, so a cut below is a sign of something else: a
-    master by an unclean election, or a store that was exchanged. People have to look at it.
+    master by an unclean election, or a store that was exchanged. In an asynchronous group everything may have been
+    acknowledged, so a cut of more than CUT_BYTES_MAX is no failover's rest. People have to look at both.
 
     Returns: the position; None: halt, the logs have diverged.
     """
     end = common_end(own.epochs, own.end, master.epochs, master.end)
-    if end is None or (is_sync and end < own.confirmed):
+    if end is None:
         return None
-    return end
+    is_too_much = end < own.confirmed if is_sync else own.end - end > CUT_BYTES_MAX
+    return None if is_too_much else end
 
 
 def may_serve(own_epoch: int, follower: EpochList, joined: int) -> bool:

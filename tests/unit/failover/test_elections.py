@@ -34,8 +34,9 @@ def who(member: str, incarnation: str = "", **registered: tuple[str, int, int]) 
         (who("b", "new"), False),  # lost its disk
     ],
 )
-def test_only_members_in_sync_stand_in_a_synchronous_group(candidate: Candidate, may: bool) -> None:
-    assert elections.may_campaign(candidate, config(), STATE, absent_s=99.0, lease_s=6.0) is may
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_only_members_in_sync_stand(candidate: Candidate, may: bool, mode: str) -> None:
+    assert elections.may_campaign(candidate, config(mode), STATE, absent_s=99.0, lease_s=6.0) is may
 
 
 def test_when_all_in_sync_members_have_lost_their_tails_the_longest_log_stands() -> None:
@@ -63,8 +64,9 @@ def test_when_all_in_sync_members_have_lost_their_tails_the_longest_log_stands()
 def test_an_asynchronous_group_waits_for_all_or_for_a_while(
     registered: dict[str, tuple[str, int, int]], absent_s: float, may: bool
 ) -> None:
+    state = GroupState(epoch=4, master="a", in_sync={"a": "ia", "c": "x"})
     candidate = who("c", "x", **registered)
-    assert elections.may_campaign(candidate, config("async"), STATE, absent_s=absent_s, lease_s=6.0) is may
+    assert elections.may_campaign(candidate, config("async"), state, absent_s=absent_s, lease_s=6.0) is may
 
 
 def test_rank_goes_by_epoch_then_length_then_name() -> None:

@@ -7,7 +7,7 @@ import pytest
 from rocketpy.failover import in_sync
 from rocketpy.failover.epochs import Epoch, EpochList
 from rocketpy.failover.in_sync import Ack, Progress
-from rocketpy.failover.joining import Log, cut_for, may_serve, may_take
+from rocketpy.failover.joining import CUT_BYTES_MAX, Log, cut_for, may_serve, may_take
 from rocketpy.failover.records import GroupState
 
 TWO = GroupState(epoch=3, master="a", in_sync={"a": "i", "b": "k"})
@@ -72,6 +72,13 @@ def log(end: int, confirmed: int, *starts: tuple[int, int]) -> Log:
 )
 def test_where_a_log_is_cut(own: Log, is_sync: bool, cut: int | None) -> None:
     assert cut_for(own, log(80, 70, (1, 0), (2, 50)), is_sync=is_sync) == cut
+
+
+@pytest.mark.parametrize(("more", "cut"), [(0, 50), (1, None)])
+def test_an_asynchronous_group_cuts_no_more_than_a_failover_leaves(more: int, cut: int | None) -> None:
+    own = log(50 + CUT_BYTES_MAX + more, 50, (1, 0))
+    assert cut_for(own, log(80, 70, (1, 0), (2, 50)), is_sync=False) == cut
+    assert cut_for(own, log(80, 70, (1, 0), (2, 50)), is_sync=True) == 50  # nobody was told that it is stored
 
 
 def test_nobody_follows_an_older_master() -> None:
