@@ -20,7 +20,6 @@ UNFINISHED = ("TODO", "FIXME", "XXX", "HACK")
 LONGER_FUNCTIONS: dict[str, int] = {}
 LONGER_FILES: dict[str, tuple[int, str]] = {
     "docs/file-formats.md": (411, "every file of a store, so that one page answers what these bytes are"),
-    "docs/spark.md": (470, "the options of sources and sink could have a page of their own"),
     "tests/support/cluster.py": (450, "one cluster, with what its tests ask of it"),
     "tests/support/hostile.py": (572, "a list of attacks, each a few lines"),
 }
