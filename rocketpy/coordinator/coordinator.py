@@ -24,7 +24,7 @@ from rocketpy.failover.member import Change, Member, Settings
 from rocketpy.failover.orders import Orders
 from rocketpy.failover.records import MemberRecord
 from rocketpy.failover.requests import Outcome, RevokeLease, Transaction, View
-from rocketpy.failover.states import DUTIES, State
+from rocketpy.failover.states import DUTIES, EXPLANATIONS, State
 from rocketpy.faults import Faults
 
 from .gateway import EtcdUnavailable
@@ -213,7 +213,7 @@ class Coordinator:
     def _tell(self, change: Change) -> None:
         """A change of role is rare, and the first thing that an operator looks for."""
         epoch = f" of epoch {change.epoch}" if change.epoch >= 0 else ""
-        before, after, why = change.before.name, change.after.name, change.event.value
+        before, after, why = change.before.name, change.after.name, EXPLANATIONS[change.event]
         _log.warning("failover: %s is %s%s, was %s: %s", self._settings.member, after, epoch, before, why)
 
     def _ask(self, nursery: trio.Nursery, request: Transaction | RevokeLease) -> None:

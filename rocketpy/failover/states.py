@@ -48,7 +48,30 @@ class Event(enum.Enum):
     SWITCH_OVER_WANTED = "`switch` names a member of the in-sync set that is registered, and its time is not over"
     SWITCHED_OVER = "`state` names the target as master of the next epoch"
     SWITCH_OVER_FAILED = "3 s are over, and the switch-over can't succeed any more"
-    OPERATOR_ORDER = "`haJoin --wipe` or `haElect --unclean`"
+    OPERATOR_ORDER = "`haElect --unclean` names this member"
+
+
+EXPLANATIONS: dict[Event, str] = {  # in the log: what happened, and what an operator has to do, if anything
+    Event.MISCONFIGURED: "its settings do not fit the group in etcd, or its epoch file is damaged; compare haMembers, "
+    "brokerRole and mappedFileSizeCommitLog with those of the other members",
+    Event.HIGHER_EPOCH: "another member has become master in a newer epoch, or etcd has lost the state of the group",
+    Event.APPOINTED: "it was elected",
+    Event.MASTER_KNOWN: "another member is master",
+    Event.MAY_BOOTSTRAP: "the group is new, and this member may become its first master",
+    Event.MAY_CAMPAIGN: "the group has no master, and this member may become it",
+    Event.MASTER_BACK: "the master is registered again",
+    Event.ELECTION_LOST: "another member was elected, or the in-sync set has changed",
+    Event.ENTERED_SET: "it has entered the in-sync set, and may become master",
+    Event.LEFT_SET: "it has left the in-sync set, because it was too far behind or not connected",
+    Event.DIVERGED: "its log differs from the master's; what it has alone cannot be merged: replace its store",
+    Event.READY: "its log and its queues are complete, and it takes messages",
+    Event.LEASE_OVER: "it could not renew its lease in time and refuses messages; see whether etcd can be reached",
+    Event.LEASE_BACK: "it has its lease again and takes messages",
+    Event.SWITCH_OVER_WANTED: "an operator asked for another master; messages are refused until that is done",
+    Event.SWITCHED_OVER: "the other member is master now",
+    Event.SWITCH_OVER_FAILED: "the other member did not become master in time; it goes on itself",
+    Event.OPERATOR_ORDER: "an operator has ordered it",
+}
 
 
 TRANSITIONS: dict[tuple[State, Event], State] = {

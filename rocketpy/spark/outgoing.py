@@ -64,7 +64,7 @@ def check_schema(schema: Any, options: SinkOptions) -> None:
     for name, kind in found.items():
         if name not in COLUMNS:
             raise ConfigError(
-                f'the sink has no column "{name}"{nearest(name, list(COLUMNS))} It takes {", ".join(COLUMNS)}; '
+                f'the sink has no column "{name}"{nearest(name, list(COLUMNS)) or "."} It takes {", ".join(COLUMNS)}; '
                 "leave out others with select or drop"
             )
         if kind not in COLUMNS[name]:

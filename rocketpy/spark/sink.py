@@ -74,8 +74,12 @@ def make_task_writer(schema: Any, options: SinkOptions, *, overwrite: bool) -> T
     return TaskWriter(options, uuid.uuid4().hex)
 
 
-def log_receipts(messages: Sequence[WriterCommitMessage | None], what: str) -> None:
-    """Say how many messages were stored where."""
+def log_receipts(messages: Sequence[WriterCommitMessage | None], text: str) -> None:
+    """Log for each queue what was stored, with messages of others perhaps in between.
+
+    Args:
+        text: takes a count, a queue, the first and the last offset.
+    """
     total: dict[MessageQueue, Receipt] = {}
     for message in messages:
         for queue, receipt in message.receipts.items() if isinstance(message, TaskReceipt) else ():
@@ -84,7 +88,7 @@ def log_receipts(messages: Sequence[WriterCommitMessage | None], what: str) -> N
             known.last_offset = max(known.last_offset, receipt.last_offset)
     for queue, receipt in sorted(total.items()):
         numbers = (receipt.count, queue, receipt.first_offset, receipt.last_offset)
-        logger.info("%s: stored %d messages in %s between offsets %d and %d", what, *numbers)
+        logger.info(text, *numbers)
 
 
 class TopicWriter(DataSourceArrowWriter):
@@ -97,10 +101,10 @@ class TopicWriter(DataSourceArrowWriter):
         return self.tasks.write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        log_receipts(messages, "batch query")
+        log_receipts(messages, "batch query: stored %d messages in %s, offsets %d to %d")
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        log_receipts(messages, "failed batch query, which cannot take back what it")
+        log_receipts(messages, "batch query failed; %d messages were already stored in %s, offsets %d to %d; they stay")
 
 
 class TopicStreamWriter(DataSourceStreamArrowWriter):
@@ -113,7 +117,8 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         return self.tasks.write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        log_receipts(messages, f"micro-batch {batchId}")
+        log_receipts(messages, f"micro-batch {batchId}: stored %d messages in %s, offsets %d to %d")
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        log_receipts(messages, f"failed micro-batch {batchId}, which cannot take back what it")
+        stored = "%d messages were already stored in %s, offsets %d to %d"
+        log_receipts(messages, f"micro-batch {batchId} failed; {stored}; they stay, and the next try stores them again")

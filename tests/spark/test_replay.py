@@ -171,7 +171,7 @@ def test_a_ledger_that_cannot_be_read_is_named(tmp_path: Path, text: str) -> Non
 def test_what_is_no_archive_is_named(tmp_path: Path, broker: RunningBroker, archived: Path) -> None:
     with pytest.raises(StoreError, match="is no archive"):
         run(tmp_path, tmp_path / "l", broker, Wanted(topics={}))
-    with pytest.raises(ConfigError, match="has no topic No It has A, B"):
+    with pytest.raises(ConfigError, match=r"has no topic No\. It has A, B"):
         run(archived, tmp_path / "l", broker, Wanted(topics={"A": "X", "No": "X"}))
 
 

@@ -229,6 +229,7 @@ def test_a_stream_goes_from_topic_to_topic(spark: Any, broker: RunningBroker, tm
     ("columns", "mode", "message"),
     [
         ("'x' boddy", "append", 'the sink has no column "boddy"; did you mean "body"?'),
+        ("'x' colour", "append", 'the sink has no column "colour". It takes'),
         ("1 body", "append", "column body must be binary or string, it is int: cast it"),
         ("'x' tags", "append", "a column body (binary or string) is needed"),
         ("'x' body, 1 queueId", "append", "the columns brokerName and queueId choose a queue together"),
@@ -244,3 +245,18 @@ def test_errors_say_what_to_do(spark: Any, broker: RunningBroker, columns: str, 
         frame.write.format("rocketmq").mode(mode).options(nameServer=broker.namesrv, topic="T").save()
     assert message in str(caught.value)
     assert set(COLUMNS) >= {"body"}
+
+
+def test_the_log_of_a_failed_query_says_what_stays(caplog: pytest.LogCaptureFixture) -> None:
+    from rocketpy.spark.sink import Receipt, TaskReceipt, TopicStreamWriter, TopicWriter
+
+    receipts: Any = [TaskReceipt({MessageQueue("T", "a", 1): Receipt(3, 5, 9)}), None]
+    tasks: Any = None
+    with caplog.at_level("INFO", logger="rocketpy"):
+        TopicWriter(tasks).abort(receipts)
+        TopicStreamWriter(tasks).abort(receipts, 7)
+    batch, micro_batch = caplog.messages
+    queue = MessageQueue("T", "a", 1)
+    stored = f"3 messages were already stored in {queue}, offsets 5 to 9; they stay"
+    assert batch == f"batch query failed; {stored}"
+    assert micro_batch == f"micro-batch 7 failed; {stored}, and the next try stores them again"

@@ -39,7 +39,8 @@ def files_by_topic(archive: Path, topics: Iterable[str] = ()) -> dict[str, dict[
     wanted = set(topics)
     if unknown := sorted(wanted - set(known)):
         others = ", ".join(known[:NAMED_MAX]) + (", ..." if len(known) > NAMED_MAX else "")
-        raise ConfigError(f"{archive} has no topic {unknown[0]}{nearest(unknown[0], known)} It has {others or 'none'}")
+        hint = nearest(unknown[0], known) or "."
+        raise ConfigError(f"{archive} has no topic {unknown[0]}{hint} It has {others or 'none'}")
     if not wanted:
         return found
     return {

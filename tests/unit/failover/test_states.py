@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocketpy.failover.states import DUTIES, TRANSITIONS, Event, State, next_state
+from rocketpy.failover.states import DUTIES, EXPLANATIONS, TRANSITIONS, Event, State, next_state
 
 # One row per event. One letter per state, in the order of the head; "." where the event changes nothing.
 LETTERS = dict(zip("JFICPMDOH", State, strict=True))  # D: fenced, O: switching over
@@ -44,6 +44,11 @@ def expected() -> dict[tuple[State, Event], State]:
 @pytest.mark.parametrize("event", Event, ids=lambda event: event.name)
 def test_pair(state: State, event: Event) -> None:
     assert next_state(state, event) is expected()[state, event]
+
+
+def test_the_log_explains_each_event_without_words_of_a_page() -> None:
+    assert set(EXPLANATIONS) == set(Event)
+    assert not [text for text in EXPLANATIONS.values() if "`" in text or "§" in text]
 
 
 def test_no_row_leads_nowhere() -> None:
