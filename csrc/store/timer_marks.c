@@ -57,17 +57,24 @@ static int begin_anew(rp_timer_marks *marks) {
     return 0;
 }
 
-/* Under another kernel the journal, and what was not synced, does not count. The position from which on numbers may be
- * used again is on the disk before one is: until the lost ones are forgotten, a second power failure must find it. */
+static void lower(uint64_t *position, uint64_t end) {
+    if (*position > end) *position = end;
+}
+
+/* Under another kernel, or with a log that recovery has made shorter (it clears boot_id), the journal, and what was not
+ * synced, does not count. The position from which on numbers may be used again is on the disk before one is: until the
+ * lost ones are forgotten, a second power failure must find it. */
 static int begin_boot(rp_timer_marks *marks, const rp_control *control) {
     rp_timer_header *header = marks->header;
     if (memcmp(header->boot_id, control->boot_id, sizeof header->boot_id) == 0) return 0;
-    uint64_t boot = control->published_phy_offset + 1;
+    uint64_t end = control->published_phy_offset, boot = end + 1;
     if (!header->must_scan || !header->boot_phy_offset || boot < header->boot_phy_offset)
         header->boot_phy_offset = boot;
     header->must_scan = 1;
     header->journal_begin = header->journal_end = 0;
     header->filed = header->filed_durable;
+    lower(&header->scanned_phy_offset, end);
+    lower(&header->followed_durable, end);
     header->marked_phy_offset = header->scanned_phy_offset;
     header->followed_phy_offset = header->followed_durable;
     memcpy(header->boot_id, control->boot_id, sizeof header->boot_id);
@@ -247,7 +254,8 @@ void rp_timer_marks_cut(rp_timer_marks *marks, uint64_t number) {
         return;
     }
     if (header->reserved > end) header->reserved = end;
-    for (; number < header->reserved; number++) *word_of(marks, number) &= ~((uint64_t)1 << number % 64);
+    for (; number < header->reserved && number % 64; number++) *word_of(marks, number) &= ~((uint64_t)1 << number % 64);
+    if (number < header->reserved) memset(word_of(marks, number), 0, (header->reserved - number) / 8);
 }
 
 rp_status rp_timer_marks_sync(rp_timer_marks *marks) {

@@ -23,7 +23,7 @@ typedef struct rp_timer_header {
     uint64_t magic;
     uint32_t layout_version;
     uint32_t must_scan;       /* 1: deliveries from scanned_phy_offset on are to be read from the log */
-    uint8_t boot_id[16];      /* of the kernel that wrote the journal */
+    uint8_t boot_id[16];      /* of the kernel that wrote the journal; 0xff: the log is shorter since */
     uint64_t journal_end;     /* send worker: entries written */
     uint64_t journal_begin;   /* timer thread: entries whose bits are set */
     uint64_t floor;           /* timer thread: all numbers below it are delivered */
@@ -38,10 +38,10 @@ typedef struct rp_timer_header {
     int64_t next_due_ms;  /* timer thread: time of the first of them; 0: none */
     uint64_t renew_to;       /* cleaning: timers in the log below this position are to be stored again */
     uint64_t renew_requests; /* cleaning: raised behind renew_to */
-    uint64_t boot_phy_offset; /* 1 + end of the log when this kernel opened it first, or one before it,
-                               * if the numbers lost then are not forgotten yet; 0: not known */
+    uint64_t boot_phy_offset; /* 1 + end of the log when this kernel opened it first, or recovery cut it, or one before
+                               * it, if the numbers lost then are not forgotten yet; 0: not known */
     uint64_t followed_phy_offset; /* slave: what has ended below it has its bit, under this kernel (timer_follow.h) */
-    uint64_t followed_durable;    /* the same, of bits on the disk */
+    uint64_t followed_durable; /* the same, of bits on the disk */
 } rp_timer_header;
 
 typedef struct rp_timer_marks rp_timer_marks; /* the mapping; opaque */
@@ -49,7 +49,7 @@ typedef struct rp_timer_marks rp_timer_marks; /* the mapping; opaque */
 enum { /* how a timer ended */
        RP_TIMER_DELIVERED,
        RP_TIMER_CHANGED, /* cancelled or moved */
-       RP_TIMER_RENEWED  /* stored again under another number */
+       RP_TIMER_RENEWED /* stored again under another number */
 };
 
 /* An entry of the journal. */
@@ -93,7 +93,7 @@ void rp_timer_marks_move_floor(rp_timer_marks *marks, uint64_t least, uint64_t e
 uint64_t rp_timer_marks_pending(const rp_timer_marks *marks, uint64_t end);
 /* The first number of [from, end) that is not delivered; `end` if there is none. */
 uint64_t rp_timer_marks_next_pending(const rp_timer_marks *marks, uint64_t from, uint64_t end);
-/* Forget everything about numbers from `number` on: a power failure cut the log before them, and others get them. */
+/* Forget everything about numbers from `number` on: the log was cut before them, and others get them. */
 void rp_timer_marks_cut(rp_timer_marks *marks, uint64_t number);
 /* Write the bits and the header to the disk. Any thread of the store worker. RP_OK; RP_IO_ERROR with errno. */
 rp_status rp_timer_marks_sync(rp_timer_marks *marks);

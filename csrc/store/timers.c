@@ -41,6 +41,7 @@ rp_timers *rp_timers_open(const rp_timers_config *config) {
     pthread_condattr_destroy(&attributes);
     timers->control = rp_control_header(config->block);
     timers->header = rp_timer_marks_header(config->marks);
+    timers->opened_phy_offset = rp_load_acquire(&timers->control->published_phy_offset);
     timers->synced_run = UINT64_MAX;
     timers->active_boot_ms = timers->kept_boot_ms = -(int64_t)ACTIVE_MS;
     timers->renewal.requests = rp_load_acquire(&timers->header->renew_requests);
@@ -111,8 +112,8 @@ static int has_queue(rp_timers *timers) {
     return timers->queue != NULL;
 }
 
-/* After a power failure: forget the numbers from the first one on that was given since. The log may have lost the end
- * where they were used before. *end becomes that number, or is the end of the queue. */
+/* After a power failure or a cut: forget the numbers from the first one on that was given since. The log may have lost
+ * the end where they were used before. *end becomes that number, or is the end of the queue. */
 static rp_status cut(rp_timers *timers, uint64_t *end) {
     uint64_t boot = timers->header->boot_phy_offset, low = rp_load_acquire(&timers->queue->min_offset);
     rp_timer timer;
@@ -151,9 +152,17 @@ static rp_status sync_forgotten(rp_timers *timers) {
     return status == RP_OK ? rp_timer_marks_sync(timers->config.marks) : status;
 }
 
-/* Once the queue is there, and what the previous process gave away has been served. RP_EMPTY: not yet. */
+/* 0 while a cut may still take back records that were in the log at the start: their marks would stay. */
+static int is_log_confirmed(const rp_timers *timers) {
+    return !timers->control->stops_at_confirmed ||
+           rp_load_acquire(&timers->control->confirmed_phy_offset) >= timers->opened_phy_offset;
+}
+
+/* Once the queue is there, the log is confirmed, and what the previous process gave away has been served. RP_EMPTY: not
+ * yet. */
 static rp_status load(rp_timers *timers) {
     rp_timer_marks *marks = timers->config.marks;
+    if (!is_log_confirmed(timers)) return RP_EMPTY;
     if (!has_queue(timers) || rp_load_acquire(&timers->control->rebuilding) || rp_ring_depth(timers->config.to_send))
         return RP_EMPTY;
     uint64_t end = rp_load_acquire(&timers->queue->max_offset), known_end = end;

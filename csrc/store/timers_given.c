@@ -72,14 +72,22 @@ static rp_status read_ends(rp_timers *timers) {
     return RP_OK;
 }
 
-/* Set the bits of timers whose end is on the disk. Returns their number. */
+/* The end of a timer counts below it: it is on the disk, and no cut of the log takes it back. */
+static uint64_t lasting(const rp_control *control) {
+    uint64_t durable = rp_load_acquire(&control->durable_phy_offset);
+    if (!control->stops_at_confirmed) return durable;
+    uint64_t confirmed = rp_load_acquire(&control->confirmed_phy_offset);
+    return confirmed < durable ? confirmed : durable;
+}
+
+/* Set the bits of timers whose end lasts. Returns their number. */
 static uint64_t set_bits(rp_timers *timers, uint64_t published) {
     rp_timer_header *header = timers->header;
-    uint64_t durable = rp_load_acquire(&timers->control->durable_phy_offset), at = header->journal_begin, from = at;
+    uint64_t lasts = lasting(timers->control), at = header->journal_begin, from = at;
     for (; at < timers->seen; at++) {
         rp_timer_end end = rp_timer_journal_at(timers->config.marks, at);
         uint64_t number = end.number;
-        if (end.end_phy_offset > durable) break;
+        if (end.end_phy_offset > lasts) break;
         if (rp_timer_marks_reserve(timers->config.marks, number) != RP_OK) break; /* changed before it was followed */
         if (number < timers->next && !rp_timer_is_delivered(timers->config.marks, number))
             header->pending -= header->pending > 0;
@@ -91,7 +99,7 @@ static uint64_t set_bits(rp_timers *timers, uint64_t published) {
     if (at > from) RP_CRASH_POINT("timer.bits");
     rp_store_release(&header->journal_begin, at);
     if (at == timers->seen && timers->given_begin == timers->given_end)
-        header->marked_phy_offset = published < durable ? published : durable;
+        header->marked_phy_offset = published < lasts ? published : lasts;
     return at - from;
 }
 

@@ -46,6 +46,7 @@ struct rp_timers {
     rp_log_view *records;  /* touched before they are given away */
     uint64_t touched_from; /* the last ones: this part of the log */
     uint64_t touched_to;
+    uint64_t opened_phy_offset; /* end of the log at the start */
     uint64_t oldest_phy_offset; /* 1 + place in the log of the oldest pending timer; 0: none */
     int is_loaded;
     int64_t now_ms;      /* of the broker's clock */
@@ -61,7 +62,7 @@ struct rp_timers {
 /* timers_given.c */
 /* The unit of a timer. RP_OK; RP_NOT_FOUND: only the number is set; RP_IO_ERROR with errno. */
 rp_status rp_timers_read_unit(const rp_timers *timers, uint64_t number, rp_timer *timer);
-/* Take notice of what has ended, set the bits of what is on the disk; adds to *done. RP_OK; RP_IO_ERROR with errno. */
+/* Take notice of what has ended, set the bits of what lasts; adds to *done. RP_OK; RP_IO_ERROR with errno. */
 rp_status rp_timers_look_back(rp_timers *timers, uint64_t *done);
 /* 1 if `reserve` entries of the journal stay free of timers that are given away or have not their bits yet. */
 int rp_timers_has_room(const rp_timers *timers, uint64_t reserve);

@@ -6,10 +6,23 @@ import os
 from typing import Any, Self
 
 from rocketpy.errors import StoreError
+from rocketpy.message.names import TIMER_TOPIC
 from rocketpy.native.core import ffi, lib
 
 from .control_block import ControlBlock
 from .files import Files, StorePaths
+
+MARKS_FILE = "delivered"
+BOOT_ID_AT = ffi.offsetof("rp_timer_header", "boot_id")
+NO_BOOT_ID = b"\xff" * 16
+
+
+def forget_marks_of_this_boot(paths: StorePaths, files: Files) -> None:
+    """Before the log is cut: whoever opens the marks next counts on no more than after a power failure. Numbers of
+    timers that are cut are given again, and what ended behind the cut has not ended. Raises: StoreError."""
+    path = paths.timer / MARKS_FILE
+    if files.info(path) is not None:
+        files.write(path, BOOT_ID_AT, NO_BOOT_ID, sync=True)
 
 
 class TimerMarks:
@@ -23,9 +36,13 @@ class TimerMarks:
     def open(cls, paths: StorePaths, files: Files, control: ControlBlock) -> Self:
         """Raises: StoreError."""
         files.make_directory(paths.timer)
-        pointer = lib.rp_timer_marks_open(os.fsencode(paths.timer / "delivered"), control.header)
+        path = paths.timer / MARKS_FILE
+        pointer = lib.rp_timer_marks_open(os.fsencode(path), control.header)
         if pointer == ffi.NULL:
-            raise StoreError(f"cannot map {paths.timer / 'delivered'}: {os.strerror(ffi.errno)}")
+            raise StoreError(f"cannot map {path}: {os.strerror(ffi.errno)}")
+        queue = control.queue(TIMER_TOPIC, 0)
+        if queue is not None:  # no timer in the log has a number from there on
+            lib.rp_timer_marks_cut(pointer, queue.next_offset)
         return cls(pointer)
 
     def follow_master(self) -> None:

@@ -14,7 +14,9 @@ from rocketpy.native.core import ffi, lib
 from rocketpy.native.status import Status
 from rocketpy.reactor.worker_messages import decode_put_result, encode_put
 from rocketpy.remoting.command import RemotingCommand
+from rocketpy.store.files import DiskFiles, StorePaths
 from rocketpy.store.formats.unit import CQ_UNIT
+from rocketpy.store.timers import forget_marks_of_this_boot
 from tests.support.fast_path import FILE_SIZE, FastPath
 from tests.support.history import send_request
 
@@ -174,9 +176,10 @@ class TimerRig:
     def _queue(self) -> Any:
         return lib.rp_control_find(self.path.block, TIMER_TOPIC.encode(), len(TIMER_TOPIC), 0)
 
-    def reboot(self, *, lost: bool = False, disk: Path | None = None) -> None:
+    def reboot(self, *, lost: bool = False, disk: Path | None = None, same_kernel: bool = False) -> None:
         """The next start under another kernel, whose page cache kept the log; `lost`: the directory `timer` is gone;
-        `disk`: it is this one. What was in rings is gone."""
+        `disk`: it is this one. What was in rings is gone. `same_kernel`: recovery has cut the log, and the broker was a
+        slave in between."""
         lib.rp_timers_close(self.timers)
         lib.rp_send_close(self.path.send)
         lib.rp_timer_marks_close(self.marks)
@@ -186,7 +189,13 @@ class TimerRig:
         if disk is not None:
             shutil.rmtree(self.root / "timer")
             shutil.copytree(disk, self.root / "timer")
-        self.control.boot_id[0] = (self.control.boot_id[0] + 1) % 256
+        if same_kernel:
+            forget_marks_of_this_boot(StorePaths.of(self.root), DiskFiles())
+            self.marks = self._open_marks(self.path.block)
+            lib.rp_timer_follow_begin(self.marks)
+            lib.rp_timer_marks_close(self.marks)
+        else:
+            self.control.boot_id[0] = (self.control.boot_id[0] + 1) % 256
         self.marks = self._open_marks(self.path.block)
         self.path.send_options["timers"] = self.marks
         self.path.renew_store_ring()

@@ -34,6 +34,7 @@ from ..formats.checkpoint import StoreCheckpoint, write_checkpoint
 from ..formats.index_file import index_end, limit_index
 from ..formats.unit import rounded_file_size
 from ..running_flags import RunningFlag
+from ..timers import forget_marks_of_this_boot
 from .deletions import DeletedQueue, read_deleted, restore_deleted
 from .diverged import keep_aside
 from .index_repair import repair_index
@@ -158,7 +159,7 @@ class Recovery:
         header.units_durable_phy_offset = min(header.units_durable_phy_offset, at)
         header.units_lost = 1  # if this is interrupted, the next start must not trust the published position
         self._control.sync()
-        self._log.cut(at)
+        self._end_log(at)
         logger.warning("cut the log at %d: %d bytes are not in the master's log, kept in %s", at, end - at, kept)
         return self._from_flushed(checkpoint, RecoveryKind.CUT)
 
@@ -172,7 +173,7 @@ class Recovery:
         is_written = not self._control.is_same_boot  # else scanned records may be in the page cache only
         times = (header.last_store_timestamp_ms, header.physic_timestamp_ms)
         had_units = self._queues_with_units(redo_from)
-        self._log.cut(scan.end)
+        self._end_log(scan.end)
         checkpoint = self._admit_redo(checkpoint, redo_from)
         self._load(scan, checkpoint, durable=scan.end if is_written else min(durable, scan.end), phy_limit=redo_from)
         header.last_store_timestamp_ms = max(scan.last_store_timestamp_ms, *times)
@@ -192,7 +193,7 @@ class Recovery:
         flags = lib.RP_SCAN_CRC if self._config.check_crc_on_recover else 0
         scan = self._log.scan(start, flags=flags, durable=None if was_clean else self._durable(checkpoint))
         is_unwritten = self._has_failed_sync and self._control.is_same_boot  # whoever has used the store since
-        self._log.cut(scan.end)
+        self._end_log(scan.end)
         # After a crash units behind the scan's start are rebuilt: each may be torn, or of a lost record.
         reached = self._load(  # scanned records may be in the page cache only
             scan, checkpoint, durable=start, phy_limit=scan.end if was_clean else min(start, scan.end)
@@ -213,6 +214,11 @@ class Recovery:
         return self._catch_up(RecoveryKind.FILES, scan, scan.end - start, rebuilt)
 
     # --- parts ---
+
+    def _end_log(self, end: int) -> None:
+        """Remove what is in the log from `end` on."""
+        forget_marks_of_this_boot(self._paths, self._files)
+        self._log.cut(end)
 
     def _repair_index(self, redo_from: int, checkpoint: StoreCheckpoint) -> int:
         """The log offset where dispatch must start so that the index is complete as well."""

@@ -11,9 +11,11 @@ import pytest
 
 from rocketpy.config import MessageStoreConfig
 from rocketpy.errors import DiskFull, StoreError
+from rocketpy.native.core import lib
 from rocketpy.store.files import DiskFiles, DiskUsage
 from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
 from rocketpy.store.recovery.positions import RecoveryKind
+from rocketpy.store.timers import TimerMarks
 from tests.support.reopened_store import Filled, another_boot, check, fill
 
 COUNT = 150
@@ -110,6 +112,34 @@ def test_without_room_for_what_is_cut_nothing_is(config: MessageStoreConfig) -> 
     assert opened.report.kind is RecoveryKind.TRUSTED
     check(opened, puts)
     close_store(opened, clean=True)
+
+
+@pytest.mark.parametrize("how", ["a cut", "a failed sync", "an ordinary start"])
+def test_marks_of_timers_count_no_more_than_after_a_power_failure(config: MessageStoreConfig, how: str) -> None:
+    puts = filled(config)
+    at, end = boundaries(puts)[70], boundaries(puts)[-1]
+    opened = open_store(config)
+    opened.control.header.units_lost = how == "a failed sync"
+    marks = TimerMarks.open(opened.paths, opened.files, opened.control)
+    header = lib.rp_timer_marks_header(marks.pointer)
+    header.must_scan = 0  # the timer thread has looked
+    header.scanned_phy_offset = header.followed_durable = header.marked_phy_offset = end
+    header.filed, header.journal_end = 9, 3
+    lib.rp_timer_marks_close(marks.pointer)
+    close_store(opened, clean=False)
+    for _ in range(2):  # the first one dies before it opens the marks
+        opened = open_store(config, cut_at=at if how == "a cut" else None)
+        close_store(opened, clean=False)
+    opened = open_store(config)
+    marks = TimerMarks.open(opened.paths, opened.files, opened.control)
+    marks.follow_master()
+    header = lib.rp_timer_marks_header(marks.pointer)
+    is_kept, end = how == "an ordinary start", int(opened.control.published_phy_offset)
+    assert header.boot_phy_offset == (0 if is_kept else end + 1) and header.filed == (9 if is_kept else 0)
+    assert header.journal_begin == header.journal_end == (3 if is_kept else 0)
+    assert header.scanned_phy_offset == header.followed_durable == header.marked_phy_offset == end
+    lib.rp_timer_marks_close(marks.pointer)
+    close_store(opened, clean=False)
 
 
 class Dying(DiskFiles):

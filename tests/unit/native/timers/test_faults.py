@@ -95,7 +95,10 @@ def test_a_delivery_whose_record_was_not_published_does_not_count(rig: TimerRig)
 
 
 @pytest.mark.parametrize("is_delivered", [False, True])
-def test_numbers_that_a_power_failure_took_back_are_used_again(tmp_path: Path, is_delivered: bool) -> None:
+@pytest.mark.parametrize("same_kernel", [False, True])
+def test_numbers_that_a_power_failure_or_a_cut_took_back_are_used_again(
+    tmp_path: Path, is_delivered: bool, same_kernel: bool
+) -> None:
     """The log was cut, and the queue grows past the lost numbers before the timer thread looks at its files: runs and
     bits of lost timers do not count for the new ones."""
     rig = TimerRig(tmp_path, heap_max=5)
@@ -111,7 +114,7 @@ def test_numbers_that_a_power_failure_took_back_are_used_again(tmp_path: Path, i
     assert lib.rp_timers_sync(rig.timers) == Status.OK
     assert rig.header.filed_durable > 4
     rig.cut(end, 4)
-    rig.reboot()
+    rig.reboot(same_kernel=same_kernel)
     new = [b"new%d" % number for number in range(12)]
     rig.send_many([(body, "TIMER_DELAY_MS\x016000") for body in new])
     rig.run_until_idle()
@@ -120,6 +123,46 @@ def test_numbers_that_a_power_failure_took_back_are_used_again(tmp_path: Path, i
     rig.run_until_idle()
     assert sorted(rig.bodies()) == sorted([b"kept%d" % number for number in range(4)] + new)
     assert rig.header.pending == 0
+    rig.close()
+
+
+def test_a_delivery_that_a_cut_may_take_back_has_no_mark(tmp_path: Path) -> None:
+    """It is on the disk, but not confirmed."""
+    rig = TimerRig(tmp_path)
+    rig.add_timer_topic()
+    rig.control.stops_at_confirmed = 1
+    rig.send_many([(b"x", "TIMER_DELAY_MS\x0150")])
+    confirmed = rig.control.confirmed_phy_offset = rig.control.published_phy_offset
+    rig.run_until_idle()
+    rig.advance(60)
+    while not rig.bodies():
+        rig.step()
+        rig.path.turn()
+    rig.flush()
+    rig.step()
+    assert not lib.rp_timer_is_delivered(rig.marks, 0)
+    assert rig.header.journal_begin < rig.header.journal_end and rig.header.marked_phy_offset <= confirmed
+    rig.control.confirmed_phy_offset = rig.control.published_phy_offset
+    rig.run_until_idle()
+    assert lib.rp_timer_is_delivered(rig.marks, 0) and rig.bodies() == [b"x"]
+    rig.close()
+
+
+def test_deliveries_of_a_former_master_count_once_they_are_confirmed(tmp_path: Path) -> None:
+    rig = TimerRig(tmp_path)
+    rig.add_timer_topic()
+    rig.send_many([(b"x", "TIMER_DELAY_MS\x0150")])
+    confirmed = rig.control.published_phy_offset
+    rig.run_until_idle()
+    rig.advance(60)
+    rig.run_until_idle()
+    rig.control.stops_at_confirmed, rig.control.confirmed_phy_offset = 1, confirmed
+    rig.reboot(lost=True)
+    assert rig.step() == Status.EMPTY and rig.header.must_scan == 1
+    assert not lib.rp_timer_is_delivered(rig.marks, 0)
+    rig.control.confirmed_phy_offset = rig.control.published_phy_offset
+    rig.run_until_idle()
+    assert rig.header.must_scan == 0 and rig.bodies() == [b"x"]
     rig.close()
 
 
