@@ -1,7 +1,7 @@
 #ifndef ROCKETPY_CONFIRM_H
 #define ROCKETPY_CONFIRM_H
-/* Moves the confirmed position of a master with automatic failover: below it everybody has the log who has to, by the
- * orders of the coordinator (docs/adr/0109).
+/* Moves the confirmed position of a master with automatic failover: every in-sync member has
+ * acknowledged the log below it, by the orders of the coordinator (docs/adr/0109).
  *
  * A position is confirmed only under orders that still hold (ipc/member.h). That this process is stopped anywhere
  * between two steps, for however long, or killed, changes nothing about that. */

@@ -93,7 +93,7 @@ static void publish_progress(rp_master *master, uint64_t end, uint64_t now) {
     rp_worker_wake(master->config.send, 0);
 }
 
-/* Let consumers and senders see what all have who have to. */
+/* Move the confirmed position: consumers see what is below it, and sends that wait for it are answered. */
 static void confirm(rp_master *master) {
     if (!master->config.member) {
         master->rules.confirmed = rp_load_acquire(&master->control->published_phy_offset);

@@ -28,7 +28,7 @@ static int is_of(const rp_record_view *message, const rp_record_view *half) {
     const uint8_t *topic, *key, *half_key;
     if (half->topic_size != sizeof RP_HALF_TOPIC - 1 || memcmp(half->topic, RP_HALF_TOPIC, half->topic_size) != 0)
         return 0;
-    uint32_t topic_size = rp_property_find(half->properties, half->properties_size, "REAL_TOPIC", &topic),
+    uint32_t topic_size = rp_property_find(half->properties, half->properties_size, RP_REAL_TOPIC, &topic),
              key_size = rp_property_find(message->properties, message->properties_size, "UNIQ_KEY", &key);
     if (!topic_size || topic_size != message->topic_size || memcmp(topic, message->topic, topic_size) != 0) return 0;
     if (key_size != rp_property_find(half->properties, half->properties_size, "UNIQ_KEY", &half_key)) return 0;

@@ -20,6 +20,10 @@ enum {
 };
 
 /* The bits of sysFlag that C names; rocketpy/message/sys_flag.py has all of them, a test compares the two. */
+/* Properties of a half message or a timer that is stored in another topic: its own topic and queue. */
+#define RP_REAL_TOPIC "REAL_TOPIC"
+#define RP_REAL_QUEUE_ID "REAL_QID"
+
 typedef enum rp_sys_flag {
     RP_SYS_FLAG_COMPRESSED = 1,
     RP_SYS_FLAG_MULTI_TAGS = 2,

@@ -4,9 +4,9 @@
  * slave. The position of a queue's head decides for all behind it. A slave is waited for only if there is one to expect
  * it from: otherwise the answer is known before (SLAVE_NOT_AVAILABLE), and waits for the disk at the most.
  *
- * With automatic failover a synchronous group waits for all that have to acknowledge. A position that this broker has
- * confirmed alone is no such position, even if the set has grown since. Replies do not wait longer than answers may
- * leave. */
+ * With automatic failover a synchronous group waits for all that have to acknowledge. Below the position
+ * `alone` only this broker acknowledged: such a send is answered SLAVE_NOT_AVAILABLE, even if the set has grown since.
+ * No reply waits beyond the time until which the orders let answers leave. */
 #include "wire/codes.h"
 #include "workers/send_private.h"
 #include "workers/send_reply.h"
@@ -52,7 +52,7 @@ int rp_send_has_room(rp_send *send, const rp_wait *wait) {
     return wait->needs ? rp_waits_have_room(queue_of(send, wait), wait->ids_size) : can_answer(send, wait);
 }
 
-rp_status rp_send_confirm(rp_send *send, const rp_wait *wait) {
+rp_status rp_send_answer_or_wait(rp_send *send, const rp_wait *wait) {
     return wait->needs ? rp_waits_push(queue_of(send, wait), wait) : rp_send_answer(send, wait, wait->code);
 }
 

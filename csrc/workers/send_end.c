@@ -93,9 +93,9 @@ static int find_queue(rp_send *send, struct end *end) {
     end->topic = (const uint8_t *)RP_DISCARD_TOPIC;
     end->topic_size = sizeof RP_DISCARD_TOPIC - 1;
     if (end->request->action == RP_END_COMMIT) {
-        uint32_t size = property(end, "REAL_QID", &text);
+        uint32_t size = property(end, RP_REAL_QUEUE_ID, &text);
         if (!size || rp_parse_int32(text, size, &end->queue_id) != RP_OK || end->queue_id < 0) return 0;
-        if (!(end->topic_size = property(end, "REAL_TOPIC", &end->topic))) return 0;
+        if (!(end->topic_size = property(end, RP_REAL_TOPIC, &end->topic))) return 0;
     }
     const rp_topic *topic = rp_map_get(&send->topics, end->topic, end->topic_size);
     if (!topic || !topic->queue_count) return 0;
@@ -244,7 +244,7 @@ static rp_status finish(rp_send *send, const struct end *end) {
         return refuse(send, request, code, remark);
     }
     count(send, counter_of(request->action), 1);
-    if (rp_send_confirm(send, &wait) != RP_OK)
+    if (rp_send_answer_or_wait(send, &wait) != RP_OK)
         count(send, RP_COUNT_STALLS, 1); /* stored: without memory for the reply, the client repeats it */
     return RP_OK;
 }

@@ -60,8 +60,9 @@ void rp_send_redirect_half(rp_send *send, rp_put *put) {
                        : request->flags & RP_REQUEST_NO_WAIT   ? "WAIT\x01"
                                                                  "false\x02"
                                                                : "WAIT\x01true\x02";
-    int size = snprintf((char *)send->half_tail, HALF_TAIL_MAX, "REAL_TOPIC\x01%.*s\x02REAL_QID\x01%d\x02%s",
-                        (int)put->topic_size, (const char *)put->topic, (int)put->queue_id, wait);
+    int size =
+        snprintf((char *)send->half_tail, HALF_TAIL_MAX, RP_REAL_TOPIC "\x01%.*s\x02" RP_REAL_QUEUE_ID "\x01%d\x02%s",
+                 (int)put->topic_size, (const char *)put->topic, (int)put->queue_id, wait);
     memcpy(send->half_tail + size, put->properties_tail, put->properties_tail_size);
     put->properties_tail = send->half_tail;
     put->properties_tail_size += (uint32_t)size;

@@ -38,6 +38,7 @@ uint64_t rp_send_confirmed(const rp_send *send, uint64_t *alone) {
     *alone = 0;
     if (!send->config.waits_for_confirmed) return rp_load_acquire(&send->control->replicated_phy_offset);
     uint64_t confirmed = rp_load_acquire(&send->control->confirmed_phy_offset);
-    *alone = rp_load_acquire(&send->config.member->alone_phy_offset); /* after it: it is written before it */
+    *alone = rp_load_acquire(
+        &send->config.member->alone_phy_offset); /* after confirmed, because the writer stores it first */
     return confirmed;
 }

@@ -100,7 +100,7 @@ void rp_send_plan_wait(const rp_send *send, rp_wait *wait, int wants_wait, uint6
 /* 1 if there is room for the reply; checked before anything is stored. */
 int rp_send_has_room(rp_send *send, const rp_wait *wait);
 /* The message is stored: answer it, or let the reply wait. */
-rp_status rp_send_confirm(rp_send *send, const rp_wait *wait);
+rp_status rp_send_answer_or_wait(rp_send *send, const rp_wait *wait);
 /* Send replies whose messages are where they have to be, or which have waited too long. Returns their number. */
 uint32_t rp_send_release_waits(rp_send *send);
 /* 1 if a reply waits. */
@@ -126,7 +126,8 @@ const char *rp_send_refusal(const rp_send *send);
 int rp_send_may_answer(const rp_send *send);
 /* The remark of SERVICE_NOT_AVAILABLE when none may. */
 extern const char rp_send_not_master[];
-/* The position below which those who have to have a message have it; *alone: below it perhaps this broker alone. */
+/* The position below which every in-sync member has acknowledged the log; without automatic failover, a slave. *alone:
+ * below it perhaps only this broker has it; a send there that waits is answered SLAVE_NOT_AVAILABLE. */
 uint64_t rp_send_confirmed(const rp_send *send, uint64_t *alone);
 /* send_slave.c: a chunk of the master's log. RP_FULL: the disk has no room now, it stays in the ring. */
 rp_status rp_send_take_log(rp_send *send, const uint8_t *data, uint32_t size);

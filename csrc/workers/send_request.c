@@ -12,7 +12,7 @@
 #include "workers/send_store.h"
 #include "workers/send_timer.h"
 
-static const char SLAVE_REMARK[] =
+static const char REFUSED_BY_SLAVE[] =
     "service not available now: this broker is a slave and takes no messages; send to its master";
 
 static int is_internal(const rp_msg_send *request) { return request->origin.connection >= RP_CONNECTION_INTERNAL; }
@@ -133,7 +133,7 @@ static rp_status append(rp_send *send, const rp_put *put) {
     wait.ids_size = rp_put_message_ids(put, &stored, send->ids);
     /* The message is stored: if there is no memory for the reply, the client repeats the request, but we must not store
      * it again. */
-    if (rp_send_confirm(send, &wait) != RP_OK) count(send, RP_COUNT_STALLS, 1);
+    if (rp_send_answer_or_wait(send, &wait) != RP_OK) count(send, RP_COUNT_STALLS, 1);
     return RP_OK;
 }
 
@@ -161,7 +161,7 @@ rp_status rp_send_take(rp_send *send, const uint8_t *data, uint32_t size) {
     const rp_msg_send *request = (const rp_msg_send *)data;
     rp_put put;
     if (!rp_put_open(data, size, &put)) return RP_OK;
-    if (send->config.is_slave) return refuse(send, request, RP_RESPONSE_SERVICE_NOT_AVAILABLE, SLAVE_REMARK);
+    if (send->config.is_slave) return refuse(send, request, RP_RESPONSE_SERVICE_NOT_AVAILABLE, REFUSED_BY_SLAVE);
     if (send->config.member && !send->orders.takes_sends)
         return refuse(send, request, RP_RESPONSE_SERVICE_NOT_AVAILABLE, rp_send_refusal(send));
     if (put.is_delivery && send->config.marks && rp_delivery_marks_has(send->config.marks, &put.delivery)) {

@@ -83,8 +83,9 @@ static int has_property(const rp_record *record, const char *name) {
 
 /* A message of a batch can neither be a timer nor change one: it would be delivered at once. */
 static int is_about_timers(const rp_record *record) {
-    if (!record->properties_size || (!memmem(record->properties, record->properties_size, "DEL", 3) &&
-                                     !memmem(record->properties, record->properties_size, RP_TIMER_MOVE, 18)))
+    if (!record->properties_size ||
+        (!memmem(record->properties, record->properties_size, "DEL", 3) &&
+         !memmem(record->properties, record->properties_size, RP_TIMER_MOVE, sizeof RP_TIMER_MOVE - 1)))
         return 0; /* each of the other names contains DEL */
     for (uint32_t i = 0; i < RP_TIMER_PROPERTY_COUNT; i++)
         if (has_property(record, RP_TIMER_PROPERTIES[i])) return 1;

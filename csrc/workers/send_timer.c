@@ -107,7 +107,7 @@ static rp_status refuse(rp_timed *timed, const char *fault) {
 /* The properties that bring it to its queue, behind those that the broker adds to every message. */
 static int write_tail(const rp_put *put, int64_t due_ms, rp_timed *timed) {
     int size = snprintf((char *)timed->tail, sizeof timed->tail,
-                        "%.*s%sREAL_TOPIC\x01%.*s\x02REAL_QID\x01%d\x02" RP_TIMER_OUT_MS "\x01%lld",
+                        "%.*s%s" RP_REAL_TOPIC "\x01%.*s\x02" RP_REAL_QUEUE_ID "\x01%d\x02" RP_TIMER_OUT_MS "\x01%lld",
                         (int)put->properties_tail_size, put->properties_tail ? (const char *)put->properties_tail : "",
                         put->properties_tail_size ? "\x02" : "", (int)put->topic_size, (const char *)put->topic,
                         put->queue_id, (long long)due_ms);
@@ -172,10 +172,10 @@ static rp_status skip(rp_send *send, const rp_msg_timer *message) {
 /* Where it goes: its queue, or the dead letters if its topic is gone. NULL: not even they are known. */
 static rp_topic *target_of(rp_send *send, const rp_record_view *record, rp_put *put, uint32_t *topic_size) {
     const uint8_t *value;
-    uint32_t size = rp_property_find(record->properties, record->properties_size, "REAL_QID", &value);
+    uint32_t size = rp_property_find(record->properties, record->properties_size, RP_REAL_QUEUE_ID, &value);
     int32_t queue_id;
     rp_topic *topic = NULL;
-    *topic_size = rp_property_find(record->properties, record->properties_size, "REAL_TOPIC", &put->topic);
+    *topic_size = rp_property_find(record->properties, record->properties_size, RP_REAL_TOPIC, &put->topic);
     if (*topic_size && size && rp_parse_int32(value, size, &queue_id) == RP_OK && queue_id >= 0) {
         topic = rp_map_get(&send->topics, put->topic, *topic_size);
         if (topic && topic->queue_count && !(topic->flags & RP_TOPIC_NO_SEND))
@@ -191,6 +191,11 @@ static rp_topic *target_of(rp_send *send, const rp_record_view *record, rp_put *
     return topic && topic->queue_count && topic->queues[0] ? topic : NULL;
 }
 
+static int begins_with(const uint8_t *at, uint32_t size, const char *start) {
+    size_t start_size = strlen(start);
+    return size >= start_size && memcmp(at, start, start_size) == 0;
+}
+
 /* Copy the properties without those that were for the timer topic alone. Returns their size. */
 static uint32_t copy_properties(const rp_record_view *record, uint8_t *out) {
     const uint8_t *at = record->properties, *end = at + record->properties_size;
@@ -198,8 +203,7 @@ static uint32_t copy_properties(const rp_record_view *record, uint8_t *out) {
     while (at < end) {
         const uint8_t *stop = memchr(at, 2, (uint64_t)(end - at));
         uint32_t whole = (uint32_t)((stop ? stop + 1 : end) - at);
-        if (!(whole > 10 && memcmp(at, "REAL_TOPIC\x01", 11) == 0) &&
-            !(whole > 8 && memcmp(at, "REAL_QID\x01", 9) == 0)) {
+        if (!begins_with(at, whole, RP_REAL_TOPIC "\x01") && !begins_with(at, whole, RP_REAL_QUEUE_ID "\x01")) {
             memcpy(out + size, at, whole);
             size += whole;
         }

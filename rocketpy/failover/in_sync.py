@@ -37,7 +37,7 @@ def position_of(member: StoreId, epoch: int, acks: Mapping[str, Ack]) -> int | N
     return ack.position
 
 
-def replicated(own: StoreId, own_end: int, epoch: int, counting: Iterable[StoreId], acks: Mapping[str, Ack]) -> int:
+def confirmable(own: StoreId, own_end: int, epoch: int, counting: Iterable[StoreId], acks: Mapping[str, Ack]) -> int:
     """The position up to which everybody who counts has acknowledged; -1 if one has acknowledged nothing yet."""
     ends = [own_end]
     for member in counting:

@@ -29,10 +29,10 @@ class Mastership:
         members = known.in_sync.items()
         return frozenset(one[0] for one in members if in_sync.position_of(one, self.epoch, acks) is not None)
 
-    def replicated(self, report: Report, counting: frozenset[in_sync.StoreId]) -> int:
+    def confirmable(self, report: Report, counting: frozenset[in_sync.StoreId]) -> int:
         """Up to where everybody who counts has acknowledged in this epoch."""
         own = (self.member, self.incarnation)
-        return in_sync.replicated(own, report.end, self.epoch, counting, report.acks)
+        return in_sync.confirmable(own, report.end, self.epoch, counting, report.acks)
 
     @property
     def entering(self) -> frozenset[in_sync.StoreId]:

@@ -301,7 +301,7 @@ class Member:
         if self._mastership is None or view.state is None or view.state.epoch != self.epoch:
             return
         counting = self._counting()
-        position = self._mastership.replicated(report, counting)
+        position = self._mastership.confirmable(report, counting)
         self.confirmed, self.copies = max(self.confirmed, position), len(counting)
         if self.duties.answers_waits:
             self.acknowledged = self.confirmed if self.settings.fence.is_sync else report.end

@@ -32,7 +32,7 @@ def test_sets_that_were_asked_for_count_beside_the_old_one() -> None:
 )
 def test_everybody_who_counts_has_to_have_it(acks: dict[str, Ack], position: int) -> None:
     counting = in_sync.has_to_acknowledge(TWO, [])
-    assert in_sync.replicated(("a", "i"), 50, 3, counting, acks) == position
+    assert in_sync.confirmable(("a", "i"), 50, 3, counting, acks) == position
 
 
 @pytest.mark.parametrize(
