@@ -77,6 +77,10 @@ void rp_member_see_epoch(rp_member *member, int32_t epoch) {
     }
 }
 
+void rp_member_refute_epoch(rp_member *member, int32_t seen, int32_t newest) {
+    __atomic_compare_exchange_n(&member->newest_epoch_seen, &seen, newest, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+}
+
 void rp_member_begin_tree(rp_member *member) {
     member->opened_epoch = -1;
     member->sends_refused = member->stream_stopped = 0;

@@ -80,6 +80,8 @@ void rp_member_set_own(rp_member *member, const rp_store_id *own);
 int rp_member_read_own(const rp_member *member, rp_store_id *own);
 /* A peer has named this epoch. */
 void rp_member_see_epoch(rp_member *member, int32_t epoch);
+/* Coordinator: `newest` is the newest epoch that there is; nothing, unless `seen` is still what was seen last. */
+void rp_member_refute_epoch(rp_member *member, int32_t seen, int32_t newest);
 /* Before the workers of a new process tree are forked: forget what those of the one before have reported. */
 void rp_member_begin_tree(rp_member *member);
 #endif

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from urllib.parse import urlsplit
 
@@ -25,7 +26,7 @@ def failover_fault(settings: BrokerSettings) -> Fault | None:
             ("haMembers", store.ha_members),
         )
         return next(((key, "is for haMode=automatic, and haMode is plain") for key, value in given if value), None)
-    return _role_fault(settings) or _member_fault(store) or _etcd_fault(store)
+    return _role_fault(settings) or _member_fault(store) or _etcd_fault(store) or _secret_fault(store)
 
 
 def _role_fault(settings: BrokerSettings) -> Fault | None:
@@ -65,6 +66,22 @@ def _etcd_fault(store: FailoverConfig) -> Fault | None:
     if (store.ha_etcd_ca_file or store.ha_etcd_cert_file) and not all(at.startswith("https:") for at in addresses):
         return "haEtcdAddresses", "certificates are given, so each must begin with https://"
     return None
+
+
+def _secret_fault(store: FailoverConfig) -> Fault | None:
+    """A stranger on the HA port could acknowledge in the name of a member what no member has."""
+    if store.ha_secret_file or all(_is_loopback(piece.strip()) for piece in store.ha_addresses.split(",")):
+        return None
+    why = "is missing: with haMode=automatic, and haAddresses beyond this machine, members must prove who they are"
+    return "haSecretFile", why
+
+
+def _is_loopback(piece: str) -> bool:
+    """What is no network is named by another check."""
+    try:
+        return not piece or ipaddress.ip_network(piece, strict=False).is_loopback
+    except ValueError:
+        return True
 
 
 def _is_url(address: str) -> bool:

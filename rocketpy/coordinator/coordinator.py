@@ -185,9 +185,13 @@ class Coordinator:
             self._changed = trio.Event()
 
     async def _read_once(self) -> None:
+        seen = self._replica.report().newest_epoch_seen
         view = await self._keys.read()
         if view.config is None:
             view = await self._keys.configure(self._settings.config)
+        if view.state is not None and seen > view.state.epoch:  # each epoch is in etcd before anybody can name it
+            self._replica.refute_epoch(seen, view.state.epoch)
+            self.faults.report("a peer", f"it named epoch {seen}, but the newest in etcd is {view.state.epoch}")
         self._learn(view)
 
     def _learn(self, view: View) -> None:
@@ -206,6 +210,8 @@ class Coordinator:
                 self._tell(change)
             for request in requests:
                 self._ask(nursery, request)
+            if self.member.hint.is_open:
+                self._changed.set()
             with trio.move_on_after(QUICK_TURN_S if self.member.state in CHANGING else TURN_S):
                 await self._news.wait()
             self._news = trio.Event()

@@ -9,7 +9,7 @@ from rocketpy.failover.requests import Report
 
 
 class Replica(Protocol):
-    """A broker's store and replication, as its coordinator sees them. Neither call may wait."""
+    """A broker's store and replication, as its coordinator sees them. No call may wait."""
 
     def report(self) -> Report:
         """How things are now. Its positions may be older than the moment, never newer."""
@@ -22,4 +22,9 @@ class Replica(Protocol):
         position that is confirmed from now on, `deadline_s` for every answer, and sends are refused if the duties say
         so. A stream that must end may take longer: `done` of the report says when it has ended.
         """
+        ...
+
+    def refute_epoch(self, seen: int, newest: int) -> None:
+        """A peer has named epoch `seen`, but etcd, asked afterwards, knows none above `newest`: `newest_epoch_seen` of
+        the report is `newest` from now on, unless it has changed meanwhile."""
         ...

@@ -10,6 +10,7 @@ tests/support/failover run the same code. A broker runs it with haMode=automatic
     joining.py     where a log is cut before it follows
     in_sync.py     who has to acknowledge; when the set shrinks and grows
     fences.py      until when a master may acknowledge
+    hint.py        what a peer says of a newer epoch
     elections.py   who may campaign, and what an election writes
     requests.py    what a member is told, and what it asks for
     mastership.py  what a master keeps during its epoch

@@ -18,6 +18,7 @@ import attrs
 from . import elections, in_sync
 from .elections import RANK_DELAY_S, Candidate
 from .fences import NEVER_S, Fence, Lease
+from .hint import Hint
 from .mastership import Mastership
 from .orders import Orders
 from .records import GroupConfig, GroupState, MasterRecord, MemberRecord
@@ -66,6 +67,7 @@ class Member:
     copies: int = 1  # members that have everything below `confirmed`; 1: this one alone, so a sync master answers 11
     changes: list[Change] = attrs.field(factory=list)  # not yet taken by `changes_taken`
     operator_order: bool = False
+    hint: Hint = attrs.field(factory=Hint)
     _view: View | None = None
     _report: Report | None = None
     _now_s: float = 0.0
@@ -118,11 +120,10 @@ class Member:
     @property
     def orders(self) -> Orders:
         """What the broker has to do now. They count what the last `step` asks for, so apply them before asking."""
-        serves = self.state in SERVING
         return Orders(
             state=self.state,
             duties=self.duties,
-            epoch=self.epoch if serves else -1,
+            epoch=self.epoch if self.state in SERVING else -1,
             following=self.following,
             counting=self._counting(),
             deadline_s=self._open_until() if self.duties.answers_waits else NEVER_S,
@@ -138,6 +139,7 @@ class Member:
             return []
         present = self._view.master is not None
         self._absent_since_s = None if present else self._absent_since_s or now_s
+        self.hint.note(now_s, report.newest_epoch_seen, self._view.state)
         for _ in State:  # no state is entered twice in a step
             event = self._event()
             if event is None:
@@ -177,7 +179,7 @@ class Member:
         if is_unfit:
             return Event.MISCONFIGURED
         if self.state in SERVING:
-            if report.newest_epoch_seen > self.epoch or view.state is None or view.state.epoch > self.epoch:
+            if self.hint.is_old(self._now_s) or view.state is None or view.state.epoch > self.epoch:
                 return self._replaced_by(view.state)
             return _EVENTS[self.state](self)
         if self._is_appointed():
@@ -235,9 +237,8 @@ class Member:
         assert self._view is not None and self._report is not None and self._mastership is not None
         if not self._fence_is_open():
             return Event.LEASE_OVER
-        return (
-            Event.SWITCH_OVER_WANTED if self._mastership.wants_switch_over(self._view, self._report.wall_ms) else None
-        )
+        wants = self._mastership.wants_switch_over(self._view, self._report.wall_ms)
+        return Event.SWITCH_OVER_WANTED if wants else None
 
     def _in_fenced(self) -> Event | None:
         if self._decisions.is_asked(Kind.SWITCH_OVER):  # the target may be master by now, with a lease of its own

@@ -29,7 +29,10 @@ class Event(enum.Enum):
     """What a member learns; the value is the explanation in the documents."""
 
     MISCONFIGURED = "the group in etcd has another format, mode, file size or member list, or the epoch file is damaged"
-    HIGHER_EPOCH = "`state`, or a peer, names an epoch above this member's own, or `state` is gone"
+    HIGHER_EPOCH = (
+        "`state` names an epoch above this member's own, or is gone; or a peer names one, and etcd does not answer "
+        "for 2 s"
+    )
     APPOINTED = "`state` names this member and its incarnation as master of an epoch that it has not opened yet"
     MASTER_KNOWN = "`state` names another member as master"
     MAY_BOOTSTRAP = (

@@ -147,6 +147,10 @@ class MemberBlock:
     def see_epoch(self, epoch: int) -> None:
         lib.rp_member_see_epoch(self.pointer, epoch)
 
+    def refute_epoch(self, seen: int, newest: int) -> None:
+        """Forget that a peer has named epoch `seen`, because the newest one that there is is `newest`."""
+        lib.rp_member_refute_epoch(self.pointer, seen, newest)
+
     @property
     def is_diverged(self) -> bool:
         """Whether this log and the master's do not fit."""

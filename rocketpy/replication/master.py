@@ -23,7 +23,6 @@ from rocketpy.native.core import ffi, lib
 from rocketpy.reactor.member import MemberBlock, fill_store
 from rocketpy.remoting.networks import Network, is_in, parse_address
 
-from .epoch_file import EpochFile
 from .frames import FrameInvalid, printable
 from .handshake import LATER, Extent, Group, Hello, Refusal, encode_challenge, encode_welcome, start_for, stranger
 from .membership import join_for
@@ -63,19 +62,20 @@ EXPECTED = frozenset({lib.RP_SLAVE_LEFT})
 
 
 class MasterMember:
-    """What a master with automatic failover is: it serves the epoch that it was told to serve, once that is open."""
+    """What a master with automatic failover is: it serves the epoch that it was told to serve.
 
-    def __init__(self, block: MemberBlock, file: EpochFile) -> None:
-        self.block, self._file = block, file
-        self.epochs = EpochList()  # of the log; read once the epoch is open, and the same from then on
+    Args:
+        epochs: of the log, with the epoch that this process tree has opened; the same as long as the tree runs.
+    """
+
+    def __init__(self, block: MemberBlock, epochs: EpochList) -> None:
+        self.block, self.epochs = block, epochs
 
     def epoch(self) -> int | None:
         """The epoch to serve; None: no stream may be sent now."""
         known = self.block.orders()
         if known is None or not known[0].sends_stream or known[0].epoch != self.block.opened_epoch:
             return None
-        if self.epochs.last != known[0].epoch:
-            self.epochs = self._file.read()
         return known[0].epoch if self.epochs.last == known[0].epoch else None
 
     def encoded(self) -> Any:
@@ -200,14 +200,17 @@ class Master:
         self, member: MasterMember, row: int, address: str, hello: Hello, challenge: str, own: Extent
     ) -> None:
         """The same with automatic failover: what a log is, its epochs say."""
+        if (unknown := stranger(hello, self._group, challenge)) is not None:
+            self._refuse_hello(row, address, unknown)
+            return
         epoch = member.epoch()
         if epoch is not None and epoch != self._epoch:
             epochs = member.encoded()
             if lib.rp_master_set_epochs(self._pointer, epochs, len(epochs)):
                 raise MemoryError
             self._epoch = epoch
-        if stranger(hello, self._group, challenge) is None and hello.membership.epochs.last > self._epoch >= 0:
-            member.block.see_epoch(hello.membership.epochs.last)  # this master is the older one of the two
+        if hello.membership.epochs.last > self._epoch >= 0:
+            member.block.see_epoch(hello.membership.epochs.last)  # this master is the older one, if etcd says so, too
         join = join_for(hello, self._group, challenge, own, member.epochs, epoch)
         if isinstance(join, Refusal):
             self._refuse_hello(row, address, join)

@@ -81,7 +81,7 @@ class MemberMaster:
             },
         )
         group = Group(cluster="DefaultCluster", broker_name="broker-a", file_size=FILE_SIZE, secret=secret)
-        member = MasterMember(self.block, EpochFile(root))
+        member = MasterMember(self.block, epoch_list)
         networks = parse_networks("127.0.0.0/8")
         self._master = Master(
             self.config, self.listener, self.control.header, self.table, networks, group, member=member

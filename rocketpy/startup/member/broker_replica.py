@@ -132,6 +132,9 @@ class BrokerReplica:
             self.ring()
         self.shown.show(orders.state, orders.epoch, len(orders.counting), self.lease_ends_s())
 
+    def refute_epoch(self, seen: int, newest: int) -> None:
+        self.block.refute_epoch(seen, newest)
+
     def _following(self, following: tuple[str, int] | None) -> Following | None:
         """With the addresses of the master; None if they are not known yet."""
         if following is None:

@@ -27,8 +27,10 @@ TURN_NS = 1_000_000_000
 class ReplicatorMain:
     """`main` of the replicator of a master.
 
+    Made when the epoch that is to be served is in the epoch file.
+
     Raises:
-        ConfigError: haSecretFile cannot be used.
+        ConfigError: haSecretFile cannot be used. StoreError: the epoch file cannot.
     """
 
     def __init__(
@@ -68,7 +70,7 @@ class ReplicatorMain:
             | master_limits(settings),
         )
         root = Path(store.store_path_root_dir)
-        self._member = None if orders is None else MasterMember(orders, EpochFile(root))
+        self._member = None if orders is None else MasterMember(orders, EpochFile(root).read())
 
     def __call__(self, context: WorkerContext) -> None:
         master = Master(

@@ -38,6 +38,10 @@ class LiveReplica:
             self.node.is_leaving = orders.duties != self.node.member.duties
             self.node.apply()
 
+    def refute_epoch(self, seen: int, newest: int) -> None:
+        if self.node.newest_epoch_seen == seen:
+            self.node.newest_epoch_seen = newest
+
 
 @attrs.define(eq=False)
 class LiveGroup:

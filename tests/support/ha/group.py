@@ -320,6 +320,9 @@ def _member(
     if network is not None:
         host = network.address(name)
         own |= {"bindAddress": host, "brokerIP1": host, "haAddresses": network.subnet, "adminAddresses": network.subnet}
+        secret = directory / "ha-secret"
+        secret.write_text("the secret of this test's group\n")
+        own["haSecretFile"] = str(secret)
     member = Member(directory / name, port, namesrv.namesrv_port, directory / f"{name}.log", SETTINGS | own | settings)
     member.name = name
     if network is not None:

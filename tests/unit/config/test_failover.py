@@ -28,6 +28,11 @@ def test_a_member_of_a_group() -> None:
     assert store.member_names == ("a", "b")
 
 
+def test_a_group_on_one_machine_needs_no_secret() -> None:
+    assert load(haAddresses="127.0.0.0/8, ::1,").store.is_automatic
+    assert load(haAddresses="10.0.0.0/24", haSecretFile="/a/secret").store.is_automatic
+
+
 def test_plain_is_the_default() -> None:
     assert not load_broker_config(None, {}, {"HOME": "/nowhere"}).store.is_automatic
 
@@ -63,6 +68,7 @@ def test_the_process_tree_of_a_role() -> None:
         ({"haEtcdUser": "broker"}, "haEtcdUser", "together"),
         ({"haEtcdCertFile": "/c"}, "haEtcdCertFile", "together"),
         ({"haEtcdCaFile": "/c"}, "haEtcdAddresses", "https://"),
+        ({"haAddresses": "127.0.0.1,10.0.0.0/24"}, "haSecretFile", "members must prove who they are"),
         ({"haLeaseSeconds": "1"}, "haLeaseSeconds", "from 2 to 600"),
         ({"haMaxTimeSlaveNotCatchup": "0"}, "haMaxTimeSlaveNotCatchup", "from 100"),
         ({"haMode": "plain", "brokerId": "0"}, "haEtcdAddresses", "is for haMode=automatic"),

@@ -11,6 +11,7 @@ import trio.lowlevel
 import trio.testing
 
 from rocketpy.failover.fences import FOR_EVER_S
+from rocketpy.failover.hint import HINT_S
 from rocketpy.failover.records import SwitchRequest
 from rocketpy.failover.states import State
 from tests.support.failover.live import LEASE_S, LiveGroup, live_group
@@ -147,3 +148,30 @@ def test_a_member_of_another_group_halts() -> None:
     ) as found:  # the checker hears of it: in a real group nobody halts
         play(story)
     assert found.group_contains(AssertionError, match="had to halt")
+
+
+def test_a_peer_that_names_an_epoch_that_etcd_does_not_have_changes_nothing() -> None:
+    async def story(group: LiveGroup, _keys: ModelKeys) -> None:
+        first = await group.until_master(set("ab"))
+        await group.until_in_sync()
+        node = group.nodes[first]
+        node.newest_epoch_seen = 2**31 - 1
+        await group.until(lambda: node.newest_epoch_seen < 2**31 - 1)
+        await trio.sleep(2 * HINT_S)
+        assert group.master() == first and node.member is not None and node.member.epoch == node.newest_epoch_seen
+
+    play(story)
+
+
+def test_a_peer_is_believed_while_etcd_does_not_answer() -> None:
+    async def story(group: LiveGroup, keys: ModelKeys) -> None:
+        first = await group.until_master(set("ab"))
+        await group.until_in_sync()
+        keys.is_away = True
+        member = group.coordinators[first].member
+        group.nodes[first].newest_epoch_seen = member.epoch + 1
+        await group.until(lambda: member.state is State.JOINING)
+        keys.is_away = False
+        await group.until_master(set("ab"))
+
+    play(story)

@@ -95,6 +95,15 @@ def test_the_newest_epoch_seen_only_grows() -> None:
         assert block.newest_epoch_seen == newest
 
 
+def test_an_epoch_that_is_refuted_is_forgotten_unless_another_was_seen() -> None:
+    block = MemberBlock()
+    block.see_epoch(9)
+    block.refute_epoch(8, 3)
+    assert block.newest_epoch_seen == 9
+    block.refute_epoch(9, 3)
+    assert block.newest_epoch_seen == 3
+
+
 def test_a_new_tree_begins_with_its_own_reports() -> None:
     block = MemberBlock()
     pointer = block.pointer

@@ -208,3 +208,15 @@ def test_a_stranger_cannot_end_the_rule_of_a_master(tmp_path: Path, made: list[A
     b.follow(made[0])
     b.turn_until(lambda: made[0].table.closed()["stranger"] >= 1, "a to refuse b")
     assert made[0].block.newest_epoch_seen == -1
+
+
+def test_a_hello_of_a_stranger_needs_no_epoch_file(tmp_path: Path, made: list[Any], follower: Make) -> None:
+    made.append(MemberMaster(tmp_path / "a", HISTORY, LOG, secret=b"0123456789abcdef"))
+    (tmp_path / "a" / EpochFile(tmp_path).path.name).write_bytes(b"damaged since the tree was opened")
+    stranger = follower(secret=b"another secret!!")
+    stranger.follow(made[0])
+    stranger.turn_until(lambda: made[0].table.closed()["stranger"] >= 1, "a to refuse a stranger")
+    made.pop().close()
+    b = follower(secret=b"0123456789abcdef")
+    b.follow(made[0])
+    b.turn_until(lambda: b.rig.published == END, "b to have all")
