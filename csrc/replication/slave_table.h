@@ -30,11 +30,11 @@ enum {
     RP_SLAVE_REASONS = 10
 };
 
-enum { /* of a row: unused, in the handshake, gets the log, gets it but acknowledges nothing */
-       RP_SLAVE_FREE = 0,
-       RP_SLAVE_CONNECTED = 1,
-       RP_SLAVE_REPLICATING = 2,
-       RP_SLAVE_STALLED = 3,
+enum { /* states of a row */
+       RP_SLAVE_FREE = 0,      /* the row is not in use */
+       RP_SLAVE_CONNECTED = 1, /* in the handshake */
+       RP_SLAVE_REPLICATING = 2, /* gets the log, and acknowledges it */
+       RP_SLAVE_STALLED = 3, /* gets the log, but acknowledges nothing */
        RP_SLAVE_CATCHING_UP = 4 /* acknowledges, but not what the log had slaveTimeout ago */
 };
 

@@ -44,8 +44,8 @@ static uint32_t property(const struct end *end, const char *name, const uint8_t 
     return rp_property_find(end->half.properties, end->half.properties_size, name, value);
 }
 
-static const char HALF_UNKNOWN[] =
-    "[HALF_NOT_DISPATCHED]system busy, the half message is not in its queue yet: it will be asked about";
+static const char HALF_UNKNOWN[] = "[HALF_NOT_DISPATCHED]system busy, the half message is not in its queue yet; the "
+                                   "broker will check this transaction again";
 static const char MISSING[] = "Find prepared transaction message failed";
 static const char WRONG_OFFSET[] = "The transaction state table offset wrong";
 
@@ -302,9 +302,9 @@ static int is_on_disk(rp_send *send, const rp_msg_end_transaction *request) {
 
 static rp_status read_first(rp_send *send, const rp_msg_end_transaction *request) {
     if (rp_half_reads_add(send->half_reads, send->half_queue, request, record_max(send)) == RP_OK) return RP_OK;
-    return refuse(
-        send, request, RP_RESPONSE_SYSTEM_BUSY,
-        "[HALF_READS]system busy, too many half messages are being read from the disk: it will be asked about");
+    return refuse(send, request, RP_RESPONSE_SYSTEM_BUSY,
+                  "[HALF_READS]system busy, too many half messages are being read from the disk; the broker will check "
+                  "this transaction again");
 }
 
 uint32_t rp_send_serve_read_ends(rp_send *send) {

@@ -57,7 +57,7 @@ class SlaveTable:
             raise StoreError(f"no shared memory for the table of slaves: {os.strerror(ffi.errno)}")
 
     def clear(self) -> None:
-        """There is no slave; before workers are forked that find a table of others before them."""
+        """Remove all rows, before workers are forked: they would find the slaves of earlier workers in it."""
         lib.rp_slave_table_clear(self.pointer)
 
     def slaves(self, now_ns: int) -> list[SlaveState]:
