@@ -98,6 +98,7 @@ rp_status rp_dispatch_run(rp_dispatch *dispatch, uint64_t budget) {
     if (dispatch->arrivals.count && rp_arrivals_send(&dispatch->arrivals) != RP_OK) return RP_FULL;
     if (position < min) position = min;
     if (position > end) return RP_EMPTY; /* a slave's log that is about to begin at `min` */
+    if (end && end == dispatch->incomplete_at) return RP_EMPTY;
     uint64_t stop = budget < end - position ? position + budget : end;
     while (position < stop) {
         uint64_t file_end = position - position % file_size + file_size, to = file_end < end ? file_end : end;
@@ -118,7 +119,8 @@ rp_status rp_dispatch_run(rp_dispatch *dispatch, uint64_t budget) {
 }
 
 int rp_dispatch_is_behind(const rp_dispatch *dispatch) {
-    return rp_load_acquire(&dispatch->control->dispatched_phy_offset) < rp_load_acquire(dispatch->limit);
+    uint64_t limit = rp_load_acquire(dispatch->limit);
+    return limit != dispatch->incomplete_at && rp_load_acquire(&dispatch->control->dispatched_phy_offset) < limit;
 }
 
 uint64_t rp_dispatch_skip(rp_dispatch *dispatch) {

@@ -268,6 +268,10 @@ rp_status rp_dispatch_span(rp_dispatch *dispatch, const uint8_t *image, uint64_t
     rp_status finished = at > *reached ? finish_batch(dispatch, at) : RP_OK;
     if (finished != RP_OK) return finished;
     *reached = at;
-    return status == RP_OK ? RP_OK
-                           : RP_CORRUPT; /* zeros or half a record below the published position are damage, too */
+    if (status == RP_OK) return RP_OK;
+    if (status == RP_INCOMPLETE && dispatch->control->stops_at_confirmed && end % file_size) {
+        dispatch->incomplete_at = end;
+        return RP_EMPTY;
+    }
+    return RP_CORRUPT; /* zeros or half a record below the published position are damage, too */
 }

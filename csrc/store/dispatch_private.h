@@ -32,6 +32,7 @@ struct rp_dispatch {
     rp_control_block *block;
     rp_control *control;
     const uint64_t *limit; /* in the control block: dispatch goes no further */
+    uint64_t incomplete_at; /* a limit inside a record: what is confirmed is what others said they have */
     rp_log_view *view;
     rp_cq_writer *writer;
     rp_cq_ext_writer *ext;
@@ -55,7 +56,7 @@ struct rp_dispatch {
 };
 
 /* Collect the records of [position, end), which is in one file and mapped at `image`, until a record begins at or after
- * `stop` and the batch is not thin; *reached is set to the end. */
+ * `stop` and the batch is not thin; *reached is set to the end. RP_EMPTY: the rest of a record is not confirmed. */
 rp_status rp_dispatch_span(rp_dispatch *dispatch, const uint8_t *image, uint64_t position, uint64_t end, uint64_t stop,
                            uint64_t *reached);
 /* Remove the files that an earlier process was removing when it died. Best effort: files that cannot be removed only

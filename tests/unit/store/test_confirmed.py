@@ -61,6 +61,34 @@ def test_consumers_see_what_is_confirmed(config: MessageStoreConfig) -> None:
     close_store(opened, clean=False)
 
 
+@pytest.mark.parametrize("beyond", [1, 10, 40])
+def test_a_position_inside_a_record_waits_for_the_rest(config: MessageStoreConfig, beyond: int) -> None:
+    """What is confirmed is what other members have said that they have."""
+    opened = open_bounded(config)
+    puts = put(opened, 10)
+    opened.control.header.confirmed_phy_offset = end_of(puts[6]) + beyond
+    assert dispatch(opened) == 7
+    assert opened.control.dispatched_phy_offset == end_of(puts[6])
+    opened.control.header.confirmed_phy_offset = opened.control.published_phy_offset
+    assert dispatch(opened) == 10
+    store = MessageStore(opened.config, opened.control)
+    assert store.get_message("T", 0, 7, 32).records == [one.image for one in puts[7:]]
+    store.close()
+    close_store(opened, clean=False)
+
+
+def test_one_store_worker_goes_on_when_the_rest_of_a_record_is_confirmed(config: MessageStoreConfig) -> None:
+    opened = open_bounded(config)
+    puts = put(opened, 3)
+    worker = Dispatch(opened.config, opened.control)
+    for end, units in ((end_of(puts[0]) + 9, 1), (end_of(puts[1]) - 1, 1), (end_of(puts[1]), 2), (end_of(puts[2]), 3)):
+        opened.control.header.confirmed_phy_offset = end
+        worker.run_to_end()
+        assert visible(opened) == units and not lib.rp_dispatch_is_behind(worker.handle)
+    worker.close()
+    close_store(opened, clean=False)
+
+
 def test_a_message_is_not_found_by_its_id_before_it_is_confirmed(config: MessageStoreConfig) -> None:
     opened = open_bounded(config)
     puts = put(opened, 2)
