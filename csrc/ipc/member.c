@@ -87,3 +87,9 @@ void rp_member_begin_tree(rp_member *member) {
     member->cut_phy_offset = UINT64_MAX;
     member->diverged = 0;
 }
+
+void rp_member_cut(rp_member *member, uint64_t end) {
+    uint64_t *positions[] = {&member->proposed_phy_offset, &member->alone_phy_offset};
+    for (uint32_t i = 0; i < 2; i++)
+        if (rp_load_acquire(positions[i]) > end) rp_store_release(positions[i], end);
+}

@@ -112,6 +112,10 @@ class MemberBlock:
         """Forget what the workers of the last process tree have reported; before new ones are forked."""
         lib.rp_member_begin_tree(self.pointer)
 
+    def cut(self, end: int) -> None:
+        """The log ends at `end` since it was opened: nothing behind it was confirmed here. Before workers are forked."""
+        lib.rp_member_cut(self.pointer, end)
+
     def set_own(self, own: tuple[str, str]) -> None:
         """Name the store that is open, before workers are forked. Raises: ValueError: a text is too long."""
         encoded = ffi.new("rp_store_id *")

@@ -9,6 +9,7 @@ import attrs
 from rocketpy.reactor.member import MemberBlock
 from rocketpy.replication.slave_table import SlaveTable
 from rocketpy.store.recovery.lifecycle import OpenedStore
+from rocketpy.store.recovery.positions import RecoveryKind
 
 from .identity import open_epoch, settle
 from .marks import TreeMarks
@@ -43,6 +44,8 @@ class MemberTree:
             StoreError: a file cannot be read or written.
         """
         identity = settle(opened, is_sync_flush=is_sync_flush)
+        if opened.report.kind is not RecoveryKind.TRUSTED:  # the log may be shorter
+            self.block.cut(opened.control.published_phy_offset)
         self.block.set_own((self.name, identity.incarnation))
         self.slaves.clear()
         if self.epoch >= 0:

@@ -10,8 +10,12 @@ import pytest
 
 from rocketpy.config import MessageStoreConfig
 from rocketpy.failover.epochs import EpochList
+from rocketpy.reactor.member import MemberBlock
 from rocketpy.replication.epoch_file import EpochFile
+from rocketpy.replication.slave_table import SlaveTable
 from rocketpy.startup.member.identity import StoreIdentity, forget, open_epoch, settle
+from rocketpy.startup.member.marks import TreeMarks
+from rocketpy.startup.member.tree import MemberTree
 from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
 from tests.support.reopened_store import another_boot
 from tests.support.store_writer import StoreWriter, small_config
@@ -190,3 +194,20 @@ def test_a_broker_without_failover_leaves_the_group(config: MessageStoreConfig) 
     again = runs.open()
     assert again.is_new and again.epochs == EpochList()
     runs.close()
+
+
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_what_was_proposed_behind_a_cut_is_not_reported(config: MessageStoreConfig, is_cut: bool) -> None:
+    """Else the member's report names bytes that it does not have."""
+    runs, block = Runs(config), MemberBlock()
+    runs.open()
+    assert runs.opened is not None
+    at, end = write(runs.opened), write(runs.opened)
+    runs.close()
+    block.pointer.proposed_phy_offset = block.pointer.alone_phy_offset = end + (0 if is_cut else 7)
+    opened = open_store(config, cut_at=at if is_cut else None)
+    tree = MemberTree("a", block, SlaveTable(), TreeMarks(), is_sync_group=True)
+    assert tree.begin(opened, is_sync_flush=False)
+    expected = at if is_cut else end + 7
+    assert block.confirmed(0) == block.pointer.alone_phy_offset == expected
+    close_store(opened, clean=False)
