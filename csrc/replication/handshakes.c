@@ -1,5 +1,7 @@
 /* See handshakes.h. */
 #include "replication/handshakes.h"
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <string.h>
 
 uint32_t rp_handshakes_done(const rp_slave *slaves, uint32_t count) {
@@ -10,37 +12,57 @@ uint32_t rp_handshakes_done(const rp_slave *slaves, uint32_t count) {
 
 static int is_in_handshake(const rp_slave *slave) { return slave->fd >= 0 && !slave->is_replicating; }
 
-/* Bytes of an address (host:port) without its port. */
-static size_t host_size(const char *address) {
+/* Who may have many addresses counts once: the first 64 bits of an IPv6 address, all of an IPv4 one. */
+typedef struct host {
+    uint8_t bytes[16];
+} host;
+
+enum { NETWORK_BYTES = 8 };
+
+/* The host of `address`, host:port or [host]:port. What is no IP address is its own text, as far as that fits. */
+static host host_of(const char *address) {
+    host found = {{0}};
+    char text[RP_SLAVE_ADDRESS_MAX] = "";
+    struct in6_addr v6;
     const char *colon = strrchr(address, ':');
-    return colon ? (size_t)(colon - address) : strlen(address);
+    size_t size = colon ? (size_t)(colon - address) : strlen(address);
+    if (size >= 2 && address[0] == '[' && address[size - 1] == ']') {
+        address++;
+        size -= 2;
+    }
+    if (size < sizeof text) memcpy(text, address, size);
+    text[strcspn(text, "%")] = 0; /* of a link-local address */
+    if (inet_pton(AF_INET6, text, &v6) != 1)
+        memcpy(found.bytes, text, sizeof found.bytes);
+    else
+        memcpy(found.bytes, &v6, IN6_IS_ADDR_V4MAPPED(&v6) ? sizeof v6 : NETWORK_BYTES);
+    return found;
 }
 
-/* Number of connections in the handshake from the host of `slave`. */
-static uint32_t of_same_host(const rp_slave *slaves, uint32_t count, const rp_slave *slave) {
-    const char *address = slave->row->address;
-    size_t size = host_size(address);
+/* Number of the `count` hosts that are the one at `index`. */
+static uint32_t same_as(const host *hosts, uint32_t count, uint32_t index) {
     uint32_t same = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        if (!is_in_handshake(&slaves[i])) continue;
-        const char *other = slaves[i].row->address;
-        same += host_size(other) == size && memcmp(other, address, size) == 0;
-    }
+    for (uint32_t i = 0; i < count; i++) same += memcmp(&hosts[i], &hosts[index], sizeof *hosts) == 0;
     return same;
 }
 
 int32_t rp_handshakes_surplus(const rp_slave *slaves, uint32_t count) {
-    uint32_t handshakes = 0, most = 0;
+    host hosts[RP_SLAVE_ROWS];
+    uint32_t of[RP_SLAVE_ROWS], handshakes = 0, most = 0;
     int32_t surplus = -1;
-    for (uint32_t i = 0; i < count; i++) handshakes += (uint32_t)is_in_handshake(&slaves[i]);
+    for (uint32_t i = 0; i < count && i < RP_SLAVE_ROWS; i++) {
+        if (!is_in_handshake(&slaves[i])) continue;
+        hosts[handshakes] = host_of(slaves[i].row->address);
+        of[handshakes++] = i;
+    }
     if (handshakes < RP_HANDSHAKES_MAX) return -1;
-    for (uint32_t i = 0; i < count; i++) {
-        if (!is_in_handshake(&slaves[i])) continue; /* its read_ns is when it was opened */
-        uint32_t same = of_same_host(slaves, count, &slaves[i]);
-        int is_older = surplus >= 0 && slaves[i].read_ns < slaves[surplus].read_ns;
+    for (uint32_t i = 0; i < handshakes; i++) {
+        const rp_slave *slave = &slaves[of[i]]; /* its read_ns is when it was opened */
+        uint32_t same = same_as(hosts, handshakes, i);
+        int is_older = surplus >= 0 && slave->read_ns < slaves[surplus].read_ns;
         if (same < most || (same == most && !is_older)) continue;
         most = same;
-        surplus = (int32_t)i;
+        surplus = (int32_t)of[i];
     }
     return surplus;
 }

@@ -4,7 +4,8 @@
  * report.
  *
  * They take no place of a slave. When there are RP_HANDSHAKES_MAX and another one comes, one is closed: the oldest of
- * the address that has most. So one address cannot keep the others out, however many connections it opens. */
+ * the host that has most. So one host cannot keep the others out, however many connections it opens. All IPv6 addresses
+ * of a /64 count as one host: who has one of them has all. */
 #include <stdint.h>
 #include "replication/slave.h"
 

@@ -73,7 +73,7 @@ rp_status rp_master_answer(rp_master *master, uint32_t row, const uint8_t *frame
 /* Send the frame REFUSE, if there is one (size), and close. Counted as `reason`; rp_master_closed does not name it. */
 void rp_master_refuse(rp_master *master, uint32_t row, const uint8_t *frame, uint32_t size, uint32_t reason);
 /* With automatic failover, before the first slave is welcomed: the epochs of the log, the last of which this master
- * serves; copied. RP_OK, RP_NO_MEMORY. */
+ * serves; copied. RP_OK, RP_NO_MEMORY; RP_INVALID: they are set already, and slaves' transfers read them. */
 rp_status rp_master_set_epochs(rp_master *master, const rp_epoch *epochs, uint32_t count);
 /* Before a slave is welcomed: which member's store it is. */
 void rp_master_identify(rp_master *master, uint32_t row, const rp_store_id *store);

@@ -104,10 +104,10 @@ rp_status rp_master_crc(rp_master *master, uint64_t phy_offset, uint64_t size, u
 }
 
 rp_status rp_master_set_epochs(rp_master *master, const rp_epoch *epochs, uint32_t count) {
+    if (master->epochs) return RP_INVALID;
     rp_epoch *copy = malloc((count ? count : 1) * sizeof *copy);
     if (!copy) return RP_NO_MEMORY;
     memcpy(copy, epochs, count * sizeof *copy);
-    free(master->epochs);
     master->rules.epochs = master->epochs = copy;
     master->rules.epoch_count = count;
     master->rules.epoch = count ? copy[count - 1].number : 0;

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from rocketpy.native.core import lib
+from rocketpy.native.core import ffi, lib
+from rocketpy.native.status import Status
 from tests.support.master_rig import MasterRig, report, unsent
 from tests.support.waiting import wait_until
 
@@ -68,3 +70,28 @@ def test_who_opens_most_connections_loses_one(rig: MasterRig) -> None:
     rig.append(100)
     rig.say(slow, 100)
     assert rig.replicated == 100
+
+
+@pytest.mark.parametrize(
+    ("address", "is_one_host"),
+    [("[2001:db8::%x]", True), ("[2001:db8:0:%x::1]", False), ("[::ffff:10.0.0.%d]", False), ("10.0.0.%d", False)],
+)
+def test_an_ipv6_network_is_one_host(rig: MasterRig, address: str, is_one_host: bool) -> None:
+    """The oldest goes where each host has one connection; else one of the host that has most."""
+    slow = rig.connect(host="127.0.0.2")
+    peers = []
+    for number in range(lib.RP_HANDSHAKES_MAX):
+        own, peer = socket.socketpair()
+        peers.append(peer)
+        text = f"{address % number}:5".encode()
+        assert lib.rp_master_add(rig.master._pointer, own.detach(), text) == Status.OK
+        rig.now_ns += 1
+    assert rig.is_open(slow) is is_one_host
+    for peer in peers:
+        peer.close()
+
+
+def test_epochs_that_slaves_are_sent_are_set_once(rig: MasterRig) -> None:
+    epochs = ffi.new("rp_epoch[2]")
+    assert lib.rp_master_set_epochs(rig.master._pointer, epochs, 2) == Status.OK
+    assert lib.rp_master_set_epochs(rig.master._pointer, epochs, 2) == Status.INVALID
