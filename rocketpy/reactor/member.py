@@ -160,6 +160,10 @@ class MemberBlock:
         """Whether this log and the master's do not fit."""
         return bool(self.pointer.diverged)
 
+    def set_diverged(self) -> None:
+        """This log and the master's do not fit, until the next process tree has begun."""
+        self.pointer.diverged = 1
+
     @property
     def cut_phy_offset(self) -> int | None:
         """Where the log must end before it can follow the master; None: nowhere."""

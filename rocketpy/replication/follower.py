@@ -119,7 +119,7 @@ class Follower:
 
     def halt(self) -> None:
         """Tell the coordinator that the logs have diverged."""
-        self.block.pointer.diverged = 1
+        self.block.set_diverged()
 
     @property
     def known_epoch(self) -> int:

@@ -87,7 +87,7 @@ def check_welcome(welcome: Welcome, own: Log, begin: int, *, newest_seen: int, i
         return welcome.epochs.until(welcome.start)
     master = Log(epochs=welcome.epochs, end=welcome.master_end, confirmed=0)
     cut = cut_for(own, master, is_sync=is_sync)
-    if cut is None or cut < begin:
+    if cut is None or cut < begin or (cut == begin > 0 and cut < own.end):  # all of it would be cut
         shared = common_end(own.epochs, own.end, welcome.epochs, welcome.master_end)
         raise Diverged(
             f"the log of this member (it begins at {begin}, ends at {own.end}, and is confirmed to {own.confirmed}) "

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 import attrs
 
 from rocketpy.config import BrokerSettings
+from rocketpy.errors import StoreError
 from rocketpy.log_limit import LogLimit, and_more
 from rocketpy.native.core import lib
 from rocketpy.reactor.replica import ReplicaState
@@ -96,6 +97,9 @@ class SlaveReplicator:
                 self._failures += 1
         except MasterUnusable as exc:
             self._tell(f"cannot follow the master: {exc}; trying again")
+            self._failures += 1
+        except StoreError as exc:
+            self._tell(f"cannot follow the master {master[1]}: {exc}; trying again")
             self._failures += 1
         except Exception:
             logger.exception("an unexpected fault ended a stream of the master %s; trying again", master[1])

@@ -30,6 +30,7 @@ from rocketpy.reactor.process import Identity, forget_handlers, hold_signals, ow
 from rocketpy.reactor.supervisor import EXIT_CANNOT_BOOT, EXIT_CRASHED, report
 from rocketpy.reactor.worker_spec import RestartPolicy
 
+from .cuts import Cuts
 from .marks import TreeMarks
 from .names import EXIT_OTHER_EPOCH
 
@@ -86,6 +87,7 @@ class Guardian:
     clock: Callable[[], float] = time.monotonic
     jitter: Callable[[], float] = random.random
     log: Callable[[str], None] = report
+    cuts: Cuts = attrs.field(factory=Cuts)
     _poller: select.poll = attrs.field(init=False, factory=select.poll)
     _signals: tuple[int, int] = attrs.field(init=False, default=(-1, -1))  # wakeup pipe: read, write
     _orders: MemberOrders = attrs.field(init=False, factory=MemberOrders)
@@ -169,10 +171,9 @@ class Guardian:
 
     def _change_role(self, now: float) -> None:
         """End a process tree that has another role than is wanted, or whose log must be cut."""
-        wanted, cut_at = self._wanted(), self.block.cut_phy_offset
-        if not wanted.is_master and cut_at is not None:
-            wanted = attrs.evolve(wanted, cut_at=cut_at)
-        tree = self.tree
+        wanted, tree = self._wanted(), self.tree
+        if not wanted.is_master and tree.ends_by is None:
+            wanted = attrs.evolve(wanted, cut_at=self._cut_at(now))
         if not tree.pid:
             if wanted.is_master != tree.role.is_master and tree.start_at is not None:
                 tree.start_at = now  # a wait after a death in another role is over
@@ -183,6 +184,21 @@ class Guardian:
             self.marks.gives_way = True
             tree.role, tree.start_at = wanted, None
             self._end(tree, self.give_way_s)
+
+    def _cut_at(self, now: float) -> int | None:
+        """Where the next process tree has to cut the log; None: nowhere, or not now."""
+        cut_at = self.block.cut_phy_offset
+        if cut_at is None or self.block.is_diverged:
+            return None
+        if cut_at == self.tree.role.cut_at or self.cuts.begin(cut_at, now):
+            return cut_at
+        if self.cuts.is_given_up:
+            self.log(
+                f"the log cannot be cut at {cut_at}, which the master asks for: this member stops following; see why "
+                "above, and let it join with an empty store (docs/automatic-failover.md)"
+            )
+            self.block.set_diverged()
+        return None
 
     # --- life and death of a child ------------------------------------------------------------------------------------
 
@@ -200,7 +216,7 @@ class Guardian:
                 pid = os.fork()
                 if pid == 0:
                     self._become(child, identity, parent)
-            child.pid = pid
+            child.pid, child.role = pid, attrs.evolve(child.role, cut_at=None)  # a log is cut once
             child.pidfd = os.pidfd_open(pid)
         except OSError as exc:
             self._kill(child)

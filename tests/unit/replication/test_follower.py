@@ -220,3 +220,13 @@ def test_a_hello_of_a_stranger_needs_no_epoch_file(tmp_path: Path, made: list[An
     b = follower(secret=b"0123456789abcdef")
     b.follow(made[0])
     b.turn_until(lambda: b.rig.published == END, "b to have all")
+
+
+def test_an_epoch_file_that_is_damaged_is_a_line_in_the_log(
+    master: MemberMaster, follower: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    b = follower()
+    b.file.path.write_bytes(b"no epochs")
+    b.follow(master)
+    b.turn_until(lambda: "cannot follow the master" in caplog.text, "b to complain")
+    assert "epoch file" in caplog.text and "Traceback" not in caplog.text

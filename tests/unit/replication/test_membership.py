@@ -127,6 +127,7 @@ def test_a_log_that_has_more_is_cut_first() -> None:
         (950, epochs((1, 0), (3, 500)), 901, 0),  # what was confirmed
         (950, epochs((1, 10)), 0, 0),
         (950, epochs((1, 0), (3, 400)), 0, 401),  # before where this log begins
+        (950, epochs((1, 0), (3, 400)), 0, 400),  # or there: nothing would be left
     ],
 )
 def test_what_no_cut_can_mend(end: int, found: EpochList, confirmed: int, begin: int) -> None:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import attrs
 import pytest
 
 from rocketpy.reactor.member import MemberBlock, MemberOrders
 from rocketpy.reactor.supervisor import EXIT_CANNOT_BOOT
+from rocketpy.startup.member.cuts import FORGET_S, TRIES_MAX, Cuts
 from rocketpy.startup.member.guardian import Child, Guardian, Role
 from rocketpy.startup.member.marks import TreeMarks
 from rocketpy.startup.member.names import EXIT_OTHER_EPOCH
@@ -59,7 +62,7 @@ class Toy:
         self.journal.say("tree gives way" if self.marks.gives_way else "tree leaves")
         return 0
 
-    def start(self, tree: Main | None = None, coordinator: Main | None = None, **settings: float) -> None:
+    def start(self, tree: Main | None = None, coordinator: Main | None = None, **settings: Any) -> None:
         self.pid = os.fork()
         if self.pid == 0:
             status = 99
@@ -165,6 +168,23 @@ def test_a_log_that_must_be_cut_is_cut_by_the_next_tree(toy: Toy) -> None:
     os.kill(pid, signal.SIGKILL)
     assert toy.journal.line() == "log: broker was killed by SIGKILL; restarting now"
     assert toy.next()[0] == "slave", "it is cut once; if that failed it is found again"
+
+
+def test_a_cut_that_fails_is_tried_again_later_and_given_up() -> None:
+    cuts, tried = Cuts(), []
+    for now_s in range(100):
+        if cuts.begin(700, now_s):
+            tried.append(now_s)
+    assert tried == [0, 5, 15, 35] and cuts.is_given_up
+    assert cuts.begin(800, 100.0) and not cuts.is_given_up
+    assert not cuts.begin(800, 104.9) and cuts.begin(800, 100.0 + FORGET_S)
+
+
+def test_a_log_that_cannot_be_cut_has_diverged(toy: Toy) -> None:
+    toy.start(cuts=Cuts(position=700, tries=TRIES_MAX, last_s=time.monotonic()))
+    toy.started()
+    toy.block.pointer.cut_phy_offset = 700
+    assert "cannot be cut at 700" in toy.journal.line() and toy.block.is_diverged
 
 
 @pytest.mark.parametrize("who", ["coordinator", "slave"])
