@@ -9,15 +9,15 @@
 enum { RP_ADDRESS_TEXT_MAX = 320 }; /* bytes of `host:port`, its end included */
 
 enum { /* why the send worker has refused a stream */
-       RP_STREAM_BAD_RECORD = 1,
-       RP_STREAM_GAP = 2 /* it does not continue the log: the send worker was restarted */
+       RP_REFUSED_BAD_RECORD = 1,
+       RP_REFUSED_GAP = 2 /* it does not continue the log: the send worker was restarted */
 };
 
 typedef struct rp_replica {
     uint64_t stream;             /* replicator: number of the last stream */
     uint64_t refused_stream;     /* send: streams up to this one are refused */
     uint64_t refused_phy_offset; /* send: the published position, where that happened */
-    uint32_t refused_reason;     /* send: RP_STREAM_* */
+    uint32_t refused_reason;     /* send: RP_REFUSED_* */
     uint32_t address_version;    /* manager: odd while it changes the addresses */
     char master[RP_ADDRESS_TEXT_MAX]; /* manager: the master's address for requests; empty: not known */
     char ha[RP_ADDRESS_TEXT_MAX];     /* manager: where it sends its log; empty: not known */

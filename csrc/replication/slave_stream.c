@@ -81,7 +81,7 @@ rp_slave_stream *rp_slave_stream_open(const rp_slave_stream_config *config) {
     if (config->adds_zero) {
         rp_msg_log head = {.stream = stream->number, .phy_offset = config->phy_offset - 1};
         const rp_span spans[2] = {{&head, sizeof head}, {"", 1}};
-        if (rp_ring_write(stream->ring, RP_MSG_LOG, spans, 2) != RP_OK) end_stream(stream, RP_STREAM_FAILED);
+        if (rp_ring_write(stream->ring, RP_MSG_LOG, spans, 2) != RP_OK) end_stream(stream, RP_STREAM_END_FAILED);
     }
     return stream;
 }
@@ -122,7 +122,7 @@ static void send_report(rp_slave_stream *stream) {
         else if (errno == EAGAIN)
             stream->is_socket_full = 1;
         else if (errno != EINTR)
-            return end_stream(stream, RP_STREAM_FAILED);
+            return end_stream(stream, RP_STREAM_END_FAILED);
     }
 }
 
@@ -152,7 +152,7 @@ static void take_header(rp_slave_stream *stream, uint64_t file_size) {
     int32_t size = (int32_t)rp_load32(stream->header + 8);
     stream->header_size = 0;
     if (rp_load64(stream->header) != stream->phy_offset || size < 0 || (uint64_t)size > file_size)
-        return end_stream(stream, RP_STREAM_MISPLACED);
+        return end_stream(stream, RP_STREAM_END_MISPLACED);
     stream->body_left = (uint64_t)size;
 }
 
@@ -169,7 +169,7 @@ static void take_epoch(rp_slave_stream *stream, uint64_t position, uint64_t size
     uint64_t end;
     int32_t epoch = rp_epochs_at(stream->config.epochs, stream->config.epoch_count, position, &end);
     if (size > end - position || (epoch >= 0 && epoch != (int32_t)rp_load32(stream->header + 21)))
-        return end_stream(stream, RP_STREAM_MISPLACED);
+        return end_stream(stream, RP_STREAM_END_MISPLACED);
     if (position + size >= stream->config.epochs_from) stream->reaches = position + size;
 }
 
@@ -183,10 +183,10 @@ static void take_data_header(rp_slave_stream *stream) {
     uint32_t size = rp_load32(header);
     uint64_t position = rp_load64(header + 5), file_size = stream->config.control->commitlog_file_size;
     stream->header_size = 0;
-    if (position != stream->phy_offset || size <= 1 + RP_HA_DATA_HEADER) return end_stream(stream, RP_STREAM_MISPLACED);
+    if (position != stream->phy_offset || size <= 1 + RP_HA_DATA_HEADER) return end_stream(stream, RP_STREAM_END_MISPLACED);
     size -= 1 + RP_HA_DATA_HEADER;
     if (size > RP_HA_DATA_MAX || size > stream->chunk_max || size > file_size - position % file_size)
-        return end_stream(stream, RP_STREAM_MISPLACED);
+        return end_stream(stream, RP_STREAM_END_MISPLACED);
     if (stream->config.member) take_epoch(stream, position, size);
     if (stream->end) return;
     note_confirmed(stream);
@@ -199,9 +199,9 @@ static void take_data_header(rp_slave_stream *stream) {
 static void take_fenced(rp_slave_stream *stream) {
     int32_t epoch = (int32_t)rp_load32(stream->header + RP_HA_FRAME_HEADER);
     if (!stream->config.member || rp_load32(stream->header) != 1 + RP_HA_FENCED)
-        return end_stream(stream, RP_STREAM_UNKNOWN);
+        return end_stream(stream, RP_STREAM_END_UNKNOWN);
     if (epoch > stream->config.epoch) rp_member_see_epoch(stream->config.member, epoch);
-    end_stream(stream, RP_STREAM_FENCED);
+    end_stream(stream, RP_STREAM_END_FENCED);
 }
 
 /* The header of a frame of rocketpy, or a part of it, has come. */
@@ -209,13 +209,13 @@ static void take_own_header(rp_slave_stream *stream) {
     const uint8_t *header = stream->header;
     if (stream->header_size < RP_HA_FRAME_HEADER) return;
     if (header[4] != RP_HA_DATA && header[4] != RP_HA_BEAT && header[4] != RP_HA_FENCE)
-        return end_stream(stream, RP_STREAM_UNKNOWN);
+        return end_stream(stream, RP_STREAM_END_UNKNOWN);
     if (stream->header_size < header_bytes(stream)) return;
     if (header[4] == RP_HA_DATA) return take_data_header(stream);
     stream->header_size = 0;
     if (header[4] == RP_HA_FENCE) return take_fenced(stream);
-    if (rp_load32(header) != 1 + RP_HA_HEARTBEAT) return end_stream(stream, RP_STREAM_UNKNOWN);
-    if ((int32_t)rp_load32(header + 21) != stream->config.epoch) return end_stream(stream, RP_STREAM_MISPLACED);
+    if (rp_load32(header) != 1 + RP_HA_HEARTBEAT) return end_stream(stream, RP_STREAM_END_UNKNOWN);
+    if ((int32_t)rp_load32(header + 21) != stream->config.epoch) return end_stream(stream, RP_STREAM_END_MISPLACED);
     note_confirmed(stream);
     stream->master_end = rp_load64(header + 5);
 }
@@ -256,7 +256,7 @@ static void take_body(rp_slave_stream *stream, uint8_t *room, uint64_t size) {
     if (stream->body_left) return;
     uint8_t *log = stream->data + sizeof(rp_msg_log);
     stream->data = NULL;
-    if (rp_crc32(0, log, stream->data_size) != stream->data_crc) return end_stream(stream, RP_STREAM_DAMAGED);
+    if (rp_crc32(0, log, stream->data_size) != stream->data_crc) return end_stream(stream, RP_STREAM_END_DAMAGED);
     pass_on(stream, log, stream->data_size);
 }
 
@@ -277,7 +277,7 @@ static int receive(rp_slave_stream *stream) {
     ssize_t got = recvmsg(stream->config.socket, &message, 0);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
     if (got <= 0) {
-        end_stream(stream, got ? RP_STREAM_FAILED : RP_STREAM_CLOSED);
+        end_stream(stream, got ? RP_STREAM_END_FAILED : RP_STREAM_END_CLOSED);
         return 0;
     }
     uint64_t in_body = (uint64_t)got < body ? (uint64_t)got : body;
@@ -337,10 +337,10 @@ static int turn(rp_slave_stream *stream) {
     for (uint32_t i = 0; i < RECEIVES_MAX && !stream->end && receive(stream); i++) any = 1;
     uint64_t now_ns = rp_now_ns();
     if (any) stream->heard_ns = now_ns;
-    if (is_refused(stream)) end_stream(stream, RP_STREAM_REFUSED);
+    if (is_refused(stream)) end_stream(stream, RP_STREAM_END_REFUSED);
     /* While the ring is full we do not read, so silence says nothing of the master. */
     if (!stream->is_ring_full && now_ns - stream->heard_ns >= (uint64_t)stream->config.silence_max_ns)
-        end_stream(stream, RP_STREAM_SILENT);
+        end_stream(stream, RP_STREAM_END_SILENT);
     if (stream->is_ring_full) stream->heard_ns = now_ns;
     report(stream, any ? REPORT_BYTES : 1, now_ns);
     confirm(stream);

@@ -37,14 +37,14 @@ typedef struct rp_slave_stream_config {
 } rp_slave_stream_config;
 
 enum { /* why a stream has ended */
-       RP_STREAM_CLOSED = 1,    /* by the master */
-       RP_STREAM_FAILED = 2,    /* error of the socket; errno */
-       RP_STREAM_SILENT = 3,    /* nothing came for silence_max_ns */
-       RP_STREAM_MISPLACED = 4, /* a frame has another position than the next one */
-       RP_STREAM_REFUSED = 5,   /* by the send worker; replica.h says why */
-       RP_STREAM_DAMAGED = 6,   /* DATA has another CRC than it says */
-       RP_STREAM_UNKNOWN = 7,   /* a frame that no master sends now */
-       RP_STREAM_FENCED = 8     /* the master is none any more: it knows a newer epoch */
+       RP_STREAM_END_CLOSED = 1,    /* by the master */
+       RP_STREAM_END_FAILED = 2,    /* error of the socket; errno */
+       RP_STREAM_END_SILENT = 3,    /* nothing came for silence_max_ns */
+       RP_STREAM_END_MISPLACED = 4, /* a frame has another position than the next one */
+       RP_STREAM_END_REFUSED = 5,   /* by the send worker; replica.h says why */
+       RP_STREAM_END_DAMAGED = 6,   /* DATA has another CRC than it says */
+       RP_STREAM_END_UNKNOWN = 7,   /* a frame that no master sends now */
+       RP_STREAM_END_FENCED = 8     /* the master is none any more: it knows a newer epoch */
 };
 
 typedef struct rp_slave_stream rp_slave_stream;
@@ -65,7 +65,7 @@ uint64_t rp_slave_stream_reaches(const rp_slave_stream *stream);
 void rp_slave_stream_know(rp_slave_stream *stream, uint64_t epochs_from);
 /* Tell the master that there is a newer epoch, as far as its socket takes that; the last thing that it is told. */
 void rp_slave_stream_fence(rp_slave_stream *stream, int32_t epoch);
-/* RP_STREAM_*; 0: it has not ended. */
+/* RP_STREAM_END_*; 0: it has not ended. */
 int32_t rp_slave_stream_end(const rp_slave_stream *stream);
 /* Bytes of the log received so far; the position that the master named last as its next one; the last report. */
 uint64_t rp_slave_stream_received(const rp_slave_stream *stream);

@@ -22,8 +22,8 @@ rp_status rp_send_take_log(rp_send *send, const uint8_t *data, uint32_t size) {
     send->appended += send->control->published_phy_offset != published;
     count(send, RP_COUNT_MESSAGES_PUT, send->received.records - records);
     count(send, RP_COUNT_BYTES_PUT, send->control->published_phy_offset - published);
-    if (status == RP_CORRUPT) refuse_stream(send, head.stream, RP_STREAM_BAD_RECORD);
-    if (status == RP_INVALID) refuse_stream(send, head.stream, RP_STREAM_GAP);
+    if (status == RP_CORRUPT) refuse_stream(send, head.stream, RP_REFUSED_BAD_RECORD);
+    if (status == RP_INVALID) refuse_stream(send, head.stream, RP_REFUSED_GAP);
     if (status == RP_OK || status == RP_CORRUPT || status == RP_INVALID) return RP_OK;
     return RP_FULL;
 }

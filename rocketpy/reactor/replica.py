@@ -51,4 +51,4 @@ class ReplicaState:
     @property
     def is_refused_for_a_record(self) -> bool:
         """Whether it refused the last stream for a bad record; else for a gap, which a restart of it leaves."""
-        return bool(self.pointer.refused_reason == lib.RP_STREAM_BAD_RECORD)
+        return bool(self.pointer.refused_reason == lib.RP_REFUSED_BAD_RECORD)

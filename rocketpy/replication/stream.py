@@ -24,14 +24,14 @@ from .start import REPORT, Start
 
 TURN_S = 1.0
 ENDS = {
-    lib.RP_STREAM_CLOSED: "the master closed the connection",
-    lib.RP_STREAM_FAILED: "the connection failed",
-    lib.RP_STREAM_SILENT: "the master sent nothing for haHousekeepingInterval",
-    lib.RP_STREAM_MISPLACED: "the master sent another position than the next one",
-    lib.RP_STREAM_REFUSED: "a part of the log was refused",
-    lib.RP_STREAM_DAMAGED: "bytes of the log came damaged",
-    lib.RP_STREAM_UNKNOWN: "the master sent a frame that is not known here",
-    lib.RP_STREAM_FENCED: "the master is none any more: it knows a newer epoch",
+    lib.RP_STREAM_END_CLOSED: "the master closed the connection",
+    lib.RP_STREAM_END_FAILED: "the connection failed",
+    lib.RP_STREAM_END_SILENT: "the master sent nothing for haHousekeepingInterval",
+    lib.RP_STREAM_END_MISPLACED: "the master sent another position than the next one",
+    lib.RP_STREAM_END_REFUSED: "a part of the log was refused",
+    lib.RP_STREAM_END_DAMAGED: "bytes of the log came damaged",
+    lib.RP_STREAM_END_UNKNOWN: "the master sent a frame that is not known here",
+    lib.RP_STREAM_END_FENCED: "the master is none any more: it knows a newer epoch",
 }
 
 
@@ -172,13 +172,14 @@ class LogStream:
     @property
     def is_refused(self) -> bool:
         """Whether the send worker has refused it."""
-        return bool(lib.rp_slave_stream_end(self._handle) == lib.RP_STREAM_REFUSED)
+        return bool(lib.rp_slave_stream_end(self._handle) == lib.RP_STREAM_END_REFUSED)
 
     @property
     def reason(self) -> str:
         """Why it has ended."""
         reason = int(lib.rp_slave_stream_end(self._handle))
-        cause = f": {os.strerror(ffi.errno)}" if reason == lib.RP_STREAM_FAILED and ffi.errno != errno.EAGAIN else ""
+        has_errno = reason == lib.RP_STREAM_END_FAILED and ffi.errno != errno.EAGAIN
+        cause = f": {os.strerror(ffi.errno)}" if has_errno else ""
         return ENDS[reason] + cause
 
     def close(self) -> None:

@@ -25,7 +25,7 @@ static struct {
     rp_slave_stream *stream;
     int ours, theirs;
     uint64_t passed, known; /* the end of what went on; epochs that begin before it are known */
-    uint32_t streams, ended[RP_STREAM_FENCED + 1], asked;
+    uint32_t streams, ended[RP_STREAM_END_FENCED + 1], asked;
 } rig;
 
 static uint8_t byte_at(uint64_t position) { return (uint8_t)(position * 131 + position / 251); }
@@ -167,10 +167,10 @@ int main(int argc, char **argv) {
     play(frames);
     leave();
     printf("member stream: %u streams, %llu bytes went on, %u epochs asked for, %u misplaced, %u damaged, %u fenced\n",
-           rig.streams, (unsigned long long)rig.passed, rig.asked, rig.ended[RP_STREAM_MISPLACED],
-           rig.ended[RP_STREAM_DAMAGED], rig.ended[RP_STREAM_FENCED]);
-    CHECK(rig.passed > EPOCHS[3].start && rig.asked >= 2 && rig.ended[RP_STREAM_MISPLACED] &&
-          rig.ended[RP_STREAM_DAMAGED] && rig.ended[RP_STREAM_FENCED] && rig.control.confirmed_phy_offset);
+           rig.streams, (unsigned long long)rig.passed, rig.asked, rig.ended[RP_STREAM_END_MISPLACED],
+           rig.ended[RP_STREAM_END_DAMAGED], rig.ended[RP_STREAM_END_FENCED]);
+    CHECK(rig.passed > EPOCHS[3].start && rig.asked >= 2 && rig.ended[RP_STREAM_END_MISPLACED] &&
+          rig.ended[RP_STREAM_END_DAMAGED] && rig.ended[RP_STREAM_END_FENCED] && rig.control.confirmed_phy_offset);
     rp_ring_reader_close(rig.reader);
     rp_ring_destroy(rig.ring);
     rp_member_destroy(rig.member);

@@ -53,7 +53,7 @@ static struct {
 } line;
 
 static struct {
-    uint32_t streams, restarts, ended[RP_STREAM_REFUSED + 1], refused[RP_STREAM_GAP + 1];
+    uint32_t streams, restarts, ended[RP_STREAM_END_REFUSED + 1], refused[RP_REFUSED_GAP + 1];
 } seen;
 
 static uint32_t put_record(uint32_t at, uint32_t body_size) {
@@ -222,9 +222,10 @@ static void act(void) {
 static void run_stream(void) {
     if (rp_slave_stream_run(line.stream, 0) != RP_END_OF_FILE) return;
     int32_t end = rp_slave_stream_end(line.stream);
-    CHECK(end > 0 && end <= RP_STREAM_REFUSED && (end != RP_STREAM_MISPLACED || line.is_misplaced));
-    if (end == RP_STREAM_REFUSED) {
-        CHECK(slave.replica->refused_reason == RP_STREAM_BAD_RECORD || slave.replica->refused_reason == RP_STREAM_GAP);
+    CHECK(end > 0 && end <= RP_STREAM_END_REFUSED && (end != RP_STREAM_END_MISPLACED || line.is_misplaced));
+    if (end == RP_STREAM_END_REFUSED) {
+        CHECK(slave.replica->refused_reason == RP_REFUSED_BAD_RECORD ||
+              slave.replica->refused_reason == RP_REFUSED_GAP);
         seen.refused[slave.replica->refused_reason]++;
     }
     seen.ended[end]++;
@@ -274,10 +275,10 @@ int main(void) {
         close_slave();
     }
     printf("slave: %u logs in %u streams, %u refused for damage and %u for a gap, %u misplaced, %u closed, %u silent\n",
-           ROUNDS, seen.streams, seen.refused[RP_STREAM_BAD_RECORD], seen.refused[RP_STREAM_GAP],
-           seen.ended[RP_STREAM_MISPLACED], seen.ended[RP_STREAM_CLOSED], seen.ended[RP_STREAM_SILENT]);
+           ROUNDS, seen.streams, seen.refused[RP_REFUSED_BAD_RECORD], seen.refused[RP_REFUSED_GAP],
+           seen.ended[RP_STREAM_END_MISPLACED], seen.ended[RP_STREAM_END_CLOSED], seen.ended[RP_STREAM_END_SILENT]);
     fflush(stdout);
-    CHECK(seen.ended[RP_STREAM_CLOSED] && seen.ended[RP_STREAM_SILENT] && seen.ended[RP_STREAM_MISPLACED]);
-    CHECK(seen.refused[RP_STREAM_BAD_RECORD] && seen.refused[RP_STREAM_GAP]);
+    CHECK(seen.ended[RP_STREAM_END_CLOSED] && seen.ended[RP_STREAM_END_SILENT] && seen.ended[RP_STREAM_END_MISPLACED]);
+    CHECK(seen.refused[RP_REFUSED_BAD_RECORD] && seen.refused[RP_REFUSED_GAP]);
     return 0;
 }

@@ -46,5 +46,5 @@ def test_the_master_that_is_followed() -> None:
 
 def test_a_refused_stream() -> None:
     state = ReplicaState()
-    state.pointer.refused_phy_offset, state.pointer.refused_reason = 99, lib.RP_STREAM_GAP
+    state.pointer.refused_phy_offset, state.pointer.refused_reason = 99, lib.RP_REFUSED_GAP
     assert state.refused_position == 99 and not state.is_refused_for_a_record

@@ -188,7 +188,7 @@ def test_a_master_that_closes(rig: Rig) -> None:
 
 def test_a_stream_that_the_send_worker_refuses(rig: Rig) -> None:
     rig.state.pointer.refused_phy_offset = 77
-    rig.state.pointer.refused_reason = lib.RP_STREAM_BAD_RECORD
+    rig.state.pointer.refused_reason = lib.RP_REFUSED_BAD_RECORD
     rig.state.pointer.refused_stream = rig.state.pointer.stream
     assert rig.stream.run() and rig.stream.is_refused
     assert rig.state.refused_position == 77 and rig.state.is_refused_for_a_record
