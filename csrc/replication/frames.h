@@ -30,14 +30,14 @@
 #include <stdint.h>
 
 enum {
-    RP_HA_REPORT = 8,         /* bytes of a report of a 4.9 slave, and of the magic */
-    RP_HA_HEADER = 12,        /* bytes before the body of a 4.9 frame */
-    RP_HA_FRAME_HEADER = 5,   /* size and type */
-    RP_HA_DATA_HEADER = 24,   /* payload of DATA before its bytes */
-    RP_HA_HEARTBEAT = 28,     /* payload of HEARTBEAT */
-    RP_HA_ACK = 12,           /* payload of ACK */
-    RP_HA_FENCED = 4,         /* payload of FENCED */
-    RP_HA_HEADER_MAX = 37,    /* bytes of a frame before its bytes of the log */
+    RP_HA_SIZE_REPORT = 8,         /* bytes of a report of a 4.9 slave, and of the magic */
+    RP_HA_SIZE_HEADER = 12,        /* bytes before the body of a 4.9 frame */
+    RP_HA_SIZE_FRAME_HEADER = 5,   /* size and type */
+    RP_HA_SIZE_DATA_HEADER = 24,   /* payload of DATA before its bytes */
+    RP_HA_SIZE_HEARTBEAT = 28,     /* payload of HEARTBEAT */
+    RP_HA_SIZE_ACK = 12,           /* payload of ACK */
+    RP_HA_SIZE_FENCED = 4,         /* payload of FENCED */
+    RP_HA_HEADER_MAX = 37,         /* bytes of a frame before its bytes of the log */
     RP_HA_DATA_MAX = 131072, /* bytes of the log in one DATA: a slave holds them all until it has compared their CRC */
     RP_HA_JSON_MAX = 65536, /* payload of CHALLENGE, HELLO, WELCOME, REFUSE */
     RP_HA_TAIL_MAX = 65536,
@@ -46,13 +46,13 @@ enum {
 
 /* Types of frames. */
 enum {
-    RP_HA_CHALLENGE = 1,
-    RP_HA_HELLO = 2,
-    RP_HA_WELCOME = 3,
-    RP_HA_REFUSE = 4,
-    RP_HA_DATA = 5,
-    RP_HA_BEAT = 6,
-    RP_HA_ACKNOWLEDGE = 7,
-    RP_HA_FENCE = 9
+    RP_HA_TYPE_CHALLENGE = 1,
+    RP_HA_TYPE_HELLO = 2,
+    RP_HA_TYPE_WELCOME = 3,
+    RP_HA_TYPE_REFUSE = 4,
+    RP_HA_TYPE_DATA = 5,
+    RP_HA_TYPE_HEARTBEAT = 6,
+    RP_HA_TYPE_ACK = 7,
+    RP_HA_TYPE_FENCED = 9
 };
 #endif

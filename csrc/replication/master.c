@@ -109,11 +109,11 @@ static void confirm(rp_master *master) {
 
 /* Nobody follows a broker that is not the master any more. */
 static void fence(rp_master *master) {
-    uint8_t frame[RP_HA_FRAME_HEADER + RP_HA_FENCED];
+    uint8_t frame[RP_HA_SIZE_FRAME_HEADER + RP_HA_SIZE_FENCED];
     int32_t newest = __atomic_load_n(&master->config.member->newest_epoch_seen, __ATOMIC_RELAXED);
-    rp_store32(frame, 1 + RP_HA_FENCED);
-    frame[4] = RP_HA_FENCE;
-    rp_store32(frame + RP_HA_FRAME_HEADER, (uint32_t)newest);
+    rp_store32(frame, 1 + RP_HA_SIZE_FENCED);
+    frame[4] = RP_HA_TYPE_FENCED;
+    rp_store32(frame + RP_HA_SIZE_FRAME_HEADER, (uint32_t)newest);
     for (uint32_t i = 0; i < master->used; i++) {
         rp_slave *slave = &master->slaves[i];
         if (slave->fd < 0 || !slave->is_replicating) continue;

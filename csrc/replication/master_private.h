@@ -34,7 +34,7 @@ static inline uint64_t now_of(const rp_master *master) { return master->config.c
 
 /* 1 if its handshake waits for Python. */
 static inline int is_asking(const rp_slave *slave) {
-    return slave->fd >= 0 && (slave->handshake == RP_HA_GREETED || slave->handshake == RP_HA_INTRODUCED);
+    return slave->fd >= 0 && (slave->handshake == RP_HA_STATE_GREETED || slave->handshake == RP_HA_STATE_INTRODUCED);
 }
 
 /* Close a connection; Python learns the reason, RP_SLAVE_*. */

@@ -61,9 +61,9 @@ int rp_master_asking(rp_master *master, rp_slave_asking *asking) {
         const rp_slave *slave = &master->slaves[i];
         if (!is_asking(slave)) continue;
         *asking = (rp_slave_asking){.row = i};
-        if (slave->handshake != RP_HA_INTRODUCED) return 1;
-        asking->hello = slave->hello + RP_HA_FRAME_HEADER;
-        asking->hello_size = slave->hello_size - RP_HA_FRAME_HEADER;
+        if (slave->handshake != RP_HA_STATE_INTRODUCED) return 1;
+        asking->hello = slave->hello + RP_HA_SIZE_FRAME_HEADER;
+        asking->hello_size = slave->hello_size - RP_HA_SIZE_FRAME_HEADER;
         return 1;
     }
     return 0;

@@ -12,9 +12,9 @@
 
 enum {
     READ_BYTES = 4096,
-    ACK_BYTES = RP_HA_FRAME_HEADER + RP_HA_ACK,
-    FENCED_BYTES = RP_HA_FRAME_HEADER + RP_HA_FENCED,
-    HELLO_MAX = RP_HA_FRAME_HEADER + RP_HA_JSON_MAX
+    ACK_BYTES = RP_HA_SIZE_FRAME_HEADER + RP_HA_SIZE_ACK,
+    FENCED_BYTES = RP_HA_SIZE_FRAME_HEADER + RP_HA_SIZE_FENCED,
+    HELLO_MAX = RP_HA_SIZE_FRAME_HEADER + RP_HA_JSON_MAX
 };
 static const uint64_t MAGIC = 0xff52504841000000 + RP_HA_VERSION; /* ff, RPHA, the version */
 static const uint64_t WINDOW_NS = 100000000; /* the bytes of a second are given out in tenths of one */
@@ -47,7 +47,7 @@ static rp_status begin(rp_slave *slave, const rp_slave_rules *rules, uint64_t re
     if (report > end) return refuse(RP_SLAVE_LONGER, why);
     if (start < first) return refuse(RP_SLAVE_BEHIND, why);
     rp_transfer_init(&slave->transfer, 0, start, rules->frame_max, rules->file_size);
-    slave->handshake = RP_HA_OF_4_9;
+    slave->handshake = RP_HA_STATE_OF_4_9;
     slave->is_replicating = 1;
     slave->acked = report;
     return RP_OK;
@@ -55,7 +55,7 @@ static rp_status begin(rp_slave *slave, const rp_slave_rules *rules, uint64_t re
 
 static rp_status greet(rp_slave *slave, uint32_t *why) {
     if (!(slave->hello = malloc(HELLO_MAX))) return refuse(RP_SLAVE_FAILED, why);
-    slave->handshake = RP_HA_GREETED;
+    slave->handshake = RP_HA_STATE_GREETED;
     return RP_OK;
 }
 
@@ -70,8 +70,8 @@ static rp_status acknowledge(rp_slave *slave, uint64_t report, uint64_t end, uin
 
 /* It knows a newer epoch: this broker is not the master any more. */
 static rp_status take_fenced(const rp_slave *slave, const rp_slave_rules *rules, uint32_t *why) {
-    int32_t epoch = (int32_t)rp_load32(slave->report + RP_HA_FRAME_HEADER);
-    if (!rules->member || rp_load32(slave->report) != 1 + RP_HA_FENCED || epoch <= rules->epoch)
+    int32_t epoch = (int32_t)rp_load32(slave->report + RP_HA_SIZE_FRAME_HEADER);
+    if (!rules->member || rp_load32(slave->report) != 1 + RP_HA_SIZE_FENCED || epoch <= rules->epoch)
         return refuse(RP_SLAVE_IMPLAUSIBLE, why);
     rp_member_see_epoch(rules->member, epoch);
     return refuse(RP_SLAVE_FENCED, why);
@@ -79,7 +79,7 @@ static rp_status take_fenced(const rp_slave *slave, const rp_slave_rules *rules,
 
 /* The epoch of an ACK is that of the stream, which the slave has joined. */
 static rp_status take_epoch(rp_slave *slave, const rp_slave_rules *rules, uint32_t *why) {
-    int32_t epoch = (int32_t)rp_load32(slave->report + RP_HA_FRAME_HEADER + 8);
+    int32_t epoch = (int32_t)rp_load32(slave->report + RP_HA_SIZE_FRAME_HEADER + 8);
     if (epoch != rules->epoch) return refuse(RP_SLAVE_IMPLAUSIBLE, why);
     if (rules->member) __atomic_store_n(&slave->row->epoch, epoch, __ATOMIC_RELEASE); /* before the position */
     return RP_OK;
@@ -88,11 +88,11 @@ static rp_status take_epoch(rp_slave *slave, const rp_slave_rules *rules, uint32
 /* A position, ACK or FENCED has come whole. */
 static rp_status take(rp_slave *slave, const rp_slave_rules *rules, uint64_t min, uint64_t end, uint64_t now_ns,
                       uint32_t *why) {
-    int is_own = slave->handshake == RP_HA_WELCOMED;
-    uint64_t report = rp_load64(slave->report + (is_own ? RP_HA_FRAME_HEADER : 0));
-    if (slave->handshake == RP_HA_UNKNOWN && report == MAGIC) return greet(slave, why);
-    if (is_own && slave->report[4] == RP_HA_FENCE) return take_fenced(slave, rules, why);
-    if (is_own && (rp_load32(slave->report) != 1 + RP_HA_ACK || slave->report[4] != RP_HA_ACKNOWLEDGE))
+    int is_own = slave->handshake == RP_HA_STATE_WELCOMED;
+    uint64_t report = rp_load64(slave->report + (is_own ? RP_HA_SIZE_FRAME_HEADER : 0));
+    if (slave->handshake == RP_HA_STATE_UNKNOWN && report == MAGIC) return greet(slave, why);
+    if (is_own && slave->report[4] == RP_HA_TYPE_FENCED) return take_fenced(slave, rules, why);
+    if (is_own && (rp_load32(slave->report) != 1 + RP_HA_SIZE_ACK || slave->report[4] != RP_HA_TYPE_ACK))
         return refuse(RP_SLAVE_IMPLAUSIBLE, why);
     if (is_own && take_epoch(slave, rules, why) != RP_OK) return RP_STOPPED;
     slave->reported = report;
@@ -102,26 +102,28 @@ static rp_status take(rp_slave *slave, const rp_slave_rules *rules, uint64_t min
 }
 
 static rp_status take_hello(rp_slave *slave, uint8_t byte, uint32_t *why) {
-    if (slave->handshake != RP_HA_ASKED) return refuse(RP_SLAVE_IMPLAUSIBLE, why); /* it must wait for an answer */
+    if (slave->handshake != RP_HA_STATE_ASKED)
+        return refuse(RP_SLAVE_IMPLAUSIBLE, why); /* it must wait for an answer */
     slave->hello[slave->hello_size++] = byte;
-    if (slave->hello_size < RP_HA_FRAME_HEADER) return RP_OK;
+    if (slave->hello_size < RP_HA_SIZE_FRAME_HEADER) return RP_OK;
     uint32_t size = rp_load32(slave->hello);
-    if (size < 2 || size > 1 + RP_HA_JSON_MAX || slave->hello[4] != RP_HA_HELLO)
+    if (size < 2 || size > 1 + RP_HA_JSON_MAX || slave->hello[4] != RP_HA_TYPE_HELLO)
         return refuse(RP_SLAVE_IMPLAUSIBLE, why);
-    if (slave->hello_size == 4 + size) slave->handshake = RP_HA_INTRODUCED;
+    if (slave->hello_size == 4 + size) slave->handshake = RP_HA_STATE_INTRODUCED;
     return RP_OK;
 }
 
 /* Bytes of what is being received, as far as its type is known. */
 static uint32_t report_bytes(const rp_slave *slave) {
-    if (slave->handshake != RP_HA_WELCOMED) return RP_HA_REPORT;
-    int is_fenced = slave->report_size >= RP_HA_FRAME_HEADER && slave->report[4] == RP_HA_FENCE;
+    if (slave->handshake != RP_HA_STATE_WELCOMED) return RP_HA_SIZE_REPORT;
+    int is_fenced = slave->report_size >= RP_HA_SIZE_FRAME_HEADER && slave->report[4] == RP_HA_TYPE_FENCED;
     return is_fenced ? FENCED_BYTES : ACK_BYTES;
 }
 
 static rp_status take_byte(rp_slave *slave, const rp_slave_rules *rules, uint64_t min, uint64_t end, uint64_t now_ns,
                            uint8_t byte, uint32_t *why) {
-    if (slave->handshake >= RP_HA_GREETED && slave->handshake < RP_HA_WELCOMED) return take_hello(slave, byte, why);
+    if (slave->handshake >= RP_HA_STATE_GREETED && slave->handshake < RP_HA_STATE_WELCOMED)
+        return take_hello(slave, byte, why);
     slave->report[slave->report_size++] = byte;
     if (slave->report_size < report_bytes(slave)) return RP_OK;
     slave->report_size = 0;
@@ -148,11 +150,11 @@ rp_status rp_slave_answer(rp_slave *slave, const rp_slave_rules *rules, const ui
     ssize_t sent = send(slave->fd, frame, size, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent < 0 || (uint32_t)sent != size) return refuse(RP_SLAVE_LEFT, why);
     slave->written_ns = now_ns;
-    slave->handshake = RP_HA_ASKED;
+    slave->handshake = RP_HA_STATE_ASKED;
     if (!begins) return RP_OK;
     free(slave->hello);
     slave->hello = NULL;
-    slave->handshake = RP_HA_WELCOMED;
+    slave->handshake = RP_HA_STATE_WELCOMED;
     slave->is_replicating = 1; /* what it has is in its first ACK */
     slave->read_ns = now_ns;
     rp_transfer_init(&slave->transfer, 1, start, RP_HA_DATA_MAX, rules->file_size);

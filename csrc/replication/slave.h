@@ -29,20 +29,20 @@ typedef struct rp_slave_rules {
 } rp_slave_rules;
 
 enum { /* how far the handshake is */
-       RP_HA_UNKNOWN = 0,   /* less than a report has arrived */
-       RP_HA_OF_4_9 = 1,    /* no handshake: a slave of the reference */
-       RP_HA_GREETED = 2,   /* the magic has come; CHALLENGE is to be sent */
-       RP_HA_ASKED = 3,     /* CHALLENGE is sent; HELLO has not come whole */
-       RP_HA_INTRODUCED = 4,/* HELLO is there; WELCOME or REFUSE is to be sent */
-       RP_HA_WELCOMED = 5   /* it gets DATA */
+       RP_HA_STATE_UNKNOWN = 0,   /* less than a report has arrived */
+       RP_HA_STATE_OF_4_9 = 1,    /* no handshake: a slave of the reference */
+       RP_HA_STATE_GREETED = 2,   /* the magic has come; CHALLENGE is to be sent */
+       RP_HA_STATE_ASKED = 3,     /* CHALLENGE is sent; HELLO has not come whole */
+       RP_HA_STATE_INTRODUCED = 4,/* HELLO is there; WELCOME or REFUSE is to be sent */
+       RP_HA_STATE_WELCOMED = 5   /* it gets DATA */
 };
 
 typedef struct rp_slave {
     int fd; /* -1: free */
     rp_slave_row *row;
-    uint8_t report[RP_HA_FRAME_HEADER + RP_HA_ACK]; /* a position, ACK or FENCED */
+    uint8_t report[RP_HA_SIZE_FRAME_HEADER + RP_HA_SIZE_ACK]; /* a position, ACK or FENCED */
     uint32_t report_size;   /* bytes of it that have arrived */
-    uint32_t handshake;     /* RP_HA_UNKNOWN and others */
+    uint32_t handshake;     /* RP_HA_STATE_UNKNOWN and others */
     uint8_t *hello;         /* owned, from the magic to the end of the handshake; the frame HELLO */
     uint32_t hello_size;    /* bytes of it that have arrived */
     int is_replicating;     /* the handshake or the first report is over: it gets the log */

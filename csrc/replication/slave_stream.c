@@ -19,11 +19,11 @@
 #include "replication/frames.h"
 
 enum {
-    HEADER = RP_HA_HEADER,
-    DATA_HEADER = RP_HA_FRAME_HEADER + RP_HA_DATA_HEADER,
-    BEAT_HEADER = RP_HA_FRAME_HEADER + RP_HA_HEARTBEAT,
-    FENCED_SIZE = RP_HA_FRAME_HEADER + RP_HA_FENCED,
-    ACK_SIZE = RP_HA_FRAME_HEADER + RP_HA_ACK,
+    HEADER = RP_HA_SIZE_HEADER,
+    DATA_HEADER = RP_HA_SIZE_FRAME_HEADER + RP_HA_SIZE_DATA_HEADER,
+    BEAT_HEADER = RP_HA_SIZE_FRAME_HEADER + RP_HA_SIZE_HEARTBEAT,
+    FENCED_SIZE = RP_HA_SIZE_FRAME_HEADER + RP_HA_SIZE_FENCED,
+    ACK_SIZE = RP_HA_SIZE_FRAME_HEADER + RP_HA_SIZE_ACK,
     CHUNK_MIN = 4096, /* with less room in the ring, wait until it is emptier */
     REPORT_BYTES = 256 << 10, /* report at least this often while data is coming */
     RECEIVES_MAX = 64 /* between two looks at the clock */
@@ -68,7 +68,7 @@ rp_slave_stream *rp_slave_stream_open(const rp_slave_stream_config *config) {
     stream->phy_offset = config->phy_offset;
     stream->body_left = config->body_left;
     stream->reported = UINT64_MAX; /* report at once */
-    stream->report_size = stream->report_sent = config->is_own ? ACK_SIZE : RP_HA_REPORT;
+    stream->report_size = stream->report_sent = config->is_own ? ACK_SIZE : RP_HA_SIZE_REPORT;
     stream->heard_ns = rp_now_ns();
     stream->chunk_max = rp_ring_capacity(config->to_send) / 4 - 64;
     if (!(stream->ring = rp_ring_writer_open(config->to_send))) {
@@ -133,10 +133,10 @@ static void report(rp_slave_stream *stream, uint64_t least, uint64_t now_ns) {
     if (stream->report_sent < stream->report_size) return send_report(stream);
     if (stream->reported != UINT64_MAX && !is_due && position < stream->reported + least) return;
     if (stream->config.is_own) {
-        rp_store32(stream->report, 1 + RP_HA_ACK);
-        stream->report[4] = RP_HA_ACKNOWLEDGE;
-        rp_store64(stream->report + RP_HA_FRAME_HEADER, position);
-        rp_store32(stream->report + RP_HA_FRAME_HEADER + 8, (uint32_t)stream->config.epoch);
+        rp_store32(stream->report, 1 + RP_HA_SIZE_ACK);
+        stream->report[4] = RP_HA_TYPE_ACK;
+        rp_store64(stream->report + RP_HA_SIZE_FRAME_HEADER, position);
+        rp_store32(stream->report + RP_HA_SIZE_FRAME_HEADER + 8, (uint32_t)stream->config.epoch);
     } else {
         rp_store64(stream->report, position);
     }
@@ -159,8 +159,8 @@ static void take_header(rp_slave_stream *stream, uint64_t file_size) {
 /* Bytes of the header that is being received, as far as that is known: it is DATA until its type has come. */
 static uint32_t header_bytes(const rp_slave_stream *stream) {
     if (!stream->config.is_own) return HEADER;
-    uint8_t type = stream->header_size >= RP_HA_FRAME_HEADER ? stream->header[4] : RP_HA_DATA;
-    return type == RP_HA_FENCE ? FENCED_SIZE : type == RP_HA_BEAT ? BEAT_HEADER : DATA_HEADER;
+    uint8_t type = stream->header_size >= RP_HA_SIZE_FRAME_HEADER ? stream->header[4] : RP_HA_TYPE_DATA;
+    return type == RP_HA_TYPE_FENCED ? FENCED_SIZE : type == RP_HA_TYPE_HEARTBEAT ? BEAT_HEADER : DATA_HEADER;
 }
 
 /* With automatic failover: each byte is of the epoch that the master has named for its position, and the epoch file has
@@ -183,8 +183,9 @@ static void take_data_header(rp_slave_stream *stream) {
     uint32_t size = rp_load32(header);
     uint64_t position = rp_load64(header + 5), file_size = stream->config.control->commitlog_file_size;
     stream->header_size = 0;
-    if (position != stream->phy_offset || size <= 1 + RP_HA_DATA_HEADER) return end_stream(stream, RP_STREAM_END_MISPLACED);
-    size -= 1 + RP_HA_DATA_HEADER;
+    if (position != stream->phy_offset || size <= 1 + RP_HA_SIZE_DATA_HEADER)
+        return end_stream(stream, RP_STREAM_END_MISPLACED);
+    size -= 1 + RP_HA_SIZE_DATA_HEADER;
     if (size > RP_HA_DATA_MAX || size > stream->chunk_max || size > file_size - position % file_size)
         return end_stream(stream, RP_STREAM_END_MISPLACED);
     if (stream->config.member) take_epoch(stream, position, size);
@@ -197,8 +198,8 @@ static void take_data_header(rp_slave_stream *stream) {
 
 /* FENCED: there is a newer epoch. Without failover no master sends it. */
 static void take_fenced(rp_slave_stream *stream) {
-    int32_t epoch = (int32_t)rp_load32(stream->header + RP_HA_FRAME_HEADER);
-    if (!stream->config.member || rp_load32(stream->header) != 1 + RP_HA_FENCED)
+    int32_t epoch = (int32_t)rp_load32(stream->header + RP_HA_SIZE_FRAME_HEADER);
+    if (!stream->config.member || rp_load32(stream->header) != 1 + RP_HA_SIZE_FENCED)
         return end_stream(stream, RP_STREAM_END_UNKNOWN);
     if (epoch > stream->config.epoch) rp_member_see_epoch(stream->config.member, epoch);
     end_stream(stream, RP_STREAM_END_FENCED);
@@ -207,14 +208,14 @@ static void take_fenced(rp_slave_stream *stream) {
 /* The header of a frame of rocketpy, or a part of it, has come. */
 static void take_own_header(rp_slave_stream *stream) {
     const uint8_t *header = stream->header;
-    if (stream->header_size < RP_HA_FRAME_HEADER) return;
-    if (header[4] != RP_HA_DATA && header[4] != RP_HA_BEAT && header[4] != RP_HA_FENCE)
+    if (stream->header_size < RP_HA_SIZE_FRAME_HEADER) return;
+    if (header[4] != RP_HA_TYPE_DATA && header[4] != RP_HA_TYPE_HEARTBEAT && header[4] != RP_HA_TYPE_FENCED)
         return end_stream(stream, RP_STREAM_END_UNKNOWN);
     if (stream->header_size < header_bytes(stream)) return;
-    if (header[4] == RP_HA_DATA) return take_data_header(stream);
+    if (header[4] == RP_HA_TYPE_DATA) return take_data_header(stream);
     stream->header_size = 0;
-    if (header[4] == RP_HA_FENCE) return take_fenced(stream);
-    if (rp_load32(header) != 1 + RP_HA_HEARTBEAT) return end_stream(stream, RP_STREAM_END_UNKNOWN);
+    if (header[4] == RP_HA_TYPE_FENCED) return take_fenced(stream);
+    if (rp_load32(header) != 1 + RP_HA_SIZE_HEARTBEAT) return end_stream(stream, RP_STREAM_END_UNKNOWN);
     if ((int32_t)rp_load32(header + 21) != stream->config.epoch) return end_stream(stream, RP_STREAM_END_MISPLACED);
     note_confirmed(stream);
     stream->master_end = rp_load64(header + 5);
@@ -315,9 +316,9 @@ void rp_slave_stream_know(rp_slave_stream *stream, uint64_t epochs_from) {
 
 void rp_slave_stream_fence(rp_slave_stream *stream, int32_t epoch) {
     uint8_t frame[FENCED_SIZE];
-    rp_store32(frame, 1 + RP_HA_FENCED);
-    frame[4] = RP_HA_FENCE;
-    rp_store32(frame + RP_HA_FRAME_HEADER, (uint32_t)epoch);
+    rp_store32(frame, 1 + RP_HA_SIZE_FENCED);
+    frame[4] = RP_HA_TYPE_FENCED;
+    rp_store32(frame + RP_HA_SIZE_FRAME_HEADER, (uint32_t)epoch);
     if (stream->report_sent == stream->report_size)
         (void)send(stream->config.socket, frame, sizeof frame, MSG_NOSIGNAL | MSG_DONTWAIT);
 }

@@ -11,8 +11,8 @@
 enum {
     FRAMES_MAX = 32,    /* in one sendmsg */
     OWN_FRAMES_MAX = 4, /* fewer: what the socket does not take is read again for its CRC */
-    DATA_HEADER = RP_HA_FRAME_HEADER + RP_HA_DATA_HEADER,
-    BEAT_HEADER = RP_HA_FRAME_HEADER + RP_HA_HEARTBEAT
+    DATA_HEADER = RP_HA_SIZE_FRAME_HEADER + RP_HA_SIZE_DATA_HEADER,
+    BEAT_HEADER = RP_HA_SIZE_FRAME_HEADER + RP_HA_SIZE_HEARTBEAT
 };
 
 /* The frames of one sendmsg; the first may be the rest of one. */
@@ -47,7 +47,7 @@ uint64_t rp_transfer_sent(const rp_transfer *transfer) {
 static uint32_t make_header(uint8_t *header, uint64_t phy_offset, uint32_t size) {
     rp_store64(header, phy_offset);
     rp_store32(header + 8, size);
-    return RP_HA_HEADER;
+    return RP_HA_SIZE_HEADER;
 }
 
 static uint32_t make_data_header(const rp_transfer *transfer, uint8_t *header, uint64_t phy_offset,
@@ -55,8 +55,8 @@ static uint32_t make_data_header(const rp_transfer *transfer, uint8_t *header, u
     uint64_t epoch_end;
     int32_t epoch =
         transfer->epochs ? rp_epochs_at(transfer->epochs, transfer->epoch_count, phy_offset, &epoch_end) : 0;
-    rp_store32(header, 1 + RP_HA_DATA_HEADER + size);
-    header[4] = RP_HA_DATA;
+    rp_store32(header, 1 + RP_HA_SIZE_DATA_HEADER + size);
+    header[4] = RP_HA_TYPE_DATA;
     rp_store64(header + 5, phy_offset);
     rp_store64(header + 13, transfer->confirmed);
     rp_store32(header + 21, (uint32_t)epoch);
@@ -72,8 +72,8 @@ void rp_transfer_heartbeat(rp_transfer *transfer, uint64_t end, uint64_t wall_cl
         transfer->header_size = make_header(header, transfer->next, 0);
         return;
     }
-    rp_store32(header, 1 + RP_HA_HEARTBEAT);
-    header[4] = RP_HA_BEAT;
+    rp_store32(header, 1 + RP_HA_SIZE_HEARTBEAT);
+    header[4] = RP_HA_TYPE_HEARTBEAT;
     rp_store64(header + 5, end);
     rp_store64(header + 13, transfer->confirmed);
     rp_store32(header + 21, (uint32_t)transfer->epoch);

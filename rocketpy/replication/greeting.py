@@ -70,7 +70,7 @@ def _tail(own: Extent, master: Extent, file_size: int, read_log: Callable[[int, 
 def tell_fenced(connection: socket.socket, epoch: int) -> None:
     """Tell a master that there is a newer epoch, after its WELCOME. It may not hear it."""
     with contextlib.suppress(OSError):
-        connection.sendall(FRAME.pack(5, lib.RP_HA_FENCE) + struct.pack(">i", epoch))
+        connection.sendall(FRAME.pack(5, lib.RP_HA_TYPE_FENCED) + struct.pack(">i", epoch))
 
 
 def _send(connection: socket.socket, data: bytes) -> None:

@@ -138,14 +138,14 @@ class Refusal:
     reason: str
 
     def encode(self) -> bytes:
-        return encode(lib.RP_HA_REFUSE, {"code": self.code, "reason": self.reason})
+        return encode(lib.RP_HA_TYPE_REFUSE, {"code": self.code, "reason": self.reason})
 
 
 # --- master -------------------------------------------------------------------------------------------------------
 
 
 def encode_challenge(challenge: str) -> bytes:
-    return encode(lib.RP_HA_CHALLENGE, {"version": REPLICATION_VERSION, "nonce": challenge})
+    return encode(lib.RP_HA_TYPE_CHALLENGE, {"version": REPLICATION_VERSION, "nonce": challenge})
 
 
 def start_for(
@@ -250,7 +250,7 @@ def encode_welcome(
 ) -> bytes:
     """WELCOME: DATA begins at `start`, or the slave has to cut its log at `truncate` first."""
     return encode(
-        lib.RP_HA_WELCOME,
+        lib.RP_HA_TYPE_WELCOME,
         {
             "version": REPLICATION_VERSION,
             "begin": own.begin,
@@ -282,7 +282,7 @@ def read_challenge(kind: int, body: bytes) -> str:
         nonce = Fields(body).text("nonce")
     except FrameInvalid as exc:
         raise MasterUnusable(f"it sent a wrong frame: {exc}") from exc
-    if kind != lib.RP_HA_CHALLENGE or not NONCE.fullmatch(nonce):
+    if kind != lib.RP_HA_TYPE_CHALLENGE or not NONCE.fullmatch(nonce):
         raise MasterUnusable(f"it sent frame {kind} instead of CHALLENGE")
     return nonce
 
@@ -298,7 +298,7 @@ def encode_hello(
 ) -> bytes:
     """HELLO: what this slave is and has."""
     return encode(
-        lib.RP_HA_HELLO,
+        lib.RP_HA_TYPE_HELLO,
         {
             "version": REPLICATION_VERSION,
             "cluster": group.cluster,
@@ -338,9 +338,9 @@ def read_welcome(
     """
     try:
         fields = Fields(body)
-        if kind == lib.RP_HA_REFUSE:
+        if kind == lib.RP_HA_TYPE_REFUSE:
             raise _refused(fields)
-        if kind != lib.RP_HA_WELCOME:
+        if kind != lib.RP_HA_TYPE_WELCOME:
             raise MasterUnusable(f"it sent frame {kind} instead of WELCOME")
         if not is_proof(fields.text("proof"), group.proof(MASTER, challenge, nonce, member)):
             raise CannotFollow("the master does not know the secret in this slave's haSecretFile; set it on both")

@@ -20,15 +20,8 @@
 #include "replication/master.h"
 #include "replication/slave.h"
 
-enum {
-    FILE_SIZE = 16384,
-    FILES = 24,
-    LOG = FILE_SIZE * FILES,
-    SLAVES = 6,
-    STEPS = 120000,
-    INPUT = 40000,
-    OUTPUT = 5 + RP_HA_JSON_MAX + 8
-};
+enum { FILE_SIZE = 16384, FILES = 24, LOG = FILE_SIZE * FILES, SLAVES = 6, STEPS = 120000, INPUT = 40000 };
+enum { HEADER = RP_HA_SIZE_FRAME_HEADER, OUTPUT = HEADER + RP_HA_JSON_MAX + 8 };
 
 static char directory[] = "/tmp/driver_master_XXXXXX";
 static uint64_t now_ns = 1000000000000;
@@ -96,7 +89,7 @@ static void report(struct peer *peer, uint64_t position, uint32_t size) {
 static void say_own(struct peer *peer, uint32_t size, uint8_t type, uint32_t payload) {
     rp_store32(peer->output, size);
     peer->output[4] = type;
-    peer->output_size = RP_HA_FRAME_HEADER + payload, peer->output_sent = 0;
+    peer->output_size = HEADER + payload, peer->output_sent = 0;
 }
 
 /* HELLO after CHALLENGE: as it must be, up to the largest; or poison. */
@@ -105,57 +98,57 @@ static void say_hello(struct peer *peer, random_source *random, uint64_t publish
     uint32_t choice = random_below(random, 10);
     uint32_t large = choice == 2 ? RP_HA_JSON_MAX + 3 : RP_HA_JSON_MAX;
     uint32_t payload = choice && random_below(random, 4) ? 8 + random_below(random, 300) : large;
-    for (uint32_t i = 0; i < payload; i++) peer->output[RP_HA_FRAME_HEADER + i] = (uint8_t)random_below(random, 256);
+    for (uint32_t i = 0; i < payload; i++) peer->output[HEADER + i] = (uint8_t)random_below(random, 256);
     uint32_t has = random_below(random, (uint32_t)published + 1);
-    rp_store64(peer->output + RP_HA_FRAME_HEADER, choice == 1 ? published + 1 + has : has);
+    rp_store64(peer->output + HEADER, choice == 1 ? published + 1 + has : has);
     if (choice == 2)
-        say_own(peer, SIZES[random_below(random, 6)], RP_HA_HELLO, payload);
+        say_own(peer, SIZES[random_below(random, 6)], RP_HA_TYPE_HELLO, payload);
     else if (choice == 3)
         say_own(peer, 1 + payload, (uint8_t)random_below(random, 256), payload);
     else
-        say_own(peer, 1 + payload, RP_HA_HELLO, payload + (choice == 4)); /* a byte too much */
+        say_own(peer, 1 + payload, RP_HA_TYPE_HELLO, payload + (choice == 4)); /* a byte too much */
 }
 
 static void say_ack(struct peer *peer, uint64_t position, uint8_t type, uint32_t size) {
-    uint8_t bytes[RP_HA_FRAME_HEADER + RP_HA_ACK] = {0};
+    uint8_t bytes[HEADER + RP_HA_SIZE_ACK] = {0};
     rp_store32(bytes, size);
     bytes[4] = type;
-    rp_store64(bytes + RP_HA_FRAME_HEADER, position);
+    rp_store64(bytes + HEADER, position);
     if (send(peer->fd, bytes, sizeof bytes, MSG_NOSIGNAL) < 0) leave(peer);
 }
 
 /* One whole frame of the master has come. */
 static void take_own_frame(struct peer *peer, uint8_t type, const uint8_t *payload, uint32_t size,
                            random_source *random, uint64_t published) {
-    if (type == RP_HA_CHALLENGE) {
-        CHECK(!peer->has_reported && peer->output_sent == RP_HA_REPORT);
+    if (type == RP_HA_TYPE_CHALLENGE) {
+        CHECK(!peer->has_reported && peer->output_sent == RP_HA_SIZE_REPORT);
         say_hello(peer, random, published);
-    } else if (type == RP_HA_WELCOME) {
+    } else if (type == RP_HA_TYPE_WELCOME) {
         CHECK(!peer->has_reported && size == 8);
         peer->has = rp_load64(payload);
         peer->has_reported = 1;
-    } else if (type == RP_HA_DATA) {
-        uint32_t bytes = size - RP_HA_DATA_HEADER;
+    } else if (type == RP_HA_TYPE_DATA) {
+        uint32_t bytes = size - RP_HA_SIZE_DATA_HEADER;
         CHECK(peer->has_reported && bytes <= FILE_SIZE && rp_load64(payload) == peer->has && !rp_load32(payload + 16));
         CHECK(bytes && peer->has + bytes <= rp_load64(payload + 8) && rp_load64(payload + 8) <= published);
         CHECK(peer->has / FILE_SIZE == (peer->has + bytes - 1) / FILE_SIZE);
-        CHECK(memcmp(payload + RP_HA_DATA_HEADER, log_bytes + peer->has, bytes) == 0);
-        CHECK(rp_crc32(0, payload + RP_HA_DATA_HEADER, bytes) == rp_load32(payload + 20));
+        CHECK(memcmp(payload + RP_HA_SIZE_DATA_HEADER, log_bytes + peer->has, bytes) == 0);
+        CHECK(rp_crc32(0, payload + RP_HA_SIZE_DATA_HEADER, bytes) == rp_load32(payload + 20));
         peer->has += bytes;
-    } else if (type == RP_HA_BEAT) {
-        CHECK(peer->has_reported && size == RP_HA_HEARTBEAT && rp_load64(payload) <= published);
+    } else if (type == RP_HA_TYPE_HEARTBEAT) {
+        CHECK(peer->has_reported && size == RP_HA_SIZE_HEARTBEAT && rp_load64(payload) <= published);
     } else {
-        CHECK(type == RP_HA_REFUSE && !peer->has_reported);
+        CHECK(type == RP_HA_TYPE_REFUSE && !peer->has_reported);
     }
 }
 
 static void take_own_frames(struct peer *peer, random_source *random, uint64_t published) {
     uint32_t at = 0;
-    while (peer->input_size - at >= RP_HA_FRAME_HEADER) {
+    while (peer->input_size - at >= HEADER) {
         uint32_t size = rp_load32(peer->input + at);
-        CHECK(size >= 1 && size <= 1 + RP_HA_DATA_HEADER + FILE_SIZE);
+        CHECK(size >= 1 && size <= 1 + RP_HA_SIZE_DATA_HEADER + FILE_SIZE);
         if (peer->input_size - at < 4 + size) break;
-        take_own_frame(peer, peer->input[at + 4], peer->input + at + RP_HA_FRAME_HEADER, size - 1, random, published);
+        take_own_frame(peer, peer->input[at + 4], peer->input + at + HEADER, size - 1, random, published);
         at += 4 + size;
     }
     memmove(peer->input, peer->input + at, peer->input_size - at);
@@ -174,29 +167,30 @@ static void act_own(struct peer *peer, random_source *random, uint64_t published
     }
     if (!peer->has_reported) return;
     uint32_t choice = random_below(random, 100);
-    if (choice == 0) return say_ack(peer, published + 1 + random_below(random, 1000), RP_HA_ACKNOWLEDGE, 1 + RP_HA_ACK);
-    if (choice == 1) return say_ack(peer, peer->has, (uint8_t)random_below(random, RP_HA_ACKNOWLEDGE), 1 + RP_HA_ACK);
-    if (choice == 2) return say_ack(peer, peer->has, RP_HA_ACKNOWLEDGE, random_below(random, 1 + RP_HA_ACK));
+    if (choice == 0)
+        return say_ack(peer, published + 1 + random_below(random, 1000), RP_HA_TYPE_ACK, 1 + RP_HA_SIZE_ACK);
+    if (choice == 1) return say_ack(peer, peer->has, (uint8_t)random_below(random, RP_HA_TYPE_ACK), 1 + RP_HA_SIZE_ACK);
+    if (choice == 2) return say_ack(peer, peer->has, RP_HA_TYPE_ACK, random_below(random, 1 + RP_HA_SIZE_ACK));
     if (peer->has > *truth) *truth = peer->has;
-    say_ack(peer, peer->has, RP_HA_ACKNOWLEDGE, 1 + RP_HA_ACK);
+    say_ack(peer, peer->has, RP_HA_TYPE_ACK, 1 + RP_HA_SIZE_ACK);
     own_whole += peer->has == published;
 }
 
 static void join_own(struct peer *peer) {
     peer->is_own = 1;
     rp_store64(peer->output, 0xff52504841000000 + RP_HA_VERSION);
-    peer->output_size = RP_HA_REPORT;
+    peer->output_size = RP_HA_SIZE_REPORT;
 }
 
 /* Python's part of the handshake. */
 static void answer_all(rp_master *master, random_source *random, uint64_t published) {
     rp_slave_asking asking;
     while (rp_master_asking(master, &asking)) {
-        uint8_t frame[RP_HA_FRAME_HEADER + 8] = {0, 0, 0, 1, RP_HA_CHALLENGE};
+        uint8_t frame[HEADER + 8] = {0, 0, 0, 1, RP_HA_TYPE_CHALLENGE};
         uint32_t size = asking.hello_size, crc, place = random_below(random, LOG + 100),
                  bytes = random_below(random, 40000);
         if (!size) {
-            rp_master_answer(master, asking.row, frame, RP_HA_FRAME_HEADER, 0, 0);
+            rp_master_answer(master, asking.row, frame, HEADER, 0, 0);
             continue;
         }
         free(exact_copy(asking.hello, size)); /* every byte is there */
@@ -207,8 +201,8 @@ static void answer_all(rp_master *master, random_source *random, uint64_t publis
         if (status == RP_OK && bytes) CHECK(crc == rp_crc32(0, log_bytes + place, bytes));
         int fits = start <= published;
         rp_store32(frame, 9);
-        frame[4] = fits ? RP_HA_WELCOME : RP_HA_REFUSE;
-        rp_store64(frame + RP_HA_FRAME_HEADER, start);
+        frame[4] = fits ? RP_HA_TYPE_WELCOME : RP_HA_TYPE_REFUSE;
+        rp_store64(frame + HEADER, start);
         *(fits ? &welcomed : &turned_away) += 1;
         if (fits) rp_master_answer(master, asking.row, frame, sizeof frame, 1, start);
         size = random_below(random, 2) ? sizeof frame : 0;

@@ -70,30 +70,30 @@ static uint32_t make_frame(uint8_t *out, uint64_t position) {
     int32_t epoch = rp_epochs_at(EPOCHS, 4, position, &end);
     if (size > end - position) size = (uint32_t)(end - position);
     if (kind == 0) { /* a heartbeat */
-        rp_store32(out, 1 + RP_HA_HEARTBEAT + (way == 1));
-        out[4] = RP_HA_BEAT;
+        rp_store32(out, 1 + RP_HA_SIZE_HEARTBEAT + (way == 1));
+        out[4] = RP_HA_TYPE_HEARTBEAT;
         rp_store64(out + 5, position);
         rp_store64(out + 13, below(4) ? position : UINT64_MAX);
         rp_store32(out + 21, way == 2 ? EPOCH - 1 : EPOCH);
         rp_store64(out + 25, 1);
-        return RP_HA_FRAME_HEADER + RP_HA_HEARTBEAT;
+        return RP_HA_SIZE_FRAME_HEADER + RP_HA_SIZE_HEARTBEAT;
     }
     if (way == 3) {
-        rp_store32(out, 1 + RP_HA_FENCED);
-        out[4] = RP_HA_FENCE;
+        rp_store32(out, 1 + RP_HA_SIZE_FENCED);
+        out[4] = RP_HA_TYPE_FENCED;
         rp_store32(out + 5, below(20));
-        return RP_HA_FRAME_HEADER + RP_HA_FENCED;
+        return RP_HA_SIZE_FRAME_HEADER + RP_HA_SIZE_FENCED;
     }
-    uint8_t *body = out + RP_HA_FRAME_HEADER + RP_HA_DATA_HEADER;
+    uint8_t *body = out + RP_HA_SIZE_FRAME_HEADER + RP_HA_SIZE_DATA_HEADER;
     for (uint32_t i = 0; i < size; i++) body[i] = byte_at(position + i);
-    rp_store32(out, 1 + RP_HA_DATA_HEADER + (way == 4 ? below(2) * UINT32_MAX : size));
-    out[4] = way == 5 ? (uint8_t)below(12) : RP_HA_DATA;
+    rp_store32(out, 1 + RP_HA_SIZE_DATA_HEADER + (way == 4 ? below(2) * UINT32_MAX : size));
+    out[4] = way == 5 ? (uint8_t)below(12) : RP_HA_TYPE_DATA;
     rp_store64(out + 5, way == 6 ? position + 1 : position);
     rp_store64(out + 13, position + size);
     rp_store32(out + 21, (uint32_t)(way == 7 ? epoch + 1 : epoch));
     rp_store32(out + 25, rp_crc32(0, body, size));
     if (way == 8) body[below(size)] ^= 1;
-    return RP_HA_FRAME_HEADER + RP_HA_DATA_HEADER + size;
+    return RP_HA_SIZE_FRAME_HEADER + RP_HA_SIZE_DATA_HEADER + size;
 }
 
 /* What has gone on is the log, without a gap, and of known epochs. */

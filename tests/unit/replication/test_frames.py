@@ -13,7 +13,7 @@ from tests.support import own_frames
 
 
 def test_the_bytes_of_a_frame() -> None:
-    assert encode(lib.RP_HA_REFUSE, {"a": 1}) == bytes.fromhex("00000008 04") + b'{"a":1}'
+    assert encode(lib.RP_HA_TYPE_REFUSE, {"a": 1}) == bytes.fromhex("00000008 04") + b'{"a":1}'
     assert MAGIC == own_frames.MAGIC and MAGIC[7] == REPLICATION_VERSION == lib.RP_HA_VERSION
 
 

@@ -201,5 +201,5 @@ def test_slaves_of_both_kinds_at_once(rig: MasterRig) -> None:
     rig.say_bytes(own.socket, ack(900))
     assert rig.replicated == 900
     assert sorted(slave.acked_phy_offset for slave in rig.slaves()) == [700, 900]
-    assert int(lib.RP_HA_ACKNOWLEDGE) == ack(0)[4]
+    assert int(lib.RP_HA_TYPE_ACK) == ack(0)[4]
     wait_until(lambda: len(rig.slaves()) == 2)
