@@ -171,7 +171,8 @@ typedef struct rp_msg_put_result {
     uint64_t phy_offset;
     uint64_t queue_offset;
     int64_t store_timestamp_ms;
-    int32_t code; /* response code: 0, 10, 11, 12 stored; 13, 17 refused for good; any other: may be tried again */
+    int32_t code; /* RP_RESPONSE_*. SUCCESS, FLUSH_DISK_TIMEOUT, SLAVE_NOT_AVAILABLE, FLUSH_SLAVE_TIMEOUT: stored.
+                     MESSAGE_ILLEGAL, TOPIC_NOT_EXIST: refused for good. Any other: may be tried again */
     int32_t queue_id;
     uint32_t size;
     uint32_t reserved;

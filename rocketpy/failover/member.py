@@ -62,9 +62,9 @@ class Member:
     state: State = State.JOINING
     epoch: int = -1  # the epoch that this member serves, in the states of SERVING
     lease: Lease | None = None
-    acknowledged: int = 0  # sends that end at or below this position may be answered 0
+    acknowledged: int = 0  # sends that end at or below this position may be answered SUCCESS
     confirmed: int = 0  # what consumers may see, in the states of SERVING
-    copies: int = 1  # members that have everything below `confirmed`; 1: this one alone, so a sync master answers 11
+    copies: int = 1  # members that have all below `confirmed`; 1: a sync master answers SLAVE_NOT_AVAILABLE
     changes: list[Change] = attrs.field(factory=list)  # not yet taken by `changes_taken`
     operator_order: bool = False
     hint: Hint = attrs.field(factory=Hint)

@@ -18,8 +18,8 @@ class Orders:
         offsets of all queues, and then reports it as `opened`.
     following: the member whose stream to take, and the epoch that etcd names; None: take no stream.
     counting: members whose acknowledgements under `epoch` a position needs before it is confirmed, this one included.
-        If it is the only one, a synchronous master answers 11.
-    deadline_s: CLOCK_BOOTTIME until which sends may be answered 0; compared right before answers leave.
+        If it is the only one, a synchronous master answers SLAVE_NOT_AVAILABLE.
+    deadline_s: CLOCK_BOOTTIME until which sends may be answered SUCCESS; compared right before answers leave.
     """
 
     state: State

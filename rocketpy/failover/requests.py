@@ -30,7 +30,8 @@ class Report:
     """This member's store and replication at one moment.
 
     `done`: what the duties of the present state say is done: a stream that should stop has stopped and everything
-    taken of it is in the log, or sends that should stop are answered 14 and those before them are in the log.
+    taken of it is in the log; or sends that should stop are answered SERVICE_NOT_AVAILABLE, and those before them
+    are in the log.
     """
 
     incarnation: str

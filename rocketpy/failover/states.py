@@ -120,8 +120,8 @@ class Duties:
 
     takes_stream: bool = False  # follows the master that `state` names, acknowledges what it has
     sends_stream: bool = False  # lets other members follow
-    answers_waits: bool = False  # sends that wait for the in-sync set may be answered 0; otherwise 14
-    takes_sends: bool = False  # stores new messages; otherwise 14
+    answers_waits: bool = False  # waiting sends may get SUCCESS; otherwise SERVICE_NOT_AVAILABLE
+    takes_sends: bool = False  # stores new messages; otherwise SERVICE_NOT_AVAILABLE
     is_broker_0: bool = False  # registers brokerId 0, runs the delay and transaction services
 
 
