@@ -27,7 +27,7 @@ def no_lease_fence(patch: pytest.MonkeyPatch) -> None:
 
 def no_incarnations(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(records.GroupState, "names", lambda self, member, _: member in self.in_sync)
-    patch.setattr(elections, "may_campaign", lambda who, config, state, **_: who.member in state.in_sync)
+    patch.setattr(elections, "may_campaign", lambda candidate, config, state, **_: candidate.member in state.in_sync)
 
 
 def shrink_counts_at_once(patch: pytest.MonkeyPatch) -> None:
@@ -37,7 +37,7 @@ def shrink_counts_at_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def set_does_not_count(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(mastership.Mastership, "replicated", lambda _self, report, _counting: report.end)
+    patch.setattr(mastership.Mastership, "confirmable", lambda _self, report, _counting: report.end)
 
 
 @pytest.mark.parametrize(
