@@ -21,15 +21,17 @@ class Candidate:
     registered: Mapping[str, MemberRecord]
 
 
-def may_bootstrap(who: Candidate, config: GroupConfig) -> bool:
+def may_bootstrap(candidate: Candidate, config: GroupConfig) -> bool:
     """Whether this member writes the first `state`: everybody is here, and no other store has messages."""
-    if any(name not in who.registered for name in config.members):
+    if any(name not in candidate.registered for name in config.members):
         return False
-    filled = [name for name in config.members if who.registered[name].end > 0]
-    return who.member == (filled or config.members)[0] and len(filled) <= 1
+    filled = [name for name in config.members if candidate.registered[name].end > 0]
+    return candidate.member == (filled or config.members)[0] and len(filled) <= 1
 
 
-def may_campaign(who: Candidate, config: GroupConfig, state: GroupState, *, absent_s: float, lease_s: float) -> bool:
+def may_campaign(
+    candidate: Candidate, config: GroupConfig, state: GroupState, *, absent_s: float, lease_s: float
+) -> bool:
     """Whether this member may be elected while `master` is absent.
 
     Only the in-sync set has everything that was acknowledged (in an asynchronous group: nearly everything), and a
@@ -40,46 +42,47 @@ def may_campaign(who: Candidate, config: GroupConfig, state: GroupState, *, abse
     Args:
         absent_s: how long `master` has been absent, as this member saw it.
     """
-    if who.epoch < 0:
+    if candidate.epoch < 0:
         return False
-    if not (state.names(who.member, who.incarnation) or all_lost_their_tails(who, state)):
+    if not (state.names(candidate.member, candidate.incarnation) or all_lost_their_tails(candidate, state)):
         return False
-    return config.mode == "sync" or all(name in who.registered for name in config.members) or absent_s >= lease_s
+    return config.mode == "sync" or all(name in candidate.registered for name in config.members) or absent_s >= lease_s
 
 
-def all_lost_their_tails(who: Candidate, state: GroupState) -> bool:
+def all_lost_their_tails(candidate: Candidate, state: GroupState) -> bool:
     """Whether every in-sync member is here, each with a log of the last epoch that may lack its tail.
 
     They lost power together. Nobody has all that was acknowledged, and nobody who has it can come back: the longest
     log is the best. A lost disk is another matter: its log has no epochs, and people have to decide.
     """
-    found = {name: who.registered.get(name) for name in state.in_sync}
+    found = {name: candidate.registered.get(name) for name in state.in_sync}
     return all(
         record is not None and record.incarnation != state.in_sync[name] and record.epoch >= state.epoch
         for name, record in found.items()
-    ) and (who.member in found and rank(who, frozenset(found)) == 1)
+    ) and (candidate.member in found and rank(candidate, frozenset(found)) == 1)
 
 
-def rank(who: Candidate, among: frozenset[str]) -> int:
+def rank(candidate: Candidate, among: frozenset[str]) -> int:
     """The place (1 and up) of this member: newest epoch first, then the longest log, then the name."""
     order = sorted(
-        (name for name in who.registered if name in among),
-        key=lambda name: (-who.registered[name].epoch, -who.registered[name].end, name),
+        (name for name in candidate.registered if name in among),
+        key=lambda name: (-candidate.registered[name].epoch, -candidate.registered[name].end, name),
     )
-    return order.index(who.member) + 1 if who.member in order else len(order) + 1
+    return order.index(candidate.member) + 1 if candidate.member in order else len(order) + 1
 
 
-def bootstrapped(who: Candidate) -> GroupState:
+def bootstrapped(candidate: Candidate) -> GroupState:
     """The first state of a group. Others enter the set as soon as they have caught up."""
-    return GroupState(epoch=1, master=who.member, in_sync={who.member: who.incarnation})
+    return GroupState(epoch=1, master=candidate.member, in_sync={candidate.member: candidate.incarnation})
 
 
-def elected(who: Candidate, config: GroupConfig, state: GroupState) -> GroupState:
+def elected(candidate: Candidate, config: GroupConfig, state: GroupState) -> GroupState:
     """The state after this member has won: the next epoch, and the set without the old master.
 
     A member that campaigns without being in the set takes over alone: nobody else has a log that is known to fit.
     """
     kept: dict[str, str] = {}
-    if config.mode == "sync" and state.names(who.member, who.incarnation):
-        kept = {name: which for name, which in state.in_sync.items() if name != state.master}
-    return GroupState(epoch=state.epoch + 1, master=who.member, in_sync={**kept, who.member: who.incarnation})
+    if config.mode == "sync" and state.names(candidate.member, candidate.incarnation):
+        kept = {name: incarnation for name, incarnation in state.in_sync.items() if name != state.master}
+    kept[candidate.member] = candidate.incarnation
+    return GroupState(epoch=state.epoch + 1, master=candidate.member, in_sync=kept)

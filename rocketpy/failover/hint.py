@@ -21,7 +21,7 @@ class Hint:
         """Whether etcd is to be asked."""
         return self._since_s is not None
 
-    def note(self, now_s: float, newest_seen: int, known: GroupState | None) -> None:
+    def update(self, now_s: float, newest_seen: int, known: GroupState | None) -> None:
         is_newer = known is not None and newest_seen > known.epoch
         self._since_s = (now_s if self._since_s is None else self._since_s) if is_newer else None
 

@@ -64,7 +64,7 @@ class Progress:
     sample: int = 0  # an end of the master's log
     sampled_s: float = 0.0
 
-    def note(self, position: int, end: int, now_s: float) -> None:
+    def record(self, position: int, end: int, now_s: float) -> None:
         """The follower has acknowledged `position` while the log ends at `end`."""
         if position >= end:
             self.caught_up_s = now_s
@@ -76,7 +76,8 @@ class Progress:
 def without(state: GroupState, names: Iterable[str]) -> GroupState:
     """`state` with a smaller set."""
     gone = set(names)
-    return attrs.evolve(state, in_sync={name: which for name, which in state.in_sync.items() if name not in gone})
+    kept = {name: incarnation for name, incarnation in state.in_sync.items() if name not in gone}
+    return attrs.evolve(state, in_sync=kept)
 
 
 def having(state: GroupState, entering: Mapping[str, str]) -> GroupState:

@@ -48,8 +48,8 @@ class Mastership:
         was confirmed without it; when it has that, it is asked for. Under load it would never have all at any moment
         that the report is of; while it counts, nothing is confirmed that it lacks.
         """
-        self._note(now_s, known, report)
-        late = [name for name, which in known.in_sync.items() if self._is_late(name, which, now_s, report, keep_up_s)]
+        self._record(now_s, known, report)
+        late = [name for name in known.in_sync if self._is_late(name, known.in_sync[name], now_s, report, keep_up_s)]
         if late:
             return in_sync.without(known, late)
         start = next((entry.start for entry in report.epochs.entries if entry.number == self.epoch), report.end)
@@ -68,20 +68,20 @@ class Mastership:
         self._entering = {name: ack.incarnation for name, ack in able.items()}
         return in_sync.having(known, ready) if ready else None
 
-    def _note(self, now_s: float, known: GroupState, report: Report) -> None:
-        """Take down who has what. A member that has not come yet has until `keep_up_s` after the epoch began."""
+    def _record(self, now_s: float, known: GroupState, report: Report) -> None:
+        """Record how far each member has the log. One that has not come has until `keep_up_s` after the epoch began."""
         for name in known.in_sync.keys() | report.acks.keys():
             ack = report.acks.get(name)
             begun = self.since_s if name in known.in_sync else float("-inf")
             progress = self._progress.setdefault(name, Progress(begun))
             if ack is not None and ack.epoch == self.epoch:
-                progress.note(ack.position, report.end, now_s)
+                progress.record(ack.position, report.end, now_s)
 
-    def _is_late(self, name: str, which: str, now_s: float, report: Report, keep_up_s: float) -> bool:
+    def _is_late(self, name: str, incarnation: str, now_s: float, report: Report, keep_up_s: float) -> bool:
         if name == self.member:
             return False
         ack = report.acks.get(name)
-        replaced = ack is not None and ack.epoch == self.epoch and ack.incarnation != which
+        replaced = ack is not None and ack.epoch == self.epoch and ack.incarnation != incarnation
         return replaced or now_s - self._progress[name].caught_up_s > keep_up_s
 
     # --- switch-over --------------------------------------------------------------------------------------------------

@@ -139,7 +139,7 @@ class Member:
             return []
         present = self._view.master is not None
         self._absent_since_s = None if present else self._absent_since_s or now_s
-        self.hint.note(now_s, report.newest_epoch_seen, self._view.state)
+        self.hint.update(now_s, report.newest_epoch_seen, self._view.state)
         for _ in State:  # no state is entered twice in a step
             event = self._event()
             if event is None:
@@ -334,12 +334,12 @@ class Member:
             return []
         if view.master is not None:
             return [RevokeLease(one.master.lease) for one in self._decisions.unresolved[:1] if one.master]
-        who, config = self._candidate, self.settings.config
+        candidate, config = self._candidate, self.settings.config
         rivals = view.state.in_sync if view.state and config.mode == "sync" else config.members
-        if self._now_s < self._since_s + RANK_DELAY_S * elections.rank(who, frozenset(rivals)):
+        if self._now_s < self._since_s + RANK_DELAY_S * elections.rank(candidate, frozenset(rivals)):
             return []
-        new = elections.elected(who, config, view.state) if view.state else elections.bootstrapped(who)
-        held = MasterRecord(member=who.member, epoch=new.epoch, lease=self.lease.number)
+        new = elections.elected(candidate, config, view.state) if view.state else elections.bootstrapped(candidate)
+        held = MasterRecord(member=candidate.member, epoch=new.epoch, lease=self.lease.number)
         return self._ask(Kind.ELECT if view.state else Kind.BOOTSTRAP, state=new, master=held, master_absent=True)
 
     def _rule(self, view: View) -> list[Transaction | RevokeLease]:

@@ -15,7 +15,7 @@ from rocketpy.errors import ConfigError, StoreError
 from rocketpy.spark.jobs.archive import archive
 from rocketpy.spark.jobs.replay import Replayed, parts, replay
 from rocketpy.spark.jobs.replay.check import Compared, SliceFound, bitmap, compare, slices_to_check
-from rocketpy.spark.jobs.replay.parts import Pace
+from rocketpy.spark.jobs.replay.parts import RateLimit
 from rocketpy.spark.jobs.replay.plan import Ledger, Part, Step, StepId, Wanted, read_step, write_step
 from rocketpy.startup.cli.command_line import cli
 from rocketpy.store.inspection.reader import StoreReader
@@ -209,10 +209,10 @@ def test_the_pace_is_kept() -> None:
         slept.append(seconds)
         now[0] += seconds
 
-    pace = Pace(100.0, clock=lambda: now[0], sleep=sleep)
+    limit = RateLimit(100.0, clock=lambda: now[0], sleep=sleep)
     for _ in range(5):
-        pace.add(50)
+        limit.add(50)
     assert now[0] == pytest.approx(50.0 + 250 / 100)
     now[0] += 10  # sending was slow: nothing to wait for
-    pace.add(100)
+    limit.add(100)
     assert len(slept) == 5

@@ -238,10 +238,10 @@ class ConsumerFilterManager:
 
     def _replace(self, data: ConsumerFilterData) -> None:
         self._entries[data.consumer_group][data.topic].data = data
-        self._note_death(data)
+        self._record_death(data)
         self.file.changed()
 
-    def _note_death(self, data: ConsumerFilterData) -> None:
+    def _record_death(self, data: ConsumerFilterData) -> None:
         self._dead.pop((data.consumer_group, data.topic), None)
         if data.is_dead:
             self._dead[data.consumer_group, data.topic] = None
@@ -252,7 +252,7 @@ class ConsumerFilterManager:
         self._entries.setdefault(data.consumer_group, {})[data.topic] = _Entry(data, place)
         self._count += 1
         self._text += len(data.expression)
-        self._note_death(data)
+        self._record_death(data)
 
     def _tell(self, data: ConsumerFilterData) -> FilterPlace | None:
         bits = data.bloom_filter_data

@@ -46,12 +46,12 @@ def test_entering_takes_all_that_may_have_been_acknowledged(epoch: int, position
 def test_a_follower_keeps_up_while_it_has_what_the_master_had_a_while_ago() -> None:
     progress = Progress(caught_up_s=0.0)
     for turn in range(1, 11):  # always a turn behind: 100 bytes a second
-        progress.note(position=100 * (turn - 1), end=100 * turn, now_s=float(turn))
+        progress.record(position=100 * (turn - 1), end=100 * turn, now_s=float(turn))
     assert progress.caught_up_s == 9.0
     for turn in range(11, 21):  # it stands still
-        progress.note(position=900, end=100 * turn, now_s=float(turn))
+        progress.record(position=900, end=100 * turn, now_s=float(turn))
     assert progress.caught_up_s == 9.0
-    progress.note(position=2000, end=2000, now_s=21.0)
+    progress.record(position=2000, end=2000, now_s=21.0)
     assert progress.caught_up_s == 21.0
 
 

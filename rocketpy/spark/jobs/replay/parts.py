@@ -39,8 +39,8 @@ class ReplayJob:
 
 
 @attrs.define(eq=False)
-class Pace:
-    """Waits so that `rate` messages per second go on; None: does not wait."""
+class RateLimit:
+    """Lets `rate` messages a second pass: waits for the others; None: never waits."""
 
     rate: float | None
     clock: Callable[[], float] = time.monotonic
@@ -65,7 +65,8 @@ def replay_part(job: ReplayJob, part: Part) -> int:
     Raises:
         RowRefused, TransportError, BrokerError: a message was not stored; the step is repeated by the next run.
     """
-    sender, pace, sent = SENDERS.get(job.options.producer_group, job.options.client()), Pace(job.rate), 0
+    sender, sent = SENDERS.get(job.options.producer_group, job.options.client()), 0
+    limit = RateLimit(job.rate)
     for index, path in enumerate(part.files):
         step = (part.number, index)
         if read_step(job.ledger, step) is not None:
@@ -74,7 +75,7 @@ def replay_part(job: ReplayJob, part: Part) -> int:
         transfer = sender.begin(job.options)
         for batch in _batches(job, part, path):
             sender.add(transfer, list(_outgoing(rows, part, batch, crcs)))
-            pace.add(len(batch))
+            limit.add(len(batch))
         stored = [
             (queue.topic, queue.broker_name, queue.queue_id, receipt.last_offset)
             for queue, receipt in sender.finish(transfer).items()
