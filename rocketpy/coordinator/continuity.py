@@ -35,7 +35,7 @@ class Continuity:
     _fault: str = ""
 
     def check(self) -> None:
-        """Raises: EtcdReplaced: it was noticed before."""
+        """Refuse to go on once etcd was found replaced. Raises: EtcdReplaced."""
         if self._fault:
             raise EtcdReplaced(
                 f"{self._fault}: etcd was replaced, or restored from a snapshot; it is not used until this broker is "

@@ -44,7 +44,7 @@ class GroupKeys:
         self._continuity = Continuity()
 
     def check(self) -> None:
-        """Raises: EtcdReplaced: nothing is to be asked of this etcd any more, no renewal of a lease either."""
+        """Refuse to go on with a replaced etcd: no reads, no renewal of a lease either. Raises: EtcdReplaced."""
         self._continuity.check()
 
     async def read(self) -> View:

@@ -117,7 +117,7 @@ async def elect(keys: GroupKeys, election: Transaction) -> GroupState:
 
 
 def _registered(view: View, target: str) -> MemberRecord:
-    """Raises: OperatorRefused: it is no member, or not running."""
+    """The record of a running member. Raises: OperatorRefused: it is no member, or not running."""
     known = set(view.config.members if view.config else ()) | set(view.members)
     if target not in known:
         raise OperatorRefused(f"there is no member {target}; there are: {', '.join(sorted(known)) or 'none'}")

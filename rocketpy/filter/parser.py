@@ -33,7 +33,7 @@ def parse(text: str) -> Node:
 
 
 def _check_size(root: Node) -> None:
-    """Raises: FilterInvalid."""
+    """Refuse an expression that is too large or too deep. Raises: FilterInvalid."""
     level, depth, count, names = [root], 0, 0, set()
     while level:
         depth += 1

@@ -32,7 +32,7 @@ class QueueTable(Protocol):
     """The part of the control block's queue entries that the manager writes."""
 
     def add_queue(self, topic: bytes, queue_id: int) -> object:
-        """Raises: StoreError (no room, or a name that cannot be a directory)."""
+        """Add a queue to the control block. Raises: StoreError (no room, or a name that cannot be a directory)."""
 
     @property
     def published_phy_offset(self) -> int:

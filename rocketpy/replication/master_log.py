@@ -89,7 +89,7 @@ def ask_master(address: str, timeout_s: float) -> MasterLog:
 
 
 def _plausible(log: MasterLog) -> MasterLog:
-    """Raises: ValueError: there is no such log."""
+    """`log`, if a log can lie there. Raises: ValueError: it cannot."""
     if not log.file_size or log.begin > log.end:
         raise ValueError(f"its log cannot lie from {log.begin} to {log.end} in files of {log.file_size} bytes")
     return log
@@ -138,7 +138,7 @@ def _number(table: Mapping[str, str], key: str) -> int:
 
 
 def _left(until_s: float) -> float:
-    """Raises: TimeoutError."""
+    """Seconds until `until_s`. Raises: TimeoutError: none are left."""
     left_s = until_s - time.monotonic()
     if left_s <= 0:
         raise TimeoutError("no whole answer in time")

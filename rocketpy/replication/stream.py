@@ -85,7 +85,7 @@ class ByteReader:
 
 
 def send_report(connection: socket.socket, position: int) -> None:
-    """Raises: MasterUnusable."""
+    """Send a report of 4.9. Raises: MasterUnusable: the connection failed."""
     try:
         connection.sendall(REPORT.pack(position))
     except OSError as exc:

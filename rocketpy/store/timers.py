@@ -34,7 +34,7 @@ class TimerMarks:
 
     @classmethod
     def open(cls, paths: StorePaths, files: Files, control: ControlBlock) -> Self:
-        """Raises: StoreError."""
+        """Open the marks of timers, or create them. Raises: StoreError: they cannot be opened."""
         files.make_directory(paths.timer)
         path = paths.timer / MARKS_FILE
         pointer = lib.rp_timer_marks_open(os.fsencode(path), control.header)

@@ -97,7 +97,7 @@ class ConsumerFilterManager:
             return None
 
     def check(self, subscription: SubscriptionData) -> None:
-        """Raises: FilterInvalid."""
+        """Compile the subscription's expression. Raises: FilterInvalid: it cannot be compiled."""
         self.compiler.program(subscription.sub_string)
 
     def place(self, group: str, subscription: SubscriptionData) -> FilterPlace | None:

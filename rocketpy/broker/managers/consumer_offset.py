@@ -72,7 +72,7 @@ class ConsumerOffsetManager:
         return pretty_pieces(self.document())
 
     def load(self) -> None:
-        """Raises: ConfigError."""
+        """Read the saved offsets. Raises: ConfigError: the file cannot be read."""
         saved = json_file.load_as(self.file.path, ConsumerOffsetSerializeWrapper)
         for key, queues in saved.offset_table.items() if saved else ():
             topic, at, group = key.partition("@")

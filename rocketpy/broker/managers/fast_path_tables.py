@@ -40,7 +40,7 @@ class FastPathTables:
         self._subscriptions: dict[str, dict[str, SubscriptionData]] = {}
 
     def topic(self, config: TopicConfig) -> None:
-        """Raises: StoreError (no room for the topic's queues); nothing was sent then."""
+        """Tell workers a changed topic. Raises: StoreError (no room for its queues); nothing was sent then."""
         if self._topics.get(config.topic_name) == config:
             return
         self._fast_path.topic_changed(
