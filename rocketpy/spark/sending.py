@@ -28,7 +28,7 @@ from rocketpy.message.message_queue import MessageQueue
 from .outgoing import Outgoing, RowRefused
 from .sink_options import SinkOptions
 
-BUSY_CODES = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SYSTEM_ERROR})
+REPEATABLE_CODES = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SYSTEM_ERROR})
 RETRY_S = 0.25
 SENDERS_MAX = 4
 
@@ -166,7 +166,7 @@ class Transfer:
                     return await self.producer.send(batch[0].message, queue=queue)
                 return await self.producer.send_batch([one.message for one in batch], queue=queue)
             except (TransportError, BrokerError) as error:
-                may_pass = not isinstance(error, BrokerError) or error.code in BUSY_CODES
+                may_pass = not isinstance(error, BrokerError) or error.code in REPEATABLE_CODES
                 if not may_pass or attempt == self.options.retries:
                     raise
                 await trio.sleep(RETRY_S * 2**attempt)

@@ -23,7 +23,7 @@ from .pulls import PullSettings
 from .selection import Selection
 
 COUNT_MAX = (1 << 63) - 1
-TIME_MAX_MS = 253_402_300_799_999
+YEAR_9999_END_MS = 253_402_300_799_999
 PACKED_MAX = 100_000
 WORDS = ("earliest", "latest", "group")
 
@@ -70,13 +70,13 @@ class TopicOptions(ConnectionOptions, DecodingOptions):
     expression_type: str = option("expressionType", one_of(TAG, SQL92), TAG, "what subExpression is")
 
     starting: Any = option("startingOffsets", _offsets, None, "earliest, latest, group, or JSON")
-    starting_ms: int | None = option("startingTimestamp", whole(0, TIME_MAX_MS), None, "stored at or after (ms)")
+    starting_ms: int | None = option("startingTimestamp", whole(0, YEAR_9999_END_MS), None, "stored at or after (ms)")
     starting_times: Any = option("startingOffsetsByTimestamp", _times, None, "JSON: a time for each queue")
     too_young: str = option(
         "startingOffsetsByTimestampStrategy", one_of("error", "latest"), "error", "when nothing is that young"
     )
     ending: Any = option("endingOffsets", _offsets, "latest", "latest, or JSON")
-    ending_ms: int | None = option("endingTimestamp", whole(0, TIME_MAX_MS), None, "stored before (ms)")
+    ending_ms: int | None = option("endingTimestamp", whole(0, YEAR_9999_END_MS), None, "stored before (ms)")
     ending_times: Any = option("endingOffsetsByTimestamp", _times, None, "JSON: a time for each queue")
 
     offsets_max: int | None = option("maxOffsetsPerTrigger", whole(1, COUNT_MAX), None, "messages of a batch")
