@@ -55,6 +55,8 @@ class ByteReader:
         self._connection = connection
         self._silence_max_s = silence_max_s
         self._beat = beat
+        self._poller = select.poll()
+        self._poller.register(connection, select.POLLIN)
 
     def read(self, size: int, *, is_short: bool = False) -> bytes:
         """Read `size` bytes. Each byte puts the end of the wait off, unless they are short: then all must come in time.
@@ -66,7 +68,7 @@ class ByteReader:
         until_s = time.monotonic() + self._silence_max_s
         while size:
             self._beat()
-            is_there = select.select([self._connection], [], [], self._turn_s)[0]
+            is_there = bool(self._poller.poll(self._turn_s * 1000))
             if (is_short or not is_there) and time.monotonic() >= until_s:
                 raise MasterUnusable(f"{size} bytes did not come in time" if is_there else "it sent nothing in time")
             if not is_there:
