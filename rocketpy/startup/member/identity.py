@@ -1,4 +1,4 @@
-"""Who a member's store is: its incarnation, and the epochs of its log, both settled while the store is opened.
+"""Who a member's store is: its incarnation and the epochs of its log, read and repaired while the store is opened.
 
 The *incarnation* is a random number in the file `incarnation` of the store's root. It is made anew whenever bytes that
 this member has acknowledged may be gone, so a member that lost some is never taken for the one that the in-sync set
@@ -40,14 +40,14 @@ class StoreIdentity:
     epochs: EpochList | None
 
 
-def settle(opened: OpenedStore, *, is_sync_flush: bool) -> StoreIdentity:
+def open_identity(opened: OpenedStore, *, is_sync_flush: bool) -> StoreIdentity:
     """Read both files, and write what has changed. Called before the first worker is forked.
 
     Raises:
         StoreError: a file cannot be read or written.
     """
-    incarnation, is_new = _settle_incarnation(opened, is_sync_flush)
-    return StoreIdentity(incarnation, is_new, _settle_epochs(opened))
+    incarnation, is_new = _open_incarnation(opened, is_sync_flush)
+    return StoreIdentity(incarnation, is_new, _open_epochs(opened))
 
 
 def open_epoch(opened: OpenedStore, identity: StoreIdentity, epoch: int) -> StoreIdentity | None:
@@ -79,7 +79,7 @@ def forget(root: Path) -> None:
         raise StoreError(f"cannot leave the group of failover in {root}: {exc.strerror}") from exc
 
 
-def _settle_incarnation(opened: OpenedStore, is_sync_flush: bool) -> tuple[str, bool]:
+def _open_incarnation(opened: OpenedStore, is_sync_flush: bool) -> tuple[str, bool]:
     path, control, kind = opened.paths.root / INCARNATION_FILE, opened.control, opened.report.kind
     before, was_durable = _read_incarnation(path)
     kept = kind in (RecoveryKind.TRUSTED, RecoveryKind.CUT) or (kind is RecoveryKind.FLUSHED and was_durable)
@@ -114,7 +114,7 @@ def _read_incarnation(path: Path) -> tuple[str, bool]:
     return (lines[0], lines[1] == DURABLE) if is_whole else ("", False)
 
 
-def _settle_epochs(opened: OpenedStore) -> EpochList | None:
+def _open_epochs(opened: OpenedStore) -> EpochList | None:
     file, end = EpochFile(opened.paths.root), int(opened.control.published_phy_offset)
     if not opened.is_ours:
         _put_aside(file, "another program has used the store")
@@ -134,4 +134,4 @@ def _put_aside(file: EpochFile, why: str) -> None:
         return
     aside = Path(f"{file.path}.aside")
     os.replace(file.path, aside)
-    _log.warning("failover: %s: its epochs name nothing any more and are put aside as %s", why, aside)
+    _log.warning("failover: %s: its epoch file no longer describes the log and is put aside as %s", why, aside)

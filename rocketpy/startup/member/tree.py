@@ -11,7 +11,7 @@ from rocketpy.replication.slave_table import SlaveTable
 from rocketpy.store.recovery.lifecycle import OpenedStore
 from rocketpy.store.recovery.positions import RecoveryKind
 
-from .identity import open_epoch, settle
+from .identity import open_epoch, open_identity
 from .marks import TreeMarks
 from .shown import MemberShown
 
@@ -43,7 +43,7 @@ class MemberTree:
         Raises:
             StoreError: a file cannot be read or written.
         """
-        identity = settle(opened, is_sync_flush=is_sync_flush)
+        identity = open_identity(opened, is_sync_flush=is_sync_flush)
         if opened.report.kind is not RecoveryKind.TRUSTED:  # the log may be shorter
             self.block.cut(opened.control.published_phy_offset)
         self.block.set_own((self.name, identity.incarnation))

@@ -13,7 +13,7 @@ from rocketpy.failover.epochs import EpochList
 from rocketpy.reactor.member import MemberBlock
 from rocketpy.replication.epoch_file import EpochFile
 from rocketpy.replication.slave_table import SlaveTable
-from rocketpy.startup.member.identity import StoreIdentity, forget, open_epoch, settle
+from rocketpy.startup.member.identity import StoreIdentity, forget, open_epoch, open_identity
 from rocketpy.startup.member.marks import TreeMarks
 from rocketpy.startup.member.tree import MemberTree
 from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
@@ -43,7 +43,7 @@ class Runs:
 
     def open(self, *, is_sync_flush: bool = False, cut_at: int | None = None) -> StoreIdentity:
         self.opened = open_store(self.config, cut_at=cut_at)
-        return settle(self.opened, is_sync_flush=is_sync_flush)
+        return open_identity(self.opened, is_sync_flush=is_sync_flush)
 
     def close(self, *, clean: bool = False) -> None:
         assert self.opened is not None

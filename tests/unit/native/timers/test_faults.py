@@ -94,13 +94,8 @@ def test_a_delivery_whose_record_was_not_published_does_not_count(rig: TimerRig)
     assert rig.bodies() == [b"x"] and rig.header.pending == 0
 
 
-@pytest.mark.parametrize("is_delivered", [False, True])
-@pytest.mark.parametrize("same_kernel", [False, True])
-def test_numbers_that_a_power_failure_or_a_cut_took_back_are_used_again(
-    tmp_path: Path, is_delivered: bool, same_kernel: bool
-) -> None:
-    """The log was cut, and the queue grows past the lost numbers before the timer thread looks at its files: runs and
-    bits of lost timers do not count for the new ones."""
+def with_timers_to_lose(tmp_path: Path, is_delivered: bool) -> tuple[TimerRig, int]:
+    """Four timers that are kept, and behind them seven that a cut takes back; the position between them."""
     rig = TimerRig(tmp_path, heap_max=5)
     rig.add_timer_topic()
     rig.send_many([(b"kept%d" % number, "TIMER_DELAY_MS\x015000") for number in range(4)])
@@ -112,6 +107,17 @@ def test_numbers_that_a_power_failure_or_a_cut_took_back_are_used_again(
         rig.advance(60)
         rig.run_until_idle()
     assert lib.rp_timers_sync(rig.timers) == Status.OK
+    return rig, end
+
+
+@pytest.mark.parametrize("is_delivered", [False, True])
+@pytest.mark.parametrize("same_kernel", [False, True])
+def test_numbers_that_a_power_failure_or_a_cut_took_back_are_used_again(
+    tmp_path: Path, is_delivered: bool, same_kernel: bool
+) -> None:
+    """The log was cut, and the queue grows past the lost numbers before the timer thread looks at its files: runs and
+    bits of lost timers do not count for the new ones."""
+    rig, end = with_timers_to_lose(tmp_path, is_delivered)
     assert rig.header.filed_durable > 4
     rig.cut(end, 4)
     rig.reboot(same_kernel=same_kernel)
@@ -171,17 +177,7 @@ def test_deliveries_of_a_former_master_count_once_they_are_confirmed(tmp_path: P
 def test_two_power_failures_lose_no_timer(tmp_path: Path, is_delivered: bool, is_loaded: bool) -> None:
     """The second one comes before or after the timer thread has forgotten the numbers that the first one took back.
     Of the files of timers it leaves what the disk had when the store was opened the last time."""
-    rig = TimerRig(tmp_path, heap_max=5)
-    rig.add_timer_topic()
-    rig.send_many([(b"kept%d" % number, "TIMER_DELAY_MS\x015000") for number in range(4)])
-    end = rig.control.published_phy_offset
-    rig.run_until_idle()
-    rig.send_many([(b"lost%d" % number, "TIMER_DELAY_MS\x0150") for number in range(7)])
-    rig.run_until_idle()
-    if is_delivered:
-        rig.advance(60)
-        rig.run_until_idle()
-    assert lib.rp_timers_sync(rig.timers) == Status.OK
+    rig, end = with_timers_to_lose(tmp_path, is_delivered)
     rig.cut(end, 4)
     rig.reboot()
     shutil.copytree(tmp_path / "timer", tmp_path / "disk")
