@@ -35,7 +35,7 @@ HEADERS = [
     "ipc/filter_messages.h",
     "ipc/transaction_messages.h",
     "ipc/queue_owner.h",
-    "ipc/replica.h",
+    "ipc/master_link.h",
     "ipc/member.h",
     "store/control_block.h",
     "store/broker_clock.h",

@@ -219,7 +219,7 @@ typedef struct rp_msg_timer {
 
 /* A chunk of the master's log. */
 typedef struct rp_msg_log {
-    uint64_t stream; /* number of the stream that it belongs to (replica.h) */
+    uint64_t stream; /* number of the stream that it belongs to (master_link.h) */
     uint64_t phy_offset;
     /* the bytes, to the end of the message */
 } rp_msg_log;

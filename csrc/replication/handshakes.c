@@ -4,13 +4,13 @@
 #include <netinet/in.h>
 #include <string.h>
 
-uint32_t rp_handshakes_done(const rp_slave *slaves, uint32_t count) {
+uint32_t rp_handshakes_done(const rp_slave_connection *slaves, uint32_t count) {
     uint32_t done = 0;
     for (uint32_t i = 0; i < count; i++) done += slaves[i].fd >= 0 && slaves[i].is_replicating;
     return done;
 }
 
-static int is_in_handshake(const rp_slave *slave) { return slave->fd >= 0 && !slave->is_replicating; }
+static int is_in_handshake(const rp_slave_connection *slave) { return slave->fd >= 0 && !slave->is_replicating; }
 
 /* Who may have many addresses counts once: the first 64 bits of an IPv6 address, all of an IPv4 one. */
 typedef struct host {
@@ -46,7 +46,7 @@ static uint32_t same_as(const host *hosts, uint32_t count, uint32_t index) {
     return same;
 }
 
-int32_t rp_handshakes_surplus(const rp_slave *slaves, uint32_t count) {
+int32_t rp_handshakes_surplus(const rp_slave_connection *slaves, uint32_t count) {
     host hosts[RP_SLAVE_ROWS];
     uint32_t of[RP_SLAVE_ROWS], handshakes = 0, most = 0;
     int32_t surplus = -1;
@@ -57,7 +57,7 @@ int32_t rp_handshakes_surplus(const rp_slave *slaves, uint32_t count) {
     }
     if (handshakes < RP_HANDSHAKES_MAX) return -1;
     for (uint32_t i = 0; i < handshakes; i++) {
-        const rp_slave *slave = &slaves[of[i]]; /* its read_ns is when it was opened */
+        const rp_slave_connection *slave = &slaves[of[i]]; /* its read_ns is when it was opened */
         uint32_t same = same_as(hosts, handshakes, i);
         int is_older = surplus >= 0 && slave->read_ns < slaves[surplus].read_ns;
         if (same < most || (same == most && !is_older)) continue;

@@ -56,7 +56,7 @@ rp_master *rp_master_open(const rp_master_config *config) {
 void rp_master_close(rp_master *master) {
     if (!master) return;
     for (uint32_t i = 0; i < RP_SLAVE_ROWS; i++)
-        if (master->slaves[i].fd >= 0) rp_slave_close(&master->slaves[i]);
+        if (master->slaves[i].fd >= 0) rp_slave_connection_close(&master->slaves[i]);
     rp_slave_table_clear(master->config.table);
     rp_log_view_close(master->view);
     free(master->epochs);
@@ -72,9 +72,9 @@ static void publish_progress(rp_master *master, uint64_t end, uint64_t now) {
     rp_slave_table *table = master->config.table;
     uint64_t available = 0, best = 0, acked = 0, needed = 0;
     for (uint32_t i = 0; i < master->used; i++) {
-        rp_slave *slave = &master->slaves[i];
+        rp_slave_connection *slave = &master->slaves[i];
         if (slave->fd < 0) continue;
-        int is_available = rp_slave_publish(slave, &master->rules, end, now);
+        int is_available = rp_slave_connection_publish(slave, &master->rules, end, now);
         if (!slave->is_replicating) continue;
         if (slave->acked > acked) acked = slave->acked;
         uint64_t sent = rp_transfer_sent(&slave->transfer);
@@ -115,7 +115,7 @@ static void fence(rp_master *master) {
     frame[4] = RP_HA_TYPE_FENCED;
     rp_store32(frame + RP_HA_SIZE_FRAME_HEADER, (uint32_t)newest);
     for (uint32_t i = 0; i < master->used; i++) {
-        rp_slave *slave = &master->slaves[i];
+        rp_slave_connection *slave = &master->slaves[i];
         if (slave->fd < 0 || !slave->is_replicating) continue;
         if (newest > master->rules.epoch && !rp_transfer_is_inside(&slave->transfer))
             (void)send(slave->fd, frame, sizeof frame, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -127,13 +127,14 @@ static void fence(rp_master *master) {
 static void read_all(rp_master *master, uint64_t end, uint64_t now) {
     uint64_t min = rp_load_acquire(&master->control->min_phy_offset);
     for (uint32_t i = 0; i < master->used; i++) {
-        rp_slave *slave = &master->slaves[i];
+        rp_slave_connection *slave = &master->slaves[i];
         uint32_t why;
         if (slave->fd < 0) continue;
         short events = master->polled[SLAVES + i].fd == slave->fd ? master->polled[SLAVES + i].revents : 0;
         rp_status status = RP_OK;
         int was_replicating = slave->is_replicating;
-        if (events & (POLLIN | POLLHUP | POLLERR)) status = rp_slave_read(slave, &master->rules, min, end, now, &why);
+        if (events & (POLLIN | POLLHUP | POLLERR))
+            status = rp_slave_connection_read(slave, &master->rules, min, end, now, &why);
         if (events & POLLOUT) slave->is_blocked = 0;
         if (status == RP_OK && slave->is_replicating > was_replicating &&
             rp_handshakes_done(master->slaves, RP_SLAVE_ROWS) > master->config.slaves_max) {
@@ -146,17 +147,17 @@ static void read_all(rp_master *master, uint64_t end, uint64_t now) {
 
 /* Send a slave up to about `most` bytes of the log. Returns how many were sent. */
 static uint64_t write_one(rp_master *master, uint32_t index, uint64_t end, uint64_t most, uint64_t now) {
-    rp_slave *slave = &master->slaves[index];
+    rp_slave_connection *slave = &master->slaves[index];
     uint32_t why;
     uint64_t before = slave->row->sent_bytes;
-    rp_status status = rp_slave_write(slave, &master->rules, master->view, end, most, now, &why);
+    rp_status status = rp_slave_connection_write(slave, &master->rules, master->view, end, most, now, &why);
     uint64_t sent = slave->row->sent_bytes - before;
     if (sent) {
         rp_add(&master->config.table->sent_bytes, sent);
         master->worked_ns = now;
     }
     if (status == RP_INCOMPLETE && !slave->is_blocked) master->has_more = 1;
-    if (status == RP_OK && rp_slave_is_silent(slave, &master->rules, now)) {
+    if (status == RP_OK && rp_slave_connection_is_silent(slave, &master->rules, now)) {
         status = RP_STOPPED;
         why = RP_SLAVE_SILENT;
     }
@@ -173,9 +174,9 @@ static void write_all(rp_master *master, uint64_t end, uint64_t now) {
     master->asking_count = 0;
     for (uint32_t n = 0; n < master->used; n++) {
         uint32_t i = (first + n) % master->used;
-        rp_slave *slave = &master->slaves[i];
+        rp_slave_connection *slave = &master->slaves[i];
         if (slave->fd < 0) continue;
-        int is_far = rp_slave_lacks(slave, end) > NEAR_BYTES;
+        int is_far = rp_slave_connection_lacks(slave, end) > NEAR_BYTES;
         if (is_far && !left) {
             if (!skipped++) master->first = i;
             master->has_more = 1;
@@ -190,9 +191,9 @@ static void write_all(rp_master *master, uint64_t end, uint64_t now) {
 static uint64_t wait_until(rp_master *master, uint64_t end, uint64_t now, uint64_t until) {
     uint64_t due = until;
     for (uint32_t i = 0; i < master->used; i++) {
-        rp_slave *slave = &master->slaves[i];
+        rp_slave_connection *slave = &master->slaves[i];
         if (slave->fd < 0) continue;
-        uint64_t slave_due = rp_slave_due_ns(slave, &master->rules, end);
+        uint64_t slave_due = rp_slave_connection_due_ns(slave, &master->rules, end);
         if (slave_due < due) due = slave_due;
     }
     if (master->config.member && due > now + ORDERS_NS) due = now + ORDERS_NS;
@@ -207,7 +208,7 @@ static void wait_for(rp_master *master, uint64_t timeout_ns, int is_asleep) {
     master->polled[LISTENER] = (struct pollfd){.fd = accepts ? master->config.listener : -1, .events = POLLIN};
     master->polled[DOORBELL] = (struct pollfd){.fd = master->config.worker->doorbell, .events = POLLIN};
     for (uint32_t i = 0; i < RP_SLAVE_ROWS; i++) {
-        const rp_slave *slave = &master->slaves[i];
+        const rp_slave_connection *slave = &master->slaves[i];
         master->polled[SLAVES + i] =
             (struct pollfd){.fd = slave->fd, .events = (short)(slave->is_blocked ? POLLIN | POLLOUT : POLLIN)};
     }
@@ -225,7 +226,7 @@ static int has_finished(rp_master *master, uint64_t end, uint64_t now) {
     if (!master->stopping_ns) master->stopping_ns = now;
     if (now - master->stopping_ns >= (uint64_t)master->config.stall_ns) return 1;
     for (uint32_t i = 0; i < master->used; i++) {
-        const rp_slave *slave = &master->slaves[i];
+        const rp_slave_connection *slave = &master->slaves[i];
         uint32_t state = slave->fd < 0 ? RP_SLAVE_FREE : slave->row->state;
         if ((state == RP_SLAVE_REPLICATING || state == RP_SLAVE_CATCHING_UP) && slave->acked < end) return 0;
     }
@@ -254,7 +255,7 @@ static void wait_for_work(rp_master *master, uint64_t end, uint64_t until) {
     }
 }
 
-rp_status rp_master_run(rp_master *master, int64_t timeout_ns) {
+rp_master_event rp_master_run(rp_master *master, int64_t timeout_ns) {
     rp_worker *worker = master->config.worker;
     uint64_t until = now_of(master) + (uint64_t)timeout_ns, end;
     for (wait_for(master, 0, 0);; wait_for_work(master, end, until)) {
@@ -269,11 +270,11 @@ rp_status rp_master_run(rp_master *master, int64_t timeout_ns) {
         if (master->confirm.version_plus_1 && !master->confirm.orders.sends_stream) fence(master);
         write_all(master, end, now);
         publish_progress(master, end, now);
-        if (is_stopping && has_finished(master, end, now)) return RP_STOPPED;
-        if (master->closed_count || master->asking_count) return RP_NOT_FOUND;
-        if (master->polled[LISTENER].revents && !is_stopping) return RP_INCOMPLETE;
+        if (is_stopping && has_finished(master, end, now)) return RP_MASTER_STOPPED;
+        if (master->closed_count || master->asking_count) return RP_MASTER_ATTEND;
+        if (master->polled[LISTENER].revents && !is_stopping) return RP_MASTER_ACCEPT;
         if (now >= until) break;
     }
     rp_log_view_trim(master->view, rp_load_acquire(&master->control->min_phy_offset));
-    return RP_EMPTY;
+    return RP_MASTER_IDLE;
 }

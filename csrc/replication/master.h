@@ -34,6 +34,15 @@ typedef struct rp_master_config {
 
 typedef struct rp_master rp_master;
 
+typedef enum rp_master_event { /* why rp_master_run has returned */
+                               RP_MASTER_IDLE = 0,    /* its time is over */
+                               RP_MASTER_ACCEPT = 1,  /* connections wait to be accepted */
+                               RP_MASTER_ATTEND = 2,  /* a connection was closed (rp_master_closed), or waits for an
+                                                         answer (rp_master_asking) */
+                               RP_MASTER_STOPPED = 3  /* the worker is to stop, and every slave that can be waited for
+                                                         has the whole log, or slaveTimeout has passed */
+} rp_master_event;
+
 /* A connection that was closed. */
 typedef struct rp_slave_closed {
     uint32_t row;    /* in the slave table */
@@ -52,10 +61,8 @@ typedef struct rp_slave_asking {
 /* NULL with errno. */
 rp_master *rp_master_open(const rp_master_config *config);
 void rp_master_close(rp_master *master);
-/* Serve until there is work for Python. RP_EMPTY `timeout_ns` have passed; RP_INCOMPLETE connections wait to be
- * accepted; RP_NOT_FOUND a connection was closed (rp_master_closed), or waits for an answer (rp_master_asking);
- * RP_STOPPED once stopped and every slave that can be waited for has the whole log, or slaveTimeout has passed. */
-rp_status rp_master_run(rp_master *master, int64_t timeout_ns);
+/* Serve until there is work for Python, at most `timeout_ns`. */
+rp_master_event rp_master_run(rp_master *master, int64_t timeout_ns);
 /* Take over a connection, non-blocking; `address` is host:port. It may close another one in the handshake
  * (handshakes.h), so ask for closed connections (rp_master_closed) after each. RP_OK; RP_FULL: slaves_max replicate. */
 rp_status rp_master_add(rp_master *master, int32_t fd, const char *address);

@@ -4,7 +4,7 @@
 #include <poll.h>
 #include "replication/confirm.h"
 #include "replication/master.h"
-#include "replication/slave.h"
+#include "replication/slave_connection.h"
 
 enum { LISTENER = 0, DOORBELL = 1, SLAVES = 2 }; /* places in `polled` */
 
@@ -13,7 +13,7 @@ struct rp_master {
     rp_slave_rules rules;
     rp_control *control;
     rp_log_view *view;
-    rp_slave slaves[RP_SLAVE_ROWS];
+    rp_slave_connection slaves[RP_SLAVE_ROWS];
     struct pollfd polled[SLAVES + RP_SLAVE_ROWS];
     struct {
         uint32_t is_closed;
@@ -33,7 +33,7 @@ struct rp_master {
 static inline uint64_t now_of(const rp_master *master) { return master->config.clock_ns(); }
 
 /* 1 if its handshake waits for Python. */
-static inline int is_asking(const rp_slave *slave) {
+static inline int is_asking(const rp_slave_connection *slave) {
     return slave->fd >= 0 && (slave->handshake == RP_HA_STATE_GREETED || slave->handshake == RP_HA_STATE_INTRODUCED);
 }
 

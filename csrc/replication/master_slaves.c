@@ -10,8 +10,8 @@
 #include "replication/master_private.h"
 
 void rp_master_drop(rp_master *master, uint32_t index, uint32_t reason) {
-    rp_slave *slave = &master->slaves[index];
-    rp_slave_close(slave);
+    rp_slave_connection *slave = &master->slaves[index];
+    rp_slave_connection_close(slave);
     master->closed[index].is_closed = 1;
     master->closed[index].reason = reason;
     master->closed_count++;
@@ -28,14 +28,14 @@ rp_status rp_master_add(rp_master *master, int32_t fd, const char *address) {
     int32_t surplus = rp_handshakes_surplus(master->slaves, RP_SLAVE_ROWS);
     if (surplus >= 0) rp_master_drop(master, (uint32_t)surplus, RP_SLAVE_TOO_MANY);
     for (uint32_t i = 0; i < RP_SLAVE_ROWS; i++) {
-        rp_slave *slave = &master->slaves[i];
+        rp_slave_connection *slave = &master->slaves[i];
         if (slave->fd >= 0 || master->closed[i].is_closed) continue;
         rp_slave_row *row = &master->config.table->rows[i];
         memset(row, 0, sizeof *row);
         strncpy(row->address, address, sizeof row->address - 1);
         row->epoch = -1;
         rp_store_release(&row->opened, master->config.table->opened + 1);
-        rp_slave_open(slave, fd, row, now_of(master));
+        rp_slave_connection_open(slave, fd, row, now_of(master));
         if (i >= master->used) master->used = i + 1;
         rp_add(&master->config.table->opened, 1);
         return RP_OK;
@@ -46,7 +46,7 @@ rp_status rp_master_add(rp_master *master, int32_t fd, const char *address) {
 int rp_master_closed(rp_master *master, rp_slave_closed *closed) {
     for (uint32_t i = 0; i < RP_SLAVE_ROWS && master->closed_count; i++) {
         if (!master->closed[i].is_closed) continue;
-        const rp_slave *slave = &master->slaves[i];
+        const rp_slave_connection *slave = &master->slaves[i];
         *closed = (rp_slave_closed){
             .row = i, .reason = master->closed[i].reason, .reported = slave->reported, .acked = slave->acked};
         master->closed[i].is_closed = 0;
@@ -58,7 +58,7 @@ int rp_master_closed(rp_master *master, rp_slave_closed *closed) {
 
 int rp_master_asking(rp_master *master, rp_slave_asking *asking) {
     for (uint32_t i = 0; i < RP_SLAVE_ROWS; i++) {
-        const rp_slave *slave = &master->slaves[i];
+        const rp_slave_connection *slave = &master->slaves[i];
         if (!is_asking(slave)) continue;
         *asking = (rp_slave_asking){.row = i};
         if (slave->handshake != RP_HA_STATE_INTRODUCED) return 1;
@@ -72,18 +72,18 @@ int rp_master_asking(rp_master *master, rp_slave_asking *asking) {
 rp_status rp_master_answer(rp_master *master, uint32_t row, const uint8_t *frame, uint32_t size, int begins,
                            uint64_t start) {
     uint32_t why = RP_SLAVE_TOO_MANY;
-    rp_slave *slave = &master->slaves[row];
-    rp_status status = begins && is_full(master)
-                           ? RP_STOPPED
-                           : rp_slave_answer(slave, &master->rules, frame, size, begins, start, now_of(master), &why);
+    rp_slave_connection *slave = &master->slaves[row];
+    rp_status status = begins && is_full(master) ? RP_STOPPED
+                                                 : rp_slave_connection_answer(slave, &master->rules, frame, size,
+                                                                              begins, start, now_of(master), &why);
     if (status != RP_OK) rp_master_drop(master, row, why);
     return status;
 }
 
 void rp_master_refuse(rp_master *master, uint32_t row, const uint8_t *frame, uint32_t size, uint32_t reason) {
-    rp_slave *slave = &master->slaves[row];
+    rp_slave_connection *slave = &master->slaves[row];
     if (size) (void)send(slave->fd, frame, size, MSG_DONTWAIT | MSG_NOSIGNAL);
-    rp_slave_close(slave);
+    rp_slave_connection_close(slave);
     rp_store_release32(&slave->row->state, RP_SLAVE_FREE);
     rp_add(&master->config.table->closed[reason], 1);
 }

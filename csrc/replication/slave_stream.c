@@ -76,8 +76,8 @@ rp_slave_stream *rp_slave_stream_open(const rp_slave_stream_config *config) {
         errno = ENOMEM;
         return NULL;
     }
-    stream->number = config->replica->stream + 1;
-    rp_store_release(&config->replica->stream, stream->number);
+    stream->number = config->master_link->stream + 1;
+    rp_store_release(&config->master_link->stream, stream->number);
     if (config->adds_zero) {
         rp_msg_log head = {.stream = stream->number, .phy_offset = config->phy_offset - 1};
         const rp_span spans[2] = {{&head, sizeof head}, {"", 1}};
@@ -329,7 +329,7 @@ static int has_new_orders(const rp_slave_stream *stream) {
 }
 
 static int is_refused(const rp_slave_stream *stream) {
-    return rp_load_acquire(&stream->config.replica->refused_stream) >= stream->number;
+    return rp_load_acquire(&stream->config.master_link->refused_stream) >= stream->number;
 }
 
 /* Receive what is there, and report. Returns whether anything was received. */
@@ -367,7 +367,7 @@ static int must_return(const rp_slave_stream *stream) {
            rp_load_acquire32(&stream->config.worker->stop) != 0;
 }
 
-rp_status rp_slave_stream_run(rp_slave_stream *stream, int64_t timeout_ns) {
+rp_stream_event rp_slave_stream_run(rp_slave_stream *stream, int64_t timeout_ns) {
     rp_worker *worker = stream->config.worker;
     uint64_t end_ns = rp_now_ns() + (uint64_t)timeout_ns;
     for (;;) {
@@ -377,10 +377,10 @@ rp_status rp_slave_stream_run(rp_slave_stream *stream, int64_t timeout_ns) {
             if (!turn(stream) && !must_return(stream)) sleep_until(stream, end_ns);
             rp_worker_end_sleep(worker);
         }
-        if (stream->end) return RP_END_OF_FILE;
-        if (rp_load_acquire32(&worker->stop)) return RP_STOPPED;
-        if (has_new_orders(stream)) return RP_NOT_FOUND;
-        if (stream->reaches) return RP_INCOMPLETE;
-        if (rp_now_ns() >= end_ns) return RP_OK;
+        if (stream->end) return RP_STREAM_ENDED;
+        if (rp_load_acquire32(&worker->stop)) return RP_STREAM_STOPPED;
+        if (has_new_orders(stream)) return RP_STREAM_ORDERS;
+        if (stream->reaches) return RP_STREAM_NEEDS_EPOCH;
+        if (rp_now_ns() >= end_ns) return RP_STREAM_IDLE;
     }
 }

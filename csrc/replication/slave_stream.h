@@ -7,8 +7,8 @@
  * the disk: always the end of a record. */
 #include <stdint.h>
 #include "base/status.h"
+#include "ipc/master_link.h"
 #include "ipc/member.h"
-#include "ipc/replica.h"
 #include "ipc/ring.h"
 #include "store/control_block.h"
 #include "replication/epochs.h"
@@ -16,7 +16,7 @@
 typedef struct rp_slave_stream_config {
     rp_worker *worker; /* the replicator */
     rp_control *control;
-    rp_replica *replica;
+    rp_master_link *master_link;
     rp_ring *to_send;
     int32_t socket;         /* connected, non-blocking; stays the caller's */
     uint32_t is_own;        /* 1: frames of rocketpy, from the first one behind WELCOME on (frames.h) */
@@ -41,22 +41,30 @@ enum { /* why a stream has ended */
        RP_STREAM_END_FAILED = 2,    /* error of the socket; errno */
        RP_STREAM_END_SILENT = 3,    /* nothing came for silence_max_ns */
        RP_STREAM_END_MISPLACED = 4, /* a frame has another position than the next one */
-       RP_STREAM_END_REFUSED = 5,   /* by the send worker; replica.h says why */
+       RP_STREAM_END_REFUSED = 5,   /* by the send worker; master_link.h says why */
        RP_STREAM_END_DAMAGED = 6,   /* DATA has another CRC than it says */
        RP_STREAM_END_UNKNOWN = 7,   /* a frame that no master sends now */
        RP_STREAM_END_FENCED = 8     /* the master is none any more: it knows a newer epoch */
 };
 
+typedef enum rp_stream_event { /* why rp_slave_stream_run has returned */
+                               RP_STREAM_IDLE = 0,       /* its time is over */
+                               RP_STREAM_ENDED = 1,      /* rp_slave_stream_end says why */
+                               RP_STREAM_STOPPED = 2,    /* the worker is to stop */
+                               RP_STREAM_ORDERS =
+                                   3,     /* automatic failover: there are new orders (rp_slave_stream_obey) */
+                               RP_STREAM_NEEDS_EPOCH =
+                                   4 /* automatic failover: before more is received, the epochs up to
+                                        rp_slave_stream_reaches have to be in the epoch file (rp_slave_stream_know) */
+} rp_stream_event;
+
 typedef struct rp_slave_stream rp_slave_stream;
 
-/* Begin the stream with this configuration, as the next one of the replica. NULL with errno. */
+/* Begin the stream with this configuration, with the next number of the link to the master. NULL with errno. */
 rp_slave_stream *rp_slave_stream_open(const rp_slave_stream_config *config);
 void rp_slave_stream_close(rp_slave_stream *stream);
-/* Receive and report. RP_OK after `timeout_ns`; RP_STOPPED: the worker is to leave; RP_END_OF_FILE: the stream has
- * ended, rp_slave_stream_end says why. With automatic failover also RP_NOT_FOUND: there are new orders
- * (rp_slave_stream_obey); RP_INCOMPLETE: before more is received, the epochs up to rp_slave_stream_reaches have to be
- * in the epoch file (rp_slave_stream_know). */
-rp_status rp_slave_stream_run(rp_slave_stream *stream, int64_t timeout_ns);
+/* Receive and report until something has to be decided, at most `timeout_ns`. */
+rp_stream_event rp_slave_stream_run(rp_slave_stream *stream, int64_t timeout_ns);
 /* The stream goes on under orders of this version. */
 void rp_slave_stream_obey(rp_slave_stream *stream, uint64_t orders_version);
 /* Where the frame ends that is about to be received. */

@@ -7,8 +7,8 @@
  * for the disk. */
 #include <stdint.h>
 #include "base/status.h"
+#include "ipc/master_link.h"
 #include "ipc/member.h"
-#include "ipc/replica.h"
 #include "ipc/ring.h"
 #include "ipc/worker_messages.h"
 #include "store/commitlog.h"
@@ -45,9 +45,9 @@ typedef struct rp_send_config {
     uint32_t max_message_size;    /* bytes of body */
     uint32_t sync_flush;          /* 1: SYNC_FLUSH */
     uint32_t fast_failure;        /* brokerFastFailureEnable */
-    uint32_t is_slave; /* the log comes from a master: `replica` and `from_replicator` are set, timers not */
+    uint32_t is_slave; /* the log comes from a master: `master_link` and `from_replicator` are set, timers not */
     uint32_t check_crc; /* haCheckCrc */
-    rp_replica *replica;
+    rp_master_link *master_link;
     rp_ring *from_replicator; /* LOG messages */
     int64_t sync_flush_timeout_ms;
     rp_member *member; /* haMode=automatic: obeyed; NULL: there is no coordinator */

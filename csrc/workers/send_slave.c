@@ -4,10 +4,10 @@
 #include "workers/send_private.h"
 
 static void refuse_stream(rp_send *send, uint64_t stream, uint32_t reason) {
-    rp_replica *replica = send->config.replica;
-    replica->refused_reason = reason;
-    replica->refused_phy_offset = send->control->published_phy_offset;
-    rp_store_release(&replica->refused_stream, stream); /* both, with it */
+    rp_master_link *master_link = send->config.master_link;
+    master_link->refused_reason = reason;
+    master_link->refused_phy_offset = send->control->published_phy_offset;
+    rp_store_release(&master_link->refused_stream, stream); /* both, with it */
     rp_full_fence(); /* before we look whether the replicator sleeps */
     rp_worker_wake(send->config.replicator, 0);
 }
@@ -15,7 +15,7 @@ static void refuse_stream(rp_send *send, uint64_t stream, uint32_t reason) {
 rp_status rp_send_take_log(rp_send *send, const uint8_t *data, uint32_t size) {
     rp_msg_log head;
     memcpy(&head, data, sizeof head);
-    if (!send->config.replica || head.stream <= send->config.replica->refused_stream) return RP_OK;
+    if (!send->config.master_link || head.stream <= send->config.master_link->refused_stream) return RP_OK;
     uint64_t records = send->received.records, published = send->control->published_phy_offset;
     rp_status status = rp_received_log_take(&send->received, head.stream, head.phy_offset, data + sizeof head,
                                             size - (uint32_t)sizeof head);

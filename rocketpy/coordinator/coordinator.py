@@ -29,7 +29,7 @@ from rocketpy.faults import Faults
 
 from .gateway import EtcdUnavailable
 from .group_keys import GroupKeys
-from .replica import Replica
+from .member_broker import MemberBroker
 
 TURN_S, QUICK_TURN_S = 0.2, 0.02
 CHANGING = frozenset({State.CANDIDATE, State.PROMOTING, State.SWITCHING_OVER})  # the broker's next step is awaited
@@ -63,13 +63,13 @@ class Coordinator:
         settings: Settings,
         place: Place,
         keys: GroupKeys,
-        replica: Replica,
+        broker: MemberBroker,
         *,
         clock: Callable[[], float] = boot_clock,
     ) -> None:
         self.member = Member(settings)
         self.faults = Faults(name="failover")
-        self._settings, self._place, self._keys, self._replica = settings, place, keys, replica
+        self._settings, self._place, self._keys, self._broker = settings, place, keys, broker
         self._clock = clock
         self._news = trio.Event()  # something to decide on
         self._changed = trio.Event()  # something to read
@@ -97,7 +97,7 @@ class Coordinator:
             if self.member.state is State.MASTER:
                 with trio.move_on_after(DRAIN_TIMEOUT_S):
                     await self._drain()
-            self._replica.apply(Orders(state=State.JOINING, duties=DUTIES[State.JOINING]))
+            self._broker.apply(Orders(state=State.JOINING, duties=DUTIES[State.JOINING]))
             if self.member.lease is not None:
                 with trio.move_on_after(LEAVE_TIMEOUT_S):
                     await self._tried("leave", self._revoke, self.member.lease.number)
@@ -105,9 +105,9 @@ class Coordinator:
     async def _drain(self) -> None:
         """Refuse sends, and wait until all who follow have the rest: else a message may be left behind that waits for
         them, or that an asynchronous group has acknowledged already."""
-        self._replica.apply(attrs.evolve(self.member.orders, duties=DUTIES[State.SWITCHING_OVER]))
+        self._broker.apply(attrs.evolve(self.member.orders, duties=DUTIES[State.SWITCHING_OVER]))
         while True:
-            report = self._replica.report()
+            report = self._broker.report()
             acks = [ack for ack in report.acks.values() if ack.epoch == self.member.epoch]
             if report.done and all(ack.position >= report.end for ack in acks):
                 return
@@ -146,7 +146,7 @@ class Coordinator:
             await self._register(number)
 
     async def _register(self, lease: int) -> None:
-        report = self._replica.report()
+        report = self._broker.report()
         record = MemberRecord(
             address=self._place.address,
             ha_address=self._place.ha_address,
@@ -185,12 +185,12 @@ class Coordinator:
             self._changed = trio.Event()
 
     async def _read_once(self) -> None:
-        seen = self._replica.report().newest_epoch_seen
+        seen = self._broker.report().newest_epoch_seen
         view = await self._keys.read()
         if view.config is None:
             view = await self._keys.configure(self._settings.config)
         if view.state is not None and seen > view.state.epoch:  # each epoch is in etcd before anybody can name it
-            self._replica.refute_epoch(seen, view.state.epoch)
+            self._broker.refute_epoch(seen, view.state.epoch)
             self.faults.report("a peer", f"it named epoch {seen}, but the newest in etcd is {view.state.epoch}")
         self._learn(view)
 
@@ -204,8 +204,8 @@ class Coordinator:
 
     async def _decide(self, nursery: trio.Nursery) -> None:
         while True:
-            requests = self.member.step(self._clock(), self._replica.report())
-            self._replica.apply(self.member.orders)
+            requests = self.member.step(self._clock(), self._broker.report())
+            self._broker.apply(self.member.orders)
             for change in self.member.changes_taken():
                 self._tell(change)
             for request in requests:

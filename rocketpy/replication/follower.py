@@ -16,7 +16,6 @@ import attrs
 from rocketpy.failover.epochs import EpochList
 from rocketpy.failover.joining import Log
 from rocketpy.native.core import ffi, lib
-from rocketpy.native.status import Status
 from rocketpy.reactor.member import Following, MemberBlock, MemberOrders
 
 from .epoch_file import EpochFile
@@ -157,9 +156,9 @@ class Follower:
             (entry.start for entry in self._epochs.entries if entry.number > self._written.last), default=ALL_WRITTEN
         )
 
-    def go_on(self, handle: Any, status: Status) -> bool:
+    def go_on(self, handle: Any, event: int) -> bool:
         """The stream asks for its orders, or for an epoch that begins. Returns whether it goes on."""
-        if status is Status.INCOMPLETE:
+        if event == lib.RP_STREAM_NEEDS_EPOCH:
             self._write(joined(self._written, self._epochs, int(lib.rp_slave_stream_reaches(handle))))
             lib.rp_slave_stream_know(handle, self._unwritten())
             return True

@@ -20,6 +20,7 @@ from rocketpy.errors import StoreError
 from rocketpy.failover.epochs import EpochList
 from rocketpy.log_limit import LogLimit, and_more
 from rocketpy.native.core import ffi, lib
+from rocketpy.native.status import Status
 from rocketpy.reactor.member import MemberBlock, fill_store
 from rocketpy.remoting.networks import Network, is_in, parse_address
 
@@ -119,12 +120,12 @@ class Master:
 
     def turn(self, timeout_ns: int) -> bool:
         """Serve for up to `timeout_ns`. Returns False once stopped."""
-        status = lib.rp_master_run(self._pointer, timeout_ns)
+        event = lib.rp_master_run(self._pointer, timeout_ns)
         self._report_closed()
         self._answer_all()
-        if status == lib.RP_INCOMPLETE:
+        if event == lib.RP_MASTER_ACCEPT:
             self._accept()
-        return bool(status != lib.RP_STOPPED)
+        return bool(event != lib.RP_MASTER_STOPPED)
 
     def _accept(self) -> None:
         for _ in range(ACCEPTS_PER_TURN):
@@ -205,9 +206,7 @@ class Master:
             return
         epoch = member.epoch()
         if epoch is not None and epoch != self._epoch:
-            epochs = member.encoded()
-            if lib.rp_master_set_epochs(self._pointer, epochs, len(epochs)):
-                raise MemoryError
+            self._set_epochs(member)
             self._epoch = epoch
         if hello.membership.epochs.last > self._epoch >= 0:
             member.block.see_epoch(hello.membership.epochs.last)  # this master is the older one, if etcd says so, too
@@ -232,6 +231,14 @@ class Master:
             return
         lib.rp_master_identify(self._pointer, row, store)
         self._welcome(row, address, hello, welcome, join.start, own)
+
+    def _set_epochs(self, member: MasterMember) -> None:
+        """Tell the loop the epochs of the log, once: they stay the same as long as this process runs."""
+        epochs = member.encoded()
+        status = Status(lib.rp_master_set_epochs(self._pointer, epochs, len(epochs)))
+        if status is Status.NO_MEMORY:
+            raise MemoryError
+        assert status is Status.OK, "the epochs were set before, for another epoch"
 
     def _welcome(self, row: int, address: str, hello: Hello, welcome: bytes, start: int, own: Extent) -> None:
         if lib.rp_master_answer(self._pointer, row, welcome, len(welcome), True, start) != lib.RP_OK:

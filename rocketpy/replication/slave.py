@@ -24,7 +24,7 @@ from rocketpy.config import BrokerSettings
 from rocketpy.errors import StoreError
 from rocketpy.log_limit import LogLimit, and_more
 from rocketpy.native.core import lib
-from rocketpy.reactor.replica import ReplicaState
+from rocketpy.reactor.master_link import MasterLink
 from rocketpy.reactor.ring import Ring, WorkerBlock
 from rocketpy.reactor.worker_spec import WorkerContext
 from rocketpy.store.control_block import ControlBlock
@@ -57,7 +57,7 @@ class SlaveReplicator:
 
     block: WorkerBlock
     control: ControlBlock
-    state: ReplicaState
+    master_link: MasterLink
     to_send: Ring
     settings: BrokerSettings
     secret: bytes = attrs.field(default=b"", repr=False)  # of haSecretFile; empty: none
@@ -113,7 +113,7 @@ class SlaveReplicator:
         """Its address for requests, and the one that sends the log; None: not known."""
         if self.follower is not None:
             return self.follower.master(lambda: not self.to_send.depth_bytes)
-        known = self.state.master()
+        known = self.master_link.master()
         if known is None:
             return None
         master, ha = known
@@ -167,13 +167,13 @@ class SlaveReplicator:
             is_own=is_own,
             block=self.block,
             control=self.control,
-            state=self.state,
+            master_link=self.master_link,
             to_send=self.to_send,
             settings=self._settings,
             follower=self.follower,
         )
         with contextlib.closing(stream):
-            self.state.set_followed(master)
+            self.master_link.set_followed(master)
             self._receive(stream, start, ha)
 
     def _follow_member(self, follower: Follower, master: str, ha: str, own: Extent) -> None:
@@ -248,10 +248,10 @@ class SlaveReplicator:
             self._tell(f"stopped following the master {ha}: {stream.reason}; connecting again")
 
     def _see_refusal(self) -> None:
-        if not self.state.is_refused_for_a_record:
+        if not self.master_link.is_refused_for_a_record:
             logger.info("the send worker was restarted: fetching the log again, from where this slave's log ends")
             return
-        position = self.state.refused_position
+        position = self.master_link.refused_position
         self.block.add(lib.RP_COUNT_BAD_RECORDS)
         tries = self._bad[1] + 1 if self._bad[0] == position else 1
         self._bad = position, tries
@@ -282,7 +282,7 @@ class SlaveReplicator:
 
     def _leave(self) -> None:
         """No master is followed from here on: its tables are not to be copied."""
-        self.state.set_followed("")
+        self.master_link.set_followed("")
         self._show(lib.RP_FOLLOWING_HALTED if self._halted_for else lib.RP_FOLLOWING_SEARCHING)
 
     def _show(self, following: int) -> None:

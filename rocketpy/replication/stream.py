@@ -13,8 +13,7 @@ from typing import Any
 import attrs
 
 from rocketpy.native.core import ffi, lib
-from rocketpy.native.status import Status
-from rocketpy.reactor.replica import ReplicaState
+from rocketpy.reactor.master_link import MasterLink
 from rocketpy.reactor.ring import Ring, WorkerBlock
 from rocketpy.store.control_block import ControlBlock
 
@@ -113,7 +112,7 @@ class LogStream:
         is_own: bool = False,
         block: WorkerBlock,
         control: ControlBlock,
-        state: ReplicaState,
+        master_link: MasterLink,
         to_send: Ring,
         settings: StreamSettings,
         follower: Follower | None = None,
@@ -121,7 +120,7 @@ class LogStream:
         connection.setblocking(False)
         of_member = {} if follower is None else follower.stream_settings()
         self._follower = follower
-        self._kept = connection, block, control, state, to_send, of_member
+        self._kept = connection, block, control, master_link, to_send, of_member
         self._block = block
         self._master_end = master_end
         self._handle: Any = lib.rp_slave_stream_open(
@@ -130,7 +129,7 @@ class LogStream:
                 {
                     "worker": block.pointer,
                     "control": control.header,
-                    "replica": state.pointer,
+                    "master_link": master_link.pointer,
                     "to_send": to_send.pointer,
                     "socket": connection.fileno(),
                     "is_own": is_own,
@@ -150,22 +149,22 @@ class LogStream:
 
     def run(self) -> bool:
         """Receive until the stream ends, or the worker is to stop. Returns whether the stream has ended."""
-        while (status := self.turn(TURN_S)) is Status.OK or self._goes_on(status):
+        while (event := self.turn(TURN_S)) == lib.RP_STREAM_IDLE or self._goes_on(event):
             pass
-        return status is Status.END_OF_FILE
+        return bool(event == lib.RP_STREAM_ENDED)
 
-    def _goes_on(self, status: Status) -> bool:
+    def _goes_on(self, event: int) -> bool:
         """Whether the stream only asks the member something."""
-        asks = self._follower is not None and status in (Status.NOT_FOUND, Status.INCOMPLETE)
-        return asks and self._follower is not None and self._follower.go_on(self._handle, status)
+        asks = event in (lib.RP_STREAM_ORDERS, lib.RP_STREAM_NEEDS_EPOCH)
+        return asks and self._follower is not None and self._follower.go_on(self._handle, event)
 
-    def turn(self, timeout_s: float) -> Status:
-        """Receive for so long. OK; STOPPED: the worker is to stop; END_OF_FILE: the stream has ended."""
-        status = Status(lib.rp_slave_stream_run(self._handle, int(timeout_s * 1e9)))
+    def turn(self, timeout_s: float) -> int:
+        """Receive for so long. Returns why it has returned: RP_STREAM_IDLE and others of `rp_stream_event`."""
+        event = int(lib.rp_slave_stream_run(self._handle, int(timeout_s * 1e9)))
         end = max(self._master_end, lib.rp_slave_stream_position(self._handle))
         self._block.show(lib.RP_COUNT_MASTER_END, end)
         self._block.show(lib.RP_COUNT_REPORTED, lib.rp_slave_stream_reported(self._handle))
-        return status
+        return event
 
     @property
     def received_bytes(self) -> int:

@@ -18,7 +18,7 @@
 #include "store/mapped_file.h"
 #include "check.h"
 #include "replication/master.h"
-#include "replication/slave.h"
+#include "replication/slave_connection.h"
 
 enum { FILE_SIZE = 16384, FILES = 24, LOG = FILE_SIZE * FILES, SLAVES = 6, STEPS = 120000, INPUT = 40000 };
 enum { HEADER = RP_HA_SIZE_FRAME_HEADER, OUTPUT = HEADER + RP_HA_JSON_MAX + 8 };
@@ -291,7 +291,7 @@ static void check_lack_of_descriptors(void) {
     int pair[2], small = 4608;
     uint32_t why;
     static uint8_t input[INPUT];
-    rp_slave slave;
+    rp_slave_connection slave;
     rp_slave_row row = {0};
     rp_slave_rules rules = {.file_size = FILE_SIZE,
                             .frame_max = FILE_SIZE,
@@ -301,10 +301,10 @@ static void check_lack_of_descriptors(void) {
     rp_log_view *view = rp_log_view_open(directory, FILE_SIZE, 1);
     CHECK(view && socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) == 0);
     setsockopt(pair[1], SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
-    rp_slave_open(&slave, pair[1], &row, now_ns);
+    rp_slave_connection_open(&slave, pair[1], &row, now_ns);
     CHECK(send(pair[0], (uint8_t[8]){0}, 8, 0) == 8);
-    CHECK(rp_slave_read(&slave, &rules, 0, LOG, now_ns, &why) == RP_OK && slave.is_replicating);
-    CHECK(rp_slave_write(&slave, &rules, view, LOG, LOG, now_ns, &why) == RP_OK && slave.is_blocked);
+    CHECK(rp_slave_connection_read(&slave, &rules, 0, LOG, now_ns, &why) == RP_OK && slave.is_replicating);
+    CHECK(rp_slave_connection_write(&slave, &rules, view, LOG, LOG, now_ns, &why) == RP_OK && slave.is_blocked);
     CHECK(rp_transfer_is_inside(&slave.transfer));
     rp_log_view_trim(view, LOG); /* nothing is mapped now */
     while (recv(pair[0], input, sizeof input, 0) > 0);
@@ -315,11 +315,11 @@ static void check_lack_of_descriptors(void) {
     none.rlim_max = before.rlim_max;
     CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
     uint64_t sent = row.sent_bytes, due;
-    CHECK(rp_slave_write(&slave, &rules, view, LOG, LOG, now_ns, &why) == RP_OK && row.sent_bytes == sent);
-    CHECK((due = rp_slave_due_ns(&slave, &rules, LOG)) > now_ns && due < now_ns + 1000000000);
-    CHECK(rp_slave_write(&slave, &rules, view, LOG, LOG, due - 1, &why) == RP_OK && row.sent_bytes == sent);
+    CHECK(rp_slave_connection_write(&slave, &rules, view, LOG, LOG, now_ns, &why) == RP_OK && row.sent_bytes == sent);
+    CHECK((due = rp_slave_connection_due_ns(&slave, &rules, LOG)) > now_ns && due < now_ns + 1000000000);
+    CHECK(rp_slave_connection_write(&slave, &rules, view, LOG, LOG, due - 1, &why) == RP_OK && row.sent_bytes == sent);
     CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
-    CHECK(rp_slave_write(&slave, &rules, view, LOG, LOG, due, &why) == RP_OK && row.sent_bytes > sent);
+    CHECK(rp_slave_connection_write(&slave, &rules, view, LOG, LOG, due, &why) == RP_OK && row.sent_bytes > sent);
     rp_log_view_close(view);
     close(pair[0]);
     close(pair[1]);

@@ -17,7 +17,7 @@ static uint32_t below(uint32_t limit) { return random_below(&source, limit); }
 
 static struct {
     rp_member *member;
-    rp_replica *replica;
+    rp_master_link *master_link;
     rp_worker *worker, *send;
     rp_ring *ring;
     rp_ring_reader *reader;
@@ -46,7 +46,7 @@ static void join(void) {
     if (rig.known <= rig.passed) rig.known = UINT64_MAX;
     rig.stream = rp_slave_stream_open(&(rp_slave_stream_config){.worker = rig.worker,
                                                                 .control = &rig.control,
-                                                                .replica = rig.replica,
+                                                                .master_link = rig.master_link,
                                                                 .to_send = rig.ring,
                                                                 .socket = rig.ours,
                                                                 .is_own = 1,
@@ -116,21 +116,21 @@ static void drain(void) {
 /* Run the stream; 0: it has ended. */
 static int run(void) {
     for (;;) {
-        rp_status status = rp_slave_stream_run(rig.stream, 0);
+        rp_stream_event event = rp_slave_stream_run(rig.stream, 0);
         drain();
-        if (status == RP_INCOMPLETE) {
+        if (event == RP_STREAM_NEEDS_EPOCH) {
             uint64_t reaches = rp_slave_stream_reaches(rig.stream);
             CHECK(reaches >= rig.known);
             rig.known = reaches >= EPOCHS[3].start ? UINT64_MAX : EPOCHS[3].start;
             rp_slave_stream_know(rig.stream, rig.known);
             rig.asked++;
-        } else if (status == RP_NOT_FOUND) {
+        } else if (event == RP_STREAM_ORDERS) {
             rp_slave_stream_obey(rig.stream, rig.member->version);
-        } else if (status == RP_END_OF_FILE) {
+        } else if (event == RP_STREAM_ENDED) {
             rig.ended[rp_slave_stream_end(rig.stream)]++;
             return 0;
         } else {
-            CHECK(status == RP_OK);
+            CHECK(event == RP_STREAM_IDLE);
             return 1;
         }
     }
@@ -159,7 +159,7 @@ static void play(uint32_t frames) {
 
 int main(int argc, char **argv) {
     uint32_t frames = argc > 1 ? (uint32_t)atoi(argv[1]) : 6000;
-    CHECK((rig.member = rp_member_create()) && (rig.replica = rp_replica_create()));
+    CHECK((rig.member = rp_member_create()) && (rig.master_link = rp_master_link_create()));
     CHECK((rig.worker = rp_worker_create(0)) && (rig.send = rp_worker_create(1)));
     CHECK((rig.ring = rp_ring_create(RING, rig.worker, rig.send)) && (rig.reader = rp_ring_reader_open(rig.ring)));
     rig.control.commitlog_file_size = LOG;

@@ -32,7 +32,7 @@ static struct {
     rp_control *control_header;
     rp_worker *worker, *store, *replicator;
     rp_ring *from_manager, *to_manager, *to_send;
-    rp_replica *replica;
+    rp_master_link *master_link;
     rp_send *send;
     rp_log_view *view;
     uint64_t checked; /* the log is the master's below it */
@@ -103,7 +103,7 @@ static void open_send(void) {
                              .max_message_size = 1 << 20,
                              .is_slave = 1,
                              .check_crc = 1,
-                             .replica = slave.replica,
+                             .master_link = slave.master_link,
                              .from_replicator = slave.to_send};
     CHECK(slave.send = rp_send_open(&config));
 }
@@ -120,8 +120,8 @@ static void open_slave(void) {
     slave.from_manager = rp_ring_create(65536, manager, slave.worker);
     slave.to_manager = rp_ring_create(65536, slave.worker, manager);
     slave.to_send = rp_ring_create(65536, slave.replicator, slave.worker);
-    slave.replica = rp_replica_create();
-    CHECK(slave.from_manager && slave.to_manager && slave.to_send && slave.replica);
+    slave.master_link = rp_master_link_create();
+    CHECK(slave.from_manager && slave.to_manager && slave.to_send && slave.master_link);
     slave.checked = log_begin;
     open_send();
     CHECK(slave.view = rp_log_view_open(slave.log, FILE_SIZE, 2));
@@ -153,7 +153,7 @@ static void join(void) {
     uint32_t adds_zero = from == 0 && below(2); /* a slave that is empty asks for the byte behind the first */
     rp_slave_stream_config config = {.worker = slave.replicator,
                                      .control = slave.control_header,
-                                     .replica = slave.replica,
+                                     .master_link = slave.master_link,
                                      .to_send = slave.to_send,
                                      .socket = pair[0],
                                      .phy_offset = from + adds_zero,
@@ -220,13 +220,13 @@ static void act(void) {
 }
 
 static void run_stream(void) {
-    if (rp_slave_stream_run(line.stream, 0) != RP_END_OF_FILE) return;
+    if (rp_slave_stream_run(line.stream, 0) != RP_STREAM_ENDED) return;
     int32_t end = rp_slave_stream_end(line.stream);
     CHECK(end > 0 && end <= RP_STREAM_END_REFUSED && (end != RP_STREAM_END_MISPLACED || line.is_misplaced));
     if (end == RP_STREAM_END_REFUSED) {
-        CHECK(slave.replica->refused_reason == RP_REFUSED_BAD_RECORD ||
-              slave.replica->refused_reason == RP_REFUSED_GAP);
-        seen.refused[slave.replica->refused_reason]++;
+        CHECK(slave.master_link->refused_reason == RP_REFUSED_BAD_RECORD ||
+              slave.master_link->refused_reason == RP_REFUSED_GAP);
+        seen.refused[slave.master_link->refused_reason]++;
     }
     seen.ended[end]++;
     leave();

@@ -16,8 +16,8 @@ import attrs
 from rocketpy.config import BrokerRole, BrokerSettings
 from rocketpy.failover.epochs import Epoch, EpochList
 from rocketpy.native.core import ffi, lib
+from rocketpy.reactor.master_link import MasterLink
 from rocketpy.reactor.member import Following, MemberBlock, MemberOrders
-from rocketpy.reactor.replica import ReplicaState
 from rocketpy.reactor.ring import STOP_LEAVE, Ring, WorkerBlock
 from rocketpy.reactor.worker_spec import WorkerContext
 from rocketpy.remoting.networks import parse_networks
@@ -145,8 +145,8 @@ class MemberFollower:
         if epoch_list is not None:
             self.file.write(epoch_list)
         self.block.set_own(B)
-        self.worker, self.state = WorkerBlock("replicator", 6), ReplicaState()
-        self.state.pointer = rig.replica
+        self.worker, self.master_link = WorkerBlock("replicator", 6), MasterLink()
+        self.master_link.pointer = rig.master_link
         ring = Ring(1 << 18, self.worker, WorkerBlock("send", 1))
         ring.pointer = rig.log_ring
         config = BrokerSettings()
@@ -161,7 +161,7 @@ class MemberFollower:
         control = ControlBlock.__new__(ControlBlock)
         control.block, control.header = rig.block, rig.control
         follower = Follower(self.block, self.file, rig.control, rig.workers["store"], is_sync) if is_member else None
-        self.replicator = SlaveReplicator(self.worker, control, self.state, ring, settings, secret, follower)
+        self.replicator = SlaveReplicator(self.worker, control, self.master_link, ring, settings, secret, follower)
         context = WorkerContext("r", self.worker, lambda: None)
         self._thread = threading.Thread(target=self.replicator, args=(context,))
         self._thread.start()

@@ -17,7 +17,7 @@ class SlaveRig(FastPath):
     """The fast path of a slave, without a replicator."""
 
     def __init__(self, root: Path, *, file_size: int = FILE_SIZE, **options: Any) -> None:
-        self.replica = lib.rp_replica_create()
+        self.master_link = lib.rp_master_link_create()
         self.stream = 0
         super().__init__(root, file_size=file_size, **options)
 
@@ -29,7 +29,7 @@ class SlaveRig(FastPath):
         self.send_options = {"check_crc": 1} | self.send_options
         self.send_options |= {
             "is_slave": 1,
-            "replica": self.replica,
+            "master_link": self.master_link,
             "from_replicator": self.log_ring,
             "replicator": self.workers["replicator"],
         }
@@ -46,11 +46,11 @@ class SlaveRig(FastPath):
     @property
     def refused(self) -> int:
         """The last stream that was refused."""
-        return int(self.replica.refused_stream)
+        return int(self.master_link.refused_stream)
 
     def begin_stream(self) -> None:
         self.stream += 1
-        self.replica.stream = self.stream
+        self.master_link.stream = self.stream
 
     def chunk(self, phy_offset: int, data: bytes) -> None:
         """Bytes of the log into the ring."""

@@ -14,8 +14,8 @@ from rocketpy.reactor.acceptor import Acceptor, Target
 from rocketpy.reactor.codec import CodecMain
 from rocketpy.reactor.delivery_marks import DeliveryMarks
 from rocketpy.reactor.filter_marks import FilterMarks
+from rocketpy.reactor.master_link import MasterLink
 from rocketpy.reactor.pools import broker_pools
-from rocketpy.reactor.replica import ReplicaState
 from rocketpy.reactor.selector import SelectorMain, SelectorSettings
 from rocketpy.reactor.topology import (
     ACCEPTOR,
@@ -118,20 +118,20 @@ def worker_specs(
         timers.follow_master()
     store = StoreMain(topology, control, settings.store, timers, filter_marks, slaves)
     yield spec(STORE, STORE, store, StopPhase.STORE, keep_fds=(*writes, timers.fileno()))
-    replica = ReplicaState() if settings.is_slave else None
-    send = SendMain(topology, control, settings, marks, halves, timers, slaves, replica, orders)
+    link = MasterLink() if settings.is_slave else None
+    send = SendMain(topology, control, settings, marks, halves, timers, slaves, link, orders)
     yield spec(SEND, SEND, send, StopPhase.FAST_PATH, keep_fds=writes)
     replication, metrics = sockets.replication, sockets.metrics
     if replication is not None:
         sender, fd = ReplicatorMain(topology, control, settings, slaves, replication, orders), replication.fileno()
         starts_on = None if member else fd  # a member confirms positions without slaves, too
         yield spec(REPLICATOR, REPLICATOR, sender, StopPhase.REPLICATION, keep_fds=(fd,), starts_on=starts_on)
-    if replica is not None:
-        receiver = _replicator(settings, topology, control, replica, member)
+    if link is not None:
+        receiver = _replicator(settings, topology, control, link, member)
         yield spec(REPLICATOR, REPLICATOR, receiver, StopPhase.INTAKE, restart=RestartPolicy(limit=None))
     for pull in sizes.pulls:
         yield spec(pull, PULL, PullMain(topology, pull, control, settings, filter_marks), StopPhase.FAST_PATH)
-    manager = ManagerMain(topology, control, settings, table, metrics, memory, marks, halves, slaves, replica, member)
+    manager = ManagerMain(topology, control, settings, table, metrics, memory, marks, halves, slaves, link, member)
     yield spec(MANAGER, MANAGER, manager, StopPhase.MANAGERS, keep_fds=() if metrics is None else (metrics.fileno(),))
     for query in sizes.queries:
         yield spec(query, QUERY, QueryMain(topology, control, settings, table), StopPhase.MANAGERS)
@@ -154,7 +154,7 @@ def _replicator(
     settings: BrokerSettings,
     topology: Topology,
     control: ControlBlock,
-    replica: ReplicaState,
+    link: MasterLink,
     member: MemberTree | None,
 ) -> SlaveReplicator:
     secret = read_secret(settings.store.ha_secret_file)
@@ -163,7 +163,7 @@ def _replicator(
     if member is not None:
         file, store = EpochFile(Path(settings.store.store_path_root_dir)), topology.blocks[STORE].pointer
         follower = Follower(member.block, file, control.header, store, member.is_sync_group)
-    return SlaveReplicator(topology.blocks[REPLICATOR], control, replica, ring, settings, secret, follower)
+    return SlaveReplicator(topology.blocks[REPLICATOR], control, link, ring, settings, secret, follower)
 
 
 def _acceptor(topology: Topology, listeners: Sequence[socket.socket]) -> tuple[Acceptor, tuple[int, ...]]:

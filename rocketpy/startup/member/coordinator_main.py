@@ -16,8 +16,8 @@ from rocketpy.coordinator.group_keys import GroupKeys
 from rocketpy.failover.fences import Lease
 from rocketpy.store.files import StorePaths
 
-from .broker_replica import BrokerReplica
 from .from_config import access, member_settings, place
+from .shared_broker import SharedBroker
 from .tree import MemberTree
 
 LOOK_S = 0.02  # for the store to be opened for the first time
@@ -49,12 +49,12 @@ async def _coordinate(settings: BrokerSettings, tree: MemberTree, bell: int, gat
     broker, paths = settings.broker, StorePaths.of(settings.store.store_path_root_dir)
     while not tree.marks.is_open:  # noqa: ASYNC110 - another process sets it, which cannot set an Event
         await trio.sleep(LOOK_S)
-    replica = BrokerReplica(tree.block, tree.marks, tree.slaves, paths.root, paths.control, _ringing(bell), tree.shown)
+    shared = SharedBroker(tree.block, tree.marks, tree.slaves, paths.root, paths.control, _ringing(bell), tree.shown)
     async with gateway:
         keys = GroupKeys(gateway, broker.broker_cluster_name, broker.broker_name)
-        coordinator = Coordinator(member_settings(settings), place(settings), keys, replica)
-        replica.registered = lambda: coordinator.member.registered
-        replica.lease_ends_s = lambda: _end_of(coordinator.member.lease)
+        coordinator = Coordinator(member_settings(settings), place(settings), keys, shared)
+        shared.registered = lambda: coordinator.member.registered
+        shared.lease_ends_s = lambda: _end_of(coordinator.member.lease)
         await coordinator.run()
 
 

@@ -21,8 +21,8 @@ from rocketpy.reactor.channel import RingChannel
 from rocketpy.reactor.crashed_request import drop_crashed_request
 from rocketpy.reactor.delivery_marks import DeliveryMarks
 from rocketpy.reactor.half_states import SharedHalfStates
+from rocketpy.reactor.master_link import MasterLink
 from rocketpy.reactor.outbox import Outbox
-from rocketpy.reactor.replica import ReplicaState
 from rocketpy.reactor.request_server import RequestServer
 from rocketpy.reactor.ring import RingReader, RingWriter, WorkerBlock
 from rocketpy.reactor.ring_fast_path import RingFastPath
@@ -59,7 +59,7 @@ class ManagerMain(RequestServerMain):
     delivered: DeliveryMarks
     halves: SharedHalfStates
     slaves: SlaveTable
-    replica: ReplicaState | None  # on a slave
+    master_link: MasterLink | None  # on a slave
     member: MemberTree | None  # with automatic failover
 
     @property
@@ -87,13 +87,13 @@ class ManagerMain(RequestServerMain):
     def _replicate(self, controller: BrokerController) -> None:
         """Connect the controller with what the replicator and the coordinator say."""
         controller.replication_status = lambda: replication_status(
-            self.settings, self.control, self.slaves, self.replica
+            self.settings, self.control, self.slaves, self.master_link
         )
-        if self.replica is not None:
-            replica = self.replica
-            controller.table_copier.followed = lambda: replica.followed
+        if self.master_link is not None:
+            master_link = self.master_link
+            controller.table_copier.followed = lambda: master_link.followed
             if self.member is None:
-                controller.table_copier.on_found = replica.set_master
+                controller.table_copier.on_found = master_link.set_master
         if self.member is not None:
             controller.be_member(self.settings.broker.broker_id)
 
@@ -147,7 +147,7 @@ class ManagerMain(RequestServerMain):
                         measured = topology, self.settings, controller, store, self.slaves, self._shown
                         nursery.start_soon(_serve_metrics, self.metrics, measured, others)
                     if self.member is not None:
-                        nursery.start_soon(_follow_orders, self.member, controller, self.replica, others)
+                        nursery.start_soon(_follow_orders, self.member, controller, self.master_link, others)
                     await server.run()
                     others.cancel()
                     await controller.stop(unregister=self.member is None or not self.member.marks.gives_way)
@@ -160,7 +160,7 @@ async def _report_ready(context: WorkerContext, controller: BrokerController) ->
 
 
 async def _follow_orders(
-    member: MemberTree, controller: BrokerController, replica: ReplicaState | None, scope: trio.CancelScope
+    member: MemberTree, controller: BrokerController, master_link: MasterLink | None, scope: trio.CancelScope
 ) -> None:
     """Be the group's broker 0, or follow the master, as the coordinator wants it."""
     with scope:
@@ -170,9 +170,9 @@ async def _follow_orders(
             if found is not None and found[0].is_broker_0 != is_master:
                 is_master = found[0].is_broker_0
                 controller.be_master(is_master)
-            if found is not None and replica is not None and found[0].following != followed:
+            if found is not None and master_link is not None and found[0].following != followed:
                 followed = found[0].following
-                replica.set_master(*((followed.address, followed.ha_address) if followed else ("", "")))
+                master_link.set_master(*((followed.address, followed.ha_address) if followed else ("", "")))
             await trio.sleep(ORDERS_LOOK_S)
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from rocketpy.config import BrokerSettings
-from rocketpy.reactor.replica import ReplicaState
+from rocketpy.reactor.master_link import MasterLink
 from rocketpy.remoting.bodies.replication import FollowedMaster, HaStatus, SlaveConnection
 from rocketpy.replication.slave_table import REPLICATING, SlaveState, SlaveTable
 from rocketpy.store.control_block import ControlBlock
@@ -18,14 +18,14 @@ def replication_status(
     settings: BrokerSettings,
     control: ControlBlock,
     slaves: SlaveTable,
-    replica: ReplicaState | None,
+    master_link: MasterLink | None,
     shown: MemberShown | None = None,
     clock_ns: Callable[[], int] = time.monotonic_ns,
 ) -> HaStatus:
-    """The state now. `replica`: on a slave. `shown`: with automatic failover. `clock_ns`: CLOCK_MONOTONIC."""
+    """The state now. `master_link`: on a slave. `shown`: with automatic failover. `clock_ns`: CLOCK_MONOTONIC."""
     end, store = control.published_phy_offset, settings.store
     connections = [_connection(slave, end, store.ha_slave_fallbehind_max) for slave in slaves.slaves(clock_ns())]
-    followed = replica.followed if replica is not None else ""
+    followed = master_link.followed if master_link is not None else ""
     member = shown.read() if shown is not None else None
     return HaStatus(
         member_state=member.state if member else "",
@@ -34,12 +34,12 @@ def replication_status(
         broker_id=settings.broker.broker_id,
         commit_log_min_offset=control.min_phy_offset,
         commit_log_max_offset=end,
-        master=replica is None,
-        master_commit_log_max_offset=end if replica is None else 0,
+        master=master_link is None,
+        master_commit_log_max_offset=end if master_link is None else 0,
         in_sync_slave_nums=sum(connection.in_sync for connection in connections),
         ha_connection_info=connections,
         ha_client_runtime_info=FollowedMaster(
-            activated=bool(followed), master_addr=followed, max_offset=end if replica is not None else 0
+            activated=bool(followed), master_addr=followed, max_offset=end if master_link is not None else 0
         ),
     )
 

@@ -15,8 +15,8 @@ from rocketpy.reactor.crashed_request import drop_crashed_request
 from rocketpy.reactor.delivery_marks import DeliveryMarks
 from rocketpy.reactor.filter_marks import FilterMarks
 from rocketpy.reactor.half_states import SharedHalfStates
+from rocketpy.reactor.master_link import MasterLink
 from rocketpy.reactor.member import MemberBlock
-from rocketpy.reactor.replica import ReplicaState
 from rocketpy.reactor.ring import ring_array
 from rocketpy.reactor.topology import MANAGER, REPLICATOR, SEND, STORE, Topology
 from rocketpy.reactor.worker_messages import encode_host
@@ -43,10 +43,10 @@ class SendMain:
         halves: SharedHalfStates,
         timers: TimerMarks,
         slaves: SlaveTable,
-        replica: ReplicaState | None = None,
+        master_link: MasterLink | None = None,
         member: MemberBlock | None = None,
     ) -> None:
-        """`replica`: on a slave. `member`: with automatic failover."""
+        """`master_link`: on a slave. `member`: with automatic failover."""
         self._topology = topology
         paths = StorePaths.of(settings.store.store_path_root_dir, settings.store.store_path_commit_log)
         self._commitlog = paths.commitlog
@@ -60,7 +60,7 @@ class SendMain:
             )
         ]
         inputs, selectors = ring_array(topology.requests_to(SEND)), ring_array(topology.replies_from(SEND))
-        self._kept = control, delivered, halves, timers, slaves, replica, member, strings, inputs, selectors
+        self._kept = control, delivered, halves, timers, slaves, master_link, member, strings, inputs, selectors
         self._config: Any = ffi.new(
             "rp_send_config *",
             {
@@ -84,8 +84,8 @@ class SendMain:
                 "member": ffi.NULL if member is None else member.pointer,
                 "waits_for_confirmed": member is not None and settings.is_sync_master,
                 "slaves": slaves.pointer if settings.is_sync_master else ffi.NULL,
-                "replica": ffi.NULL if replica is None else replica.pointer,
-                "from_replicator": ffi.NULL if replica is None else topology.ring(REPLICATOR, SEND).pointer,
+                "master_link": ffi.NULL if master_link is None else master_link.pointer,
+                "from_replicator": ffi.NULL if master_link is None else topology.ring(REPLICATOR, SEND).pointer,
                 "store_host": encode_host(settings.broker.broker_ip1, settings.server.listen_port),
                 "cluster_property": strings[2],
                 "region": strings[3],

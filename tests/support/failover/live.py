@@ -25,7 +25,7 @@ DEADLINE_S = 60.0
 
 
 @attrs.define(eq=False)
-class LiveReplica:
+class LiveBroker:
     """A node as its coordinator sees it."""
 
     node: Node
@@ -101,7 +101,7 @@ class LiveGroup:
         node = self.nodes[name]
         async with self.keys() as keys, trio.open_nursery() as nursery:
             place = Place(address=name, ha_address=name, broker_id=1)
-            made = Coordinator(node.settings, place, keys, LiveReplica(node), clock=node.clock)
+            made = Coordinator(node.settings, place, keys, LiveBroker(node), clock=node.clock)
             node.start()
             node.member, self.coordinators[name] = made.member, made
             nursery.start_soon(self._turn, node)

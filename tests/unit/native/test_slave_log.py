@@ -75,7 +75,7 @@ def test_a_killed_send_worker_is_followed_by_a_stream_from_the_published_positio
             rig.restart_send()  # what it had received, but not published, is gone
         rig.turn()
         if rig.refused == rig.stream:
-            assert rig.replica.refused_reason == lib.RP_REFUSED_GAP
+            assert rig.master_link.refused_reason == lib.RP_REFUSED_GAP
             rig.begin_stream()
             position = rig.published
     assert rig.log()[: len(IMAGE.data)] == IMAGE.data
@@ -102,7 +102,7 @@ def test_a_damaged_record_is_never_published(rig: SlaveRig, place: int, at: int)
     rig.turn()
     rig.turn()
     assert rig.published == place and rig.refused == rig.stream
-    assert rig.replica.refused_reason == lib.RP_REFUSED_BAD_RECORD and rig.replica.refused_phy_offset == place
+    assert rig.master_link.refused_reason == lib.RP_REFUSED_BAD_RECORD and rig.master_link.refused_phy_offset == place
     assert lib.rp_ring_depth(rig.log_ring) == 0  # the rest of the stream is dropped
     rig.begin_stream()
     rig.receive(IMAGE, always(3000), start=place)

@@ -11,7 +11,6 @@ import pytest
 pytest.importorskip("rocketpy.native._rocketpy", reason="a part of the broker, which needs the compiled core")
 
 from rocketpy.native.core import lib
-from rocketpy.native.status import Status
 from rocketpy.reactor.member import Following, MemberBlock, MemberOrders
 from rocketpy.reactor.ring import WorkerBlock
 from rocketpy.replication.epoch_file import EpochFile
@@ -24,6 +23,7 @@ from tests.support.own_frames import ack, data_frame, fenced, heartbeat
 from tests.unit.replication.test_stream import Rig
 
 HISTORY = epochs((1, 0), (3, 100), (4, 300), (6, 300))
+ASKS = (lib.RP_STREAM_ORDERS, lib.RP_STREAM_NEEDS_EPOCH)
 FOLLOW = MemberOrders(following=Following(member="a", epoch=6, ha_address="a:2", address="a:1"))
 
 
@@ -48,10 +48,10 @@ class Member(Rig):
     def take(self, *frames: bytes) -> bool:
         """Receive them; whether the stream goes on."""
         self.master.sendall(b"".join(frames))
-        status = self.stream.turn(0)
-        while status in (Status.INCOMPLETE, Status.NOT_FOUND) and self.follower.go_on(self.stream._handle, status):
-            status = self.stream.turn(0)
-        return status is Status.OK
+        event = self.stream.turn(0)
+        while event in ASKS and self.follower.go_on(self.stream._handle, event):
+            event = self.stream.turn(0)
+        return event == lib.RP_STREAM_IDLE
 
     @property
     def confirmed(self) -> int:
@@ -127,7 +127,7 @@ def test_a_newer_epoch_in_the_orders_is_passed_on_to_the_old_master(rig: Member)
 def test_without_failover_nobody_sends_fenced(tmp_path: Path) -> None:
     rig = Rig(tmp_path, Start(0, 0), is_own=True)
     rig.master.sendall(fenced(9) + bytes(30))
-    assert rig.stream.turn(0) is Status.END_OF_FILE and "not known here" in rig.stream.reason
+    assert rig.stream.turn(0) == lib.RP_STREAM_ENDED and "not known here" in rig.stream.reason
     rig.close()
 
 

@@ -13,7 +13,6 @@ import pytest
 pytest.importorskip("rocketpy.native._rocketpy", reason="a part of the broker, which needs the compiled core")
 
 from rocketpy.native.core import lib
-from rocketpy.native.status import Status
 from rocketpy.replication.start import Start
 from tests.support.own_frames import HELLO, REFUSE, ack, data_frame, frame, heartbeat
 from tests.unit.replication.test_stream import SETTINGS, Rig
@@ -27,7 +26,7 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
 
 
 def test_data_is_passed_on_and_acknowledged(rig: Rig) -> None:
-    assert rig.stream.turn(0) is Status.OK
+    assert rig.stream.turn(0) == lib.RP_STREAM_IDLE
     assert rig.reports() == ack(0).hex()
     rig.master.sendall(heartbeat(0) + data_frame(0, b"a" * 100) + data_frame(100, b"b" * 50) + heartbeat(150))
     rig.stream.turn(0)
@@ -44,7 +43,7 @@ def test_bytes_in_any_pieces(rig: Rig, size: int) -> None:
     stream = data_frame(0, body[:70]) + heartbeat(70) + data_frame(70, body[70:71]) + data_frame(71, body[71:])
     for at in range(0, len(stream), size):
         rig.master.sendall(stream[at : at + size])
-        assert rig.stream.turn(0) is Status.OK
+        assert rig.stream.turn(0) == lib.RP_STREAM_IDLE
     assert rig.received() == (0, body) and rig.stream.received_bytes == 200
 
 
@@ -60,7 +59,7 @@ def test_random_frames_in_random_pieces(rig: Rig) -> None:
         size = chooser.randrange(1, 6000)
         rig.master.sendall(stream[:size])
         stream = stream[size:]
-        assert rig.stream.turn(0) is Status.OK
+        assert rig.stream.turn(0) == lib.RP_STREAM_IDLE
         found += b"".join(data for _, _, data in rig.chunks())
     assert found == log
 
@@ -70,7 +69,7 @@ def test_a_damaged_frame_passes_nothing_on(rig: Rig) -> None:
     bad = bytearray(data_frame(4, b"x" * 3000))
     bad[2000] ^= 1
     rig.master.sendall(good + bytes(bad))
-    assert rig.stream.turn(0) is Status.END_OF_FILE
+    assert rig.stream.turn(0) == lib.RP_STREAM_ENDED
     assert rig.received() == (0, b"good") and "damaged" in rig.stream.reason
 
 
@@ -105,7 +104,7 @@ def test_nothing_of_a_frame_is_passed_on_before_its_end(rig: Rig) -> None:
 )
 def test_a_frame_that_cannot_be_ends_the_stream(rig: Rig, poison: bytes) -> None:
     rig.master.sendall(poison[:60_000])
-    assert rig.stream.turn(0) is Status.END_OF_FILE
+    assert rig.stream.turn(0) == lib.RP_STREAM_ENDED
     assert rig.chunks() == [] and rig.stream.reason
 
 
@@ -113,7 +112,7 @@ def test_data_does_not_cross_a_file(tmp_path: Path) -> None:
     start = (1 << 20) - 100
     rig = Rig(tmp_path, Start(start, start), is_own=True)
     rig.master.sendall(data_frame(start, bytes(101)))
-    assert rig.stream.turn(0) is Status.END_OF_FILE and rig.chunks() == []
+    assert rig.stream.turn(0) == lib.RP_STREAM_ENDED and rig.chunks() == []
     rig.close()
 
 
@@ -126,7 +125,7 @@ def test_a_full_ring_stops_reading_and_nothing_is_lost(rig: Rig) -> None:
         for _ in range(10):  # more than the ring takes
             with contextlib.suppress(BlockingIOError):
                 sent += rig.master.send(stream[sent:])
-            assert rig.stream.turn(0) is Status.OK
+            assert rig.stream.turn(0) == lib.RP_STREAM_IDLE
         chunks = rig.chunks()
         assert 0 < len(chunks) < 7
         found += b"".join(data for _, _, data in chunks)

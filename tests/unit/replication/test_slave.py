@@ -16,7 +16,7 @@ pytest.importorskip("rocketpy.native._rocketpy", reason="a part of the broker, w
 
 from rocketpy.config import BrokerRole, BrokerSettings, FlushDiskType
 from rocketpy.native.core import lib
-from rocketpy.reactor.replica import ReplicaState
+from rocketpy.reactor.master_link import MasterLink
 from rocketpy.reactor.ring import Ring, WorkerBlock
 from rocketpy.reactor.worker_spec import WorkerContext
 from rocketpy.replication import slave as replicator
@@ -48,21 +48,21 @@ class Slave:
             rig.begin_stream()
             rig.receive(attrs.evolve(IMAGE, data=known), always(FILE_SIZE))
         self.block = WorkerBlock("replicator", 6)
-        self.state = ReplicaState()
-        self.state.pointer.stream = rig.stream
+        self.master_link = MasterLink()
+        self.master_link.pointer.stream = rig.stream
         self.ring = Ring(1 << 18, self.block, WorkerBlock("send", 1))
         self.ring.pointer = rig.log_ring
-        rig.replica.stream = rig.stream
-        self.state.pointer = rig.replica
+        rig.master_link.stream = rig.stream
+        self.master_link.pointer = rig.master_link
         if master is not None:
-            self.state.set_master(master.address, master.ha)
+            self.master_link.set_master(master.address, master.ha)
         config = BrokerSettings()
         parts = {"broker_role": BrokerRole.SLAVE, "store_path_root_dir": str(root), **store}
         parts["store_path_commit_log"] = str(root / "commitlog")
         settings = attrs.evolve(config, store=attrs.evolve(config.store, **parts))
         self.control = ControlBlock.__new__(ControlBlock)
         self.control.block, self.control.header = rig.block, rig.control
-        self.replicator = kind(self.block, self.control, self.state, self.ring, settings, secret)
+        self.replicator = kind(self.block, self.control, self.master_link, self.ring, settings, secret)
         self.thread = threading.Thread(target=self.replicator, args=(WorkerContext("r", self.block, lambda: None),))
         self.thread.start()
 
@@ -204,7 +204,7 @@ def test_another_master_ends_the_halt(tmp_path: Path, master: FakeMaster) -> Non
     with FakeMaster(2 * FILE_SIZE, log=IMAGE.data) as wrong:
         slave = Slave(tmp_path, wrong)
         slave.turn_until(lambda: slave.following == lib.RP_FOLLOWING_HALTED)
-    slave.state.set_master(master.address, master.ha)
+    slave.master_link.set_master(master.address, master.ha)
     slave.turn_until(lambda: slave.rig.published == len(IMAGE.data))
     slave.close()
 
@@ -222,22 +222,22 @@ def test_the_address_of_the_log_can_be_given(tmp_path: Path, master: FakeMaster)
     """haMasterAddress stands in place of what the name server tells, and says where the positions come from."""
     with FakeMaster(2 * FILE_SIZE) as other:
         slave = Slave(tmp_path, None, ha_master_address=master.ha)
-        slave.state.set_master(other.address, other.ha)
+        slave.master_link.set_master(other.address, other.ha)
         slave.turn_until(lambda: slave.rig.published == len(IMAGE.data))
-        assert slave.state.followed == master.address
+        assert slave.master_link.followed == master.address
         slave.close()
-    assert other.connections == 0 and slave.state.followed == ""
+    assert other.connections == 0 and slave.master_link.followed == ""
 
 
 def test_tables_may_be_copied_from_a_master_that_is_followed_alone(tmp_path: Path, master: FakeMaster) -> None:
     with FakeMaster(FILE_SIZE) as empty:
         slave = Slave(tmp_path, master)
-        slave.turn_until(lambda: slave.state.followed == master.address)
+        slave.turn_until(lambda: slave.master_link.followed == master.address)
         slave.turn_until(lambda: slave.rig.published == len(IMAGE.data))
-        slave.state.set_master(empty.address, empty.ha)
+        slave.master_link.set_master(empty.address, empty.ha)
         master.__exit__(None, None, None)  # the stream ends
         slave.turn_until(lambda: slave.following == lib.RP_FOLLOWING_HALTED)
-        assert slave.state.followed == ""
+        assert slave.master_link.followed == ""
         slave.close()
 
 
@@ -246,9 +246,9 @@ def test_an_address_that_is_none_ends_nothing(
     tmp_path: Path, master: FakeMaster, ha: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     slave = Slave(tmp_path, None)
-    slave.state.pointer.ha = ha.encode("utf-8", "replace")
+    slave.master_link.pointer.ha = ha.encode("utf-8", "replace")
     slave.turn_until(lambda: "cannot follow the master" in caplog.text)
-    slave.state.set_master(master.address, master.ha)
+    slave.master_link.set_master(master.address, master.ha)
     slave.turn_until(lambda: slave.rig.published == len(IMAGE.data))
     slave.close()
 
@@ -275,7 +275,7 @@ def test_without_a_master_it_waits(tmp_path: Path, master: FakeMaster) -> None:
     slave = Slave(tmp_path, None)
     slave.turn_until(lambda: slave.block.heartbeat_ns)
     assert slave.rig.published == 0 and slave.following == lib.RP_FOLLOWING_SEARCHING
-    slave.state.set_master(master.address, master.ha)
+    slave.master_link.set_master(master.address, master.ha)
     slave.turn_until(lambda: slave.rig.published == len(IMAGE.data))
     slave.close()
 

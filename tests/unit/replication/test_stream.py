@@ -15,7 +15,7 @@ pytest.importorskip("rocketpy.native._rocketpy", reason="a part of the broker, w
 
 from rocketpy.native.core import ffi, lib
 from rocketpy.native.status import Status
-from rocketpy.reactor.replica import ReplicaState
+from rocketpy.reactor.master_link import MasterLink
 from rocketpy.reactor.ring import Ring, WorkerBlock
 from rocketpy.replication import stream as stream_module
 from rocketpy.replication.errors import MasterUnusable
@@ -45,7 +45,7 @@ class Rig:
         self.block, send = WorkerBlock("replicator", 0), WorkerBlock("send", 1)
         self.control = ControlBlock(root / "control", FILE_SIZE)
         self.control.header.published_phy_offset = start.end if start.end > 1 else 0
-        self.state = ReplicaState()
+        self.master_link = MasterLink()
         self.ring = Ring(1 << 16, self.block, send)
         self.reader: Any = lib.rp_ring_reader_open(self.ring.pointer)
         self.stream = LogStream(
@@ -55,7 +55,7 @@ class Rig:
             is_own=is_own,
             block=self.block,
             control=self.control,
-            state=self.state,
+            master_link=self.master_link,
             to_send=self.ring,
             settings=settings,
             follower=None if follower is None else follower(self.control),
@@ -113,11 +113,11 @@ def frame(position: int, data: bytes) -> bytes:
 
 def test_the_session_of_the_reference(rig: Rig) -> None:
     """The golden bytes: two records of 160 bytes, then the end of a file."""
-    assert rig.stream.turn(0) is Status.OK
+    assert rig.stream.turn(0) == lib.RP_STREAM_IDLE
     assert rig.reports() == "0000000000000000"
     rig.master.sendall(bytes.fromhex("000000000000000000000000"))  # heartbeat
     rig.master.sendall(bytes.fromhex("000000000000000000000140000000a0daa320a7") + bytes(312))
-    assert rig.stream.turn(0) is Status.OK
+    assert rig.stream.turn(0) == lib.RP_STREAM_IDLE
     assert rig.received() == (0, bytes.fromhex("000000a0daa320a7") + bytes(312))
     assert rig.reports() == ""  # nothing is published yet
     rig.publish(0x140)
@@ -147,7 +147,7 @@ def test_a_full_ring_stops_reading(rig: Rig) -> None:
     sent = rig.master.send(frame(0, body))
     found = b""
     while len(found) < min(sent - HEADER.size, len(body)):
-        assert rig.stream.turn(0) is Status.OK
+        assert rig.stream.turn(0) == lib.RP_STREAM_IDLE
         assert rig.ring.depth_bytes <= 1 << 16
         found += b"".join(data for _, _, data in rig.chunks())
     assert found == body[: len(found)] and len(found) > 1 << 16
@@ -177,7 +177,7 @@ def test_the_byte_that_the_master_does_not_send_is_added(tmp_path: Path) -> None
 )
 def test_a_frame_in_the_wrong_place_ends_the_stream(rig: Rig, header: bytes) -> None:
     rig.master.sendall(header)
-    assert rig.stream.turn(0) is Status.END_OF_FILE
+    assert rig.stream.turn(0) == lib.RP_STREAM_ENDED
     assert "another position" in rig.stream.reason and not rig.chunks()
 
 
@@ -189,15 +189,15 @@ def test_a_master_that_closes(rig: Rig) -> None:
 
 
 def test_a_stream_that_the_send_worker_refuses(rig: Rig) -> None:
-    rig.state.pointer.refused_phy_offset = 77
-    rig.state.pointer.refused_reason = lib.RP_REFUSED_BAD_RECORD
-    rig.state.pointer.refused_stream = rig.state.pointer.stream
+    rig.master_link.pointer.refused_phy_offset = 77
+    rig.master_link.pointer.refused_reason = lib.RP_REFUSED_BAD_RECORD
+    rig.master_link.pointer.refused_stream = rig.master_link.pointer.stream
     assert rig.stream.run() and rig.stream.is_refused
-    assert rig.state.refused_position == 77 and rig.state.is_refused_for_a_record
+    assert rig.master_link.refused_position == 77 and rig.master_link.is_refused_for_a_record
 
 
 def test_streams_are_numbered(rig: Rig) -> None:
-    assert rig.state.pointer.stream == 1
+    assert rig.master_link.pointer.stream == 1
     rig.master.sendall(frame(0, b"x"))
     rig.stream.turn(0)
     assert rig.chunks()[0][0] == 1

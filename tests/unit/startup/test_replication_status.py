@@ -13,7 +13,7 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.config import BrokerRole, BrokerSettings
 from rocketpy.failover.states import State
-from rocketpy.reactor.replica import ReplicaState
+from rocketpy.reactor.master_link import MasterLink
 from rocketpy.remoting.bodies.replication import HaStatus
 from rocketpy.startup.member.shown import MemberShown
 from rocketpy.startup.workers.replication_status import replication_status
@@ -28,11 +28,11 @@ def rig(tmp_path: Path) -> Iterator[MasterRig]:
 
 
 def status_of(
-    rig: MasterRig, replica: ReplicaState | None = None, shown: MemberShown | None = None, **store: Any
+    rig: MasterRig, master_link: MasterLink | None = None, shown: MemberShown | None = None, **store: Any
 ) -> HaStatus:
     settings = BrokerSettings()
     settings = attrs.evolve(settings, store=attrs.evolve(settings.store, **store))
-    return replication_status(settings, rig.control, rig.table, replica, shown, lambda: rig.now_ns)
+    return replication_status(settings, rig.control, rig.table, master_link, shown, lambda: rig.now_ns)
 
 
 def test_a_master_tells_how_far_each_slave_is_behind(rig: MasterRig) -> None:
@@ -64,11 +64,11 @@ def test_a_slave_that_no_send_waits_for_is_not_in_sync(rig: MasterRig, seconds: 
 
 def test_a_slave_names_the_master_that_it_follows(rig: MasterRig) -> None:
     rig.append(300)
-    replica = ReplicaState()
-    followed = status_of(rig, replica, broker_role=BrokerRole.SLAVE).ha_client_runtime_info
+    master_link = MasterLink()
+    followed = status_of(rig, master_link, broker_role=BrokerRole.SLAVE).ha_client_runtime_info
     assert not followed.activated and not followed.master_addr
-    replica.set_followed("10.0.0.1:10911")
-    status = status_of(rig, replica, broker_role=BrokerRole.SLAVE)
+    master_link.set_followed("10.0.0.1:10911")
+    status = status_of(rig, master_link, broker_role=BrokerRole.SLAVE)
     followed = status.ha_client_runtime_info
     assert (followed.activated, followed.master_addr, followed.max_offset) == (True, "10.0.0.1:10911", 300)
     assert (status.master, status.role, status.commit_log_max_offset) == (False, "SLAVE", 300)

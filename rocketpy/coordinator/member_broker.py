@@ -1,4 +1,4 @@
-"""What the coordinator needs of its broker: what store and replication say, and a place to give orders."""
+"""What the coordinator needs of its broker: reports of store and replication, and a place to give orders."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from rocketpy.failover.orders import Orders
 from rocketpy.failover.requests import Report
 
 
-class Replica(Protocol):
-    """A broker's store and replication, as its coordinator sees them. No call may wait."""
+class MemberBroker(Protocol):
+    """The broker of a member, as its coordinator sees it. No call may wait."""
 
     def report(self) -> Report:
         """How things are now. Its positions may be older than the moment, never newer."""

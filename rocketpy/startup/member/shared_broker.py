@@ -27,8 +27,8 @@ FOLLOWING = frozenset({State.FOLLOWER, State.IN_SYNC})
 
 
 @attrs.define(eq=False)
-class BrokerReplica:
-    """A Replica (rocketpy/coordinator/replica.py). Made when the store has been opened once.
+class SharedBroker:
+    """A MemberBroker (rocketpy/coordinator/member_broker.py) in shared memory. Made when the store was opened once.
 
     While a process tree opens the store the report is that of the tree before, and nothing is done.
 

@@ -1,4 +1,4 @@
-"""What a slave's workers tell each other about replication: shared memory (csrc/ipc/replica.h)."""
+"""A slave's link to its master: shared memory of the slave's workers (csrc/ipc/master_link.h)."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from rocketpy.native.core import ffi, lib
 ADDRESS_MAX = lib.RP_ADDRESS_TEXT_MAX - 1
 
 
-class ReplicaState:
+class MasterLink:
     """Created before the first fork. The manager sets the master's addresses; the replicator reads them, and says which
     master it follows."""
 
     def __init__(self) -> None:
-        self.pointer: Any = lib.rp_replica_create()
+        self.pointer: Any = lib.rp_master_link_create()
         if self.pointer == ffi.NULL:
             raise StoreError(f"no shared memory for replication: {os.strerror(ffi.errno)}")
 
     def set_master(self, master: str, ha: str) -> None:
         """The master's address for requests, and the one where it sends its log; empty: not known."""
-        lib.rp_replica_set_master(self.pointer, master.encode()[:ADDRESS_MAX], ha.encode()[:ADDRESS_MAX])
+        lib.rp_master_link_set_master(self.pointer, master.encode()[:ADDRESS_MAX], ha.encode()[:ADDRESS_MAX])
 
     def master(self) -> tuple[str, str] | None:
         """Both addresses; None: they are being changed."""
         texts = ffi.new("char[][320]", 2)
-        if not lib.rp_replica_read_master(self.pointer, texts[0], texts[1]):
+        if not lib.rp_master_link_read_master(self.pointer, texts[0], texts[1]):
             return None
         return ffi.string(texts[0]).decode("utf-8", "replace"), ffi.string(texts[1]).decode("utf-8", "replace")
 
     def set_followed(self, master: str) -> None:
         """The address for requests of the master whose log is followed; empty: none is."""
-        lib.rp_replica_set_followed(self.pointer, master.encode()[:ADDRESS_MAX])
+        lib.rp_master_link_set_followed(self.pointer, master.encode()[:ADDRESS_MAX])
 
     @property
     def followed(self) -> str:
         """That address; empty: none is followed, or it is being changed."""
         text = ffi.new("char[320]")
-        if not lib.rp_replica_read_followed(self.pointer, text):
+        if not lib.rp_master_link_read_followed(self.pointer, text):
             return ""
         return str(ffi.string(text).decode("utf-8", "replace"))
 

@@ -1,6 +1,7 @@
-#ifndef ROCKETPY_SLAVE_H
-#define ROCKETPY_SLAVE_H
-/* One connected slave, as its master sees it: what it has reported, and what is sent to it.
+#ifndef ROCKETPY_SLAVE_CONNECTION_H
+#define ROCKETPY_SLAVE_CONNECTION_H
+/* A slave's connection, at the master: what the slave has reported, and what is sent to it. The slave's own end is
+ * slave_stream.h.
  *
  * What a slave sends is validated: its first report lies within the log, later ones never go back and never name bytes
  * that were not sent to it.
@@ -37,7 +38,7 @@ enum { /* how far the handshake is */
        RP_HA_STATE_WELCOMED = 5   /* it gets DATA */
 };
 
-typedef struct rp_slave {
+typedef struct rp_slave_connection {
     int fd; /* -1: free */
     rp_slave_row *row;
     uint8_t report[RP_HA_SIZE_FRAME_HEADER + RP_HA_SIZE_ACK]; /* a position, ACK or FENCED */
@@ -55,28 +56,28 @@ typedef struct rp_slave {
     uint64_t told_confirmed; /* what its frames have said of it */
     uint64_t paused_until_ns; /* 0, or when to try again what lacked memory or descriptors */
     rp_transfer transfer;
-} rp_slave;
+} rp_slave_connection;
 
-void rp_slave_open(rp_slave *slave, int fd, rp_slave_row *row, uint64_t now_ns);
+void rp_slave_connection_open(rp_slave_connection *slave, int fd, rp_slave_row *row, uint64_t now_ns);
 /* Close the connection and free what belongs to it. */
-void rp_slave_close(rp_slave *slave);
+void rp_slave_connection_close(rp_slave_connection *slave);
 /* Send a whole frame of the handshake, which is over with it if `begins`: DATA follows from `start` on. RP_OK;
- * RP_STOPPED as rp_slave_read. */
-rp_status rp_slave_answer(rp_slave *slave, const rp_slave_rules *rules, const uint8_t *frame, uint32_t size, int begins,
-                          uint64_t start, uint64_t now_ns, uint32_t *why);
+ * RP_STOPPED as rp_slave_connection_read. */
+rp_status rp_slave_connection_answer(rp_slave_connection *slave, const rp_slave_rules *rules, const uint8_t *frame,
+                                     uint32_t size, int begins, uint64_t start, uint64_t now_ns, uint32_t *why);
 /* Read reports. RP_OK; RP_STOPPED: close it, *why says why. `min` and `end`: between them the master has the log. */
-rp_status rp_slave_read(rp_slave *slave, const rp_slave_rules *rules, uint64_t min, uint64_t end, uint64_t now_ns,
-                        uint32_t *why);
+rp_status rp_slave_connection_read(rp_slave_connection *slave, const rp_slave_rules *rules, uint64_t min, uint64_t end,
+                                   uint64_t now_ns, uint32_t *why);
 /* Bytes of the log up to `end` that could be sent to it now, as far as its socket is known to take any. */
-uint64_t rp_slave_lacks(const rp_slave *slave, uint64_t end);
+uint64_t rp_slave_connection_lacks(const rp_slave_connection *slave, uint64_t end);
 /* Send what is due, up to `end`, and about `most` bytes of the log. RP_OK; RP_INCOMPLETE: there is more to send now;
- * RP_STOPPED as rp_slave_read. */
-rp_status rp_slave_write(rp_slave *slave, const rp_slave_rules *rules, rp_log_view *view, uint64_t end, uint64_t most,
-                         uint64_t now_ns, uint32_t *why);
+ * RP_STOPPED as rp_slave_connection_read. */
+rp_status rp_slave_connection_write(rp_slave_connection *slave, const rp_slave_rules *rules, rp_log_view *view,
+                                    uint64_t end, uint64_t most, uint64_t now_ns, uint32_t *why);
 /* Show its progress in its row, when the master's log ends at `end`. Returns 1 if sends may wait for it. */
-int rp_slave_publish(rp_slave *slave, const rp_slave_rules *rules, uint64_t end, uint64_t now_ns);
+int rp_slave_connection_publish(rp_slave_connection *slave, const rp_slave_rules *rules, uint64_t end, uint64_t now_ns);
 /* 1 if nothing has come from it for too long. */
-int rp_slave_is_silent(const rp_slave *slave, const rp_slave_rules *rules, uint64_t now_ns);
+int rp_slave_connection_is_silent(const rp_slave_connection *slave, const rp_slave_rules *rules, uint64_t now_ns);
 /* When it has to be looked at again, though nothing may have happened. */
-uint64_t rp_slave_due_ns(const rp_slave *slave, const rp_slave_rules *rules, uint64_t end);
+uint64_t rp_slave_connection_due_ns(const rp_slave_connection *slave, const rp_slave_rules *rules, uint64_t end);
 #endif

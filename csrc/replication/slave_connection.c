@@ -1,6 +1,6 @@
-/* See slave.h. */
+/* See slave_connection.h. */
 #define _GNU_SOURCE
-#include "replication/slave.h"
+#include "replication/slave_connection.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,12 +21,12 @@ static const uint64_t WINDOW_NS = 100000000; /* the bytes of a second are given 
 static const uint64_t PAUSE_NS = 100000000; /* after a lack of memory or descriptors */
 static const uint64_t CONFIRM_NS = 10000000; /* after which a slave is told what was confirmed, if it gets no DATA */
 
-void rp_slave_open(rp_slave *slave, int fd, rp_slave_row *row, uint64_t now_ns) {
-    *slave = (rp_slave){.fd = fd, .row = row, .read_ns = now_ns, .written_ns = now_ns, .window_ns = now_ns};
+void rp_slave_connection_open(rp_slave_connection *slave, int fd, rp_slave_row *row, uint64_t now_ns) {
+    *slave = (rp_slave_connection){.fd = fd, .row = row, .read_ns = now_ns, .written_ns = now_ns, .window_ns = now_ns};
     rp_store_release32(&row->state, RP_SLAVE_CONNECTED);
 }
 
-void rp_slave_close(rp_slave *slave) {
+void rp_slave_connection_close(rp_slave_connection *slave) {
     close(slave->fd);
     free(slave->hello);
     slave->fd = -1;
@@ -40,8 +40,8 @@ static rp_status refuse(uint32_t reason, uint32_t *why) {
 
 /* A slave with an empty log (0) gets everything that there is. The reference would begin with its last file, so that
  * what is older would be lost with the master. */
-static rp_status begin(rp_slave *slave, const rp_slave_rules *rules, uint64_t report, uint64_t min, uint64_t end,
-                       uint32_t *why) {
+static rp_status begin(rp_slave_connection *slave, const rp_slave_rules *rules, uint64_t report, uint64_t min,
+                       uint64_t end, uint32_t *why) {
     uint64_t first = min - min % rules->file_size, start = report ? report : first;
     if (rules->own_only) return refuse(RP_SLAVE_STRANGER, why);
     if (report > end) return refuse(RP_SLAVE_LONGER, why);
@@ -53,14 +53,15 @@ static rp_status begin(rp_slave *slave, const rp_slave_rules *rules, uint64_t re
     return RP_OK;
 }
 
-static rp_status greet(rp_slave *slave, uint32_t *why) {
+static rp_status greet(rp_slave_connection *slave, uint32_t *why) {
     if (!(slave->hello = malloc(HELLO_MAX))) return refuse(RP_SLAVE_FAILED, why);
     slave->handshake = RP_HA_STATE_GREETED;
     return RP_OK;
 }
 
 /* A slave acknowledges `report`, which must be true. */
-static rp_status acknowledge(rp_slave *slave, uint64_t report, uint64_t end, uint64_t now_ns, uint32_t *why) {
+static rp_status acknowledge(rp_slave_connection *slave, uint64_t report, uint64_t end, uint64_t now_ns,
+                             uint32_t *why) {
     if (report < slave->acked || report > rp_transfer_sent(&slave->transfer))
         return refuse(report > end && report <= INT64_MAX ? RP_SLAVE_LONGER : RP_SLAVE_IMPLAUSIBLE, why);
     if (report > slave->acked) slave->behind_since_ns = now_ns;
@@ -69,7 +70,7 @@ static rp_status acknowledge(rp_slave *slave, uint64_t report, uint64_t end, uin
 }
 
 /* It knows a newer epoch: this broker is not the master any more. */
-static rp_status take_fenced(const rp_slave *slave, const rp_slave_rules *rules, uint32_t *why) {
+static rp_status take_fenced(const rp_slave_connection *slave, const rp_slave_rules *rules, uint32_t *why) {
     int32_t epoch = (int32_t)rp_load32(slave->report + RP_HA_SIZE_FRAME_HEADER);
     if (!rules->member || rp_load32(slave->report) != 1 + RP_HA_SIZE_FENCED || epoch <= rules->epoch)
         return refuse(RP_SLAVE_IMPLAUSIBLE, why);
@@ -78,7 +79,7 @@ static rp_status take_fenced(const rp_slave *slave, const rp_slave_rules *rules,
 }
 
 /* The epoch of an ACK is that of the stream, which the slave has joined. */
-static rp_status take_epoch(rp_slave *slave, const rp_slave_rules *rules, uint32_t *why) {
+static rp_status take_epoch(rp_slave_connection *slave, const rp_slave_rules *rules, uint32_t *why) {
     int32_t epoch = (int32_t)rp_load32(slave->report + RP_HA_SIZE_FRAME_HEADER + 8);
     if (epoch != rules->epoch) return refuse(RP_SLAVE_IMPLAUSIBLE, why);
     if (rules->member) __atomic_store_n(&slave->row->epoch, epoch, __ATOMIC_RELEASE); /* before the position */
@@ -86,8 +87,8 @@ static rp_status take_epoch(rp_slave *slave, const rp_slave_rules *rules, uint32
 }
 
 /* A position, ACK or FENCED has come whole. */
-static rp_status take(rp_slave *slave, const rp_slave_rules *rules, uint64_t min, uint64_t end, uint64_t now_ns,
-                      uint32_t *why) {
+static rp_status take(rp_slave_connection *slave, const rp_slave_rules *rules, uint64_t min, uint64_t end,
+                      uint64_t now_ns, uint32_t *why) {
     int is_own = slave->handshake == RP_HA_STATE_WELCOMED;
     uint64_t report = rp_load64(slave->report + (is_own ? RP_HA_SIZE_FRAME_HEADER : 0));
     if (slave->handshake == RP_HA_STATE_UNKNOWN && report == MAGIC) return greet(slave, why);
@@ -101,7 +102,7 @@ static rp_status take(rp_slave *slave, const rp_slave_rules *rules, uint64_t min
     return acknowledge(slave, report, end, now_ns, why);
 }
 
-static rp_status take_hello(rp_slave *slave, uint8_t byte, uint32_t *why) {
+static rp_status take_hello(rp_slave_connection *slave, uint8_t byte, uint32_t *why) {
     if (slave->handshake != RP_HA_STATE_ASKED)
         return refuse(RP_SLAVE_IMPLAUSIBLE, why); /* it must wait for an answer */
     slave->hello[slave->hello_size++] = byte;
@@ -114,14 +115,14 @@ static rp_status take_hello(rp_slave *slave, uint8_t byte, uint32_t *why) {
 }
 
 /* Bytes of what is being received, as far as its type is known. */
-static uint32_t report_bytes(const rp_slave *slave) {
+static uint32_t report_bytes(const rp_slave_connection *slave) {
     if (slave->handshake != RP_HA_STATE_WELCOMED) return RP_HA_SIZE_REPORT;
     int is_fenced = slave->report_size >= RP_HA_SIZE_FRAME_HEADER && slave->report[4] == RP_HA_TYPE_FENCED;
     return is_fenced ? FENCED_BYTES : ACK_BYTES;
 }
 
-static rp_status take_byte(rp_slave *slave, const rp_slave_rules *rules, uint64_t min, uint64_t end, uint64_t now_ns,
-                           uint8_t byte, uint32_t *why) {
+static rp_status take_byte(rp_slave_connection *slave, const rp_slave_rules *rules, uint64_t min, uint64_t end,
+                           uint64_t now_ns, uint8_t byte, uint32_t *why) {
     if (slave->handshake >= RP_HA_STATE_GREETED && slave->handshake < RP_HA_STATE_WELCOMED)
         return take_hello(slave, byte, why);
     slave->report[slave->report_size++] = byte;
@@ -130,8 +131,8 @@ static rp_status take_byte(rp_slave *slave, const rp_slave_rules *rules, uint64_
     return take(slave, rules, min, end, now_ns, why);
 }
 
-rp_status rp_slave_read(rp_slave *slave, const rp_slave_rules *rules, uint64_t min, uint64_t end, uint64_t now_ns,
-                        uint32_t *why) {
+rp_status rp_slave_connection_read(rp_slave_connection *slave, const rp_slave_rules *rules, uint64_t min, uint64_t end,
+                                   uint64_t now_ns, uint32_t *why) {
     uint8_t bytes[READ_BYTES];
     ssize_t size = recv(slave->fd, bytes, sizeof bytes, MSG_DONTWAIT);
     if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return RP_OK;
@@ -144,8 +145,8 @@ rp_status rp_slave_read(rp_slave *slave, const rp_slave_rules *rules, uint64_t m
     return RP_OK;
 }
 
-rp_status rp_slave_answer(rp_slave *slave, const rp_slave_rules *rules, const uint8_t *frame, uint32_t size, int begins,
-                          uint64_t start, uint64_t now_ns, uint32_t *why) {
+rp_status rp_slave_connection_answer(rp_slave_connection *slave, const rp_slave_rules *rules, const uint8_t *frame,
+                                     uint32_t size, int begins, uint64_t start, uint64_t now_ns, uint32_t *why) {
     /* Nothing else is on its way to the slave, so the socket takes all of it. */
     ssize_t sent = send(slave->fd, frame, size, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent < 0 || (uint32_t)sent != size) return refuse(RP_SLAVE_LEFT, why);
@@ -164,13 +165,13 @@ rp_status rp_slave_answer(rp_slave *slave, const rp_slave_rules *rules, const ui
     return RP_OK;
 }
 
-uint64_t rp_slave_lacks(const rp_slave *slave, uint64_t end) {
+uint64_t rp_slave_connection_lacks(const rp_slave_connection *slave, uint64_t end) {
     return slave->is_replicating && !slave->is_blocked ? end - rp_transfer_sent(&slave->transfer) : 0;
 }
 
 /* Bytes that may be sent now, at most `most`. Frames are sent whole; what is beyond the limit is taken off the windows
  * that follow. */
-static uint64_t allowance(rp_slave *slave, const rp_slave_rules *rules, uint64_t most, uint64_t now_ns) {
+static uint64_t allowance(rp_slave_connection *slave, const rp_slave_rules *rules, uint64_t most, uint64_t now_ns) {
     if (!rules->bytes_per_second) return most;
     uint64_t limit = rules->bytes_per_second < 10 ? 1 : rules->bytes_per_second / 10;
     uint64_t windows = (now_ns - slave->window_ns) / WINDOW_NS;
@@ -181,17 +182,17 @@ static uint64_t allowance(rp_slave *slave, const rp_slave_rules *rules, uint64_t
 }
 
 /* When the next heartbeat is due: sooner if the slave has to be told of a confirmed position. */
-static uint64_t heartbeat_due_ns(const rp_slave *slave, const rp_slave_rules *rules) {
+static uint64_t heartbeat_due_ns(const rp_slave_connection *slave, const rp_slave_rules *rules) {
     int is_news = rules->member && slave->told_confirmed < rules->confirmed;
     return slave->written_ns + (is_news ? CONFIRM_NS : (uint64_t)rules->heartbeat_ns);
 }
 
-static int is_heartbeat_due(const rp_slave *slave, const rp_slave_rules *rules, uint64_t now_ns) {
+static int is_heartbeat_due(const rp_slave_connection *slave, const rp_slave_rules *rules, uint64_t now_ns) {
     return now_ns >= heartbeat_due_ns(slave, rules) && !rp_transfer_is_inside(&slave->transfer);
 }
 
-rp_status rp_slave_write(rp_slave *slave, const rp_slave_rules *rules, rp_log_view *view, uint64_t end, uint64_t most,
-                         uint64_t now_ns, uint32_t *why) {
+rp_status rp_slave_connection_write(rp_slave_connection *slave, const rp_slave_rules *rules, rp_log_view *view,
+                                    uint64_t end, uint64_t most, uint64_t now_ns, uint32_t *why) {
     if (!slave->is_replicating || slave->is_blocked || now_ns < slave->paused_until_ns) return RP_OK;
     slave->transfer.confirmed = rules->confirmed;
     int is_beat = is_heartbeat_due(slave, rules, now_ns);
@@ -215,7 +216,7 @@ rp_status rp_slave_write(rp_slave *slave, const rp_slave_rules *rules, rp_log_vi
 
 /* 1 if it lacks what the log had stall_ns ago: sends that waited for that have given up. Until it has got there nothing
  * waits for it, however often it acknowledges less. */
-static int is_catching_up(rp_slave *slave, const rp_slave_rules *rules, uint64_t end, uint64_t now_ns) {
+static int is_catching_up(rp_slave_connection *slave, const rp_slave_rules *rules, uint64_t end, uint64_t now_ns) {
     if (slave->acked >= slave->awaited) {
         slave->awaited = end;
         slave->awaited_since_ns = now_ns;
@@ -223,7 +224,8 @@ static int is_catching_up(rp_slave *slave, const rp_slave_rules *rules, uint64_t
     return slave->acked < slave->awaited && now_ns - slave->awaited_since_ns >= (uint64_t)rules->stall_ns;
 }
 
-int rp_slave_publish(rp_slave *slave, const rp_slave_rules *rules, uint64_t end, uint64_t now_ns) {
+int rp_slave_connection_publish(rp_slave_connection *slave, const rp_slave_rules *rules, uint64_t end,
+                                uint64_t now_ns) {
     rp_slave_row *row = slave->row;
     if (slave->acked >= end)
         slave->behind_since_ns = 0;
@@ -242,13 +244,13 @@ int rp_slave_publish(rp_slave *slave, const rp_slave_rules *rules, uint64_t end,
     return state == RP_SLAVE_REPLICATING;
 }
 
-int rp_slave_is_silent(const rp_slave *slave, const rp_slave_rules *rules, uint64_t now_ns) {
+int rp_slave_connection_is_silent(const rp_slave_connection *slave, const rp_slave_rules *rules, uint64_t now_ns) {
     return now_ns - slave->read_ns >= (uint64_t)rules->housekeeping_ns;
 }
 
 static uint64_t earlier(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-uint64_t rp_slave_due_ns(const rp_slave *slave, const rp_slave_rules *rules, uint64_t end) {
+uint64_t rp_slave_connection_due_ns(const rp_slave_connection *slave, const rp_slave_rules *rules, uint64_t end) {
     uint64_t due = slave->read_ns + (uint64_t)rules->housekeeping_ns;
     if (!slave->is_replicating) return due;
     if (slave->paused_until_ns)

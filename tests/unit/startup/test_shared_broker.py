@@ -15,8 +15,8 @@ from rocketpy.failover.states import DUTIES, State
 from rocketpy.reactor.member import NO_DEADLINE_NS, Following, MemberBlock, MemberOrders
 from rocketpy.replication.epoch_file import EpochFile
 from rocketpy.replication.slave_table import SlaveTable
-from rocketpy.startup.member.broker_replica import BrokerReplica
 from rocketpy.startup.member.marks import TreeMarks
+from rocketpy.startup.member.shared_broker import SharedBroker
 from rocketpy.store.control_block import ControlBlock
 from tests.unit.replication.test_slave_table import connect
 
@@ -25,9 +25,9 @@ MASTER = MemberRecord(address="h:1", ha_address="h:2", broker_id=1, incarnation=
 
 @attrs.define(eq=False)
 class Play:
-    """A replica, and everything that it looks at."""
+    """A broker, and everything that it looks at."""
 
-    replica: BrokerReplica
+    broker: SharedBroker
     control: ControlBlock
     rung: list[int]
 
@@ -38,20 +38,20 @@ class Play:
         def ring() -> None:
             rung[0] += 1
 
-        replica = BrokerReplica(MemberBlock(), TreeMarks(), SlaveTable(), directory, directory / "control", ring)
-        return cls(replica, control, rung)
+        broker = SharedBroker(MemberBlock(), TreeMarks(), SlaveTable(), directory, directory / "control", ring)
+        return cls(broker, control, rung)
 
     def open(self, *, is_master: bool, incarnation: str = "i", epoch: int = -1) -> None:
         """As a process tree does."""
-        block, marks = self.replica.block, self.replica.marks
+        block, marks = self.broker.block, self.broker.marks
         block.begin_tree()
         block.set_own(("a", incarnation))
         marks.is_master, marks.is_open = is_master, True
         block.opened_epoch = epoch
 
     def apply(self, state: State, **fields: object) -> MemberOrders:
-        self.replica.apply(Orders(state=state, duties=DUTIES[state], **fields))  # type: ignore[arg-type]  # by name
-        found = self.replica.block.orders()
+        self.broker.apply(Orders(state=state, duties=DUTIES[state], **fields))  # type: ignore[arg-type]  # by name
+        found = self.broker.block.orders()
         assert found is not None
         return found[0]
 
@@ -65,9 +65,9 @@ def test_the_report_is_what_the_broker_has(play: Play, tmp_path: Path) -> None:
     EpochFile(tmp_path).write(EpochList().opened(3, 0))
     play.open(is_master=True, epoch=3)
     play.control.header.published_phy_offset, play.control.header.confirmed_phy_offset = 900, 700
-    connect(play.replica.slaves, 0, 1, "b", 800, epoch=3)
-    play.replica.block.see_epoch(4)
-    report = play.replica.report()
+    connect(play.broker.slaves, 0, 1, "b", 800, epoch=3)
+    play.broker.block.see_epoch(4)
+    report = play.broker.report()
     assert (report.incarnation, report.end, report.confirmed, report.opened) == ("i", 900, 700, 3)
     assert report.epochs == EpochList().opened(3, 0) and report.newest_epoch_seen == 4
     assert report.acks["b"].position == 800 and not report.damaged and not report.diverged
@@ -75,29 +75,29 @@ def test_the_report_is_what_the_broker_has(play: Play, tmp_path: Path) -> None:
 
 def test_epochs_are_read_again_when_they_have_changed(play: Play, tmp_path: Path) -> None:
     play.open(is_master=False)
-    assert play.replica.report().epochs == EpochList()
+    assert play.broker.report().epochs == EpochList()
     EpochFile(tmp_path).write(EpochList().opened(7, 0))
-    play.replica.block.count_epochs_change()
-    assert play.replica.report().epochs.last == 7
+    play.broker.block.count_epochs_change()
+    assert play.broker.report().epochs.last == 7
     EpochFile(tmp_path).path.write_text("1\n2\n3-4\n")
-    play.replica.block.count_epochs_change()
-    assert play.replica.report().damaged
+    play.broker.block.count_epochs_change()
+    assert play.broker.report().damaged
 
 
 def test_while_a_tree_opens_the_store_it_is_not_looked_at(play: Play, tmp_path: Path) -> None:
     """Recovery may cut the control block to nothing for a moment: to read it then would be the end of the process."""
     play.open(is_master=False)
     play.control.header.published_phy_offset = 900
-    assert play.replica.report().end == 900
-    play.replica.marks.is_open = False
+    assert play.broker.report().end == 900
+    play.broker.marks.is_open = False
     (tmp_path / "control").write_bytes(b"")
-    report = play.replica.report()
+    report = play.broker.report()
     assert report.end == 900 and report.incarnation == "i" and not report.done
     play.control.close()
     play.control = ControlBlock(tmp_path / "control", 1 << 20)
     play.control.header.published_phy_offset = 500
     play.open(is_master=False, incarnation="k")
-    report = play.replica.report()
+    report = play.broker.report()
     assert (report.end, report.incarnation) == (500, "k")
 
 
@@ -106,15 +106,15 @@ def test_done_is_what_the_tree_has_read_and_ended(play: Play, is_master: bool) -
     play.apply(State.MASTER, epoch=3)
     play.apply(State.CANDIDATE)
     play.open(is_master=is_master)
-    pointer, version = play.replica.block.pointer, play.replica.block.version
-    assert not play.replica.report().done
+    pointer, version = play.broker.block.pointer, play.broker.block.version
+    assert not play.broker.report().done
     pointer.sends_refused = version
-    assert play.replica.report().done is is_master
+    assert play.broker.report().done is is_master
     pointer.stream_stopped = version
-    assert play.replica.report().done
+    assert play.broker.report().done
     play.apply(State.MASTER, epoch=4)
     play.apply(State.SWITCHING_OVER, epoch=4)
-    assert not play.replica.report().done, "it was done for other orders"
+    assert not play.broker.report().done, "it was done for other orders"
 
 
 def test_orders_reach_the_block(play: Play) -> None:
@@ -124,16 +124,16 @@ def test_orders_reach_the_block(play: Play) -> None:
         is_master=True, epoch=3, takes_sends=True, answers_waits=True, sends_stream=True, is_broker_0=True,
         counting=counting,
     )  # fmt: skip
-    assert play.replica.block.deadline_ns == NO_DEADLINE_NS
+    assert play.broker.block.deadline_ns == NO_DEADLINE_NS
     play.apply(State.MASTER, epoch=3, deadline_s=12.5)
-    assert play.replica.block.deadline_ns == 12_500_000_000
+    assert play.broker.block.deadline_ns == 12_500_000_000
     play.apply(State.FENCED, epoch=3, deadline_s=NEVER_S)
-    assert play.replica.block.deadline_ns == 0
+    assert play.broker.block.deadline_ns == 0
 
 
 def test_answers_end_before_other_orders_hold(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     play.apply(State.MASTER, epoch=3, deadline_s=FOR_EVER_S)
-    block, seen = play.replica.block, []
+    block, seen = play.broker.block, []
     give = MemberBlock.give
     monkeypatch.setattr(
         MemberBlock, "give", lambda self, orders: (seen.append(block.deadline_ns), give(self, orders))[1]
@@ -167,7 +167,7 @@ def test_the_guardian_is_woken_for_another_role_only(play: Play) -> None:
 
 def test_a_master_is_followed_at_the_address_that_it_registered_last(play: Play) -> None:
     registered: dict[str, MemberRecord] = {}
-    play.replica.registered = lambda: registered
+    play.broker.registered = lambda: registered
     assert play.apply(State.FOLLOWER, following=("b", 4)).following is None
     registered["b"] = MASTER
     expected = Following(member="b", epoch=4, ha_address="h:2", address="h:1")
