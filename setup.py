@@ -52,6 +52,7 @@ setup(
             "mypy>=1.8",
             "types-cffi",
             "hdrhistogram>=0.10",
+            "trustme>=1.1",  # certificates of tests
         ],
     },
     entry_points={

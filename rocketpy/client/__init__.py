@@ -31,6 +31,7 @@ from .options import (
     PullOptions,
     PushOptions,
     StartFrom,
+    TlsOptions,
 )
 from .producer import Producer, RequestHandle, SendHandle
 from .pull_consumer import LitePullConsumer, PullConsumer
@@ -74,6 +75,7 @@ __all__ = [
     "SendStatus",
     "Sql92",
     "StartFrom",
+    "TlsOptions",
     "TransactionListener",
     "TransactionProducer",
     "TransactionResult",

@@ -6,6 +6,7 @@ The options classes are the reference page of the client: one field, its default
 from __future__ import annotations
 
 import os
+import ssl
 from collections.abc import Callable
 from datetime import datetime
 from enum import Enum
@@ -17,6 +18,7 @@ import attrs
 from rocketpy.codes import ResponseCode
 from rocketpy.message.names import TRACE_TOPIC
 from rocketpy.transport.address_server import address_server_url
+from rocketpy.transport.tls import tls_context
 
 from .allocation import Allocation, Averagely
 
@@ -95,6 +97,29 @@ class Credentials:
 
 
 @attrs.frozen(kw_only=True)
+class TlsOptions:
+    """Encrypts the connections to name servers and brokers. Files are PEM.
+
+    The certificate of a server has to name the host name or the IP address to which the client connects. The official
+    clients trust any server unless `tls.client.authServer` is set; `verify=False` does the same: nobody on the way can
+    read, but anybody on the way can answer in the server's place.
+    """
+
+    ca_file: Path | None = None  # who may sign certificates of servers; None: whom the system trusts
+    certificate_file: Path | None = None  # of this client, for servers that ask for one
+    key_file: Path | None = None  # of the certificate, not encrypted; None: it is in certificate_file
+    verify: bool = True
+
+    def __attrs_post_init__(self) -> None:
+        if self.key_file is not None and self.certificate_file is None:
+            raise ValueError("key_file needs certificate_file, too")
+
+    def context(self) -> ssl.SSLContext:
+        """Reads the files. Raises ConfigError, which names the file that cannot be used."""
+        return tls_context(self.ca_file, self.certificate_file, self.key_file, verify=self.verify)
+
+
+@attrs.frozen(kw_only=True)
 class ClientOptions:
     """What producers, consumers and the admin client share."""
 
@@ -113,6 +138,7 @@ class ClientOptions:
     persist_offset_interval: float = attrs.field(default=5.0, validator=between(0.01, 3600))
     vip_channel: bool = False  # sends and queries to port - 2
     credentials: Credentials | None = None
+    tls: TlsOptions | None = None  # None: plain connections
     trace: bool = False  # tell in trace_topic what was sent and consumed (queryMsgTraceById shows it)
     trace_topic: str = TRACE_TOPIC
 

@@ -51,7 +51,8 @@ def _tls(store: MessageStoreConfig) -> ssl.SSLContext | None:
         _load("haEtcdCaFile", store.ha_etcd_ca_file, lambda path: context.load_verify_locations(path))
     key = store.ha_etcd_key_file
     if store.ha_etcd_cert_file is not None:
-        _load("haEtcdCertFile", store.ha_etcd_cert_file, lambda path: context.load_cert_chain(path, key))
+        # With a password, here a wrong one, OpenSSL does not ask for one at the terminal.
+        _load("haEtcdCertFile", store.ha_etcd_cert_file, lambda path: context.load_cert_chain(path, key, password=""))
     return context
 
 

@@ -1,4 +1,4 @@
-"""The options by which sources and sink reach a cluster: name servers and credentials."""
+"""The options by which sources and sink reach a cluster: name servers, credentials, TLS."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from rocketpy.client.options import ClientOptions, Credentials, ProducerOptions
+from rocketpy.client.options import ClientOptions, Credentials, ProducerOptions, TlsOptions
 from rocketpy.errors import ConfigError
 
 from .options import boolean, directory, option, required, text
@@ -35,8 +35,23 @@ class ConnectionOptions:
     credentials_env: str | None = option(
         "credentialsEnv", text, None, "prefix P of the variables P_ACCESS_KEY, P_SECRET_KEY, P_SECURITY_TOKEN"
     )
+    tls: bool = option("tls", boolean, False, "encrypted connections to name servers and brokers")
+    tls_ca_file: Path | None = option("tlsCaFile", directory, None, "PEM file of whom to trust, on every executor")
+    tls_cert_file: Path | None = option("tlsCertFile", directory, None, "PEM file to show, on every executor")
+    tls_key_file: Path | None = option("tlsKeyFile", directory, None, "PEM file of its key, on every executor")
+    tls_verify: bool = option("tlsVerify", boolean, True, "false: any server is trusted")
     unit_name: str | None = option("unitName", text, None, "part of the client id")
     vip_channel: bool = option("vipChannel", boolean, False, "sends and queries to the port - 2")
+
+    @tls_ca_file.validator
+    @tls_cert_file.validator
+    @tls_key_file.validator
+    @tls_verify.validator
+    def _needs_tls(self, of: attrs.Attribute[Any], value: object) -> None:
+        if value != of.default and not self.tls:
+            raise ConfigError("has no effect without tls=true", key=of.metadata["key"])
+        if of.name == "tls_key_file" and value is not None and self.tls_cert_file is None:
+            raise ConfigError("needs tlsCertFile, too", key=of.metadata["key"])
 
     def client_options(self) -> ClientOptions:
         """Options of the client. Reads the credentials: call it where they are.
@@ -55,8 +70,19 @@ class ConnectionOptions:
             "unit_name": self.unit_name,
             "vip_channel": self.vip_channel,
             "credentials": self._credentials(),
+            "tls": self._tls(),
             "api_timeout": MAX_WAIT_S,
         }
+
+    def _tls(self) -> TlsOptions | None:
+        if not self.tls:
+            return None
+        return TlsOptions(
+            ca_file=self.tls_ca_file,
+            certificate_file=self.tls_cert_file,
+            key_file=self.tls_key_file,
+            verify=self.tls_verify,
+        )
 
     def _credentials(self) -> Credentials | None:
         places = [self.access_key or self.secret_key, self.credentials_file, self.credentials_env]

@@ -24,16 +24,7 @@ UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
 OF_SPARK = frozenset({"checkpointlocation", "queryname", "outputmode", "path"})
 """Keys that Spark adds to the options of a query."""
-NO_TLS = (
-    "rocketpy does not speak TLS yet: it arrives with access control. Let a proxy on this machine do it, or use an "
-    "unencrypted port"
-)
 NOT_THERE = {
-    "tls": NO_TLS,
-    "tlscafile": NO_TLS,
-    "tlscertfile": NO_TLS,
-    "tlskeyfile": NO_TLS,
-    "tlsverify": NO_TLS,
     "namespace": "rocketpy's client has no namespaces: write the whole name, NAMESPACE%Topic",
     "pushdown": "filters are not pushed down: Spark 4.3 would apply them to other queries of the DataFrame, too; "
     "choose by topic, offsets, times and subExpression",

@@ -1,4 +1,4 @@
-"""Opens byte streams: the only place to change for encryption."""
+"""Opens byte streams over TCP. tls.py encrypts them."""
 
 from __future__ import annotations
 
@@ -60,14 +60,20 @@ def close_in_order(stream: trio.abc.Stream) -> None:
 
 
 def _linger(stream: trio.abc.Stream, *, resets: bool) -> None:
-    if isinstance(stream, trio.SocketStream):
+    if (socket_stream := _socket_stream(stream)) is not None:
         with contextlib.suppress(OSError):  # it is closed already
-            stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", resets, 0))
+            socket_stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", resets, 0))
 
 
 def peer_of(stream: trio.abc.Stream) -> Peer:
-    """The address of the peer; empty for a stream that is not a socket."""
-    if not isinstance(stream, trio.SocketStream):
+    """The address of the peer; 0.0.0.0:0 for a stream that is not a socket."""
+    if (socket_stream := _socket_stream(stream)) is None:
         return Peer("0.0.0.0", 0)
-    host, port, *_ = stream.socket.getpeername()
+    host, port, *_ = socket_stream.socket.getpeername()
     return Peer(host.removeprefix("::ffff:") if "." in host else host, port)
+
+
+def _socket_stream(stream: trio.abc.Stream) -> trio.SocketStream | None:
+    """The TCP stream below, also of an encrypted one; None: there is none, as in tests."""
+    below = stream.transport_stream if isinstance(stream, trio.SSLStream) else stream
+    return below if isinstance(below, trio.SocketStream) else None

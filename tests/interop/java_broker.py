@@ -8,7 +8,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import attrs
@@ -52,6 +52,7 @@ class JavaBroker:
     port: int
     namesrv_port: int
     settings: dict[str, str]
+    flags: list[str] = attrs.field(factory=list)  # of the JVMs
     processes: dict[str, subprocess.Popen[bytes]] = attrs.field(factory=dict)
 
     @property
@@ -90,7 +91,7 @@ class JavaBroker:
 
     def _start(self, name: str, heap: list[str], main: str) -> None:
         lib = toolchain.server_directory() / "lib"
-        command = ["java", "-cp", f"{lib}/*", f"-Duser.home={self.home}", *heap, *COMMON_FLAGS]
+        command = ["java", "-cp", f"{lib}/*", f"-Duser.home={self.home}", *heap, *COMMON_FLAGS, *self.flags]
         command += [main, "-c", str(self.home / f"{name}.conf")]
         log = self.home / f"{name}.log"
         with log.open("wb") as output:
@@ -132,7 +133,9 @@ class JavaBroker:
 
 
 @contextlib.contextmanager
-def running_java_broker(settings: dict[str, str] | None = None, *, store: Path | None = None) -> Iterator[JavaBroker]:
+def running_java_broker(
+    settings: dict[str, str] | None = None, *, store: Path | None = None, flags: Sequence[str] = ()
+) -> Iterator[JavaBroker]:
     """A started official name server and broker, with small files; ended here. Raises toolchain.Missing."""
     toolchain.server_directory()
     with tempfile.TemporaryDirectory(prefix="rocketpy-java-") as directory:
@@ -140,7 +143,7 @@ def running_java_broker(settings: dict[str, str] | None = None, *, store: Path |
         write_logback(home)
         port, namesrv_port = free_ports()
         small = {"mappedFileSizeCommitLog": str(64 << 20), "maxHashSlotNum": "5000", "maxIndexNum": "20000"}
-        broker = JavaBroker(home, store or home / "store", port, namesrv_port, small | (settings or {}))
+        broker = JavaBroker(home, store or home / "store", port, namesrv_port, small | (settings or {}), list(flags))
         try:
             broker.start()
             yield broker

@@ -191,7 +191,7 @@ def test_the_command(archived: Path, broker: RunningBroker, tmp_path: Path) -> N
         ("topic=Everything", "unknown option"),
         ("inFlight=1", "unknown option"),
         ("vipChannel=perhaps", "is neither true nor false"),
-        ("tls=true", "does not speak TLS"),
+        ("tlsCaFile=/ca", "has no effect without tls=true"),
         ("credentialsFile", "is not KEY=VALUE"),
     ],
 )

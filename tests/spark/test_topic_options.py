@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy.client.options import Credentials
+from rocketpy.client.options import Credentials, TlsOptions
 from rocketpy.errors import ConfigError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.spark.options import OF_SPARK, parse_options
@@ -54,11 +54,9 @@ def test_what_is_read() -> None:
         ({"topic": "T", "subExpression": "||"}, 'subExpression: "||" holds no tag'),
         ({"topic": "T", "expressionType": "SQL92", "subExpression": "a >"}, "subExpression: is no SQL92 condition: "),
         ({"subscribePattern": "("}, 'subscribePattern: "(" is no regular expression'),
-        ({"topic": "T", "tls": "true"}, "tls: rocketpy does not speak TLS yet: it arrives with access control"),
-        (
-            {"topic": "T", "tlsCaFile": "/ca"},
-            "tlsCaFile: rocketpy does not speak TLS yet: it arrives with access control",
-        ),
+        ({"topic": "T", "tlsCaFile": "/ca"}, "tlsCaFile: has no effect without tls=true"),
+        ({"topic": "T", "tls": "false", "tlsVerify": "false"}, "tlsVerify: has no effect without tls=true"),
+        ({"topic": "T", "tls": "true", "tlsKeyFile": "/key"}, "tlsKeyFile: needs tlsCertFile, too"),
         ({"topic": "T", "namespace": "n"}, "namespace: rocketpy's client has no namespaces: write the whole name"),
         ({"topic": "T", "storePath": '{"b": 1}'}, "must name a directory for each broker"),
         ({"topic": "T", "storePath": "{"}, "is no JSON"),
@@ -74,6 +72,15 @@ def test_errors_name_the_option(given: dict[str, str], message: str) -> None:
         options(**given)
     with pytest.raises(ConfigError, match="nameServer: this option is required"):
         parse_options(TopicOptions, {"topic": "T"})
+
+
+def test_tls() -> None:
+    assert options(topic="T").client_options().tls is None
+    assert options(topic="T", tls="true").client_options().tls == TlsOptions()
+    files = {"tlsCaFile": "/ca", "tlsCertFile": "file:///cert", "tlsKeyFile": "/key"}
+    given = options(topic="T", tls="true", tlsVerify="false", **files).client_options().tls
+    wanted = TlsOptions(ca_file=Path("/ca"), certificate_file=Path("/cert"), key_file=Path("/key"), verify=False)
+    assert given == wanted
 
 
 def test_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from rocketpy.transport.address_server import AddressLookup, ask_address_server
 from rocketpy.transport.channel import RECEIVE_SIZE, ChannelLimits
 from rocketpy.transport.client import RemotingClient
 from rocketpy.transport.streams import Connector, connect
+from rocketpy.transport.tls import tls_connector
 
 from ..options import ClientOptions
 from .api import MQClientAPI
@@ -41,11 +42,17 @@ class Lifetime:
     client_id: str
     now_ms: Callable[[], int] = wall_clock_ms
     rng: random.Random = attrs.field(factory=random.Random)
-    connector: Connector = connect
+    connector: Connector | None = None  # None: as the options say
     receive_size: int = RECEIVE_SIZE
 
     async def open(self) -> Open:
-        """Open the nursery and its tasks. Nothing is connected yet."""
+        """Open the nursery and its tasks. Nothing is connected yet.
+
+        Raises:
+            ConfigError: a file of the TLS options cannot be used.
+        """
+        tls = self.options.tls
+        connector = self.connector or (tls_connector(tls.context()) if tls is not None else connect)
         manager = trio.open_nursery()
         nursery = await manager.__aenter__()
         requests = BrokerRequests(nursery)
@@ -53,7 +60,7 @@ class Lifetime:
             nursery,
             processors=dict.fromkeys(SERVED_CODES, requests),
             limits=ChannelLimits(receive_size=self.receive_size),
-            connector=self.connector,
+            connector=connector,
             connect_timeout_s=self.options.connect_timeout,
         )
         name_servers = NameServers.shuffled(remoting, self.options.name_server_list, self.rng)
@@ -61,7 +68,7 @@ class Lifetime:
             lookup = AddressLookup(
                 self.options.address_server_url,
                 lambda found: name_servers.replace(found, self.rng),
-                functools.partial(ask_address_server, connector=self.connector),
+                functools.partial(ask_address_server, connector=self.connector or connect),
             )
             name_servers.looked_up = trio.Event()
             nursery.start_soon(lookup.run)
