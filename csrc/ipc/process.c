@@ -31,8 +31,11 @@ static void die_with(int32_t parent) {
 
 /* Signals that a terminal or a service manager sends to the whole group are for the supervisor: a worker that obeyed
  * them would end too early in an orderly stop. */
-static void leave_signals_to_supervisor(void) {
-    for (size_t i = 0; i < sizeof SUPERVISED / sizeof *SUPERVISED; i++) signal(SUPERVISED[i], SIG_IGN);
+static void leave_signals_to_supervisor(const rp_process_identity *identity) {
+    for (size_t i = 0; i < sizeof SUPERVISED / sizeof *SUPERVISED; i++) {
+        int is_obeyed = SUPERVISED[i] == SIGTERM && identity->ends_on_sigterm;
+        signal(SUPERVISED[i], is_obeyed ? SIG_DFL : SIG_IGN); /* ignoring drops one that waits */
+    }
     signal(SIGCHLD, SIG_DFL);
     sigset_t set = supervised();
     sigprocmask(SIG_UNBLOCK, &set, NULL);
@@ -67,7 +70,7 @@ static void set_title(const rp_process_identity *identity) {
 
 void rp_process_begin(const rp_process_identity *identity, int32_t parent) {
     die_with(parent);
-    leave_signals_to_supervisor();
+    leave_signals_to_supervisor(identity);
     close_all_but(identity->keep, identity->keep_count);
     set_title(identity);
     if (identity->prefers_latency) rp_process_prefer_latency();

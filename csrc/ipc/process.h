@@ -11,6 +11,7 @@ typedef struct {
     const int32_t *keep; /* descriptors that stay open beside 0, 1 and 2; ascending */
     uint32_t keep_count;
     int32_t prefers_latency; /* see rp_process_prefer_latency */
+    int32_t ends_on_sigterm; /* SIGTERM ends it, until it has a handler of its own; 0: it is ignored */
     const char *title;       /* its command line (`ps`) */
     const char *name;        /* its thread's name, at most 15 bytes */
     uint64_t title_start;    /* where the arguments lie in memory: from here */
@@ -18,8 +19,8 @@ typedef struct {
 } rp_process_identity;
 
 /* Called first in a worker, which was forked while the supervisor's signals were blocked. It lets the worker die with
- * `parent` (at once if that has ended), ignores the signals that the supervisor handles, closes all other descriptors,
- * and sets the title. */
+ * `parent` (at once if that has ended), ignores the signals that the supervisor handles (SIGTERM only if the identity
+ * says so: one that waits ends it now), closes all other descriptors, and sets the title. */
 void rp_process_begin(const rp_process_identity *identity, int32_t parent);
 /* fork(), and rp_process_begin in the child. The Python interpreter does not notice the fork: the child may run Python
  * in its one thread, but must not import, start a thread or draw a random number. Returns the process id, 0 in the

@@ -27,9 +27,13 @@ class Identity:
         title: how `ps` shows the worker; without "rocketpy: " and cut, the name of its thread.
         keep_fds: descriptors that stay open beside the standard ones.
         prefers_latency: run it soon after each wake-up, in short slices; kernels before 6.12 go on as before.
+        ends_on_sigterm: SIGTERM ends it until it has a handler of its own, also one that came since the fork.
+            Otherwise it ignores SIGTERM, as it does SIGINT and SIGHUP.
     """
 
-    def __init__(self, title: str, keep_fds: Iterable[int], *, prefers_latency: bool) -> None:
+    def __init__(
+        self, title: str, keep_fds: Iterable[int], *, prefers_latency: bool, ends_on_sigterm: bool = False
+    ) -> None:
         keep = sorted(set(keep_fds))
         start, end = _command_line_place()
         name = title.removeprefix("rocketpy: ").encode()[:NAME_MAX]
@@ -40,6 +44,7 @@ class Identity:
                 "keep": self._kept[0],
                 "keep_count": len(keep),
                 "prefers_latency": prefers_latency,
+                "ends_on_sigterm": ends_on_sigterm,
                 "title": self._kept[1],
                 "name": self._kept[2],
                 "title_start": start,
@@ -84,11 +89,12 @@ def hold_signals() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def forget_handlers() -> None:
+def forget_handlers(*, ends_on_sigterm: bool = False) -> None:
     """In a child that runs Python: what `Identity.take` has told the kernel, the interpreter knows as well."""
     signal.set_wakeup_fd(-1)
     for number in SUPERVISED:
-        signal.signal(number, signal.SIG_IGN)
+        is_obeyed = number == signal.SIGTERM and ends_on_sigterm
+        signal.signal(number, signal.SIG_DFL if is_obeyed else signal.SIG_IGN)
 
 
 def _command_line_place() -> tuple[int, int]:

@@ -193,11 +193,11 @@ class Guardian:
         if cut_at == self.tree.role.cut_at or self.cuts.begin(cut_at, now):
             return cut_at
         if self.cuts.is_given_up:
+            self.block.set_diverged()
             self.log(
                 f"the log cannot be cut at {cut_at}, which the master asks for: this member stops following; see why "
-                "above, and let it join with an empty store (docs/automatic-failover.md)"
+                "above, stop it, and let it join with an empty store: rocketpy store set-aside"
             )
-            self.block.set_diverged()
         return None
 
     # --- life and death of a child ------------------------------------------------------------------------------------
@@ -207,7 +207,7 @@ class Guardian:
         if child is self.tree:
             self.block.begin_tree()
             self.marks.gives_way, self.marks.is_open, self.marks.is_master = False, False, child.role.is_master
-        identity = Identity(f"rocketpy: {child.name}", child.keep_fds, prefers_latency=False)
+        identity = Identity(f"rocketpy: {child.name}", child.keep_fds, prefers_latency=False, ends_on_sigterm=True)
         sys.stdout.flush()
         sys.stderr.flush()
         parent = os.getpid()
@@ -229,8 +229,7 @@ class Guardian:
         status = EXIT_CRASHED
         try:
             identity.take(parent)
-            forget_handlers()
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)  # until the child has its own handler, nothing needs order
+            forget_handlers(ends_on_sigterm=True)  # until the child has a handler of its own, nothing needs order
             own_standard_streams()
             status = child.main(child.role)
         except RocketError as exc:

@@ -7,13 +7,14 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import attrs
 import pytest
 
 from rocketpy.reactor.member import MemberBlock, MemberOrders
+from rocketpy.reactor.process import Identity
 from rocketpy.reactor.supervisor import EXIT_CANNOT_BOOT
 from rocketpy.startup.member.cuts import FORGET_S, TRIES_MAX, Cuts
 from rocketpy.startup.member.guardian import Child, Guardian, Role
@@ -250,6 +251,29 @@ def test_a_tree_that_does_not_stop_in_order_is_told(toy: Toy) -> None:
     toy.start(fail)
     toy.started()
     assert toy.stop() == 1
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_request_to_end_is_obeyed_from_the_fork_on(toy: Toy, monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
+    """It may come while the child closes descriptors and sets its handlers. One that got lost costs the whole bound of
+    a stop, and ends in a kill."""
+
+    class Interrupted(Identity):
+        def __init__(self, title: str, keep_fds: Iterable[int], **settings: bool) -> None:
+            super().__init__(title, keep_fds, **settings)
+            self._is_tree = title.endswith("broker")
+
+        def take(self, parent_pid: int) -> None:
+            if self._is_tree and moment == "before":
+                os.kill(os.getpid(), signal.SIGTERM)
+            super().take(parent_pid)
+            if self._is_tree and moment == "after":
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr("rocketpy.startup.member.guardian.Identity", Interrupted)
+    toy.start()
+    lines = {toy.journal.line().partition(" ")[0::2] for _ in range(2)}
+    assert ("log:", "broker was killed by SIGTERM; restarting now") in lines
 
 
 def test_a_tree_that_still_opens_the_store_needs_no_order(toy: Toy) -> None:
