@@ -32,7 +32,7 @@ from rocketpy.store.files import StorePaths
 from rocketpy.store.reading.commitlog import CommitLog
 
 from .errors import CannotFollow, Diverged, MasterUnusable, ReplicatorStopped
-from .follower import Follower
+from .follower import Follower, OtherOrders
 from .greeting import introduce, tell_fenced
 from .handshake import Extent, Group
 from .master_log import MasterLog, ask_master, connect, request_address
@@ -44,7 +44,8 @@ logger = logging.getLogger(__name__)
 
 TIMEOUT_S = 3.0
 BACKOFF_S, BACKOFF_MAX_S = 0.05, 5.0
-CONNECT_S = 0.5  # with automatic failover: meanwhile no orders are read
+MEMBER_BACKOFF_MAX_S = 0.5  # with automatic failover: whom the master waits for leaves the in-sync set after 3 s
+CONNECT_S = 0.5  # the same: meanwhile no orders are read
 ORDERS_S = 0.02  # the same: between two looks at the orders
 LOOK_S = 0.2  # while the master is not known, or the ring is being emptied
 TURN_S = 1.0
@@ -64,7 +65,8 @@ class SlaveReplicator:
     follower: Follower | None = None  # with automatic failover
     _halted_for: tuple[str, str] | None = attrs.field(init=False, default=None)  # the master that cannot be followed
     _bad: tuple[int, int] = attrs.field(init=False, default=(-1, 0))  # position, streams that were refused there
-    _failures: int = attrs.field(init=False, default=0)  # tries in a row that brought nothing
+    _tried: tuple[str, str] = attrs.field(init=False, default=("", ""))  # the master that was tried last
+    _failures: int = attrs.field(init=False, default=0)  # tries of it in a row that brought nothing
     _limit: LogLimit = attrs.field(init=False, factory=LogLimit)
 
     def __call__(self, context: WorkerContext) -> None:
@@ -76,9 +78,12 @@ class SlaveReplicator:
                 self._halted_for = None if master is None and self.follower else self._halted_for
                 self._pause(LOOK_S if master is None else TURN_S)
                 continue
+            if master != self._tried:
+                self._tried, self._failures = master, 0
             self._try(master)
             if self._failures:
-                self._pause(min(BACKOFF_MAX_S, BACKOFF_S * 2 ** min(self._failures - 1, 10)))
+                longest_s = BACKOFF_MAX_S if self.follower is None else MEMBER_BACKOFF_MAX_S
+                self._pause(min(longest_s, BACKOFF_S * 2 ** min(self._failures - 1, 10)))
 
     def _try(self, master: tuple[str, str]) -> None:
         """Follow until the stream ends. Whatever a master sends ends no more than this try."""
@@ -86,6 +91,8 @@ class SlaveReplicator:
             self._follow(*master)
         except ReplicatorStopped:
             pass  # __call__ sees the order, too
+        except OtherOrders:
+            self._failures = 0
         except NeedsCut as exc:
             self._halted_for = master  # the guardian opens the store anew
             logger.warning("cannot follow the master %s before this log is cut: %s", master[1], exc)
@@ -239,6 +246,7 @@ class SlaveReplicator:
         self.block.add(lib.RP_COUNT_STREAMS)
         logger.info("following the master %s from log offset %d on", ha, start.end)
         if not stream.run():
+            self._failures = 0  # told to stop, or to follow another one
             return
         self.block.add(lib.RP_COUNT_STREAMS_ENDED)
         self._failures = 0 if stream.received_bytes else self._failures + 1

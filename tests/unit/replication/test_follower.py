@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ pytest.importorskip("rocketpy.native._rocketpy", reason="a part of the broker, w
 from rocketpy.failover.epochs import EpochList
 from rocketpy.failover.in_sync import Ack
 from rocketpy.native.core import lib
-from rocketpy.reactor.member import MemberOrders
+from rocketpy.reactor.member import Following, MemberOrders
 from rocketpy.replication.epoch_file import EpochFile
+from rocketpy.replication.slave import LOOK_S, SlaveReplicator
 from tests.support.member_pair import IMAGE, A, B, MemberFollower, MemberMaster, epochs
 
 LOG, END = IMAGE.data, len(IMAGE.data)
@@ -164,6 +166,31 @@ def test_orders_to_follow_nobody_end_the_stream(master: MemberMaster, follower: 
     b.turn_until(lambda: b.block.stream_stopped == version, "b to stop")
     assert b.rig.published == len(b.log) and lib.rp_ring_depth(b.rig.log_ring) == 0
     b.turn_until(lambda: not master.table.acknowledged(), "a to see that b has left")
+
+
+def test_failures_of_a_master_that_was_lost_delay_no_later_one(
+    master: MemberMaster, follower: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The wait after a failure is for the master that failed. A member that waits longer leaves the in-sync set."""
+    pauses: list[float] = []
+    pause = SlaveReplicator._pause
+
+    def recorded(replicator: SlaveReplicator, seconds: float) -> None:
+        pauses.append(seconds)
+        pause(replicator, seconds)
+
+    monkeypatch.setattr(SlaveReplicator, "_pause", recorded)
+    b = follower()
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        address = f"127.0.0.1:{gone.getsockname()[1]}"
+    b.block.give(MemberOrders(following=Following(member="x", epoch=6, ha_address=address, address=address)))
+    b.turn_until(lambda: pauses.count(0.4) == 1, "b to try four times")
+    b.follow(master)
+    b.turn_until(lambda: master.table.acknowledged(), "b to acknowledge something")
+    pauses.clear()
+    version = b.block.give(MemberOrders())
+    b.turn_until(lambda: b.block.stream_stopped == version, "b to stop")
+    assert all(seconds <= LOOK_S for seconds in pauses)
 
 
 def test_a_new_epoch_of_the_same_master_named_in_the_orders(master: MemberMaster, follower: Make) -> None:
