@@ -9,6 +9,9 @@
 const char rp_send_not_master[] =
     "service not available now: this broker is not, or not certainly, the master of its group; send again";
 
+static const char REFUSED_BY_MASTER[] = "service not available now: this master hands over to another member, or fewer "
+                                        "are in sync than minInSyncReplicas; send again";
+
 void rp_send_read_orders(rp_send *send) {
     rp_member *member = send->config.member;
     rp_member_orders orders;
@@ -23,7 +26,8 @@ void rp_send_read_orders(rp_send *send) {
 }
 
 const char *rp_send_refusal(const rp_send *send) {
-    if (send->config.member && !send->orders.takes_sends) return rp_send_not_master;
+    if (send->config.member && !send->orders.takes_sends)
+        return send->orders.answers_waits ? REFUSED_BY_MASTER : rp_send_not_master;
     return rp_store_fault(rp_load_acquire32(&send->control->running_flags));
 }
 

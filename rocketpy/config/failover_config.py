@@ -94,6 +94,15 @@ class FailoverConfig(ReplicationConfig):
         at_least=100,
     )
 
+    min_in_sync_replicas: int = setting(
+        1,
+        "minInSyncReplicas",
+        "A synchronous master with fewer members in sync, itself included, refuses messages (14) and stores nothing. "
+        "1: alone it stores them, and answers 11. Without haMode=automatic it must be 1 (of 5.x).",
+        at_least=1,
+        at_most=16,
+    )
+
     @property
     def is_automatic(self) -> bool:
         """Whether etcd decides who is master."""

@@ -24,6 +24,7 @@ def failover_fault(settings: BrokerSettings) -> Fault | None:
             ("haEtcdAddresses", store.ha_etcd_addresses),
             ("haMember", store.ha_member),
             ("haMembers", store.ha_members),
+            ("minInSyncReplicas", store.min_in_sync_replicas > 1),
         )
         return next(((key, "is for haMode=automatic, and haMode is plain") for key, value in given if value), None)
     return _role_fault(settings) or _member_fault(store) or _etcd_fault(store) or _secret_fault(store)
@@ -49,6 +50,8 @@ def _member_fault(store: FailoverConfig) -> Fault | None:
         return "haMembers", f"{store.ha_members!r} must be 1 to {MEMBERS_MAX} different names, separated by commas"
     if store.ha_member not in names:
         return "haMember", f"{store.ha_member} is not in haMembers={store.ha_members}"
+    if store.min_in_sync_replicas > len(names):
+        return "minInSyncReplicas", f"{store.min_in_sync_replicas}, but haMembers has {len(names)}: nobody could send"
     return None
 
 

@@ -20,10 +20,11 @@ import trio
 
 from rocketpy.errors import RocketError
 from rocketpy.failover.fences import Lease
-from rocketpy.failover.member import Change, Member, Settings
+from rocketpy.failover.member import Change, Member
 from rocketpy.failover.orders import Orders
 from rocketpy.failover.records import MemberRecord
 from rocketpy.failover.requests import Outcome, RevokeLease, Transaction, View
+from rocketpy.failover.settings import Settings
 from rocketpy.failover.states import DUTIES, EXPLANATIONS, State
 from rocketpy.faults import Faults
 
@@ -73,9 +74,10 @@ class Coordinator:
         self._clock = clock
         self._news = trio.Event()  # something to decide on
         self._changed = trio.Event()  # something to read
-        self._doubted = trio.Event()  # whether there still is a lease
+        self._doubted = trio.Event()  # whether the lease and what is registered with it still hold
         self._registered: MemberRecord | None = None
         self._revoking: set[int] = set()
+        self._is_short = False  # of members in sync: messages are refused
 
     def wake(self) -> None:
         """Something in the report has changed that should not wait for the next turn."""
@@ -208,6 +210,7 @@ class Coordinator:
             self._broker.apply(self.member.orders)
             for change in self.member.changes_taken():
                 self._tell(change)
+            self._tell_if_short()
             for request in requests:
                 self._ask(nursery, request)
             if self.member.hint.is_open:
@@ -221,6 +224,19 @@ class Coordinator:
         epoch = f" of epoch {change.epoch}" if change.epoch >= 0 else ""
         before, after, why = change.before.name, change.after.name, EXPLANATIONS[change.event]
         _log.warning("failover: %s is %s%s, was %s: %s", self._settings.member, after, epoch, before, why)
+        if change.after is State.CANDIDATE:
+            self._doubted.set()  # register the end of the log as it is now: candidates are compared by it
+
+    def _tell_if_short(self) -> None:
+        """Tell when messages are refused because too few members are in sync, and when they are taken again."""
+        in_sync, least = self.member.in_sync_count, self._settings.in_sync_min
+        is_short = self.member.state is State.MASTER and not self._settings.may_store(in_sync)
+        if is_short and not self._is_short:
+            text = "failover: %d members are in sync, minInSyncReplicas is %d: messages are refused; start the others"
+            _log.warning(text, in_sync, least)
+        elif self._is_short and not is_short:
+            _log.warning("failover: messages are not refused for minInSyncReplicas any more: %d are in sync", in_sync)
+        self._is_short = is_short
 
     def _ask(self, nursery: trio.Nursery, request: Transaction | RevokeLease) -> None:
         if isinstance(request, Transaction):

@@ -72,6 +72,23 @@ async def _later_state(keys: GroupKeys, epoch: int) -> GroupState | None:
     return None
 
 
+def check_replaceable(view: View, member: str) -> str:
+    """Check that `member` may go on with an empty store, because another member has everything.
+
+    Returns: the master, from which it will copy.
+    Raises:
+        OperatorRefused: it would take messages away from the group.
+    """
+    known = view.state
+    if known is None or view.master is None:
+        raise OperatorRefused("the group has no master now that an empty store could be filled from")
+    if member in (known.master, view.master.member):
+        raise OperatorRefused(f"{member} is the master, in epoch {known.epoch}; use switchMaster first")
+    if not known.in_sync.keys() - {member}:
+        raise OperatorRefused(f"{member} is the only one in sync: nobody else has everything")
+    return known.master
+
+
 def unclean_election(view: View, target: str) -> Transaction:
     """Makes `target` master, alone in the set, though it may lack acknowledged messages.
 

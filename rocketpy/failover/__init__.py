@@ -12,6 +12,7 @@ tests/support/failover run the same code. A broker runs it with haMode=automatic
     fences.py      until when a master may acknowledge
     hint.py        what a peer says of a newer epoch
     elections.py   who may campaign, and what an election writes
+    settings.py    what the rules need to know of a member and its group
     requests.py    what a member is told, and what it asks for
     mastership.py  what a master keeps during its epoch
     orders.py      what a member tells its broker

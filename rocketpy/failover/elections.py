@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import attrs
 
-from .records import GroupConfig, GroupState, MemberRecord
+from .fences import Lease
+from .records import GroupConfig, GroupState, MasterRecord, MemberRecord
 
 RANK_DELAY_S = 0.2  # by rank; the master puts a lost key back sooner than the first candidate campaigns
 
@@ -36,8 +37,8 @@ def may_campaign(
 
     Only the in-sync set has everything that was acknowledged (in an asynchronous group: nearly everything), and a
     member that lost bytes has another incarnation. A member that still copies would have the others cut away what it
-    lacks. In an asynchronous group the longest log should win, so a member waits until all are here or had time to
-    come.
+    lacks. In an asynchronous group the longest log should win, so a member waits until all who could win are here or
+    had time to come. The last master had that time: its lease. If it is back, its log counts.
 
     Args:
         absent_s: how long `master` has been absent, as this member saw it.
@@ -46,7 +47,15 @@ def may_campaign(
         return False
     if not (state.names(candidate.member, candidate.incarnation) or all_lost_their_tails(candidate, state)):
         return False
-    return config.mode == "sync" or all(name in candidate.registered for name in config.members) or absent_s >= lease_s
+    awaited = state.in_sync.keys() - candidate.registered.keys() - {state.master}
+    return config.mode == "sync" or not awaited or absent_s >= lease_s
+
+
+def may_give_back(held: MasterRecord, registered: Mapping[str, MemberRecord], lease: Lease | None) -> bool:
+    """Whether a member that joins may end a mastership of its own: that of its last process, once it is registered by
+    this one. Otherwise others would compare their logs without its own."""
+    own = registered.get(held.member)
+    return lease is not None and lease.number in (held.lease, own.lease if own else None)
 
 
 def all_lost_their_tails(candidate: Candidate, state: GroupState) -> bool:

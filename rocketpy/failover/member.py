@@ -17,31 +17,17 @@ import attrs
 
 from . import elections, in_sync
 from .elections import RANK_DELAY_S, Candidate
-from .fences import NEVER_S, Fence, Lease
+from .fences import NEVER_S, Lease
 from .hint import Hint
 from .mastership import Mastership
 from .orders import Orders
-from .records import GroupConfig, GroupState, MasterRecord, MemberRecord
+from .records import GroupState, MasterRecord, MemberRecord
 from .requests import Decisions, Kind, Outcome, Report, RevokeLease, Transaction, View
+from .settings import Settings
 from .states import DUTIES, Duties, Event, State, next_state
 
 SWITCH_OVER_S = 3.0
 SERVING = frozenset({State.PROMOTING, State.MASTER, State.FENCED, State.SWITCHING_OVER})
-
-
-@attrs.frozen(kw_only=True)
-class Settings:
-    """What an operator decides, of one member. `keep_up_s` is haMaxTimeSlaveNotCatchup."""
-
-    member: str
-    config: GroupConfig
-    lease_s: float = 6.0
-    keep_up_s: float = 3.0
-    without_lease: bool = True
-
-    @property
-    def fence(self) -> Fence:
-        return Fence(is_sync=self.config.mode == "sync", without_lease=self.without_lease)
 
 
 @attrs.frozen
@@ -112,6 +98,12 @@ class Member:
         return self._view.members if self._view else {}
 
     @property
+    def in_sync_count(self) -> int:
+        """Members in sync, the master included."""
+        known = self._view.state if self._view else None
+        return len(known.in_sync) if known else 0
+
+    @property
     def following(self) -> tuple[str, int] | None:
         """The member whose stream to take, and the epoch that `state` names; None: no stream."""
         known = self._view.state if self._view and self.duties.takes_stream else None
@@ -120,9 +112,12 @@ class Member:
     @property
     def orders(self) -> Orders:
         """What the broker has to do now. They count what the last `step` asks for, so apply them before asking."""
+        duties = self.duties
+        if duties.takes_sends and not self.settings.may_store(self.in_sync_count):
+            duties = attrs.evolve(duties, takes_sends=False)
         return Orders(
             state=self.state,
-            duties=self.duties,
+            duties=duties,
             epoch=self.epoch if self.state in SERVING else -1,
             following=self.following,
             counting=self._counting(),
@@ -322,7 +317,8 @@ class Member:
         if self.state is State.CANDIDATE:
             return self._campaign(view)
         if self.state is State.JOINING and view.master and view.master.member == self.settings.member:
-            return [RevokeLease(view.master.lease)] if not self._is_appointed() else []
+            gives_back = elections.may_give_back(view.master, view.members, self.lease) and not self._is_appointed()
+            return [RevokeLease(view.master.lease)] if gives_back else []
         if self._mastership is None or self._decisions.waiting or self.state is State.PROMOTING:
             return []
         return self._rule(view)
@@ -335,7 +331,7 @@ class Member:
         if view.master is not None:
             return [RevokeLease(one.master.lease) for one in self._decisions.unresolved[:1] if one.master]
         candidate, config = self._candidate, self.settings.config
-        rivals = view.state.in_sync if view.state and config.mode == "sync" else config.members
+        rivals = view.state.in_sync if view.state else config.members
         if self._now_s < self._since_s + RANK_DELAY_S * elections.rank(candidate, frozenset(rivals)):
             return []
         new = elections.elected(candidate, config, view.state) if view.state else elections.bootstrapped(candidate)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from rocketpy.config import BrokerRole, BrokerSettings
 from rocketpy.coordinator.access import access
 from rocketpy.coordinator.coordinator import Place
-from rocketpy.failover.member import Settings
 from rocketpy.failover.records import FORMAT, GroupConfig
+from rocketpy.failover.settings import Settings
 
 __all__ = ["access", "member_settings", "place"]
 
@@ -28,6 +28,7 @@ def member_settings(settings: BrokerSettings) -> Settings:
         lease_s=store.ha_lease_seconds,
         keep_up_s=store.ha_max_time_slave_not_catchup / 1000,
         without_lease=store.ha_serve_without_lease,
+        in_sync_min=store.min_in_sync_replicas,
     )
 
 

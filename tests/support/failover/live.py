@@ -10,9 +10,10 @@ import trio
 
 from rocketpy.coordinator.coordinator import Coordinator, Place
 from rocketpy.coordinator.group_keys import GroupKeys
-from rocketpy.failover.member import Change, Settings
+from rocketpy.failover.member import Change
 from rocketpy.failover.orders import Orders
 from rocketpy.failover.requests import Report, RevokeLease, Transaction, View
+from rocketpy.failover.settings import Settings
 from rocketpy.failover.states import State
 
 from .checker import Checker
@@ -52,6 +53,7 @@ class LiveGroup:
     checker: Checker
     lease_s: float
     mode: str
+    in_sync_min: int = 1
     nodes: dict[str, Node] = attrs.field(factory=dict)
     coordinators: dict[str, Coordinator] = attrs.field(factory=dict)
     scopes: dict[str, trio.CancelScope] = attrs.field(factory=dict)
@@ -90,7 +92,11 @@ class LiveGroup:
 
     def add(self, name: str, members: list[str]) -> None:
         settings = Settings(
-            member=name, config=config_of(members, self.mode), lease_s=self.lease_s, keep_up_s=1.0, without_lease=True
+            member=name,
+            config=config_of(members, self.mode),
+            lease_s=self.lease_s,
+            keep_up_s=1.0,
+            in_sync_min=self.in_sync_min,
         )
         self.nodes[name] = Node(name, settings, self, Disk(self.incarnation()))
 
@@ -169,10 +175,11 @@ async def live_group(
     *,
     lease_s: float = LEASE_S,
     mode: str = "sync",
+    in_sync_min: int = 1,
 ) -> AsyncIterator[LiveGroup]:
     """A group that runs, with a master and everybody in sync; at the end nothing that was promised may be missing."""
     async with trio.open_nursery() as nursery:
-        group = LiveGroup(nursery, keys, Checker(mode == "sync"), lease_s, mode)
+        group = LiveGroup(nursery, keys, Checker(mode == "sync"), lease_s, mode, in_sync_min)
         for name in members:
             group.add(name, members)
         for name in members:

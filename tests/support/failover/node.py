@@ -11,9 +11,10 @@ from rocketpy.failover.epochs import EpochList
 from rocketpy.failover.fences import Lease
 from rocketpy.failover.in_sync import Ack
 from rocketpy.failover.joining import Log
-from rocketpy.failover.member import Change, Member, Settings
+from rocketpy.failover.member import Change, Member
 from rocketpy.failover.records import MemberRecord
 from rocketpy.failover.requests import Report, RevokeLease, Transaction
+from rocketpy.failover.settings import Settings
 from rocketpy.failover.states import State
 
 from .checker import Checker, Entry

@@ -37,6 +37,12 @@ def test_plain_is_the_default() -> None:
     assert not load_broker_config(None, {}, {"HOME": "/nowhere"}).store.is_automatic
 
 
+def test_a_minimum_of_members_in_sync_is_for_groups() -> None:
+    with pytest.raises(ConfigError, match="minInSyncReplicas: is for haMode=automatic"):
+        load_broker_config(None, {"minInSyncReplicas": "2"}, {"HOME": "/nowhere"})
+    assert load(minInSyncReplicas="2").store.min_in_sync_replicas == 2
+
+
 def test_the_process_tree_of_a_role() -> None:
     settings = load()
     assert settings.in_role(is_master=True) == settings
@@ -71,6 +77,8 @@ def test_the_process_tree_of_a_role() -> None:
         ({"haAddresses": "127.0.0.1,10.0.0.0/24"}, "haSecretFile", "members must prove who they are"),
         ({"haLeaseSeconds": "1"}, "haLeaseSeconds", "from 2 to 600"),
         ({"haMaxTimeSlaveNotCatchup": "0"}, "haMaxTimeSlaveNotCatchup", "from 100"),
+        ({"minInSyncReplicas": "3"}, "minInSyncReplicas", "haMembers has 2: nobody could send"),
+        ({"minInSyncReplicas": "0"}, "minInSyncReplicas", "from 1 to 16"),
         ({"haMode": "plain", "brokerId": "0"}, "haEtcdAddresses", "is for haMode=automatic"),
         ({"haMode": "plain", "brokerId": "0", "haEtcdAddresses": ""}, "haMember", "is for haMode=automatic"),
     ],

@@ -42,6 +42,7 @@ HONOURED = {
     "haLeaseSeconds": f"{ETCD}::test_the_rules_get_what_is_configured",
     "haServeWithoutLease": f"{ETCD}::test_the_rules_get_what_is_configured",
     "haMaxTimeSlaveNotCatchup": f"{ETCD}::test_the_rules_get_what_is_configured",
+    "minInSyncReplicas": f"{ETCD}::test_the_rules_get_what_is_configured",
     "disableConsumeIfConsumerReadSlowly": ("broker/test_slow_readers.py::test_nothing_happens_unless_it_is_asked_for"),
     "consumerFallbehindThreshold": ("broker/test_slow_readers.py::test_a_group_beyond_the_threshold_is_switched_off"),
     "storePathRootDir": f"{PROPERTIES}::test_mapped_file_size_commit_log",

@@ -20,10 +20,10 @@ from tests.support.failover.model_keys import ModelKeys
 Story = Callable[[LiveGroup, ModelKeys], Awaitable[None]]
 
 
-def play(story: Story, members: str = "ab", mode: str = "sync") -> None:
+def play(story: Story, members: str = "ab", mode: str = "sync", in_sync_min: int = 1) -> None:
     async def main() -> None:
         keys = ModelKeys()
-        async with live_group(keys.opened, list(members), mode=mode) as group:
+        async with live_group(keys.opened, list(members), mode=mode, in_sync_min=in_sync_min) as group:
             await story(group, keys)
 
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
@@ -33,7 +33,8 @@ def other(name: str) -> str:
     return "b" if name == "a" else "a"
 
 
-def test_a_killed_master_is_replaced_when_its_lease_has_ended() -> None:
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_killed_master_is_replaced_when_its_lease_has_ended(mode: str) -> None:
     async def story(group: LiveGroup, _keys: ModelKeys) -> None:
         first = await group.until_master(set("ab"))
         group.kill(first)
@@ -45,7 +46,42 @@ def test_a_killed_master_is_replaced_when_its_lease_has_ended() -> None:
         member = group.coordinators[first].member
         await group.until(lambda: member.state is State.IN_SYNC)
 
-    play(story)
+    play(story, mode=mode)
+
+
+def test_a_master_that_is_back_before_its_lease_has_ended_is_elected_again() -> None:
+    """In an asynchronous group it has what no follower had yet. It gives the lease of its last process back only when
+    others can compare its log with theirs."""
+
+    async def story(group: LiveGroup, keys: ModelKeys) -> None:
+        first = await group.until_master(set("abc"))
+        group.cut |= set("abc") - {first}
+        await trio.sleep(0.5)
+        group.kill(first)
+        group.cut.clear()
+        killed_s, end = trio.current_time(), len(group.nodes[first].disk.log)
+        assert all(len(node.disk.log) < end for name, node in group.nodes.items() if name != first)
+        await group.start(first)
+        await group.until(lambda: group.master() is not None)
+        assert group.master() == first and trio.current_time() - killed_s < LEASE_S
+        await group.until_master({first})
+
+    play(story, "abc", mode="async")
+
+
+def test_with_too_few_members_in_sync_nothing_is_stored(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(group: LiveGroup, _keys: ModelKeys) -> None:
+        first = await group.until_master(set("ab"))
+        group.kill(other(first))
+        await group.until(lambda: not group.coordinators[first].member.orders.duties.takes_sends)
+        end = len(group.nodes[first].disk.log)
+        await trio.sleep(2 * LEASE_S)
+        assert group.master() == first and len(group.nodes[first].disk.log) == end
+        assert "1 members are in sync, minInSyncReplicas is 2: messages are refused" in caplog.text
+        await group.start(other(first))
+        await group.until_master({first})
+
+    play(story, in_sync_min=2)
 
 
 def test_a_master_that_stops_gives_its_lease_back() -> None:

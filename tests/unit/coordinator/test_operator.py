@@ -8,11 +8,19 @@ import pytest
 import trio
 import trio.testing
 
-from rocketpy.coordinator.operator import OperatorRefused, elect, is_in_sync, switch_master, unclean_election
+from rocketpy.coordinator.operator import (
+    OperatorRefused,
+    check_replaceable,
+    elect,
+    is_in_sync,
+    switch_master,
+    unclean_election,
+)
 from rocketpy.failover.epochs import EpochList
-from rocketpy.failover.member import Member, Settings
+from rocketpy.failover.member import Member
 from rocketpy.failover.records import GroupState, MasterRecord, MemberRecord
 from rocketpy.failover.requests import Report, View
+from rocketpy.failover.settings import Settings
 from rocketpy.failover.states import State
 from tests.support.failover.live import LiveGroup, live_group
 from tests.support.failover.model_keys import ModelKeys
@@ -115,6 +123,28 @@ def test_a_switch_over_that_does_not_come(after: GroupState | None, reason: str)
                 await switch_master(opened, "b")
 
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+# --- a store is replaced --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("view", "member", "reason"),
+    [
+        (View(revision=1), "b", "no master now"),
+        (view_of("ab", of("a", "b")), "b", "no master now"),
+        (view_of("ab", of("a", "b"), master="a"), "a", "a is the master, in epoch 5"),
+        (view_of("b", of("a", "b"), master="a"), "b", "b is the only one in sync"),
+    ],
+)
+def test_a_store_that_the_group_needs_is_not_replaced(view: View, member: str, reason: str) -> None:
+    with pytest.raises(OperatorRefused, match=reason):
+        check_replaceable(view, member)
+
+
+def test_another_member_may_go_on_with_an_empty_store() -> None:
+    assert check_replaceable(view_of("ab", of("a"), master="a"), "b") == "a"
+    assert check_replaceable(view_of("a", of("a", "b"), master="a"), "b") == "a"
 
 
 # --- haElect --------------------------------------------------------------------------------------------------------

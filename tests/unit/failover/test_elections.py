@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 from rocketpy.failover import elections
 from rocketpy.failover.elections import Candidate
-from rocketpy.failover.records import GroupConfig, GroupState, MemberRecord
+from rocketpy.failover.fences import Lease
+from rocketpy.failover.records import GroupConfig, GroupState, MasterRecord, MemberRecord
 
 STATE = GroupState(epoch=4, master="a", in_sync={"a": "ia", "b": "ib"})
 
@@ -56,17 +58,39 @@ def test_when_all_in_sync_members_have_lost_their_tails_the_longest_log_stands()
     ("registered", "absent_s", "may"),
     [
         ({"a": ("x", 4, 1), "b": ("x", 4, 1), "c": ("x", 4, 1)}, 0.0, True),
-        ({"b": ("x", 4, 1), "c": ("x", 4, 1)}, 5.9, False),
-        ({"b": ("x", 4, 1), "c": ("x", 4, 1)}, 6.0, True),
+        ({"b": ("x", 4, 1), "c": ("x", 4, 1)}, 0.0, True),
+        ({"c": ("x", 4, 1)}, 5.9, False),
+        ({"c": ("x", 4, 1)}, 6.0, True),
         ({"b": ("x", 4, 1), "c": ("x", -1, 0)}, 6.0, False),  # an empty store would empty the others
+        ({"a": ("x", 4, 1), "c": ("x", 4, 1)}, 5.9, False),  # b may come with a longer log
+        ({"b": ("new", 4, 1), "c": ("x", 4, 1)}, 0.0, True),  # b is here, and can't win
     ],
 )
-def test_an_asynchronous_group_waits_for_all_or_for_a_while(
+def test_an_asynchronous_group_waits_for_those_who_may_win_but_not_for_the_last_master(
     registered: dict[str, tuple[str, int, int]], absent_s: float, may: bool
 ) -> None:
-    state = GroupState(epoch=4, master="a", in_sync={"a": "ia", "c": "x"})
+    state = GroupState(epoch=4, master="a", in_sync={"a": "ia", "b": "ib", "c": "x"})
     candidate = who("c", "x", **registered)
     assert elections.may_campaign(candidate, config("async"), state, absent_s=absent_s, lease_s=6.0) is may
+
+
+@pytest.mark.parametrize(
+    ("held", "own", "lease", "may"),
+    [
+        (1, None, None, False),  # it has no lease yet
+        (1, 1, 2, False),  # etcd still has what its last process has registered
+        (1, 2, 2, True),
+        (2, 2, 2, True),  # its own mastership, which it has given up
+        (2, None, 2, True),
+    ],
+)
+def test_a_mastership_of_the_last_process_ends_when_this_one_is_registered(
+    held: int, own: int | None, lease: int | None, may: bool
+) -> None:
+    candidate = who("a", a=("ia", 4, 1))
+    registered = {} if own is None else {"a": attrs.evolve(candidate.registered["a"], lease=own)}
+    master = MasterRecord(member="a", epoch=4, lease=held)
+    assert elections.may_give_back(master, registered, Lease(lease, 0.0, 6.0) if lease else None) is may
 
 
 def test_rank_goes_by_epoch_then_length_then_name() -> None:

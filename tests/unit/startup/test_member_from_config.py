@@ -34,10 +34,12 @@ def load(**changes: str) -> BrokerSettings:
 
 def test_the_rules_get_what_is_configured() -> None:
     changes = {"haLeaseSeconds": "9", "haServeWithoutLease": "false", "haMaxTimeSlaveNotCatchup": "1500"}
-    found = member_settings(load(**changes, mappedFileSizeCommitLog="104857600"))
+    found = member_settings(load(**changes, mappedFileSizeCommitLog="104857600", minInSyncReplicas="2"))
     assert found.config == GroupConfig(format=1, mode="sync", file_size=104_857_600, members=("a", "b"))
     assert (found.member, found.lease_s, found.keep_up_s, found.without_lease) == ("b", 9, 1.5, False)
-    assert member_settings(load(brokerRole="ASYNC_MASTER")).config.mode == "async"
+    assert not found.may_store(1) and found.may_store(2)
+    asynchronous = member_settings(load(brokerRole="ASYNC_MASTER", minInSyncReplicas="2"))
+    assert asynchronous.config.mode == "async" and asynchronous.may_store(1)
     where = place(load())
     assert (where.address, where.ha_address, where.broker_id) == ("10.0.0.2:10911", "10.1.0.2:10912", 2)
 
