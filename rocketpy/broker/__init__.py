@@ -7,7 +7,7 @@
     processors/   one file per request family; a new code is one method and one line in its family's table
     slow_send, slow_pull     requests of the slow path, checked in the reference's order; pending_sends,
                              filter_compiler, timer_changes, replies, remarks and property_edits belong to them
-    schedule, delay          delayed delivery
+    schedule, delay          delayed delivery; earlier_deliveries: what the last master of a group has delivered
     transactions             checks of open transactions; transaction_questions asks producers
     outer_api                registration with the name servers (registration), and the address of the master
     slave_synchronize        a slave's copies of its master's tables; master_duties: what only a master does

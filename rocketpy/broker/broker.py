@@ -135,7 +135,7 @@ class BrokerController:
             producers=producers,
             locks=make_locks(current, clock, memory, pauses),
             stats=BrokerStatsManager(current, counters, clock),
-            schedule=ScheduleService(config_dir / "delayOffset.json", levels, store, fast_path, topics),
+            schedule=ScheduleService(config_dir, levels, store, fast_path, topics, settings.store.is_automatic),
             transactions=TransactionService(config_dir, current, store, fast_path, topics, offsets, producers),
             registrar=self._outer_api,
             pool_loads=pool_loads,

@@ -13,7 +13,8 @@ so that a delay keeps its length (docs/adr/0090).
 
 Each delivery names its delayed message, and the send worker stores it once, even if it is put several times
 (docs/adr/0091). So a restart of a worker neither repeats nor loses a message. Progress is saved every 10 s and at stop:
-after the death of the whole broker up to 10 s of messages are delivered twice, none is lost.
+after the death of the whole broker up to 10 s of messages are delivered twice, none is lost. With automatic failover
+a new master looks for what the last one has delivered (earlier_deliveries.py).
 
 Source: RocketMQ 4.9 `ScheduleMessageService`; `delayOffset.json`.
 """
@@ -41,6 +42,7 @@ from rocketpy.units import PhyOffset
 
 from . import json_file
 from .delay import DelayLevels
+from .earlier_deliveries import EarlierDeliveries
 from .managers.config_file import ConfigFile
 from .managers.topic_config import TopicConfigManager
 from .property_edits import text_property
@@ -62,13 +64,16 @@ class ScheduleService:
 
     def __init__(
         self,
-        path: Path,
+        directory: Path,
         levels: DelayLevels,
         store: Store,
         fast_path: FastPath,
         topics: TopicConfigManager,
+        succeeds_others: bool = False,
     ) -> None:
+        """`succeeds_others`: with automatic failover, other brokers may have delivered messages of this log."""
         self._levels = levels
+        self._earlier = EarlierDeliveries(store, levels.level_max) if succeeds_others else None
         self._store = store
         self._fast_path = fast_path
         self._topics = topics
@@ -79,7 +84,7 @@ class ScheduleService:
         self._is_clock_slowed = False
         self.on_delivered: Callable[[int, int], None] = lambda level, size: None  # level, bytes
         self._ahead_ms: dict[int, int] = {}  # level -> how far its messages' store times are ahead of our clock
-        self.file = ConfigFile(path, lambda: pretty_pieces(self.document()))
+        self.file = ConfigFile(directory / "delayOffset.json", lambda: pretty_pieces(self.document()))
 
     def load(self) -> None:
         """Read the saved progress and limit it to the offsets that the queues have. Raises: ConfigError."""
@@ -117,6 +122,8 @@ class ScheduleService:
     async def run(self) -> None:
         """Deliver until cancelled."""
         await trio.sleep(FIRST_LOOK_S)
+        if self._earlier is not None:
+            await self._earlier.begin()
         async with trio.open_nursery() as nursery:
             while True:
                 self._watch_clock()
@@ -237,6 +244,8 @@ class ScheduleService:
             return True
         message = self._addressed(record)
         if isinstance(message, MessageToPut):
+            if self._earlier and await self._earlier.has(delivery.level, record, message.topic, message.queue_id):
+                return True
             result = await self._fast_path.put(attrs.evolve(message, delivery=delivery))
             if not result.is_final_refusal:
                 is_stored = self._is_stored(record, result)
