@@ -128,13 +128,24 @@ async def ha_elect(
     out.done(f"{state.master} is master in epoch {state.epoch}, alone in sync", master=state.master, epoch=state.epoch)
 
 
+class GroupUnreadable(RocketError):
+    """etcd does not tell about a group; the text says why."""
+
+
 async def show_group(
     admin: Admin, out: Output, config_file: str, cluster_name: str | None, broker_name: str | None
 ) -> int | None:
-    """The members of a group, as etcd and they themselves have it; the exit status."""
+    """The members of a group, as etcd and they themselves have it; the exit status.
+
+    Raises:
+        GroupUnreadable: etcd does not answer, or not with a group. ConfigError: as opened_group.
+    """
     async with opened_group(config_file, cluster_name, broker_name) as keys:
-        view = await keys.read()
-        rows = await _member_rows(admin, keys, view)
+        try:
+            view = await keys.read()
+            rows = await _member_rows(admin, keys, view)
+        except RocketError as exc:
+            raise GroupUnreadable(str(exc)) from exc
     if view.state is not None:
         out.line(f"epoch {view.state.epoch}, in sync: {', '.join(sorted(view.state.in_sync))}")
     out.table(MEMBERS, rows)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import random
 from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
+from rocketpy.config import BrokerSettings, load_broker_config
 from rocketpy.errors import RocketError
 from rocketpy.message.numbers import long_or
 from rocketpy.remoting.bodies.replication import HaStatus
@@ -15,7 +18,7 @@ from ..base import EXIT_PARTIAL, command, option
 from ..core import MASTER_ID
 from ..errors import NotFound
 from ..output import Column, Output, Table, echo
-from .failover import show_group
+from .failover import GroupUnreadable, show_group
 
 BROKERS = Table(
     (
@@ -68,12 +71,38 @@ async def ha_status(
     slaves: bytes that are not acknowledged, and how long ago the last acknowledgement came. The exit status is 3 if a
     broker does not answer, or if a group has no master.
 
-    With -f the members of a group with automatic failover are shown: epochs, who is in sync, how long leases live.
+    With -f the members of a group with automatic failover are shown: epochs, who is in sync, how long leases live. If
+    etcd does not answer, the brokers are asked as without -f, and the exit status is 3.
     """
-    if config_file is not None:
+    if config_file is None:
+        return await _show_brokers(admin, out, await _groups(admin, broker, cluster_name))
+    try:
         return await show_group(admin, out, config_file, cluster_name, broker)
+    except GroupUnreadable as error:
+        echo(f"etcd does not tell who is in the group ({error}); this is what its brokers say", err=True)
+    settings = load_broker_config(config_file, environ=os.environ)
+    await _show_brokers(admin, out, await _groups_of_file(admin, settings, broker, cluster_name))
+    return EXIT_PARTIAL
+
+
+async def _groups_of_file(
+    admin: Admin, settings: BrokerSettings, broker: str | None, cluster: str | None
+) -> Mapping[str, Mapping[int, str]]:
+    """The group of a broker's file, as name servers know it: those that were given, or those of the file. Without any
+    it is this one broker."""
+    listed, own = admin.instance.api.name_servers, settings.broker
+    if not listed.addresses and own.namesrv_addr:
+        listed.replace([piece.strip() for piece in own.namesrv_addr.split(";") if piece.strip()], random.Random())
+    if not listed.addresses:
+        echo("no name server is known, so only the broker of the file is asked; give -n to ask all", err=True)
+        return {"": {UNKNOWN_ID: settings.broker_addr}}
+    return await _groups(admin, broker or own.broker_name, cluster or own.broker_cluster_name)
+
+
+async def _show_brokers(admin: Admin, out: Output, groups_by_name: Mapping[str, Mapping[int, str]]) -> int | None:
+    """What brokers say of themselves; the exit status."""
     failed, groups = False, []
-    for name, addresses in (await _groups(admin, broker, cluster_name)).items():
+    for name, addresses in groups_by_name.items():
         members = await _answers(admin, name, addresses)
         failed |= len(members) < len(addresses)
         if name and not any(member.status.master for member in members):

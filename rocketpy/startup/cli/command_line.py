@@ -159,7 +159,7 @@ def admin(arguments: tuple[str, ...]) -> None:
 
 @cli.group()
 def store() -> None:
-    """Inspect a store directory of rocketpy or of a Java broker; nothing is changed.
+    """Inspect a store directory of rocketpy or of a Java broker; nothing is changed, except by set-aside.
 
     \b
     Exit status: 0 the store is sound, 1 it is damaged, 2 it cannot be read.
@@ -255,6 +255,33 @@ def store_stats(directory: str, commitlog: str, as_json: bool) -> None:
     from .store_tools import stats
 
     sys.exit(_look(lambda: stats(Path(directory), as_json=as_json, commitlog=commitlog)))
+
+
+@store.command("set-aside")
+@click.option("-c", "--configFile", "config", type=_FILE, required=True, help="File of the broker.")
+def store_set_aside(config: str) -> None:
+    """Move the store of a stopped member of a group away, so that its broker begins with an empty one.
+
+    For a member that has halted because its log differs from its master's. Nothing is deleted: the store is in the
+    directory aside-TIME of storePathRootDir afterwards. It is refused while the broker runs, and for the master, or
+    the only member in sync.
+
+    \b
+    Example: rocketpy store set-aside -c /etc/rocketpy/broker.conf
+    """
+
+    def run() -> int:
+        from rocketpy.config import load_broker_config
+
+        from ..member.requirement import require_client
+
+        require_client()
+        from .set_aside import set_aside
+
+        click.echo(set_aside(load_broker_config(config, environ=os.environ)))
+        return 0
+
+    sys.exit(exit_status(run))
 
 
 cli.add_command(pipeline)

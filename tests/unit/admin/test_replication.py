@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from rocketpy.codes import RequestCode
 from rocketpy.remoting.bodies.kv import KVTable
 from rocketpy.remoting.bodies.replication import FollowedMaster, HaStatus, SlaveConnection
 from rocketpy.remoting.bodies.route import BrokerData, ClusterInfo
 from tests.support.admin import Mqadmin
+from tests.support.broker import free_ports
 from tests.support.cluster import CLUSTER, FakeBroker, FakeCluster
 
 HA_MASTER = HaStatus(
@@ -77,3 +82,23 @@ def test_ha_status_without_a_master(mqadmin: Mqadmin) -> None:
     rows = [line.split() for line in mqadmin("haStatus", script=script, status=3)[1:]]
     assert rows == [["broker-a", "1", "10.0.0.2:10911", "SLAVE", "4100", "-", "10.0.0.1:10911"]]
     assert "broker-a: no master answers" in mqadmin.error
+
+
+def test_ha_status_of_a_group_whose_etcd_is_away(mqadmin: Mqadmin, tmp_path: Path) -> None:
+    pytest.importorskip("httpx")
+    file = tmp_path / "broker.conf"
+    file.write_text(
+        "brokerName=broker-a\nbrokerRole=SYNC_MASTER\nbrokerId=1\nhaMode=automatic\nhaMember=a\nhaMembers=a,b\n"
+        f"haEtcdAddresses=http://127.0.0.1:{free_ports()[0]}\n"
+    )
+
+    def script(cluster: FakeCluster) -> None:
+        for broker, status in zip(ha_pair(cluster), (HA_MASTER, HA_SLAVE), strict=True):
+            broker.answer(RequestCode.GET_BROKER_HA_STATUS, status)
+
+    lines = [line.split() for line in mqadmin("haStatus", "-f", str(file), script=script, status=3)]
+    assert [line[:4] for line in lines[1:3]] == [
+        ["broker-a", "0", "10.0.0.1:10911", "SYNC_MASTER"],
+        ["broker-a", "1", "10.0.0.2:10911", "SLAVE"],
+    ]
+    assert "etcd does not tell who is in the group" in mqadmin.error
