@@ -10,8 +10,8 @@ from pathlib import Path
 
 import attrs
 
+from rocketpy.atomic_file import write_atomically
 from rocketpy.codes import RequestCode, version_name
-from rocketpy.config.atomic_file import write_atomically
 from rocketpy.errors import BrokerError, RocketError
 from rocketpy.message.names import (
     CLIENT_INNER_PRODUCER_GROUP,

@@ -1,4 +1,4 @@
-"""The JSON files of the managers: read with their `.bak`, written whole (rocketpy/config/atomic_file.py does both).
+"""The JSON files of the managers: read with their `.bak`, written whole (rocketpy/atomic_file.py does both).
 
 A file has the reference's format, with tabs and with integer keys without quotes, so that a Java broker can use the
 directory. If neither file can be read, the reference starts with an empty table. We refuse to start, because an
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rocketpy.config.atomic_file import read_with_backup, write_atomically
+from rocketpy.atomic_file import read_with_backup, write_atomically
 from rocketpy.errors import BodyInvalid, ConfigError
 from rocketpy.remoting import fastjson
 from rocketpy.remoting.bodies.schema import Body

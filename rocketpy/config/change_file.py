@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from rocketpy.atomic_file import write_atomically
 from rocketpy.errors import ConfigError
 
 from . import properties
-from .atomic_file import write_atomically
 from .settings import read_as
 
 

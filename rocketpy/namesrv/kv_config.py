@@ -16,7 +16,7 @@ from pathlib import Path
 
 import trio
 
-from rocketpy.config.atomic_file import read_with_backup, write_atomically
+from rocketpy.atomic_file import read_with_backup, write_atomically
 from rocketpy.errors import ConfigError
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"  # namespace: topic -> "brokerA:4;brokerB:4"

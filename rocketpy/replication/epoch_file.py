@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rocketpy.config.atomic_file import write_atomically
+from rocketpy.atomic_file import write_atomically
 from rocketpy.errors import StoreError
 from rocketpy.failover.epochs import EpochList, EpochsInvalid, from_text, to_text
 

@@ -16,6 +16,7 @@ from typing import Protocol
 
 import attrs
 
+from rocketpy.atomic_file import make_directory, sync_directory
 from rocketpy.errors import DiskFull, StoreError
 
 FILE_NAME_DIGITS = 20
@@ -143,14 +144,6 @@ def _data_spans(descriptor: int, offset: int) -> Iterator[tuple[int, int]]:
         yield start, offset
 
 
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _info(name: str, status: os.stat_result) -> FileInfo:
     return FileInfo(name, status.st_size, status.st_mtime_ns // 1_000_000, (status.st_mode & 0o170000) == 0o040000)
 
@@ -203,7 +196,7 @@ class DiskFiles:
             finally:
                 os.close(descriptor)
             if sync and is_new:
-                _sync_directory(path.parent)
+                sync_directory(path.parent)
 
     def is_zero(self, path: Path, offset: int) -> bool:
         with translated(path, "read"):
@@ -240,14 +233,11 @@ class DiskFiles:
 
     def make_directory(self, path: Path) -> None:
         with translated(path, "make"):
-            missing = [part for part in (path, *path.parents) if not part.exists()]
-            path.mkdir(parents=True, exist_ok=True)
-            for part in missing:
-                _sync_directory(part.parent)
+            make_directory(path)
 
     def sync_directory(self, path: Path) -> None:
         with translated(path, "sync"):
-            _sync_directory(path)
+            sync_directory(path)
 
     def usage(self, path: Path) -> DiskUsage | None:
         with translated(path, "look at"):

@@ -8,6 +8,7 @@ import pytest
 
 from rocketpy.errors import ConfigError, StoreError
 from rocketpy.spark.jobs.target import check_same
+from tests.support.synced import record_syncs
 
 
 def test_settings_are_written_and_compared(tmp_path: Path) -> None:
@@ -16,6 +17,15 @@ def test_settings_are_written_and_compared(tmp_path: Path) -> None:
     check_same(target, "job.json", {"a": 1})
     with pytest.raises(ConfigError, match=r'was made with {"a": 1}: name another target'):
         check_same(target, "job.json", {"a": 2})
+
+
+def test_settings_are_on_the_disk_before_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a power failure could leave a checkpoint whose settings are lost: no run would go on with it."""
+    synced = record_syncs(monkeypatch)
+    check_same(tmp_path / "new" / "target", "job.json", {"a": 1})
+    file, *directories = sorted(synced, key=lambda path: -len(path.parts))
+    assert file.parent == tmp_path / "new" / "target" and "job.json" in file.name
+    assert set(directories) == {tmp_path, tmp_path / "new", tmp_path / "new" / "target"}
 
 
 def test_settings_that_were_cut_short(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[2] / "rocketpy"
 CSRC = PACKAGE.parent / "csrc"
-GROUND = {"codes", "errors", "faults", "log_limit", "units"}
+GROUND = {"atomic_file", "codes", "errors", "faults", "log_limit", "units"}
 ALLOWED: dict[str, set[str]] = {
     "message": set(),
     "filter": {"message"},
@@ -47,6 +47,7 @@ ROOMS: dict[str, tuple[set[str], ...]] = {
     ),
     "store": (
         {"clocks", "files"},
+        {"replaced_file"},
         {"control_block", "control_view", "disk"},
         {"running_flags", "timers"},
         {"formats"},
@@ -63,6 +64,7 @@ ROOMS: dict[str, tuple[set[str], ...]] = {
 C_ROOMS = ("base", "wire", "ipc", "store", "replication", "workers", "arrow")
 TOP = {"startup", "__main__"}  # where everything meets: may import all, is imported by none
 GROUND_ALLOWED: dict[str, set[str]] = {
+    "atomic_file": set(),
     "codes": set(),
     "units": set(),
     "errors": {"codes"},
@@ -84,6 +86,7 @@ ONLY_IN: dict[str, set[str]] = {
     "rocketpy.native.core": {"native", "store", "reactor", "replication", "spark"},
 }
 WITHOUT_TRIO = {
+    "atomic_file",
     "codes",
     "errors",
     "faults",

@@ -7,7 +7,6 @@ Source: RocketMQ 4.9 `RemoteBrokerOffsetStore`, `LocalFileOffsetStore`.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Collection
 from pathlib import Path
 from typing import Protocol
@@ -15,6 +14,7 @@ from typing import Protocol
 import attrs
 import trio
 
+from rocketpy.atomic_file import write_atomically
 from rocketpy.errors import ClientError, RocketError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.bodies.schema import Body, body, wire
@@ -172,12 +172,4 @@ def parse_offsets(data: bytes) -> dict[MessageQueue, int]:
 
 def write_offsets(path: Path, offsets: dict[MessageQueue, int]) -> None:
     """Keep the present file as `.bak`, then replace it in one step."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("wb") as file:
-        file.write(OffsetFile(offset_table=offsets).encode())
-        file.flush()
-        os.fsync(file.fileno())
-    if path.exists():
-        os.replace(path, path.with_name(path.name + ".bak"))
-    os.replace(temporary, path)
+    write_atomically(path, OffsetFile(offset_table=offsets).encode())

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import datetime
-import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
-from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+
+from rocketpy.atomic_file import make_directory
+from rocketpy.store.files import translated
+from rocketpy.store.replaced_file import durably_replaced
 
 from ..columns import SETS, arrow_schema, parse_columns
 from .archive_log import ArchivedFile
@@ -87,9 +89,9 @@ def _path(topic: str, day: datetime.date | None, name: str) -> str:
 
 def write_table(table: Any, path: Path) -> int:
     """Write a file and bring it to the disk, then give it its name. Returns its size."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unnamed = path.with_name(f"{uuid4().hex}.unfinished")
-    with unnamed.open("wb") as file:
+    with translated(path, "write"):
+        make_directory(path.parent)
+    with durably_replaced(path) as file:
         pq.write_table(
             table,
             file,
@@ -97,8 +99,4 @@ def write_table(table: Any, path: Path) -> int:
             use_dictionary=["brokerName", "tags", "bornHost", "storeHost"],
             write_batch_size=max(1, min(PAGE_ROWS, PAGE_BYTES * table.num_rows // max(1, table.nbytes))),
         )
-        file.flush()
-        os.fsync(file.fileno())
-        size = file.tell()
-    unnamed.replace(path)
-    return size
+        return file.tell()

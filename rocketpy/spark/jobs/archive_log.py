@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator
@@ -17,7 +16,10 @@ from pathlib import Path
 
 import attrs
 
+from rocketpy.atomic_file import make_directory, sync_directory
 from rocketpy.errors import ConfigError, StoreError
+from rocketpy.store.files import translated
+from rocketpy.store.replaced_file import durably_created
 
 VERSION = 1
 Positions = dict[str, dict[str, int]]
@@ -101,29 +103,31 @@ class ArchiveLog:
         """Make a run's files part of the archive. Without positions those of the last manifest stay."""
         manifest = attrs.evolve(manifest, positions=manifest.positions or self.positions)
         path = self.directory / f"{self.number + 1:08}.json"
-        unnamed = path.with_suffix(".unfinished")
-        with unnamed.open("w", encoding="utf-8") as file:
-            json.dump({"version": VERSION, **attrs.asdict(manifest)}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.link(unnamed, path)  # fails if it is there
-        unnamed.unlink()
-        _sync(self.directory)
+        with durably_created(path) as file:
+            file.write(json.dumps({"version": VERSION, **attrs.asdict(manifest)}).encode())
         self.number, self.end, self.positions = self.number + 1, manifest.end, manifest.positions
         self._publish(manifest)
         return manifest
 
     def _publish(self, manifest: Manifest) -> None:
-        """Move files to where readers look; those that were moved before are there already."""
-        for file in (*manifest.files, *manifest.bad):
-            source, place = self.pending / file.path, self.target / file.path
-            if source.exists():
-                place.parent.mkdir(parents=True, exist_ok=True)
-                source.replace(place)
-            elif not place.exists():
-                raise StoreError(f"{place} is in manifest {self.number}, but is gone")
-        for path in manifest.removed:
-            (self.target / path).unlink(missing_ok=True)
+        """Move files to where readers look; those that were moved before are there already.
+
+        The names are on the disk at return: the next manifest is the only one that a run after it completes.
+        """
+        added = [self.target / file.path for file in (*manifest.files, *manifest.bad)]
+        removed = [self.target / path for path in manifest.removed]
+        with translated(self.target, "write"):
+            for place in added:
+                source = self.pending / place.relative_to(self.target)
+                if source.exists():
+                    make_directory(place.parent)
+                    source.replace(place)
+                elif not place.exists():
+                    raise StoreError(f"{place} is in manifest {self.number}, but is gone")
+            for place in removed:
+                place.unlink(missing_ok=True)
+            for directory in {place.parent for place in (*added, *removed) if place.parent.exists()}:
+                sync_directory(directory)
 
     def _read_last(self) -> Manifest | None:
         names = sorted(path for path in self.directory.glob("[0-9]*.json"))
@@ -177,11 +181,3 @@ def manifests_of(target: Path) -> dict[str, list[Manifest]]:
             f"{target} is no archive: it has no manifests in _rocketpy (rocketpy pipeline archive makes one)"
         )
     return found
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rocketpy.errors import ConfigError
-from rocketpy.store.files import translated
 from rocketpy.store.inspection.findings import Code, ProgressListener
 from rocketpy.store.inspection.parts import SPLIT_BYTES
 from rocketpy.store.inspection.reader import StoreReader
 from rocketpy.store.inspection.verify import NO_LISTENER, VerifyReport
 from rocketpy.store.inspection.verify_parts import verify_in_parts
+from rocketpy.store.replaced_file import durably_replaced
 
 from .running import run_parts
 
@@ -31,7 +31,7 @@ def fatal_codes(text: str) -> frozenset[Code]:
     """The codes in a list separated by commas; all of them if it is empty.
 
     Raises:
-        ConfigError: one is none.
+        ConfigError: a code that does not exist.
     """
     names = [name.strip().upper() for name in text.split(",") if name.strip()]
     if unknown := set(names) - set(Code):
@@ -46,10 +46,8 @@ def write_findings(report: VerifyReport, path: Path) -> None:
         StoreError: it cannot be written.
     """
     rows = [{**attrs.asdict(problem), "code": str(problem.code)} for problem in report.problems]
-    unnamed = path.with_name(f".{path.name}.unfinished")
-    with translated(path, "write"):
-        pq.write_table(pa.Table.from_pylist(rows, FINDINGS), unnamed)
-        unnamed.replace(path)
+    with durably_replaced(path) as file:
+        pq.write_table(pa.Table.from_pylist(rows, FINDINGS), file)
 
 
 def audit(

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rocketpy.atomic_file import make_directory
 from rocketpy.errors import ConfigError
 from rocketpy.store.files import translated
+from rocketpy.store.replaced_file import durably_replaced
 
 CHECKPOINT = "checkpoint"
 
@@ -26,10 +28,9 @@ def check_same(target: Path, name: str, asked: Mapping[str, Any]) -> None:
         found = path.read_text(encoding="utf-8") if path.exists() else ""
     if not found and not (target / CHECKPOINT).exists():  # no run has done anything
         with translated(path, "write"):
-            target.mkdir(parents=True, exist_ok=True)
-            unnamed = path.with_suffix(".unfinished")
-            unnamed.write_text(text, encoding="utf-8")
-            unnamed.replace(path)
+            make_directory(target)
+        with durably_replaced(path) as file:
+            file.write(text.encode())
     elif found != text:
         made = found or f"settings that are lost ({name} is missing or empty)"
         raise ConfigError(f"{target} was made with {made}: name another target, or the same settings")

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import attrs
 
-from rocketpy.config.atomic_file import write_atomically
+from rocketpy.atomic_file import write_atomically
 from rocketpy.errors import StoreError
 from rocketpy.failover.epochs import EpochList, EpochsInvalid
 from rocketpy.replication.epoch_file import EpochFile

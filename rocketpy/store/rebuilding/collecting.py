@@ -18,7 +18,7 @@ from ..files import translated
 from ..formats.unit import CQ_STORE_UNIT_SIZE
 from ..inspection.log_check import reason_of
 from ..inspection.parts import LogPiece, first_record
-from .outputs import replaced
+from ..replaced_file import replaced
 
 RUN = struct.Struct(
     "=Q"  # queue offset of the first unit

@@ -76,7 +76,7 @@ def publish(reader: StoreReader, target: Path) -> None:
             _move_aside(files, paths.consumequeue_ext, target)
         if publication.index is not None:
             _swap(files, paths.index, target, publication.index)
-        _write_publication(files, target, attrs.evolve(publication, is_complete=True))
+        _write_publication(target, attrs.evolve(publication, is_complete=True))
     finally:
         lock.release()
 
@@ -116,7 +116,7 @@ def _begin(files: Files, target: Path, *, has_index: bool) -> Publication:
     publication = Publication(
         _inode(target / "consumequeue") or 0, _inode(target / "index") if has_index else None, kept=[]
     )
-    _write_publication(files, target, publication)
+    _write_publication(target, publication)
     return publication
 
 
@@ -129,8 +129,8 @@ def _read_publication(target: Path) -> Publication | None:
         raise StoreError(f"{path} cannot be read: {error}") from error
 
 
-def _write_publication(files: Files, target: Path, publication: Publication) -> None:
-    write_json(files, target / PUBLICATION, attrs.asdict(publication))
+def _write_publication(target: Path, publication: Publication) -> None:
+    write_json(target / PUBLICATION, attrs.asdict(publication))
 
 
 def _inode(path: Path) -> int | None:
@@ -154,7 +154,7 @@ def _keep_queues_without_records(reader: StoreReader, target: Path, publication:
         )
     ]
     publication = attrs.evolve(publication, kept=[[queue.topic, queue.queue_id] for queue in kept])
-    _write_publication(reader.files, target, publication)
+    _write_publication(target, publication)
     for queue in kept:
         directory = queues / queue.topic / str(queue.queue_id)
         reader.files.make_directory(directory)

@@ -25,6 +25,7 @@ from ..inspection.parts import NO_LIMIT, SPLIT_BYTES, LogPiece, RunParts, counte
 from ..inspection.reader import StoreReader, guess_slots
 from ..inspection.state_files import StoreState, read_deletions, read_state
 from ..inspection.verify import NO_LISTENER
+from ..replaced_file import durably_replaced
 from .collecting import Collected, CollectJob, Damage, collect
 from .planning import join_runs, pack_files, plan_index
 from .writing import WriteJob, write_files
@@ -213,16 +214,10 @@ def deletions_crc(deletions: Mapping[tuple[str, int], int]) -> int:
 def _write_manifest(files: Files, target: Path, result: Rebuilt) -> None:
     for directory, _, _ in os.walk(target):
         files.sync_directory(Path(directory))
-    write_json(files, target / MANIFEST, {"version": VERSION, **attrs.asdict(result)})
+    write_json(target / MANIFEST, {"version": VERSION, **attrs.asdict(result)})
 
 
-def write_json(files: Files, path: Path, value: Mapping[str, object]) -> None:
+def write_json(path: Path, value: Mapping[str, object]) -> None:
     """Write a file that is either there as a whole, and on the disk, or not at all."""
-    unnamed = path.with_suffix(".unfinished")
-    with translated(path, "write"):
-        with unnamed.open("w", encoding="utf-8") as file:
-            json.dump(value, file)
-            file.flush()
-            os.fsync(file.fileno())
-        unnamed.replace(path)
-    files.sync_directory(path.parent)
+    with durably_replaced(path) as file:
+        file.write(json.dumps(value).encode())

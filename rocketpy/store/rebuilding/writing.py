@@ -18,7 +18,7 @@ from rocketpy.native.status import Status
 from ..files import file_name, translated
 from ..formats.index_file import INDEX_NAME_DIGITS
 from ..formats.unit import BLANKS, CQ_STORE_UNIT_SIZE
-from .outputs import replaced
+from ..replaced_file import replaced
 from .planning import IndexPlan, QueueFile
 
 

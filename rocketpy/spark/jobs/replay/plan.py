@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import uuid
 import zlib
 from array import array
@@ -25,6 +24,7 @@ import attrs
 from rocketpy.errors import ConfigError, StoreError
 from rocketpy.message.names import SYSTEM_TOPICS
 from rocketpy.store.files import translated
+from rocketpy.store.replaced_file import durably_replaced
 
 from ..archived import files_by_topic
 
@@ -186,13 +186,8 @@ def _write_json(path: Path, document: Mapping[str, Any]) -> None:
 
 
 def _write(path: Path, content: bytes) -> None:
-    unnamed = path.with_name(f"{path.name}.{os.getpid()}")
-    with translated(path, "write"):
-        with unnamed.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        unnamed.replace(path)
+    with durably_replaced(path) as file:
+        file.write(content)
 
 
 def _read_json(path: Path) -> dict[str, Any]:

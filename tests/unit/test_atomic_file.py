@@ -1,12 +1,12 @@
 """The tmp, bak, rename scheme: whole at every instant, and the backup is used."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 
-from rocketpy.config.atomic_file import read_with_backup, write_atomically
+from rocketpy.atomic_file import read_with_backup, write_atomically
+from tests.support.synced import record_syncs
 
 
 def test_write_keeps_the_old_content_as_backup(tmp_path: Path) -> None:
@@ -55,13 +55,6 @@ def test_damage_is_not_a_first_start(tmp_path: Path, main: bytes | None, backup:
 
 
 def test_new_directories_are_on_the_disk_with_their_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced: list[str] = []
-    sync = os.fsync
-
-    def fsync(descriptor: int) -> None:
-        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
-        sync(descriptor)
-
-    monkeypatch.setattr("os.fsync", fsync)
+    synced = record_syncs(monkeypatch)
     write_atomically(tmp_path / "a" / "b" / "f.json", b"1")
-    assert {str(tmp_path), str(tmp_path / "a"), str(tmp_path / "a" / "b")} <= set(synced)
+    assert {tmp_path, tmp_path / "a", tmp_path / "a" / "b"} <= set(synced)

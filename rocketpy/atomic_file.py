@@ -25,13 +25,13 @@ def write_atomically(path: Path, data: bytes | Sequence[bytes], *, keep_old: boo
     Raises:
         OSError: the old file is still whole.
     """
-    _make_directory(path.parent)
+    make_directory(path.parent)
     new, old = Path(f"{path}.tmp"), Path(f"{path}.bak")
     _write_synced(new, [data] if isinstance(data, bytes) else data)
     if keep_old and path.exists():
         _write_synced(old, [path.read_bytes()])
     os.replace(new, path)
-    _sync_directory(path.parent)
+    sync_directory(path.parent)
 
 
 def read_with_backup(path: Path, decode: Callable[[bytes], _T]) -> _T | None:
@@ -63,15 +63,19 @@ def read_with_backup(path: Path, decode: Callable[[bytes], _T]) -> _T | None:
     return None
 
 
-def _make_directory(path: Path) -> None:
-    """With the names of those that were missing on the disk: else the files below them would not be there either."""
+def make_directory(path: Path) -> None:
+    """Create a directory and its parents, with their names on the disk: else files below them might be lost with them.
+
+    Raises: OSError.
+    """
     missing = [part for part in (path, *path.parents) if not part.exists()]
     path.mkdir(parents=True, exist_ok=True)
     for part in missing:
-        _sync_directory(part.parent)
+        sync_directory(part.parent)
 
 
-def _sync_directory(path: Path) -> None:
+def sync_directory(path: Path) -> None:
+    """Bring added, renamed and removed names of a directory to the disk. Raises: OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
