@@ -19,6 +19,7 @@ from typing import Any
 from rocketpy.errors import StoreError
 from rocketpy.failover.epochs import EpochList
 from rocketpy.log_limit import LogLimit, and_more
+from rocketpy.message.host import format_host
 from rocketpy.native.core import ffi, lib
 from rocketpy.native.status import Status
 from rocketpy.reactor.member import MemberBlock, fill_store
@@ -142,7 +143,7 @@ class Master:
                 self._admit(connection, peer)
 
     def _admit(self, connection: socket.socket, peer: tuple[str, int]) -> None:
-        address = f"[{peer[0]}]:{peer[1]}" if ":" in peer[0] else f"{peer[0]}:{peer[1]}"
+        address = format_host(peer[:2])
         if not is_in(parse_address(peer[0]), self._networks):
             self._refuse(lib.RP_SLAVE_STRANGER, address, "its address is not in haAddresses")
             return

@@ -68,7 +68,6 @@ DIAGNOSTICS = ("segment", "crcOk", "corruptReason")
 SETS = ("min", "std", "all")
 NUMBERS = frozenset(name for name, column in COLUMNS.items() if column.arrow in (pa.int32(), pa.int64()))
 TIMES = frozenset(name for name, column in COLUMNS.items() if column.arrow == TIMESTAMP)
-TEXTS = frozenset({"body", "topic", "tags", "keys", "msgId", "offsetMsgId", "bornHost", "storeHost"})
 
 
 def nearest(name: str, known: Sequence[str]) -> str:

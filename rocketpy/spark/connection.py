@@ -9,12 +9,15 @@ from typing import Any
 import attrs
 
 from rocketpy.client.options import ClientOptions, Credentials, ProducerOptions, TlsOptions
+from rocketpy.codes import ResponseCode
 from rocketpy.errors import ConfigError
 
 from .options import boolean, directory, option, required, text
 
 ACCESS_KEY, SECRET_KEY, SECURITY_TOKEN = "accessKey", "secretKey", "securityToken"
 MAX_WAIT_S = 10.0
+BUSY_CODES = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE})
+"""Answers of a broker that cannot serve a request now; the same request may succeed a moment later."""
 
 
 @attrs.frozen(kw_only=True, slots=False)

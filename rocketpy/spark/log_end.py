@@ -6,15 +6,11 @@ consume queue names. A store without consume queues is at rest: there it is the 
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 from rocketpy.native.status import Status
-from rocketpy.store.files import StorePaths, is_file_name
-from rocketpy.store.formats.unit import BLANK_SIZE, CQ_STORE_UNIT_SIZE, CQ_UNIT
 
+from .consume_queues import each_queue, end_of_queue
 from .segments import Segment, mapped, walker
 
 
@@ -28,7 +24,7 @@ def end_of_log(root: Path, segments: list[Segment]) -> int:
 
 def end_by_queues(root: Path) -> int | None:
     """The phy offset behind the last record that any consume queue names; None for a store without consume queues."""
-    return max((_end_of_queue(queue) for queue in _queues(StorePaths.of(root).consumequeue)), default=None)
+    return max((end_of_queue(files) for _, files in each_queue(root)), default=None)
 
 
 def end_by_walk(segment: Segment) -> int:
@@ -40,34 +36,3 @@ def end_by_walk(segment: Segment) -> int:
         with decoder.rows.image(image) as view:
             found = decoder.rows.find(view, segment.start, 0, segment.size)
     return segment.end if found.status is Status.END_OF_FILE else segment.start + found.position
-
-
-def _queues(root: Path) -> Iterator[Path]:
-    with suppress(OSError):
-        for topic in os.scandir(root):
-            with suppress(OSError):
-                yield from (Path(queue.path) for queue in os.scandir(topic))
-
-
-def _end_of_queue(queue: Path) -> int:
-    """Behind the record of the last unit; 0 if there is none."""
-    with suppress(OSError):
-        for name in sorted(filter(is_file_name, os.listdir(queue)), reverse=True):
-            if end := _end_of_file(queue / name):
-                return end
-    return 0
-
-
-def _end_of_file(path: Path) -> int:
-    """As `_end_of_queue`, of one file: blanks come before all units, zeros behind them."""
-    with path.open("rb") as file:
-        fd, low, high = file.fileno(), 0, os.fstat(file.fileno()).st_size // CQ_STORE_UNIT_SIZE
-        last = 0
-        while low < high:
-            middle = (low + high) // 2
-            phy_offset, size, _ = CQ_UNIT.unpack(os.pread(fd, CQ_STORE_UNIT_SIZE, middle * CQ_STORE_UNIT_SIZE))
-            if size > 0:
-                low, last = middle + 1, phy_offset + size if size != BLANK_SIZE else 0
-            else:
-                high = middle
-    return last

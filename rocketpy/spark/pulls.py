@@ -17,19 +17,17 @@ from rocketpy.client.cluster.instance import ClientInstance
 from rocketpy.client.cluster.route import MASTER_ID
 from rocketpy.client.consuming.subscription import SQL92, Sql92, build_subscription
 from rocketpy.client.results import PullStatus, StoredPull
-from rocketpy.codes import ResponseCode
 from rocketpy.errors import BrokerError, ClientError, RocketError, TransportError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.headers.pull import PullMessageRequestHeader, PullSysFlag
+
+from .connection import BUSY_CODES
 
 ANSWERS_AHEAD = 8  # of each run, not taken yet
 RUNS_AHEAD = 32  # short ones: a query may read one message of each of a thousand queues
 BYTES_AHEAD = 32 << 20  # not taken yet; beyond them only the first run is read
 ATTEMPTS = 4
 RETRY_S = 0.5
-
-
-BUSY_CODES = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE})
 
 
 def _may_pass(error: TransportError | BrokerError) -> bool:

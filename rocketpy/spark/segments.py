@@ -22,7 +22,7 @@ from rocketpy.message.record import RECORD_HEAD_MAX, RECORD_START, decode_record
 from rocketpy.native.status import Status
 from rocketpy.store.files import StorePaths, is_file_name, translated
 
-from .consume_queues import Queue, first_place_from, largest_queues, list_queues
+from .consume_queues import Queue, each_queue, first_place_from, largest_queues
 from .decoder import Decoder
 from .selection import TIME_MAX_MS, TIME_MIN_MS, Checks, Selection
 
@@ -122,7 +122,7 @@ def prune_by_queues(
 ) -> list[Segment]:
     """The segments that these topics' queues point into, and those with records that may not be dispatched yet: from
     the last one that any queue points into. All segments, if no queue points into them."""
-    queues = list_queues(root)
+    queues = dict(each_queue(root))
     kept = _with_records(segments, [files for queue, files in queues.items() if _is_wanted(queue, topics, queue_ids)])
     for number in reversed(range(len(segments))):
         kept.add(number)

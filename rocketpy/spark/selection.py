@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import attrs
 
-from rocketpy.message import sys_flag as flags
 from rocketpy.message.compression import INFLATED_SIZE_MAX
-from rocketpy.message.names import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
+from rocketpy.message.numbers import LONG_MAX, LONG_MIN
 
-TIME_MIN_MS, TIME_MAX_MS = -(1 << 63), (1 << 63) - 1
-OFFSET_MIN, OFFSET_MAX = TIME_MIN_MS, TIME_MAX_MS
+TIME_MIN_MS, TIME_MAX_MS = LONG_MIN, LONG_MAX
+OFFSET_MIN, OFFSET_MAX = LONG_MIN, LONG_MAX
 RECORD_SIZE_MAX = INFLATED_SIZE_MAX + (1 << 20)
-UNCOMMITTED_TOPICS = frozenset({TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC})
-UNCOMMITTED_TYPES = frozenset({flags.TRANSACTION_PREPARED, flags.TRANSACTION_ROLLBACK})
 
 
 @attrs.frozen(kw_only=True)

@@ -25,10 +25,11 @@ from rocketpy.codes import ResponseCode
 from rocketpy.errors import BrokerError, RocketError, TransportError
 from rocketpy.message.message_queue import MessageQueue
 
+from .connection import BUSY_CODES
 from .outgoing import Outgoing, RowRefused
 from .sink_options import SinkOptions
 
-REPEATABLE_CODES = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SYSTEM_ERROR})
+REPEATABLE_CODES = BUSY_CODES | {ResponseCode.SYSTEM_ERROR}
 RETRY_S = 0.25
 SENDERS_MAX = 4
 

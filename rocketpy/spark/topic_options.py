@@ -13,6 +13,7 @@ from rocketpy.errors import ConfigError, FilterInvalid
 from rocketpy.filter.parser import parse
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.names import TOOLS_CONSUMER_GROUP
+from rocketpy.message.numbers import LONG_MAX
 from rocketpy.message.tags import expression_tags
 
 from .connection import ConnectionOptions
@@ -22,7 +23,6 @@ from .options import boolean, directory, json_object, one_of, option, seconds, s
 from .pulls import PullSettings
 from .selection import Selection
 
-COUNT_MAX = (1 << 63) - 1
 YEAR_9999_END_MS = 253_402_300_799_999
 PACKED_MAX = 100_000
 WORDS = ("earliest", "latest", "group")
@@ -79,9 +79,9 @@ class TopicOptions(ConnectionOptions, DecodingOptions):
     ending_ms: int | None = option("endingTimestamp", whole(0, YEAR_9999_END_MS), None, "stored before (ms)")
     ending_times: Any = option("endingOffsetsByTimestamp", _times, None, "JSON: a time for each queue")
 
-    offsets_max: int | None = option("maxOffsetsPerTrigger", whole(1, COUNT_MAX), None, "messages of a batch")
+    offsets_max: int | None = option("maxOffsetsPerTrigger", whole(1, LONG_MAX), None, "messages of a batch")
     trigger_bytes_max: int | None = option("maxBytesPerTrigger", size(1, 1 << 50), None, "bytes of a batch, about")
-    offsets_min: int | None = option("minOffsetsPerTrigger", whole(1, COUNT_MAX), None, "a batch waits for so many")
+    offsets_min: int | None = option("minOffsetsPerTrigger", whole(1, LONG_MAX), None, "a batch waits for so many")
     trigger_delay_s: float = option("maxTriggerDelay", seconds(0, 1e7), 900.0, "but no longer than this")
     discovery_s: float = option("discoveryInterval", seconds(0, 1e6), 10.0, "how often new queues are looked for")
 

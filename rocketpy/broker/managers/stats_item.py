@@ -12,6 +12,8 @@ import struct
 
 import attrs
 
+from rocketpy.message.numbers import LONG_MAX
+
 
 @attrs.frozen
 class StatsSnapshot:
@@ -30,7 +32,7 @@ SNAPSHOT = struct.Struct(
 """A window is the bytes of its snapshots, one behind the other: there may be items for tens of thousands of topics and
 groups, and a full one takes 1.3 KB so; as Python numbers it took 3.6 KB."""
 
-COUNT_MAX = (1 << 63) - 1  # clients commit any offset: what they consumed may add up to anything
+COUNT_MAX = LONG_MAX  # clients commit any offset: what they consumed may add up to anything
 MINUTE_SNAPSHOTS = 7  # one per 10 s
 HOUR_SNAPSHOTS = 7  # one per 10 min
 DAY_SNAPSHOTS = 25  # one per hour
@@ -38,6 +40,8 @@ DAY_SNAPSHOTS = 25  # one per hour
 
 @attrs.define
 class StatsItem:
+    """One counter: what was added in all (`value`), in how many steps (`times`), and the snapshots of its windows."""
+
     value: int = 0
     times: int = 0
     _minute: bytes = attrs.field(init=False, default=b"")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from rocketpy.message.numbers import LONG_MAX
+
 from ..schema import Header, Int, header, wire
 
 UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
@@ -14,7 +16,7 @@ class QueryMessageRequestHeader(Header):
     key: str = wire("key")
     max_num: Int = wire("maxNum", default=32)
     begin_timestamp_ms: int = wire("beginTimestamp", default=0)
-    end_timestamp_ms: int = wire("endTimestamp", default=(1 << 63) - 1)
+    end_timestamp_ms: int = wire("endTimestamp", default=LONG_MAX)
     unique_key_query: bool | None = wire(UNIQUE_KEY_QUERY, default=None)
 
 
