@@ -39,13 +39,18 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def java() -> None:
+    """Skips where there is no Java that Spark runs on; fails where the tests must run."""
     try:
         check_java()
     except ConfigError as error:
         if MUST_RUN:
             raise
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     config: dict[str, Any] = {
         "spark.sql.shuffle.partitions": "2",
         "spark.ui.showConsoleProgress": "false",

@@ -12,23 +12,11 @@ from pathlib import Path
 import pytest
 
 import rocketpy.startup.cli.pipeline.main as pipeline
-from rocketpy.errors import ConfigError
-from rocketpy.spark.session import check_java
 from rocketpy.store.files import file_name
-from tests.spark.conftest import MUST_RUN
 from tests.unit.store.test_java_store import unpack
 
 TIMEOUT_S = 300.0
-
-
-@pytest.fixture(autouse=True)
-def _java() -> None:
-    try:
-        check_java()
-    except ConfigError as error:
-        if MUST_RUN:
-            raise
-        pytest.skip(str(error))
+pytestmark = pytest.mark.usefixtures("java")
 
 
 def submit(*words: str) -> subprocess.CompletedProcess[str]:
