@@ -35,6 +35,12 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert [link.target for link in links(page) if leads_nowhere(link)] == []
 
 
+def test_the_readme_leads_to_every_page() -> None:
+    """A page that nothing leads to is not read."""
+    linked = {link.path for link in links(ROOT / "README.md")}
+    assert [name_of(page) for page in sorted((ROOT / "docs").glob("*.md")) if page not in linked] == []
+
+
 @EVERY_PAGE
 def test_definitions_that_are_linked_are_in_their_files(page: Path) -> None:
     """[`rp_frame_cut`](../csrc/wire/frame.c) says that the file defines the name."""

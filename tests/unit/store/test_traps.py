@@ -44,7 +44,7 @@ def test_every_trap_is_in_the_table() -> None:
 @pytest.mark.parametrize("trap", TRAPS)
 def test_the_tests_of_a_trap_are_there(trap: int) -> None:
     named = TEST.findall(rows()[trap])
-    assert named or "not there" in rows()[trap], "name a test, or say why none is needed"
+    assert named, "name a test"
     for file, function in named:
         path = ROOT / "tests" / file
         assert path.is_file(), f"trap {trap}: {path} is not there"
