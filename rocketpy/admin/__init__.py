@@ -4,4 +4,12 @@ Owns: `Admin`, one awaitable method per operation, returning typed values; the c
 module of `commands/` per family, printing the layouts that scripts in the field parse.
 Runs: in the operator's shell or program, under its own `trio.run`.
 Exit status of commands: 0 done, 1 failed, 2 wrong usage, 3 done in part, 4 not found.
+
+    admin, core, errors                     `Admin`
+    topic_requests, group_requests, server_requests     its requests, by family
+    topics, groups, offsets, messages       operations of several requests
+    traces, progress, statistics, monitoring, sending   the same
+    cli, base, commands/                    from the command line to an operation
+    output, message_output, exports         what commands print and write
+    java_text, java_files                   as Java's mqadmin does it
 """

@@ -52,10 +52,10 @@ from .processors.admin_groups import AdminGroupProcessor
 from .processors.admin_offsets import AdminOffsetProcessor
 from .processors.admin_topics import AdminTopicProcessor
 from .processors.client_manage import ClientManageProcessor
+from .processors.consume_queue import ConsumeQueueProcessor
 from .processors.consume_stats import ConsumeStatsProcessor
 from .processors.consumer_manage import ConsumerManageProcessor, commit_offset
 from .processors.locks import LockProcessor
-from .processors.query import ConsumeQueueProcessor
 from .processors.relay import RelayProcessor
 from .processors.replication import ReplicationProcessor
 from .processors.reply import ReplyProcessor

@@ -186,6 +186,6 @@ def brings_sql(request: PullRequest) -> bool:
 
 
 def is_tag_expression(expression: str) -> bool:
-    """Whether the text is a tag expression: `a || b`, `*` or empty. A text without any tag (`||`) is none, as in
+    """Whether the text is a tag expression: `a || b`, `*` or empty. A text without any tag (`||`) is not one, as in
     `FilterAPI`."""
     return expression in ("", "*") or any(expression.split("||"))

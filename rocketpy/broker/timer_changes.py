@@ -48,7 +48,7 @@ class TimerChange:
 
 
 def timer_change_of(request: SendRequest) -> TimerChange | None:
-    """The change that a message asks for; None: it is no such message."""
+    """The change that a message asks for; None: it asks for none."""
     for name, is_move in ((p.TIMER_CANCEL, False), (p.TIMER_MOVE, True)):
         key = text_property(request.properties, name)
         if key:

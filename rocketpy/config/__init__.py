@@ -11,6 +11,14 @@ the environment or a file again.
 A setting is declared once (`setting.py`), with key, unit, default and trade-off; docs/configuration.md is generated
 from the declarations (`python -m rocketpy.config.reference`). Those that nothing reads are a table of key and reason
 (`without_effect.py`).
+
+    setting, settings               how one is declared; all of one server together
+    broker_config, message_store_config, server_config, namesrv_config      the reference's classes of settings, with
+    filter_config, replication_config       what of them is about SQL92 filters and replication
+    rocketpy_config, failover_config        settings that the reference does not have
+    relations, failover_relations   what must hold between them
+    properties, load, local_address         from text, arguments and environment to settings
+    update, change_file             changes at run time, and the file that keeps them
 """
 
 from .broker_config import BrokerConfig

@@ -107,7 +107,7 @@ def from_text(text: str) -> EpochList:
     """Read the content of `epochFileCheckpoint`.
 
     Raises:
-        EpochsInvalid: a number is none, the count or the CRC differs, or the epochs are not in order.
+        EpochsInvalid: a number cannot be read, the count or the CRC differs, or the epochs are not in order.
     """
     try:
         lines = text.splitlines()

@@ -43,7 +43,7 @@ def matches(root: Node, properties: Properties) -> bool:
 
 
 def evaluate(root: Node, properties: Properties) -> bool | None:
-    """Raises: EvaluationError."""
+    """TRUE, FALSE, or None for UNKNOWN, of a message with these properties. Raises: EvaluationError."""
     return _truth(_value(root, properties))
 
 
@@ -155,7 +155,7 @@ def _as(typed: Typed, kind: Kind) -> float:
 
 
 def _read(value: Value, kind: Kind) -> float:
-    """Raises: EvaluationError."""
+    """The text of a property as a value of another kind. Raises: EvaluationError."""
     text = cast(str, value)
     if kind is Kind.BOOLEAN:
         return text.lower() == "true"

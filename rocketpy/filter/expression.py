@@ -36,6 +36,8 @@ class Comparison(enum.Enum):
 
 @attrs.frozen
 class Constant:
+    """A literal; its value is None for UNKNOWN."""
+
     kind: Kind
     value: bool | int | float | str | None
 
@@ -98,14 +100,18 @@ class OperandError(ValueError):
 
 
 def integer(value: int) -> Constant:
-    """Raises: OperandError (more than 64 bits)."""
+    """A whole number, of 32 bits if it fits. Raises: OperandError (more than 64 bits)."""
     if value > INT64_MAX:
         raise OperandError(f"the number {value} is greater than {INT64_MAX}")
     return Constant(Kind.INT32 if value <= INT32_MAX else Kind.INT64, value)
 
 
 def floating(text: str) -> Constant:
-    """Raises: OperandError (not representable: the reference refuses 0.0 as well)."""
+    """A number with a point or an exponent.
+
+    Raises:
+        OperandError: it is not representable; the reference refuses 0.0 as well.
+    """
     value = float(text)
     if value == 0.0:
         raise OperandError(f"the number {text} is smaller than every number but 0; write 0")
@@ -149,7 +155,7 @@ def _check_ordered(operand: Node) -> None:
 
 
 def between(operand: Node, low: Node, high: Node, *, negated: bool) -> Node:
-    """Raises: OperandError."""
+    """`operand BETWEEN low AND high`, as two comparisons. Raises: OperandError."""
     if negated:
         return Or((compared(Comparison.LESS, operand, low), compared(Comparison.GREATER, operand, high)))
     if isinstance(low, Constant) and isinstance(high, Constant) and low.is_number and high.is_number:
@@ -160,7 +166,7 @@ def between(operand: Node, low: Node, high: Node, *, negated: bool) -> Node:
 
 
 def contained(operand: Node, values: tuple[str, ...], *, negated: bool) -> In:
-    """Raises: OperandError."""
+    """`property IN ('a', 'b')`. Raises: OperandError."""
     if not isinstance(operand, Property):
         raise OperandError(f"{describe(operand)} is not a property: only a property can be IN a list")
     return In(operand, values, negated)

@@ -22,7 +22,7 @@ def pack_host(host: Host) -> bytes:
     """The 8 (IPv4) or 20 (IPv6) bytes of an address. An IPv4-mapped IPv6 address is IPv4, as in Java.
 
     Raises:
-        MessageInvalid: the address is not numeric, or the port is none.
+        MessageInvalid: the address is not numeric, or the port is not a number of 32 bits.
     """
     address, port = host
     try:

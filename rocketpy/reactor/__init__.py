@@ -5,10 +5,17 @@
     selector.py          sockets <-> rings: csrc/workers/selector.c        (selector-0 ...)
     codec.py             frames -> requests: csrc/workers/codec.c          (codec-0 ...)
     request_server.py    requests -> Processors in pools of trio tasks     (manager, query-0 ...)
-    topology.py          all blocks and rings, created before the first fork
+    topology.py          all blocks and rings (ring.py), created before the first fork
+    worker_spec.py       what a worker inherits; process.py what it does first
     pools.py             the table: request code -> pool, its bounds and processes; pool_queue.py what waits
+    detached.py          requests that have left their pool; crashed_request.py those that killed a worker
     worker_messages.py   what crosses the rings (csrc/ipc/worker_messages.h) as values;
-                         outbox.py, channel.py, ring_fast_path.py send it
+                         filter_messages.py what of it is about SQL92
+    ring_fast_path.py    the manager's side of the rings, with outbox.py, channel.py, internal_puts.py,
+                         queue_deletion.py and selector_deaths.py
+
+    memory that outlives workers: delivery_marks.py, filter_marks.py, half_states.py; replica.py (workers of a slave);
+    member.py (a broker and its coordinator)
 
 This package knows no broker. The Processors (remoting.abc) and the SlowPath (remoting.fast_path) that startup passes in
 give requests their meaning. Lifecycle: Topology.create -> WorkerSpecs -> Supervisor.run -> fork -> WorkerSpec.main in

@@ -73,7 +73,8 @@ class PoolTable:
         return frozenset(self._by_code)
 
     def pool(self, name: str) -> Pool:
-        """
+        """The row of this name.
+
         Raises:
             ConfigError: there is none of this name.
         """

@@ -81,7 +81,8 @@ class AdminGuard:
         return cls(tuple(networks), trusts_own, tuple(parse_networks(peers)))
 
     def check(self, code: int, host: str) -> None:
-        """
+        """Let a request of `host` pass, or refuse it.
+
         Raises:
             RequestRefused: NO_PERMISSION, an administrative request from another address.
         """

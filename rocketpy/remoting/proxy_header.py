@@ -36,7 +36,7 @@ NOBODY = Peer("0.0.0.0", 0)
 
 
 class ProxyHeaderKind(enum.Enum):
-    """As RP_PROXY_*."""
+    """Whom a header names. The values are RP_PROXY_* of the C core."""
 
     LOCAL = 1
     """A connection of the proxy itself (a health check): the peer of the socket is the client."""
@@ -56,7 +56,7 @@ def cut_proxy_header(data: bytes) -> ProxyHeader | None:
     """Parse the header at the beginning of a stream; None: it is incomplete.
 
     Raises:
-        RemoteProtocolError: it is none.
+        RemoteProtocolError: the bytes are not such a header.
     """
     if not data:
         return None

@@ -148,7 +148,7 @@ class Header(Value):
         """Read a header.
 
         Raises:
-            HeaderInvalid: a mandatory field is absent, or a number is none.
+            HeaderInvalid: a mandatory field is absent, or a number cannot be read.
         """
         values: dict[str, object] = {}
         for field, parse in cls.SCHEMA:

@@ -76,7 +76,8 @@ class Follower:
         return self._version != self.block.version
 
     def check(self) -> None:
-        """
+        """Look for new orders while a handshake is under way.
+
         Raises:
             OtherOrders: the handshake has no purpose any more.
         """
@@ -87,7 +88,8 @@ class Follower:
     # --- the handshake ----------------------------------------------------------------------------------------------
 
     def membership(self) -> Membership:
-        """
+        """Who this member is and which epochs its log has, for HELLO.
+
         Raises:
             MasterUnusable: this store has no name yet.
             EpochsInvalid, StoreError: the epoch file cannot be used.

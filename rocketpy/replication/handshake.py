@@ -91,7 +91,8 @@ class Hello:
 
     @classmethod
     def read(cls, body: bytes) -> Hello:
-        """
+        """Decode the body of a HELLO.
+
         Raises:
             FrameInvalid: a field is missing or has no value of its kind.
         """
@@ -116,9 +117,10 @@ class Hello:
 
 
 def read_epochs(fields: Fields) -> EpochList:
-    """
+    """The field `epochs` of a HELLO or WELCOME.
+
     Raises:
-        FrameInvalid: they are none.
+        FrameInvalid: it is no list of epochs in their order.
     """
     try:
         return EpochList(tuple(Epoch(*pair) for pair in fields.pairs("epochs", EPOCHS_MAX, (EPOCH_MAX, POSITION_MAX))))
@@ -276,7 +278,7 @@ def read_challenge(kind: int, body: bytes) -> str:
     """The master's nonce.
 
     Raises:
-        MasterUnusable: it is no CHALLENGE.
+        MasterUnusable: the frame is not a CHALLENGE.
     """
     try:
         nonce = Fields(body).text("nonce")
@@ -334,7 +336,7 @@ def read_welcome(
 
     Raises:
         CannotFollow: refused, or the master does not know the secret.
-        MasterUnusable: the answer is none, or another try may succeed.
+        MasterUnusable: it is not an answer, or another try may succeed.
     """
     try:
         fields = Fields(body)

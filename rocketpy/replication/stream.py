@@ -30,7 +30,7 @@ ENDS = {
     lib.RP_STREAM_END_REFUSED: "a part of the log was refused",
     lib.RP_STREAM_END_DAMAGED: "bytes of the log came damaged",
     lib.RP_STREAM_END_UNKNOWN: "the master sent a frame that is not known here",
-    lib.RP_STREAM_END_FENCED: "the master is none any more: it knows a newer epoch",
+    lib.RP_STREAM_END_FENCED: "the broker is not master any more: it knows a newer epoch",
 }
 
 

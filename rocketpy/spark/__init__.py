@@ -8,8 +8,21 @@
     rocketmq_store   the CommitLog of a store directory, without a broker
 
 Needs the extra, pip install "rocketpy-mq[spark]", and Java 17. The broker never imports this package. From the bottom
-up: columns and selection say what a query gets; decoder makes Arrow of records, by native_rows; options
-reads what the user asked; then there is one module for each thing that Spark asks of a source.
+up; `topic` modules are of the first source, `store` modules of the second:
+
+    session, worker                 sessions with both sources; what each Python process of Spark does once
+    columns, schema, selection      what a query gets: columns, and which records
+    options, connection, decoding   how options are declared; those of brokers, of rows
+    topic_options, store_options, sink_options      the options of each source and of the sink
+    decoder, native_rows, found, bad_places         from images of records to Arrow, by csrc/arrow
+    cluster, offsets, ranges, limits, planning      topics: which offsets a query or a micro-batch reads
+    slices, pulls, stored_queue     topics: how a task reads them, from brokers or from a store that executors see
+    topic_source, stream, group_progress            topics: what Spark asks of a source; progress for tools
+    segments, consume_queues, log_end, piece_partition      stores: the log in pieces, and where it ends
+    store_source, store_stream      stores: what Spark asks of a source
+    sink, sending, outgoing         rows to messages
+    jobs/                           `rocketpy pipeline`
+    shims/                          modules by whose names PySpark finds the sources
 """
 
 from __future__ import annotations

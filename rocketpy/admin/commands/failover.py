@@ -184,7 +184,8 @@ async def _log_end(admin: Admin, record: MemberRecord) -> int:
 
 
 def _confirm(member: str, ask: Callable[..., str] = click.prompt) -> None:
-    """
+    """Ask on the terminal for the name of the member.
+
     Raises:
         UsageError: nobody is there who could confirm. Abort: another name was typed.
     """

@@ -1,1 +1,11 @@
-"""The broker's tables: plain values in memory, one owner each, saved as the reference's JSON files."""
+"""The broker's tables: plain values in memory, one owner each, saved as the reference's JSON files.
+
+topic_config, subscription_group, consumer_offset       topics, groups, committed offsets, each with its file
+consumer, producer, client_channel      the clients that are online; client_journal keeps them for the next manager
+subscription_views, notify              whether a group's members subscribe alike; telling them of changes
+consumer_filter                         SQL92 subscriptions and their filter bits
+rebalance_lock                          locks of queues that are consumed in order
+broker_stats, stats_item                figures of the last minute, hour and day
+fast_path_tables                        what of these tables the send and pull workers have
+config_file, documents, evolve          when a table is saved, how it is encoded, copies with changes
+"""

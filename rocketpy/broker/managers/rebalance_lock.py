@@ -49,10 +49,13 @@ class RebalanceLockManager:
         pauses: ProcessPauses | None = None,
         locks_max: Callable[[], int] = lambda: INT_MAX,
     ) -> None:
-        """
+        """Start without locks.
+
         Args:
-            unknown_until_ms: until then (monotonic) clients may hold locks that are not in the journal. locks_max:
-            largest number of locks, over all groups.
+            unknown_until_ms: until then (monotonic) clients may hold locks that are not in the journal.
+            lock_life_ms: a lock that is not renewed for so long ends.
+            pauses: time in which this process did not run; it ends no lock.
+            locks_max: largest number of locks, over all groups.
         """
         self.limit = Limit("locks", "queueLocksMax", locks_max)
         self._count = 0

@@ -51,7 +51,11 @@ class _Turns:
 
 
 class ReplyProcessor(TableProcessor):
-    """Args: target: the checks of every send (SlowSend.target)."""
+    """Stores replies and pushes each to the connection of its requester.
+
+    Args:
+        target: the checks of every send (SlowSend.target).
+    """
 
     def __init__(self, services: BrokerServices, target: Callable[[SendRequest], Refusal | Target]) -> None:
         super().__init__(

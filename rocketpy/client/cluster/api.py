@@ -106,7 +106,7 @@ class MQClientAPI:
         return list(TopicList.decode(response.body).topic_list)
 
     async def heartbeat(self, address: str, data: HeartbeatData, timeout_s: float) -> int:
-        """Returns: the broker's version number, on which SQL filters depend."""
+        """Tell a broker who this client is. Returns: the broker's version number, on which SQL filters depend."""
         response = await self.ask(address, RequestCode.HEART_BEAT, body=data.encode(), timeout_s=timeout_s)
         return response.version
 
@@ -292,7 +292,7 @@ class MQClientAPI:
     async def lock_queues(
         self, address: str, group: str, client_id: str, queues: Iterable[MessageQueue], timeout_s: float
     ) -> set[MessageQueue]:
-        """Returns: the queues that are locked for us now."""
+        """Take or renew locks of queues that are consumed in order. Returns: the queues that are locked for us now."""
         body = LockBatchRequestBody(consumer_group=group, client_id=client_id, mq_set=list(queues))
         response = await self.ask(address, RequestCode.LOCK_BATCH_MQ, body=body.encode(), timeout_s=timeout_s)
         return set(LockBatchResponseBody.decode(response.body).lock_ok_mq_set)

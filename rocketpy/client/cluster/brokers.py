@@ -23,6 +23,8 @@ LOCK_TIMEOUT_S = 1.0
 
 @attrs.frozen
 class Brokers:
+    """Requests that name a queue instead of an address."""
+
     instance: ClientInstance
 
     async def query_consumer_offset(self, group: str, queue: MessageQueue) -> int | None:

@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class ClientCode(IntEnum):
-    """Source: RocketMQ 4.9 `ClientErrorCode`."""
+    """Errors that no broker has answered, by the reference's numbers. Source: RocketMQ 4.9 `ClientErrorCode`."""
 
     NONE = -1
     CONNECT_BROKER = 10001

@@ -18,6 +18,8 @@ class OffsetWrapper(Body):
 
 @body
 class ConsumeStats(Body):
+    """How far one group is in each queue, and how fast it consumes."""
+
     consume_tps: float = wire("consumeTps", default=0.0)
     offset_table: dict[MessageQueue, OffsetWrapper] = wire("offsetTable", factory=dict)
 

@@ -31,6 +31,8 @@ BLOCK_BYTES_MAX = SMALL_BYTES
 
 @body
 class RegisterBrokerBody(Body):
+    """What a broker registers: its topics with their version, and its filter servers (it has none since 4.x)."""
+
     filter_server_list: list[str] = wire("filterServerList", factory=list)
     topic_config_serialize_wrapper: TopicConfigSerializeWrapper = wire(
         "topicConfigSerializeWrapper", factory=TopicConfigSerializeWrapper

@@ -103,7 +103,7 @@ def typed(contexts: DataFrame, kind: type) -> DataFrame:
 
 
 def _value(text: Column, kind: Any) -> Column:
-    """As `rocketpy.message.trace` reads it: a number that is none is 0. The type is text there."""
+    """A field as `rocketpy.message.trace` reads it: a number that cannot be read is 0. The type is text there."""
     from pyspark.sql import functions as sql
 
     if kind == "int":

@@ -35,7 +35,8 @@ class Windows:
         window, slide, watermark: as Spark writes durations, `10 seconds`; no slide: windows do not overlap.
         by: an SQL expression over tags, keys and `body`, which is the body as text; one result for each value.
         amount: a path into bodies that are JSON, `$.amount`, whose numbers are added up, with six digits behind the
-            point. What is none, or has more than 32 digits before it, is passed over: a message must not end the query.
+            point. What is not a number, or has more than 32 digits before the point, is passed over: no message may
+            end the query.
     """
 
     name_server: str

@@ -88,7 +88,7 @@ def _find_master(settings: BrokerSettings) -> tuple[str, str]:
     """(its address for requests, where it sends its log).
 
     Raises:
-        RocketError: name servers know none, or do not answer. ValueError: haMasterAddress is none.
+        RocketError: name servers know no master, or do not answer. ValueError: haMasterAddress is not host:port.
     """
     given, name, servers = (
         settings.store.ha_master_address,

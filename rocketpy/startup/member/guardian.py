@@ -96,7 +96,7 @@ class Guardian:
     _status: int = attrs.field(init=False, default=0)
 
     def run(self) -> int:
-        """Returns: the exit status, 0 after a clean stop."""
+        """Serve until a signal or an error ends it. Returns: the exit status, 0 after a clean stop."""
         self._signals = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         for fd in (self._signals[0], self.bell):
             self._poller.register(fd, select.POLLIN)

@@ -74,10 +74,11 @@ class IndexEntry:
 
 
 class StoreReader:
-    """One directory."""
+    """Reads the files of one store directory; nothing is written."""
 
     def __init__(self, root: Path, commitlog: str | Path = "", files: Files | None = None) -> None:
-        """
+        """Check that there is a store; its files are read when they are asked for.
+
         Raises:
             StoreError: the directory is missing, or is no store.
         """

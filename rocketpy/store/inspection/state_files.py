@@ -47,6 +47,8 @@ class ControlState:
 
 @attrs.frozen
 class StoreState:
+    """What the files beside log and queues say: how the store was left, and who uses it."""
+
     checkpoint: StoreCheckpoint | None
     has_abort: bool
     in_use_by: int | None  # process that holds the lock; 0 if it is not visible

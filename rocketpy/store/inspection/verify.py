@@ -40,6 +40,8 @@ class TopicStats:
 
 @attrs.frozen
 class StoreStats:
+    """What a store holds, counted from its log, queues and index."""
+
     log_begin: int
     log_end: int
     records: int

@@ -105,7 +105,8 @@ class Recovery:
     def run(
         self, *, checkpoint: StoreCheckpoint, was_clean: bool, is_ours: bool, cut_at: int | None = None
     ) -> RecoveryReport:
-        """
+        """Find the positions, in one of the ways at the top of this module, and write them into the control block.
+
         Args:
             was_clean: there was no `abort` file.
             is_ours: no other program has used the store since the block was written.

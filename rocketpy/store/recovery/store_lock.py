@@ -27,6 +27,8 @@ ORPHANS_POLL_S = 0.02
 
 
 class StoreLock:
+    """Both locks of an open store, held from the constructor to `release`."""
+
     def __init__(self, path: Path) -> None:
         """Take the lock.
 

@@ -69,7 +69,7 @@ def _demo(target: Path, count: int, as_json: bool, master: str | None) -> int:
 
 @contextmanager
 def _errors_to(path: Path) -> Iterator[None]:
-    """What is started here writes its errors to a file: Spark and its workers say much that is none."""
+    """Send standard error to a file meanwhile: Spark and its workers write much that is no error."""
     sys.stderr.flush()
     before = os.dup(2)
     try:
