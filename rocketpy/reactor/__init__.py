@@ -14,8 +14,8 @@
     ring_fast_path.py    the manager's side of the rings, with outbox.py, channel.py, internal_puts.py,
                          queue_deletion.py and selector_deaths.py
 
-    memory that outlives workers: delivery_marks.py, filter_marks.py, half_states.py; replica.py (workers of a slave);
-    member.py (a broker and its coordinator)
+    shared memory        delivery_marks.py, filter_marks.py, half_states.py outlive the manager; master_link.py joins
+                         the workers of a slave, member.py a broker and its coordinator
 
 This package knows no broker. The Processors (remoting.abc) and the SlowPath (remoting.fast_path) that startup passes in
 give requests their meaning. Lifecycle: Topology.create -> WorkerSpecs -> Supervisor.run -> fork -> WorkerSpec.main in
