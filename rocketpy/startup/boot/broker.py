@@ -85,6 +85,7 @@ def run_tree(
         settings.store,
         cut_at=member.cut_at if member else None,
         stops_at_confirmed=member is not None and member.is_sync_group,
+        trusts_copies=member is None,
     )
     clean = False
     try:

@@ -7,6 +7,7 @@ longer one. The thread ends before the first fork.
 from __future__ import annotations
 
 import threading
+from functools import partial
 
 from rocketpy.config import MessageStoreConfig
 from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
@@ -16,10 +17,17 @@ class StoreOpening:
     """Begins at once. Always call `close()`."""
 
     def __init__(
-        self, config: MessageStoreConfig, *, cut_at: int | None = None, stops_at_confirmed: bool = False
+        self,
+        config: MessageStoreConfig,
+        *,
+        cut_at: int | None = None,
+        stops_at_confirmed: bool = False,
+        trusts_copies: bool = True,
     ) -> None:
         """All as in store.lifecycle.open_store."""
-        self._config, self._cut_at, self._stops_at_confirmed = config, cut_at, stops_at_confirmed
+        self._open_store = partial(
+            open_store, config, cut_at=cut_at, stops_at_confirmed=stops_at_confirmed, trusts_copies=trusts_copies
+        )
         self._opened: OpenedStore | None = None
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._open)
@@ -45,6 +53,6 @@ class StoreOpening:
 
     def _open(self) -> None:
         try:
-            self._opened = open_store(self._config, cut_at=self._cut_at, stops_at_confirmed=self._stops_at_confirmed)
+            self._opened = self._open_store()
         except BaseException as exc:  # raised again in `wait`
             self._failure = exc

@@ -50,6 +50,7 @@ def open_store(
     *,
     cut_at: int | None = None,
     stops_at_confirmed: bool = False,
+    trusts_copies: bool = True,
 ) -> OpenedStore:
     """Take the lock, recover, mark the store as running. Single-threaded, before workers are forked.
 
@@ -57,6 +58,8 @@ def open_store(
         cut_at: where the log is to end, if it is longer: what is behind is kept aside (recovery/diverged.py).
         stops_at_confirmed: dispatch goes no further than what all members have that have to have it, and this start no
             further than what was confirmed before (a synchronous group with automatic failover).
+        trusts_copies: whether the control block of a store that was copied with the times of its files counts. It may
+            be older than what this member has acknowledged, and nothing in it says so.
     Raises:
         StoreError: in use, not writable, files of another size, or damage beyond what recovery repairs.
     """
@@ -87,7 +90,7 @@ def open_store(
         report = recovery.run(
             checkpoint=read_checkpoint(files, paths.checkpoint),
             was_clean=was_clean,
-            is_ours=is_ours,
+            is_ours=is_ours and (trusts_copies or not lock.is_copied),
             cut_at=cut_at,
         )
         files.write(paths.abort, 0, b"", sync=True)

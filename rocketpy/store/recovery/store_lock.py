@@ -22,6 +22,7 @@ from rocketpy.errors import StoreError
 from ..files import translated
 
 LOCK_TEXT = b"lock"  # content that Java writes
+COPIED_AFTER_NS = 1_000_000  # a write sets both times of a file at once; some file systems need a moment
 ORPHANS_WAIT_S = 5.0  # workers die with their supervisor, after a moment
 ORPHANS_POLL_S = 0.02
 
@@ -58,6 +59,15 @@ class StoreLock:
     def mtime_ns(self) -> int:
         """Time of the last write to the file; every program that takes the lock writes it."""
         return os.fstat(self._descriptor).st_mtime_ns
+
+    @property
+    def is_copied(self) -> bool:
+        """Whether the file got its time from another one: this store was put here by `cp -a`, tar or rsync.
+
+        A write sets mtime and ctime; only mtime can be copied. A new owner or mode of the file also says so.
+        """
+        found = os.fstat(self._descriptor)
+        return found.st_ctime_ns - found.st_mtime_ns > COPIED_AFTER_NS
 
     def sign(self) -> int:
         """Write the content that Java writes. Returns the new mtime, by which a later start detects that another

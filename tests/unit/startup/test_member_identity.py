@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import shutil
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,7 @@ class Runs:
         self.opened: OpenedStore | None = None
 
     def open(self, *, is_sync_flush: bool = False, cut_at: int | None = None) -> StoreIdentity:
-        self.opened = open_store(self.config, cut_at=cut_at)
+        self.opened = open_store(self.config, cut_at=cut_at, trusts_copies=False)
         return open_identity(self.opened, is_sync_flush=is_sync_flush)
 
     def close(self, *, clean: bool = False) -> None:
@@ -118,6 +119,29 @@ def test_another_program_or_a_lost_control_block(config: MessageStoreConfig, cap
         again = runs.open()
     assert again.incarnation != first.incarnation and again.epochs == EpochList()
     assert "put aside" in caplog.text and "new incarnation" in caplog.text
+    runs.close()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_store_that_was_put_back_from_a_copy(config: MessageStoreConfig, tmp_path: Path, clean: bool) -> None:
+    """A copy with all times of files lacks what was acknowledged since. Its epochs still describe its log."""
+    runs, root = Runs(config), Path(config.store_path_root_dir)
+    first = runs.open()
+    assert runs.opened is not None and open_epoch(runs.opened, first, 3) is not None
+    end = write(runs.opened)
+    runs.close(clean=clean)
+    shutil.copytree(root, tmp_path / "copy")
+    runs.open()
+    write(runs.opened)
+    runs.close()
+    shutil.rmtree(root)
+    (tmp_path / "copy").rename(root)
+    again = runs.open()
+    assert again.is_new and again.incarnation != first.incarnation
+    assert again.epochs is not None and again.epochs.last == 3
+    assert runs.opened.control.published_phy_offset == end
+    runs.close()
+    assert runs.open().incarnation == again.incarnation
     runs.close()
 
 

@@ -13,7 +13,7 @@ from rocketpy.config import MessageStoreConfig
 from rocketpy.errors import StoreError
 from rocketpy.store.recovery import store_lock
 from rocketpy.store.recovery.lifecycle import close_store, open_store
-from rocketpy.store.recovery.store_lock import StoreLock
+from rocketpy.store.recovery.store_lock import COPIED_AFTER_NS, StoreLock
 
 HOLD = """
 import fcntl, sys
@@ -44,6 +44,17 @@ def test_signing_moves_the_time_and_writes_what_java_writes(tmp_path: Path) -> N
     os.utime(tmp_path / "lock", ns=(1, 1))
     assert lock.mtime_ns == 1
     assert lock.sign() != 1 and (tmp_path / "lock").read_bytes() == b"lock"
+    lock.release()
+
+
+def test_a_file_with_the_time_of_another_one_is_copied(tmp_path: Path) -> None:
+    lock = StoreLock(tmp_path / "lock")
+    signed_ns = lock.sign()
+    assert not lock.is_copied
+    os.utime(tmp_path / "lock", ns=(0, signed_ns - COPIED_AFTER_NS - 1))
+    assert lock.is_copied
+    lock.sign()
+    assert not lock.is_copied
     lock.release()
 
 
