@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
@@ -10,6 +11,7 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import attrs
 
@@ -74,6 +76,24 @@ class EtcdCluster:
                 return b'"true"' in answer.read()
         except OSError:
             return False
+
+    def leader(self) -> int:
+        """The number of the member that leads."""
+        status = {member: self._status(member) for member in self.processes}
+        (leader,) = [at for at, found in status.items() if found["leader"] == found["header"]["member_id"]]
+        return leader
+
+    def lead(self, member: int) -> None:
+        """Make this member the leader."""
+        leader = self.leader()
+        if leader != member:
+            number = int(self._status(member)["header"]["member_id"])
+            self._etcdctl("--endpoints", self.addresses[leader], "move-leader", f"{number:x}")
+
+    def _status(self, member: int) -> dict[str, Any]:
+        with urllib.request.urlopen(f"{self.addresses[member]}/v3/maintenance/status", b"{}", timeout=5) as answer:
+            found: dict[str, Any] = json.load(answer)
+            return found
 
     def kill(self, member: int) -> None:
         process = self.processes.pop(member)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
+from rocketpy.message.message_id import decode_offset_message_id
 from rocketpy.message.record import decode_records
 from tests.support.history import PULL_FOUND, Connection, pull_request, send_request
 
@@ -43,6 +44,7 @@ class Clients:
     senders: int = 6
     body_bytes: int = 300
     failure: BaseException | None = attrs.field(init=False, default=None)
+    unanswered: int = attrs.field(init=False, default=0)  # sends whose connection ended before the answer
     _stop: threading.Event = attrs.field(init=False, factory=threading.Event)
     _threads: list[threading.Thread] = attrs.field(init=False, factory=list)
 
@@ -79,7 +81,7 @@ class Clients:
         while not self._stop.is_set():
             server = self.servers[at % len(self.servers)]
             at += 1
-            with contextlib.suppress(OSError, struct.error), _connected(server, SEND_TIMEOUT_S) as connection:
+            with contextlib.suppress(OSError, struct.error), connected(server, SEND_TIMEOUT_S) as connection:
                 takes = True
                 while takes and not self._stop.is_set():
                     number += 1
@@ -91,11 +93,17 @@ class Clients:
         key = f"{self.seed}.{sender}.{number}"
         body = f"{key} ".encode().ljust(self.body_bytes, b"x")
         sent_s = time.monotonic()
-        reply = connection.ask(send_request(TOPIC, queue_id, [body], number))
+        try:
+            reply = connection.ask(send_request(TOPIC, queue_id, [body], number))
+        except OSError:
+            self.unanswered += 1  # nearly atomic is enough: it is held against 0
+            raise
         if reply.code in STORED_CODES:
             fields = reply.ext_fields or {}
             place = int(fields["queueId"]), int(fields["queueOffset"])
-            self.history.answered(Answer(key, sender, number, reply.code, member, place, sent_s, time.monotonic()))
+            at = decode_offset_message_id(fields["msgId"]).phy_offset
+            answered_s = time.monotonic()
+            self.history.answered(Answer(key, sender, number, reply.code, member, place, sent_s, answered_s, at))
             return True
         self.history.answered(Answer(key, sender, number, reply.code, member, (-1, -1), sent_s, time.monotonic()))
         return False
@@ -105,7 +113,7 @@ class Clients:
     def _read_all(self, server: Server) -> None:
         offsets = [0] * QUEUES
         while not self._stop.is_set():
-            with contextlib.suppress(OSError, struct.error), _connected(server, READ_TIMEOUT_S) as connection:
+            with contextlib.suppress(OSError, struct.error), connected(server, READ_TIMEOUT_S) as connection:
                 while not self._stop.is_set():
                     found = [self._read(connection, server.member, queue_id, offsets) for queue_id in range(QUEUES)]
                     if not any(found):
@@ -125,7 +133,7 @@ class Clients:
         return True
 
 
-def _connected(server: Server, timeout_s: float) -> contextlib.closing[Connection]:
+def connected(server: Server, timeout_s: float) -> contextlib.closing[Connection]:
     """Raises: OSError."""
     return contextlib.closing(Connection(server.port, timeout_s, server.host))
 

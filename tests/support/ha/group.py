@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import signal
@@ -11,20 +10,14 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.request
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 import attrs
-import trio
 
-from rocketpy.coordinator.gateway import Access, Gateway, decode, encode
-from rocketpy.coordinator.group_keys import GroupKeys
-from rocketpy.coordinator.operator import switch_master
-from rocketpy.failover.records import GroupState, MasterRecord, from_json
 from rocketpy.message.record import decode_records
+from rocketpy.replication.epoch_file import EpochFile
 from tests.support.broker import RunningBroker, free_ports
 from tests.support.etcd import EtcdCluster, etcd_cluster
 from tests.support.history import PULL_FOUND, Connection, pull_request
@@ -32,10 +25,10 @@ from tests.support.pair import LoneBroker, NameServer, log_hashes
 
 from .clients import QUEUES, TOPIC, Server, key_of
 from .history import NO_SLAVE, SUCCESS, History, Place
+from .keys import WATCH_S, KeysInEtcd
 from .network import CLIENTS, Network
 
 LEASE_S = 3
-WATCH_S = 0.02
 PATIENCE_S = 120.0  # generous: the machine may be busy; nothing is measured here
 SETTINGS = {
     "brokerName": "broker-a",
@@ -115,72 +108,20 @@ class Member(LoneBroker):
         shutil.rmtree(self.store)
 
 
-@attrs.define(eq=False)
-class Group:
+@attrs.define(eq=False, kw_only=True)
+class Group(KeysInEtcd):
     members: dict[str, Member]
-    etcd: EtcdCluster
     namesrv: RunningBroker
-    history: History
     network: Network | None = None
-    _stop: threading.Event = attrs.field(init=False, factory=threading.Event)
 
     @property
     def servers(self) -> list[Server]:
         return [member.server for member in self.members.values()]
 
-    # --- etcd ---------------------------------------------------------------------------------------------------------
-
-    def _read(self, name: str, revision: int = 0) -> tuple[bytes | None, int]:
-        """(value of a key of the group, revision of etcd). Raises: OSError."""
-        key = f"/rocketpy/DefaultCluster/broker-a/{name}".encode()
-        body = json.dumps({"key": encode(key), "revision": str(revision)}).encode()
-        url = f"{self.etcd.addresses[0]}/v3/kv/range"
-        with urllib.request.urlopen(urllib.request.Request(url, body), timeout=5) as answer:
-            found: dict[str, Any] = json.load(answer)
-        kvs = found.get("kvs", [])
-        return decode(kvs[0]["value"]) if kvs else None, int(found["header"]["revision"])
-
-    def state(self, revision: int = 0) -> GroupState | None:
-        value, _ = self._read("state", revision)
-        return None if value is None else from_json(GroupState, value)
-
-    def epoch(self) -> int:
-        """Of the last mastership; -1: there was none."""
-        state = self.state()
-        return -1 if state is None else state.epoch
-
-    def master(self) -> str | None:
-        """Who is alive as master."""
-        value, _ = self._read("master")
-        return None if value is None else from_json(MasterRecord, value).member
-
-    def switch_over(self, target: str) -> None:
-        """As an operator asks for it; returns when `target` is master."""
-
-        async def switch() -> None:
-            async with Gateway(Access(addresses=self.etcd.addresses, timeout_s=5.0)) as gateway:
-                await switch_master(GroupKeys(gateway, "DefaultCluster", "broker-a"), target)
-
-        trio.run(switch)
-
-    def watch(self) -> None:
-        """Tell the history of masterships, until the group ends. In a thread of its own."""
-        while not self._stop.wait(WATCH_S):
-            with contextlib.suppress(OSError):
-                state = self.state()
-                if state is not None:
-                    self.history.appointed(state.epoch, state.master)
-
-    def read_masterships(self) -> None:
-        """From etcd's own history: also those that were too short to be seen."""
-        _, newest = self._read("state")
-        for revision in range(1, newest + 1):
-            state = self.state(revision)
-            if state is not None:
-                self.history.appointed(state.epoch, state.master)
-
-    def end(self) -> None:
-        self._stop.set()
+    def other(self, name: str) -> str:
+        """Of a pair."""
+        (found,) = self.members.keys() - {name}
+        return found
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 
@@ -214,6 +155,11 @@ class Group:
         running = {name for name, member in self.members.items() if member.process is not None}
         self.wait_for(lambda: self._in_sync() == running, f"{sorted(running)} to be in sync")
 
+    def wait_until_healed(self) -> None:
+        """Until everybody that runs is in sync, and a send is acknowledged."""
+        self.wait_in_sync()
+        self.wait_for_master()
+
     def _in_sync(self) -> set[str]:
         state = self.state()
         return set(state.in_sync) if state is not None and self.master() == state.master else set()
@@ -232,7 +178,8 @@ class Group:
         self.wait_for(self.master, "a master")
         master = self.master() or ""
         self.read_masterships()
-        self.history.check(self.stored(self.members[master]))
+        epochs = EpochFile(self.members[master].store).read()
+        self.history.check(self.stored(self.members[master]), epochs)
         for member in sorted(self.members.values(), key=lambda member: member.name == master):  # it hands nothing on
             status = member.stop()
             assert status == 0, f"{member.name} stopped with status {status}:\n{member.text()[-4000:]}"
@@ -240,13 +187,13 @@ class Group:
             done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
             assert done.returncode == 0, f"the store of {member.name}:\n{done.stdout}{done.stderr}"
 
-    def stored(self, member: Member) -> dict[Place, str]:
-        """Every message of the topic that a member shows."""
+    def stored(self, member: Member, topic: str = TOPIC) -> dict[Place, str]:
+        """Every message of a topic that a member shows."""
         found: dict[Place, str] = {}
         connection = Connection(member.port, 10.0, member.host)
         for queue_id in range(QUEUES):
             offset = 0
-            while (reply := connection.ask(pull_request(TOPIC, queue_id, offset))).code == PULL_FOUND:
+            while (reply := connection.ask(pull_request(topic, queue_id, offset))).code == PULL_FOUND:
                 for record in decode_records(reply.body or b"", check_crc=True):
                     found[queue_id, record.queue_offset] = key_of(bytes(record.body))
                     offset = record.queue_offset + 1
@@ -262,22 +209,29 @@ def real_group(
     network: Network | None = None,
     etcd_members: int = 1,
     settings: dict[str, str] | None = None,
+    history: History | None = None,
+    arrange: Callable[[Member], None] = lambda member: None,
 ) -> Iterator[Group]:
     """A group whose members are all in sync. With `network` its places are the members and `etcd`.
 
     A failure within carries the story and the end of each log.
+
+    Args:
+        history: with the promises of the group; those of a synchronous one if there is none.
+        arrange: may change a member before it is started for the first time.
     """
     with ExitStack() as stack:
         place = {"host": network.address("etcd"), "prefix": network.command("etcd", [])} if network else {}
-        (directory / "etcd").mkdir()
+        (directory / "etcd").mkdir(exist_ok=True)
         etcd = stack.enter_context(etcd_cluster(directory / "etcd", etcd_members, **place))  # type: ignore[arg-type]  # two keys
         namesrv, members = _namesrv(directory, network), {}
         stack.callback(namesrv.kill_all)
         namesrv.start()
         for number, name in enumerate(names, 1):
             members[name] = _member(directory, names, name, number, etcd, namesrv, network, settings or {})
+            arrange(members[name])
             stack.callback(members[name].kill_all)
-        group = Group(members, etcd, namesrv, History(), network)
+        group = Group(etcd=etcd, history=history or History(), members=members, namesrv=namesrv, network=network)
         stack.callback(group.end)
         threading.Thread(target=group.watch, daemon=True).start()
         try:

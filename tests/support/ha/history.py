@@ -14,9 +14,11 @@ import itertools
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import attrs
+
+from rocketpy.failover.epochs import EpochList
 
 SUCCESS, NO_SLAVE = 0, 11  # codes of answers
 Place = tuple[int, int]  # queue, queue offset
@@ -34,6 +36,7 @@ class Answer:
     place: Place
     sent_s: float
     answered_s: float
+    phy_offset: int = -1  # in the log of `member`; -1: it is not stored
 
 
 @attrs.frozen
@@ -94,22 +97,25 @@ class History:
 
     # --- the promises -------------------------------------------------------------------------------------------------
 
-    def check(self, stored: Mapping[Place, str]) -> None:
-        """Hold everything against what the master of a healed group has.
+    def check(self, stored: Mapping[Place, str], epochs: EpochList | None = None) -> None:
+        """Hold everything against what the master of a healed group has: its messages, and the epochs of its log.
 
         Raises:
             AssertionError: with the broken promises, at most ten of each kind.
         """
-        faults = {
+        broken = self._broken(stored, epochs or EpochList())
+        told = [f"{kind}: {len(cases)}\n  " + "\n  ".join(cases[:10]) for kind, cases in broken.items() if cases]
+        if told:
+            raise AssertionError("\n".join([*told, self.story()]))
+
+    def _broken(self, stored: Mapping[Place, str], epochs: EpochList) -> dict[str, list[str]]:
+        return {
             "shown twice": self.faults,
             "acknowledged and not there": self._lost(stored),
             "seen and gone": self._gone(stored),
-            "out of order": self._out_of_order(),
+            "out of order": self._out_of_order(self.acknowledged),
             "two masters": self._two_masters(),
         }
-        told = [f"{kind}: {len(cases)}\n  " + "\n  ".join(cases[:10]) for kind, cases in faults.items() if cases]
-        if told:
-            raise AssertionError("\n".join([*told, self.story()]))
 
     def story(self) -> str:
         """Faults and masterships in their order."""
@@ -127,9 +133,10 @@ class History:
             if stored.get(place) != key
         ]
 
-    def _out_of_order(self) -> list[str]:
+    @staticmethod
+    def _out_of_order(answers: Iterable[Answer]) -> list[str]:
         faults, last = [], dict[tuple[int, int], Answer]()
-        for answer in sorted(self.acknowledged, key=lambda answer: (answer.sender, answer.number)):
+        for answer in sorted(answers, key=lambda answer: (answer.sender, answer.number)):
             where = answer.sender, answer.place[0]
             before = last.get(where)
             if before is not None and before.place[1] >= answer.place[1]:

@@ -1,0 +1,131 @@
+"""A disk of its own for a member or for etcd, which gets full, stands still, or forgets what was written last.
+
+It is an ext4 in a file, mounted by a loop device.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import subprocess
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import attrs
+
+MISSING = "disks of their own need root and the commands mkfs.ext4, mount and fsfreeze"
+DISK_BYTES = 256 << 20
+CHUNK = bytes(1 << 20)
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+
+def is_possible() -> bool:
+    tools = ("mkfs.ext4", "mount", "umount", "fsfreeze", "unshare")
+    return os.geteuid() == 0 and all(shutil.which(tool) for tool in tools) and Path("/dev/loop-control").exists()
+
+
+def _run(*words: str | Path) -> None:
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode:
+        raise OSError(f"{' '.join(map(str, words))}: {done.stderr}")
+
+
+@attrs.define(eq=False)
+class Disk:
+    """What is mounted at `place`. Nobody may use it when it is unmounted."""
+
+    image: Path
+    place: Path
+
+    def mount(self) -> None:
+        _run("mount", "-o", "loop", self.image, self.place)
+
+    def unmount(self) -> None:
+        _run("umount", self.place)
+
+    def fill(self) -> None:
+        """Until nothing can be written any more."""
+        with (self.place / "filler").open("ab", buffering=0) as filler:
+            for size in (len(CHUNK), 4096):
+                with contextlib.suppress(_NoSpace), _no_space():
+                    while True:
+                        filler.write(CHUNK[:size])
+
+    def make_room(self) -> None:
+        (self.place / "filler").unlink()
+
+    def freeze(self) -> None:
+        """Everybody who writes waits, as on a disk that does not answer. A frozen process cannot even be killed."""
+        _run("fsfreeze", "--freeze", self.place)
+
+    def thaw(self) -> None:
+        _run("fsfreeze", "--unfreeze", self.place)
+
+    def save(self, copy: Path) -> None:
+        """What a loss of power now would leave, if all was synced that was written."""
+        self.freeze()
+        try:
+            _run("cp", "--sparse=always", self.image, copy)
+        finally:
+            self.thaw()
+
+    def put_back(self, copy: Path) -> None:
+        """What was written since `save` is gone. The journal is replayed, as after a loss of power."""
+        self.unmount()
+        os.replace(copy, self.image)
+        self.mount()
+
+
+class _NoSpace(Exception):
+    pass
+
+
+@contextmanager
+def _no_space() -> Iterator[None]:
+    try:
+        yield
+    except OSError as exc:
+        if exc.errno != errno.ENOSPC:
+            raise
+        raise _NoSpace from exc
+
+
+@contextmanager
+def disk(directory: Path, place: Path) -> Iterator[Disk]:
+    """A new disk, mounted at `place`; `directory` has its image. Who uses it must have ended at the end."""
+    image = directory / f"{place.name}.image"
+    with image.open("wb") as file:
+        file.truncate(DISK_BYTES)
+    _run("mkfs.ext4", "-q", "-F", "-m", "0", image)
+    place.mkdir(parents=True, exist_ok=True)
+    made = Disk(image, place)
+    made.mount()
+    try:
+        yield made
+    finally:
+        with contextlib.suppress(OSError):
+            made.thaw()
+        made.unmount()
+
+
+@attrs.define(eq=False)
+class Boots:
+    """The kernel's number of this boot, as the processes that are started with `prefix` see it."""
+
+    file: Path
+
+    def __attrs_post_init__(self) -> None:
+        self.boot()
+
+    def boot(self) -> None:
+        """The machine is started again."""
+        self.file.write_text(f"{uuid.uuid4()}\n")
+
+    @property
+    def prefix(self) -> list[str]:
+        script = f'mount --bind "{self.file}" {BOOT_ID} && exec "$@"'
+        return ["unshare", "--mount", "--propagation", "slave", "sh", "-c", script, "sh"]
