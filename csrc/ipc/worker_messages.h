@@ -166,16 +166,23 @@ typedef struct rp_msg_pull_reply {
     uint32_t reserved;
 } rp_msg_pull_reply;
 
+enum { /* rp_msg_put_result.timer_state: what had become of a timer before the put that was to end it */
+       RP_TIMER_STATE_PENDING = 0, /* nothing; also of a put that ends no timer */
+       RP_TIMER_STATE_GONE = 1, /* it was delivered, or there is none with this number */
+       RP_TIMER_STATE_CHANGED = 2, /* it was cancelled or moved lately */
+       RP_TIMER_STATE_RENEWED = 3 /* it was stored again lately, under another number */
+};
 typedef struct rp_msg_put_result {
     uint64_t token;
     uint64_t phy_offset;
     uint64_t queue_offset;
     int64_t store_timestamp_ms;
     int32_t code; /* RP_RESPONSE_*. SUCCESS, FLUSH_DISK_TIMEOUT, SLAVE_NOT_AVAILABLE, FLUSH_SLAVE_TIMEOUT: stored.
-                     MESSAGE_ILLEGAL, TOPIC_NOT_EXIST: refused for good. Any other: may be tried again */
+                     MESSAGE_ILLEGAL, TOPIC_NOT_EXIST: refused for good. QUERY_NOT_FOUND: the timer that it was to end
+                     is not pending. Any other: may be tried again */
     int32_t queue_id;
     uint32_t size;
-    uint32_t reserved;
+    uint32_t timer_state; /* RP_TIMER_STATE_* */
 } rp_msg_put_result;
 
 typedef struct rp_msg_commit_offset {

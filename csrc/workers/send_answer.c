@@ -16,7 +16,8 @@ rp_status rp_send_put_result(rp_send *send, const rp_wait *wait, int32_t code) {
                                 .store_timestamp_ms = wait->store_timestamp_ms,
                                 .code = code,
                                 .queue_id = wait->queue_id,
-                                .size = wait->size};
+                                .size = wait->size,
+                                .timer_state = wait->timer_state};
     rp_span span = {&result, sizeof result};
     return rp_backlog_put(&send->results, RP_CONNECTION_INTERNAL, RP_MSG_PUT_RESULT, &span, 1);
 }

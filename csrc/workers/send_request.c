@@ -168,10 +168,10 @@ rp_status rp_send_take(rp_send *send, const uint8_t *data, uint32_t size) {
         rp_wait wait = {.token = request->token, .queue_id = request->queue_id};
         return rp_send_put_result(send, &wait, RP_RESPONSE_SUCCESS);
     }
-    int32_t code = put.ends_timer ? rp_send_timer_check_change(send, &put) : RP_RESPONSE_SUCCESS;
-    if (code != RP_RESPONSE_SUCCESS) {
+    if (put.ends_timer) {
         rp_wait wait = {.token = request->token, .queue_id = request->queue_id};
-        return rp_send_put_result(send, &wait, code);
+        int32_t code = rp_send_timer_check_change(send, &put, &wait.timer_state);
+        if (code != RP_RESPONSE_SUCCESS) return rp_send_put_result(send, &wait, code);
     }
     rp_topic *topic = rp_map_get(&send->topics, put.topic, request->topic_size);
     if (!(request->flags & RP_REQUEST_RESOLVED)) {

@@ -58,15 +58,22 @@ static int has_room(const rp_send *send, const rp_queue *queue) {
            RP_TIMER_SPAN_MAX - SPAN_MARGIN;
 }
 
-static const int32_t ENDED[] = {[RP_TIMER_DELIVERED] = RP_RESPONSE_QUERY_NOT_FOUND,
-                                [RP_TIMER_CHANGED] = RP_RESPONSE_NO_MESSAGE,
-                                [RP_TIMER_RENEWED] = RP_RESPONSE_PULL_RETRY_IMMEDIATELY};
+static const uint32_t STATE_AFTER[] = {[RP_TIMER_DELIVERED] = RP_TIMER_STATE_GONE,
+                                       [RP_TIMER_CHANGED] = RP_TIMER_STATE_CHANGED,
+                                       [RP_TIMER_RENEWED] = RP_TIMER_STATE_RENEWED};
 
-int32_t rp_send_timer_check_change(const rp_send *send, const rp_put *put) {
-    if (!send->config.from_store) return RP_RESPONSE_QUERY_NOT_FOUND;
-    const rp_queue *queue = rp_control_find(send->config.block, TIMER_TOPIC, TIMER_TOPIC_SIZE, 0);
-    if (!queue || put->timer >= queue->next_offset) return RP_RESPONSE_QUERY_NOT_FOUND;
-    if (has_ended(send, put->timer)) return ENDED[rp_timer_journal_kind(send->config.timers, put->timer)];
+/* `queue`: the timer queue; NULL: there is none. */
+static uint32_t state_of(const rp_send *send, const rp_queue *queue, uint64_t number) {
+    if (!queue || number >= queue->next_offset) return RP_TIMER_STATE_GONE;
+    return has_ended(send, number) ? STATE_AFTER[rp_timer_journal_kind(send->config.timers, number)]
+                                   : RP_TIMER_STATE_PENDING;
+}
+
+int32_t rp_send_timer_check_change(const rp_send *send, const rp_put *put, uint32_t *timer_state) {
+    const rp_queue *queue =
+        send->config.from_store ? rp_control_find(send->config.block, TIMER_TOPIC, TIMER_TOPIC_SIZE, 0) : NULL;
+    *timer_state = state_of(send, queue, put->timer);
+    if (*timer_state != RP_TIMER_STATE_PENDING) return RP_RESPONSE_QUERY_NOT_FOUND;
     /* After a power failure the log tells first what was delivered before. */
     int is_known = !rp_load_acquire32(&rp_timer_marks_header(send->config.timers)->must_scan);
     int is_possible = is_known && has_room(send, queue) && rp_timer_journal_has_room(send->config.timers);

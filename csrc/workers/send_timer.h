@@ -21,10 +21,9 @@ void rp_send_timer_close(rp_send *send);
  * RP_FULL: beyond RP_TIMER_SPAN_MAX. */
 rp_status rp_send_timer_accept(rp_send *send, rp_put *put, rp_timed *timed);
 /* Before a put that cancels or moves a timer. RP_RESPONSE_SUCCESS: it can be stored; RP_RESPONSE_QUERY_NOT_FOUND: the
- * timer is not pending; RP_RESPONSE_NO_MESSAGE: it is not, because it was cancelled or moved lately;
- * RP_RESPONSE_PULL_RETRY_IMMEDIATELY: it was stored again lately, under another number; RP_RESPONSE_SYSTEM_BUSY: no
- * room, or not known yet. */
-int32_t rp_send_timer_check_change(const rp_send *send, const rp_put *put);
+ * timer is not pending, *timer_state says why (RP_TIMER_STATE_*); RP_RESPONSE_SYSTEM_BUSY: no room, or not known yet.
+ */
+int32_t rp_send_timer_check_change(const rp_send *send, const rp_put *put, uint32_t *timer_state);
 /* Before a record is published: `end` counts from then on. There is room in the journal. */
 void rp_send_timer_end(rp_send *send, const rp_timer_end *end);
 /* Deliver one timer, or store it again if it is not due and the store worker asks for that. RP_OK: done, or refused for

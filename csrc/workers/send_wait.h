@@ -28,6 +28,7 @@ typedef struct rp_wait {
     uint32_t size;
     uint8_t *ids;
     uint32_t ids_size;
+    uint32_t timer_state; /* of an internal put that was to end a timer: RP_TIMER_STATE_* */
 } rp_wait;
 
 typedef struct rp_waits {

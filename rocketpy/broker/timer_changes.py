@@ -17,7 +17,7 @@ from rocketpy.message.names import TIMER_TOPIC
 from rocketpy.message.numbers import parse_long
 from rocketpy.message.record import StoredRecord, decode_record
 from rocketpy.message.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
-from rocketpy.remoting.fast_path import FastPath, MessageToPut, PutResult, SendRequest
+from rocketpy.remoting.fast_path import FastPath, MessageToPut, PutResult, SendRequest, TimerState
 from rocketpy.remoting.refusals import OVERLOAD
 from rocketpy.transport.steps import BODY_SIZE_MAX, finished
 
@@ -29,10 +29,6 @@ TIMERS_MAX = 32  # with one key: a send that was repeated after a timeout is sto
 TIME_END_MS = 1 << 62
 PUT_S, RETRY_S = 10.0, 0.05  # while the send worker is restarted
 DISPATCH_TRIES, DISPATCH_S = 400, 0.005
-RENEWED = (
-    ResponseCode.PULL_RETRY_IMMEDIATELY
-)  # stored again since it was looked up, under another number (docs/adr/0113)
-NOT_PENDING = (ResponseCode.QUERY_NOT_FOUND, ResponseCode.NO_MESSAGE, RENEWED)
 LOOKS_MAX = 4  # a timer is renewed once in days
 
 
@@ -95,8 +91,8 @@ class TimerChanges:
             is_renewed = False
             for timer in await self._timers(change):
                 changed = await self._end(timer, replacement(change, timer, due_ms))
-                is_renewed |= changed.code == RENEWED
-                result = result or (changed if changed.code not in NOT_PENDING else None)
+                is_renewed |= changed.timer_state is TimerState.RENEWED
+                result = result or (changed if changed.timer_state is TimerState.PENDING else None)
             if not is_renewed:
                 break
         else:
@@ -136,7 +132,7 @@ class TimerChanges:
         return [record for record in reversed(records) if record is not None and _is_meant(change, record)]
 
     async def _end(self, timer: StoredRecord, message: MessageToPut) -> PutResult:
-        """Store what ends the timer. The code may be one of NOT_PENDING."""
+        """Store what ends the timer, if that is pending: the state of the result says so."""
         number = int(timer.queue_offset)
         if number in self._under_way:
             raise RequestRefused(ResponseCode.SYSTEM_BUSY, "system busy, this timer is being changed: try again later")
@@ -147,7 +143,7 @@ class TimerChanges:
             self._under_way.remove(number)
         if result.code == ResponseCode.SYSTEM_BUSY:
             raise RequestRefused(ResponseCode.SYSTEM_BUSY, OVERLOAD)
-        is_cancelled = result.code not in NOT_PENDING and _is_cancellation(message.sys_flag)
+        is_cancelled = result.timer_state is TimerState.PENDING and _is_cancellation(message.sys_flag)
         return attrs.evolve(result, queue_offset=number) if is_cancelled else result
 
     async def _put(self, message: MessageToPut) -> PutResult:
@@ -158,7 +154,7 @@ class TimerChanges:
         while result.code == ResponseCode.SYSTEM_BUSY and trio.current_time() < end_s:
             await trio.sleep(RETRY_S)
             result = await self._fast_path.put(message)
-            if result.code == ResponseCode.NO_MESSAGE:
+            if result.timer_state is TimerState.CHANGED:
                 return PutResult(ResponseCode.SUCCESS)
         return result
 

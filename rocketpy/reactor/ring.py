@@ -200,7 +200,7 @@ class RingReader:
         return found
 
     def look(self) -> tuple[int, bytes] | None:
-        """Type and bytes of the next record, copied; it stays the next one until `release`. None: the ring is empty."""
+        """Type and bytes of the next record, copied; it stays until `release`. None: the ring is empty."""
         status = lib.rp_ring_read(self._pointer, self._data, self._size, self._kind)
         if status == lib.RP_EMPTY:
             return None

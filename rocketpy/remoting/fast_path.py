@@ -178,6 +178,15 @@ class NoHalfStates:
         return 0
 
 
+class TimerState(IntEnum):
+    """What had become of a timer before the put that was to end it."""
+
+    PENDING = 0  # nothing: the put could end it
+    GONE = 1  # it was delivered, or there is none with this number
+    CHANGED = 2  # it was cancelled or moved lately
+    RENEWED = 3  # it was stored again lately, under another number (docs/adr/0113)
+
+
 @attrs.frozen
 class PutResult:
     """Result of a put. `code` is the response code: 0, 10, 11, 12 mean stored."""
@@ -189,6 +198,7 @@ class PutResult:
     size: int = 0
     store_timestamp_ms: int = 0
     message_id: str = ""
+    timer_state: TimerState = TimerState.PENDING  # of a put that ends a timer; else PENDING
 
     @property
     def is_stored(self) -> bool:

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from rocketpy.broker.timer_changes import TimerChange, replacement
+from rocketpy.codes import ResponseCode
 from rocketpy.message.record import StoredRecord, decode_records
 from rocketpy.message.sys_flag import TRANSACTION_MASK
 from rocketpy.native.core import ffi, lib
 from rocketpy.native.status import Status
 from rocketpy.reactor.worker_messages import decode_put_result, encode_put
 from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.fast_path import PutResult, TimerState
 from rocketpy.store.files import DiskFiles, StorePaths
 from rocketpy.store.formats.unit import CQ_UNIT
 from rocketpy.store.timers import forget_marks_of_this_boot
@@ -128,6 +130,15 @@ class TimerRig:
 
     def change(self, number: int, due_ms: int | None = None) -> int:
         """Cancel timer `number`, or move it, as the manager does; the code of the result."""
+        return self.try_change(number, due_ms).code
+
+    def state(self, number: int, due_ms: int | None = None) -> TimerState:
+        """Try to change a timer that has ended; what had become of it."""
+        result = self.try_change(number, due_ms)
+        assert result.code == ResponseCode.QUERY_NOT_FOUND
+        return result.timer_state
+
+    def try_change(self, number: int, due_ms: int | None = None) -> PutResult:
         timers = [record for record in self.records(TIMER_TOPIC) if record.sys_flag & TRANSACTION_MASK == 0]
         record = next(record for record in timers if record.queue_offset == number)
         change = TimerChange("T", "key", wait_store=True, is_move=due_ms is not None, properties=b"")
@@ -136,7 +147,7 @@ class TimerRig:
         results = [data for kind, data in self.path.for_manager() if kind == lib.RP_MSG_PUT_RESULT]
         [(token, result)] = [decode_put_result(data, ("127.0.0.1", 1)) for data in results]
         assert token == 77
-        return result.code
+        return result
 
     def flush(self) -> None:
         """The log is on the disk up to its end."""

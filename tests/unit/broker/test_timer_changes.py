@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from rocketpy.errors import RequestRefused
 from rocketpy.message.properties import TIMER_OUT_MS, decode_properties
 from rocketpy.message.record import encode_record
 from rocketpy.message.sys_flag import TRANSACTION_ROLLBACK
-from rocketpy.remoting.fast_path import MessageToPut, PutResult
+from rocketpy.remoting.fast_path import MessageToPut, PutResult, TimerState
 from tests.support.slow_path import NOW_MS, SlowPathRig
 
 TIMER_TOPIC = "rmq_sys_wheel_timer"
@@ -46,6 +45,11 @@ def timer(number: int, *, key: str = "key", topic: str = "T", stored_in: str = T
         flag=2,
         sys_flag=sys_flag,
     )
+
+
+def ended(state: TimerState) -> PutResult:
+    """What the send worker says of a timer that is not pending any more."""
+    return PutResult(ResponseCode.QUERY_NOT_FOUND, timer_state=state)
 
 
 def apply(rig: SlowPathRig, *, is_move: bool = False, properties: str = "") -> PutResult:
@@ -104,9 +108,16 @@ def test_what_is_no_such_timer_stays(rig: SlowPathRig, found: list[bytes]) -> No
     assert refused.value.response_code == ResponseCode.QUERY_NOT_FOUND and rig.fast_path.puts == []
 
 
-@pytest.mark.parametrize("code", [ResponseCode.QUERY_NOT_FOUND, ResponseCode.NO_MESSAGE])
-def test_a_timer_that_has_ended_is_refused(rig: SlowPathRig, code: int) -> None:
-    rig.store.found, rig.fast_path.put_code = [timer(7)], code
+@pytest.mark.parametrize("state", [TimerState.GONE, TimerState.CHANGED])
+def test_a_timer_that_has_ended_is_refused(
+    rig: SlowPathRig, monkeypatch: pytest.MonkeyPatch, state: TimerState
+) -> None:
+    rig.store.found = [timer(7)]
+
+    async def put(message: MessageToPut) -> PutResult:
+        return ended(state)
+
+    monkeypatch.setattr(rig.fast_path, "put", put)
     with pytest.raises(RequestRefused, match="it was delivered, cancelled, or never stored"):
         apply(rig)
 
@@ -119,8 +130,7 @@ def test_a_timer_that_was_renewed_meanwhile_is_looked_up_again(rig: SlowPathRig)
     async def put(message: MessageToPut) -> PutResult:
         puts.append(message.ends_timer)
         rig.store.found = [timer(7), timer(19)]
-        codes = {7: ResponseCode.PULL_RETRY_IMMEDIATELY, 19: ResponseCode.SUCCESS}
-        return PutResult(codes[message.ends_timer or 0])
+        return ended(TimerState.RENEWED) if message.ends_timer == 7 else PutResult(ResponseCode.SUCCESS)
 
     rig.fast_path.put = put  # type: ignore[method-assign]
     with pytest.raises(RequestRefused) as refused:
@@ -131,13 +141,13 @@ def test_a_timer_that_was_renewed_meanwhile_is_looked_up_again(rig: SlowPathRig)
 
 def test_a_renewed_timer_is_cancelled(rig: SlowPathRig) -> None:
     rig.store.found = [timer(7)]
-    codes = iter([ResponseCode.PULL_RETRY_IMMEDIATELY, ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND])
+    results = iter([ended(TimerState.RENEWED), PutResult(ResponseCode.SUCCESS), ended(TimerState.GONE)])
     puts = []
 
     async def put(message: MessageToPut) -> PutResult:
         puts.append(message.ends_timer)
         rig.store.found = [timer(7), timer(19)]
-        return PutResult(next(codes))
+        return next(results)
 
     rig.fast_path.put = put  # type: ignore[method-assign]
     assert apply(rig).queue_offset == 19
@@ -146,10 +156,11 @@ def test_a_renewed_timer_is_cancelled(rig: SlowPathRig) -> None:
 
 def test_the_put_is_repeated_when_the_send_worker_was_restarted(rig: SlowPathRig) -> None:
     """It ended the timer before it died: its successor says that the timer was changed."""
-    codes: Iterator[int] = iter([ResponseCode.SYSTEM_BUSY, ResponseCode.SYSTEM_BUSY, ResponseCode.NO_MESSAGE])
+    busy = PutResult(ResponseCode.SYSTEM_BUSY)
+    results = iter([busy, busy, ended(TimerState.CHANGED)])
 
     async def put(message: MessageToPut) -> PutResult:
-        return PutResult(next(codes))
+        return next(results)
 
     rig.fast_path.put = put  # type: ignore[method-assign]
     rig.store.found = [timer(7)]

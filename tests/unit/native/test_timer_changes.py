@@ -13,10 +13,11 @@ from rocketpy.codes import ResponseCode
 from rocketpy.message.properties import TIMER_OUT_MS, decode_properties
 from rocketpy.message.sys_flag import TRANSACTION_ROLLBACK
 from rocketpy.native.core import ffi, lib
+from rocketpy.remoting.fast_path import TimerState
 from tests.support.history import send_request
 from tests.support.timer_rig import START_MS, TIMER_TOPIC, TimerRig
 
-NOT_PENDING, CHANGED = ResponseCode.QUERY_NOT_FOUND, ResponseCode.NO_MESSAGE
+GONE, CHANGED = TimerState.GONE, TimerState.CHANGED
 
 
 @pytest.fixture
@@ -96,10 +97,10 @@ def test_a_moved_timer_comes_once_at_its_new_time(rig: TimerRig, delay_ms: int) 
 def test_a_timer_that_has_ended_is_not_changed(rig: TimerRig) -> None:
     send(rig, 50, 60, 70)
     assert rig.change(1) == 0 and rig.change(2, START_MS + 80) == 0
-    assert rig.change(1) == CHANGED and rig.change(1, START_MS + 90) == CHANGED and rig.change(2) == CHANGED
+    assert rig.state(1) is CHANGED and rig.state(1, START_MS + 90) is CHANGED and rig.state(2) is CHANGED
     assert sorted(deliver(rig)) == [b"50", b"70"]
     size = rig.control.published_phy_offset
-    assert rig.change(0) == NOT_PENDING and rig.change(3) == NOT_PENDING and rig.change(0, START_MS) == NOT_PENDING
+    assert rig.state(0) is GONE and rig.state(3) is GONE and rig.state(0, START_MS) is GONE
     assert rig.control.published_phy_offset == size, "nothing is stored"
 
 
@@ -110,7 +111,7 @@ def test_what_a_restarted_send_worker_finds_in_the_journal_has_ended(rig: TimerR
     rig.advance(100)
     rig.step()
     rig.restart_send()
-    assert rig.change(0) == CHANGED
+    assert rig.state(0) is CHANGED
     assert deliver(rig) == [b"60"]
 
 
@@ -157,7 +158,7 @@ def test_nothing_is_changed_before_the_log_was_read(rig: TimerRig) -> None:
     rig.reboot()
     assert rig.change(1) == ResponseCode.SYSTEM_BUSY
     rig.run_until_idle()
-    assert rig.change(0) == NOT_PENDING and rig.change(1) == 0 and deliver(rig) == [b"50"]
+    assert rig.state(0) is GONE and rig.change(1) == 0 and deliver(rig) == [b"50"]
 
 
 def test_a_full_journal_refuses_changes_for_a_while(rig: TimerRig) -> None:

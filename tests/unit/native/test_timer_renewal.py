@@ -9,10 +9,10 @@ import pytest
 
 pytest.importorskip("rocketpy.native._rocketpy", reason="timers are C")
 
-from rocketpy.codes import ResponseCode
 from rocketpy.message.properties import TIMER_OUT_MS, decode_properties
 from rocketpy.native.core import ffi, lib
 from rocketpy.native.status import Status
+from rocketpy.remoting.fast_path import TimerState
 from tests.support.timer_rig import START_MS, TIMER_TOPIC, TimerRig
 
 FILE_SIZE = 65_536
@@ -202,7 +202,7 @@ def test_a_renewed_timer_is_cancelled_by_its_new_number(rig: TimerRig) -> None:
     send(rig, b"a", b"b")
     end = fill(rig)
     renew(rig, end)
-    assert rig.change(0) == ResponseCode.PULL_RETRY_IMMEDIATELY, "look it up again"
+    assert rig.state(0) is TimerState.RENEWED, "look it up again"
     assert rig.change(2) == 0
     assert deliver(rig) == [b"b"]
 

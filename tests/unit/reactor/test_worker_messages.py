@@ -14,7 +14,7 @@ from rocketpy.native.core import ffi, lib
 from rocketpy.reactor import filter_messages, worker_messages
 from rocketpy.reactor.channel import Gateway, RingChannel
 from rocketpy.remoting.abc import Peer
-from rocketpy.remoting.fast_path import Delivery, MessageToPut, SendRequest, Traffic
+from rocketpy.remoting.fast_path import Delivery, MessageToPut, SendRequest, TimerState, Traffic
 
 CHANNEL = RingChannel(7, Peer("10.0.0.1", 5), False, Gateway([]))
 
@@ -199,6 +199,14 @@ def test_a_put_result_names_the_message_by_host_and_offset() -> None:
         c_record("rp_msg_put_result", {**fields, "code": 14}), ("10.1.2.3", 10911)
     )
     assert (refused.code, refused.phy_offset, refused.message_id) == (14, -1, "")
+    assert result.timer_state is refused.timer_state is TimerState.PENDING
+
+
+@pytest.mark.parametrize("state", list(TimerState))
+def test_a_put_result_says_what_had_become_of_the_timer(state: TimerState) -> None:
+    fields = {"token": 5, "code": 22, "timer_state": getattr(lib, f"RP_TIMER_STATE_{state.name}")}
+    _, result = worker_messages.decode_put_result(c_record("rp_msg_put_result", fields), ("10.1.2.3", 10911))
+    assert result.timer_state is state
 
 
 def test_a_commit_offset() -> None:
