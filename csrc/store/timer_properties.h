@@ -33,6 +33,16 @@ static inline int rp_timer_is_change_property(const uint8_t *name, uint32_t size
            (size == sizeof RP_TIMER_MOVE - 1 && memcmp(name, RP_TIMER_MOVE, size) == 0);
 }
 
+/* A record that ends a timer names its place in the log, in the field that names the half message of a commit: the
+ * timer's position plus 1; 0 means none. So do deliveries and renewals and, in the timer topic, cancellations and moved
+ * timers. */
+static inline int64_t rp_timer_place_field(uint64_t phy_offset) { return (int64_t)phy_offset + 1; }
+/* 1 if `record` may end a timer: *phy_offset is its place. Whether a timer is there has to be looked up. */
+static inline int rp_timer_place(const rp_record_view *record, uint64_t *phy_offset) {
+    *phy_offset = (uint64_t)record->prepared_transaction_offset - 1;
+    return record->prepared_transaction_offset != 0;
+}
+
 /* 1 if the record is in the timer topic. */
 static inline int rp_timer_is_timer(const rp_record_view *record) {
     return record->topic_size == sizeof RP_TIMER_TOPIC - 1 &&

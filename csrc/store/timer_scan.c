@@ -1,5 +1,5 @@
-/* A delivery names the place of its timer in the field that names the half message of a commit. So do, in the timer
- * topic, a cancellation (a record with the flag of a rollback, which has no unit) and a moved timer. */
+/* Looks for records that name the place of the timer that they end (timer_properties.h). Of those with a transaction
+ * flag only cancellations count, which look like a rollback: a commit names its half message in the same field. */
 #include "store/timer_scan.h"
 #include <errno.h>
 #include "base/atomic.h"
@@ -24,10 +24,10 @@ static int number_at(rp_log_view *view, uint64_t file_size, uint64_t phy_offset,
 
 static rp_status mark(rp_timer_marks *marks, rp_log_view *view, uint64_t file_size, const rp_record_view *record,
                       uint64_t phy_offset) {
-    uint64_t number, timer = (uint64_t)record->prepared_transaction_offset;
-    if (!timer || timer >= phy_offset || (record->sys_flag & RP_TRANSACTION_MASK && !rp_timer_is_timer(record)) ||
-        !number_at(view, file_size, timer - 1, &number))
-        return RP_OK;
+    uint64_t number, timer;
+    if (!rp_timer_place(record, &timer) || timer + 1 >= phy_offset) return RP_OK;
+    if (record->sys_flag & RP_TRANSACTION_MASK && !rp_timer_is_timer(record)) return RP_OK;
+    if (!number_at(view, file_size, timer, &number)) return RP_OK;
     rp_status status = rp_timer_marks_reserve(marks, number);
     if (status == RP_OK) rp_timer_set_delivered(marks, number);
     return status;

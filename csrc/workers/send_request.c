@@ -17,8 +17,6 @@ static const char REFUSED_BY_SLAVE[] =
 
 static int is_internal(const rp_msg_send *request) { return request->origin.connection >= RP_CONNECTION_INTERNAL; }
 
-/* ------------------------------------------------------------------ sends */
-
 static rp_status refuse(rp_send *send, const rp_msg_send *request, int32_t code, const char *remark) {
     rp_refused refused = {&request->origin, request->token, request->opaque, request->queue_id, request->flags};
     count(send, code == RP_RESPONSE_SYSTEM_BUSY ? RP_COUNT_BUSY : RP_COUNT_PUT_FAILED, 1);
@@ -152,66 +150,88 @@ static rp_status append_timer(rp_send *send, rp_put *put, const uint8_t *data, u
     }
 }
 
-/* Estimated number of requests of `size` bytes that wait in the same ring, for the remark. */
-static uint64_t waiting(const rp_send *send, uint32_t size) {
-    return rp_ring_depth(send->input_rings[send->current_input]) / size;
+/* Why this broker takes no sends at all; NULL: it does. */
+static const char *role_refusal(const rp_send *send) {
+    if (send->config.is_slave) return REFUSED_BY_SLAVE;
+    return send->config.member && !send->orders.takes_sends ? rp_send_refusal(send) : NULL;
+}
+
+/* Answer an internal put that has nothing to store: its delayed message was delivered before, or the timer that it is
+ * to end cannot be ended. Returns 0 if it is to be stored; otherwise *status is that of the answer. */
+static int answer_without_storing(rp_send *send, const rp_put *put, rp_status *status) {
+    if (!put->is_delivery && !put->ends_timer) return 0;
+    rp_wait wait = {.token = put->request->token, .queue_id = put->request->queue_id};
+    int32_t code = put->ends_timer ? rp_send_timer_check_change(send, put, &wait.timer_state) : RP_RESPONSE_SUCCESS;
+    int is_delivered =
+        put->is_delivery && send->config.marks && rp_delivery_marks_has(send->config.marks, &put->delivery);
+    if (!is_delivered && code == RP_RESPONSE_SUCCESS) return 0;
+    *status = rp_send_put_result(send, &wait, code);
+    return 1;
+}
+
+/* The remark if this send of `size` bytes has waited too long, or dispatch is too far behind; NULL: neither. */
+static const char *overload(rp_send *send, const rp_msg_send *request, uint32_t size) {
+    if (request->flags & RP_REQUEST_RESOLVED) return NULL;
+    uint64_t received_ns = request->origin.received_ns;
+    uint64_t others = rp_ring_depth(send->input_rings[send->current_input]) / size; /* an estimate, for the remark */
+    const char *busy = rp_admission_lag_refusal(&send->admission, received_ns, others);
+    /* Nobody waits for a oneway send and nobody repeats it: to refuse it by age would only lose it. */
+    if (busy || !send->config.fast_failure || request->flags & RP_REQUEST_ONEWAY) return busy;
+    return rp_admission_refusal(&send->admission, received_ns, others);
+}
+
+/* Set the queue of a message; put->queue stays NULL if there is none. `topic`: NULL, it is not known here. */
+static void choose_queue(rp_send *send, const rp_topic *topic, rp_put *put) {
+    const rp_msg_send *request = put->request;
+    if (topic) put->queue = rp_topic_choose(topic, request->queue_id, &send->random, &put->queue_id);
+    if (put->queue || !(request->flags & RP_REQUEST_RESOLVED) || request->queue_id < 0) return;
+    /* Passed back to a restarted worker whose tables are still behind it in the ring. */
+    put->queue_id = request->queue_id;
+    put->queue = rp_control_find(send->config.block, put->topic, request->topic_size, (uint32_t)put->queue_id);
+    if (put->queue && put->queue->state != RP_QUEUE_LIVE) put->queue = NULL;
+}
+
+/* Add to a message what the broker adds to all of its kind; direct a half message to its queue. */
+static void complete(rp_send *send, const rp_topic *topic, rp_put *put) {
+    uint32_t flags = put->request->flags;
+    put->answer_queue_id = put->queue_id;
+    if (flags & RP_REQUEST_ADD_CLUSTER) {
+        put->properties_tail = (const uint8_t *)send->config.cluster_property;
+        put->properties_tail_size = send->cluster_size;
+    }
+    if (flags & RP_REQUEST_HALF && !(flags & RP_REQUEST_RESOLVED)) rp_send_redirect_half(send, put);
+    put->extra_sys_flag = topic && topic->flags & RP_TOPIC_MULTI_TAG ? RP_SYS_FLAG_MULTI_TAGS : 0;
+    put->store_host = send->config.store_host;
+    put->store_timestamp_ms = send->now_ms;
+}
+
+static rp_status append_half(rp_send *send, const rp_put *put) {
+    if (!rp_half_states_has_room(send->config.half_states, put->queue->next_offset))
+        return refuse(send, put->request, RP_RESPONSE_SYSTEM_BUSY,
+                      "[HALF_WINDOW]system busy, the oldest open transaction is too far behind: see the metrics of "
+                      "transactions");
+    count(send, RP_COUNT_HALF_MESSAGES, 1);
+    return append(send, put);
 }
 
 rp_status rp_send_take(rp_send *send, const uint8_t *data, uint32_t size) {
     const rp_msg_send *request = (const rp_msg_send *)data;
+    const char *fault;
+    rp_status status;
     rp_put put;
     if (!rp_put_open(data, size, &put)) return RP_OK;
-    if (send->config.is_slave) return refuse(send, request, RP_RESPONSE_SERVICE_NOT_AVAILABLE, REFUSED_BY_SLAVE);
-    if (send->config.member && !send->orders.takes_sends)
-        return refuse(send, request, RP_RESPONSE_SERVICE_NOT_AVAILABLE, rp_send_refusal(send));
-    if (put.is_delivery && send->config.marks && rp_delivery_marks_has(send->config.marks, &put.delivery)) {
-        rp_wait wait = {.token = request->token, .queue_id = request->queue_id};
-        return rp_send_put_result(send, &wait, RP_RESPONSE_SUCCESS);
-    }
-    if (put.ends_timer) {
-        rp_wait wait = {.token = request->token, .queue_id = request->queue_id};
-        int32_t code = rp_send_timer_check_change(send, &put, &wait.timer_state);
-        if (code != RP_RESPONSE_SUCCESS) return rp_send_put_result(send, &wait, code);
-    }
-    rp_topic *topic = rp_map_get(&send->topics, put.topic, request->topic_size);
-    if (!(request->flags & RP_REQUEST_RESOLVED)) {
-        uint64_t received_ns = request->origin.received_ns, others = waiting(send, size);
-        const char *busy = rp_admission_lag_refusal(&send->admission, received_ns, others);
-        /* Nobody waits for a oneway send and nobody repeats it: to refuse it by age would only lose it. */
-        if (!busy && send->config.fast_failure && !(request->flags & RP_REQUEST_ONEWAY))
-            busy = rp_admission_refusal(&send->admission, received_ns, others);
-        if (busy) return refuse(send, request, RP_RESPONSE_SYSTEM_BUSY, busy);
-    }
+    if ((fault = role_refusal(send))) return refuse(send, request, RP_RESPONSE_SERVICE_NOT_AVAILABLE, fault);
+    if (answer_without_storing(send, &put, &status)) return status;
+    const rp_topic *topic = rp_map_get(&send->topics, put.topic, request->topic_size);
+    if ((fault = overload(send, request, size))) return refuse(send, request, RP_RESPONSE_SYSTEM_BUSY, fault);
     if (is_for_manager(send, request, topic)) return divert(send, data, size);
-    if (topic) put.queue = rp_topic_choose(topic, request->queue_id, &send->random, &put.queue_id);
-    if (!put.queue && request->flags & RP_REQUEST_RESOLVED && request->queue_id >= 0) {
-        /* Passed back to a restarted worker whose tables are still behind it in the ring. */
-        put.queue_id = request->queue_id;
-        put.queue = rp_control_find(send->config.block, put.topic, request->topic_size, (uint32_t)put.queue_id);
-        if (put.queue && put.queue->state != RP_QUEUE_LIVE) put.queue = NULL;
-    }
-    if (!put.queue) {
-        if (!(request->flags & RP_REQUEST_RESOLVED)) return divert(send, data, size);
+    choose_queue(send, topic, &put);
+    if (!put.queue && !(request->flags & RP_REQUEST_RESOLVED)) return divert(send, data, size);
+    if (!put.queue)
         return refuse(send, request, is_internal(request) ? RP_RESPONSE_TOPIC_NOT_EXIST : RP_RESPONSE_SYSTEM_ERROR,
                       "the topic or queue of this message is gone");
-    }
-    const char *fault = rp_send_refusal(send);
-    if (fault) return refuse(send, request, RP_RESPONSE_SERVICE_NOT_AVAILABLE, fault);
-    put.answer_queue_id = put.queue_id;
-    if (request->flags & RP_REQUEST_ADD_CLUSTER) {
-        put.properties_tail = (const uint8_t *)send->config.cluster_property;
-        put.properties_tail_size = send->cluster_size;
-    }
-    if (request->flags & RP_REQUEST_HALF && !(request->flags & RP_REQUEST_RESOLVED)) rp_send_redirect_half(send, &put);
-    if (put.queue == send->half_queue && send->half_records) {
-        if (!rp_half_states_has_room(send->config.half_states, put.queue->next_offset))
-            return refuse(send, request, RP_RESPONSE_SYSTEM_BUSY,
-                          "[HALF_WINDOW]system busy, the oldest open transaction is too far behind: see the metrics of "
-                          "transactions");
-        count(send, RP_COUNT_HALF_MESSAGES, 1);
-    }
-    put.extra_sys_flag = topic && topic->flags & RP_TOPIC_MULTI_TAG ? RP_SYS_FLAG_MULTI_TAGS : 0;
-    put.store_host = send->config.store_host;
-    put.store_timestamp_ms = send->now_ms;
-    return request->flags & RP_REQUEST_TIMER ? append_timer(send, &put, data, size) : append(send, &put);
+    if ((fault = rp_send_refusal(send))) return refuse(send, request, RP_RESPONSE_SERVICE_NOT_AVAILABLE, fault);
+    complete(send, topic, &put);
+    if (request->flags & RP_REQUEST_TIMER) return append_timer(send, &put, data, size);
+    return put.queue == send->half_queue && send->half_records ? append_half(send, &put) : append(send, &put);
 }

@@ -158,14 +158,14 @@ static void journal(void *context, const rp_put *put, const rp_stored *stored) {
     rp_send_timer_end(end->send, &entry);
 }
 
-/* What is stored in the place of a timer: the same message, with the timer's place in the log. */
+/* What is stored for a timer: the same message, which names the timer's place in the log. */
 static rp_msg_send request_of(const rp_msg_timer *message, const rp_record_view *record) {
     return (rp_msg_send){.origin = {.connection = RP_CONNECTION_INTERNAL, .peer = record->born_host},
                          .sys_flag = record->sys_flag,
                          .message_flag = record->flag,
                          .reconsume_times = record->reconsume_times,
                          .born_timestamp_ms = record->born_timestamp_ms,
-                         .prepared_transaction_offset = (int64_t)message->phy_offset + 1,
+                         .prepared_transaction_offset = rp_timer_place_field(message->phy_offset),
                          .body_size = record->body_size};
 }
 

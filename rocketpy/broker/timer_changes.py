@@ -169,6 +169,11 @@ def _is_cancellation(sys_flag: int) -> bool:
     return sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK
 
 
+def _place_field(timer: StoredRecord) -> int:
+    """How a record names the timer that it ends: its log offset plus 1; 0: none (csrc/store/timer_properties.h)."""
+    return timer.phy_offset + 1
+
+
 def replacement(change: TimerChange, timer: StoredRecord, due_ms: int | None) -> MessageToPut:
     """What is stored in place of the timer: the same with another time, or a cancellation, which has no unit. Its log
     offset tells a scan of the log which timer has ended."""
@@ -182,7 +187,7 @@ def replacement(change: TimerChange, timer: StoredRecord, due_ms: int | None) ->
             sys_flag=TRANSACTION_ROLLBACK,
             born_timestamp_ms=timer.born_timestamp_ms,
             wait_store=change.wait_store,
-            prepared_transaction_offset=timer.phy_offset + 1,
+            prepared_transaction_offset=_place_field(timer),
             ends_timer=int(timer.queue_offset),
         )
     return MessageToPut(
@@ -196,6 +201,6 @@ def replacement(change: TimerChange, timer: StoredRecord, due_ms: int | None) ->
         born_host=timer.born_host,
         reconsume_times=timer.reconsume_times,
         wait_store=change.wait_store,
-        prepared_transaction_offset=timer.phy_offset + 1,
+        prepared_transaction_offset=_place_field(timer),
         ends_timer=int(timer.queue_offset),
     )
