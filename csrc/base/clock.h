@@ -23,4 +23,6 @@ static inline int64_t rp_boot_ms(void) {
     clock_gettime(CLOCK_BOOTTIME, &t);
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
+
+static inline uint64_t rp_earlier(uint64_t a, uint64_t b) { return a < b ? a : b; }
 #endif

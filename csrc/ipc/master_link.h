@@ -19,10 +19,11 @@ typedef struct rp_master_link {
     uint64_t refused_stream;     /* send: streams up to this one are refused */
     uint64_t refused_phy_offset; /* send: the published position, where that happened */
     uint32_t refused_reason;     /* send: RP_REFUSED_* */
-    uint32_t address_version;    /* manager: odd while it changes the addresses */
+    uint32_t reserved;
+    uint64_t address_version;    /* manager: of the next two; a sequence lock (sequence_lock.h) */
     char master[RP_ADDRESS_TEXT_MAX]; /* manager: the master's address for requests; empty: not known */
     char ha[RP_ADDRESS_TEXT_MAX];     /* manager: where it sends its log; empty: not known */
-    uint32_t followed_version; /* replicator: odd while it changes the next */
+    uint64_t followed_version; /* replicator: of the next; a sequence lock */
     char followed[RP_ADDRESS_TEXT_MAX]; /* replicator: requests of the master whose log it follows; empty: none */
 } rp_master_link;
 

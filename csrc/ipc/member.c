@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include "base/atomic.h"
+#include "ipc/sequence_lock.h"
 
 rp_member *rp_member_create(void) {
     rp_member *member = mmap(NULL, sizeof *member, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -17,20 +18,12 @@ void rp_member_destroy(rp_member *member) {
     if (member) munmap(member, sizeof *member);
 }
 
-/* Make a version odd: readers keep what they have. The writer that died may have left it odd. */
-static uint64_t begin_change(uint64_t *version) {
-    uint64_t odd = rp_load_acquire(version) | 1;
-    rp_store_release(version, odd);
-    rp_full_fence(); /* the odd version before the bytes */
-    return odd;
-}
-
 uint64_t rp_member_order(rp_member *member, const rp_member_orders *orders) {
     uint64_t version = rp_load_acquire(&member->version);
     if (!(version & 1) && !memcmp(&member->orders, orders, sizeof *orders)) return version;
-    version = begin_change(&member->version) + 1;
+    uint64_t odd = rp_sequence_begin(&member->version);
     member->orders = *orders;
-    rp_store_release(&member->version, version);
+    version = rp_sequence_end(&member->version, odd);
     rp_full_fence(); /* the orders before what the coordinator reads next */
     return version;
 }
@@ -41,9 +34,9 @@ void rp_member_set_deadline(rp_member *member, uint64_t until_ns) {
 }
 
 uint64_t rp_member_read_orders(const rp_member *member, rp_member_orders *orders) {
-    uint64_t version = rp_load_acquire(&member->version);
+    uint64_t version = rp_sequence_read(&member->version);
     memcpy(orders, &member->orders, sizeof *orders);
-    return !(version & 1) && rp_member_holds(member, version) ? version + 1 : 0;
+    return rp_sequence_is_valid(&member->version, version) ? version + 1 : 0;
 }
 
 int rp_member_holds(const rp_member *member, uint64_t version) {
@@ -58,16 +51,15 @@ uint64_t rp_member_confirmed(const rp_member *member, uint64_t confirmed) {
 }
 
 void rp_member_set_own(rp_member *member, const rp_store_id *own) {
-    uint64_t version = begin_change(&member->own_version);
+    uint64_t odd = rp_sequence_begin(&member->own_version);
     member->own = *own;
-    rp_store_release(&member->own_version, version + 1);
+    rp_sequence_end(&member->own_version, odd);
 }
 
 int rp_member_read_own(const rp_member *member, rp_store_id *own) {
-    uint64_t version = rp_load_acquire(&member->own_version);
+    uint64_t version = rp_sequence_read(&member->own_version);
     memcpy(own, &member->own, sizeof *own);
-    rp_full_fence(); /* the bytes before the second look */
-    return !(version & 1) && rp_load_acquire(&member->own_version) == version;
+    return rp_sequence_is_valid(&member->own_version, version);
 }
 
 void rp_member_see_epoch(rp_member *member, int32_t epoch) {

@@ -3,8 +3,8 @@
 /* The member block: what the coordinator of a broker with automatic failover orders, and what the broker's processes
  * report to it. Shared memory that survives every worker, the process tree and the coordinator.
  *
- * Orders are whole each time. The coordinator writes them under a version that is odd meanwhile; a reader that meets an
- * odd version keeps the orders that it has. The deadline changes with every renewal of the lease, so it is beside them.
+ * Orders are whole each time, by a sequence lock (sequence_lock.h): a reader that meets a change keeps the orders that
+ * it has. The deadline changes with every renewal of the lease, so it is beside them.
  *
  * A position is confirmed only under orders that still hold: the replicator writes `proposed`, looks at the version
  * once more, and then confirms; the coordinator writes orders, and then reads `proposed`. So what was confirmed under
@@ -42,7 +42,7 @@ typedef struct rp_member {
     uint64_t deadline_ns; /* CLOCK_BOOTTIME until which sends may be answered SUCCESS; ~0: for ever, 0: never */
     rp_member_orders orders;
     /* who opens the store, before its workers are forked */
-    uint64_t own_version; /* odd while it changes */
+    uint64_t own_version; /* of the next; a sequence lock */
     rp_store_id own;
     int32_t opened_epoch; /* it is in the epoch file, on the disk, and the next offsets of all queues are known; -1 */
     /* workers */

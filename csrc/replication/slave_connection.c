@@ -248,20 +248,19 @@ int rp_slave_connection_is_silent(const rp_slave_connection *slave, const rp_sla
     return now_ns - slave->read_ns >= (uint64_t)rules->housekeeping_ns;
 }
 
-static uint64_t earlier(uint64_t a, uint64_t b) { return a < b ? a : b; }
-
 uint64_t rp_slave_connection_due_ns(const rp_slave_connection *slave, const rp_slave_rules *rules, uint64_t end) {
     uint64_t due = slave->read_ns + (uint64_t)rules->housekeeping_ns;
     if (!slave->is_replicating) return due;
     if (slave->paused_until_ns)
-        due = earlier(due, slave->paused_until_ns); /* a heartbeat may be due before: the loop must not wait for it */
+        due =
+            rp_earlier(due, slave->paused_until_ns); /* a heartbeat may be due before: the loop must not wait for it */
     else if (!slave->is_blocked)
-        due = earlier(due, heartbeat_due_ns(slave, rules));
+        due = rp_earlier(due, heartbeat_due_ns(slave, rules));
     if (slave->behind_since_ns && slave->row->state != RP_SLAVE_STALLED)
-        due = earlier(due, slave->behind_since_ns + (uint64_t)rules->stall_ns);
+        due = rp_earlier(due, slave->behind_since_ns + (uint64_t)rules->stall_ns);
     if (slave->acked < slave->awaited && slave->row->state == RP_SLAVE_REPLICATING)
-        due = earlier(due, slave->awaited_since_ns + (uint64_t)rules->stall_ns);
+        due = rp_earlier(due, slave->awaited_since_ns + (uint64_t)rules->stall_ns);
     if (rules->bytes_per_second && !slave->is_blocked && !slave->paused_until_ns && slave->transfer.next < end)
-        due = earlier(due, slave->window_ns + WINDOW_NS);
+        due = rp_earlier(due, slave->window_ns + WINDOW_NS);
     return due;
 }

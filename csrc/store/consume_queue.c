@@ -11,8 +11,8 @@
 #include <unistd.h>
 #include "base/atomic.h"
 #include "base/crash_point.h"
-#include "base/endian.h"
 #include "store/queue_files.h"
+#include "store/unit.h"
 
 #define OFFSET_MAX ((uint64_t)1 << 58) /* times 20 is below 2^63, with room for a file */
 enum { BLANKS_PER_WRITE = 256 };
@@ -98,9 +98,9 @@ void rp_cq_writer_close(rp_cq_writer *writer) {
 
 /* Pre-blank units in the first `count` places. */
 static rp_status write_blanks(int fd, uint64_t count) {
-    uint8_t blanks[BLANKS_PER_WRITE * RP_CQ_UNIT_SIZE] = {0};
+    uint8_t blanks[BLANKS_PER_WRITE * RP_CQ_UNIT_SIZE];
     rp_status status = RP_OK;
-    for (uint32_t i = 0; i < BLANKS_PER_WRITE; i++) rp_store32(blanks + i * RP_CQ_UNIT_SIZE + 8, INT32_MAX);
+    for (uint32_t i = 0; i < BLANKS_PER_WRITE; i++) rp_unit_fill(blanks + i * RP_CQ_UNIT_SIZE, 0, INT32_MAX, 0);
     for (uint64_t at = 0; at < count && status == RP_OK; at += BLANKS_PER_WRITE) {
         uint64_t n = count - at < BLANKS_PER_WRITE ? count - at : BLANKS_PER_WRITE;
         status = rp_write_at(fd, blanks, n * RP_CQ_UNIT_SIZE, at * RP_CQ_UNIT_SIZE);
@@ -146,11 +146,13 @@ rp_status rp_cq_write(rp_cq_writer *writer, const rp_queue *queue, uint64_t offs
 }
 
 int rp_cq_holds(rp_cq_writer *writer, const rp_queue *queue, uint64_t offset, uint64_t phy_offset, uint32_t size) {
-    uint8_t unit[RP_CQ_UNIT_SIZE];
+    uint8_t bytes[RP_CQ_UNIT_SIZE];
     uint64_t per_file = writer->file_size / RP_CQ_UNIT_SIZE;
     int fd = rp_queue_files_find(writer->files, queue, offset / per_file);
-    if (fd < 0 || pread(fd, unit, sizeof unit, (off_t)(offset % per_file * RP_CQ_UNIT_SIZE)) != sizeof unit) return 0;
-    return rp_load64(unit) == phy_offset && rp_load32(unit + 8) == size;
+    if (fd < 0 || pread(fd, bytes, sizeof bytes, (off_t)(offset % per_file * RP_CQ_UNIT_SIZE)) != sizeof bytes)
+        return 0;
+    rp_unit unit = rp_unit_read(bytes);
+    return unit.phy_offset == phy_offset && unit.size == size;
 }
 
 rp_status rp_cq_remove(rp_cq_writer *writer, const rp_queue *queue) {

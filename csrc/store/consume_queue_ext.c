@@ -22,6 +22,7 @@
 #include "base/endian.h"
 #include "store/consume_queue.h"
 #include "store/consume_queue_ext_private.h"
+#include "store/unit.h"
 
 enum {
     FILES_MAX = 1024,
@@ -186,26 +187,25 @@ static int has_bits(const rp_filter_place *place, const uint8_t *bits) {
     return 1;
 }
 
-static int64_t tags_code_of(const uint8_t *unit) { return (int64_t)rp_load64(unit + 12); }
-
 /* Most units of a filtered pull end here, so each takes a few steps only: its address is compared with the bounds of
  * one view, and its extension is read where it is mapped. The sizes must be those that both brokers write. */
 uint32_t rp_cq_ext_count_lacking(rp_cq_ext *ext, const rp_queue *queue, const rp_filter_place *place,
                                  uint64_t phy_offset_min, const uint8_t *units, uint32_t count) {
     uint32_t bitmap_size = place->bit_count / 8, size = RP_CQ_EXT_UNIT_SIZE + bitmap_size, passed = 0;
     if (!count || place->bit_count % 8 || bitmap_size > RP_CQ_EXT_BITMAP_MAX) return 0;
-    if (turn_to(ext, queue, tags_code_of(units)) != RP_OK) return 0;
+    if (turn_to(ext, queue, rp_unit_read(units).tags_code) != RP_OK) return 0;
     const struct view view = *ext->last;
     uint64_t end = ext->file_size - RP_CQ_EXT_END_SIZE, end_of_addresses = ext_real_offset(ADDRESS_MAX) - view.begin;
     if (view.size < end) end = view.size;
     if (end < size) return 0;
     uint64_t at_max = end - size < end_of_addresses ? end - size : end_of_addresses;
     for (; passed < count; passed++, units += RP_CQ_UNIT_SIZE) {
-        uint64_t at = ext_real_offset(tags_code_of(units)) - view.begin;
-        if (at > at_max || rp_load64(units) < phy_offset_min) break;
-        const uint8_t *unit = view.data + at;
-        if (rp_load16(unit) != size || rp_load16(unit + 18) != bitmap_size) break;
-        if (has_bits(place, unit + RP_CQ_EXT_UNIT_SIZE)) break;
+        rp_unit unit = rp_unit_read(units);
+        uint64_t at = ext_real_offset(unit.tags_code) - view.begin;
+        if (at > at_max || unit.phy_offset < phy_offset_min) break;
+        const uint8_t *extension = view.data + at;
+        if (rp_load16(extension) != size || rp_load16(extension + 18) != bitmap_size) break;
+        if (has_bits(place, extension + RP_CQ_EXT_UNIT_SIZE)) break;
     }
     return passed;
 }

@@ -16,6 +16,7 @@
 #include "base/endian.h"
 #include "store/consume_queue.h"
 #include "store/consume_queue_ext_private.h"
+#include "store/unit.h"
 
 enum { QUEUE_FILES_MAX = 4, LOOKED_AT_UNITS = 64, LOOKED_AT_FILES = 3, WALK_BYTES = 16384, UNITS_PER_WRITE = 128 };
 static const uint64_t REAL_OFFSET_MAX = (uint64_t)INT64_MAX - (1ull << 31);
@@ -76,7 +77,7 @@ static rp_status last_address(rp_cq_ext_writer *writer, const rp_queue *queue, i
         int32_t found = rp_cq_read(writer->queues, queue, at - count, (uint32_t)count, units);
         if (found < 0) return RP_IO_ERROR;
         for (int32_t i = found; i-- > 0;) {
-            *address = (int64_t)rp_load64(units + i * RP_CQ_UNIT_SIZE + 12);
+            *address = rp_unit_read(units + i * RP_CQ_UNIT_SIZE).tags_code;
             if (rp_cq_ext_is_address(*address)) return RP_OK;
         }
         *address = 0;
@@ -222,9 +223,9 @@ static rp_status find_place(rp_cq_ext_writer *writer, const rp_queue *queue, str
 
 static uint32_t unit_size(const rp_cq_extension *extension) { return RP_CQ_EXT_UNIT_SIZE + extension->bitmap_size; }
 
-static void write_unit(uint8_t *out, const uint8_t *code, const rp_cq_extension *extension) {
+static void write_unit(uint8_t *out, int64_t tags_code, const rp_cq_extension *extension) {
     rp_store16(out, (uint16_t)unit_size(extension));
-    memcpy(out + 2, code, 8);
+    rp_store64(out + 2, (uint64_t)tags_code);
     rp_store64(out + 10, (uint64_t)extension->store_timestamp_ms);
     rp_store16(out + 18, (uint16_t)extension->bitmap_size);
     memcpy(out + RP_CQ_EXT_UNIT_SIZE, extension->bitmap, extension->bitmap_size);
@@ -244,7 +245,7 @@ static rp_status extend_some(rp_cq_ext_writer *writer, const rp_queue *queue, ui
     if (status != RP_OK) return status;
     uint64_t room = writer->file_size - end % writer->file_size - RP_CQ_EXT_END_SIZE;
     while (some < *count && some < UNITS_PER_WRITE && size + unit_size(&extensions[some]) <= room) {
-        write_unit(data + size, units + some * RP_CQ_UNIT_SIZE + 12, &extensions[some]);
+        write_unit(data + size, rp_unit_read(units + some * RP_CQ_UNIT_SIZE).tags_code, &extensions[some]);
         size += unit_size(&extensions[some++]);
     }
     if (!some) return RP_TOO_LARGE; /* a file that is smaller than a unit */
@@ -252,7 +253,7 @@ static rp_status extend_some(rp_cq_ext_writer *writer, const rp_queue *queue, ui
     if (status != RP_OK) return status;
     RP_CRASH_POINT("queue_ext.units");
     for (uint32_t i = 0; i < some; end += unit_size(&extensions[i++]))
-        rp_store64(units + i * RP_CQ_UNIT_SIZE + 12, (uint64_t)ext_address_of(end));
+        rp_unit_set_tags_code(units + i * RP_CQ_UNIT_SIZE, ext_address_of(end));
     *count = some;
     place->end = end + 1;
     return RP_OK;

@@ -23,6 +23,7 @@
 #include "store/flush.h"
 #include "store/has_unit.h"
 #include "store/new_file.h"
+#include "store/unit.h"
 #include "store/unit_tags.h"
 
 enum {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/atomic.h"
-#include "base/endian.h"
+#include "store/unit.h"
 
 enum { FILES = 4 };
 
@@ -50,7 +50,7 @@ rp_status rp_half_places_find(rp_half_places *places, const rp_queue *queue, uin
     int32_t count = rp_cq_read(places->units, queue, offset, 1, unit);
     if (count < 0) return RP_IO_ERROR;
     if (count == 0) return RP_NOT_FOUND;
-    *phy_offset = rp_load64(unit);
+    *phy_offset = rp_unit_read(unit).phy_offset;
     return RP_OK;
 }
 

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "base/atomic.h"
-#include "base/endian.h"
 #include "base/map.h"
 #include "base/numbers.h"
 #include "store/commitlog.h"
@@ -19,6 +18,7 @@
 #include "store/record.h"
 #include "store/recovery.h"
 #include "store/transaction_names.h"
+#include "store/unit.h"
 
 enum { UNITS = 512, FILES = 4, MAPPINGS = 4 };
 
@@ -69,16 +69,13 @@ static void take_committed(struct recovery *recovery, uint64_t phy_offset) {
 
 typedef rp_status (*visit_function)(struct recovery *, uint64_t offset, const rp_record_view *);
 
-/* Read the record of a raw unit. RP_NOT_FOUND: it cannot be read. The caller releases the log at *phy_offset. */
-static rp_status read_record(struct recovery *recovery, const uint8_t *unit, uint64_t *phy_offset,
-                             rp_record_view *record) {
-    *phy_offset = rp_load64(unit);
-    uint32_t size = rp_load32(unit + 8);
-    if (*phy_offset >= recovery->control->published_phy_offset) return RP_NOT_FOUND;
-    const uint8_t *image = rp_log_view_acquire(recovery->log, *phy_offset, size);
+/* Read the record of a unit. RP_NOT_FOUND: it cannot be read. The caller releases the log at the unit's position. */
+static rp_status read_record(struct recovery *recovery, rp_unit unit, rp_record_view *record) {
+    if (unit.phy_offset >= recovery->control->published_phy_offset) return RP_NOT_FOUND;
+    const uint8_t *image = rp_log_view_acquire(recovery->log, unit.phy_offset, unit.size);
     if (!image) return RP_NOT_FOUND;
-    if (rp_record_decode(image, size, 0, record) == RP_OK) return RP_OK;
-    rp_log_view_release(recovery->log, *phy_offset);
+    if (rp_record_decode(image, unit.size, 0, record) == RP_OK) return RP_OK;
+    rp_log_view_release(recovery->log, unit.phy_offset);
     return RP_NOT_FOUND;
 }
 
@@ -97,10 +94,10 @@ static rp_status visit(struct recovery *recovery, const rp_queue *queue, uint64_
         }
         for (int32_t i = 0; i < count && status == RP_OK; i++) {
             rp_record_view record;
-            uint64_t phy_offset;
-            if (read_record(recovery, units + i * RP_CQ_UNIT_SIZE, &phy_offset, &record) != RP_OK) continue;
+            rp_unit unit = rp_unit_read(units + i * RP_CQ_UNIT_SIZE);
+            if (read_record(recovery, unit, &record) != RP_OK) continue;
             status = function(recovery, from + (uint64_t)i, &record);
-            rp_log_view_release(recovery->log, phy_offset);
+            rp_log_view_release(recovery->log, unit.phy_offset);
         }
         from += (uint64_t)count;
     }
@@ -113,11 +110,11 @@ static rp_status visit_op(struct recovery *recovery, uint64_t offset, const rp_r
 
 /* 1 with the place in the log of the record at a queue offset; 0: its unit cannot be read, or is of no message. */
 static int place_of(struct recovery *recovery, const rp_queue *queue, uint64_t offset, uint64_t *phy_offset) {
-    uint8_t unit[RP_CQ_UNIT_SIZE];
-    if (offset >= queue->max_offset || rp_cq_read(recovery->units, queue, offset, 1, unit) != 1) return 0;
-    *phy_offset = rp_load64(unit);
-    uint32_t size = rp_load32(unit + 8);
-    return size != 0 && size <= recovery->control->commitlog_file_size;
+    uint8_t bytes[RP_CQ_UNIT_SIZE];
+    if (offset >= queue->max_offset || rp_cq_read(recovery->units, queue, offset, 1, bytes) != 1) return 0;
+    rp_unit unit = rp_unit_read(bytes);
+    *phy_offset = unit.phy_offset;
+    return unit.size != 0 && unit.size <= recovery->control->commitlog_file_size;
 }
 
 /* The first offset of the queue whose record is at or behind `phy_offset`. */

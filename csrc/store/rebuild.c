@@ -12,6 +12,7 @@
 #include "store/has_unit.h"
 #include "store/key_hashes.h"
 #include "store/record.h"
+#include "store/unit.h"
 #include "store/unit_tags.h"
 
 enum {

@@ -18,6 +18,7 @@
 #include "store/mapped_file.h"
 #include "store/new_file.h"
 #include "store/record.h"
+#include "store/unit.h"
 
 /* Whether dispatch writes a unit for the record. A record with an impossible queue or offset is damaged: it gets none.
  * */
@@ -187,13 +188,11 @@ uint32_t rp_recovery_count_units(const uint8_t *units, uint32_t size, uint64_t p
     uint32_t count = 0;
     *max_phy_offset = 0;
     for (; (count + 1) * (uint64_t)RP_CQ_UNIT_SIZE <= size; count++) {
-        const uint8_t *unit = units + count * (uint64_t)RP_CQ_UNIT_SIZE;
-        uint64_t phy_offset = rp_load64(unit);
-        int32_t record_size = (int32_t)rp_load32(unit + 8);
-        if (phy_offset > INT64_MAX || phy_offset >= phy_limit || record_size <= 0) break;
-        if (record_size == INT32_MAX) continue;
-        if ((uint64_t)record_size > phy_limit - phy_offset) break;
-        *max_phy_offset = phy_offset + (uint64_t)record_size;
+        rp_unit unit = rp_unit_read(units + count * (uint64_t)RP_CQ_UNIT_SIZE);
+        if (unit.phy_offset > INT64_MAX || unit.phy_offset >= phy_limit || !unit.size || unit.size > INT32_MAX) break;
+        if (unit.size == INT32_MAX) continue;
+        if (unit.size > phy_limit - unit.phy_offset) break;
+        *max_phy_offset = unit.phy_offset + unit.size;
     }
     return count;
 }
@@ -222,7 +221,7 @@ static int enter_topic(const rp_control_block *block, struct topic_directory *at
  * (then the queue is rebuilt); -1 with errno for errors that are not about the file. */
 static int has_last_unit(const rp_control_block *block, struct topic_directory *at, const rp_queue *queue,
                          uint64_t file_size) {
-    uint8_t unit[RP_CQ_UNIT_SIZE];
+    uint8_t bytes[RP_CQ_UNIT_SIZE];
     char name[40]; /* 10 digits, a slash, 20 digits */
     uint64_t position = (queue->max_offset - 1) * RP_CQ_UNIT_SIZE;
     int directory = enter_topic(block, at, queue->topic), fd = -1;
@@ -231,9 +230,11 @@ static int has_last_unit(const rp_control_block *block, struct topic_directory *
     if (directory >= 0) fd = openat(directory, name, O_RDONLY | O_CLOEXEC | O_NOATIME);
     if (directory >= 0 && fd < 0 && errno == EPERM) fd = openat(directory, name, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return errno == EMFILE || errno == ENFILE || errno == ENOMEM ? -1 : 0;
-    ssize_t size = pread(fd, unit, sizeof unit, (off_t)(position % file_size));
+    ssize_t size = pread(fd, bytes, sizeof bytes, (off_t)(position % file_size));
     close(fd);
-    return size == sizeof unit && rp_load64(unit) + rp_load32(unit + 8) == queue->max_phy_offset;
+    if (size != sizeof bytes) return 0;
+    rp_unit unit = rp_unit_read(bytes);
+    return unit.phy_offset + unit.size == queue->max_phy_offset;
 }
 
 /* 1 if the entry is consistent with itself and the log, and the last unit exists; 0 if not; -1 with errno. */

@@ -1,10 +1,10 @@
 /* See timer_follow.h. `must_scan` stays 1. */
 #include "store/timer_follow.h"
 #include "base/atomic.h"
-#include "base/endian.h"
 #include "store/commitlog.h"
 #include "store/consume_queue.h"
 #include "store/timer_scan.h"
+#include "store/unit.h"
 
 enum {
     MAPPINGS = 4,
@@ -30,7 +30,7 @@ static rp_status hold(const rp_timer_follow_config *config, const rp_queue *queu
                                             config->consume_queue_file_size, QUEUE_FILES_MAX);
     if (!units) return RP_NO_MEMORY;
     int32_t count = rp_cq_read(units, queue, header->floor, 1, unit);
-    if (count >= 0) rp_store_release(&header->held_phy_offset, (count ? rp_load64(unit) : looked) + 1);
+    if (count >= 0) rp_store_release(&header->held_phy_offset, (count ? rp_unit_read(unit).phy_offset : looked) + 1);
     rp_cq_reader_close(units);
     return count < 0 ? RP_IO_ERROR : RP_OK;
 }

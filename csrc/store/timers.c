@@ -8,7 +8,6 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/crash_point.h"
-#include "base/endian.h"
 #include "ipc/worker_counters.h"
 #include "store/broker_clock.h"
 #include "store/timer_scan.h"
@@ -214,10 +213,7 @@ static rp_status follow_queue(rp_timers *timers, uint64_t *done) {
     if (count) status = rp_timer_marks_reserve(timers->config.marks, timers->next + (uint64_t)count - 1);
     if (status != RP_OK) return status == RP_FULL ? RP_OK : status;
     for (const uint8_t *unit = units; count-- > 0; unit += RP_CQ_UNIT_SIZE, timers->next++, ++*done) {
-        rp_timer timer = {.due_ms = (int64_t)rp_load64(unit + 12),
-                          .number = timers->next,
-                          .phy_offset = rp_load64(unit),
-                          .size = rp_load32(unit + 8)};
+        rp_timer timer = rp_timer_of_unit(unit, timers->next);
         if (rp_timer_is_delivered(timers->config.marks, timer.number)) continue;
         if ((status = rp_timer_index_add(&timers->index, &timer)) != RP_OK) return status;
         timers->header->pending++;

@@ -9,7 +9,6 @@
 #include <sys/mman.h>
 #include "base/atomic.h"
 #include "base/crash_point.h"
-#include "base/endian.h"
 #include "ipc/worker_messages.h"
 #include "store/timers_private.h"
 
@@ -21,9 +20,7 @@ rp_status rp_timers_read_unit(const rp_timers *timers, uint64_t number, rp_timer
     if (count < 0) return RP_IO_ERROR;
     *timer = (rp_timer){.number = number};
     if (count == 0) return RP_NOT_FOUND;
-    timer->phy_offset = rp_load64(unit);
-    timer->size = rp_load32(unit + 8);
-    timer->due_ms = (int64_t)rp_load64(unit + 12);
+    *timer = rp_timer_of_unit(unit, number);
     return RP_OK;
 }
 

@@ -8,6 +8,7 @@
 #include "store/timer_index.h"
 #include "store/timer_refused.h"
 #include "store/timers.h"
+#include "store/unit.h"
 
 enum {
     RP_TIMERS_GIVEN_MAX = RP_TIMER_REFUSED_MAX, /* in the ring and refused, together; a power of two */
@@ -58,6 +59,12 @@ struct rp_timers {
     pthread_mutex_t lock; /* over `stop`, for waiting */
     pthread_cond_t wake;
 };
+
+/* What a unit of the timer queue says of the timer with this number; its tags code is the time. */
+static inline rp_timer rp_timer_of_unit(const uint8_t *bytes, uint64_t number) {
+    rp_unit unit = rp_unit_read(bytes);
+    return (rp_timer){.due_ms = unit.tags_code, .number = number, .phy_offset = unit.phy_offset, .size = unit.size};
+}
 
 /* timers_given.c */
 /* The unit of a timer. RP_OK; RP_NOT_FOUND: only the number is set; RP_IO_ERROR with errno. */

@@ -5,7 +5,6 @@
  * frees; then the timers are given away. Those that are due go first: renewals are given when the ring is empty, and
  * use a part of the journal alone. */
 #include "base/atomic.h"
-#include "base/endian.h"
 #include "store/timers_private.h"
 
 enum {
@@ -61,12 +60,8 @@ rp_status rp_timers_renew(rp_timers *timers, uint64_t *done) {
     if (count < 0) return RP_IO_ERROR;
     int is_end = count == 0;
     for (int32_t i = 0; i < count && !is_end; i++, renewal->next++, ++*done) {
-        const uint8_t *unit = units + i * RP_CQ_UNIT_SIZE;
-        rp_timer timer = {.due_ms = (int64_t)rp_load64(unit + 12),
-                          .number = renewal->next,
-                          .phy_offset = rp_load64(unit),
-                          .size = rp_load32(unit + 8),
-                          .is_renewal = 1};
+        rp_timer timer = rp_timer_of_unit(units + i * RP_CQ_UNIT_SIZE, renewal->next);
+        timer.is_renewal = 1;
         is_end = timer.phy_offset >= renewal->to || renewal->next >= timers->next;
         if (!is_end && !look_at(timers, &timer)) break;
     }

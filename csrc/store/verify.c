@@ -9,6 +9,7 @@
 #include "store/has_unit.h"
 #include "store/index_file.h"
 #include "store/record.h"
+#include "store/unit.h"
 
 enum { TALLIES_FIRST = 64, KEY_MAX = RP_TOPIC_SIZE_MAX + 1 + RP_PROPERTIES_SIZE_MAX, V2_TOPIC_MAX = INT16_MAX };
 #define NO_DAMAGE UINT64_MAX
@@ -188,21 +189,18 @@ rp_status rp_verify_log(rp_verify *verify, const uint8_t *image, uint64_t size, 
 uint32_t rp_verify_units(const uint8_t *units, uint32_t count, uint64_t offset, uint64_t first_offset,
                          uint64_t end_offset, uint64_t log_begin, rp_units *sum) {
     for (uint32_t i = 0; i < count; i++, offset++) {
-        const uint8_t *unit = units + i * (uint64_t)RP_CQ_UNIT_SIZE;
-        uint64_t phy_offset = rp_load64(unit);
-        uint32_t size = rp_load32(unit + 8);
-        int64_t code = (int64_t)rp_load64(unit + 12);
-        if (size == 0 || size > INT32_MAX || phy_offset > INT64_MAX) return i;
-        if (size == INT32_MAX)
+        rp_unit unit = rp_unit_read(units + i * (uint64_t)RP_CQ_UNIT_SIZE);
+        if (unit.size == 0 || unit.size > INT32_MAX || unit.phy_offset > INT64_MAX) return i;
+        if (unit.size == INT32_MAX)
             sum->blanks++;
         else if (offset >= end_offset)
             sum->beyond++;
         else if (offset < first_offset)
-            sum->stray += phy_offset >= log_begin;
+            sum->stray += unit.phy_offset >= log_begin;
         else {
             sum->units++;
-            sum->extended += code <= EXT_ADDRESS_MAX;
-            add_unit(offset, phy_offset, size, code, &sum->units_sum, &sum->places_sum);
+            sum->extended += unit.tags_code <= EXT_ADDRESS_MAX;
+            add_unit(offset, unit.phy_offset, unit.size, unit.tags_code, &sum->units_sum, &sum->places_sum);
         }
     }
     return count;

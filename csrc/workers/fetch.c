@@ -4,7 +4,7 @@
 #include "workers/fetch.h"
 
 #include "base/atomic.h"
-#include "base/endian.h"
+#include "store/unit.h"
 
 enum { CHUNK = 256 };
 
@@ -81,20 +81,20 @@ static int is_far_behind(const struct look *look, uint64_t phy_offset) {
 static uint32_t pass_over(const struct look *look, const uint8_t *units, uint32_t count, rp_fetch *out) {
     uint32_t passed = rp_selection_by_bits(look->selection, look->queue, look->tags, units, count);
     if (!passed) return 0;
-    out->is_far_behind = is_far_behind(look, rp_load64(units + (passed - 1) * RP_CQ_UNIT_SIZE));
+    out->is_far_behind = is_far_behind(look, rp_unit_read(units + (passed - 1) * RP_CQ_UNIT_SIZE).phy_offset);
     out->next_begin_offset += passed;
     if (!out->message_count) out->status = RP_NO_MATCHED_MESSAGE;
     return passed;
 }
 
 /* Examine one unit that its filter bits do not exclude; 0 if it must wait for the next pull. */
-static int examine(const struct look *look, const uint8_t *unit, rp_fetch *out) {
-    uint64_t phy_offset = rp_load64(unit);
-    uint32_t size = rp_load32(unit + 8);
+static int examine(const struct look *look, rp_unit unit, rp_fetch *out) {
+    uint64_t phy_offset = unit.phy_offset;
+    uint32_t size = unit.size;
     int is_far = is_far_behind(look, phy_offset);
     out->is_far_behind = is_far;
     if (is_full(out, size, is_far, look->max, look->limits) && is_there(look, phy_offset, size)) return 0;
-    int is_excluded = !rp_selection_by_tags(look->selection, look->queue, look->tags, (int64_t)rp_load64(unit + 12));
+    int is_excluded = !rp_selection_by_tags(look->selection, look->queue, look->tags, unit.tags_code);
     int has_record = !is_excluded && is_there(look, phy_offset, size); /* asked late: it divides */
     if (is_excluded || (has_record && !selects(look, phy_offset, size, is_far, out))) {
         if (!out->message_count) out->status = RP_NO_MATCHED_MESSAGE;
@@ -116,7 +116,7 @@ static int examine_all(const struct look *look, const uint8_t *units, uint32_t c
         uint32_t passed = look->uses_bits ? pass_over(look, unit, count - i, out) : 0;
         i += passed;
         if (passed) continue;
-        if (out->work > RP_FETCH_WORK_MAX || !examine(look, unit, out)) return 0;
+        if (out->work > RP_FETCH_WORK_MAX || !examine(look, rp_unit_read(unit), out)) return 0;
         out->next_begin_offset++;
         i++;
     }

@@ -12,10 +12,10 @@
 #include <unistd.h>
 
 #include "base/atomic.h"
-#include "base/endian.h"
 #include "ipc/process.h"
 #include "store/consume_queue.h"
 #include "store/mapped_file.h"
+#include "store/unit.h"
 
 enum { PAGE = 4096, PIECE = 64 << 10, FILES = 2 };
 
@@ -101,12 +101,12 @@ static void read_record(rp_half_reads *reads, uint64_t phy_offset, uint64_t size
 /* The client names a place of the log and a queue offset. Only the place that the unit names is read, and the size is
  * the unit's: else a client could have any bytes taken for a size. */
 static void read_half(rp_half_reads *reads, const struct half_read *wanted) {
-    uint8_t unit[RP_CQ_UNIT_SIZE];
+    uint8_t bytes[RP_CQ_UNIT_SIZE];
     const rp_msg_end_transaction *request = wanted->request;
-    if (rp_cq_read(reads->units, wanted->queue, (uint64_t)request->queue_offset, 1, unit) != 1) return;
-    uint64_t phy_offset = rp_load64(unit), size = rp_load32(unit + 8);
-    if (phy_offset == (uint64_t)request->phy_offset)
-        read_record(reads, phy_offset, size < wanted->record_max ? size : wanted->record_max);
+    if (rp_cq_read(reads->units, wanted->queue, (uint64_t)request->queue_offset, 1, bytes) != 1) return;
+    rp_unit unit = rp_unit_read(bytes);
+    if (unit.phy_offset == (uint64_t)request->phy_offset)
+        read_record(reads, unit.phy_offset, unit.size < wanted->record_max ? unit.size : wanted->record_max);
 }
 
 static void *run(void *argument) {

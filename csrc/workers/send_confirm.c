@@ -7,6 +7,7 @@
  * With automatic failover a synchronous group waits for all that have to acknowledge. Below the position
  * `alone` only this broker acknowledged: such a send is answered SLAVE_NOT_AVAILABLE, even if the set has grown since.
  * No reply waits beyond the time until which the orders let answers leave. */
+#include "base/clock.h"
 #include "wire/codes.h"
 #include "workers/send_private.h"
 #include "workers/send_reply.h"
@@ -108,16 +109,15 @@ uint32_t rp_send_release_waits(rp_send *send) {
 
 int rp_send_has_waits(rp_send *send) { return rp_waits_first(&send->waits) || rp_waits_first(&send->replica_waits); }
 
-static uint64_t earlier(uint64_t a, uint64_t b) { return a < b ? a : b; }
-
 uint64_t rp_send_wait_due_ns(rp_send *send, uint64_t until_ns) {
     uint64_t now = send->admission.now_ns, due;
     rp_waits *queues[] = {&send->waits, &send->replica_waits};
     for (uint32_t i = 0; i < 2; i++) {
         const rp_wait *wait = rp_waits_first(queues[i]);
         if (!wait) continue;
-        if (wait->needs & RP_WAIT_REPLICA && (due = wait->replica_deadline_ns) > now) until_ns = earlier(until_ns, due);
-        if (wait->needs & RP_WAIT_FLUSH && (due = wait->flush_deadline_ns) > now) until_ns = earlier(until_ns, due);
+        if (wait->needs & RP_WAIT_REPLICA && (due = wait->replica_deadline_ns) > now)
+            until_ns = rp_earlier(until_ns, due);
+        if (wait->needs & RP_WAIT_FLUSH && (due = wait->flush_deadline_ns) > now) until_ns = rp_earlier(until_ns, due);
     }
     return until_ns;
 }
