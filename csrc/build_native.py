@@ -47,6 +47,7 @@ HEADERS = [
     "store/timer_follow.h",
     "store/filter_marks.h",
     "store/commitlog.h",
+    "store/log_view.h",
     "store/consume_queue.h",
     "store/consume_queue_ext.h",
     "store/flush.h",

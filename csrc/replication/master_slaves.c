@@ -94,7 +94,7 @@ rp_status rp_master_crc(rp_master *master, uint64_t phy_offset, uint64_t size, u
         uint64_t part = file_size - phy_offset % file_size;
         if (part > size) part = size;
         const uint8_t *bytes = rp_log_view_acquire(master->view, phy_offset, part);
-        if (!bytes) return errno == ENOENT || errno == EINVAL ? RP_NOT_FOUND : RP_NO_MEMORY;
+        if (!bytes) return rp_log_view_is_missing(errno) ? RP_NOT_FOUND : RP_NO_MEMORY;
         *crc = rp_crc32(*crc, bytes, part);
         rp_log_view_release(master->view, phy_offset);
         phy_offset += part;

@@ -91,7 +91,7 @@ static void add_part(struct plan *plan, const uint8_t *at, uint64_t size) {
 static rp_status map_bytes(rp_log_view *view, uint64_t phy_offset, uint32_t size, const uint8_t **bytes) {
     *bytes = NULL;
     if (!size || (*bytes = rp_log_view_acquire(view, phy_offset, size))) return RP_OK;
-    return errno == ENOENT || errno == EINVAL ? RP_NOT_FOUND : RP_NO_MEMORY;
+    return rp_log_view_is_missing(errno) ? RP_NOT_FOUND : RP_NO_MEMORY;
 }
 
 static void add_frame(struct plan *plan, uint64_t phy_offset, const uint8_t *bytes, uint32_t size, uint32_t skip) {

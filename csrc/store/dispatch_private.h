@@ -3,12 +3,12 @@
 /* What the files of dispatch share: its state. For dispatch.c, dispatch_batch.c and dispatch_removal.c alone; each
  * calls only those behind it. */
 #include "store/arrivals.h"
-#include "store/commitlog.h"
 #include "store/consume_queue.h"
 #include "store/consume_queue_ext.h"
 #include "store/dispatch.h"
 #include "store/index_file.h"
 #include "store/key_hashes.h"
+#include "store/log_view.h"
 #include "store/record.h"
 #include "store/topic_filters.h"
 #include "store/unit_batch.h"

@@ -2,8 +2,8 @@
 #define ROCKETPY_HALF_COMMITTED_H
 /* Committed messages of transactions, and the half messages that they were made of. C only. */
 #include <stdint.h>
-#include "store/commitlog.h"
 #include "store/control_block.h"
+#include "store/log_view.h"
 #include "store/record.h"
 
 int rp_half_is_committed(const rp_record_view *record);

@@ -1,14 +1,12 @@
-/* Read-only mappings of CommitLog files: a few per process, reference-counted, the least recently used is unmapped
- * first. A mapping outlives the name of its file: a slice in use stays readable when cleaning deletes the file.
- * Single-threaded: one view per thread that reads. */
+/* See log_view.h. */
 #define _GNU_SOURCE
+#include "store/log_view.h"
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include "store/commitlog.h"
 #include "store/mapped_file.h"
 
 struct mapping {
@@ -109,6 +107,8 @@ const uint8_t *rp_log_view_acquire(rp_log_view *view, uint64_t phy_offset, uint6
     mapping->holders++;
     return mapping->base + at;
 }
+
+int rp_log_view_is_missing(int error) { return error == ENOENT || error == EINVAL; }
 
 void rp_log_view_release(rp_log_view *view, uint64_t phy_offset) {
     struct mapping *mapping = find(view, phy_offset - phy_offset % view->file_size);

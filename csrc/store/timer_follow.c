@@ -1,8 +1,8 @@
 /* See timer_follow.h. `must_scan` stays 1. */
 #include "store/timer_follow.h"
 #include "base/atomic.h"
-#include "store/commitlog.h"
 #include "store/consume_queue.h"
+#include "store/log_view.h"
 #include "store/timer_scan.h"
 #include "store/unit.h"
 

@@ -3,7 +3,7 @@
 /* Reads from the log which timers have been delivered: after a power failure, or if timer/ was lost. C only. */
 #include <stdint.h>
 #include "base/status.h"
-#include "store/commitlog.h"
+#include "store/log_view.h"
 #include "store/record.h"
 #include "store/timer_marks.h"
 

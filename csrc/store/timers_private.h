@@ -3,8 +3,8 @@
 /* What the files of the timer thread share: its state. timers.c calls timers_renewal.c, both call timers_given.c, never
  * the other way round. C only; one thread. */
 #include <pthread.h>
-#include "store/commitlog.h"
 #include "store/consume_queue.h"
+#include "store/log_view.h"
 #include "store/timer_index.h"
 #include "store/timer_refused.h"
 #include "store/timers.h"

@@ -6,7 +6,7 @@
 #include <sys/uio.h>
 #include "base/host.h"
 #include "ipc/worker_messages.h"
-#include "store/commitlog.h"
+#include "store/log_view.h"
 #include "store/record.h"
 
 enum { NO_SLOT = UINT32_MAX };

@@ -3,9 +3,9 @@
 /* Whether a pull selects a message: first by what its unit says (tags code, filter bits), then, for SQL92 expressions
  * alone, by the properties of its record. C only. */
 #include <stdint.h>
-#include "store/commitlog.h"
 #include "store/consume_queue_ext.h"
 #include "store/filter_marks.h"
+#include "store/log_view.h"
 #include "workers/subscription.h"
 
 typedef struct rp_selection {

@@ -11,7 +11,7 @@
 #include "ipc/member.h"
 #include "ipc/ring.h"
 #include "ipc/worker_messages.h"
-#include "store/commitlog.h"
+#include "store/control_block.h"
 #include "store/delivery_marks.h"
 #include "store/half_states.h"
 #include "store/record.h"

@@ -152,16 +152,7 @@ static uint32_t counter_of(int32_t action) {
 }
 
 static void count_record(rp_send *send, const rp_record *record) {
-    uint32_t size = rp_record_size(record);
-    count(send, RP_COUNT_MESSAGES_PUT, 1);
-    count(send, RP_COUNT_BYTES_PUT, size);
-    rp_traffic_add(&send->traffic,
-                   &(rp_msg_traffic){.messages = 1,
-                                     .bytes = size,
-                                     .requests = 1,
-                                     .queue_id = record->queue_id,
-                                     .topic_size = record->topic_size},
-                   record->topic, send->admission.now_ns);
+    rp_send_count_stored(send, 1, rp_record_size(record), record->queue_id, record->topic, record->topic_size);
 }
 
 /* Append the message (if there is a queue for it) and the op message. RP_OK, or the status of rp_commitlog_reserve. */

@@ -4,6 +4,7 @@
 #include "base/atomic.h"
 #include "store/broker_clock.h"
 #include "store/half_places.h"
+#include "store/log_view.h"
 #include "store/received_log.h"
 #include "store/timer_heap.h"
 #include "workers/admission.h"
@@ -81,6 +82,24 @@ struct rp_send {
 
 static inline void count(rp_send *send, uint32_t counter, uint64_t n) {
     rp_add(&send->config.worker->counters[counter], n);
+}
+
+/* Count messages that are stored in a queue, for metrics and for the statistics of the queue. `bytes`: of their
+ * records. */
+static inline void rp_send_count_stored(rp_send *send, uint32_t messages, uint64_t bytes, int32_t queue_id,
+                                        const uint8_t *topic, uint32_t topic_size) {
+    rp_msg_traffic stored = {
+        .messages = messages, .bytes = bytes, .requests = 1, .queue_id = queue_id, .topic_size = topic_size};
+    count(send, RP_COUNT_MESSAGES_PUT, messages);
+    count(send, RP_COUNT_BYTES_PUT, bytes);
+    rp_traffic_add(&send->traffic, &stored, topic, send->admission.now_ns);
+}
+
+/* The same for a put, of which this pass has to tell the store worker. */
+static inline void rp_send_count_put(rp_send *send, const rp_put *put, uint32_t messages, uint64_t bytes) {
+    send->appended++;
+    send->is_awaited |= __atomic_load_n(&put->queue->watched, __ATOMIC_RELAXED) != 0;
+    rp_send_count_stored(send, messages, bytes, put->queue_id, put->topic, put->topic_size);
 }
 
 /* Look at the broker's clock. */

@@ -112,17 +112,7 @@ static rp_status append(rp_send *send, const rp_put *put) {
         const char *remark = rp_send_append_fault(status, &code);
         return refuse(send, request, code, remark);
     }
-    send->appended++;
-    send->is_awaited |= __atomic_load_n(&put->queue->watched, __ATOMIC_RELAXED) != 0;
-    count(send, RP_COUNT_MESSAGES_PUT, messages);
-    count(send, RP_COUNT_BYTES_PUT, total);
-    rp_traffic_add(&send->traffic,
-                   &(rp_msg_traffic){.messages = messages,
-                                     .bytes = total,
-                                     .requests = 1,
-                                     .queue_id = put->queue_id,
-                                     .topic_size = put->topic_size},
-                   put->topic, send->admission.now_ns);
+    rp_send_count_put(send, put, messages, total);
     wait.need_phy_offset = stored.end_phy_offset;
     wait.phy_offset = stored.phy_offset;
     wait.queue_offset = stored.queue_offset;

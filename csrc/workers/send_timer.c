@@ -251,15 +251,7 @@ static rp_status deliver(rp_send *send, const rp_msg_timer *message, const rp_re
     rp_status status = rp_put_append(send->log, &put, total, 1, journal, &delivery, &stored);
     if (status == RP_TOO_LARGE) return skip(send, message);
     if (status != RP_OK) return RP_OK;
-    send->appended++;
-    send->is_awaited |= __atomic_load_n(&put.queue->watched, __ATOMIC_RELAXED) != 0;
-    count(send, RP_COUNT_MESSAGES_PUT, 1);
-    count(send, RP_COUNT_BYTES_PUT, total);
-    rp_traffic_add(
-        &send->traffic,
-        &(rp_msg_traffic){
-            .messages = 1, .bytes = total, .requests = 1, .queue_id = put.queue_id, .topic_size = put.topic_size},
-        put.topic, send->admission.now_ns);
+    rp_send_count_put(send, &put, 1, total);
     count_delivered(send, record, put.topic == DEAD_LETTERS);
     return RP_OK;
 }
@@ -307,7 +299,7 @@ rp_status rp_send_timer_serve(rp_send *send, const rp_msg_timer *message) {
         message->size > published - message->phy_offset)
         return skip(send, message);
     const uint8_t *image = rp_log_view_acquire(send->timer_records, message->phy_offset, message->size);
-    if (!image) return errno == ENOENT || errno == EINVAL ? skip(send, message) : RP_OK;
+    if (!image) return rp_log_view_is_missing(errno) ? skip(send, message) : RP_OK;
     rp_status status = rp_record_decode(image, message->size, 0, &record);
     if (status == RP_OK && rp_timer_is_timer(&record) && record.queue_offset == message->number)
         status = (is_early ? renew : deliver)(send, message, &record);

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/endian.h"
-#include "store/commitlog.h"
+#include "store/log_view.h"
 #include "workers/selector.h"
 #include "check.h"
 #include "handoff.h"

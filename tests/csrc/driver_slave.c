@@ -10,7 +10,7 @@
 #include "base/atomic.h"
 #include "base/endian.h"
 #include "ipc/worker_messages.h"
-#include "store/commitlog.h"
+#include "store/log_view.h"
 #include "workers/send.h"
 #include "check.h"
 #include "directory.h"

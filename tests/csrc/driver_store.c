@@ -16,6 +16,7 @@
 #include "store/consume_queue_ext.h"
 #include "store/control_block.h"
 #include "store/dispatch.h"
+#include "store/log_view.h"
 #include "store/record.h"
 #include "check.h"
 #include "directory.h"
