@@ -66,6 +66,8 @@ HEADERS = [
     "replication/slave_stream.h",
     "workers/store_loop.h",
     "ipc/process.h",
+    "ipc/process_memory.h",
+    "ipc/priority.h",
     "workers/selector.h",
     "workers/codec.h",
     "workers/send.h",

@@ -2,18 +2,14 @@
 #include "ipc/process.h"
 
 #include <errno.h>
-#include <linux/sched/types.h>
-#include <malloc.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { SHORT_SLICE_NS = 100000, BACKGROUND_NICE = 10, RETIRED_MAX = 64 << 20 };
+#include "ipc/priority.h"
 
 static const int SUPERVISED[] = {SIGTERM, SIGINT, SIGHUP}; /* what the supervisor acts upon */
 
@@ -73,7 +69,7 @@ void rp_process_begin(const rp_process_identity *identity, int32_t parent) {
     leave_signals_to_supervisor(identity);
     close_all_but(identity->keep, identity->keep_count);
     set_title(identity);
-    if (identity->prefers_latency) rp_process_prefer_latency();
+    if (identity->prefers_latency) rp_priority_prefer_latency();
 }
 
 int32_t rp_process_fork(const rp_process_identity *identity) {
@@ -89,52 +85,4 @@ int32_t rp_process_fork(const rp_process_identity *identity) {
     sigprocmask(SIG_SETMASK, &before, NULL);
     errno = error;
     return (int32_t)pid;
-}
-
-void rp_process_map_blocks(uint64_t bytes) {
-#ifdef __GLIBC__
-    mallopt(M_MMAP_THRESHOLD, (int)bytes); /* fixed: without this it would grow with the blocks that were freed */
-#else
-    (void)bytes;
-#endif
-}
-
-void rp_process_trim(void) {
-#ifdef __GLIBC__
-    malloc_trim(0);
-#endif
-}
-
-uint64_t rp_process_retire_free_blocks(uint64_t bytes) {
-    uint64_t retired = 0;
-#ifdef __GLIBC__
-    const char *end = sbrk(0);
-    while (retired < RETIRED_MAX) {
-        char *block = malloc((size_t)bytes);
-        if (!block || block >= end || sbrk(0) != end) { /* nothing of that size was free: it is mapped, or at the end */
-            free(block);
-            break;
-        }
-        retired += bytes;
-    }
-#else
-    (void)bytes;
-#endif
-    return retired;
-}
-
-void rp_process_drop_pages(uint64_t start, uint64_t size) {
-    madvise((void *)(uintptr_t)start, (size_t)size, MADV_DONTNEED);
-}
-
-void rp_process_prefer_latency(void) {
-    struct sched_attr attributes = {.size = sizeof attributes};
-    if (syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) < 0) return;
-    attributes.sched_runtime = SHORT_SLICE_NS;
-    syscall(SYS_sched_setattr, 0, &attributes, 0);
-}
-
-void rp_process_lower_priority(void) {
-    int nice = getpriority(PRIO_PROCESS, 0); /* 0: this thread, on Linux */
-    setpriority(PRIO_PROCESS, 0, nice + BACKGROUND_NICE);
 }

@@ -1,16 +1,15 @@
 #ifndef ROCKETPY_PROCESS_H
 #define ROCKETPY_PROCESS_H
-/* Process settings of a worker that need the kernel, applied first after the fork. In C because a foreign-function call
- * through ctypes would cost each worker half a megabyte of pages of its own. */
+/* What makes a forked process a worker: its parent, signals, descriptors and title, set first after the fork. In C
+ * because a foreign-function call through ctypes would cost each worker half a megabyte of pages of its own. */
 #include <stdint.h>
-#include "base/status.h"
 
 /* The process settings of a worker, prepared by its parent, because Python code that runs in the child costs it memory
  * pages. */
 typedef struct {
     const int32_t *keep; /* descriptors that stay open beside 0, 1 and 2; ascending */
     uint32_t keep_count;
-    int32_t prefers_latency; /* see rp_process_prefer_latency */
+    int32_t prefers_latency; /* see rp_priority_prefer_latency */
     int32_t ends_on_sigterm; /* SIGTERM ends it, until it has a handler of its own; 0: it is ignored */
     const char *title;       /* its command line (`ps`) */
     const char *name;        /* its thread's name, at most 15 bytes */
@@ -26,20 +25,4 @@ void rp_process_begin(const rp_process_identity *identity, int32_t parent);
  * in its one thread, but must not import, start a thread or draw a random number. Returns the process id, 0 in the
  * child, or -1 with errno. */
 int32_t rp_process_fork(const rp_process_identity *identity);
-/* malloc: map blocks of `bytes` and more by themselves, from now on: they go back to the kernel when they are freed,
- * and zeroed ones take no memory before they are used. */
-void rp_process_map_blocks(uint64_t bytes);
-/* malloc: give back what is free. */
-void rp_process_trim(void);
-/* malloc: take the free blocks of `bytes` and more out of the heap for good. Returns how many bytes that were. What is
- * asked for later lies together at the heap's end, or is mapped: it touches no page that others share. */
-uint64_t rp_process_retire_free_blocks(uint64_t bytes);
-/* Unmap the clean pages of [start, start + size), a private mapping of a file that was never written to. */
-void rp_process_drop_pages(uint64_t start, uint64_t size);
-/* Ask the kernel to run this thread soon after each wake-up, in short slices (EEVDF; kernels before 6.12 ignore it).
- * For loops that do little per message and pass it on: with the default slice of about 3 ms, a loop in the middle of a
- * batch would keep the others waiting. */
-void rp_process_prefer_latency(void);
-/* Give this thread the lowest priority, because nobody waits for its work. */
-void rp_process_lower_priority(void);
 #endif

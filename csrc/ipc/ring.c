@@ -54,21 +54,21 @@ void rp_ring_destroy(rp_ring *ring) {
     if (ring != NULL) munmap(ring, HEADER_PAGE + 2 * (size_t)ring->capacity);
 }
 
-/* The producer overwrites a record only after the head has passed it: if the head has not moved, the copy is valid. */
+/* The producer overwrites a message only after the head has passed it: if the head has not moved, the copy is valid. */
 uint32_t rp_ring_copy_head(const rp_ring *ring, void *head, uint32_t head_size) {
     uint64_t at = rp_load_acquire(&ring->head);
-    record_header header;
+    message_header header;
     if (at == rp_load_acquire(&ring->tail)) return 0;
-    const uint8_t *record = ring->data + (at & ring->mask);
-    memcpy(&header, record, sizeof header);
-    record += RECORD_HEADER;
+    const uint8_t *message = ring->data + (at & ring->mask);
+    memcpy(&header, message, sizeof header);
+    message += MESSAGE_HEADER;
     if (header.part == PART_FIRST) { /* payload = total size, then the bytes */
         uint64_t total;
-        memcpy(&total, record, sizeof total);
+        memcpy(&total, message, sizeof total);
         header.size = (uint32_t)total;
-        record += TOTAL_SIZE;
+        message += TOTAL_SIZE;
     }
-    memcpy(head, record, head_size);
+    memcpy(head, message, head_size);
     rp_full_fence(); /* the copy before the second look */
     return rp_load_acquire(&ring->head) == at ? header.size : 0;
 }

@@ -1,4 +1,4 @@
-/* The consumer's end of a ring: read, release; a large record is assembled from its parts. */
+/* The consumer's end of a ring: read, release; a large message is assembled from its parts. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,10 +9,10 @@
 struct rp_ring_reader {
     rp_ring *ring;
     uint64_t head;       /* ours; equals ring->head between calls */
-    uint64_t next;       /* behind the record read last */
+    uint64_t next;       /* behind the message read last */
     uint64_t tail_seen;
     uint64_t head_fenced; /* a waiting producer has been looked for, with a fence, at this head */
-    uint8_t *large;      /* a record that is being put together from parts, or NULL */
+    uint8_t *large;      /* a message that is being put together from parts, or NULL */
     uint32_t large_size;
     uint32_t large_have;
     uint16_t large_type;
@@ -65,8 +65,8 @@ static rp_status found_empty(rp_ring_reader *reader) {
     return RP_EMPTY;
 }
 
-/* Add one part to the record under assembly. RP_OK: it is complete; RP_INCOMPLETE: continue with the next part. */
-static rp_status take_part(rp_ring_reader *reader, const record_header *header, const uint8_t *payload) {
+/* Add one part to the message under assembly. RP_OK: it is complete; RP_INCOMPLETE: continue with the next part. */
+static rp_status take_part(rp_ring_reader *reader, const message_header *header, const uint8_t *payload) {
     uint32_t size = header->size;
 
     if (header->part == PART_FIRST) {
@@ -90,23 +90,23 @@ static rp_status take_part(rp_ring_reader *reader, const record_header *header, 
 
 rp_status rp_ring_read(rp_ring_reader *reader, const uint8_t **data, uint32_t *size, uint16_t *type) {
     while (!reader->large_held) {
-        record_header header;
+        message_header header;
 
         if (reader->head == reader->tail_seen) {
             reader->tail_seen = rp_load_acquire(&reader->ring->tail);
             if (reader->head == reader->tail_seen) return found_empty(reader);
         }
-        const uint8_t *at = record_at(reader->ring, reader->head);
+        const uint8_t *at = message_at(reader->ring, reader->head);
         memcpy(&header, at, sizeof header);
-        reader->next = reader->head + record_span(header.size);
+        reader->next = reader->head + message_span(header.size);
         if (header.part == PART_WHOLE) {
             if (reader->large != NULL) drop_large(reader);
-            *data = at + RECORD_HEADER;
+            *data = at + MESSAGE_HEADER;
             *size = header.size;
             *type = header.type;
             return RP_OK;
         }
-        rp_status status = take_part(reader, &header, at + RECORD_HEADER);
+        rp_status status = take_part(reader, &header, at + MESSAGE_HEADER);
         if (status == RP_NO_MEMORY) return status;
         if (status == RP_OK)
             reader->large_held = 1;
@@ -120,14 +120,14 @@ rp_status rp_ring_read(rp_ring_reader *reader, const uint8_t **data, uint32_t *s
 }
 
 const uint8_t *rp_ring_peek(const rp_ring_reader *reader, uint32_t *size, uint16_t *type) {
-    record_header header;
+    message_header header;
 
     if (rp_ring_is_empty(reader) || reader->large_held) return NULL;
-    const uint8_t *at = record_at(reader->ring, reader->head);
+    const uint8_t *at = message_at(reader->ring, reader->head);
     memcpy(&header, at, sizeof header);
     *size = header.size;
     *type = header.type;
-    return header.part == PART_WHOLE ? at + RECORD_HEADER : NULL;
+    return header.part == PART_WHOLE ? at + MESSAGE_HEADER : NULL;
 }
 
 void rp_ring_release(rp_ring_reader *reader) {

@@ -1,4 +1,4 @@
-/* The producer's end of a ring: reserve, commit, wake; a large record leaves in parts. */
+/* The producer's end of a ring: reserve, commit, wake; a large message leaves in parts. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@ struct rp_ring_writer {
     uint64_t tail;       /* ours; equals ring->tail between calls */
     uint64_t head_seen;  /* the consumer had come at least this far */
     uint64_t tail_woken; /* the consumer knows of everything below */
-    uint8_t *large;      /* our copy of a record that is leaving in parts, or NULL */
+    uint8_t *large;      /* our copy of a message that is leaving in parts, or NULL */
     uint32_t large_size;
     uint32_t large_sent;
     uint16_t large_type;
@@ -53,10 +53,10 @@ static int has_room(rp_ring_writer *writer, uint64_t span) {
 }
 
 static void publish(rp_ring_writer *writer, uint32_t size, uint16_t type, uint16_t part) {
-    record_header header = {.size = size, .type = type, .part = part};
+    message_header header = {.size = size, .type = type, .part = part};
 
-    memcpy(record_at(writer->ring, writer->tail), &header, sizeof header);
-    writer->tail += record_span(size);
+    memcpy(message_at(writer->ring, writer->tail), &header, sizeof header);
+    writer->tail += message_span(size);
     rp_store_release(&writer->ring->tail, writer->tail); /* publishes header and payload */
 }
 
@@ -69,8 +69,8 @@ rp_status rp_ring_pump(rp_ring_writer *writer) {
         uint32_t rest = writer->large_size - writer->large_sent;
         uint32_t piece = rest < piece_max ? rest : piece_max;
 
-        if (!has_room(writer, record_span(prefix + piece))) return RP_FULL;
-        uint8_t *payload = record_at(writer->ring, writer->tail) + RECORD_HEADER;
+        if (!has_room(writer, message_span(prefix + piece))) return RP_FULL;
+        uint8_t *payload = message_at(writer->ring, writer->tail) + MESSAGE_HEADER;
         uint64_t total = writer->large_size;
         if (first) memcpy(payload, &total, TOTAL_SIZE);
         memcpy(payload + prefix, writer->large + writer->large_sent, piece);
@@ -87,14 +87,14 @@ rp_status rp_ring_pump(rp_ring_writer *writer) {
 uint8_t *rp_ring_reserve(rp_ring_writer *writer, uint32_t size) {
     if (size > writer->ring->small_max) return NULL;
     if (writer->large != NULL && rp_ring_pump(writer) != RP_OK) return NULL;
-    if (!has_room(writer, record_span(size))) return NULL;
-    return record_at(writer->ring, writer->tail) + RECORD_HEADER;
+    if (!has_room(writer, message_span(size))) return NULL;
+    return message_at(writer->ring, writer->tail) + MESSAGE_HEADER;
 }
 
 int rp_ring_can_take(rp_ring_writer *writer, uint32_t size) {
     uint32_t small_max = writer->ring->small_max;
 
-    /* Also for a large record: it may become small, and then needs its room at once. */
+    /* Also for a large message: it may become small, and then needs its room at once. */
     return rp_ring_reserve(writer, size < small_max ? size : small_max) != NULL;
 }
 
@@ -127,7 +127,7 @@ rp_status rp_ring_write(rp_ring_writer *writer, uint16_t type, const rp_span *sp
     writer->large_size = (uint32_t)size;
     writer->large_sent = 0;
     writer->large_type = type;
-    (void)rp_ring_pump(writer); /* what does not fit now leaves later; the record is taken either way */
+    (void)rp_ring_pump(writer); /* what does not fit now leaves later; the message is taken either way */
     return RP_OK;
 }
 
@@ -138,4 +138,4 @@ void rp_ring_wake(rp_ring_writer *writer) {
     rp_worker_wake(writer->ring->consumer, 0);
 }
 
-uint64_t rp_ring_tail_after(const rp_ring_writer *writer, uint32_t size) { return writer->tail + record_span(size); }
+uint64_t rp_ring_tail_after(const rp_ring_writer *writer, uint32_t size) { return writer->tail + message_span(size); }

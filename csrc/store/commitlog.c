@@ -27,7 +27,7 @@
 #include "base/clock.h"
 #include "base/crash_point.h"
 #include "base/endian.h"
-#include "ipc/process.h"
+#include "ipc/priority.h"
 #include "store/mapped_file.h"
 #include "store/record.h"
 
@@ -120,7 +120,7 @@ static uint8_t *put_full(struct errands *errands, uint8_t *base) {
 static void *run_errands(void *argument) {
     struct rp_commitlog *log = argument;
     struct errands *errands = &log->errands;
-    rp_process_lower_priority();
+    rp_priority_lower();
     pthread_mutex_lock(&errands->lock);
     while (!errands->stop) {
         uint8_t *base = errands->base, *full = take_full(errands);

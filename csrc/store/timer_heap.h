@@ -1,6 +1,6 @@
 #ifndef ROCKETPY_TIMER_HEAP_H
 #define ROCKETPY_TIMER_HEAP_H
-/* Pending timers in memory: a heap by time, then number; and a set of numbers. C only; one thread. */
+/* Pending timers in memory: a heap by time, then number. C only; one thread. */
 #include <stdint.h>
 #include "base/status.h"
 
@@ -28,18 +28,4 @@ rp_status rp_timer_heap_push(rp_timer_heap *heap, const rp_timer *timer);
 /* Remove the first; the heap is not empty. */
 void rp_timer_heap_pop(rp_timer_heap *heap);
 void rp_timer_heap_destroy(rp_timer_heap *heap);
-
-/* Numbers in open addressing. */
-typedef struct rp_number_set {
-    uint64_t *slots; /* owned; number + 1, 0 is free */
-    uint32_t mask;
-    uint32_t count;
-} rp_number_set;
-
-/* For up to `count_max` numbers. RP_OK, RP_NO_MEMORY. */
-rp_status rp_number_set_init(rp_number_set *set, uint32_t count_max);
-void rp_number_set_destroy(rp_number_set *set);
-int rp_number_set_has(const rp_number_set *set, uint64_t number);
-void rp_number_set_add(rp_number_set *set, uint64_t number);
-void rp_number_set_remove(rp_number_set *set, uint64_t number);
 #endif

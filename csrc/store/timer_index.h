@@ -3,6 +3,7 @@
 /* All pending timers in order of time: a heap in memory, and runs on the disk (docs/adr/0110). A timer may be in it
  * several times; a delivered one, or one that is under way, is passed over. C only; one thread. */
 #include <stdint.h>
+#include "base/number_set.h"
 #include "base/status.h"
 #include "store/timer_heap.h"
 #include "store/timer_marks.h"

@@ -3,6 +3,7 @@
 /* What the files of the timer thread share: its state. timers.c calls timers_renewal.c, both call timers_given.c, never
  * the other way round. C only; one thread. */
 #include <pthread.h>
+#include "base/number_set.h"
 #include "store/consume_queue.h"
 #include "store/log_view.h"
 #include "store/timer_index.h"

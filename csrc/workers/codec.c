@@ -12,6 +12,7 @@
 #include "wire/codes.h"
 #include "wire/header.h"
 #include "ipc/backlog.h"
+#include "ipc/query_workers.h"
 #include "ipc/queue_owner.h"
 #include "ipc/resume.h"
 #include "ipc/selectors.h"
@@ -286,7 +287,7 @@ static rp_status take(rp_codec *codec, const rp_origin *origin, const uint8_t *d
     uint32_t out = OUT_MANAGER, first_query = OUT_PULLS + codec->pull_count;
     if (destination == RP_TO_QUERY && codec->query_count)
         out = first_query +
-              rp_next_query_worker(&codec->output_rings[first_query], codec->query_count, codec->query_turn++);
+              rp_query_workers_next(&codec->output_rings[first_query], codec->query_count, codec->query_turn++);
     return command(codec, out, origin, data, size, &header);
 }
 

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/atomic.h"
-#include "ipc/process.h"
+#include "ipc/priority.h"
 #include "store/consume_queue.h"
 #include "store/mapped_file.h"
 #include "store/unit.h"
@@ -111,7 +111,7 @@ static void read_half(rp_half_reads *reads, const struct half_read *wanted) {
 
 static void *run(void *argument) {
     rp_half_reads *reads = argument;
-    rp_process_lower_priority();
+    rp_priority_lower();
     pthread_mutex_lock(&reads->lock);
     while (!reads->stop) {
         if (reads->read == rp_load_acquire(&reads->added)) {

@@ -2,11 +2,11 @@
 #define ROCKETPY_SEND_PRIVATE_H
 /* What the files of the send worker share: its state. send.c calls send_request.c, never the other way round. */
 #include "base/atomic.h"
+#include "base/number_set.h"
 #include "store/broker_clock.h"
 #include "store/half_places.h"
 #include "store/log_view.h"
 #include "store/received_log.h"
-#include "store/timer_heap.h"
 #include "workers/admission.h"
 #include "workers/diverted.h"
 #include "workers/half_reads.h"

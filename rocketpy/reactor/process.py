@@ -76,7 +76,7 @@ def own_standard_streams() -> None:
 
 def expect_frames() -> None:
     """Tables are loaded. From now on only blocks for large frames get their own memory mapping."""
-    lib.rp_process_map_blocks(LARGE_BYTES)
+    lib.rp_process_memory_map_blocks(LARGE_BYTES)
 
 
 @contextlib.contextmanager

@@ -41,12 +41,12 @@ def trim_before_fork() -> None:
     gc.collect()  # of nothing, but it empties the interpreter's lists of free tuples, dicts, ...: they lie everywhere
     sys._clear_type_cache()  # it refers to names everywhere; each one that a child replaced would be a page written
     gc.set_threshold(*GENERATIONS)
-    lib.rp_process_map_blocks(TABLE_BYTES)
-    lib.rp_process_trim()
+    lib.rp_process_memory_map_blocks(TABLE_BYTES)
+    lib.rp_process_memory_trim()
     for size in RETIRED_SIZES:
-        lib.rp_process_retire_free_blocks(size)
+        lib.rp_process_memory_retire_free_blocks(size)
     for start, size in _clean_file_mappings():
-        lib.rp_process_drop_pages(start, size)
+        lib.rp_process_memory_drop_pages(start, size)
 
 
 def fill_pools() -> list[bytes]:

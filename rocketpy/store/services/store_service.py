@@ -316,7 +316,7 @@ class StoreService:
     def _flush_log(self, flush: Any) -> None:
         intervals = FlushIntervals.of_log(self._config, time.monotonic())
         if not self._is_sync_flush:
-            lib.rp_process_lower_priority()
+            lib.rp_priority_lower()
         waiter = self._seams.send or ffi.NULL
         while not self._stop.is_set():
             if self._is_sync_flush:
@@ -346,7 +346,7 @@ class StoreService:
 
     def _flush_units(self, dispatch: Dispatch) -> None:
         intervals = FlushIntervals.of_units(self._config, time.monotonic())
-        lib.rp_process_lower_priority()
+        lib.rp_priority_lower()
         while not self._stop.is_set():
             is_wanted = self._sync_units.wait(intervals.interval_s)
             self._sync_units.clear()
@@ -373,7 +373,7 @@ class StoreService:
         )
         intervals = HousekeepingIntervals.of(self._config, time.monotonic())
         is_full = False
-        lib.rp_process_lower_priority()
+        lib.rp_priority_lower()
         try:
             while not self._stop.wait(ALLOCATE_INTERVAL_S):
                 is_full = self._allocate(is_full)

@@ -54,7 +54,7 @@ class TimerFollower:
 
     def run(self) -> None:
         """Follow until stopped. A fault of the disk is logged, and everything is tried again."""
-        lib.rp_process_lower_priority()
+        lib.rp_priority_lower()
         while True:
             self.follow()
             if self._stop.wait(INTERVAL_S):

@@ -76,7 +76,7 @@ class TimerThread:
 
     def keep_synced(self) -> None:
         """Bring runs and marks to the disk now and then, and at the end."""
-        lib.rp_process_lower_priority()
+        lib.rp_priority_lower()
         while True:
             is_last = self._stop.wait(SYNC_INTERVAL_S)
             status = lib.rp_timers_sync(self._handle)

@@ -21,8 +21,8 @@ def _retire() -> tuple[int, int]:
     if pid == 0:
         blocks: list[bytearray | None] = [bytearray(SIZE) for _ in range(COUNT)]
         blocks[:-1:2] = [None] * (COUNT // 2)
-        first = lib.rp_process_retire_free_blocks(SIZE - 1_000)
-        second = lib.rp_process_retire_free_blocks(SIZE - 1_000)
+        first = lib.rp_process_memory_retire_free_blocks(SIZE - 1_000)
+        second = lib.rp_process_memory_retire_free_blocks(SIZE - 1_000)
         os.write(target, f"{first} {second}".encode())
         os._exit(0)
     os.close(target)
