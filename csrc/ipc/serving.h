@@ -11,8 +11,8 @@ static inline void rp_serving(rp_worker *worker, uint64_t connection) {
     __atomic_store_n(&worker->serving, connection, __ATOMIC_RELAXED);
 }
 
-/* `record` begins with an rp_origin; a shorter one counts as no request. */
-static inline void rp_serving_record(rp_worker *worker, const uint8_t *record, uint32_t size) {
-    rp_serving(worker, size >= sizeof(rp_origin) ? ((const rp_origin *)record)->connection : 0);
+/* `message` begins with an rp_origin; a shorter one counts as no request. */
+static inline void rp_serving_message(rp_worker *worker, const uint8_t *message, uint32_t size) {
+    rp_serving(worker, size >= sizeof(rp_origin) ? ((const rp_origin *)message)->connection : 0);
 }
 #endif

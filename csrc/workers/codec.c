@@ -1,4 +1,4 @@
-/* Each input frame yields exactly one output record (or a refusal), and the input is released only after the output
+/* Each input frame yields exactly one output message (or a refusal), and the input is released only after the output
  * is published. A resume point in the worker block connects the two, so that a codec that dies in between neither loses
  * the request nor passes it on twice: the restarted codec skips the input that the resume point shows as processed. */
 #include "workers/codec.h"
@@ -349,7 +349,7 @@ static uint32_t drain(rp_codec *codec, uint32_t input) {
     while (taken < BATCH_FRAMES && rp_ring_read(reader, &data, &size, &type) == RP_OK) {
         const rp_origin *origin = (const rp_origin *)data;
         rp_status status = RP_OK;
-        rp_serving_record(codec->worker, data, size);
+        rp_serving_message(codec->worker, data, size);
         if (size >= sizeof *origin && type == RP_MSG_FRAME)
             status = rp_codec_frame(codec, origin, data + sizeof *origin, size - (uint32_t)sizeof *origin);
         else if (size >= sizeof *origin && type == RP_MSG_CLOSED)
@@ -368,7 +368,7 @@ static uint32_t drain(rp_codec *codec, uint32_t input) {
 
 static uint32_t pass(rp_codec *codec) {
     uint32_t taken = 0;
-    /* Before the inputs, so that an input that waits for a large record to be written is served in this pass. */
+    /* Before the inputs, so that an input that waits for a large message to be written is served in this pass. */
     flush_outputs(codec);
     for (uint32_t i = 0; i < codec->input_count; i++) taken += drain(codec, i);
     rp_codec_wake(codec);

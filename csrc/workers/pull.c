@@ -191,7 +191,7 @@ static uint32_t drain(rp_pull *pull, uint32_t input) {
     pull->units = 0;
     while (taken < BATCH_REQUESTS && pull->units < PULL_UNITS_MAX &&
            rp_ring_read(reader, &data, &size, &type) == RP_OK) {
-        rp_serving_record(pull->config.worker, data, type == RP_MSG_PULL ? size : 0);
+        rp_serving_message(pull->config.worker, data, type == RP_MSG_PULL ? size : 0);
         rp_status status = take(pull, data, size, type);
         if (type == RP_MSG_PULL) begun_ns = count_time(pull, begun_ns);
         if (status == RP_FULL || status == RP_NO_MEMORY) {

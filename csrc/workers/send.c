@@ -163,7 +163,7 @@ static uint32_t drain(rp_send *send, uint32_t input) {
     send->current_input = input;
     while (taken < BATCH_REQUESTS && rp_ring_read(reader, &data, &size, &type) == RP_OK) {
         if (rp_admission_look(&send->admission)) rp_send_look_at_clock(send);
-        rp_serving_record(send->config.worker, data, type == RP_MSG_SEND || type == RP_MSG_END_TRANSACTION ? size : 0);
+        rp_serving_message(send->config.worker, data, type == RP_MSG_SEND || type == RP_MSG_END_TRANSACTION ? size : 0);
         rp_status status = take(send, data, size, type);
         if (status == RP_FULL || status == RP_NO_MEMORY) {
             count(send, RP_COUNT_STALLS, 1);
@@ -190,7 +190,7 @@ static uint32_t pass(rp_send *send) {
     rp_send_read_orders(send);
     send->appended = 0;
     send->is_awaited = send->is_blocked = 0;
-    /* Before the inputs, so that an input that waits for a large record to be written is served in this pass. */
+    /* Before the inputs, so that an input that waits for a large message to be written is served in this pass. */
     for (uint32_t i = 0; i < send->selector_count; i++) rp_ring_pump(send->selectors[i]);
     flush_to_manager(send);
     if (send->half_records) rp_send_store_missing_ops(send);

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import attrs
 
-from .ring import RECORD_MAX, RingWriter, too_large
+from .ring import MESSAGE_MAX, RingWriter, too_large
 
 RECORDS_PER_FLUSH = 500  # of those that are made when there is room for them: a millisecond or so
 
@@ -24,7 +24,7 @@ class Outbox:
     _backlog: deque[tuple[int, bytes] | Iterator[tuple[int, bytes]]] = attrs.field(init=False, factory=deque)
     backlog_bytes: int = attrs.field(init=False, default=0)
 
-    def put(self, kind: int, record: bytes, *, always: bool = False) -> bool:
+    def put(self, kind: int, message: bytes, *, always: bool = False) -> bool:
         """Write the message to the ring and wake the consumer, or append it to the backlog. Returns False if that is
         full.
 
@@ -32,21 +32,21 @@ class Outbox:
 
         Raises: LocalProtocolError: the message is larger than the limit of a ring.
         """
-        if len(record) > RECORD_MAX:
-            raise too_large(kind, len(record))
-        if not self._backlog and self.writer.write(kind, record):
+        if len(message) > MESSAGE_MAX:
+            raise too_large(kind, len(message))
+        if not self._backlog and self.writer.write(kind, message):
             self.writer.finish_batch()
             return True
-        if not always and self.backlog_bytes and self.backlog_bytes + len(record) > self.bytes_max:
+        if not always and self.backlog_bytes and self.backlog_bytes + len(message) > self.bytes_max:
             return False  # a single message is always accepted: a large reply does not mean that the consumer is slow
-        self._backlog.append((kind, record))
-        self.backlog_bytes += len(record)
+        self._backlog.append((kind, message))
+        self.backlog_bytes += len(message)
         return True
 
-    def put_all(self, records: Iterator[tuple[int, bytes]]) -> None:
-        """Write these records in steps, before all that is put later. What is left of an earlier call is dropped."""
+    def put_all(self, messages: Iterator[tuple[int, bytes]]) -> None:
+        """Write these messages in steps, before all that is put later. What is left of an earlier call is dropped."""
         self._backlog = deque(entry for entry in self._backlog if isinstance(entry, tuple))
-        self._backlog.append(records)
+        self._backlog.append(messages)
 
     def flush(self) -> bool:
         """Write as much of the backlog as fits into the ring, and wake the consumer. Called once per batch. Returns
@@ -60,13 +60,13 @@ class Outbox:
                 self._backlog.popleft()
                 self.backlog_bytes -= len(entry[1])
                 continue
-            record = next(entry, None)
+            message = next(entry, None)
             made += 1
-            if record is None:
+            if message is None:
                 self._backlog.popleft()
             else:
-                self._backlog.appendleft(record)
-                self.backlog_bytes += len(record[1])
+                self._backlog.appendleft(message)
+                self.backlog_bytes += len(message[1])
         self.writer.finish_batch()
         return made == RECORDS_PER_FLUSH
 

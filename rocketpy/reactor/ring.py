@@ -16,12 +16,12 @@ from rocketpy.native.core import ffi, lib
 STOP_LEAVE: int = lib.RP_STOP_LEAVE
 STOP_INTAKE: int = lib.RP_STOP_INTAKE
 COUNTERS_MAX: int = lib.RP_COUNTERS_MAX
-RECORD_MAX: int = lib.RP_RING_RECORD_MAX
-RECORD_HEADER = 8  # bytes before each record
+MESSAGE_MAX: int = lib.RP_RING_MESSAGE_MAX
+MESSAGE_HEADER = 8  # bytes before each message
 
 
 def too_large(kind: int, size: int) -> LocalProtocolError:
-    return LocalProtocolError(f"ring message of type {kind} has {size} bytes; a ring takes {RECORD_MAX} at most")
+    return LocalProtocolError(f"ring message of type {kind} has {size} bytes; a ring takes {MESSAGE_MAX} at most")
 
 
 class WorkerBlock:
@@ -145,11 +145,11 @@ class Ring:
         size = int(lib.rp_ring_copy_head(self.pointer, origin, ffi.sizeof("rp_origin")))
         if size == 0:
             return 0, 0
-        return max(1, self.depth_bytes // (size + RECORD_HEADER)), int(origin.received_ns)
+        return max(1, self.depth_bytes // (size + MESSAGE_HEADER)), int(origin.received_ns)
 
 
 class RingWriter:
-    """The producer's end. A record appears as a whole; `write` never blocks."""
+    """The producer's end. A message appears as a whole; `write` never blocks."""
 
     def __init__(self, ring: Ring) -> None:
         self.ring = ring
@@ -157,26 +157,26 @@ class RingWriter:
         if self._pointer == ffi.NULL:
             raise MemoryError
 
-    def write(self, kind: int, record: bytes) -> bool:
+    def write(self, kind: int, message: bytes) -> bool:
         """Returns False if there is no room; nothing was written, and the doorbell rings when there is room.
 
-        Raises: LocalProtocolError: the record is larger than the limit; nothing was written.
+        Raises: LocalProtocolError: the message is larger than the limit; nothing was written.
         """
-        span = ffi.new("rp_span *", (ffi.from_buffer(record), len(record)))
+        span = ffi.new("rp_span *", (ffi.from_buffer(message), len(message)))
         status = lib.rp_ring_write(self._pointer, kind, span, 1)
         if status == lib.RP_NO_MEMORY:
             raise MemoryError
         if status == lib.RP_TOO_LARGE:
-            raise too_large(kind, len(record))
+            raise too_large(kind, len(message))
         return bool(status == lib.RP_OK)
 
     def finish_batch(self) -> None:
-        """Continue a large record, and wake the consumer if something was written."""
+        """Continue a large message, and wake the consumer if something was written."""
         lib.rp_ring_pump(self._pointer)
         lib.rp_ring_wake(self._pointer)
 
     def has_unsent(self) -> bool:
-        """Parts of a large record are still in this process's memory."""
+        """Parts of a large message are still in this process's memory."""
         return bool(lib.rp_ring_pump(self._pointer) != lib.RP_OK)
 
 
@@ -193,14 +193,14 @@ class RingReader:
         self._kind = ffi.new("uint16_t *")
 
     def read(self) -> tuple[int, bytes] | None:
-        """Type and bytes of the next record, copied and released; None: the ring is empty."""
+        """Type and bytes of the next message, copied and released; None: the ring is empty."""
         found = self.look()
         if found is not None:
             self.release()
         return found
 
     def look(self) -> tuple[int, bytes] | None:
-        """Type and bytes of the next record, copied; it stays until `release`. None: the ring is empty."""
+        """Type and bytes of the next message, copied; it stays until `release`. None: the ring is empty."""
         status = lib.rp_ring_read(self._pointer, self._data, self._size, self._kind)
         if status == lib.RP_EMPTY:
             return None
@@ -209,7 +209,7 @@ class RingReader:
         return int(self._kind[0]), bytes(ffi.buffer(self._data[0], self._size[0]))
 
     def release(self) -> None:
-        """Release the record that `look` returned."""
+        """Release the message that `look` returned."""
         lib.rp_ring_release(self._pointer)
 
     @property
@@ -221,7 +221,7 @@ class RingReader:
         return bool(lib.rp_ring_is_empty(self._pointer))
 
     def peek(self) -> tuple[int, bytes] | None:
-        """The next record, without removing it; None: the ring is empty, or the record crosses in parts."""
+        """The next message, without removing it; None: the ring is empty, or the message crosses in parts."""
         data = lib.rp_ring_peek(self._pointer, self._size, self._kind)
         if data == ffi.NULL:
             return None

@@ -15,7 +15,7 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 from rocketpy.errors import LocalProtocolError
 from rocketpy.native.core import ffi, lib
 from rocketpy.reactor.outbox import Outbox
-from rocketpy.reactor.ring import RECORD_MAX, Ring, RingReader, RingWriter, WorkerBlock
+from rocketpy.reactor.ring import MESSAGE_MAX, Ring, RingReader, RingWriter, WorkerBlock
 from tests.support.waiting import is_readable
 
 CAPACITY = 65536
@@ -74,13 +74,13 @@ def test_a_record_that_no_ring_takes_is_an_error_of_that_record() -> None:
     ring = Ring(CAPACITY, WorkerBlock("a", 0), WorkerBlock("b", 1))
     writer, reader = RingWriter(ring), RingReader(ring)
     with pytest.raises(LocalProtocolError, match="1073741825 bytes; a ring takes 1073741824 at most"):
-        writer.write(1, bytes(RECORD_MAX + 1))
+        writer.write(1, bytes(MESSAGE_MAX + 1))
     out = Outbox(writer)
     while out.put(2, b"x" * 8000):
         if out.backlog_bytes:
             break
     with pytest.raises(LocalProtocolError, match="type 3"):
-        out.put(3, bytes(RECORD_MAX + 1), always=True)  # behind what waits
+        out.put(3, bytes(MESSAGE_MAX + 1), always=True)  # behind what waits
     assert out.put(4, b"last")
     while not out.is_empty():
         found = reader.read()
