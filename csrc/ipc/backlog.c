@@ -22,14 +22,14 @@ int rp_backlog_has(const rp_backlog *backlog, uint64_t connection) {
 }
 
 int rp_backlog_has_room(const rp_backlog *backlog, uint32_t size) {
-    return backlog->own_bytes + sizeof(rp_backlog_entry) + size <= RP_BACKLOG_OWN_BYTES;
+    return backlog->internal_bytes + sizeof(rp_backlog_entry) + size <= RP_BACKLOG_INTERNAL_BYTES;
 }
 
 /* Add `bytes` to what the connection has, or take them away; 0, or -1 without memory (then nothing was added). */
 static int count_bytes(rp_backlog *backlog, uint64_t connection, int64_t bytes) {
     int failed = 0;
     if (connection >= RP_CONNECTION_INTERNAL) {
-        backlog->own_bytes += (uint64_t)bytes;
+        backlog->internal_bytes += (uint64_t)bytes;
         return 0;
     }
     uint64_t share = share_of(backlog, connection) + (uint64_t)bytes;
@@ -43,7 +43,7 @@ static int count_bytes(rp_backlog *backlog, uint64_t connection, int64_t bytes) 
 }
 
 static int is_within_bounds(const rp_backlog *backlog, uint64_t connection, uint64_t bytes) {
-    if (connection >= RP_CONNECTION_INTERNAL) return backlog->own_bytes + bytes <= RP_BACKLOG_OWN_BYTES;
+    if (connection >= RP_CONNECTION_INTERNAL) return backlog->internal_bytes + bytes <= RP_BACKLOG_INTERNAL_BYTES;
     if (backlog->bytes + bytes > backlog->bytes_max) return 0;
     uint64_t share = share_of(backlog, connection);
     return !share || share + bytes <= backlog->bytes_max - backlog->bytes;

@@ -5,14 +5,14 @@
  *
  * Bounded by bytes, overhead included: RP_BACKLOG_BYTES in total. A connection may use as many bytes as are still free,
  * or hold one message of any size, so a single connection gets at most half of the room. Messages that belong to no
- * client (connection RP_CONNECTION_INTERNAL) have RP_BACKLOG_OWN_BYTES of their own. Single-threaded. C only. */
+ * client (connection RP_CONNECTION_INTERNAL) have RP_BACKLOG_INTERNAL_BYTES of their own. Single-threaded. C only. */
 #include <stddef.h>
 #include <stdint.h>
 #include "base/map.h"
 #include "ipc/ring.h"
 #include "ipc/worker_messages.h"
 
-enum { RP_BACKLOG_BYTES = 32 << 20, RP_BACKLOG_OWN_BYTES = 8 << 20 };
+enum { RP_BACKLOG_BYTES = 32 << 20, RP_BACKLOG_INTERNAL_BYTES = 8 << 20 };
 
 typedef struct rp_backlog_entry {
     struct rp_backlog_entry *next;
@@ -28,7 +28,7 @@ typedef struct rp_backlog {
     uint64_t bytes_max; /* of clients: RP_BACKLOG_BYTES, or what the owner sets after init */
     rp_backlog_entry *first, *last;
     uint64_t bytes;     /* held for clients */
-    uint64_t own_bytes; /* held for RP_CONNECTION_INTERNAL */
+    uint64_t internal_bytes; /* held for RP_CONNECTION_INTERNAL */
     rp_map shares;      /* connection -> bytes held for it */
 } rp_backlog;
 

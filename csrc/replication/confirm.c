@@ -32,7 +32,7 @@ static uint64_t acknowledged(const rp_confirm *confirm, const rp_store_id *store
     return best;
 }
 
-static uint64_t own_end(const rp_confirm *confirm) {
+static uint64_t local_end(const rp_confirm *confirm) {
     uint64_t end = rp_load_acquire(&confirm->control->published_phy_offset);
     uint64_t durable = confirm->is_durable ? rp_load_acquire(&confirm->control->durable_phy_offset) : end;
     return durable < end ? durable : end;
@@ -41,7 +41,7 @@ static uint64_t own_end(const rp_confirm *confirm) {
 int rp_confirm_run(rp_confirm *confirm) {
     rp_member *member = confirm->member;
     if (!rp_confirm_look(confirm) || confirm->orders.epoch < 0 || !confirm->orders.counting_count) return 0;
-    uint64_t before = rp_load_acquire(&confirm->control->confirmed_phy_offset), end = own_end(confirm);
+    uint64_t before = rp_load_acquire(&confirm->control->confirmed_phy_offset), end = local_end(confirm);
     uint32_t others = 0;
     for (uint32_t i = 0; i < confirm->orders.counting_count && end > before; i++) {
         if (is_same(&confirm->orders.counting[i], &confirm->own)) continue;

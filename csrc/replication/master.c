@@ -37,7 +37,7 @@ rp_master *rp_master_open(const rp_master_config *config) {
                                      .housekeeping_ns = config->housekeeping_ns,
                                      .stall_ns = config->stall_ns,
                                      .bytes_per_second = config->bytes_per_second,
-                                     .own_only = config->own_only != 0,
+                                     .rocketpy_only = config->rocketpy_only != 0,
                                      .member = config->member};
     master->confirm = (rp_confirm){.member = config->member,
                                    .control = master->control,

@@ -20,7 +20,7 @@ typedef struct rp_master_config {
     int32_t listener;          /* -1: none */
     uint32_t slaves_max;       /* haConnectionsMax */
     uint32_t frame_max;        /* haTransferBatchSize */
-    uint32_t own_only;         /* 1: refuse slaves of 4.9, which cannot prove that they know the secret */
+    uint32_t rocketpy_only;         /* 1: refuse slaves of 4.9, which cannot prove that they know the secret */
     rp_member *member;         /* haMode=automatic: whose orders hold; NULL: there is no coordinator */
     rp_worker *store;          /* with `member`: woken when more is confirmed */
     uint32_t is_durable;       /* with `member`: SYNC_FLUSH */

@@ -43,7 +43,7 @@ static rp_status refuse(uint32_t reason, uint32_t *why) {
 static rp_status begin(rp_slave_connection *slave, const rp_slave_rules *rules, uint64_t report, uint64_t min,
                        uint64_t end, uint32_t *why) {
     uint64_t first = min - min % rules->file_size, start = report ? report : first;
-    if (rules->own_only) return refuse(RP_SLAVE_STRANGER, why);
+    if (rules->rocketpy_only) return refuse(RP_SLAVE_STRANGER, why);
     if (report > end) return refuse(RP_SLAVE_LONGER, why);
     if (start < first) return refuse(RP_SLAVE_BEHIND, why);
     rp_transfer_init(&slave->transfer, 0, start, rules->frame_max, rules->file_size);
@@ -89,13 +89,13 @@ static rp_status take_epoch(rp_slave_connection *slave, const rp_slave_rules *ru
 /* A position, ACK or FENCED has come whole. */
 static rp_status take(rp_slave_connection *slave, const rp_slave_rules *rules, uint64_t min, uint64_t end,
                       uint64_t now_ns, uint32_t *why) {
-    int is_own = slave->handshake == RP_HA_STATE_WELCOMED;
-    uint64_t report = rp_load64(slave->report + (is_own ? RP_HA_SIZE_FRAME_HEADER : 0));
+    int is_rocketpy = slave->handshake == RP_HA_STATE_WELCOMED;
+    uint64_t report = rp_load64(slave->report + (is_rocketpy ? RP_HA_SIZE_FRAME_HEADER : 0));
     if (slave->handshake == RP_HA_STATE_UNKNOWN && report == MAGIC) return greet(slave, why);
-    if (is_own && slave->report[4] == RP_HA_TYPE_FENCED) return take_fenced(slave, rules, why);
-    if (is_own && (rp_load32(slave->report) != 1 + RP_HA_SIZE_ACK || slave->report[4] != RP_HA_TYPE_ACK))
+    if (is_rocketpy && slave->report[4] == RP_HA_TYPE_FENCED) return take_fenced(slave, rules, why);
+    if (is_rocketpy && (rp_load32(slave->report) != 1 + RP_HA_SIZE_ACK || slave->report[4] != RP_HA_TYPE_ACK))
         return refuse(RP_SLAVE_IMPLAUSIBLE, why);
-    if (is_own && take_epoch(slave, rules, why) != RP_OK) return RP_STOPPED;
+    if (is_rocketpy && take_epoch(slave, rules, why) != RP_OK) return RP_STOPPED;
     slave->reported = report;
     if (report > INT64_MAX) return refuse(RP_SLAVE_IMPLAUSIBLE, why);
     if (!slave->is_replicating) return begin(slave, rules, report, min, end, why);

@@ -21,7 +21,7 @@ typedef struct rp_slave_rules {
     int64_t housekeeping_ns;   /* haHousekeepingInterval */
     int64_t stall_ns;          /* slaveTimeout */
     uint64_t bytes_per_second; /* maxHaTransferByteInSecond; 0: no limit */
-    int own_only;              /* haSecretFile: a slave of 4.9 cannot prove that it knows the secret */
+    int rocketpy_only;              /* haSecretFile: a slave of 4.9 cannot prove that it knows the secret */
     rp_member *member;         /* automatic failover; NULL: none */
     int32_t epoch;             /* the master's; without failover 0 */
     const rp_epoch *epochs;    /* of the log, with failover */

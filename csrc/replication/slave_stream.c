@@ -68,7 +68,7 @@ rp_slave_stream *rp_slave_stream_open(const rp_slave_stream_config *config) {
     stream->phy_offset = config->phy_offset;
     stream->body_left = config->body_left;
     stream->reported = UINT64_MAX; /* report at once */
-    stream->report_size = stream->report_sent = config->is_own ? ACK_SIZE : RP_HA_SIZE_REPORT;
+    stream->report_size = stream->report_sent = config->is_rocketpy ? ACK_SIZE : RP_HA_SIZE_REPORT;
     stream->heard_ns = rp_now_ns();
     stream->chunk_max = rp_ring_capacity(config->to_send) / 4 - 64;
     if (!(stream->ring = rp_ring_writer_open(config->to_send))) {
@@ -95,7 +95,7 @@ void rp_slave_stream_close(rp_slave_stream *stream) {
 int32_t rp_slave_stream_end(const rp_slave_stream *stream) { return stream->end; }
 uint64_t rp_slave_stream_received(const rp_slave_stream *stream) { return stream->received; }
 uint64_t rp_slave_stream_position(const rp_slave_stream *stream) {
-    return stream->config.is_own ? stream->master_end : stream->phy_offset + stream->body_left;
+    return stream->config.is_rocketpy ? stream->master_end : stream->phy_offset + stream->body_left;
 }
 uint64_t rp_slave_stream_reported(const rp_slave_stream *stream) {
     return stream->reported == UINT64_MAX ? 0 : stream->reported;
@@ -132,7 +132,7 @@ static void report(rp_slave_stream *stream, uint64_t least, uint64_t now_ns) {
     int is_due = now_ns - stream->reported_ns >= (uint64_t)stream->config.report_interval_ns;
     if (stream->report_sent < stream->report_size) return send_report(stream);
     if (stream->reported != UINT64_MAX && !is_due && position < stream->reported + least) return;
-    if (stream->config.is_own) {
+    if (stream->config.is_rocketpy) {
         rp_store32(stream->report, 1 + RP_HA_SIZE_ACK);
         stream->report[4] = RP_HA_TYPE_ACK;
         rp_store64(stream->report + RP_HA_SIZE_FRAME_HEADER, position);
@@ -158,7 +158,7 @@ static void take_header(rp_slave_stream *stream, uint64_t file_size) {
 
 /* Bytes of the header that is being received, as far as that is known: it is DATA until its type has come. */
 static uint32_t header_bytes(const rp_slave_stream *stream) {
-    if (!stream->config.is_own) return HEADER;
+    if (!stream->config.is_rocketpy) return HEADER;
     uint8_t type = stream->header_size >= RP_HA_SIZE_FRAME_HEADER ? stream->header[4] : RP_HA_TYPE_DATA;
     return type == RP_HA_TYPE_FENCED ? FENCED_SIZE : type == RP_HA_TYPE_HEARTBEAT ? BEAT_HEADER : DATA_HEADER;
 }
@@ -206,7 +206,7 @@ static void take_fenced(rp_slave_stream *stream) {
 }
 
 /* The header of a frame of rocketpy, or a part of it, has come. */
-static void take_own_header(rp_slave_stream *stream) {
+static void take_rocketpy_header(rp_slave_stream *stream) {
     const uint8_t *header = stream->header;
     if (stream->header_size < RP_HA_SIZE_FRAME_HEADER) return;
     if (header[4] != RP_HA_TYPE_DATA && header[4] != RP_HA_TYPE_HEARTBEAT && header[4] != RP_HA_TYPE_FENCED)
@@ -231,7 +231,7 @@ static uint8_t *reserve(rp_slave_stream *stream, uint64_t size) {
 /* Room for the next part of the body, of at most `*size` bytes; NULL: the ring is full. */
 static uint8_t *room_for(rp_slave_stream *stream, uint64_t *size) {
     uint8_t *room;
-    if (stream->config.is_own) {
+    if (stream->config.is_rocketpy) {
         if (!stream->data) stream->data = reserve(stream, stream->data_size);
         return stream->data ? stream->data + sizeof(rp_msg_log) + (stream->data_size - *size) : NULL;
     }
@@ -253,7 +253,7 @@ static void take_body(rp_slave_stream *stream, uint8_t *room, uint64_t size) {
     stream->body_left -= size;
     stream->received += size;
     rp_add(&stream->config.worker->counters[RP_COUNT_BYTES_IN], size);
-    if (!stream->config.is_own) return pass_on(stream, room, size);
+    if (!stream->config.is_rocketpy) return pass_on(stream, room, size);
     if (stream->body_left) return;
     uint8_t *log = stream->data + sizeof(rp_msg_log);
     stream->data = NULL;
@@ -285,8 +285,8 @@ static int receive(rp_slave_stream *stream) {
     if (in_body) take_body(stream, room, in_body);
     stream->header_size += (uint32_t)((uint64_t)got - in_body);
     if (stream->end) return 1;
-    if (stream->config.is_own)
-        take_own_header(stream);
+    if (stream->config.is_rocketpy)
+        take_rocketpy_header(stream);
     else if (stream->header_size == HEADER)
         take_header(stream, stream->config.control->commitlog_file_size);
     return 1;

@@ -10,7 +10,7 @@
 
 enum {
     FRAMES_MAX = 32,    /* in one sendmsg */
-    OWN_FRAMES_MAX = 4, /* fewer: what the socket does not take is read again for its CRC */
+    ROCKETPY_FRAMES_MAX = 4, /* fewer: what the socket does not take is read again for its CRC */
     DATA_HEADER = RP_HA_SIZE_FRAME_HEADER + RP_HA_SIZE_DATA_HEADER,
     BEAT_HEADER = RP_HA_SIZE_FRAME_HEADER + RP_HA_SIZE_HEARTBEAT
 };
@@ -29,9 +29,12 @@ struct plan {
     uint64_t bytes;
 };
 
-void rp_transfer_init(rp_transfer *transfer, int is_own, uint64_t start, uint32_t frame_max, uint64_t file_size) {
-    *transfer = (rp_transfer){
-        .is_own = is_own, .next = start, .frame_phy_offset = start, .frame_max = frame_max, .file_size = file_size};
+void rp_transfer_init(rp_transfer *transfer, int is_rocketpy, uint64_t start, uint32_t frame_max, uint64_t file_size) {
+    *transfer = (rp_transfer){.is_rocketpy = is_rocketpy,
+                              .next = start,
+                              .frame_phy_offset = start,
+                              .frame_max = frame_max,
+                              .file_size = file_size};
 }
 
 int rp_transfer_is_inside(const rp_transfer *transfer) {
@@ -68,7 +71,7 @@ void rp_transfer_heartbeat(rp_transfer *transfer, uint64_t end, uint64_t wall_cl
     uint8_t *header = transfer->header;
     transfer->frame_phy_offset = transfer->next;
     transfer->frame_size = transfer->frame_sent = 0;
-    if (!transfer->is_own) {
+    if (!transfer->is_rocketpy) {
         transfer->header_size = make_header(header, transfer->next, 0);
         return;
     }
@@ -122,7 +125,7 @@ static rp_status add_new(struct plan *plan, const rp_transfer *transfer, rp_log_
     uint8_t *header = plan->frames[plan->frame_count].header;
     rp_status status = map_bytes(view, phy_offset, size, &bytes);
     if (status != RP_OK) return status;
-    plan->frames[plan->frame_count].header_size = transfer->is_own
+    plan->frames[plan->frame_count].header_size = transfer->is_rocketpy
                                                       ? make_data_header(transfer, header, phy_offset, bytes, size)
                                                       : make_header(header, phy_offset, size);
     add_frame(plan, phy_offset, bytes, size, 0);
@@ -138,7 +141,7 @@ static rp_status make_plan(const rp_transfer *transfer, rp_log_view *view, uint6
                            struct plan *plan) {
     rp_status status = RP_OK;
     uint64_t next = transfer->next;
-    uint32_t frames_max = transfer->is_own ? OWN_FRAMES_MAX : FRAMES_MAX;
+    uint32_t frames_max = transfer->is_rocketpy ? ROCKETPY_FRAMES_MAX : FRAMES_MAX;
     if (rp_transfer_is_inside(transfer)) status = add_rest(plan, transfer, view);
     while (status == RP_OK && next < end && plan->bytes < limit && plan->frame_count < frames_max) {
         uint64_t size = transfer->file_size - next % transfer->file_size;

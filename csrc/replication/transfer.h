@@ -10,7 +10,7 @@
 #include "replication/frames.h"
 
 typedef struct rp_transfer {
-    int is_own;                /* frames of rocketpy; otherwise those of 4.9 */
+    int is_rocketpy;                /* frames of rocketpy; otherwise those of 4.9 */
     uint8_t header[RP_HA_HEADER_MAX]; /* of the frame that is being sent: it must not change on the way */
     uint64_t next;             /* the first byte of the log that is in no frame yet */
     uint64_t frame_phy_offset; /* of the frame that is being sent */
@@ -25,7 +25,7 @@ typedef struct rp_transfer {
     uint64_t confirmed;     /* what the frames made next say of it */
 } rp_transfer;
 
-void rp_transfer_init(rp_transfer *transfer, int is_own, uint64_t start, uint32_t frame_max, uint64_t file_size);
+void rp_transfer_init(rp_transfer *transfer, int is_rocketpy, uint64_t start, uint32_t frame_max, uint64_t file_size);
 /* 1 if a frame has begun and has not ended. */
 int rp_transfer_is_inside(const rp_transfer *transfer);
 /* Position below which the kernel has the log. */

@@ -284,7 +284,8 @@ rp_status rp_timers_step(rp_timers *timers) {
     return done ? RP_OK : RP_EMPTY;
 }
 
-int64_t rp_timers_wait_ms(const rp_timers *timers) {
+/* Milliseconds until the next step is due. */
+static int64_t wait_ms_of(const rp_timers *timers) {
     int64_t poll_ms = timers->config.boot_ms() < timers->active_boot_ms + ACTIVE_MS ? POLL_ACTIVE_MS : POLL_IDLE_MS;
     int64_t due_ms = timers->header->next_due_ms - timers->now_ms;
     if (!timers->is_loaded || !timers->header->next_due_ms || due_ms > poll_ms) return poll_ms;
@@ -307,7 +308,7 @@ rp_status rp_timers_run(rp_timers *timers, int64_t timeout_ns) {
     do {
         rp_status status = rp_timers_step(timers);
         if (status != RP_OK && status != RP_EMPTY) return status;
-        if (status == RP_EMPTY) wait_for(timers, rp_timers_wait_ms(timers));
+        if (status == RP_EMPTY) wait_for(timers, wait_ms_of(timers));
     } while (rp_now_ns() < end);
     return RP_OK;
 }

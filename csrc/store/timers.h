@@ -28,15 +28,12 @@ typedef struct rp_timers rp_timers;
 rp_timers *rp_timers_open(const rp_timers_config *config);
 void rp_timers_close(rp_timers *timers);
 /* One step: take what the queue has gained, set the bits of what was delivered, give away what is due; a bounded amount
- * of each, but for the scan after a power failure. RP_OK: more may be done at once; RP_EMPTY: nothing before the time
- * of rp_timers_wait_ms; RP_STOPPED; RP_NO_SPACE, RP_NO_MEMORY, RP_IO_ERROR with errno: call again later, nothing is
- * lost.
- */
+ * of each, but for the scan after a power failure. RP_OK: more may be done at once; RP_EMPTY: nothing before a
+ * timer is due or comes in; RP_STOPPED; RP_NO_SPACE, RP_NO_MEMORY, RP_IO_ERROR with errno: call again later, nothing is
+ * lost. */
 rp_status rp_timers_step(rp_timers *timers);
 /* Steps until stopped (RP_STOPPED), an error, or `timeout_ns` have passed (RP_OK). */
 rp_status rp_timers_run(rp_timers *timers, int64_t timeout_ns);
-/* Milliseconds until the next step is due. */
-int64_t rp_timers_wait_ms(const rp_timers *timers);
 /* End rp_timers_run. Any thread. */
 void rp_timers_stop(rp_timers *timers);
 /* Bring runs and marks to the disk. Another thread; one at a time. RP_OK; RP_IO_ERROR with errno. */

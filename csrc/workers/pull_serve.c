@@ -137,7 +137,7 @@ static int is_whole(const rp_msg_pull *request, uint32_t size) {
 }
 
 /* What the pull itself says that it selects; NULL if it is no tag expression, and no known SQL92 expression. */
-static const rp_tags *own_tags(rp_pull *pull, const rp_msg_pull *request, const uint8_t *names) {
+static const rp_tags *tags_of_pull(rp_pull *pull, const rp_msg_pull *request, const uint8_t *names) {
     const uint8_t *subscription = names + request->group_size + request->topic_size;
     const uint8_t *type = subscription + request->subscription_size;
     if (request->expression_type_size == 5 && memcmp(type, "SQL92", 5) == 0)
@@ -171,7 +171,7 @@ static int check(rp_pull *pull, const rp_msg_pull *request, const uint8_t *names
     pulled->queue = (uint32_t)request->queue_id < topic->queue_count ? topic->queues[request->queue_id] : NULL;
     pulled->tags = !(request->sys_flag & FLAG_SUBSCRIPTION) ? tags_of_group(pull, pulled)
                    : tags                                   ? tags
-                                                            : own_tags(pull, request, names);
+                                                            : tags_of_pull(pull, request, names);
     return pulled->tags != NULL && pulled->queue != NULL;
 }
 

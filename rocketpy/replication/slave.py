@@ -153,7 +153,7 @@ class SlaveReplicator:
                 start = self._introduce(connection, log, own)
             else:
                 body_left = self._compare(connection, start)
-            self._take_stream(connection, start, body_left, master, ha, log.end, is_own=log.version > 0)
+            self._take_stream(connection, start, body_left, master, ha, log.end, is_rocketpy=log.version > 0)
 
     def _take_stream(
         self,
@@ -164,14 +164,14 @@ class SlaveReplicator:
         ha: str,
         master_end: int,
         *,
-        is_own: bool,
+        is_rocketpy: bool,
     ) -> None:
         stream = LogStream(
             connection,
             start,
             body_left,
             master_end=master_end,
-            is_own=is_own,
+            is_rocketpy=is_rocketpy,
             block=self.block,
             control=self.control,
             master_link=self.master_link,
@@ -197,7 +197,7 @@ class SlaveReplicator:
                 tell_fenced(connection, follower.known_epoch)
                 raise
             start = Start(welcome.start, welcome.start)
-            self._take_stream(connection, start, 0, master, ha, welcome.master_end, is_own=True)
+            self._take_stream(connection, start, 0, master, ha, welcome.master_end, is_rocketpy=True)
 
     def _introduce(self, connection: socket.socket, log: MasterLog, own: Extent) -> Start:
         """Where the stream of a master of rocketpy begins."""

@@ -98,7 +98,7 @@ class LogStream:
 
     Args:
         master_end: where the master's log ended at its start.
-        is_own: frames of rocketpy; otherwise those of the reference.
+        is_rocketpy: frames of rocketpy; otherwise those of the reference.
         follower: with automatic failover.
     """
 
@@ -109,7 +109,7 @@ class LogStream:
         body_left: int,
         *,
         master_end: int = 0,
-        is_own: bool = False,
+        is_rocketpy: bool = False,
         block: WorkerBlock,
         control: ControlBlock,
         master_link: MasterLink,
@@ -132,11 +132,11 @@ class LogStream:
                     "master_link": master_link.pointer,
                     "to_send": to_send.pointer,
                     "socket": connection.fileno(),
-                    "is_own": is_own,
+                    "is_rocketpy": is_rocketpy,
                     "is_durable": settings.is_durable,
                     "phy_offset": start.end,
                     "body_left": body_left,
-                    "report_least": 0 if is_own else start.report,
+                    "report_least": 0 if is_rocketpy else start.report,
                     "adds_zero": start.adds_zero,
                     "report_interval_ns": settings.report_interval_ns,
                     "silence_max_ns": settings.silence_max_ns,

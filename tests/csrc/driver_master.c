@@ -33,7 +33,7 @@ struct peer {
     uint64_t has;       /* it has the log below this */
     uint8_t input[INPUT];
     uint32_t input_size;
-    int is_own;      /* a slave of rocketpy; has_reported: it is welcome */
+    int is_rocketpy;      /* a slave of rocketpy; has_reported: it is welcome */
     uint8_t output[OUTPUT]; /* of a handshake, sent in pieces */
     uint32_t output_size, output_sent;
 };
@@ -177,7 +177,7 @@ static void act_own(struct peer *peer, random_source *random, uint64_t published
 }
 
 static void join_own(struct peer *peer) {
-    peer->is_own = 1;
+    peer->is_rocketpy = 1;
     rp_store64(peer->output, 0xff52504841000000 + RP_HA_VERSION);
     peer->output_size = RP_HA_SIZE_REPORT;
 }
@@ -236,7 +236,7 @@ static void read_some(struct peer *peer, uint32_t most, random_source *random, u
         return;
     }
     if (size > 0) peer->input_size += (uint32_t)size;
-    if (peer->is_own)
+    if (peer->is_rocketpy)
         take_own_frames(peer, random, published);
     else
         take_frames(peer);
@@ -249,9 +249,9 @@ static void act(rp_master *master, struct peer *peer, random_source *random, uin
         if (peer->fd >= 0 && random_below(random, 2)) join_own(peer);
     } else if (choice == 1) {
         leave(peer);
-    } else if (peer->is_own && choice < 40) {
+    } else if (peer->is_rocketpy && choice < 40) {
         act_own(peer, random, published, truth);
-    } else if (peer->is_own) {
+    } else if (peer->is_rocketpy) {
         read_some(peer, 1 + random_below(random, 9000), random, published);
     } else if (choice == 2) {
         report(peer, published + 1 + random_below(random, 1000), 8);

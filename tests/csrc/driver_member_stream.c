@@ -49,7 +49,7 @@ static void join(void) {
                                                                 .master_link = rig.master_link,
                                                                 .to_send = rig.ring,
                                                                 .socket = rig.ours,
-                                                                .is_own = 1,
+                                                                .is_rocketpy = 1,
                                                                 .phy_offset = rig.passed,
                                                                 .member = rig.member,
                                                                 .orders_version = rig.member->version,

@@ -73,7 +73,7 @@ class MemberMaster:
                 "commitlog_directory": self._directory,
                 "listener": self.listener.fileno(),
                 "member": self.block.pointer,
-                "own_only": 1,
+                "rocketpy_only": 1,
                 "slaves_max": 16,
                 "heartbeat_ns": 5 * SECOND_NS,
                 "housekeeping_ns": 20 * SECOND_NS,

@@ -94,7 +94,7 @@ def master_limits(settings: BrokerSettings) -> dict[str, Any]:
     return {
         "slaves_max": store.ha_connections_max,
         "frame_max": store.ha_transfer_batch_size,
-        "own_only": store.ha_secret_file is not None or settings.store.is_automatic,
+        "rocketpy_only": store.ha_secret_file is not None or settings.store.is_automatic,
         "is_sync_master": settings.is_sync_master,
         "heartbeat_ns": store.ha_send_heartbeat_interval * 1_000_000,
         "housekeeping_ns": store.ha_housekeeping_interval * 1_000_000,

@@ -35,7 +35,7 @@ class Member(Rig):
         self.member.set_own(("b", "2e"))
         self.member.give(FOLLOW)
         self.store = WorkerBlock("store", 2)
-        super().__init__(root, Start(0, 0), is_own=True, follower=self.join)
+        super().__init__(root, Start(0, 0), is_rocketpy=True, follower=self.join)
 
     def join(self, control: ControlBlock) -> Follower:
         follower = Follower(self.member, self.file, control.header, self.store.pointer, True)
@@ -125,7 +125,7 @@ def test_a_newer_epoch_in_the_orders_is_passed_on_to_the_old_master(rig: Member)
 
 
 def test_without_failover_nobody_sends_fenced(tmp_path: Path) -> None:
-    rig = Rig(tmp_path, Start(0, 0), is_own=True)
+    rig = Rig(tmp_path, Start(0, 0), is_rocketpy=True)
     rig.master.sendall(fenced(9) + bytes(30))
     assert rig.stream.turn(0) == lib.RP_STREAM_ENDED and "not known here" in rig.stream.reason
     rig.close()

@@ -138,7 +138,7 @@ def test_a_slave_that_does_not_fit_gets_no_byte_and_a_reason(
 
 
 def test_both_sides_prove_that_they_know_the_secret(open_rig: Open) -> None:
-    rig = open_rig(secret=SECRET, own_only=1)
+    rig = open_rig(secret=SECRET, rocketpy_only=1)
     rig.append(1000)
     slave = OwnSlave(rig)
     kind, welcome = slave.say(rig.log[:100], proof=proof_of(SECRET, "slave", slave.challenge))
@@ -158,7 +158,7 @@ def test_both_sides_prove_that_they_know_the_secret(open_rig: Open) -> None:
     ],
 )
 def test_without_the_right_proof_nothing_is_sent(open_rig: Open, proof: Callable[[str], str]) -> None:
-    rig = open_rig(secret=SECRET, own_only=1)
+    rig = open_rig(secret=SECRET, rocketpy_only=1)
     rig.append(1000)
     slave = OwnSlave(rig)
     kind, refusal = slave.say(rig.log[:100], proof=proof(slave.challenge))
@@ -167,7 +167,7 @@ def test_without_the_right_proof_nothing_is_sent(open_rig: Open, proof: Callable
 
 
 def test_with_a_secret_a_slave_of_the_reference_is_refused(open_rig: Open, caplog: pytest.LogCaptureFixture) -> None:
-    rig = open_rig(secret=SECRET, own_only=1)
+    rig = open_rig(secret=SECRET, rocketpy_only=1)
     rig.append(1000)
     slave = rig.connect()
     slave.sendall(report(0))

@@ -20,7 +20,7 @@ from tests.unit.replication.test_stream import SETTINGS, Rig
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[Rig]:
-    rig = Rig(tmp_path, Start(0, 0), is_own=True)
+    rig = Rig(tmp_path, Start(0, 0), is_rocketpy=True)
     yield rig
     rig.close()
 
@@ -110,7 +110,7 @@ def test_a_frame_that_cannot_be_ends_the_stream(rig: Rig, poison: bytes) -> None
 
 def test_data_does_not_cross_a_file(tmp_path: Path) -> None:
     start = (1 << 20) - 100
-    rig = Rig(tmp_path, Start(start, start), is_own=True)
+    rig = Rig(tmp_path, Start(start, start), is_rocketpy=True)
     rig.master.sendall(data_frame(start, bytes(101)))
     assert rig.stream.turn(0) == lib.RP_STREAM_ENDED and rig.chunks() == []
     rig.close()
@@ -134,7 +134,7 @@ def test_a_full_ring_stops_reading_and_nothing_is_lost(rig: Rig) -> None:
 
 def test_what_is_on_the_disk_is_acknowledged(tmp_path: Path) -> None:
     """Under SYNC_FLUSH: also when less than the start is durable, which the master is not to count."""
-    rig = Rig(tmp_path, Start(500, 500), settings=attrs.evolve(SETTINGS, is_durable=True), is_own=True)
+    rig = Rig(tmp_path, Start(500, 500), settings=attrs.evolve(SETTINGS, is_durable=True), is_rocketpy=True)
     rig.control.header.durable_phy_offset = 300
     rig.stream.turn(0)
     assert rig.reports() == ack(300).hex()

@@ -38,7 +38,7 @@ class Rig:
         start: Start,
         body_left: int = 0,
         settings: StreamSettings = SETTINGS,
-        is_own: bool = False,
+        is_rocketpy: bool = False,
         follower: Callable[[ControlBlock], Follower] | None = None,
     ) -> None:
         self.ours, self.master = socket.socketpair()
@@ -52,7 +52,7 @@ class Rig:
             self.ours,
             start,
             body_left,
-            is_own=is_own,
+            is_rocketpy=is_rocketpy,
             block=self.block,
             control=self.control,
             master_link=self.master_link,

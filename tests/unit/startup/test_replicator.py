@@ -30,7 +30,7 @@ LIMITS = [
     ({"max_ha_transfer_byte_in_second": 77}, {"bytes_per_second": 77}),
     ({"ha_connections_max": 7}, {"slaves_max": 7}),
     ({"slave_timeout": 77}, {"stall_ns": 77_000_000}),
-    ({"ha_secret_file": "/a/secret"}, {"own_only": True}),
+    ({"ha_secret_file": "/a/secret"}, {"rocketpy_only": True}),
 ]
 
 
