@@ -36,6 +36,56 @@ static void set_limits(rp_pull *pull, const rp_pull_config *config) {
     pull->bulk_limits.slices_on_disk = smaller(larger(BULK_DISK_SLICES, config->count_on_disk), RP_SLICES_MAX);
 }
 
+/* 1; 0: no memory. */
+static int make_tables(rp_pull *pull) {
+    return rp_map_init(&pull->topics, 256) == 0 && rp_map_init(&pull->groups, 64) == 0 &&
+           rp_map_init(&pull->subscriptions, 64) == 0 && rp_expressions_init(&pull->expressions) == 0 &&
+           rp_suspended_pulls_init(&pull->suspended_pulls, pull->config.suspended) == 0 &&
+           rp_commits_init(&pull->commits) == 0 && rp_traffic_init(&pull->traffic) == 0;
+}
+
+/* 1; 0 with errno. */
+static int open_files(rp_pull *pull) {
+    const rp_pull_config *config = &pull->config;
+    pull->reader = rp_cq_reader_open(config->block, config->consume_queue_directory, config->consume_queue_file_size,
+                                     config->files_max);
+    pull->selection.marks = config->marks;
+    if (!pull->reader) return 0;
+    if (config->consume_queue_ext_file_size &&
+        !(pull->selection.ext =
+              rp_cq_ext_open(config->block, config->consume_queue_directory, config->consume_queue_ext_file_size)))
+        return 0;
+    if (!config->commitlog_directory) return 1;
+    pull->selection.log =
+        rp_log_view_open(config->commitlog_directory, pull->control->commitlog_file_size, LOG_FILES_MAX);
+    return pull->selection.log != NULL;
+}
+
+/* 1; 0: no memory. */
+static int open_rings(rp_pull *pull) {
+    const rp_pull_config *config = &pull->config;
+    pull->inputs = calloc(config->input_count + 2, sizeof *pull->inputs);
+    pull->input_rings = calloc(config->input_count + 2, sizeof *pull->input_rings);
+    pull->selectors = calloc(config->selector_count + 1, sizeof *pull->selectors);
+    pull->selector_workers = calloc(config->selector_count + 1, sizeof *pull->selector_workers);
+    if (!pull->inputs || !pull->input_rings || !pull->selectors || !pull->selector_workers) return 0;
+    if (!(pull->manager = rp_ring_writer_open(config->to_manager)) ||
+        rp_backlog_init(&pull->waiting, pull->manager) != 0)
+        return 0;
+    for (uint32_t i = 0; i < config->input_count + 2; i++, pull->input_count++) {
+        rp_ring *ring = i < config->input_count    ? config->inputs[i]
+                        : i == config->input_count ? config->from_manager
+                                                   : config->from_store;
+        pull->input_rings[i] = ring;
+        if (!(pull->inputs[i] = rp_ring_reader_open(ring))) return 0;
+    }
+    for (uint32_t i = 0; i < config->selector_count; i++, pull->selector_count++) {
+        pull->selector_workers[i] = rp_ring_consumer(config->selectors[i]);
+        if (!(pull->selectors[i] = rp_ring_writer_open(config->selectors[i]))) return 0;
+    }
+    return 1;
+}
+
 rp_pull *rp_pull_open(const rp_pull_config *config) {
     rp_pull *pull = calloc(1, sizeof *pull);
     if (!pull) return NULL;
@@ -44,43 +94,7 @@ rp_pull *rp_pull_open(const rp_pull_config *config) {
     pull->control = rp_control_header(config->block);
     pull->permission = RP_PERM_READ | RP_PERM_WRITE;
     set_limits(pull, config);
-    pull->inputs = calloc(config->input_count + 2, sizeof *pull->inputs);
-    pull->input_rings = calloc(config->input_count + 2, sizeof *pull->input_rings);
-    pull->selectors = calloc(config->selector_count + 1, sizeof *pull->selectors);
-    pull->selector_workers = calloc(config->selector_count + 1, sizeof *pull->selector_workers);
-    if (!pull->inputs || !pull->input_rings || !pull->selectors || !pull->selector_workers ||
-        rp_map_init(&pull->topics, 256) != 0 || rp_map_init(&pull->groups, 64) != 0 ||
-        rp_map_init(&pull->subscriptions, 64) != 0 || rp_expressions_init(&pull->expressions) != 0 ||
-        rp_suspended_pulls_init(&pull->suspended_pulls, config->suspended) != 0 ||
-        rp_commits_init(&pull->commits) != 0 || rp_traffic_init(&pull->traffic) != 0)
-        goto fail;
-    pull->reader = rp_cq_reader_open(config->block, config->consume_queue_directory, config->consume_queue_file_size,
-                                     config->files_max);
-    pull->selection.marks = config->marks;
-    if (config->consume_queue_ext_file_size &&
-        !(pull->selection.ext =
-              rp_cq_ext_open(config->block, config->consume_queue_directory, config->consume_queue_ext_file_size)))
-        goto fail;
-    if (config->commitlog_directory &&
-        !(pull->selection.log =
-              rp_log_view_open(config->commitlog_directory, pull->control->commitlog_file_size, LOG_FILES_MAX)))
-        goto fail;
-    if (!pull->reader || !(pull->manager = rp_ring_writer_open(config->to_manager)) ||
-        rp_backlog_init(&pull->waiting, pull->manager) != 0)
-        goto fail;
-    for (uint32_t i = 0; i < config->input_count + 2; i++, pull->input_count++) {
-        rp_ring *ring = i < config->input_count    ? config->inputs[i]
-                        : i == config->input_count ? config->from_manager
-                                                   : config->from_store;
-        pull->input_rings[i] = ring;
-        if (!(pull->inputs[i] = rp_ring_reader_open(ring))) goto fail;
-    }
-    for (uint32_t i = 0; i < config->selector_count; i++, pull->selector_count++) {
-        pull->selector_workers[i] = rp_ring_consumer(config->selectors[i]);
-        if (!(pull->selectors[i] = rp_ring_writer_open(config->selectors[i]))) goto fail;
-    }
-    return pull;
-fail:;
+    if (make_tables(pull) && open_files(pull) && open_rings(pull)) return pull;
     int error = errno;
     rp_pull_close(pull);
     errno = error ? error : ENOMEM;

@@ -27,6 +27,41 @@ static uint64_t reached(void *context, uint32_t output) {
     return output == RESUME_AT_MANAGER ? rp_ring_tail(send->config.to_manager) : 0;
 }
 
+/* 1; 0: no memory. */
+static int open_rings(rp_send *send) {
+    const rp_send_config *config = &send->config;
+    send->inputs = calloc(config->input_count + 2, sizeof *send->inputs);
+    send->input_rings = calloc(config->input_count + 2, sizeof *send->input_rings);
+    send->selectors = calloc(config->selector_count + 1, sizeof *send->selectors);
+    if (!send->inputs || !send->input_rings || !send->selectors) return 0;
+    for (uint32_t i = 0; i < config->input_count; i++) send->input_rings[i] = config->inputs[i];
+    rp_ring *last = config->is_slave ? config->from_replicator : config->from_store;
+    send->input_rings[config->input_count] = config->from_manager;
+    send->input_rings[config->input_count + 1] = last;
+    for (uint32_t i = 0; i < config->input_count + 1 + (last != NULL); i++, send->input_count++)
+        if (!(send->inputs[i] = rp_ring_reader_open(send->input_rings[i]))) return 0;
+    for (uint32_t i = 0; i < config->selector_count; i++, send->selector_count++)
+        if (!(send->selectors[i] = rp_ring_writer_open(config->selectors[i]))) return 0;
+    return (send->manager = rp_ring_writer_open(config->to_manager)) &&
+           rp_diverted_init(&send->diverted, send->manager) == 0 && rp_backlog_init(&send->results, send->manager) == 0;
+}
+
+/* Open the log, and the marks that have to agree with its end. 1; 0 with errno. */
+static int open_log(rp_send *send) {
+    const rp_send_config *config = &send->config;
+    if (!(send->log = rp_commitlog_open(config->commitlog_directory, send->control))) return 0;
+    if (rp_recovery_next_offsets(config->block, config->commitlog_directory) != RP_OK) return 0;
+    rp_broker_clock_open(&send->clock, send->control, config->wall_ms(), config->boot_ms());
+    if ((config->marks && rp_delivery_marks_open(config->marks, send->control->published_phy_offset) != RP_OK) ||
+        rp_send_halves_open(send) != RP_OK) {
+        errno = EINVAL;
+        return 0;
+    }
+    if (!config->is_slave && config->from_store && rp_send_timer_open(send) != RP_OK) return 0;
+    rp_received_log_init(&send->received, send->log, send->control, (int)config->check_crc, config->max_message_size);
+    return 1;
+}
+
 rp_send *rp_send_open(const rp_send_config *config) {
     rp_send *send = calloc(1, sizeof *send);
     if (!send) return NULL;
@@ -41,41 +76,12 @@ rp_send *rp_send_open(const rp_send_config *config) {
                       config->page_cache_busy_ms);
     rp_admission_bound_lag(&send->admission, send->control, config->dispatch_lag_max);
     send->region_size = (uint32_t)strlen(config->region);
-    send->inputs = calloc(config->input_count + 2, sizeof *send->inputs);
-    send->input_rings = calloc(config->input_count + 2, sizeof *send->input_rings);
-    send->selectors = calloc(config->selector_count + 1, sizeof *send->selectors);
     send->cluster_size = config->cluster_property ? (uint32_t)strlen(config->cluster_property) : 0;
-    if (!send->inputs || !send->input_rings || !send->selectors || rp_map_init(&send->topics, 256) != 0 ||
-        rp_traffic_init(&send->traffic) != 0)
-        goto fail;
-    for (uint32_t i = 0; i < config->input_count; i++) send->input_rings[i] = config->inputs[i];
-    send->input_rings[config->input_count] = config->from_manager;
-    rp_ring *last = config->is_slave ? config->from_replicator : config->from_store;
-    send->input_rings[config->input_count + 1] = last;
-    for (uint32_t i = 0; i < config->input_count + 1 + (last != NULL); i++, send->input_count++) {
-        if (!(send->inputs[i] = rp_ring_reader_open(send->input_rings[i]))) goto fail;
+    if (rp_map_init(&send->topics, 256) == 0 && rp_traffic_init(&send->traffic) == 0 && open_rings(send) &&
+        open_log(send)) {
+        rp_resume(send->config.worker, send->inputs, config->input_count + 1, reached, send);
+        return send;
     }
-    for (uint32_t i = 0; i < config->selector_count; i++, send->selector_count++)
-        if (!(send->selectors[i] = rp_ring_writer_open(config->selectors[i]))) goto fail;
-    if (!(send->manager = rp_ring_writer_open(config->to_manager)) ||
-        rp_diverted_init(&send->diverted, send->manager) != 0 || rp_backlog_init(&send->results, send->manager) != 0)
-        goto fail;
-    if (!(send->log = rp_commitlog_open(config->commitlog_directory, send->control))) goto fail;
-    if (rp_recovery_next_offsets(config->block, config->commitlog_directory) != RP_OK) goto fail;
-    rp_broker_clock_open(&send->clock, send->control, send->config.wall_ms(), send->config.boot_ms());
-    if (config->marks && rp_delivery_marks_open(config->marks, send->control->published_phy_offset) != RP_OK) {
-        errno = EINVAL;
-        goto fail;
-    }
-    if (rp_send_halves_open(send) != RP_OK) {
-        errno = EINVAL;
-        goto fail;
-    }
-    if (!config->is_slave && config->from_store && rp_send_timer_open(send) != RP_OK) goto fail;
-    rp_received_log_init(&send->received, send->log, send->control, (int)config->check_crc, config->max_message_size);
-    rp_resume(send->config.worker, send->inputs, config->input_count + 1, reached, send);
-    return send;
-fail:;
     int error = errno;
     rp_send_close(send);
     errno = error ? error : ENOMEM;

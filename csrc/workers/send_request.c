@@ -78,6 +78,16 @@ static int is_too_long(const rp_send *send, const rp_msg_send *request) {
     return !is_internal(request) && request->body_size > send->config.max_message_size;
 }
 
+/* Make room for the ids of so many messages. 0: no memory. */
+static int reserve_ids(rp_send *send, uint32_t messages) {
+    if (messages <= send->ids_capacity / RP_MESSAGE_ID_MAX) return 1;
+    uint8_t *ids = realloc(send->ids, (uint64_t)messages * RP_MESSAGE_ID_MAX);
+    if (!ids) return 0;
+    send->ids = ids;
+    send->ids_capacity = messages * RP_MESSAGE_ID_MAX;
+    return 1;
+}
+
 static rp_status append(rp_send *send, const rp_put *put) {
     const rp_msg_send *request = put->request;
     uint64_t total;
@@ -86,12 +96,8 @@ static rp_status append(rp_send *send, const rp_put *put) {
         return refuse(send, request, RP_RESPONSE_MESSAGE_ILLEGAL,
                       "the message is illegal: malformed batch, body too long, topic or properties beyond the limits, "
                       "or a zero byte in the properties");
-    if (messages > send->ids_capacity / RP_MESSAGE_ID_MAX) {
-        uint8_t *ids = realloc(send->ids, (uint64_t)messages * RP_MESSAGE_ID_MAX);
-        if (!ids) return refuse(send, request, RP_RESPONSE_SYSTEM_ERROR, "no memory for the message ids of this batch");
-        send->ids = ids;
-        send->ids_capacity = messages * RP_MESSAGE_ID_MAX;
-    }
+    if (!reserve_ids(send, messages))
+        return refuse(send, request, RP_RESPONSE_SYSTEM_ERROR, "no memory for the message ids of this batch");
     int is_oneway = request->flags & RP_REQUEST_ONEWAY && !is_internal(request);
     rp_wait wait = {.received_ns = request->origin.received_ns,
                     .connection = request->origin.connection,
