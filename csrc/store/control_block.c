@@ -161,7 +161,7 @@ rp_control_block *rp_control_open(const char *path, uint64_t commitlog_file_size
     if (base == MAP_FAILED) goto failed;
     block->base = base;
     /* A lookup needs one page. The kernel would read 128 KiB around it, and each process that looks would keep them. */
-    if (madvise(block->base + SLOTS_AT, FILE_SIZE - SLOTS_AT, MADV_RANDOM) < 0) goto failed;
+    madvise(block->base + SLOTS_AT, FILE_SIZE - SLOTS_AT, MADV_RANDOM);
     if (!is_new) {
         int is_usable = is_ours(base, commitlog_file_size) ? check_tables(block, fd) : 0;
         if (is_usable < 0 || (!is_usable && format_file(fd) < 0)) goto failed;
