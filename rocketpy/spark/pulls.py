@@ -22,12 +22,16 @@ from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.headers.pull import PullMessageRequestHeader, PullSysFlag
 
 from .connection import BUSY_CODES
+from .data_lost import DataLost, RecordsGone, ReplicaBehind
 
 ANSWERS_AHEAD = 8  # of each run, not taken yet
 RUNS_AHEAD = 32  # short ones: a query may read one message of each of a thousand queues
 BYTES_AHEAD = 32 << 20  # not taken yet; beyond them only the first run is read
 ATTEMPTS = 4
 RETRY_S = 0.5
+
+
+GIVEN = frozenset({PullStatus.FOUND, PullStatus.NO_MATCHED_MSG})
 
 
 def _may_pass(error: TransportError | BrokerError) -> bool:
@@ -47,19 +51,6 @@ class Slice:
         return self.end - self.begin
 
 
-class DataLost(RocketError):
-    """Messages that a query should read are not there any more."""
-
-    def __init__(self, queue: MessageQueue, wanted: int, answer_min: int, answer_max: int) -> None:
-        self.queue, self.wanted = queue, wanted
-        self.min_offset, self.max_offset = answer_min, answer_max
-        super().__init__(
-            f"queue {queue.queue_id} of topic {queue.topic} on {queue.broker_name}: offset {wanted} is wanted, "
-            f"{answer_min} to {answer_max} are there. Messages were deleted before they were read, or the store was "
-            "replaced. With failOnDataLoss=false the query goes on with what is there"
-        )
-
-
 @attrs.frozen
 class PullSettings:
     """How slices are read.
@@ -75,6 +66,11 @@ class PullSettings:
     pipeline: int = 4
     timeout_s: float = 20.0
     fail_on_data_loss: bool = True
+
+    @property
+    def is_of_all(self) -> bool:
+        """Whether no message is left out on purpose, so that each offset must come."""
+        return self.expression == "*"
 
 
 def pull_header(queue: MessageQueue, offset: int, count: int, settings: PullSettings) -> PullMessageRequestHeader:
@@ -95,10 +91,16 @@ def pull_header(queue: MessageQueue, offset: int, count: int, settings: PullSett
 
 @attrs.frozen
 class Answer:
-    """What one pull has given of a run."""
+    """What one pull has given of a run, from the offset `begin` on."""
 
     run: Slice
+    begin: int
     pulled: StoredPull
+
+    @property
+    def offsets(self) -> int:
+        """How many offsets it goes on by."""
+        return self.pulled.next_begin_offset - self.begin
 
     @property
     def is_within(self) -> bool:
@@ -111,12 +113,12 @@ class _Reading:
     """A run that is being read."""
 
     run: Slice
-    send: trio.MemorySendChannel[StoredPull]
-    answers: trio.MemoryReceiveChannel[StoredPull]
+    send: trio.MemorySendChannel[Answer]
+    answers: trio.MemoryReceiveChannel[Answer]
 
     @classmethod
     def of(cls, run: Slice) -> _Reading:
-        return cls(run, *trio.open_memory_channel[StoredPull](ANSWERS_AHEAD))
+        return cls(run, *trio.open_memory_channel[Answer](ANSWERS_AHEAD))
 
 
 def cut(slices: Sequence[Slice], count_max: int) -> Iterator[Slice]:
@@ -181,36 +183,56 @@ class Pulls:
                     pulled = await self._pull(reading.run, position)
                     if pulled.status is PullStatus.FOUND:
                         self._bytes_ahead += len(pulled.body)
-                        await reading.send.send(pulled)
+                        await reading.send.send(Answer(reading.run, position, pulled))
                     position = self._following(reading.run, pulled, position)
         except RocketError as error:
             self._error = self._error or error
             self._scope.cancel()
 
     def _following(self, run: Slice, pulled: StoredPull, position: int) -> int:
-        """The next offset to pull. Raises DataLost."""
-        if pulled.status in (PullStatus.FOUND, PullStatus.NO_MATCHED_MSG) and pulled.next_begin_offset > position:
+        """The next offset to pull. Raises DataLost, RecordsGone."""
+        goes_on = pulled.status in GIVEN and pulled.next_begin_offset > position
+        if goes_on and self._is_complete_answer(pulled):
             return int(pulled.next_begin_offset)
         if self.settings.fail_on_data_loss:
+            if goes_on:
+                raise RecordsGone(run.queue, position)
             raise DataLost(run.queue, position, pulled.min_offset, pulled.max_offset)
         is_behind = position < pulled.min_offset <= pulled.max_offset
-        following = min(run.end, pulled.min_offset) if is_behind else run.end
+        following = pulled.next_begin_offset if goes_on else pulled.min_offset if is_behind else run.end
+        following = min(run.end, following)
         self.lost[run.queue] += following - position
-        return following
+        return int(following)
+
+    def _is_complete_answer(self, pulled: StoredPull) -> bool:
+        """Whether all that was wanted is in it. A broker also says "no match" of messages whose records are gone, and
+        goes on behind them; where a part of them is gone, `slices.py` sees it."""
+        return pulled.status is PullStatus.FOUND or not self.settings.is_of_all
 
     async def _pull(self, run: Slice, position: int) -> StoredPull:
-        """One pull, tried again where that can help."""
+        """One pull, tried again where that can help: also if the queue ends before the position, because the plan was
+        made by what the master had, and a slave may be behind; and if records are gone, which queues may soon tell.
+
+        Raises:
+            ReplicaBehind: a slave answers in place of the master, and does not have the message.
+        """
         queue = run.queue
         header = pull_header(queue, position, run.end - position, self.settings)
         for attempt in range(ATTEMPTS):
+            is_last = attempt == ATTEMPTS - 1
             try:
-                _, address = await self.instance.find_reader(queue, MASTER_ID)
-                return await self.instance.api.pull_stored(address, header, self.settings.timeout_s)
+                broker_id, address = await self.instance.find_reader(queue, MASTER_ID)
+                pulled = await self.instance.api.pull_stored(address, header, self.settings.timeout_s)
+                is_behind = pulled.status not in GIVEN and position >= pulled.max_offset
+                if is_last and is_behind and broker_id != MASTER_ID:
+                    raise ReplicaBehind(queue, position, pulled.max_offset, address)
+                if is_last or (not is_behind and (pulled.status not in GIVEN or self._is_complete_answer(pulled))):
+                    return pulled
             except (TransportError, BrokerError) as error:
-                if not _may_pass(error) or attempt == ATTEMPTS - 1:
+                if not _may_pass(error) or is_last:
                     raise
-                await trio.sleep(RETRY_S * 2**attempt)
-                await self._refresh_route(queue.topic)
+            await trio.sleep(RETRY_S * 2**attempt)
+            await self._refresh_route(queue.topic)
         raise AssertionError("the last attempt returns or raises")
 
     async def _refresh_route(self, topic: str) -> None:
@@ -223,7 +245,8 @@ class Pulls:
         """The next answers in the order of the slices: about `size` bytes or more, at least one; none at the end.
 
         Raises:
-            DataLost, TransportError, BrokerError: what ended the reading. ClientError: the client was closed meanwhile.
+            MessagesMissing, ReplicaBehind, TransportError, BrokerError: what ended the reading. ClientError: the client
+            was closed meanwhile.
         """
         taken: list[Answer] = []
         while size > 0:
@@ -245,7 +268,7 @@ class Pulls:
     async def _take_first(self, first: _Reading) -> Answer | None:
         """The next answer of the first run; None if it has ended, which makes room for another one."""
         try:
-            pulled = await first.answers.receive()
+            answer = await first.answers.receive()
         except trio.EndOfChannel:
             self._readings.popleft()
             self._messages_ahead -= first.run.count
@@ -253,8 +276,8 @@ class Pulls:
             return None
         if self._bytes_ahead >= BYTES_AHEAD:
             self._notify()
-        self._bytes_ahead -= len(pulled.body)
-        return Answer(first.run, pulled)
+        self._bytes_ahead -= len(answer.pulled.body)
+        return answer
 
     def stop(self) -> None:
         """End the reading before the end of the slices."""

@@ -13,8 +13,9 @@ from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.names import DLQ_PREFIX, RETRY_PREFIX, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
 
 from .cluster import Bounds, Cluster
+from .data_lost import DataLost, QueueGone, queue_text
 from .offsets import EARLIEST, LATEST, Offsets
-from .pulls import DataLost, Slice
+from .pulls import Slice
 from .topic_options import TopicOptions
 
 logger = logging.getLogger(__name__)
@@ -55,9 +56,7 @@ class Ranges:
             return found
         if missing := self.options.assign - found:
             queue = min(missing)
-            raise ConfigError(
-                f"queue {queue.queue_id} of topic {queue.topic} on {queue.broker_name} does not exist", key="assign"
-            )
+            raise ConfigError(f"{queue_text(queue)} does not exist", key="assign")
         return set(self.options.assign)
 
     def starts(self, bounds: Mapping[MessageQueue, Bounds], default: str) -> Offsets:
@@ -88,8 +87,8 @@ class Ranges:
         if empty and options.too_young == "error":
             queue = empty[0]
             raise ConfigError(
-                f"queue {queue.queue_id} of topic {queue.topic} on {queue.broker_name} has nothing stored at "
-                f"{times[queue]} or later; startingOffsetsByTimestampStrategy=latest lets such a queue start at its end"
+                f"{queue_text(queue)} has nothing stored at {times[queue]} or later; "
+                "startingOffsetsByTimestampStrategy=latest lets such a queue start at its end"
             )
         return starts
 
@@ -115,9 +114,7 @@ class Ranges:
 def _check_known(offsets: Collection[MessageQueue], bounds: Mapping[MessageQueue, Bounds], key: str) -> None:
     if unknown := set(offsets) - set(bounds):
         queue = min(unknown)
-        raise ConfigError(
-            f"queue {queue.queue_id} of topic {queue.topic} on {queue.broker_name} is not among those read", key=key
-        )
+        raise ConfigError(f"{queue_text(queue)} is not among those read", key=key)
 
 
 def _resolve(offset: int, bound: Bounds) -> int:
@@ -131,10 +128,12 @@ def slice_within(queue: MessageQueue, begin: int, end: int, bound: Bounds | None
         bound: what the broker has; None if it does not have the queue any more.
         fail: whether missing messages are an error.
     Raises:
-        DataLost: some are missing, with `fail`.
+        DataLost, QueueGone: some are missing, with `fail`.
     """
     if begin >= end:
         return None
+    if bound is None and fail:
+        raise QueueGone(queue, begin)
     bound = bound or Bounds(0, 0)
     low, high = max(begin, bound.min_offset), min(end, bound.max_offset)
     if (low, high) != (begin, end):

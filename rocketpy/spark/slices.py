@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
@@ -12,13 +13,15 @@ from pyspark.sql.datasource import InputPartition
 
 from rocketpy.client.consuming.subscription import Sql92
 from rocketpy.errors import ConfigError, RecordCorrupt
+from rocketpy.message.message_queue import MessageQueue
 from rocketpy.native.status import Status
 
 from .cluster import CLUSTERS
+from .data_lost import RecordsGone
 from .decoder import Decoder, End, fault_at
 from .planning import MESSAGE_BYTES, pack
 from .pulls import Answer, Slice
-from .stored_queue import StoredQueue
+from .stored_queue import HEAD, StoredQueue
 from .topic_options import TopicOptions
 from .worker import Origin, prepare_worker
 
@@ -80,8 +83,8 @@ def read_slices(options: TopicOptions, columns: tuple[str, ...], slices: Sequenc
     """Batches of the slices' messages: from files where storePath names them, the rest by pulls.
 
     Raises:
-        DataLost: some are gone, with failOnDataLoss=true. RecordCorrupt: an answer is damaged. ConfigError: the files
-        are those of another store.
+        MessagesMissing: some are gone, with failOnDataLoss=true. RecordCorrupt: an answer is damaged. ConfigError: the
+        files are those of another store.
     """
     rest = []
     for one in slices:
@@ -167,13 +170,16 @@ class PullReader:
         try:
             while answers := cluster.take(pulls, self.options.bytes_max):
                 for group in joinable(answers, self.options.bytes_max):
-                    yield from self._decoded(group)
+                    records = yield from self._decoded(group)
+                    if self.options.pull_settings.is_of_all and records != sum(answer.offsets for answer in group):
+                        self._note_gone(group, pulls.lost)
         finally:
             cluster.stop_pulls(pulls)
         for queue, count in sorted(pulls.lost.items()):
             logger.warning("%s: %d offsets were not there any more", queue, count)
 
-    def _decoded(self, group: list[Answer]) -> Iterator[Any]:
+    def _decoded(self, group: list[Answer]) -> Generator[Any, None, int]:
+        """Batches of answers. Returns the number of records in them."""
         first, image = group[0], b"".join(answer.pulled.body for answer in group)
         decoder = self._whole if first.is_within else _decoder(self.options, self.columns, first.run, crc=False)
         end: End = yield from decoder.decode(image, brokerName=first.run.queue.broker_name)
@@ -182,6 +188,26 @@ class PullReader:
             damaged = next(answer for answer, stop in zip(group, ends, strict=True) if end.position < stop)
             reason = fault_at(image, 0, end.position, decoder.checks)
             raise RecordCorrupt(end.position, f"{reason} (in an answer for {damaged.run.queue})")
+        return end.records
+
+    def _note_gone(self, group: list[Answer], lost: Counter[MessageQueue]) -> None:
+        """Some offsets were skipped in these answers. Raises RecordsGone, or counts them with failOnDataLoss=false."""
+        for answer in group:
+            there = queue_offsets(answer.pulled.body)
+            gone = [offset for offset in range(answer.begin, answer.pulled.next_begin_offset) if offset not in there]
+            if gone and self.options.fail_on_data_loss:
+                raise RecordsGone(answer.run.queue, gone[0])
+            lost[answer.run.queue] += len(gone)
+
+
+def queue_offsets(image: bytes) -> set[int]:
+    """The queue offsets of sound records, one after the other."""
+    offsets, at = set(), 0
+    while at < len(image):
+        size, _, queue_offset, _ = HEAD.unpack_from(image, at)
+        offsets.add(queue_offset)
+        at += size
+    return offsets
 
 
 def joinable(answers: list[Answer], size_max: int) -> Iterator[list[Answer]]:

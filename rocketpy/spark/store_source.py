@@ -6,7 +6,7 @@ The driver lists the files and cuts them into pieces (segments.py); each task ma
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Generator, Iterator, Mapping, MutableMapping
 from typing import Any
 
 import attrs
@@ -75,8 +75,13 @@ class StoreReader(DataSourceReader):
             yield from PieceReader(self.options, self.columns, partition.value).batches()
 
 
-def plan(options: StoreOptions) -> list[Piece]:
-    """The pieces that together hold every record in the asked range, each record once."""
+def plan(options: StoreOptions, *, begins_at_record: bool = False) -> list[Piece]:
+    """The pieces that together hold every record in the asked range, each record once.
+
+    Args:
+        begins_at_record: a record is known to begin at startPhysicalOffset, or the log to end: if none is there, the
+            first piece begins with damage. Otherwise it begins with the first record behind that place.
+    """
     segments = [
         segment
         for segment in list_segments(options.path)
@@ -85,10 +90,11 @@ def plan(options: StoreOptions) -> list[Piece]:
     if options.prune_by_queues:
         segments = prune_by_queues(options.path, segments, options.topics, options.queue_ids)
     boundaries = Boundaries(options.path, options.boundary)
+    cut = boundaries.between if begins_at_record else boundaries.pieces
     return [
         piece
         for segment in prune_by_time(segments, options.from_ms, options.to_ms)
-        for piece in boundaries.pieces(segment, options.start, options.end, options.split_bytes)
+        for piece in cut(segment, options.start, options.end, options.split_bytes)
     ]
 
 
@@ -100,6 +106,8 @@ class PieceReader:
     columns: tuple[str, ...]
     piece: Piece
     decoder: Decoder = attrs.field(init=False)
+    _dispatched: int | None = attrs.field(init=False, default=None)  # end of the log by its queues, once at the tail
+    _tried_again: int = attrs.field(init=False, default=-1)  # place in the segment that was incomplete once
 
     def __attrs_post_init__(self) -> None:
         constants: Mapping[str, object] = {
@@ -118,33 +126,54 @@ class PieceReader:
         Raises:
             RecordCorrupt: damage, with onCorrupt=fail.
         """
+        position: int | None = self.piece.begin - self.piece.segment.start
+        while position is not None:  # mapped anew: a mount may show what was written meanwhile only then
+            with mapped(self.piece.segment) as image:
+                position = yield from self._batches(image, position)
+
+    def _batches(self, image: Any, position: int) -> Generator[Any, None, int | None]:
+        """Batches from `position` on. Returns where to try again what a broker was just writing; None at the end."""
         segment, start = self.piece.segment, self.piece.segment.start
         stop = self.piece.end - start
-        with mapped(segment) as image:
-            position = self.piece.begin - start
-            while position < stop:
-                end: End = yield from self.decoder.decode(image, start, position, stop)
-                if self._is_end(end, image, stop):
-                    return
-                if self.options.on_corrupt == "truncate":
-                    logger.warning(
-                        "%s: damage at log offset %d; the rest of this part is not read (onCorrupt=truncate)",
-                        segment.path,
-                        start + end.position,
-                    )
-                    return
-                if self.options.on_corrupt == "fail":
-                    raise RecordCorrupt(start + end.position, f"{self._reason(image, end)} ({segment.path})")
-                found = self.decoder.resync(image, start, end.position + 1, stop)
-                position = stop if found is None else found
-                bad = BadPlace(start + end.position, position - end.position, self._reason(image, end))
+        while position < stop:
+            end: End = yield from self.decoder.decode(image, start, position, stop)
+            if self._is_end(end, image, stop):
+                return None
+            if self._is_worth_another_try(end):
+                return end.position
+            if self.options.on_corrupt == "truncate":
                 logger.warning(
-                    "%s: %s at log offset %d; skipped %d bytes", segment.path, bad.reason, bad.phy_offset, bad.size
+                    "%s: damage at log offset %d; the rest of this part is not read (onCorrupt=truncate)",
+                    segment.path,
+                    start + end.position,
                 )
-                if self.decoder.bad is not None:
-                    self.decoder.bad.append(bad)
-                if set(self.columns) & set(DIAGNOSTICS):
-                    yield self._corrupt_row(bad.phy_offset, bad.reason)
+                return None
+            if self.options.on_corrupt == "fail":
+                raise RecordCorrupt(start + end.position, f"{self._reason(image, end)} ({segment.path})")
+            found = self.decoder.resync(image, start, end.position + 1, stop)
+            position = stop if found is None else found
+            bad = BadPlace(start + end.position, position - end.position, self._reason(image, end))
+            logger.warning(
+                "%s: %s at log offset %d; skipped %d bytes", segment.path, bad.reason, bad.phy_offset, bad.size
+            )
+            if self.decoder.bad is not None:
+                self.decoder.bad.append(bad)
+            if set(self.columns) & set(DIAGNOSTICS):
+                yield self._corrupt_row(bad.phy_offset, bad.reason)
+        return None
+
+    def _is_worth_another_try(self, end: End) -> bool:
+        """Whether a record that a consume queue names may have been incomplete when it was looked at: a broker names
+        records when they are complete. Tried once for each place, so damage is found."""
+        if not self.options.live_tail or not self._is_at_tail or self._tried_again == end.position:
+            return False
+        self._tried_again = end.position
+        return True
+
+    @property
+    def _is_at_tail(self) -> bool:
+        """Whether the piece is the last one of the log."""
+        return self.piece.segment.is_last and self.piece.end == self.piece.segment.end
 
     def _is_end(self, end: End, image: Any, stop: int) -> bool:
         """Whether the scan ended where a sound log ends: in its last piece, which no record follows."""
@@ -156,7 +185,7 @@ class PieceReader:
                     f"the next piece does not begin with a record ({segment.path}): read with boundary=walk",
                 )
             return True
-        if not segment.is_last or self.piece.end < segment.end:
+        if not self._is_at_tail:
             left = len(image) - end.position
             return end.status is Status.INCOMPLETE and left < END_FILE_MIN_BLANK_LENGTH and not any(image[-left:])
         if end.status is Status.INCOMPLETE:
@@ -165,18 +194,21 @@ class PieceReader:
                 segment.path,
                 segment.start + end.position,
             )
-        if self.options.live_tail:
-            return True
-        return end.status in (Status.EMPTY, Status.INCOMPLETE) and not self._is_named_behind(end.position)
+        may_end = self.options.live_tail or end.status in (Status.EMPTY, Status.INCOMPLETE)
+        return may_end and not self._is_named_behind(end.position)
 
     def _is_named_behind(self, position: int) -> bool:
-        """Whether a consume queue names a record that is not before this position: then the log does not end here."""
-        return (end_by_queues(self.options.path) or 0) > self.piece.segment.start + position
+        """Whether a consume queue names a record that is not before this position: then the log does not end here.
+
+        The queues are asked once: beside a broker the piece ends where the log ended when its end was first reached.
+        """
+        if self._dispatched is None:
+            self._dispatched = end_by_queues(self.options.path) or 0
+        return self._dispatched > self.piece.segment.start + position
 
     def _reason(self, image: Any, end: End) -> str:
         if end.status is Status.EMPTY:
-            is_last = self.piece.segment.is_last and self.piece.end == self.piece.segment.end
-            if is_last:
+            if self._is_at_tail:
                 return "zeros, where a consume queue names records"
             followers = "records" if self.piece.segment.is_last else "other files of the log"
             return f"zeros, where {followers} follow"

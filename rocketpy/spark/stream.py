@@ -25,10 +25,11 @@ from rocketpy.errors import RocketError
 from rocketpy.message.message_queue import MessageQueue
 
 from .cluster import CLUSTERS, Bounds
+from .data_lost import DataLost, QueueGone
 from .limits import MinimumBatch, share
 from .offsets import Document, Offsets, begin_of
 from .planning import MESSAGE_BYTES
-from .pulls import DataLost, Slice
+from .pulls import Slice
 from .ranges import Ranges, slice_within
 from .slices import mean_message_bytes, partitions_of, read_partition
 from .topic_options import TopicOptions
@@ -157,18 +158,21 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         messages, or its store was replaced.
 
         Raises:
-            DataLost: for such a queue, or one that is gone, with failOnDataLoss.
+            DataLost, QueueGone: for such a queue, or one that has no route, with failOnDataLoss.
         """
         checked = dict(known)
         for queue, at in known.items():
-            bound = bounds.get(queue, Bounds(0, 0))
-            if queue in bounds and at <= bound.max_offset:
-                continue
-            if self.options.fail_on_data_loss:
-                raise DataLost(queue, at, bound.min_offset, bound.max_offset)
-            logger.warning("%s: was read up to %d, but it ends at %d; going on from there", queue, at, bound.max_offset)
-            if queue in bounds:
-                checked[queue] = bound.max_offset
+            bound = bounds.get(queue)
+            if bound is None:
+                if self.options.fail_on_data_loss:
+                    raise QueueGone(queue, at)
+                logger.warning("%s: was read up to %d, and has no route now; going on without it", queue, at)
+            elif at > bound.max_offset:
+                if self.options.fail_on_data_loss:
+                    raise DataLost(queue, at, bound.min_offset, bound.max_offset)
+                ends = bound.max_offset
+                logger.warning("%s: was read up to %d, but it ends at %d; going on from there", queue, at, ends)
+                checked[queue] = ends
         return checked
 
     # --- how much -----------------------------------------------------------------------------------------------------

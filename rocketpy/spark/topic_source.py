@@ -15,6 +15,7 @@ from pyspark.sql.datasource import (
 )
 
 from .cluster import CLUSTERS
+from .data_lost import DataLost
 from .options import OF_SPARK, parse_options
 from .ranges import Ranges, slice_within
 from .schema import columns_of
@@ -75,6 +76,9 @@ class TopicReader(DataSourceReader):
         bounds = ranges.cluster.bounds(ranges.queues())
         starts, ends = ranges.starts(bounds, "earliest"), ranges.ends(bounds)
         fail = self.options.fail_on_data_loss
+        behind = min((queue for queue, bound in bounds.items() if starts[queue] > bound.max_offset), default=None)
+        if fail and behind is not None:
+            raise DataLost(behind, starts[behind], bounds[behind].min_offset, bounds[behind].max_offset)
         found = (slice_within(queue, starts[queue], ends[queue], bounds[queue], fail=fail) for queue in bounds)
         slices = [one for one in found if one is not None]
         return partitions_of(self.options, slices, mean_message_bytes(self.options, slices))

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from rocketpy.errors import ConfigError
+from rocketpy.errors import ConfigError, StoreError
 from rocketpy.spark.columns import SETS, ddl_of, parse_columns
 from rocketpy.spark.jobs import dedup as dedup_module
-from rocketpy.spark.jobs.dedup import _make_unfinished, dedup, mark
+from rocketpy.spark.jobs.dedup import _unfinished, dedup, mark
 from rocketpy.spark.jobs.inputs import Input
 
 COLUMNS = parse_columns(SETS[-1], diagnostics=False)
@@ -47,7 +47,8 @@ class Given(Input):
 )
 def test_one_of_each_key_is_kept(spark: Any, tmp_path: Path, keep: str, key: str, kept: list[int]) -> None:
     target = tmp_path / "table"
-    _make_unfinished(target)  # of a run that was cut short
+    with _unfinished(target) as left:  # of a run that was cut short
+        (left / "table/place=messages").mkdir(parents=True)
     report = dedup(spark, Given(archive=tmp_path), target, key=key, keep=keep)
     assert report.is_sound and report.totals["input"] == len(KEYS) + 1
     assert report.totals["messages"] == len(kept) and report.totals["without_key"] == 2
@@ -62,9 +63,18 @@ def test_one_of_each_key_is_kept(spark: Any, tmp_path: Path, keep: str, key: str
 def test_a_directory_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "table.unfinished").mkdir()
     (tmp_path / "table.unfinished/thesis.txt").touch()
-    with pytest.raises(ConfigError, match="is in the way and not of this job"):
-        _make_unfinished(tmp_path / "table")
+    with pytest.raises(ConfigError, match="is in the way and not of this job"), _unfinished(tmp_path / "table"):
+        pass
     assert (tmp_path / "table.unfinished/thesis.txt").exists()
+
+
+def test_two_runs_do_not_make_one_table(tmp_path: Path) -> None:
+    """The second would take away the files of the first."""
+    with _unfinished(tmp_path / "table") as mine:
+        (mine / "table").mkdir()
+        with pytest.raises(StoreError, match="table: another run is making it"), _unfinished(tmp_path / "table"):
+            pass
+        assert (mine / "table").is_dir()
 
 
 def test_a_result_that_is_not_right_gets_no_name(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

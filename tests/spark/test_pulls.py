@@ -14,7 +14,8 @@ from rocketpy.codes import ResponseCode
 from rocketpy.errors import BrokerError, ClientError, ConnectionLost, RocketError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.headers.pull import PullMessageRequestHeader
-from rocketpy.spark.pulls import ANSWERS_AHEAD, RUNS_AHEAD, Answer, DataLost, Pulls, PullSettings, Slice
+from rocketpy.spark.data_lost import MessagesMissing, ReplicaBehind
+from rocketpy.spark.pulls import ANSWERS_AHEAD, ATTEMPTS, RUNS_AHEAD, Answer, Pulls, PullSettings, Slice
 
 QUEUE = MessageQueue("T", "b", 0)
 Rule = Callable[[int], RocketError | None]
@@ -23,15 +24,20 @@ Rule = Callable[[int], RocketError | None]
 class Broker:
     """Answers pulls with offsets as bodies, some messages at a time. It is the instance and its api as well."""
 
-    def __init__(self, first: int, end: int, step: int = 32, fault: Rule = lambda offset: None) -> None:
-        self.first, self.end, self.step, self.fault = first, end, step, fault
-        self.in_flight = self.in_flight_max = self.pulls = 0
+    def __init__(
+        self, first: int, end: int, step: int = 32, fault: Rule = lambda offset: None, gone: range = range(0)
+    ) -> None:
+        """`gone`: offsets of the queue whose records were deleted; answers leave them out."""
+        self.first, self.end, self.step, self.fault, self.gone = first, end, step, fault, gone
+        self.broker_id = 0
+        self.in_flight = self.in_flight_max = self.pulls = self.asked = 0
         self.api = self
 
     async def find_reader(self, queue: MessageQueue, broker_id: int) -> tuple[int, str]:
-        return 0, "b:1"
+        return self.broker_id, "b:1"
 
     async def update_route(self, topic: str) -> bool:
+        self.asked += 1
         return True
 
     async def pull_stored(self, address: str, header: PullMessageRequestHeader, timeout_s: float) -> StoredPull:
@@ -48,8 +54,9 @@ class Broker:
         if offset >= self.end:
             return StoredPull(PullStatus.NO_NEW_MSG, offset, self.first, self.end, b"")
         stop = min(offset + min(self.step, header.max_msg_nums), self.end)
-        body = b"".join(b"%d " % number for number in range(offset, stop))
-        return StoredPull(PullStatus.FOUND, stop, self.first, self.end, body)
+        body = b"".join(b"%d " % number for number in range(offset, stop) if number not in self.gone)
+        status = PullStatus.FOUND if body else PullStatus.NO_MATCHED_MSG
+        return StoredPull(status, stop, self.first, self.end, body)
 
 
 def pulls_of(broker: Broker, slices: list[Slice], **settings: Any) -> Pulls:
@@ -115,8 +122,43 @@ def test_lost_messages_are_an_error_or_counted() -> None:
 def flat(error: BaseException) -> set[str]:
     if isinstance(error, BaseExceptionGroup):
         return set().union(*(flat(inner) for inner in error.exceptions))
-    assert isinstance(error, DataLost)
+    assert isinstance(error, MessagesMissing | ReplicaBehind)
     return {str(error).split(". ")[0]}
+
+
+def test_messages_whose_records_are_gone_are_not_taken_for_others_that_do_not_match() -> None:
+    """Brokers say "no match, go on behind them" of both."""
+    broker = Broker(0, 100, gone=range(40, 60))
+    with pytest.raises(BaseException) as caught:
+        read(broker, 0, 100, batch_size=20)
+    reason = "its record was deleted a moment ago, or is damaged"
+    assert flat(caught.value) == {f"queue 0 of topic T on b: the broker skips offset 40: {reason}"}
+    found, pulls = read(broker, 0, 100, batch_size=20, fail_on_data_loss=False)
+    assert found == [*range(40), *range(60, 100)] and pulls.lost == {QUEUE: 20}
+    found, pulls = read(broker, 0, 100, batch_size=20, expression="a || b")
+    assert found == [*range(40), *range(60, 100)] and not pulls.lost, "with tags it may be that none matches"
+
+
+@pytest.mark.parametrize("fail", [True, False])
+def test_what_a_slave_lacks_is_not_lost(fail: bool) -> None:
+    """The master had 100 messages when the query was planned, and is away now."""
+    slave = Broker(0, 60)
+    slave.broker_id = 1
+    with pytest.raises(BaseException) as caught:
+        read(slave, 0, 100, batch_size=50, pipeline=1, fail_on_data_loss=fail)
+    (text,) = flat(caught.value)
+    assert text.startswith("queue 0 of topic T on b: offset 60 is wanted, but the master is away, and the slave b:1")
+    assert slave.asked == ATTEMPTS - 1, "the master may be back meanwhile"
+
+
+def test_a_queue_that_is_behind_for_a_moment_is_read_to_the_end() -> None:
+    broker = Broker(0, 60)
+
+    def grow(offset: int) -> None:
+        broker.end = 100 if offset == 60 and broker.asked else broker.end
+
+    broker.fault = grow
+    assert read(broker, 0, 100, batch_size=50, pipeline=1, fail_on_data_loss=False)[0] == list(range(100))
 
 
 def test_a_lost_connection_is_tried_again() -> None:

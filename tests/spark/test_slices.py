@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
+from rocketpy.client.options import ClientOptions
 from rocketpy.client.results import PullStatus, StoredPull
 from rocketpy.message.message_queue import MessageQueue
+from rocketpy.spark import slices
+from rocketpy.spark.data_lost import RecordsGone
+from rocketpy.spark.options import parse_options
 from rocketpy.spark.pulls import Answer, Slice
 from rocketpy.spark.slices import joinable
+from rocketpy.spark.topic_options import TopicOptions
+from tests.support.log_images import image_of, record
 
 
 def answer(size: int, broker: str = "b", behind: int = 0) -> Answer:
     run = Slice(MessageQueue("T", broker, 0), 0, 10)
-    return Answer(run, StoredPull(PullStatus.FOUND, 10 + behind, 0, 100, bytes(size)))
+    return Answer(run, 0, StoredPull(PullStatus.FOUND, 10 + behind, 0, 100, bytes(size)))
 
 
 def sizes(answers: list[Answer]) -> list[list[int]]:
@@ -32,6 +40,55 @@ def sizes(answers: list[Answer]) -> list[list[int]]:
 )
 def test_answers_are_joined_up_to_a_size(given: list[int], wanted: list[list[int]]) -> None:
     assert sizes([answer(size) for size in given]) == wanted
+
+
+class Given:
+    """A cluster that has these answers. It is its pulls as well."""
+
+    def __init__(self, answers: list[Answer]) -> None:
+        self.lost: Counter[MessageQueue] = Counter()
+        self._answers = [answers]
+
+    def get(self, options: ClientOptions) -> Given:
+        return self
+
+    def start_pulls(self, slices: object, settings: object) -> Given:
+        return self
+
+    def take(self, pulls: Given, size: int) -> list[Answer]:
+        return self._answers.pop() if self._answers else []
+
+    def stop_pulls(self, pulls: Given) -> None:
+        pass
+
+
+def offsets(monkeypatch: pytest.MonkeyPatch, **options: str) -> list[int]:
+    """What is read of three answers, of which the second one, for the offsets 3 to 6, lacks record 5."""
+    queue, image = MessageQueue("T", "b", 0), image_of([record("T", b"%d" % n) for n in range(10)])
+    stops = [*image.records[1:], len(image.data)]
+    pieces = [image.data[at:stop] for at, stop in zip(image.records, stops, strict=True)]
+    answers = [
+        Answer(
+            Slice(queue, low, high), low, StoredPull(PullStatus.FOUND, high, 0, 10, b"".join(pieces[low : high - less]))
+        )
+        for low, high, less in ((0, 3, 0), (3, 6, 1), (6, 10, 0))
+    ]
+    monkeypatch.setattr(slices, "CLUSTERS", Given(answers))
+    parsed = parse_options(TopicOptions, {"nameServer": "n:1", "topic": "T", "columns": "queueOffset", **options})
+    batches = slices.read_slices(parsed, ("queueOffset",), [Slice(queue, 0, 10)])
+    return [offset for batch in batches for offset in batch.column(0).to_pylist()]
+
+
+def test_a_record_that_a_broker_leaves_out_is_missed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its answer goes on behind it."""
+    with pytest.raises(RecordsGone, match="queue 0 of topic T on b: the broker skips offset 5"):
+        offsets(monkeypatch)
+    there = [0, 1, 2, 3, 4, 6, 7, 8, 9]
+    assert offsets(monkeypatch, failOnDataLoss="false") == there
+    assert "T@b:0: 1 offsets were not there any more" in caplog.text
+    assert offsets(monkeypatch, subExpression="a || b") == [], "other tags are left out on purpose"
 
 
 def test_answers_of_several_brokers_are_not_joined() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rocketpy.errors import ConfigError, StoreError
-from rocketpy.spark.jobs.target import check_same
+from rocketpy.spark.jobs.target import check_same, claimed
 from tests.support.synced import record_syncs
 
 
@@ -38,7 +38,22 @@ def test_settings_that_were_cut_short(tmp_path: Path) -> None:
         check_same(tmp_path, "job.json", {"a": 1})
 
 
+def test_two_runs_do_not_use_one_target(tmp_path: Path) -> None:
+    """They would do the same micro-batch, and take away each other's files."""
+    target, busy = tmp_path / "t", "another run is using this target"
+    with (
+        claimed(target, "job.json", {"a": 1}),
+        pytest.raises(StoreError, match=busy),
+        claimed(target, "job.json", {"a": 1}),
+    ):
+        pass
+    with claimed(target, "job.json", {"a": 1}):
+        pass
+
+
 def test_a_target_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StoreError, match="cannot write"):
         check_same(tmp_path / "file" / "target", "job.json", {})
+    with pytest.raises(StoreError, match="cannot write"), claimed(tmp_path / "file" / "target", "job.json", {}):
+        pass

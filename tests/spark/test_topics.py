@@ -116,6 +116,19 @@ def test_errors_say_what_to_do(
     assert message in str(caught.value)
 
 
+def test_a_query_that_starts_behind_the_end_of_a_queue_fails(
+    spark: Any, broker: RunningBroker, producer: Producer
+) -> None:
+    """So does a group whose offsets are of a store that was replaced: no rows would be no answer."""
+    from pyspark.errors import PySparkException
+
+    name = send(producer, "Ahead", 0, 1)[0].queue.broker_name
+    ahead = {"topic": "Ahead", "startingOffsets": json.dumps({"Ahead": {name: {"0": 1000}}})}
+    with pytest.raises(PySparkException, match=f"queue 0 of topic Ahead on {name}: offset 1000 is wanted"):
+        load(spark, broker, **ahead).count()
+    assert load(spark, broker, failOnDataLoss=False, **ahead).count() <= 1
+
+
 def stream(spark: Any, broker: RunningBroker, out: Path, **options: Any) -> Any:
     """A query that reads all that is there now into Parquet; it has ended when this returns."""
     query = start(spark, broker, out, {"availableNow": True}, **options)

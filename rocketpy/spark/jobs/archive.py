@@ -24,7 +24,7 @@ from ..options import parse_options
 from ..segments import Piece, list_segments
 from ..store_options import StoreOptions
 from ..store_source import PieceReader, plan
-from .archive_files import COLUMNS, write_rows, write_table
+from .archive_files import COLUMNS, new_attempt, write_rows, write_table
 from .archive_log import ArchivedFile, ArchiveLog, Manifest
 from .bad_rows import bad_table
 from .running import run_in_groups
@@ -88,8 +88,9 @@ def archive(
             },
         )
         manifests: list[Manifest] = []
+        pieces = plan(options, begins_at_record=True)
         work = partial(archive_piece, options, log.pending)
-        for _, results in run_in_groups(spark, lambda: work, plan(options), PIECES_PER_COMMIT, "archive", listener):
+        for _, results in run_in_groups(spark, lambda: work, pieces, PIECES_PER_COMMIT, "archive", listener):
             files = [file for result in results for file in result.files]
             bad = [file for result in results for file in result.bad]
             if files or bad:
@@ -121,7 +122,7 @@ def _begin(root: Path, log: ArchiveLog, allow_gap: bool) -> int:
 
 
 def archive_piece(options: StoreOptions, pending: Path, piece: Piece) -> PieceResult:
-    """Write the records of a piece. Runs in a worker; a repetition writes the same."""
+    """Write the records of a piece. Runs in a worker; with `liveTail` a repetition may find more of them."""
     reader = PieceReader(options, COLUMNS, piece)
     places = reader.decoder.bad = []
     files, end = write_rows(reader.batches(), pending, partial(_name, options.broker_name, piece.begin))
@@ -138,5 +139,6 @@ def _write_bad(options: StoreOptions, pending: Path, piece: Piece, places: Seque
         return []
     broker = options.broker_name or ""
     name = f"_rocketpy/{broker}/bad/{broker}-{piece.begin:020}.parquet"
-    size = write_table(bad_table(broker, piece.segment, places), pending / name)
-    return [ArchivedFile(name, len(places), size, {})]
+    attempt = new_attempt()
+    size = write_table(bad_table(broker, piece.segment, places), pending / attempt / name)
+    return [ArchivedFile(name, len(places), size, {}, attempt)]

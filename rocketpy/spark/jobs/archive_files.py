@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -35,13 +36,13 @@ def write_rows(batches: Iterable[Any], pending: Path, name_of: NameOf) -> tuple[
     """Write batches of COLUMNS.
 
     Args:
-        pending: the directory that the paths of the files are below.
+        pending: gets a directory for this attempt, which the paths of the files are below.
     Returns: the files, and the phy offset behind the last record; 0 without records.
     """
     files: list[ArchivedFile] = []
-    number = end = 0
+    attempt, number, end = new_attempt(), 0, 0
     for chunk in _chunks(batches):
-        files += _write_chunk(chunk, pending, name_of(number, chunk))
+        files += _write_chunk(chunk, pending, attempt, name_of(number, chunk))
         ends = pc.add(chunk["physicalOffset"], pc.cast(chunk["storeSize"], pa.int64()))
         end, number = max(end, pc.max(ends).as_py()), number + 1
         del chunk  # before the next one is made
@@ -62,7 +63,7 @@ def _chunks(batches: Iterable[Any]) -> Iterator[Any]:
         yield pa.Table.from_batches(held, arrow_schema(COLUMNS))
 
 
-def _write_chunk(table: Any, pending: Path, name: str) -> list[ArchivedFile]:
+def _write_chunk(table: Any, pending: Path, attempt: str, name: str) -> list[ArchivedFile]:
     """A file for each topic and day."""
     table = table.append_column("dt", pc.cast(pc.floor_temporal(table["storeTimestamp"], unit="day"), pa.date32()))
     table = table.sort_by([(column, "ascending") for column in ORDER])
@@ -77,14 +78,19 @@ def _write_chunk(table: Any, pending: Path, name: str) -> list[ArchivedFile]:
         part = table.slice(at, row["count_all"]).select(IN_FILES)
         at += row["count_all"]
         path = _path(row["topic"], row["dt"], name)
-        size = write_table(part, pending / path)
-        files.append(ArchivedFile(path, part.num_rows, size, ranges[row["topic"], row["dt"]]))
+        size = write_table(part, pending / attempt / path)
+        files.append(ArchivedFile(path, part.num_rows, size, ranges[row["topic"], row["dt"]], attempt))
     return files
 
 
 def _path(topic: str, day: datetime.date | None, name: str) -> str:
     """Below the archive; Spark undoes the escapes."""
     return f"topic={quote(topic, safe='')}/dt={day.isoformat() if day else NO_DAY}/{name}"
+
+
+def new_attempt() -> str:
+    """A name that no other attempt at a task has."""
+    return uuid4().hex
 
 
 def write_table(table: Any, path: Path) -> int:

@@ -6,7 +6,6 @@ Spark does not look into directories whose names begin with `_`.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import re
 import shutil
@@ -21,6 +20,8 @@ from rocketpy.errors import ConfigError, StoreError
 from rocketpy.store.files import translated
 from rocketpy.store.replaced_file import durably_created
 
+from .locking import locked
+
 VERSION = 1
 Positions = dict[str, dict[str, int]]
 """Topic, queue id, and the offset up to which the queue is archived."""
@@ -30,12 +31,18 @@ BROKER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,126}")
 
 @attrs.frozen
 class ArchivedFile:
-    """One Parquet file: its path below the archive, and the first and last queue offset of each queue in it."""
+    """One Parquet file: its path below the archive, and the first and last queue offset of each queue in it.
+
+    `attempt` is the directory below `pending` that a worker has written it to. Each attempt at a task has its own:
+    Spark may run a task twice at once, or one of a run that was killed may still be writing, and neither may change a
+    file that a manifest names.
+    """
 
     path: str
     rows: int
     bytes: int
     queues: dict[str, list[int]]
+    attempt: str = ""
 
 
 @attrs.frozen
@@ -56,6 +63,11 @@ class Manifest:
     @property
     def rows(self) -> int:
         return sum(file.rows for file in self.files)
+
+    @property
+    def all_files(self) -> list[ArchivedFile]:
+        """Those of the side table, too."""
+        return [*self.files, *self.bad]
 
 
 @attrs.define
@@ -86,11 +98,7 @@ class ArchiveLog:
             raise ConfigError(f'broker name "{broker}" has characters that do not suit a file name')
         log = cls(target, directory_of(target, broker))
         log.pending.mkdir(parents=True, exist_ok=True)
-        with (log.directory / "lock").open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise StoreError(f"{target}: another run archives broker {broker}") from None
+        with locked(log.directory / "lock", f"{target}: another run archives broker {broker}"):
             last = log._read_last()
             if last is not None:
                 log.end, log.positions = last.end, last.positions
@@ -114,11 +122,10 @@ class ArchiveLog:
 
         The names are on the disk at return: the next manifest is the only one that a run after it completes.
         """
-        added = [self.target / file.path for file in (*manifest.files, *manifest.bad)]
+        added = [(self.pending / file.attempt / file.path, self.target / file.path) for file in manifest.all_files]
         removed = [self.target / path for path in manifest.removed]
         with translated(self.target, "write"):
-            for place in added:
-                source = self.pending / place.relative_to(self.target)
+            for source, place in added:
                 if source.exists():
                     make_directory(place.parent)
                     source.replace(place)
@@ -126,20 +133,26 @@ class ArchiveLog:
                     raise StoreError(f"{place} is in manifest {self.number}, but is gone")
             for place in removed:
                 place.unlink(missing_ok=True)
-            for directory in {place.parent for place in (*added, *removed) if place.parent.exists()}:
+            directories = {path.parent for path in (*(place for _, place in added), *removed)}
+            for directory in filter(Path.exists, directories):
                 sync_directory(directory)
 
     def _read_last(self) -> Manifest | None:
-        names = sorted(path for path in self.directory.glob("[0-9]*.json"))
-        if not names:
+        paths = manifest_paths(self.directory)
+        if not paths:
             return None
-        self.number = int(names[-1].stem)
-        return read_manifest(names[-1])
+        self.number = int(paths[-1].stem)
+        return read_manifest(paths[-1])
 
 
 def directory_of(target: Path, broker: str) -> Path:
     """Where the manifests of a broker are."""
     return target / "_rocketpy" / broker
+
+
+def manifest_paths(directory: Path) -> list[Path]:
+    """The manifests in the directory of a broker, in order."""
+    return sorted(path for path in directory.glob("*.json") if path.stem.isdecimal())
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -172,7 +185,7 @@ def manifests_of(target: Path) -> dict[str, list[Manifest]]:
         StoreError: there is none, or one cannot be read.
     """
     found = {
-        directory.name: [read_manifest(path) for path in sorted(directory.glob("[0-9]*.json"))]
+        directory.name: [read_manifest(path) for path in manifest_paths(directory)]
         for directory in sorted((target / "_rocketpy").glob("*"))
         if directory.is_dir()
     }

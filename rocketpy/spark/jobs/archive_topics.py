@@ -21,8 +21,9 @@ from rocketpy.store.inspection.verify import NO_LISTENER
 
 from ..cluster import CLUSTERS, Bounds
 from ..connection import ConnectionOptions
+from ..data_lost import DataLost, RecordsGone
 from ..options import parse_options
-from ..pulls import DataLost, Slice
+from ..pulls import Slice
 from ..slices import mean_message_bytes, read_slices
 from ..topic_options import TopicOptions
 from .archive_files import COLUMNS, write_rows
@@ -145,13 +146,18 @@ def _commit(log: ArchiveLog, parts: Sequence[TopicPart], results: list[list[Arch
 
 
 def write_part(options: TopicOptions, pending: Path, prefix: str, part: TopicPart) -> list[ArchivedFile]:
-    """Read a part and write its files. Runs in a worker; a repetition writes the same.
+    """Read a part and write its files. Runs in a worker.
 
     Raises:
         StoreError: messages were deleted while the run was reading.
     """
     try:
         files, _ = write_rows(read_slices(options, COLUMNS, part.slices), pending, partial(_name, prefix, part.number))
+    except RecordsGone as error:
+        raise StoreError(
+            f"{error.queue}: the broker skips offset {error.wanted}: its record was deleted meanwhile, or is damaged; "
+            "--allow-gap goes on without it"
+        ) from error
     except DataLost as error:
         raise StoreError(
             f"{error.queue} begins at {error.min_offset} now, and is archived up to {error.wanted}: what was between "

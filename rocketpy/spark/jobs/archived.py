@@ -13,7 +13,7 @@ from urllib.parse import unquote
 from rocketpy.errors import ConfigError, StoreError
 
 from ..columns import nearest
-from .archive_log import PENDING, ArchivedFile, directory_of, files_of, manifests_of
+from .archive_log import PENDING, ArchivedFile, directory_of, files_of, manifest_paths, manifests_of, read_manifest
 
 NAMED_MAX = 20  # topics in an error
 
@@ -50,13 +50,19 @@ def files_by_topic(archive: Path, topics: Iterable[str] = ()) -> dict[str, dict[
 
 
 def place_of(archive: Path, broker: str, path: str) -> tuple[Path, Path]:
-    """The directory that a file's path is below, and where the file is now: a run that was killed behind its manifest
-    leaves files where it wrote them.
+    """The directory that a file's path is below, and where the file is now: a run that was killed behind its manifest,
+    the last one, leaves files where it wrote them.
 
     Raises:
         StoreError: it is in neither place.
     """
-    for base in (archive, directory_of(archive, broker) / PENDING):
-        if (base / path).exists():
+    if (archive / path).exists():
+        return archive, archive / path
+    directory = directory_of(archive, broker)
+    paths = manifest_paths(directory)
+    for file in read_manifest(paths[-1]).files if paths else ():
+        base = directory / PENDING / file.attempt
+        if file.path == path and (base / path).exists():
             return base, base / path
-    raise StoreError(f"{archive / path} is in a manifest of broker {broker}, but is gone")
+    reason = "it was removed, or --compact has merged it meanwhile"
+    raise StoreError(f"{archive / path} is in a manifest of broker {broker}, but is gone: {reason}")

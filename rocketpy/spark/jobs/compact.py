@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from rocketpy.errors import StoreError
 from rocketpy.store.files import translated
 
-from .archive_files import write_table
+from .archive_files import new_attempt, write_table
 from .archive_log import ArchivedFile, ArchiveLog, Manifest, files_of, manifests_of
 from .running import run_parts
 
@@ -106,7 +106,7 @@ def _unpacked_bytes(path: Path) -> int:
 
 
 def merge(target: Path, pending: Path, number: int, group: Group) -> ArchivedFile:
-    """Write one file with the rows of a group. Runs in a worker; a repetition writes the same.
+    """Write one file with the rows of a group. Runs in a worker.
 
     Raises:
         StoreError: what was written does not have the rows of the old files.
@@ -114,11 +114,13 @@ def merge(target: Path, pending: Path, number: int, group: Group) -> ArchivedFil
     tables = [_read(target / file.path) for file in group.files]
     expected = [sum(column) for column in zip(*map(sums_of, tables), strict=True)]
     path = f"{group.files[0].path.removesuffix('.parquet')}.{number:08}.parquet"
-    size = write_table(pa.concat_tables(tables).sort_by(ORDER), pending / path)
-    written = sums_of(_read(pending / path))
+    attempt = new_attempt()
+    place = pending / attempt / path
+    size = write_table(pa.concat_tables(tables).sort_by(ORDER), place)
+    written = sums_of(_read(place))
     if [written[0], written[1] % HASHES] != [expected[0], expected[1] % HASHES]:
-        raise StoreError(f"{pending / path} does not have the rows of {len(group.files)} files: nothing was changed")
-    return ArchivedFile(path, written[0], size, group.queues)
+        raise StoreError(f"{place} does not have the rows of {len(group.files)} files: nothing was changed")
+    return ArchivedFile(path, written[0], size, group.queues, attempt)
 
 
 def _read(path: Path) -> Any:

@@ -7,13 +7,17 @@ SPARK_ID. A message without key is nobody's duplicate.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rocketpy.errors import ConfigError
+from rocketpy.store.files import translated
 
 from ..columns import SETS, parse_columns
 from .inputs import Input
+from .locking import locked
 from .report import JobReport, rows_of
 
 if TYPE_CHECKING:
@@ -23,7 +27,7 @@ KEYS = {"keys": "keys", "msgId": "msgId", "SPARK_ID": "properties['SPARK_ID']"}
 FIRST, LATEST = "first", "latest"
 KEPT, DROPPED = "messages", "duplicates"
 MOST_SHOWN = 20
-MARK = "of-job-dedup"  # in TARGET.unfinished: a file that says who made the directory
+TABLE, MARK = "table", "of-job-dedup"  # in TARGET.unfinished; the second, a lock, says who made the directory
 
 
 def dedup(spark: SparkSession, source: Input, target: Path, *, key: str = "msgId", keep: str = FIRST) -> JobReport:
@@ -35,18 +39,20 @@ def dedup(spark: SparkSession, source: Input, target: Path, *, key: str = "msgId
         key: keys, msgId, SPARK_ID, or an SQL expression over the columns. Messages of two topics are never duplicates.
         keep: `first` or `latest`, by storeTimestamp, then broker and physicalOffset.
     Raises:
-        ConfigError: the target is there already.
+        ConfigError: the target is there already. StoreError: another run is making it.
     """
+    with _unfinished(target) as unfinished:
+        return _write(spark, source, target, unfinished, key, keep)
+
+
+def _write(spark: SparkSession, source: Input, target: Path, unfinished: Path, key: str, keep: str) -> JobReport:
     from pyspark.sql import Observation
     from pyspark.sql import functions as sql
 
-    if target.exists():
-        raise ConfigError(f"{target} is there already: name a directory that is not")
-    unfinished = _make_unfinished(target)
     read = Observation("read")
     messages = source.frame(spark, parse_columns(SETS[-1], diagnostics=False)).observe(read, sql.count("*").alias("n"))
     marked = mark(messages, KEYS.get(key, key), keep)
-    table = unfinished / "table"
+    table = unfinished / TABLE
     marked.write.partitionBy("place").parquet(str(table))
     report = _describe(spark.read.schema(marked.schema).parquet(str(table)), read.get["n"])
     report.files = [table]
@@ -57,19 +63,29 @@ def dedup(spark: SparkSession, source: Input, target: Path, *, key: str = "msgId
     return report
 
 
-def _make_unfinished(target: Path) -> Path:
-    """The directory beside the target that has the table until it is checked, empty.
+@contextmanager
+def _unfinished(target: Path) -> Iterator[Path]:
+    """The directory beside the target that has the table until it is checked, empty, and held for this run.
 
     Raises:
-        ConfigError: there is one that no run of this job has made.
+        ConfigError: the target is there, or a directory of this name that no run of this job has made.
+        StoreError: another run holds it.
     """
     unfinished = target.with_name(target.name + ".unfinished")
     if unfinished.is_dir() and any(unfinished.iterdir()) and not (unfinished / MARK).exists():
         raise ConfigError(f"{unfinished} is in the way and not of this job: move it away, or name another target")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir(parents=True)
-    (unfinished / MARK).touch()
-    return unfinished
+    _check_new(target)
+    with translated(unfinished, "write"):
+        unfinished.mkdir(parents=True, exist_ok=True)
+    with locked(unfinished / MARK, f"{target}: another run is making it"):
+        _check_new(target)  # by a run that has ended meanwhile
+        shutil.rmtree(unfinished / TABLE, ignore_errors=True)
+        yield unfinished
+
+
+def _check_new(target: Path) -> None:
+    if target.exists():
+        raise ConfigError(f"{target} is there already: name a directory that is not")
 
 
 def mark(messages: DataFrame, key: str, keep: str) -> DataFrame:

@@ -21,7 +21,7 @@ from ..columns import SETS
 from ..session import register
 from .dedup import DROPPED, FIRST, KEPT, KEYS, mark
 from .report import JobReport
-from .target import CHECKPOINT, check_same
+from .target import CHECKPOINT, claimed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -60,10 +60,16 @@ def dedup_stream(
         target: gets `table/` with place=messages/batch=N/ and place=duplicates/batch=N/, `state/`, and `checkpoint/`.
         max_per_trigger: messages of a micro-batch.
     Raises:
-        ConfigError: the target was made by a run with other settings. StoreError: its state is gone.
+        ConfigError: the target was made by a run with other settings. StoreError: its state is gone, or another run is
+        using it.
     """
     target = target.absolute()
-    check_same(target, "dedup.json", attrs.asdict(wanted, filter=lambda field, _: field.name != "name_server"))
+    asked = attrs.asdict(wanted, filter=lambda field, _: field.name != "name_server")
+    with claimed(target, "dedup.json", asked):
+        return _run(spark, wanted, target, max_per_trigger)
+
+
+def _run(spark: SparkSession, wanted: DedupStream, target: Path, max_per_trigger: int | None) -> JobReport:
     register(spark)
     limits = {"maxOffsetsPerTrigger": max_per_trigger} if max_per_trigger else {}
     reader = spark.readStream.format("rocketmq").options(startingOffsets="earliest", columns=SETS[-1], **limits)

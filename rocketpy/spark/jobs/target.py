@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,24 @@ from rocketpy.errors import ConfigError
 from rocketpy.store.files import translated
 from rocketpy.store.replaced_file import durably_replaced
 
-CHECKPOINT = "checkpoint"
+from .locking import locked
+
+CHECKPOINT, LOCK = "checkpoint", "lock"
+
+
+@contextmanager
+def claimed(target: Path, name: str, asked: Mapping[str, Any]) -> Iterator[None]:
+    """Make the target if it is not there, and hold it for one run: two at once would do the same micro-batch, and take
+    away each other's files.
+
+    Raises:
+        StoreError: another run is using it. ConfigError: as `check_same`.
+    """
+    with translated(target, "write"):
+        target.mkdir(parents=True, exist_ok=True)
+    with locked(target / LOCK, f"{target}: another run is using this target"):
+        check_same(target, name, asked)
+        yield
 
 
 def check_same(target: Path, name: str, asked: Mapping[str, Any]) -> None:

@@ -14,7 +14,7 @@ import attrs
 from ..session import register
 from .checkpoints import last_batch
 from .report import JobReport, Row, rows_of
-from .target import CHECKPOINT, check_same
+from .target import CHECKPOINT, claimed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -84,9 +84,21 @@ def windows(
         max_per_trigger: messages of a micro-batch.
         check: compare the table with a batch query over what the stream has read.
     Raises:
-        ConfigError: the target was made by a run with other windows.
+        ConfigError: the target was made by a run with other windows. StoreError: another run is using it.
     """
-    check_same(target, "windows.json", attrs.asdict(wanted, filter=lambda field, _: field.name != "name_server"))
+    asked = attrs.asdict(wanted, filter=lambda field, _: field.name != "name_server")
+    with claimed(target, "windows.json", asked):
+        return _run(spark, wanted, target, to_topic, max_per_trigger, check)
+
+
+def _run(
+    spark: SparkSession,
+    wanted: Windows,
+    target: Path,
+    to_topic: str | None,
+    max_per_trigger: int | None,
+    check: bool,
+) -> JobReport:
     register(spark)
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", PROGRESS_KEPT)
     options: Row = {"nameServer": wanted.name_server, "topic": wanted.topic, "columns": COLUMNS}

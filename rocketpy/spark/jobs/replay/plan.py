@@ -9,7 +9,6 @@ added to the archive since.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import uuid
 import zlib
@@ -27,6 +26,7 @@ from rocketpy.store.files import translated
 from rocketpy.store.replaced_file import durably_replaced
 
 from ..archived import files_by_topic
+from ..locking import locked
 
 VERSION = 2
 StepId = tuple[int, int]
@@ -122,11 +122,7 @@ class Ledger:
         """
         with translated(directory, "write"):
             directory.mkdir(parents=True, exist_ok=True)
-        with (directory / "lock").open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise StoreError(f"{directory}: another run is using this ledger") from None
+        with locked(directory / "lock", f"{directory}: another run is using this ledger"):
             path = directory / "plan.json"
             if not path.exists():
                 parts, begins = plan()
