@@ -125,7 +125,9 @@ class RowReader:
         queue_id, broker_name = row.get("queueId"), row.get("brokerName")
         if (queue_id is None) != (broker_name is None):
             raise RowRefused(self.rows, topic, "one of brokerName and queueId is null: both choose a queue, or none")
-        queue = None if queue_id is None else MessageQueue(message.topic, str(broker_name), queue_id)
+        if message.topic != topic:  # a dead letter: its topic may have other queues, and needs no order
+            return Outgoing(message, self.rows)
+        queue = None if queue_id is None else MessageQueue(topic, str(broker_name), queue_id)
         return Outgoing(message, self.rows, queue, row.get("shardingKey"))
 
     def _properties(self, row: Mapping[str, Any]) -> dict[str, str]:

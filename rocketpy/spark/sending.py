@@ -22,7 +22,7 @@ from rocketpy.client.results import SendResult
 from rocketpy.client.sending.queue_selection import JavaHashSelector
 from rocketpy.client.sync import Blocking, blocking
 from rocketpy.codes import ResponseCode
-from rocketpy.errors import BrokerError, RocketError, TransportError
+from rocketpy.errors import BrokerError, MessageInvalid, RocketError, TransportError
 from rocketpy.message.message_queue import MessageQueue
 
 from .connection import BUSY_CODES
@@ -148,13 +148,14 @@ class Transfer:
             return
         try:
             result = await self._attempt(batch, queue)
-        except BrokerError as error:
-            if error.code != ResponseCode.MESSAGE_ILLEGAL:
+        except (BrokerError, MessageInvalid) as error:
+            if isinstance(error, BrokerError) and error.code != ResponseCode.MESSAGE_ILLEGAL:
                 raise
             if len(batch) == 1:
                 raise RowRefused(batch[0].row, batch[0].message.topic, str(error)) from error
-            for one in batch:  # the broker does not say which it was
-                await self._send_batch([one], queue)
+            middle = len(batch) // 2  # nobody says which it was; or with their properties all are too large together
+            await self._send_batch(batch[:middle], queue)
+            await self._send_batch(batch[middle:], queue)
             return
         receipt = self.receipts.setdefault(result.queue, Receipt(0, result.queue_offset, result.queue_offset))
         receipt.add(result.queue_offset, len(batch))

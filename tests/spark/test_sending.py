@@ -12,7 +12,7 @@ import trio.testing
 from rocketpy.client.messages import Message
 from rocketpy.client.results import SendResult, SendStatus
 from rocketpy.codes import ResponseCode
-from rocketpy.errors import BrokerError, ConnectionLost, RocketError
+from rocketpy.errors import BrokerError, ConnectionLost, MessageInvalid, RocketError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.spark.options import parse_options
 from rocketpy.spark.outgoing import Outgoing, RowRefused
@@ -166,6 +166,22 @@ def test_the_row_that_a_broker_refuses_is_found_in_its_batch() -> None:
 
     with pytest.raises(RowRefused, match=r"row 17 of this task \(topic T\): .*too odd"):
         run(Stored(refuse), rows(40), batchRecords=20)
+
+
+def test_a_row_that_the_client_cannot_encode_is_found_in_its_batch() -> None:
+    def refuse(messages: list[Message]) -> RocketError | None:
+        is_there = any(message.body == b"17" for message in messages)
+        return MessageInvalid("property 'a' holds one of the separators 0x01, 0x02") if is_there else None
+
+    with pytest.raises(RowRefused, match=r"row 17 of this task \(topic T\): property 'a' holds"):
+        run(Stored(refuse), rows(40), batchRecords=20)
+
+
+def test_messages_that_are_too_large_together_are_sent_in_smaller_requests() -> None:
+    """batchBytes counts bodies; properties may be many times larger."""
+    producer = Stored(lambda messages: MessageInvalid("too large") if len(messages) > 6 else None)
+    run(producer, rows(100, queue=Q1), batchRecords=50)
+    assert bodies(producer) == list(range(100)), "in their order"
 
 
 def test_what_waits_is_bounded_over_many_queues() -> None:

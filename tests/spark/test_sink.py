@@ -101,6 +101,9 @@ def test_a_body_that_is_too_large_can_go_to_the_dead_letters() -> None:
     assert (big.message.topic, big.message.body) == ("Dead", b"b" * 100)
     assert big.message.properties["ORIGIN_TOPIC"] == "T" and big.message.properties["ORIGIN_SIZE"] == "101"
     assert small.message.topic == "T"
+    chosen = {"body": b"b" * 101, "brokerName": "b", "queueId": 7, "shardingKey": "k"}
+    (big,) = messages([chosen], topic="T", **given)
+    assert (big.queue, big.sharding_key) == (None, None), "the dead letter topic may have no queue 7"
 
 
 @pytest.mark.parametrize(
