@@ -100,6 +100,7 @@ class StreamChannel:
         self._write_scope = trio.CancelScope()
         self._closing = False
         self._last_traffic_s = -math.inf
+        self._waiting_since_s: float | None = None  # for any byte of the peer behind a request of ours
 
     def __repr__(self) -> str:
         return f"<StreamChannel {self._id} {self._peer}>"
@@ -120,6 +121,11 @@ class StreamChannel:
     def is_open(self) -> bool:
         """Whether the connection is usable."""
         return not self._closing and self._protocol.state is ConnectionState.OPEN
+
+    @property
+    def silence_s(self) -> float:
+        """Seconds since a request of ours after which nothing came from the peer; 0 if something has."""
+        return 0.0 if self._waiting_since_s is None else trio.current_time() - self._waiting_since_s
 
     @property
     def in_flight_count(self) -> int:
@@ -164,6 +170,8 @@ class StreamChannel:
                 data = self._protocol.send_request(command, waiter, math.inf)
                 opaque = command.opaque
                 self._enqueue(data)
+                if self._waiting_since_s is None:
+                    self._waiting_since_s = trio.current_time()
                 await waiter.done.wait()
         finally:
             if opaque is not None and not waiter.done.is_set():
@@ -212,6 +220,7 @@ class StreamChannel:
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 return
             self._last_traffic_s = trio.current_time()
+            self._waiting_since_s = None
             if not data:
                 return
             self._protocol.receive_data(data)

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import attrs
 import trio
 
-from rocketpy.errors import ConnectFailed
+from rocketpy.errors import ConnectFailed, RequestTimeout
 from rocketpy.remoting.abc import Processor
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.request_table import RequestTable
@@ -21,6 +21,9 @@ from .streams import Connector, connect, peer_of
 logger = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT_S = 3.0
+SILENCE_S = 8.0
+"""A connection on which a request was not answered in time, and nothing else came for so long, is taken for dead: TCP
+alone finds out after a quarter of an hour. A broker waits 5 s for its disk; questions to brokers may take 10 s."""
 
 
 @attrs.define
@@ -75,7 +78,13 @@ class RemotingClient:
         """
         started_s = trio.current_time()
         channel = await self.channel(address, timeout_s)
-        return await channel.invoke(request, max(0.0, timeout_s - (trio.current_time() - started_s)))
+        try:
+            return await channel.invoke(request, max(0.0, timeout_s - (trio.current_time() - started_s)))
+        except RequestTimeout:
+            if channel.silence_s >= SILENCE_S:
+                logger.warning("%r: closed the connection: no answer for %.0f s", channel, channel.silence_s)
+                channel.close()
+            raise
 
     async def invoke_oneway(self, address: str, request: RemotingCommand, timeout_s: float) -> None:
         """Send a request that is not answered; returns when it is queued.

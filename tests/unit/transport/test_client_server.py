@@ -9,9 +9,10 @@ import pytest
 import trio
 import trio.testing
 
-from rocketpy.errors import ConnectFailed, ConnectionLost
+from rocketpy.errors import ConnectFailed, ConnectionLost, RequestTimeout
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.connection import Connection, RequestReceived
 from rocketpy.remoting.networks import parse_networks
 from rocketpy.remoting.request_table import RequestTable
 from rocketpy.transport.client import RemotingClient, open_remoting_client
@@ -216,6 +217,55 @@ def test_connecting_is_bounded_in_time() -> None:
     clock = trio.testing.MockClock(autojump_threshold=0)
     start_s = clock.current_time()
     trio.run(main, clock=clock)
+
+
+def test_a_connection_that_went_silent_is_replaced() -> None:
+    """As after a firewall has forgotten it: what is sent is never answered, and the peer does not close it."""
+    made: list[trio.testing.MemoryReceiveStream] = []
+
+    async def silent(address: str) -> trio.abc.Stream:
+        near, far = trio.testing.memory_stream_pair()
+        made.append(far.receive_stream)
+        return near
+
+    async def main() -> None:
+        async with open_remoting_client(connector=silent) as client:
+            for timeout_s, connections in ((3, 1), (3, 1), (3, 1), (3, 2), (9, 2), (1, 3)):
+                with pytest.raises(RequestTimeout):
+                    await client.invoke("192.0.2.1:1", RemotingCommand.request(10), timeout_s)
+                assert len(made) == connections, f"after {trio.current_time() - start_s} s"
+
+    clock = trio.testing.MockClock(autojump_threshold=0)
+    start_s = clock.current_time()
+    trio.run(main, clock=clock)
+
+
+def test_a_connection_that_answers_others_is_kept() -> None:
+    async def main() -> None:
+        near, far = trio.testing.memory_stream_pair()
+
+        async def connector(address: str) -> trio.abc.Stream:
+            return near
+
+        async def answer_small_ones() -> None:
+            peer = Connection[None]()
+            while data := await far.receive_some():
+                peer.receive_data(data)
+                while isinstance(event := peer.next_event(), RequestReceived):
+                    if event.command.code == 10:
+                        await far.send_all(peer.send(RemotingCommand.response(0).answering(event.command)))
+
+        async with open_remoting_client(connector=connector) as client, trio.open_nursery() as nursery:
+            nursery.start_soon(answer_small_ones)
+            nursery.start_soon(client.invoke, "192.0.2.1:1", RemotingCommand.request(11), 1000)
+            for _ in range(5):
+                await trio.sleep(4)
+                await ask(client, "192.0.2.1:1", 10)
+                with pytest.raises(RequestTimeout):
+                    await client.invoke("192.0.2.1:1", RemotingCommand.request(12), 4)
+            nursery.cancel_scope.cancel()
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
 PROXY_LINE = b"PROXY TCP4 192.0.2.7 10.0.0.1 51234 10911\r\n"
