@@ -12,6 +12,6 @@ through the JVM (docs/adr/0137). Without a session the parts run one after the o
     stats, committed, draining      what topics hold, how far groups are and how fast
     trace                           how long messages took, from the message trace
     dedup, dedup_stream, windows    messages without their copies; counts in windows of time
-    target, checkpoints             the directory of a streaming job, and what its checkpoint says
+    target, checkpoints, locking    the directory of a streaming job, what its checkpoint says; one run at a time
     demo                            all of them on a million messages
 """
