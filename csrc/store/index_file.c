@@ -246,19 +246,22 @@ static int32_t seconds_between(int64_t begin_ms, int64_t end_ms) {
     return difference > INT32_MAX ? INT32_MAX : (int32_t)difference;
 }
 
+static rp_index_unit unit_at(const rp_index *index, int32_t number) {
+    return rp_index_unit_read(index->base + index->units_at + (uint64_t)number * RP_INDEX_UNIT_SIZE);
+}
+
 /* The previous unit of the chain; 0: none. */
 static int32_t previous_of(const rp_index *index, const uint8_t *slot, int32_t count) {
     int32_t value = (int32_t)rp_load32(slot);
     if (value <= 0 || value > count) return 0;
     if (value < count) return value;
-    const uint8_t *unit = index->base + index->units_at + (uint64_t)count * RP_INDEX_UNIT_SIZE;
-    value = (int32_t)rp_load32(unit + 16); /* a writer died between slot and header */
+    value = (int32_t)unit_at(index, count).previous; /* a writer died between slot and header */
     return value > 0 && value < count ? value : 0;
 }
 
 static int unit_is(const rp_index *index, int32_t number, int32_t hash, uint64_t phy_offset) {
-    const uint8_t *unit = index->base + index->units_at + (uint64_t)number * RP_INDEX_UNIT_SIZE;
-    return (int32_t)rp_load32(unit) == hash && rp_load64(unit + 4) == phy_offset;
+    rp_index_unit unit = unit_at(index, number);
+    return unit.hash == (uint32_t)hash && unit.phy_offset == phy_offset;
 }
 
 rp_status rp_index_put(rp_index *index, int32_t hash, uint64_t phy_offset, int64_t store_timestamp_ms, int is_redo) {
@@ -269,16 +272,17 @@ rp_status rp_index_put(rp_index *index, int32_t hash, uint64_t phy_offset, int64
     uint8_t *base = index->base,
             *slot = base + RP_INDEX_HEADER_SIZE + (uint64_t)((uint32_t)hash % index->slot_num) * RP_INDEX_SLOT_SIZE;
     int32_t count = count_of(base), previous = previous_of(index, slot, count);
-    uint64_t unit_at = index->units_at + (uint64_t)count * RP_INDEX_UNIT_SIZE;
+    uint64_t place = index->units_at + (uint64_t)count * RP_INDEX_UNIT_SIZE;
     if (is_redo && previous && unit_is(index, previous, hash, phy_offset)) return RP_OK;
-    rp_status status = reserve_blocks(index, unit_at + RP_INDEX_UNIT_SIZE);
+    rp_status status = reserve_blocks(index, place + RP_INDEX_UNIT_SIZE);
     if (status != RP_OK) return status;
-    uint8_t *unit = base + unit_at;
+    int64_t begin_ms = (int64_t)rp_load64(base + BEGIN_TIMESTAMP);
+    rp_index_unit unit = {.hash = (uint32_t)hash,
+                          .phy_offset = phy_offset,
+                          .seconds = (uint32_t)seconds_between(begin_ms, store_timestamp_ms),
+                          .previous = (uint32_t)previous};
     RP_CRASH_POINT("index.unit");
-    rp_store32(unit, (uint32_t)hash);
-    rp_store64(unit + 4, phy_offset);
-    rp_store32(unit + 12, (uint32_t)seconds_between((int64_t)rp_load64(base + BEGIN_TIMESTAMP), store_timestamp_ms));
-    rp_store32(unit + 16, (uint32_t)previous);
+    rp_index_unit_fill(base + place, &unit);
     __atomic_thread_fence(__ATOMIC_RELEASE); /* unit before slot, for readers that map the file */
     RP_CRASH_POINT("index.slot");
     rp_store32(slot, (uint32_t)count);

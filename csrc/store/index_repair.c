@@ -37,15 +37,13 @@ static uint32_t follow(const image *file, uint32_t *newest) {
     uint64_t at_least = rp_load64(file->base + BEGIN_PHY_OFFSET), end = rp_load64(file->base + END_PHY_OFFSET);
     uint32_t number = 1;
     for (; number < file->count; number++) {
-        const uint8_t *unit = unit_at(file, number);
-        uint32_t hash = rp_load32(unit);
-        uint64_t phy_offset = rp_load64(unit + 4);
-        if (hash > INT32_MAX || is_lost(file, number)) break;
-        if (phy_offset < at_least || phy_offset > end || phy_offset >= file->phy_limit) break;
-        uint32_t *head = &newest[hash % file->slot_num];
-        if (rp_load32(unit + 16) != *head) break;
+        rp_index_unit unit = rp_index_unit_read(unit_at(file, number));
+        if (unit.hash > INT32_MAX || is_lost(file, number)) break;
+        if (unit.phy_offset < at_least || unit.phy_offset > end || unit.phy_offset >= file->phy_limit) break;
+        uint32_t *head = &newest[unit.hash % file->slot_num];
+        if (unit.previous != *head) break;
         *head = number;
-        at_least = phy_offset;
+        at_least = unit.phy_offset;
     }
     return number;
 }
@@ -68,10 +66,10 @@ static void write_anew(const image *file, uint32_t kept, const uint32_t *newest)
         if (rp_load32(at) != newest[slot]) rp_store32(at, newest[slot]); /* holes stay holes */
     }
     if (kept < file->count) {
-        const uint8_t *last = unit_at(file, kept - 1);
+        rp_index_unit last = rp_index_unit_read(unit_at(file, kept - 1));
         uint64_t begin_ms = rp_load64(file->base + BEGIN_TIMESTAMP);
-        rp_store64(file->base + END_PHY_OFFSET, rp_load64(last + 4));
-        rp_store64(file->base + END_TIMESTAMP, begin_ms + (uint64_t)rp_load32(last + 12) * 1000);
+        rp_store64(file->base + END_PHY_OFFSET, last.phy_offset);
+        rp_store64(file->base + END_TIMESTAMP, begin_ms + (uint64_t)last.seconds * 1000);
         memset(unit_at(file, kept), 0, (file->count - kept) * (uint64_t)RP_INDEX_UNIT_SIZE);
     }
     rp_store32(file->base + SLOT_COUNT, used);

@@ -8,6 +8,7 @@
 #include "store/consume_queue.h"
 #include "store/has_unit.h"
 #include "store/index_file.h"
+#include "store/index_layout.h"
 #include "store/record.h"
 #include "store/unit.h"
 
@@ -220,14 +221,13 @@ static void fault(rp_index_check *check, uint32_t reason, uint32_t at, int64_t e
 static void follow_units(const uint8_t *units, uint32_t count, uint32_t slot_num, uint32_t *newest,
                          rp_index_check *check) {
     for (uint32_t i = 1; i < count; i++) {
-        const uint8_t *unit = units + i * (uint64_t)RP_INDEX_UNIT_SIZE;
-        uint32_t hash = rp_load32(unit), previous = rp_load32(unit + 16);
-        if (hash > INT32_MAX) {
-            fault(check, RP_INDEX_HASH, i, 0, (int32_t)hash);
+        rp_index_unit unit = rp_index_unit_read(units + i * (uint64_t)RP_INDEX_UNIT_SIZE);
+        if (unit.hash > INT32_MAX) {
+            fault(check, RP_INDEX_HASH, i, 0, (int32_t)unit.hash);
             continue;
         }
-        uint32_t *head = &newest[hash % slot_num];
-        if (previous != *head) fault(check, RP_INDEX_PREVIOUS, i, *head, (int32_t)previous);
+        uint32_t *head = &newest[unit.hash % slot_num];
+        if (unit.previous != *head) fault(check, RP_INDEX_PREVIOUS, i, *head, (int32_t)unit.previous);
         *head = i;
     }
 }
@@ -237,7 +237,7 @@ rp_status rp_verify_index(const uint8_t *image, uint64_t size, uint32_t slot_num
     uint64_t units_at = RP_INDEX_HEADER_SIZE + (uint64_t)slot_num * RP_INDEX_SLOT_SIZE;
     *check = (rp_index_check){0};
     if (slot_num == 0 || size < units_at + (uint64_t)index_num * RP_INDEX_UNIT_SIZE) return RP_INVALID;
-    int32_t count = (int32_t)rp_load32(image + 36);
+    int32_t count = (int32_t)rp_load32(image + INDEX_COUNT);
     if (count <= 0) count = 1;
     if ((uint32_t)count > index_num) {
         fault(check, RP_INDEX_COUNT, 0, index_num, count);
@@ -278,14 +278,13 @@ static int has_key(const rp_record_view *record, int32_t hash) {
 rp_status rp_verify_keys(const uint8_t *units_image, uint32_t *unit, uint32_t end, uint64_t log_begin,
                          const uint8_t *log_image, uint64_t log_size, uint64_t log_start) {
     for (; *unit < end; ++*unit) {
-        const uint8_t *at = units_image + *unit * (uint64_t)RP_INDEX_UNIT_SIZE;
-        uint64_t phy_offset = rp_load64(at + 4);
+        rp_index_unit entry = rp_index_unit_read(units_image + *unit * (uint64_t)RP_INDEX_UNIT_SIZE);
         rp_record_view record;
-        if (phy_offset < log_begin) continue;
-        if (phy_offset < log_start || phy_offset >= log_start + log_size) return RP_END_OF_FILE;
-        uint64_t position = phy_offset - log_start;
+        if (entry.phy_offset < log_begin) continue;
+        if (entry.phy_offset < log_start || entry.phy_offset >= log_start + log_size) return RP_END_OF_FILE;
+        uint64_t position = entry.phy_offset - log_start;
         if (rp_record_decode(log_image + position, log_size - position, 0, &record) != RP_OK) return RP_NOT_FOUND;
-        if (!has_key(&record, (int32_t)rp_load32(at))) return RP_CORRUPT;
+        if (!has_key(&record, (int32_t)entry.hash)) return RP_CORRUPT;
     }
     return RP_OK;
 }

@@ -67,7 +67,7 @@ def _reader(settings: BrokerSettings) -> Callable[[], Awaitable[View]]:
 
 
 def _move(paths: StorePaths, now: str) -> list[Path]:
-    """Returns: where everything is now. Raises: StoreError."""
+    """Move the store aside. Returns: where everything is now. Raises: StoreError."""
     aside = paths.root / f"{ASIDE}{now}"
     first = (INCARNATION_FILE, EPOCH_FILE)
     names = [name for name in os.listdir(paths.root) if name not in STAYS and not name.startswith(ASIDE)]

@@ -39,8 +39,9 @@ int __wrap_fallocate(int fd, int mode, off_t offset, off_t size) {
     return size >= RESERVE_MAX ? 0 : __real_fallocate(fd, mode, offset, size);
 }
 
-static void publish(void *context, const rp_stored *stored) {
+static void publish(void *context, const rp_put *put, const rp_stored *stored) {
     (void)context;
+    (void)put;
     (void)stored;
 }
 
