@@ -40,11 +40,11 @@ setup(
         "compression": ["lz4>=4", "zstandard>=0.22"],
         # 4.2: admission control and availableNow; 4.3.0 is tested. matplotlib: the plots of jobs
         "spark": ["pyspark>=4.2,<4.4", "pyarrow>=18", "matplotlib>=3.8"],
-        "failover": ["httpx>=0.27,<1"],
+        "failover": ["httpcore>=1,<2"],
         "dev": [
             "pytest>=8",
             "hypothesis>=6",
-            "httpx>=0.27,<1",
+            "httpcore>=1,<2",
             "lz4>=4",
             "zstandard>=0.22",
             "ruff==0.17.6",  # both formatters are pinned: another version formats otherwise

@@ -18,7 +18,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import attrs
-import httpx
+import httpcore
 import trio
 
 from rocketpy.errors import RocketError
@@ -26,11 +26,14 @@ from rocketpy.message.numbers import long_or
 
 ANSWER_MAX = 4 * 1024 * 1024  # bytes
 TIMEOUT_S = 1.0
+KEEP_S = 5.0  # a connection without requests
 HEDGE_S = 0.15  # after which a request that may be repeated goes to the other members, too
 # gRPC's codes of errors after which nothing was written: invalid argument, not found, permission denied, failed
 # precondition, unauthenticated. After others (unavailable, deadline exceeded) a transaction may have been applied.
 CERTAIN_CODES = frozenset({3, 5, 7, 9, 16})
 NOT_FOUND, UNAUTHENTICATED = 5, 16
+UNSENT = (httpcore.ConnectError, httpcore.ConnectTimeout, httpcore.PoolTimeout)
+FAILURES = (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException)
 
 
 class EtcdError(RocketError):
@@ -62,8 +65,8 @@ class Access:
     timeout_s: float = TIMEOUT_S
 
 
-class _Body(httpx.AsyncByteStream):
-    """The bytes of a request. httpx's own is a generator, and stays open when a request is cancelled."""
+class _Body:
+    """The bytes of a request. httpcore's own is a generator, and stays open when a request is cancelled."""
 
     def __init__(self, content: bytes) -> None:
         self._rest = [content]
@@ -98,24 +101,22 @@ class Gateway:
     Raises (every call): EtcdError, EtcdUnavailable.
     """
 
-    def __init__(self, access: Access, transport: httpx.AsyncBaseTransport | None = None) -> None:
+    def __init__(self, access: Access, pool: httpcore.AsyncConnectionPool | None = None) -> None:
         self.access = access
         self._token: str | None = None
         self._preferred = 0  # the member that answered last; asked first where only one is asked
-        limits = httpx.Limits(max_connections=8 * len(access.addresses), max_keepalive_connections=8)
-        self._http = httpx.AsyncClient(
-            verify=access.tls if access.tls is not None else True,
-            trust_env=False,  # no proxies from the environment
-            limits=limits,
-            timeout=httpx.Timeout(access.timeout_s),
-            transport=transport,
+        self._pool = pool or httpcore.AsyncConnectionPool(
+            ssl_context=access.tls,
+            max_connections=8 * len(access.addresses),
+            max_keepalive_connections=8,
+            keepalive_expiry=KEEP_S,
         )
 
     async def __aenter__(self) -> Gateway:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._http.aclose()
+        await self._pool.aclose()
 
     # --- the calls ----------------------------------------------------------------------------------------------------
 
@@ -181,8 +182,7 @@ class Gateway:
         """
         at = self._preferred
         body = {"create_request": {**range_of(prefix), "start_revision": str(revision)}}
-        timeout = httpx.Timeout(self.access.timeout_s, read=None)
-        url = f"{self.access.addresses[at]}/v3/watch"
+        address = self.access.addresses[at]
 
         def see(line: bytes) -> bool:
             result = _object(_object(_parsed(line)).get("result"))
@@ -191,11 +191,11 @@ class Gateway:
             return bool(result) and not result.get("canceled")
 
         try:
-            async with self._answer(url, body, timeout) as response:
+            async with self._answer(address, "watch", body, read_s=None) as response:
                 await _lines(response, see)
-        except httpx.HTTPError as exc:
+        except FAILURES as exc:
             self._preferred = (at + 1) % len(self.access.addresses)
-            raise EtcdUnavailable(f"{url}: {_why(exc)}") from exc
+            raise EtcdUnavailable(f"{address}/v3/watch: {_why(exc)}") from exc
 
     # --- how they are made --------------------------------------------------------------------------------------------
 
@@ -246,35 +246,36 @@ class Gateway:
         self._token = token if isinstance(token, str) else None
 
     @asynccontextmanager
-    async def _answer(self, url: str, body: Mapping[str, Any], waits: httpx.Timeout) -> AsyncIterator[httpx.Response]:
-        """Send a request; its answer, to be read inside of the block."""
-        content = json.dumps(body).encode()
-        host = httpx.URL(url).netloc.decode("ascii")  # httpx adds none to a request with a stream
-        headers = {"Host": host, "Content-Length": str(len(content)), "Content-Type": "application/json"}
+    async def _answer(
+        self, address: str, path: str, body: Mapping[str, Any], *, read_s: float | None
+    ) -> AsyncIterator[httpcore.Response]:
+        """Send a request; its answer, to be read inside of the block. Raises: what FAILURES lists."""
+        content, wait_s = json.dumps(body).encode(), self.access.timeout_s
+        host = address.partition("://")[2]  # httpcore leaves the brackets of an IPv6 address out
+        headers = [("Host", host), ("Content-Length", str(len(content))), ("Content-Type", "application/json")]
         if self._token:
-            headers["Authorization"] = self._token  # without "Bearer"
-        extensions = {"timeout": waits.as_dict()}
-        request = httpx.Request("POST", url, headers=headers, stream=_Body(content), extensions=extensions)
-        response = await self._http.send(request, stream=True)
-        try:
+            headers.append(("Authorization", self._token))  # without "Bearer"
+        waits = {"timeout": {"connect": wait_s, "read": read_s, "write": wait_s, "pool": wait_s}}
+        url = f"{address}/v3/{path}"
+        async with self._pool.stream(
+            "POST", url, headers=headers, content=_Body(content), extensions=waits
+        ) as response:
             yield response
-        finally:
-            await response.aclose()
 
     async def _post(self, address: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        url = f"{address}/v3/{path}"
+        url, timeout_s = f"{address}/v3/{path}", self.access.timeout_s
         try:
-            with trio.fail_after(self.access.timeout_s):
-                async with self._answer(url, body, self._http.timeout) as response:
-                    content = await _whole(response)
-        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as exc:
+            with trio.fail_after(timeout_s):
+                async with self._answer(address, path, body, read_s=timeout_s) as response:
+                    content = await _whole(url, response)
+        except UNSENT as exc:
             raise EtcdUnavailable(f"{url}: {_why(exc)}", unsent=True) from exc
-        except (httpx.HTTPError, trio.TooSlowError) as exc:
+        except (*FAILURES, trio.TooSlowError) as exc:
             raise EtcdUnavailable(f"{url}: {_why(exc)}") from exc
         answer = _object(_parsed(content))
-        if response.status_code == 200 and "error" not in answer:
+        if response.status == 200 and "error" not in answer:
             return answer
-        raise _failure(url, response.status_code, answer)
+        raise _failure(url, response.status, answer)
 
 
 def range_of(prefix: bytes) -> dict[str, str]:
@@ -291,24 +292,24 @@ def _failure(url: str, status: int, answer: Mapping[str, Any]) -> RocketError:
     return EtcdError(code, text) if code in CERTAIN_CODES else EtcdUnavailable(f"{url}: {text}")
 
 
-async def _whole(response: httpx.Response) -> bytes:
+async def _whole(url: str, response: httpcore.Response) -> bytes:
     """The content of an answer. Raises: EtcdUnavailable."""
     content = b""
-    with trio.CancelScope() as scope:  # leaving the loop would not close the generators inside httpx in order
-        async for part in response.aiter_bytes():
+    with trio.CancelScope() as scope:  # leaving the loop would not close the generators inside httpcore in order
+        async for part in response.aiter_stream():
             content += part
             if len(content) > ANSWER_MAX:
                 scope.cancel()
     if scope.cancelled_caught:
-        raise EtcdUnavailable(f"{response.url}: the answer has more than {ANSWER_MAX} bytes")
+        raise EtcdUnavailable(f"{url}: the answer has more than {ANSWER_MAX} bytes")
     return content
 
 
-async def _lines(response: httpx.Response, see: Callable[[bytes], bool]) -> None:
+async def _lines(response: httpcore.Response, see: Callable[[bytes], bool]) -> None:
     """Pass on the lines of a stream, as long as `see` is True. A line of more than ANSWER_MAX bytes ends it."""
     rest = b""
-    with trio.CancelScope() as scope:  # leaving the loop would not close the generators inside httpx in order
-        async for part in response.aiter_bytes():
+    with trio.CancelScope() as scope:  # leaving the loop would not close the generators inside httpcore in order
+        async for part in response.aiter_stream():
             *lines, rest = (rest + part).split(b"\n")
             if len(rest) > ANSWER_MAX or not all(see(line) for line in lines):
                 scope.cancel()

@@ -80,7 +80,7 @@ ONLY_IN: dict[str, set[str]] = {
     "matplotlib": {"spark.jobs.plots"},
     "prometheus_client": {"metrics"},
     "lark": {"filter.grammar"},
-    "httpx": {"coordinator.gateway"},
+    "httpcore": {"coordinator.gateway"},
     "rocketpy.native._rocketpy": {"native.core"},
     "cffi": set(),
     "rocketpy.native.core": {"native", "store", "reactor", "replication", "spark"},

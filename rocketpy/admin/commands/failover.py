@@ -71,7 +71,7 @@ async def opened_group(config_file: str, cluster: str | None, broker: str | None
 def _require(settings: BrokerSettings, config_file: str) -> None:
     if not settings.store.is_automatic:
         raise ConfigError(f"{config_file} has no haMode=automatic, so its brokers have no group in etcd")
-    if importlib.util.find_spec("httpx") is None:
+    if importlib.util.find_spec("httpcore") is None:
         raise ConfigError("the client for etcd is not installed: pip install 'rocketpy-mq[failover]'")
 
 

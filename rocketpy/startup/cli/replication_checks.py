@@ -133,7 +133,7 @@ def _replication_port(ha: str) -> Finding:
 
 
 def _etcd(settings: BrokerSettings) -> Finding:
-    if importlib.util.find_spec("httpx") is None:
+    if importlib.util.find_spec("httpcore") is None:
         return Finding("etcd", "its client is not installed", "pip install 'rocketpy-mq[failover]'", True)
     from rocketpy.coordinator.access import access
     from rocketpy.coordinator.gateway import Gateway

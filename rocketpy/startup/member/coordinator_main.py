@@ -31,7 +31,7 @@ def run_coordinator(settings: BrokerSettings, tree: MemberTree, bell: int) -> in
         ConfigError: a file of the settings cannot be used.
     """
     reach = access(settings.store)
-    logging.getLogger("httpx").setLevel(logging.WARNING)
+    logging.getLogger("httpcore").setLevel(logging.WARNING)
 
     async def main() -> None:
         with trio.open_signal_receiver(signal.SIGTERM) as signals:

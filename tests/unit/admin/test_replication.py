@@ -85,7 +85,7 @@ def test_ha_status_without_a_master(mqadmin: Mqadmin) -> None:
 
 
 def test_ha_status_of_a_group_whose_etcd_is_away(mqadmin: Mqadmin, tmp_path: Path) -> None:
-    pytest.importorskip("httpx")
+    pytest.importorskip("httpcore")
     file = tmp_path / "broker.conf"
     file.write_text(
         "brokerName=broker-a\nbrokerRole=SYNC_MASTER\nbrokerId=1\nhaMode=automatic\nhaMember=a\nhaMembers=a,b\n"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterable, Awaitable, Callable, Mapping
 from typing import Any
 
-import httpx
+import attrs
+import httpcore
 import pytest
 import trio
 import trio.testing
@@ -18,8 +19,38 @@ from rocketpy.coordinator.group_keys import EtcdReplaced, GroupKeys
 from rocketpy.failover.records import GroupState, MasterRecord
 from rocketpy.failover.requests import Kind, Outcome, Transaction
 
-Answering = Callable[[httpx.Request], Awaitable[httpx.Response]]
+
+@attrs.frozen
+class Asked:
+    """A request, as a member of etcd gets it."""
+
+    host: str
+    path: str
+    headers: Mapping[str, str]
+    content: bytes
+
+
+def given(answer: object, status: int = 200) -> httpcore.Response:
+    """An answer: bytes, or what JSON is made of."""
+    return httpcore.Response(status, content=answer if isinstance(answer, bytes) else json.dumps(answer).encode())
+
+
+Answering = Callable[[Asked], Awaitable[httpcore.Response]]
 ADDRESSES = ("http://one:1", "http://two:2", "http://three:3")
+
+
+class Members(httpcore.AsyncConnectionPool):
+    """Members of etcd that answer like this."""
+
+    def __init__(self, answering: Answering) -> None:
+        super().__init__()
+        self._answering = answering
+
+    async def handle_async_request(self, request: httpcore.Request) -> httpcore.Response:
+        assert isinstance(request.stream, AsyncIterable)
+        content = b"".join([part async for part in request.stream])
+        headers = {name.decode().lower(): value.decode() for name, value in request.headers}
+        return await self._answering(Asked(request.url.host.decode(), request.url.target.decode(), headers, content))
 
 
 def run(answering: Answering, work: Callable[[Gateway], Awaitable[Any]], **access: Any) -> Any:
@@ -27,21 +58,17 @@ def run(answering: Answering, work: Callable[[Gateway], Awaitable[Any]], **acces
 
     async def main() -> Any:
         reach = Access(addresses=ADDRESSES, **access)
-        async with Gateway(reach, httpx.MockTransport(answering)) as made:
+        async with Gateway(reach, Members(answering)) as made:
             return await work(made)
 
     return trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
 def answers(content: object, status: int = 200) -> Answering:
-    async def answer(_request: httpx.Request) -> httpx.Response:
-        return httpx.Response(status, content=content if isinstance(content, bytes) else json.dumps(content).encode())
+    async def answer(_request: Asked) -> httpcore.Response:
+        return given(content, status)
 
     return answer
-
-
-def host_of(request: httpx.Request) -> str:
-    return request.url.host
 
 
 HEADER = {"cluster_id": "14841639068965178418", "revision": "7"}
@@ -88,11 +115,11 @@ def test_revoking_a_lease_that_is_gone_is_no_error() -> None:
 
 
 def test_the_first_answer_counts_and_the_others_are_not_waited_for() -> None:
-    async def answer(request: httpx.Request) -> httpx.Response:
-        if host_of(request) == "one":
-            raise httpx.ConnectError("refused")
-        await trio.sleep(0.2 if host_of(request) == "two" else 0.6)
-        return httpx.Response(200, json={"ID": "1" if host_of(request) == "two" else "2", "TTL": "6"})
+    async def answer(request: Asked) -> httpcore.Response:
+        if request.host == "one":
+            raise httpcore.ConnectError("refused")
+        await trio.sleep(0.2 if request.host == "two" else 0.6)
+        return given({"ID": "1" if request.host == "two" else "2", "TTL": "6"})
 
     async def work(made: Gateway) -> tuple[int, float]:
         begun = trio.current_time()
@@ -118,15 +145,15 @@ def test_an_endless_answer_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
             await trio.sleep(0.001)
             yield b"x" * 100
 
-    async def answer(_request: httpx.Request) -> httpx.Response:
-        return httpx.Response(200, content=endless())
+    async def answer(_request: Asked) -> httpcore.Response:
+        return httpcore.Response(200, content=endless())
 
     with pytest.raises(EtcdUnavailable, match="more than 1000 bytes"):
         run(answer, lambda made: made.read(b"/k/"))
 
 
 def test_members_that_hang_cost_the_timeout() -> None:
-    async def answer(_request: httpx.Request) -> httpx.Response:
+    async def answer(_request: Asked) -> httpcore.Response:
         await trio.sleep_forever()
         raise AssertionError
 
@@ -142,11 +169,11 @@ def test_members_that_hang_cost_the_timeout() -> None:
 def test_a_transaction_is_asked_again_only_if_it_was_not_sent() -> None:
     asked: list[str] = []
 
-    async def answer(request: httpx.Request) -> httpx.Response:
-        asked.append(host_of(request))
-        if host_of(request) == "one":
-            raise httpx.ConnectError("refused")
-        raise httpx.ReadError("reset by peer")
+    async def answer(request: Asked) -> httpcore.Response:
+        asked.append(request.host)
+        if request.host == "one":
+            raise httpcore.ConnectError("refused")
+        raise httpcore.ReadError("reset by peer")
 
     async def twice(made: Gateway) -> list[Outcome]:
         return [await decide(made), await decide(made)]
@@ -156,8 +183,8 @@ def test_a_transaction_is_asked_again_only_if_it_was_not_sent() -> None:
 
 
 def test_a_transaction_that_nobody_took_is_refused() -> None:
-    async def answer(_request: httpx.Request) -> httpx.Response:
-        raise httpx.ConnectError("refused")
+    async def answer(_request: Asked) -> httpcore.Response:
+        raise httpcore.ConnectError("refused")
 
     assert run(answer, decide) is Outcome.REFUSED
 
@@ -194,14 +221,14 @@ def test_half_an_answer_to_a_transaction_is_none(answer: dict[str, Any]) -> None
 def test_a_token_is_renewed_when_etcd_has_forgotten_it() -> None:
     seen: list[tuple[str, str | None]] = []
 
-    async def answer(request: httpx.Request) -> httpx.Response:
-        seen.append((request.url.path, request.headers.get("authorization")))
-        if request.url.path == "/v3/auth/authenticate":
+    async def answer(request: Asked) -> httpcore.Response:
+        seen.append((request.path, request.headers.get("authorization")))
+        if request.path == "/v3/auth/authenticate":
             assert json.loads(request.content) == {"name": "u", "password": "p"}
-            return httpx.Response(200, json={"token": f"t{len(seen)}"})
+            return given({"token": f"t{len(seen)}"})
         if request.headers.get("authorization") == "t1":
-            return httpx.Response(401, json={"error": "etcdserver: invalid auth token", "code": 16})
-        return httpx.Response(200, json={"header": HEADER, "succeeded": False, "responses": [{"response_range": {}}]})
+            return given({"error": "etcdserver: invalid auth token", "code": 16}, 401)
+        return given({"header": HEADER, "succeeded": False, "responses": [{"response_range": {}}]})
 
     assert run(answer, decide, user="u", password="p") is Outcome.REFUSED
     path = "/v3/kv/txn"
@@ -210,10 +237,10 @@ def test_a_token_is_renewed_when_etcd_has_forgotten_it() -> None:
 
 
 def test_a_request_has_the_headers_that_http_wants() -> None:
-    async def answer(request: httpx.Request) -> httpx.Response:
-        assert request.headers["host"].split(":")[0] == request.url.host
+    async def answer(request: Asked) -> httpcore.Response:
+        assert request.headers["host"] in {address.partition("://")[2] for address in ADDRESSES}
         assert request.headers["content-length"] == str(len(request.content))
-        return httpx.Response(200, json={"ID": "1", "TTL": "6"})
+        return given({"ID": "1", "TTL": "6"})
 
     assert run(answer, lambda made: made.grant(6)) == (1, 6)
 
@@ -221,7 +248,7 @@ def test_a_request_has_the_headers_that_http_wants() -> None:
 def test_a_request_that_is_cancelled_leaves_nothing_open() -> None:
     """Warnings are errors: a generator that is left open is one."""
 
-    async def answer(_request: httpx.Request) -> httpx.Response:
+    async def answer(_request: Asked) -> httpcore.Response:
         await trio.sleep_forever()
         raise AssertionError
 
@@ -240,10 +267,10 @@ def test_a_password_is_not_shown() -> None:
 def test_another_cluster_is_noticed() -> None:
     clusters = iter(["5", "5", "6"])
 
-    async def answer(request: httpx.Request) -> httpx.Response:
-        if host_of(request) != "one":
+    async def answer(request: Asked) -> httpcore.Response:
+        if request.host != "one":
             await trio.sleep_forever()
-        return httpx.Response(200, json={"header": {"cluster_id": next(clusters), "revision": "4"}})
+        return given({"header": {"cluster_id": next(clusters), "revision": "4"}})
 
     async def work(made: Gateway) -> None:
         keys = GroupKeys(made, "c", "b")

@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
-pytest.importorskip("httpx")
+pytest.importorskip("httpcore")
 
 from rocketpy.config import BrokerSettings
 from rocketpy.config.failover_config import HaMode
