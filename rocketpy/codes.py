@@ -125,7 +125,7 @@ class RequestCode(IntEnum):
     GET_REPLICATION_VERSION = 30_001  # may the HA port be spoken to in frames of rocketpy? docs/replication.md
 
 
-REPLICATION_VERSION = 1
+REPLICATION_VERSION = 2
 """Of the frames on the HA port between brokers of rocketpy (csrc/replication/frames.h)."""
 
 

@@ -8,7 +8,7 @@
  *   master to slave   position(8) size(4) bytes      bytes of the log, within one file. Size 0 is a
  *                                                    heartbeat; its position is the next one to be sent
  *
- * Between brokers of rocketpy the slave begins with ff 52 50 48 41 00 00 01 (ff, RPHA and the version), which as a
+ * Between brokers of rocketpy the slave begins with ff 52 50 48 41 00 00 02 (ff, RPHA and the version), which as a
  * position would be negative. Then both sides send frames: size(4) type(1) payload; size counts type and payload. In
  * this order:
  *
@@ -41,7 +41,7 @@ enum {
     RP_HA_DATA_MAX = 131072, /* bytes of the log in one DATA: a slave holds them all until it has compared their CRC */
     RP_HA_JSON_MAX = 65536, /* payload of CHALLENGE, HELLO, WELCOME, REFUSE */
     RP_HA_TAIL_MAX = 65536,
-    RP_HA_VERSION = 1
+    RP_HA_VERSION = 2
 };
 
 /* Types of frames. */

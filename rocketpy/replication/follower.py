@@ -20,8 +20,8 @@ from rocketpy.reactor.member import Following, MemberBlock, MemberOrders
 
 from .epoch_file import EpochFile
 from .errors import MasterUnusable
-from .handshake import Extent, Membership, Welcome
-from .membership import NeedsCut, check_welcome, joined
+from .introduction import Extent, Membership, Welcome
+from .membership import NeedsCut, check_tail, check_welcome, joined
 
 ALL_WRITTEN = 2**64 - 1
 
@@ -100,9 +100,11 @@ class Follower:
         self._written = self.file.read()
         return Membership(own.member, own.incarnation, self._written)
 
-    def join(self, welcome: Welcome, own: Extent) -> None:
+    def join(self, welcome: Welcome, own: Extent, crc_of: Callable[[int, int], int]) -> None:
         """Agree on where the stream begins; on return the epochs of this log are on the disk.
 
+        Args:
+            crc_of: CRC-32 of (position, size) of this log.
         Raises:
             NeedsCut: this log has to be cut; the member block says so. Diverged: that would not help.
             MasterUnusable: this master cannot be followed now.
@@ -112,8 +114,10 @@ class Follower:
         try:
             epochs = check_welcome(welcome, log, own.begin, newest_seen=seen, is_sync=self.is_sync)
         except NeedsCut as exc:
+            check_tail(welcome, own, crc_of)
             self.block.pointer.cut_phy_offset = exc.position
             raise
+        check_tail(welcome, own, crc_of)
         self._epochs = welcome.epochs
         self.block.see_epoch(welcome.epochs.last)
         self._write(epochs)

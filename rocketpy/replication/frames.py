@@ -19,6 +19,12 @@ FRAME = struct.Struct(
     ">I"  # bytes that follow, the type included
     "B"  # type
 )
+DATA = struct.Struct(
+    ">q"  # position of the first byte
+    "q"  # what is confirmed; without failover the master's end
+    "i"  # epoch
+    "I"  # CRC-32 of the bytes, which follow
+)
 MAGIC = b"\xffRPHA\x00\x00" + bytes([REPLICATION_VERSION])
 JSON_MAX = int(lib.RP_HA_JSON_MAX)
 TEXT_MAX = 500  # characters of the other side's text in a line of the log

@@ -7,25 +7,19 @@ import socket
 import struct
 import zlib
 from collections.abc import Callable
+from typing import TypeAlias
 
+from rocketpy.codes import REPLICATION_VERSION
 from rocketpy.native.core import lib
 
 from .errors import MasterUnusable
 from .frames import FRAME, JSON_MAX, MAGIC
-from .handshake import (
-    NO_MEMBER,
-    Extent,
-    Group,
-    Membership,
-    Tail,
-    Welcome,
-    encode_hello,
-    read_challenge,
-    read_welcome,
-    tail_place,
-)
+from .handshake import read_answer, read_challenge, tail_place
+from .introduction import NO_MEMBER, Extent, Group, Hello, Membership, Nonces, Tail, Welcome
 from .secret import new_nonce
 from .stream import ByteReader
+
+ReadLog: TypeAlias = Callable[[int, int], bytes]  # (position, size) of this slave's log, within one file
 
 
 def introduce(
@@ -35,36 +29,56 @@ def introduce(
     broker_id: int,
     own: Extent,
     master: Extent | None,
-    read_log: Callable[[int, int], bytes] | None,
+    read_log: ReadLog | None,
     membership: Membership = NO_MEMBER,
 ) -> Welcome:
     """From the first byte on the HA port to WELCOME; DATA follows.
 
     Args:
-        own: this slave's log; master: what the master said of its own. None: epochs are
-            compared, not bytes.
-        read_log: (position, size) of this slave's log, within one file.
+        own: this slave's log; master: what the master said of its own. None: the master does not compare bytes, because
+            epochs say first where both logs part.
     Raises:
         CannotFollow: refused. MasterUnusable: the connection failed, or the other side is no such master.
     """
     _send(connection, MAGIC)
     challenge, nonce = read_challenge(*_read_frame(reader)), new_nonce()
     tail = None if master is None or read_log is None else _tail(own, master, group.file_size, read_log)
-    _send(connection, encode_hello(group, broker_id, own, tail, challenge, nonce, membership))
-    return read_welcome(*_read_frame(reader), group, challenge, nonce, own, membership.member)
+    hello = Hello(
+        REPLICATION_VERSION,
+        group.cluster,
+        group.broker_name,
+        broker_id,
+        group.file_size,
+        own,
+        tail,
+        nonce,
+        membership=membership,
+    )
+    _send(connection, hello.encode(group.secret, challenge))
+    nonces = Nonces(challenge, nonce)
+    return read_answer(*_read_frame(reader), group, nonces, own, is_member=bool(membership.member))
 
 
-def _tail(own: Extent, master: Extent, file_size: int, read_log: Callable[[int, int], bytes]) -> Tail | None:
+def _tail(own: Extent, master: Extent, file_size: int, read_log: ReadLog) -> Tail | None:
     place = tail_place(own, master)
-    if place is None:
-        return None
-    begin, left = place
-    position, crc = begin, 0
-    while left:
-        size = min(left, file_size - position % file_size)
-        crc = zlib.crc32(read_log(position, size), crc)
-        position, left = position + size, left - size
-    return Tail(begin, crc)
+    return None if place is None else Tail(place[0], crc_of(read_log, file_size, *place))
+
+
+def crc_of(read_log: ReadLog, file_size: int, position: int, size: int) -> int:
+    """CRC-32 of (position, size) of this slave's log.
+
+    Raises:
+        MasterUnusable: they cannot be read now.
+    """
+    crc = 0
+    while size:
+        part = min(size, file_size - position % file_size)
+        data = read_log(position, part)
+        if len(data) != part:
+            raise MasterUnusable(f"this slave cannot read {part} bytes of its own log from {position} on now")
+        crc = zlib.crc32(data, crc)
+        position, size = position + part, size - part
+    return crc
 
 
 def tell_fenced(connection: socket.socket, epoch: int) -> None:

@@ -16,6 +16,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import attrs
+
 from rocketpy.errors import StoreError
 from rocketpy.failover.epochs import EpochList
 from rocketpy.log_limit import LogLimit, and_more
@@ -26,8 +28,9 @@ from rocketpy.reactor.member import MemberBlock, fill_store
 from rocketpy.remoting.networks import Network, is_in, parse_address
 
 from .frames import FrameInvalid, printable
-from .handshake import LATER, Extent, Group, Hello, Refusal, encode_challenge, encode_welcome, start_for, stranger
-from .membership import join_for
+from .handshake import LATER, encode_challenge, start_for, stranger
+from .introduction import Extent, Group, Hello, Nonces, Refusal, Tail, Welcome
+from .membership import Join, join_for, tail_below
 from .secret import new_nonce
 from .slave_table import SlaveTable
 
@@ -61,6 +64,15 @@ REASON_OF = {
     "diverged": lib.RP_SLAVE_DIVERGED,
 }  # all others: a stranger
 EXPECTED = frozenset({lib.RP_SLAVE_LEFT})
+
+
+@attrs.frozen
+class _Asking:
+    """A connection whose HELLO is to be answered."""
+
+    row: int
+    address: str
+    nonces: Nonces
 
 
 class MasterMember:
@@ -187,51 +199,62 @@ class Master:
             hello = Hello.read(body)
         except FrameInvalid as exc:
             refusal = Refusal("version", f"its HELLO is not one of this version: {printable(str(exc))}")
-            self._refuse_hello(row, address, refusal)
+            self._refuse_hello(_Asking(row, address, Nonces(challenge, "")), refusal)
             return
+        asking = _Asking(row, address, Nonces(challenge, hello.nonce))
         if self._member is not None:
-            self._answer_member(self._member, row, address, hello, challenge, own)
+            self._answer_member(self._member, asking, hello, own)
             return
         start = start_for(hello, self._group, challenge, own, self._crc)
         if isinstance(start, Refusal):
-            self._refuse_hello(row, address, start)
+            self._refuse_hello(asking, start)
             return
-        self._welcome(row, address, hello, encode_welcome(hello, self._group, challenge, own, start), start, own)
+        self._welcome(asking, hello, Welcome(start, own.end, master_begin=own.begin))
 
-    def _answer_member(
-        self, member: MasterMember, row: int, address: str, hello: Hello, challenge: str, own: Extent
-    ) -> None:
+    def _answer_member(self, member: MasterMember, asking: _Asking, hello: Hello, own: Extent) -> None:
         """The same with automatic failover: what a log is, its epochs say."""
-        if (unknown := stranger(hello, self._group, challenge)) is not None:
-            self._refuse_hello(row, address, unknown)
+        if (unknown := stranger(hello, self._group, asking.nonces.challenge)) is not None:
+            self._refuse_hello(asking, unknown)
             return
+        epoch = self._see_epochs(member, hello)
+        join = join_for(hello, self._group, asking.nonces.challenge, own, member.epochs, epoch)
+        welcome = join if isinstance(join, Refusal) else self._join_answer(member, join, hello, own)
+        if isinstance(welcome, Refusal):
+            self._refuse_hello(asking, welcome)
+        elif welcome.truncate is not None:
+            self._have_cut(asking, hello, welcome, welcome.truncate)
+        elif self._identify(asking, hello):
+            self._welcome(asking, hello, welcome)
+
+    def _see_epochs(self, member: MasterMember, hello: Hello) -> int | None:
+        """The epoch to serve; None: no stream may be sent now."""
         epoch = member.epoch()
         if epoch is not None and epoch != self._epoch:
             self._set_epochs(member)
             self._epoch = epoch
         if hello.membership.epochs.last > self._epoch >= 0:
             member.block.see_epoch(hello.membership.epochs.last)  # this master is the older one, if etcd says so, too
-        join = join_for(hello, self._group, challenge, own, member.epochs, epoch)
-        if isinstance(join, Refusal):
-            self._refuse_hello(row, address, join)
-            return
-        welcome = encode_welcome(hello, self._group, challenge, own, join.start, member.epochs, join.truncate)
-        name = hello.membership.member
-        if join.truncate is not None:
-            lib.rp_master_refuse(self._pointer, row, welcome, len(welcome), lib.RP_SLAVE_DIVERGED)
-            if told := self._limit.take("truncate"):
-                behind = hello.log.end - join.truncate
-                text = "member %s at %s has %d bytes behind log offset %d that are not in this log: it cuts them off%s"
-                logger.warning(text, printable(name), address, behind, join.truncate, and_more(told))
-            return
+        return epoch
+
+    def _join_answer(self, member: MasterMember, join: Join, hello: Hello, own: Extent) -> Welcome | Refusal:
+        """WELCOME, with this log's bytes below the position where the stream begins, or the slave's log is cut."""
+        place = None if hello.log.end == 0 else tail_below(join.start, hello.log, own)
+        crc = None if place is None else self._crc(*place)
+        if place is not None and crc is None:
+            return Refusal(LATER, f"this master cannot read its log from {place[0]} on now")
+        tail = None if place is None or crc is None else Tail(place[0], crc)
+        return Welcome(join.start, own.end, member.epochs, join.truncate, own.begin, tail)
+
+    def _identify(self, asking: _Asking, hello: Hello) -> bool:
+        """Say which member's store the connection is of. False: it cannot be named, and is refused."""
         store = ffi.new("rp_store_id *")
         try:
-            fill_store(store, (name, hello.membership.incarnation))
+            fill_store(store, (hello.membership.member, hello.membership.incarnation))
         except ValueError as exc:
-            self._refuse_hello(row, address, Refusal("version", f"its name or incarnation does not fit: {exc}"))
-            return
-        lib.rp_master_identify(self._pointer, row, store)
-        self._welcome(row, address, hello, welcome, join.start, own)
+            self._refuse_hello(asking, Refusal("version", f"its name or incarnation does not fit: {exc}"))
+            return False
+        lib.rp_master_identify(self._pointer, asking.row, store)
+        return True
 
     def _set_epochs(self, member: MasterMember) -> None:
         """Tell the loop the epochs of the log, once: they stay the same as long as this process runs."""
@@ -241,25 +264,28 @@ class Master:
             raise MemoryError
         assert status is Status.OK, "the epochs were set before, for another epoch"
 
-    def _welcome(self, row: int, address: str, hello: Hello, welcome: bytes, start: int, own: Extent) -> None:
-        if lib.rp_master_answer(self._pointer, row, welcome, len(welcome), True, start) != lib.RP_OK:
+    def _have_cut(self, asking: _Asking, hello: Hello, welcome: Welcome, position: int) -> None:
+        frame = welcome.encode(self._group.secret, asking.nonces)
+        lib.rp_master_refuse(self._pointer, asking.row, frame, len(frame), lib.RP_SLAVE_DIVERGED)
+        if told := self._limit.take("truncate"):
+            text = "member %s at %s has %d bytes behind log offset %d that are not in this log: it cuts them off%s"
+            name, behind = printable(hello.membership.member), hello.log.end - position
+            logger.warning(text, name, asking.address, behind, position, and_more(told))
+
+    def _welcome(self, asking: _Asking, hello: Hello, welcome: Welcome) -> None:
+        frame, start = welcome.encode(self._group.secret, asking.nonces), welcome.start
+        if lib.rp_master_answer(self._pointer, asking.row, frame, len(frame), True, start) != lib.RP_OK:
             return
         if told := self._limit.take("welcomed"):
-            logger.info(
-                "slave %s (brokerId %d) gets the log from %d on; it ends at %d%s",
-                address,
-                hello.broker_id,
-                start,
-                own.end,
-                and_more(told),
-            )
+            text = "slave %s (brokerId %d) gets the log from %d on; it ends at %d%s"
+            logger.info(text, asking.address, hello.broker_id, start, welcome.master_end, and_more(told))
 
-    def _refuse_hello(self, row: int, address: str, refusal: Refusal) -> None:
-        frame = refusal.encode()
+    def _refuse_hello(self, asking: _Asking, refusal: Refusal) -> None:
+        frame = refusal.encode(self._group.secret, asking.nonces)
         reason = REASON_OF.get(refusal.code, lib.RP_SLAVE_STRANGER)
-        lib.rp_master_refuse(self._pointer, row, frame, len(frame), reason)
+        lib.rp_master_refuse(self._pointer, asking.row, frame, len(frame), reason)
         if told := self._limit.take(refusal.code):
-            logger.warning("refused slave %s (%s): %s%s", address, refusal.code, refusal.reason, and_more(told))
+            logger.warning("refused slave %s (%s): %s%s", asking.address, refusal.code, refusal.reason, and_more(told))
 
     def _crc(self, position: int, size: int) -> int | None:
         crc = ffi.new("uint32_t *")

@@ -1,10 +1,13 @@
 """How members of a group with automatic failover agree where a stream begins: pure decisions of both sides.
 
 Both send the epochs of their logs (failover/epochs.py). The logs are equal up to where these part; what the follower
-has behind that is of another history, and is cut while its store is opened anew.
+has behind that is of another history, and is cut while its store is opened anew. Epochs say nothing of a damaged disk
+or a file from elsewhere, so the follower compares the bytes below that position, too.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import attrs
 
@@ -12,7 +15,9 @@ from rocketpy.failover.epochs import EpochList, common_end
 from rocketpy.failover.joining import Log, cut_for, may_serve, may_take
 
 from .errors import CannotFollow, Diverged, MasterUnusable
-from .handshake import LATER, Extent, Group, Hello, Refusal, Welcome, other_files, stranger
+from .handshake import LATER, other_files, stranger, tail_place
+from .introduction import Extent, Group, Hello, Refusal, Welcome
+from .misfit import member_differs
 
 
 class NeedsCut(CannotFollow):
@@ -98,6 +103,29 @@ def check_welcome(welcome: Welcome, own: Log, begin: int, *, newest_seen: int, i
     if cut < own.end:
         raise NeedsCut(cut, own.end)
     return joined(own.epochs, welcome.epochs, own.end)
+
+
+def tail_below(start: int, own: Extent, other: Extent) -> tuple[int, int] | None:
+    """(position, size) of the bytes below `start` that both logs have, and compare; None: there are none."""
+    return tail_place(Extent(own.begin, start), other)
+
+
+def check_tail(welcome: Welcome, own: Extent, crc_of: Callable[[int, int], int]) -> None:
+    """Compare the bytes below the position where the stream begins, or the log is cut.
+
+    Args:
+        crc_of: CRC-32 of (position, size) of this log.
+    Raises:
+        Diverged: they differ, so nothing may be appended. MasterUnusable: the master does not say what it has there.
+    """
+    place = None if own.end == 0 else tail_below(welcome.start, own, Extent(welcome.master_begin, welcome.master_end))
+    tail = welcome.tail
+    if place is None and tail is None:
+        return
+    if place is None or tail is None or tail.begin != place[0]:
+        raise MasterUnusable(f"it does not say what its log has below {welcome.start}, where this log is to go on")
+    if crc_of(*place) != tail.crc:
+        raise Diverged(member_differs(place[0], welcome.start))
 
 
 def joined(own: EpochList, master: EpochList, end: int) -> EpochList:

@@ -1,7 +1,7 @@
 """The secret that brokers of rocketpy prove to each other before a byte of the log is sent (haSecretFile).
 
-Each side proves it by an HMAC over both nonces, its role and the name of the group: what is heard cannot be used again,
-nor sent back.
+Each side proves it by an HMAC over both nonces, its role and all that it says: what is heard cannot be changed, used
+again, nor sent back.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ def new_nonce() -> str:
     return secrets.token_hex(16)
 
 
-def make_proof(secret: bytes, role: str, challenge: str, nonce: str, cluster: str, name: str, member: str = "") -> str:
-    """HMAC-SHA256 in hexadecimal digits; empty without a secret."""
+def make_proof(secret: bytes, role: str, challenge: str, nonce: str, content: str) -> str:
+    """HMAC-SHA256 in hexadecimal digits, over what the side `role` says in this handshake; empty without a secret."""
     if not secret:
         return ""
-    text = "\n".join((role, challenge, nonce, cluster, name, member))
+    text = "\n".join((role, challenge, nonce, content))
     return hmac.new(secret, text.encode(errors="surrogatepass"), hashlib.sha256).hexdigest()
 
 

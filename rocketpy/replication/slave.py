@@ -12,14 +12,16 @@ is received from this master any more: the slave goes on serving reads, and says
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import select
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import attrs
 
+from rocketpy.codes import REPLICATION_VERSION
 from rocketpy.config import BrokerSettings
 from rocketpy.errors import StoreError
 from rocketpy.log_limit import LogLimit, and_more
@@ -33,8 +35,8 @@ from rocketpy.store.reading.commitlog import CommitLog
 
 from .errors import CannotFollow, Diverged, MasterUnusable, ReplicatorStopped
 from .follower import Follower, OtherOrders
-from .greeting import introduce, tell_fenced
-from .handshake import Extent, Group
+from .greeting import ReadLog, crc_of, introduce, tell_fenced
+from .introduction import Extent, Group
 from .master_log import MasterLog, ask_master, connect, request_address
 from .membership import MasterReplaced, NeedsCut
 from .start import Start, compare_end, start_of
@@ -144,6 +146,8 @@ class SlaveReplicator:
             self._follow_member(self.follower, master, ha, own)
             return
         log = ask_master(master, TIMEOUT_S)
+        if log.version not in (0, REPLICATION_VERSION):
+            raise MasterUnusable(f"it speaks version {log.version} of replication, this slave {REPLICATION_VERSION}")
         start = None if log.version else self._reference_start(log, own)
         if self.block.stop:
             return
@@ -186,13 +190,13 @@ class SlaveReplicator:
     def _follow_member(self, follower: Follower, master: str, ha: str, own: Extent) -> None:
         """One stream of a master with automatic failover, from the handshake to its end."""
         membership = follower.membership()
+        group, broker_id = self._group, self.settings.broker.broker_id
         with connect(ha, CONNECT_S) as connection:
             reader = self._reader(connection)
-            welcome = introduce(
-                connection, reader, self._group, self.settings.broker.broker_id, own, None, None, membership
-            )
+            welcome = introduce(connection, reader, group, broker_id, own, None, None, membership)
             try:
-                follower.join(welcome, own)
+                with self._own_log() as read_log:
+                    follower.join(welcome, own, functools.partial(crc_of, read_log, group.file_size))
             except MasterReplaced:
                 tell_fenced(connection, follower.known_epoch)
                 raise
@@ -235,11 +239,16 @@ class SlaveReplicator:
         return ByteReader(connection, self._settings.silence_max_ns / 1e9, self._beat, turn_s)
 
     @contextlib.contextmanager
-    def _own_log(self) -> Iterator[Callable[[int, int], bytes]]:
+    def _own_log(self) -> Iterator[ReadLog]:
         """Reads (position, size) of this slave's log."""
         paths = StorePaths.of(self.settings.store.store_path_root_dir, self.settings.store.store_path_commit_log)
         with contextlib.closing(CommitLog(paths.commitlog, self.control)) as log:
-            yield lambda at, size: log.read(at, size) or b""
+
+            def read(at: int, size: int) -> bytes:
+                self._beat()
+                return log.read(at, size) or b""
+
+            yield read
 
     def _receive(self, stream: LogStream, start: Start, ha: str) -> None:
         self._show(lib.RP_FOLLOWING)

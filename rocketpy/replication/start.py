@@ -8,7 +8,9 @@ from collections.abc import Callable
 import attrs
 
 from .errors import CannotFollow, MasterUnusable
+from .handshake import TAIL_MAX
 from .master_log import MasterLog
+from .misfit import differs, master_begins_later, master_is_shorter, other_file_size
 
 HEADER = struct.Struct(
     ">q"  # position of the first byte
@@ -16,8 +18,6 @@ HEADER = struct.Struct(
 )
 REPORT = struct.Struct(">q")
 HEARTBEATS_MAX = 10  # before the logs are compared
-OVERLAP_MAX = 65_536
-"""Bytes at the end of the slave's log that are compared with the master's."""
 
 
 @attrs.frozen
@@ -41,26 +41,16 @@ def start_of(master: MasterLog, begin: int, end: int, file_size: int) -> Start:
         CannotFollow: the logs do not fit.
     """
     if master.file_size != file_size:
-        raise CannotFollow(
-            f"the master has mappedFileSizeCommitLog={master.file_size}, this slave {file_size}: they must be equal; "
-            "set it to the master's and begin with an empty store"
-        )
+        raise CannotFollow(other_file_size(file_size, master.file_size))
     if end <= begin:
         if master.begin > 0:
             return Start(master.begin, master.begin)
         return Start(1, 1, adds_zero=True) if master.end >= file_size else Start(0, 0)
     if end > master.end:
-        raise CannotFollow(
-            f"the log of this slave ends at {end}, that of its master at {master.end}: the master has lost the end "
-            "of its log, or this slave has followed another one; keep this store, it may have messages that the "
-            "master lacks"
-        )
+        raise CannotFollow(master_is_shorter(end, master.end))
     if end <= master.begin:  # nothing that both have could be compared
-        raise CannotFollow(
-            f"the log of this slave ends at {end}, that of its master begins at {master.begin}: what is before that "
-            "has expired; begin with an empty store"
-        )
-    return Start(max(1, begin, master.begin, end - OVERLAP_MAX), end)
+        raise CannotFollow(master_begins_later(end, master.begin))
+    return Start(max(1, begin, master.begin, end - TAIL_MAX), end)
 
 
 def compare_end(start: Start, read: Callable[[int], bytes], own: Callable[[int, int], bytes]) -> int:
@@ -83,11 +73,8 @@ def compare_end(start: Start, read: Callable[[int], bytes], own: Callable[[int, 
         common = min(size, start.end - position)
         theirs, ours = read(common), own(position, common)
         if theirs != ours:
-            differs = next(i for i in range(common) if theirs[i : i + 1] != ours[i : i + 1])
-            raise CannotFollow(
-                f"the log of this slave differs from its master's at {position + differs} (it ends at {start.end}): "
-                "this slave has a history of its own; keep its store aside and begin with an empty one"
-            )
+            differs_at = next(i for i in range(common) if theirs[i : i + 1] != ours[i : i + 1])
+            raise CannotFollow(differs(f"at {position + differs_at}", start.end))
         position += common
         if position == start.end:
             return size - common

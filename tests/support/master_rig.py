@@ -18,7 +18,7 @@ from rocketpy.native.core import ffi, lib
 from rocketpy.reactor.ring import STOP_LEAVE, WorkerBlock
 from rocketpy.reactor.topology import Topology
 from rocketpy.remoting.networks import parse_networks
-from rocketpy.replication.handshake import Group
+from rocketpy.replication.introduction import Group
 from rocketpy.replication.master import Master
 from rocketpy.replication.slave_table import SlaveState, SlaveTable
 from rocketpy.store.control_block import ControlBlock

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
 import struct
 import zlib
 from typing import Any
 
-from rocketpy.replication.secret import make_proof
-
-MAGIC = bytes.fromhex("ff52504841000001")
+MAGIC = bytes.fromhex("ff52504841000002")
 CHALLENGE, HELLO, WELCOME, REFUSE, DATA, HEARTBEAT, ACK, _, FENCED = range(1, 10)
 NONCE = "0123456789abcdef" * 2
 
@@ -47,7 +47,7 @@ def hello_fields(log: bytes, *, begin: int = 0, tail_max: int = 65_536, **change
     tail_begin = max(begin, len(log) - tail_max)
     tail = {"begin": tail_begin, "crc": zlib.crc32(log[tail_begin:])} if len(log) > begin else None
     return {
-        "version": 1,
+        "version": 2,
         "cluster": "DefaultCluster",
         "brokerName": "broker-a",
         "brokerId": 1,
@@ -63,8 +63,11 @@ def hello_fields(log: bytes, *, begin: int = 0, tail_max: int = 65_536, **change
     } | changes
 
 
-def proof_of(secret: bytes, role: str, challenge: str, nonce: str = NONCE) -> str:
-    return make_proof(secret, role, challenge, nonce, "DefaultCluster", "broker-a")
+def proof_of(secret: bytes, role: str, challenge: str, fields: dict[str, Any], nonce: str = NONCE) -> str:
+    """The proof of a frame with these fields, as docs/replication.md has it."""
+    said = {name: value for name, value in fields.items() if name != "proof"}
+    text = "\n".join((role, challenge, nonce, json.dumps(said, sort_keys=True, separators=(",", ":"))))
+    return hmac.new(secret, text.encode(), hashlib.sha256).hexdigest()
 
 
 def split(stream: bytes) -> tuple[list[tuple[int, bytes]], bytes]:

@@ -17,6 +17,7 @@ from tests.support.own_frames import (
     hello_fields,
     json_frame,
     log_in,
+    proof_of,
     split,
 )
 
@@ -35,7 +36,7 @@ class OwnSlave:
         kind, payload = self.next()
         assert kind == CHALLENGE
         fields = json.loads(payload)
-        assert fields["version"] == 1
+        assert fields["version"] == 2
         self.challenge: str = fields["nonce"]
 
     def read(self, size: int = 1 << 20) -> None:
@@ -56,9 +57,16 @@ class OwnSlave:
         self.rig.turn_until(look)
         return self.frames.pop(0)
 
-    def say(self, log: bytes, **changes: Any) -> tuple[int, dict[str, Any]]:
-        """HELLO of a slave with this log; returns the answer."""
-        self.rig.say_bytes(self.socket, json_frame(HELLO, **hello_fields(log, **changes)))
+    def say(self, log: bytes, *, secret: bytes = b"", **changes: Any) -> tuple[int, dict[str, Any]]:
+        """HELLO of a slave with this log, and with the proof that it knows the secret; returns the answer."""
+        fields = hello_fields(log, **changes)
+        if secret:
+            fields["proof"] = proof_of(secret, "slave", self.challenge, fields)
+        return self.send(fields)
+
+    def send(self, fields: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        """HELLO as it is; returns the answer."""
+        self.rig.say_bytes(self.socket, json_frame(HELLO, **fields))
         kind, payload = self.next()
         return kind, json.loads(payload)
 

@@ -14,7 +14,7 @@ from rocketpy.reactor.topology import REPLICATOR, SEND, STORE, Topology
 from rocketpy.reactor.worker_spec import WorkerContext
 from rocketpy.remoting.networks import parse_networks
 from rocketpy.replication.epoch_file import EpochFile
-from rocketpy.replication.handshake import Group
+from rocketpy.replication.introduction import Group
 from rocketpy.replication.master import Master, MasterMember
 from rocketpy.replication.secret import read_secret
 from rocketpy.replication.slave_table import SlaveTable

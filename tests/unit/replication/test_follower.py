@@ -18,6 +18,7 @@ from rocketpy.reactor.member import Following, MemberOrders
 from rocketpy.replication.epoch_file import EpochFile
 from rocketpy.replication.slave import LOOK_S, SlaveReplicator
 from tests.support.member_pair import IMAGE, A, B, MemberFollower, MemberMaster, epochs
+from tests.support.slave_rig import FILE_SIZE
 
 LOG, END = IMAGE.data, len(IMAGE.data)
 FIRST, SECOND = IMAGE.records[5], IMAGE.records[16]  # where epochs begin
@@ -133,6 +134,33 @@ def test_an_asynchronous_group_cuts_that_too(master: MemberMaster, follower: Mak
     b.rig.control.confirmed_phy_offset = IMAGE.records[18]
     b.follow(master)
     b.turn_until(lambda: b.block.cut_phy_offset == SECOND, "b to report the cut")
+
+
+def damage(b: MemberFollower, position: int) -> None:
+    """One byte of the log changes on the disk of b, where no epoch tells it."""
+    path = b.file.path.parent / "commitlog" / f"{position - position % FILE_SIZE:020d}"
+    with path.open("r+b") as file:
+        file.seek(position % FILE_SIZE)
+        byte = file.read(1)
+        file.seek(position % FILE_SIZE)
+        file.write(bytes([byte[0] ^ 1]))
+
+
+@pytest.mark.parametrize("is_sync", [True, False])
+@pytest.mark.parametrize("behind", [0, 4], ids=["at its end", "where it is to be cut"])
+def test_a_damaged_byte_below_where_both_go_on(
+    master: MemberMaster, follower: Make, caplog: pytest.LogCaptureFixture, is_sync: bool, behind: int
+) -> None:
+    end = IMAGE.records[16 + behind]
+    listed = epochs((1, 0), (3, FIRST), *([(5, SECOND)] if behind else []))
+    b = follower(known=LOG[:end], epoch_list=listed, is_sync=is_sync)
+    damage(b, SECOND - 40)
+    b.follow(master)
+    b.turn_until(lambda: b.block.is_diverged, "b to find the damage")
+    assert b.block.cut_phy_offset is None and b.rig.published == end and b.file.read() == listed
+    assert master.table.acknowledged() == {}
+    lines = [record.getMessage() for record in caplog.records if "rocketpy store verify" in record.getMessage()]
+    assert len(lines) == 1 and f"and {SECOND}, though both are of one history" in lines[0]
 
 
 def test_logs_with_nothing_in_common(master: MemberMaster, follower: Make) -> None:

@@ -15,16 +15,25 @@ import pytest
 
 pytest.importorskip("rocketpy.native._rocketpy", reason="a part of the broker, which needs the compiled core")
 
-from rocketpy.replication.errors import CannotFollow, MasterUnusable
+from rocketpy.replication.errors import CannotFollow, Diverged, MasterUnusable
 from rocketpy.replication.greeting import introduce
-from rocketpy.replication.handshake import Extent, Group, Welcome
+from rocketpy.replication.introduction import Extent, Group, Nonces, Refusal, Welcome
 from rocketpy.replication.stream import ByteReader
 from tests.support.own_frames import CHALLENGE, DATA, HELLO, MAGIC, NONCE, REFUSE, WELCOME, frame, json_frame, proof_of
 
 FILE_SIZE = 65_536
 LOG = random.Random(5).randbytes(3 * FILE_SIZE)
 SECRET = b"a secret of 20 bytes"
-FULL_WELCOME = {"version": 1, "begin": 0, "end": len(LOG), "epochs": [], "start": 0, "truncate": None, "proof": ""}
+FULL_WELCOME: dict[str, Any] = {
+    "version": 2,
+    "begin": 0,
+    "end": len(LOG),
+    "epochs": [],
+    "start": 0,
+    "truncate": None,
+    "tail": None,
+    "proof": "",
+}
 
 
 class Played:
@@ -66,7 +75,7 @@ class Played:
             self._thread.join()
 
 
-GREETING = json_frame(CHALLENGE, version=1, nonce=NONCE)
+GREETING = json_frame(CHALLENGE, version=2, nonce=NONCE)
 Play = Callable[..., Played]
 
 
@@ -89,7 +98,7 @@ def welcome(**changes: Any) -> bytes:
 
 def test_an_empty_slave_begins_where_the_master_says(play: Play) -> None:
     master = play(lambda _: welcome(start=FILE_SIZE, begin=FILE_SIZE))
-    assert master.introduce(Extent(0, 0)) == Welcome(FILE_SIZE, len(LOG))
+    assert master.introduce(Extent(0, 0)) == Welcome(FILE_SIZE, len(LOG), master_begin=FILE_SIZE)
     assert master.magic == MAGIC
     assert master.hello["tail"] is None and master.hello["end"] == 0 and master.hello["brokerId"] == 3
 
@@ -107,29 +116,73 @@ def test_of_what_the_master_has_deleted_nothing_is_compared(play: Play) -> None:
     assert master.hello["tail"]["begin"] == FILE_SIZE
 
 
+def proved(hello: dict[str, Any], role: str = "master", **changes: Any) -> dict[str, Any]:
+    """The fields of a WELCOME of a master that knows the secret."""
+    said = FULL_WELCOME | changes
+    return said | {"proof": proof_of(SECRET, role, NONCE, said, hello["nonce"])}
+
+
 def test_both_proofs(play: Play) -> None:
-    master = play(lambda hello: welcome(proof=proof_of(SECRET, "master", NONCE, hello["nonce"])))
+    master = play(lambda hello: welcome(**proved(hello, epochs=[[3, 5]], tail={"begin": 1, "crc": 2})))
     assert master.introduce(Extent(0, 0), secret=SECRET).start == 0
-    assert master.hello["proof"] == proof_of(SECRET, "slave", NONCE, master.hello["nonce"])
+    assert master.hello["proof"] == proof_of(SECRET, "slave", NONCE, master.hello, master.hello["nonce"])
 
 
 @pytest.mark.parametrize("proof", ["", "00", None])
 def test_a_master_without_the_secret_is_not_followed(play: Play, proof: str | None) -> None:
     """Not even if it sends the slave's own proof back."""
     master = play(lambda hello: welcome(proof=hello["proof"] if proof is None else proof))
-    with pytest.raises(CannotFollow, match="does not know the secret"):
+    with pytest.raises(MasterUnusable, match="not proved that it knows the secret"):
         master.introduce(Extent(0, 0), secret=SECRET)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"begin": 1},
+        {"end": len(LOG) + 1},
+        {"start": 50},
+        {"truncate": 50},
+        {"epochs": [[4, 5]]},
+        {"tail": None},
+        {"tail": {"begin": 1, "crc": 3}},
+        {"version": 1},
+    ],
+)
+def test_a_welcome_that_was_changed_on_the_way_is_not_believed(play: Play, change: dict[str, Any]) -> None:
+    """Nor does it stop the slave for good: it tries again."""
+    master = play(
+        lambda hello: welcome(**(proved(hello, epochs=[[3, 5]], tail={"begin": 1, "crc": 2}, start=100) | change))
+    )
+    with pytest.raises(MasterUnusable, match="not proved that it knows the secret"):
+        master.introduce(Extent(0, 100), secret=SECRET)
+
+
+def test_a_refusal_stops_the_slave_if_it_is_proved(play: Play) -> None:
+    def refuse(hello: dict[str, Any]) -> bytes:
+        return Refusal("diverged", "it differs").encode(SECRET, Nonces(NONCE, hello["nonce"]))
+
+    with pytest.raises(Diverged, match=r"refused this slave \(diverged\): it differs"):
+        play(refuse).introduce(Extent(0, 100), secret=SECRET)
+    forged = json_frame(REFUSE, code="diverged", reason="it differs", proof="")
+    with pytest.raises(MasterUnusable, match=r"refused this slave \(diverged\): it differs; it has not proved"):
+        play(lambda _: forged).introduce(Extent(0, 100), secret=SECRET)
+
+
+def test_a_master_of_another_version_is_asked_again(play: Play) -> None:
+    with pytest.raises(MasterUnusable, match="speaks version 3 of replication, this slave 2"):
+        play(lambda _: welcome(version=3)).introduce(Extent(0, 0))
+
+
 def test_a_refusal_names_its_reason_in_one_line(play: Play) -> None:
-    master = play(lambda _: json_frame(REFUSE, code="diverged", reason="it\ndiffers"))
+    master = play(lambda _: json_frame(REFUSE, code="diverged", reason="it\ndiffers", proof=""))
     with pytest.raises(CannotFollow, match=r"refused this slave \(diverged\): it\?differs"):
         master.introduce(Extent(0, 100))
 
 
 def test_a_master_that_cannot_tell_now_is_asked_again(play: Play) -> None:
     with pytest.raises(MasterUnusable, match="cannot serve this slave now"):
-        play(lambda _: json_frame(REFUSE, code="later", reason="busy")).introduce(Extent(0, 100))
+        play(lambda _: json_frame(REFUSE, code="later", reason="busy", proof="")).introduce(Extent(0, 100))
 
 
 @pytest.mark.parametrize("changes", [{"start": 99}, {"start": 101}, {"truncate": 50}, {"start": 10**9}])
@@ -153,6 +206,9 @@ def test_a_start_elsewhere_is_refused(play: Play, changes: dict[str, Any]) -> No
         welcome(start=True),
         welcome(start=-1),
         welcome(proof=1),
+        welcome(tail=5),
+        welcome(tail={"begin": 0, "crc": 2**32}),
+        json_frame(REFUSE, code="diverged", reason="x"),
         json_frame(REFUSE, code=1, reason="x"),
     ],
 )

@@ -8,16 +8,17 @@ import pytest
 
 pytest.importorskip("rocketpy.native._rocketpy", reason="a part of the broker, which needs the compiled core")
 
-from rocketpy.replication.handshake import Extent, Group, Hello, Refusal, encode_hello, start_for, tail_place
+from rocketpy.replication.handshake import start_for, tail_place
+from rocketpy.replication.introduction import Extent, Group, Hello, Refusal
 from tests.support.own_frames import NONCE, hello_fields
 
 GROUP = Group(cluster="DefaultCluster", broker_name="broker-a", file_size=65_536)
 
 
 def test_what_a_slave_encodes_the_master_reads() -> None:
-    body = encode_hello(GROUP, 7, Extent(5, 5), None, NONCE, NONCE)[5:]
-    hello = Hello.read(body)
-    assert (hello.broker_id, hello.log, hello.tail, hello.nonce) == (7, Extent(5, 5), None, NONCE)
+    said = Hello(2, GROUP.cluster, GROUP.broker_name, 7, GROUP.file_size, Extent(5, 5), None, NONCE)
+    hello = Hello.read(said.encode(b"", NONCE)[5:])
+    assert hello == said
     assert start_for(hello, GROUP, NONCE, Extent(0, 10), lambda *_: None) == 5
 
 

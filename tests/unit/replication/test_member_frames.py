@@ -15,7 +15,7 @@ from rocketpy.reactor.member import Following, MemberBlock, MemberOrders
 from rocketpy.reactor.ring import WorkerBlock
 from rocketpy.replication.epoch_file import EpochFile
 from rocketpy.replication.follower import Follower
-from rocketpy.replication.handshake import Extent, Welcome
+from rocketpy.replication.introduction import Extent, Welcome
 from rocketpy.replication.start import Start
 from rocketpy.store.control_block import ControlBlock
 from tests.support.member_pair import epochs
@@ -41,7 +41,7 @@ class Member(Rig):
         follower = Follower(self.member, self.file, control.header, self.store.pointer, True)
         assert follower.master(lambda: True) == ("a:1", "a:2")
         assert follower.membership().member == "b"
-        follower.join(Welcome(0, 1000, HISTORY), Extent(0, 0))
+        follower.join(Welcome(0, 1000, HISTORY), Extent(0, 0), lambda position, size: 0)
         self.follower = follower
         return follower
 

@@ -11,19 +11,28 @@ from rocketpy.failover.epochs import EpochList
 from rocketpy.failover.joining import Log
 from rocketpy.replication.errors import Diverged, MasterUnusable
 from rocketpy.replication.frames import encode
-from rocketpy.replication.handshake import (
+from rocketpy.replication.handshake import TAIL_MAX, read_answer, start_for
+from rocketpy.replication.introduction import (
     EPOCHS_MAX,
     Extent,
     Group,
     Hello,
     Membership,
+    Nonces,
     Refusal,
+    Tail,
     Welcome,
-    encode_welcome,
-    read_welcome,
-    start_for,
 )
-from rocketpy.replication.membership import Join, MasterReplaced, NeedsCut, check_welcome, join_for, joined
+from rocketpy.replication.membership import (
+    Join,
+    MasterReplaced,
+    NeedsCut,
+    check_tail,
+    check_welcome,
+    join_for,
+    joined,
+    tail_below,
+)
 from tests.support.member_pair import epochs
 
 GROUP = Group(cluster="c", broker_name="n", file_size=1024)
@@ -35,7 +44,7 @@ CHALLENGE, NONCE = "0" * 32, "1" * 32
 def hello(end: int, found: EpochList, *, begin: int = 0, member: str = "b") -> Hello:
     log = Extent(begin, end)
     membership = Membership(member, "2e" if member else "", found)
-    return Hello(1, "c", "n", 1, 1024, log, None, NONCE, "", membership)
+    return Hello(2, "c", "n", 1, 1024, log, None, NONCE, "", membership)
 
 
 def join(end: int, found: EpochList, *, begin: int = 0, own: Extent = MASTER, epoch: int | None = 6) -> Join | Refusal:
@@ -152,8 +161,8 @@ def test_an_older_master_is_not_followed() -> None:
 
 def test_a_long_list_is_sent_from_its_newest_end() -> None:
     long = epochs(*((i, i * 10) for i in range(EPOCHS_MAX + 200)))
-    frame = encode_welcome(hello(0, epochs()), GROUP, CHALLENGE, MASTER, 0, long)
-    welcome = read_welcome(frame[4], frame[5:], GROUP, CHALLENGE, NONCE, Extent(0, 0), "b")
+    frame = Welcome(0, 2000, long).encode(b"", Nonces(CHALLENGE, NONCE))
+    welcome = read_answer(frame[4], frame[5:], GROUP, Nonces(CHALLENGE, NONCE), Extent(0, 0), is_member=True)
     assert len(welcome.epochs.entries) == EPOCHS_MAX and welcome.epochs.last == long.last
     assert joined(long.until(5000), welcome.epochs, 5000) == long.until(5000), "the older ones stay"
 
@@ -162,8 +171,60 @@ def test_a_long_list_is_sent_from_its_newest_end() -> None:
     "wrong", [[[2, 0], [1, 5]], [[1, 5], [2, 0]], [[1]], [["1", 0]], [[1, -1]], [[2**31, 0]], [[1, 0]] * 1001, {}, None]
 )
 def test_a_list_of_epochs_that_is_none(wrong: object) -> None:
-
-    body = {"begin": 0, "end": 5, "epochs": wrong, "start": 0, "truncate": None, "proof": ""}
-    frame = encode(3, body)
+    said = Welcome(0, 5).fields | {"epochs": wrong, "proof": ""}
+    frame = encode(3, said)
     with pytest.raises(MasterUnusable, match="epochs"):
-        read_welcome(frame[4], frame[5:], GROUP, CHALLENGE, NONCE, Extent(0, 0), "b")
+        read_answer(frame[4], frame[5:], GROUP, Nonces(CHALLENGE, NONCE), Extent(0, 0), is_member=True)
+
+
+# --- the bytes below the place where both go on -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("start", "own", "other", "place"),
+    [
+        (900, Extent(0, 950), Extent(0, 2000), (0, 900)),
+        (900, Extent(400, 950), Extent(0, 2000), (400, 500)),
+        (900, Extent(0, 950), Extent(850, 2000), (850, 50)),
+        (900, Extent(900, 950), Extent(0, 2000), None),
+        (5 * TAIL_MAX, Extent(0, 6 * TAIL_MAX), Extent(0, 7 * TAIL_MAX), (4 * TAIL_MAX, TAIL_MAX)),
+    ],
+)
+def test_which_bytes_both_compare(start: int, own: Extent, other: Extent, place: tuple[int, int] | None) -> None:
+    assert tail_below(start, own, other) == place == tail_below(start, other, own)
+
+
+OWN = Extent(0, 950)
+
+
+def tail(found: Tail | None, *, own: Extent = OWN, crc: int = 7) -> None:
+    asked = []
+
+    def crc_of(position: int, size: int) -> int:
+        asked.append((position, size))
+        return crc
+
+    check_tail(Welcome(900, 2000, HISTORY, 900, 0, found), own, crc_of)
+    assert asked == ([(0, 900)] if found else [])
+
+
+def test_equal_bytes_are_followed() -> None:
+    tail(Tail(0, 7))
+    tail(None, own=Extent(0, 0))
+    tail(None, own=Extent(900, 950))
+
+
+def test_other_bytes_of_the_same_epochs_have_diverged() -> None:
+    with pytest.raises(Diverged, match="between 0 and 900, though both are of one history"):
+        tail(Tail(0, 8))
+
+
+@pytest.mark.parametrize("found", [None, Tail(1, 7), Tail(900, 7)])
+def test_a_master_that_does_not_say_what_it_has_is_not_followed(found: Tail | None) -> None:
+    with pytest.raises(MasterUnusable, match="does not say what its log has below 900"):
+        tail(found)
+
+
+def test_a_tail_that_nobody_needs_is_not_believed() -> None:
+    with pytest.raises(MasterUnusable, match="does not say what its log has"):
+        tail(Tail(0, 7), own=Extent(0, 0))

@@ -20,6 +20,7 @@ from tests.support.own_frames import (
     REFUSE,
     WELCOME,
     ack,
+    hello_fields,
     log_in,
     proof_of,
 )
@@ -36,12 +37,13 @@ def test_a_slave_with_a_part_of_the_log_gets_the_rest(rig: MasterRig) -> None:
     kind, welcome = slave.say(known)
     assert kind == WELCOME
     assert welcome == {
-        "version": 1,
+        "version": 2,
         "begin": 0,
         "end": len(rig.log),
         "epochs": [],
         "start": len(known),
         "truncate": None,
+        "tail": None,
         "proof": "",
     }
     assert slave.log_from(len(known), len(rig.log) - len(known)) == rig.log[len(known) :]
@@ -99,7 +101,7 @@ def other(log: bytes, at: int) -> bytes:
 
 
 REFUSALS: list[tuple[str, Callable[[bytes], bytes], dict[str, Any], str]] = [
-    ("version", lambda log: log, {"version": 2}, "stranger"),
+    ("version", lambda log: log, {"version": 3}, "stranger"),
     ("group", lambda log: log, {"cluster": "Other"}, "stranger"),
     ("group", lambda log: log, {"brokerName": "b\nfalse line"}, "stranger"),
     ("secret", lambda log: log, {"proof": "00"}, "stranger"),
@@ -141,29 +143,68 @@ def test_both_sides_prove_that_they_know_the_secret(open_rig: Open) -> None:
     rig = open_rig(secret=SECRET, rocketpy_only=1)
     rig.append(1000)
     slave = OwnSlave(rig)
-    kind, welcome = slave.say(rig.log[:100], proof=proof_of(SECRET, "slave", slave.challenge))
-    assert kind == WELCOME and welcome["proof"] == proof_of(SECRET, "master", slave.challenge)
+    kind, welcome = slave.say(rig.log[:100], secret=SECRET)
+    assert kind == WELCOME and welcome["proof"] == proof_of(SECRET, "master", slave.challenge, welcome)
     assert slave.log_from(100, 900) == rig.log[100:]
 
 
 @pytest.mark.parametrize(
     "proof",
     [
-        lambda _: "",
-        lambda challenge: proof_of(SECRET, "master", challenge),
-        lambda challenge: proof_of(b"another secret of it", "slave", challenge),
-        lambda challenge: proof_of(SECRET, "slave", "0" * 32),
-        lambda challenge: proof_of(SECRET, "slave", challenge, "f" * 32),
-        lambda _: "\ud800",
+        lambda challenge, fields: "",
+        lambda challenge, fields: proof_of(SECRET, "master", challenge, fields),
+        lambda challenge, fields: proof_of(b"another secret of it", "slave", challenge, fields),
+        lambda challenge, fields: proof_of(SECRET, "slave", "0" * 32, fields),
+        lambda challenge, fields: proof_of(SECRET, "slave", challenge, fields, "f" * 32),
+        lambda challenge, fields: "\ud800",
     ],
 )
-def test_without_the_right_proof_nothing_is_sent(open_rig: Open, proof: Callable[[str], str]) -> None:
+def test_without_the_right_proof_nothing_is_sent(open_rig: Open, proof: Callable[[str, Any], str]) -> None:
     rig = open_rig(secret=SECRET, rocketpy_only=1)
     rig.append(1000)
     slave = OwnSlave(rig)
-    kind, refusal = slave.say(rig.log[:100], proof=proof(slave.challenge))
+    fields = hello_fields(rig.log[:100])
+    kind, refusal = slave.send(fields | {"proof": proof(slave.challenge, fields)})
     assert kind == REFUSE and refusal["code"] == "secret"
+    assert refusal["proof"] == proof_of(SECRET, "master", slave.challenge, refusal)
     assert not rig.is_open(slave.socket)
+
+
+CHANGED_ON_THE_WAY: list[dict[str, Any]] = [
+    {"begin": 1},
+    {"end": 0, "tail": None},
+    {"end": 90},
+    {"tail": None},
+    {"tail": {"begin": 0, "crc": 0}},
+    {"epochs": [[1, 0]]},
+    {"member": "m"},
+    {"incarnation": "2e"},
+    {"brokerId": 2},
+    {"fileSize": 1 << 20},
+    {"cluster": "Other"},
+    {"brokerName": "broker-b"},
+]
+
+
+@pytest.mark.parametrize("change", CHANGED_ON_THE_WAY)
+def test_a_hello_that_was_changed_on_the_way_is_refused(open_rig: Open, change: dict[str, Any]) -> None:
+    """Who has no secret, but can change bytes between two brokers, cannot move a position, an epoch or a name."""
+    rig = open_rig(secret=SECRET, rocketpy_only=1)
+    rig.append(1000)
+    slave = OwnSlave(rig)
+    said = hello_fields(rig.log[:100])
+    kind, refusal = slave.send(said | {"proof": proof_of(SECRET, "slave", slave.challenge, said)} | change)
+    assert (kind, refusal["code"]) == (REFUSE, "secret") and not rig.is_open(slave.socket)
+    assert not rig.replicated and not rig.table.sent_bytes
+
+
+def test_a_field_that_is_not_known_is_no_part_of_the_proof(open_rig: Open) -> None:
+    rig = open_rig(secret=SECRET, rocketpy_only=1)
+    rig.append(1000)
+    slave = OwnSlave(rig)
+    said = hello_fields(rig.log[:100])
+    proof = proof_of(SECRET, "slave", slave.challenge, said)
+    assert slave.send(said | {"proof": proof, "later": [[[1e300]]]})[0] == WELCOME
 
 
 def test_with_a_secret_a_slave_of_the_reference_is_refused(open_rig: Open, caplog: pytest.LogCaptureFixture) -> None:

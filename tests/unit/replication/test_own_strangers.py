@@ -24,7 +24,6 @@ from tests.support.own_frames import (
     hello_fields,
     json_frame,
     log_in,
-    proof_of,
     split,
 )
 from tests.support.own_slave import SECRET, OwnSlave
@@ -40,7 +39,8 @@ POISON_HELLO = [
 ]
 POISON = [
     *(MAGIC + data for data in POISON_HELLO),  # without waiting for CHALLENGE
-    MAGIC[:7] + b"\2",
+    MAGIC[:7] + b"\1",
+    MAGIC[:7] + b"\3",
     MAGIC + MAGIC,
     MAGIC + b"\xff" * 100,
 ]
@@ -158,7 +158,7 @@ def test_strangers_in_the_handshake_keep_no_slave_out(open_rig: Open) -> None:
         else:
             rig.connect()
     slave = OwnSlave(rig)
-    assert slave.say(b"", proof=proof_of(SECRET, "slave", slave.challenge))[0] == WELCOME
+    assert slave.say(b"", secret=SECRET)[0] == WELCOME
     assert slave.log_from(0, 1000) == rig.log
 
 

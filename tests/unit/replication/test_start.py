@@ -9,8 +9,9 @@ import pytest
 pytest.importorskip("rocketpy.native._rocketpy", reason="a part of the broker, which needs the compiled core")
 
 from rocketpy.replication.errors import CannotFollow, MasterUnusable
+from rocketpy.replication.handshake import TAIL_MAX
 from rocketpy.replication.master_log import MasterLog
-from rocketpy.replication.start import HEADER, OVERLAP_MAX, Start, compare_end, start_of
+from rocketpy.replication.start import HEADER, Start, compare_end, start_of
 
 SIZE = 1_000_000
 
@@ -23,7 +24,7 @@ SIZE = 1_000_000
         ((0, SIZE), 0, 0, Start(1, 1, adds_zero=True)),
         ((3 * SIZE, 9 * SIZE), 0, 0, Start(3 * SIZE, 3 * SIZE)),
         ((0, 5000), 0, 5000, Start(1, 5000)),
-        ((0, 9 * SIZE), 0, 5 * SIZE, Start(5 * SIZE - OVERLAP_MAX, 5 * SIZE)),
+        ((0, 9 * SIZE), 0, 5 * SIZE, Start(5 * SIZE - TAIL_MAX, 5 * SIZE)),
         ((4 * SIZE, 9 * SIZE), 0, 4 * SIZE + 10, Start(4 * SIZE, 4 * SIZE + 10)),
         ((0, 9 * SIZE), 5 * SIZE, 5 * SIZE + 10, Start(5 * SIZE, 5 * SIZE + 10)),
     ],
@@ -35,7 +36,7 @@ def test_where_it_begins(master: tuple[int, int], begin: int, end: int, start: S
 @pytest.mark.parametrize(
     ("master", "end", "reason"),
     [
-        (MasterLog(SIZE * 2, 0, 50), 0, "mappedFileSizeCommitLog=2000000, this slave 1000000"),
+        (MasterLog(SIZE * 2, 0, 50), 0, "mappedFileSizeCommitLog is 1000000 on this slave and 2000000 on its master"),
         (MasterLog(SIZE, 0, 50), 51, "ends at 51, that of its master at 50"),
         (MasterLog(SIZE, 2 * SIZE, 3 * SIZE), 99, "ends at 99, that of its master begins at 2000000"),
         (MasterLog(SIZE, 2 * SIZE, 3 * SIZE), 2 * SIZE, "ends at 2000000, that of its master begins at 2000000"),

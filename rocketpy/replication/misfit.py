@@ -1,0 +1,42 @@
+"""Why a slave's log does not fit its master's: one sentence for each case, whoever of the two has found it."""
+
+from __future__ import annotations
+
+
+def other_file_size(slave: int, master: int) -> str:
+    return (
+        f"mappedFileSizeCommitLog is {slave} on this slave and {master} on its master, and must be equal; set it to "
+        "the master's and begin with an empty store"
+    )
+
+
+def master_is_shorter(slave_end: int, master_end: int) -> str:
+    return (
+        f"the log of this slave ends at {slave_end}, that of its master at {master_end}: the master has lost the end "
+        "of its log, or this slave has followed another one; keep the store of the slave, it may have messages that "
+        "the master lacks"
+    )
+
+
+def master_begins_later(slave_end: int, master_begin: int) -> str:
+    return (
+        f"the log of this slave ends at {slave_end}, that of its master begins at {master_begin}: what is before that "
+        "has expired; begin with an empty store"
+    )
+
+
+def differs(where: str, slave_end: int) -> str:
+    """`where`: "at 100" or "between 0 and 100"."""
+    return (
+        f"the log of this slave differs from its master's {where} (it ends at {slave_end}): it has a history of its "
+        "own; keep its store aside and begin with an empty one"
+    )
+
+
+def member_differs(begin: int, end: int) -> str:
+    """With automatic failover: the epochs say that the bytes are equal, and they are not."""
+    return (
+        f"the log of this member differs from its master's between {begin} and {end}, though both are of one history: "
+        "one of them is damaged; find out which by `rocketpy store verify` on both, and let the damaged one join with "
+        "an empty store"
+    )
