@@ -13,8 +13,6 @@ import attrs
 
 from .setting import LONG_MAX, Effect, setting
 
-_NOT_BUILT = "it is not built yet"
-
 
 class BrokerRole(enum.Enum):
     ASYNC_MASTER = "ASYNC_MASTER"
@@ -129,9 +127,17 @@ class ReplicationConfig:
     ha_truncate_diverged: bool = setting(
         False,
         "haTruncateDiverged",
-        "A slave whose log differs from its master's cuts off the end that differs, at most 256 MiB, keeps it aside "
-        "and goes on. Off: it stops and names the position.",
-        ignored=_NOT_BUILT,
+        "A slave whose log differs from that of its master, which is a broker of rocketpy, cuts off the end that "
+        "differs, at most 256 MiB, keeps it in the directory `diverged` of the store, and goes on. That end may have "
+        "acknowledged messages that the master has lost. Off: the slave stops following, and says where they differ.",
+    )
+    ha_diverged_size_max: int = setting(
+        4 << 30,
+        "haDivergedSizeMax",
+        "Most bytes in the directory `diverged` of the store, which has what was cut off logs that differed from their "
+        "master's. A log that would need more is not cut, and does not follow, until somebody has made room.",
+        unit="bytes",
+        at_most=LONG_MAX,
     )
 
     @property

@@ -29,7 +29,7 @@ from rocketpy.errors import RocketError
 
 from .process import Identity, expect_frames, forget_handlers, hold_signals, own_standard_streams
 from .ring import STOP_INTAKE, STOP_LEAVE
-from .worker_spec import WorkerContext, WorkerSpec
+from .worker_spec import EXIT_REOPEN, WorkerContext, WorkerSpec
 
 EXIT_CANNOT_BOOT = 78  # EX_CONFIG: its one-line reason is on standard error
 EXIT_CRASHED = 70  # EX_SOFTWARE: a traceback is
@@ -98,10 +98,11 @@ class Supervisor:
     _phase_deadline: float = attrs.field(init=False, default=0.0)
     _phases: list[int] = attrs.field(init=False, factory=list)
     _exit_status: int = attrs.field(init=False, default=0)
+    _reopens: bool = attrs.field(init=False, default=False)
 
     def run(self) -> int:
         """Start all workers, supervise them, stop them. Returns the exit status: 1 if a worker failed too often or
-        did not stop in time, else 0."""
+        did not stop in time, else 0, or EXIT_REOPEN if a worker asked for that and nobody for a stop."""
         assert threading.active_count() == 1, "forking a process with threads is not safe"
         self._signals = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._news = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -117,7 +118,7 @@ class Supervisor:
                 self._turn()
         finally:
             self._kill_all()
-        return self._exit_status
+        return self._exit_status or (EXIT_REOPEN if self._reopens else 0)
 
     def request_stop(self) -> None:
         """Begin an orderly stop, as SIGTERM does. A second request kills the workers that are left."""
@@ -129,11 +130,8 @@ class Supervisor:
         self._stopping = True
         self._stop_asked_at = now
         self._deadline = now + self.stop_timeout_s
-        specs = [child.spec for child in self._all]
-        phases = {spec.stop_phase for spec in specs} | {
-            spec.quiet_phase for spec in specs if spec.quiet_phase is not None
-        }
-        self._phases = sorted(phases)
+        phases = {phase for child in self._all for phase in (child.spec.stop_phase, child.spec.quiet_phase)}
+        self._phases = sorted(phase for phase in phases if phase is not None)
         self._begin_phase(now)
 
     # -- one turn
@@ -179,9 +177,7 @@ class Supervisor:
 
     def _wait_ms(self) -> int:
         now = self.clock()
-        waits = [HEARTBEAT_CHECK_S]
-        if self._stopping:
-            waits.append(self._phase_deadline - now)
+        waits = [HEARTBEAT_CHECK_S, *([self._phase_deadline - now] if self._stopping else [])]
         waits += [child.restart_at - now for child in self._all if child.restart_at is not None]
         return max(0, int(min(waits) * 1000) + 1)
 
@@ -197,6 +193,7 @@ class Supervisor:
             if number == signal.SIGHUP:
                 self.on_reload()
             elif number in (signal.SIGTERM, signal.SIGINT):
+                self._reopens = False
                 self.request_stop()
 
     # -- life and death of a worker
@@ -283,8 +280,7 @@ class Supervisor:
                 child.identity.take(parent)
                 forget_handlers()
                 own_standard_streams()
-            spec.main(child.context)
-            status = 0
+            status = spec.main(child.context) or 0
         except BaseException as exc:
             own_standard_streams()
             if isinstance(exc, RocketError) and not spec.block.is_ready:
@@ -313,6 +309,9 @@ class Supervisor:
         if self._stopping:
             return
         code = os.waitstatus_to_exitcode(wait_status)
+        if code == EXIT_REOPEN:
+            self._reopens = True
+            return self.request_stop()
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
         if not self._ready_told and not was_ready and code == EXIT_CANNOT_BOOT:
             self._give_up()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 import attrs
 
@@ -22,6 +23,7 @@ class StopPhase:
 
 
 DOUBLINGS_MAX = 30
+EXIT_REOPEN = 75  # EX_TEMPFAIL: the store has to be opened anew, so the broker stops in order and starts again
 
 
 @attrs.frozen
@@ -53,6 +55,9 @@ class WorkerContext:
     """Called once when the worker serves. The broker is ready when all workers have called it."""
 
 
+Main: TypeAlias = Callable[[WorkerContext], int | None]
+
+
 @attrs.frozen(kw_only=True)
 class WorkerSpec:
     """One worker: its main function, the descriptors that it keeps, its place in the stop.
@@ -64,7 +69,8 @@ class WorkerSpec:
     name: str  # "selector-0": key of its block, label of its metrics
     role: str  # "selector"
     block: WorkerBlock
-    main: Callable[[WorkerContext], None]
+    main: Main
+    """What it returns is its exit status: None, or EXIT_REOPEN."""
     keep_fds: tuple[int, ...] = ()
     stop_phase: int = StopPhase.FAST_PATH
     quiet_phase: int | None = None

@@ -6,8 +6,10 @@
     master_log.py      what a slave asks its master first
     start.py           where a slave's stream begins; the comparison of the ends of both logs
     stream.py          one connection that brings the log
-    handshake.py       what brokers of rocketpy say to each other before the first byte of the log; frames.py, secret.py
+    introduction.py    what brokers of rocketpy say to each other before the first byte of the log; frames.py, secret.py
+    handshake.py       the decisions of both sides about that; misfit.py has the reasons why a slave does not fit
     greeting.py        a slave's side of it, on a socket
+    common_part.py     how far a slave's log and its master's are the same, when they have diverged
     follower.py, membership.py  what automatic failover adds on both sides
     errors.py          why a slave does not follow its master
     epoch_file.py      which master wrote which bytes, with automatic failover

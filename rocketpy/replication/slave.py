@@ -18,6 +18,8 @@ import select
 import socket
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
 
 import attrs
 
@@ -28,11 +30,14 @@ from rocketpy.log_limit import LogLimit, and_more
 from rocketpy.native.core import lib
 from rocketpy.reactor.master_link import MasterLink
 from rocketpy.reactor.ring import Ring, WorkerBlock
-from rocketpy.reactor.worker_spec import WorkerContext
+from rocketpy.reactor.worker_spec import EXIT_REOPEN, WorkerContext
 from rocketpy.store.control_block import ControlBlock
-from rocketpy.store.files import StorePaths
+from rocketpy.store.files import DiskFiles, StorePaths
 from rocketpy.store.reading.commitlog import CommitLog
+from rocketpy.store.recovery.cut_request import request_cut
+from rocketpy.store.recovery.diverged import NoRoomAside, check_room
 
+from .common_part import find_cut
 from .errors import CannotFollow, Diverged, MasterUnusable, ReplicatorStopped
 from .follower import Follower, OtherOrders
 from .greeting import ReadLog, crc_of, introduce, tell_fenced
@@ -65,13 +70,16 @@ class SlaveReplicator:
     settings: BrokerSettings
     secret: bytes = attrs.field(default=b"", repr=False)  # of haSecretFile; empty: none
     follower: Follower | None = None  # with automatic failover
+    truncates: bool = False  # haTruncateDiverged; False also if the last cut that was asked for could not be done
+    _reopens: bool = attrs.field(init=False, default=False)  # a cut has been asked for
     _halted_for: tuple[str, str] | None = attrs.field(init=False, default=None)  # the master that cannot be followed
     _bad: tuple[int, int] = attrs.field(init=False, default=(-1, 0))  # position, streams that were refused there
     _tried: tuple[str, str] = attrs.field(init=False, default=("", ""))  # the master that was tried last
     _failures: int = attrs.field(init=False, default=0)  # tries of it in a row that brought nothing
     _limit: LogLimit = attrs.field(init=False, factory=LogLimit)
 
-    def __call__(self, context: WorkerContext) -> None:
+    def __call__(self, context: WorkerContext) -> int | None:
+        """Follow until told to stop. Returns EXIT_REOPEN if the log has to be cut first."""
         self._leave()  # the previous replicator may have been killed while it followed
         context.report_ready()
         while not self.block.stop:
@@ -83,9 +91,12 @@ class SlaveReplicator:
             if master != self._tried:
                 self._tried, self._failures = master, 0
             self._try(master)
+            if self._reopens:
+                return EXIT_REOPEN
             if self._failures:
                 longest_s = BACKOFF_MAX_S if self.follower is None else MEMBER_BACKOFF_MAX_S
                 self._pause(min(longest_s, BACKOFF_S * 2 ** min(self._failures - 1, 10)))
+        return None
 
     def _try(self, master: tuple[str, str]) -> None:
         """Follow until the stream ends. Whatever a master sends ends no more than this try."""
@@ -154,7 +165,10 @@ class SlaveReplicator:
         with connect(ha, TIMEOUT_S) as connection:
             body_left = 0
             if start is None:
-                start = self._introduce(connection, log, own)
+                try:
+                    start = self._introduce(connection, log, own)
+                except Diverged as exc:
+                    self._ask_for_cut(exc, log, own, ha)
             else:
                 body_left = self._compare(connection, start)
             self._take_stream(connection, start, body_left, master, ha, log.end, is_rocketpy=log.version > 0)
@@ -209,6 +223,36 @@ class SlaveReplicator:
         with self._own_log() as read_log:
             welcome = introduce(connection, self._reader(connection), self._group, broker_id, own, master, read_log)
         return Start(welcome.start, welcome.start)
+
+    def _ask_for_cut(self, why: Diverged, log: MasterLog, own: Extent, ha: str) -> NoReturn:
+        """With haTruncateDiverged: have this log cut where it begins to differ from that of a master of rocketpy.
+
+        Raises:
+            ReplicatorStopped: the broker is to open its store again. Diverged: the log cannot be cut.
+        """
+        if not self.truncates:
+            raise why
+        root, master = Path(self.settings.store.store_path_root_dir), Extent(log.begin, log.end)
+        broker_id = self.settings.broker.broker_id
+        with connect(ha, TIMEOUT_S) as connection, self._own_log() as read_log:
+            reader = self._reader(connection)
+            cut = find_cut(connection, reader, self._group, broker_id, own, master, read_log)
+        try:
+            check_room(DiskFiles(), root, cut, own.end, self.settings.store.ha_diverged_size_max)
+        except NoRoomAside as exc:
+            raise Diverged(f"both logs are equal up to {cut}, and this one is to be cut there: {exc}") from exc
+        request_cut(root, cut)
+        logger.warning(
+            "the log ends at %d and differs from that of the master %s from %d on (%s): opening the store again, to "
+            "cut %d bytes and keep them aside (haTruncateDiverged)",
+            own.end,
+            ha,
+            cut,
+            why,
+            own.end - cut,
+        )
+        self._reopens = True
+        raise ReplicatorStopped
 
     @property
     def _group(self) -> Group:

@@ -128,11 +128,11 @@ def _supervisor(specs: list[WorkerSpec], journal: Journal, settings: Mapping[str
 class Journaled:
     """A toy main, given the journal to speak into."""
 
-    main: Callable[..., None]
+    main: Callable[..., int | None]
     journal: Journal
 
-    def __call__(self, context: WorkerContext) -> None:
-        self.main(context, self.journal)
+    def __call__(self, context: WorkerContext) -> int | None:
+        return self.main(context, self.journal)
 
 
 def serve(context: WorkerContext, journal: Journal) -> None:

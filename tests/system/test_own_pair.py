@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 from pathlib import Path
 
 import pytest
@@ -110,3 +111,32 @@ def test_a_slave_with_a_history_of_its_own_gets_no_byte(tmp_path: Path) -> None:
             wait_until(lambda: "refused this slave (diverged)" in slave.text(), "the refusal")
             wait_until(lambda: "(diverged)" in master.text(), "the master's line")
             assert log_files(slave.store) == before
+
+
+def test_a_slave_with_haTruncateDiverged_is_cut_and_goes_on(tmp_path: Path) -> None:
+    """The master has lost the end of its log, and has gone on: the slave comes back by itself, in the same process."""
+    settings, truncates = SYNC | {"brokerName": "broker-a"}, {"haTruncateDiverged": "true", "metricsPort": "0"}
+    with running_broker(settings, store=tmp_path / "master") as master:
+        fill(master, 1000, b"x" * 500)
+        assert master.stop() == 0
+        shutil.copytree(tmp_path / "master", tmp_path / "before")
+        master.start()
+        with running_slave(master, tmp_path / "slave", ROLE | truncates) as slave:
+            fill(master, 50, b"what the master loses")
+            wait_replicated(master, slave)
+            end = sum(map(len, log_files(slave.store).values()))
+            assert slave.process is not None
+            process = slave.process
+            assert process is not None
+            master.kill_all()
+            shutil.rmtree(tmp_path / "master")
+            shutil.copytree(tmp_path / "before", tmp_path / "master")
+            master.start()
+            fill(master, 20, b"another history")
+            wait_until(lambda: "cut the log at" in slave.text(), "the slave to cut its log")
+            wait_replicated(master, slave)
+            assert process.poll() is None and slave.text().count("cut the log at") == 1
+            (kept,) = (slave.store / "diverged").iterdir()
+            assert b"what the master loses49" in kept.read_bytes() and kept.stat().st_size < end
+            assert not (slave.store / "cutRequest").exists()
+            assert slave.stop() == 0

@@ -18,11 +18,12 @@ import attrs
 from rocketpy.config import BrokerSettings
 from rocketpy.native import require_core
 from rocketpy.reactor.supervisor import Supervisor
-from rocketpy.reactor.worker_spec import WorkerSpec
+from rocketpy.reactor.worker_spec import EXIT_REOPEN, WorkerSpec
 
 from ..member.names import EPOCH_FILE, EXIT_OTHER_EPOCH, INCARNATION_FILE
 from .capacity import connections_max, memory_bytes, raise_descriptor_limit
 from .logs import set_up_logging
+from .reopening import requested_cut, start_again
 from .sockets import Sockets, open_sockets
 from .store_opening import StoreOpening
 
@@ -60,13 +61,16 @@ def run_broker(
         def on_ready() -> None:
             print("\n".join(say(settings)), flush=True)
 
-        if not settings.store.is_automatic:
-            return run_tree(settings, sockets, beside, on_ready)
-        from .member import run_member
+        if settings.store.is_automatic:
+            from .member import run_member
 
-        logger.warning("haMode=automatic is not finished: docs/progress.md says what is missing (failover)")
+            logger.warning("haMode=automatic is not finished: docs/progress.md says what is missing (failover)")
 
-        return run_member(settings, sockets, run_tree, on_ready)
+            return run_member(settings, sockets, run_tree, on_ready)
+        status = run_tree(settings, sockets, beside, on_ready)
+    if status == EXIT_REOPEN:
+        start_again()
+    return status
 
 
 def run_tree(
@@ -83,7 +87,7 @@ def run_tree(
     """
     opening = StoreOpening(
         settings.store,
-        cut_at=member.cut_at if member else None,
+        cut_at=member.cut_at if member else requested_cut(settings),
         stops_at_confirmed=member is not None and member.is_sync_group,
         trusts_copies=member is None,
     )
@@ -109,7 +113,8 @@ def run_tree(
         filling = fill_pools() if member is None else []  # a guardian has done both before it forked
         status = supervisor.run()
         del filling
-        clean = status == 0 and not (member and member.marks.gives_way)  # the next tree need not wait for the disk
+        gives_way = member is not None and member.marks.gives_way  # the next tree need not wait for the disk
+        clean = status in (0, EXIT_REOPEN) and not gives_way
     finally:
         opening.close(clean=clean)
     return status

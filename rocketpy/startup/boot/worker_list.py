@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from rocketpy.reactor.topology import (
     ReactorSizes,
     Topology,
 )
-from rocketpy.reactor.worker_spec import RestartPolicy, StopPhase, WorkerContext, WorkerSpec
+from rocketpy.reactor.worker_spec import Main, RestartPolicy, StopPhase, WorkerSpec
 from rocketpy.remoting.networks import parse_networks
 from rocketpy.replication.epoch_file import EpochFile
 from rocketpy.replication.follower import Follower
@@ -96,7 +96,7 @@ def worker_specs(
     stall_ms = settings.store.os_page_cache_busy_time_out_mills
     hang_s = settings.rocketpy.worker_heartbeat_timeout_millis / 1000
 
-    def spec(name: str, role: str, main: Callable[[WorkerContext], None], phase: int, **others: Any) -> WorkerSpec:
+    def spec(name: str, role: str, main: Main, phase: int, **others: Any) -> WorkerSpec:
         return WorkerSpec(
             name=name,
             role=role,
@@ -127,7 +127,7 @@ def worker_specs(
         starts_on = None if member else fd  # a member confirms positions without slaves, too
         yield spec(REPLICATOR, REPLICATOR, sender, StopPhase.REPLICATION, keep_fds=(fd,), starts_on=starts_on)
     if link is not None:
-        receiver = _replicator(settings, topology, control, link, member)
+        receiver = _replicator(settings, topology, opened, link, member)
         yield spec(REPLICATOR, REPLICATOR, receiver, StopPhase.INTAKE, restart=RestartPolicy(limit=None))
     for pull in sizes.pulls:
         yield spec(pull, PULL, PullMain(topology, pull, control, settings, filter_marks), StopPhase.FAST_PATH)
@@ -153,17 +153,19 @@ def _delivery_marks(settings: BrokerSettings, control: ControlBlock) -> Delivery
 def _replicator(
     settings: BrokerSettings,
     topology: Topology,
-    control: ControlBlock,
+    opened: OpenedStore,
     link: MasterLink,
     member: MemberTree | None,
 ) -> SlaveReplicator:
+    control, truncates = opened.control, settings.store.ha_truncate_diverged and not opened.is_cut_refused
     secret = read_secret(settings.store.ha_secret_file)
     ring = topology.ring(REPLICATOR, SEND)
     follower = None
     if member is not None:
         file, store = EpochFile(Path(settings.store.store_path_root_dir)), topology.blocks[STORE].pointer
         follower = Follower(member.block, file, control.header, store, member.is_sync_group)
-    return SlaveReplicator(topology.blocks[REPLICATOR], control, link, ring, settings, secret, follower)
+    worker = topology.blocks[REPLICATOR]
+    return SlaveReplicator(worker, control, link, ring, settings, secret, follower, truncates=truncates)
 
 
 def _acceptor(topology: Topology, listeners: Sequence[socket.socket]) -> tuple[Acceptor, tuple[int, ...]]:

@@ -2,13 +2,16 @@
 
 `diverged/<position>-<end>` in the root of the store: the bytes of the log between these positions, as they were. The
 broker never reads or removes them; `rocketpy store dump` does not either. They are for people who look for a message.
+What is kept may have been acknowledged, so nothing of it makes room for more: when there is no room, nothing is cut.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from rocketpy.errors import DiskFull
+import attrs
+
+from rocketpy.errors import StoreError
 
 from ..files import Files, StorePaths, file_name
 
@@ -16,21 +19,62 @@ DIRECTORY = "diverged"
 STEP = 4 << 20  # bytes copied at once
 
 
+class NoRoomAside(StoreError):
+    """What is to be cut cannot be kept, so the log must not be cut. Nothing was written."""
+
+
+@attrs.frozen
+class Kept:
+    """What is kept aside of one store."""
+
+    files: int = 0
+    size: int = 0  # bytes
+
+
+def kept_aside(files: Files, root: Path) -> Kept:
+    """What is kept in the store at `root`.
+
+    Raises:
+        StoreError: the directory cannot be read.
+    """
+    if files.info(root / DIRECTORY) is None:
+        return Kept()
+    sizes = [info.size for info in files.entries(root / DIRECTORY) if not info.is_directory]
+    return Kept(len(sizes), sum(sizes))
+
+
+def check_room(files: Files, root: Path, begin: int, end: int, size_max: int) -> None:
+    """Check that the log from `begin` to `end` can be kept aside.
+
+    Args:
+        size_max: bytes of all that is kept (haDivergedSizeMax).
+    Raises:
+        NoRoomAside: it cannot; the text names the remedy. StoreError: the directory cannot be read.
+    """
+    directory, size, found = root / DIRECTORY, end - begin, kept_aside(files, root)
+    before = files.info(_target(root, begin, end))  # of a cut that was interrupted: it is written over
+    others = found.size - (before.size if before is not None else 0)
+    if others + size > size_max:
+        raise NoRoomAside(
+            f"{size} bytes of the log would have to be kept in {directory}, which has {others} of at most {size_max} "
+            "(haDivergedSizeMax): move away what nobody needs, or raise haDivergedSizeMax; the log is not cut before"
+        )
+    usage = files.usage(root)
+    if usage is not None and usage.usable < size:
+        raise NoRoomAside(
+            f"{size} bytes of the log would have to be kept in {directory}, and {usage.usable} are free: make room on "
+            "that disk; the log is not cut before"
+        )
+
+
 def keep_aside(files: Files, paths: StorePaths, file_size: int, begin: int, end: int) -> Path:
     """Copy the log from `begin` to `end`; on return it is on the disk. Repeating it writes the same again.
 
     Raises:
-        StoreError: it cannot be written; DiskFull says so before the first byte.
+        StoreError: it cannot be written.
     """
-    directory = paths.root / DIRECTORY
-    target = directory / f"{file_name(begin)}-{file_name(end)}"
-    usage = files.usage(paths.root)
-    if usage is not None and usage.usable < end - begin:
-        raise DiskFull(
-            f"cannot keep {end - begin} bytes of the log aside in {directory}: {usage.usable} are free; the log is not "
-            "cut, and cannot follow its master, until there is room"
-        )
-    files.make_directory(directory)
+    target = _target(paths.root, begin, end)
+    files.make_directory(target.parent)
     at = begin
     while at < end:
         start = at - at % file_size
@@ -39,5 +83,9 @@ def keep_aside(files: Files, paths: StorePaths, file_size: int, begin: int, end:
         files.write(target, at - begin, data)
         at += size
     files.write(target, 0, b"", sync=True)
-    files.sync_directory(directory)
+    files.sync_directory(target.parent)
     return target
+
+
+def _target(root: Path, begin: int, end: int) -> Path:
+    return root / DIRECTORY / f"{file_name(begin)}-{file_name(end)}"

@@ -18,7 +18,7 @@ from ..files import DiskFiles, Files, StorePaths, file_name, numbered_files
 from ..formats.checkpoint import StoreCheckpoint, read_checkpoint, write_checkpoint
 from ..formats.consume_queue_ext import check_ext_files
 from ..formats.index_file import check_newest_index
-from .positions import Recovery, RecoveryReport
+from .positions import Recovery, RecoveryKind, RecoveryReport
 from .store_lock import StoreLock
 
 logger = logging.getLogger(__name__)
@@ -42,6 +42,8 @@ class OpenedStore:
     """The log below it was on a slave when the store was last open, as far as the control block tells; 0: none was."""
     lost_power: bool
     """The kernel that wrote the control block ended without a clean stop of the broker."""
+    is_cut_refused: bool = False
+    """The log was to be cut, and was not: the log of the broker says why."""
 
 
 def open_store(
@@ -86,8 +88,7 @@ def open_store(
         if not is_same_boot:
             control.forget_clock()
         is_ours = control.header.lock_mtime_ns == lock.mtime_ns
-        recovery = Recovery(config, paths, files, control, stops_at_confirmed=stops_at_confirmed)
-        report = recovery.run(
+        report = Recovery(config, paths, files, control, stops_at_confirmed=stops_at_confirmed).run(
             checkpoint=read_checkpoint(files, paths.checkpoint),
             was_clean=was_clean,
             is_ours=is_ours and (trusts_copies or not lock.is_copied),
@@ -103,7 +104,8 @@ def open_store(
     before = "a clean stop" if was_clean else "an unclean stop"
     logger.info("opened store %s after %s: %s", paths.root, before, report)
     lost_power = not is_same_boot and not was_clean
-    return OpenedStore(config, paths, files, lock, control, report, is_ours, replicated, lost_power)
+    refused = cut_at is not None and report.kind is not RecoveryKind.CUT
+    return OpenedStore(config, paths, files, lock, control, report, is_ours, replicated, lost_power, refused)
 
 
 def close_store(opened: OpenedStore, *, clean: bool) -> None:

@@ -36,7 +36,7 @@ from ..formats.unit import rounded_file_size
 from ..running_flags import RunningFlag
 from ..timers import forget_marks_of_this_boot
 from .deletions import DeletedQueue, read_deleted, restore_deleted
-from .diverged import keep_aside
+from .diverged import NoRoomAside, check_room, keep_aside
 from .index_repair import repair_index
 from .log_files import Durable, LogFiles, Scan
 from .progress import Progress
@@ -154,6 +154,11 @@ class Recovery:
         begin = self._log.begin(end)
         if not (begin < at or at == begin == 0) or at >= end or not self._log.is_boundary(at):
             logger.warning("the log ends at %d and has no record that ends at %d: not cut there", end, at)
+            return self._trust(checkpoint)
+        try:
+            check_room(self._files, self._paths.root, at, end, self._config.ha_diverged_size_max)
+        except NoRoomAside as exc:
+            logger.error("the log cannot follow its master's, which differs behind %d: %s", at, exc)
             return self._trust(checkpoint)
         kept = keep_aside(self._files, self._paths, self._config.mapped_file_size_commit_log, at, end)
         header.durable_phy_offset = min(header.durable_phy_offset, at)

@@ -113,6 +113,8 @@ HONOURED = {
     "haAddresses": f"{REPLICATION}::test_who_may_be_a_slave",
     "haMasterAddress": "replication/test_slave.py::test_the_address_of_the_log_can_be_given",
     "offsetCheckInSlave": PULL,
+    "haTruncateDiverged": "replication/test_truncation.py::test_a_cut_is_asked_for_and_the_store_opened_again",
+    "haDivergedSizeMax": "store/test_cut.py::test_what_is_kept_of_all_cuts_is_bounded",
     "haCheckCrc": "native/test_slave_log.py::test_a_body_with_another_checksum",
     "rejectTransactionMessage": "broker/test_slow_send.py::test_refusals",
 }
@@ -130,7 +132,6 @@ IGNORED = {
     "commitCommitLogThoroughInterval",
     "haListenPort",
     "warmMapedFileEnable",
-    "haTruncateDiverged",
     "debugLockEnable",
     "diskFallRecorded",
     "transientStorePoolEnable",

@@ -14,7 +14,7 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.native.core import lib
 from rocketpy.reactor.ring import STOP_INTAKE
-from rocketpy.reactor.worker_spec import WorkerContext
+from rocketpy.reactor.worker_spec import EXIT_REOPEN, WorkerContext
 from tests.support.toy_workers import Journal, Launcher, pid_in, serve
 from tests.support.waiting import is_readable
 
@@ -216,3 +216,34 @@ def test_hangup_calls_the_hook_and_nothing_else(launch: Launcher) -> None:
     assert run.journal.line() == "reload"
     run.signal(signal.SIGTERM)
     assert run.end() == 0
+
+
+def reopen(context: WorkerContext, journal: Journal) -> int:
+    context.report_ready()
+    return EXIT_REOPEN
+
+
+@KINDS
+def test_a_worker_that_needs_the_store_opened_anew_stops_all_in_order(launch: Launcher, is_simple: bool) -> None:
+    run = launch({"a": serve, "b": (reopen, {"is_simple": is_simple})})
+    assert run.end() == EXIT_REOPEN
+    lines = run.journal.rest()
+    assert lines[-2:] == ["a", "leaves"] and "restarting" not in lines
+
+
+def test_a_stop_counts_more_than_a_store_to_be_opened_anew(launch: Launcher) -> None:
+    may_leave, leave = os.pipe()
+
+    def leave_late(context: WorkerContext, journal: Journal) -> None:
+        serve(context, journal)
+        os.read(may_leave, 1)
+
+    run = launch({"a": (leave_late, {"keep_fds": (may_leave,)}), "b": reopen})
+    assert run.journal.lines_until("a leaves")
+    run.signal(signal.SIGTERM)
+    run.signal(signal.SIGHUP)
+    assert run.journal.line() == "reload", "it has read both signals"
+    os.write(leave, b"x")
+    assert run.end() == 0
+    os.close(may_leave)
+    os.close(leave)

@@ -156,7 +156,8 @@ def test_a_damaged_byte_below_where_both_go_on(
     b = follower(known=LOG[:end], epoch_list=listed, is_sync=is_sync)
     damage(b, SECOND - 40)
     b.follow(master)
-    b.turn_until(lambda: b.block.is_diverged, "b to find the damage")
+    b.turn_until(lambda: b.count(lib.RP_COUNT_FOLLOWING) == lib.RP_FOLLOWING_HALTED, "b to find the damage")
+    assert b.block.is_diverged
     assert b.block.cut_phy_offset is None and b.rig.published == end and b.file.read() == listed
     assert master.table.acknowledged() == {}
     lines = [record.getMessage() for record in caplog.records if "rocketpy store verify" in record.getMessage()]

@@ -7,12 +7,14 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 from rocketpy.config import MessageStoreConfig
-from rocketpy.errors import DiskFull, StoreError
+from rocketpy.errors import StoreError
 from rocketpy.native.core import lib
-from rocketpy.store.files import DiskFiles, DiskUsage
+from rocketpy.store.files import DiskFiles, DiskUsage, StorePaths
+from rocketpy.store.recovery.diverged import Kept, NoRoomAside, check_room, keep_aside, kept_aside
 from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
 from rocketpy.store.recovery.positions import RecoveryKind
 from rocketpy.store.timers import TimerMarks
@@ -100,18 +102,50 @@ def test_a_log_that_is_not_trusted_is_not_cut(config: MessageStoreConfig) -> Non
     close_store(opened, clean=True)
 
 
-def test_without_room_for_what_is_cut_nothing_is(config: MessageStoreConfig) -> None:
+def test_without_room_for_what_is_cut_nothing_is(config: MessageStoreConfig, caplog: pytest.LogCaptureFixture) -> None:
     class Full(DiskFiles):
         def usage(self, path: Path) -> DiskUsage | None:
             return DiskUsage(1 << 30, 100, 100)
 
     puts = filled(config)
-    with pytest.raises(DiskFull, match="the log is not cut"):
-        open_store(config, Full(), cut_at=boundaries(puts)[70])
-    opened = open_store(config)
-    assert opened.report.kind is RecoveryKind.TRUSTED
+    opened = open_store(config, Full(), cut_at=boundaries(puts)[70])
+    assert opened.report.kind is RecoveryKind.TRUSTED and opened.is_cut_refused
+    assert "make room on that disk; the log is not cut before" in caplog.text
     check(opened, puts)
     close_store(opened, clean=True)
+
+
+def test_what_is_kept_of_all_cuts_is_bounded(config: MessageStoreConfig, caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing of it is removed to make room: it may have been acknowledged."""
+    puts = filled(config)
+    ends = boundaries(puts)
+    first, second = ends[140], ends[100]
+    bounded = attrs.evolve(config, ha_diverged_size_max=ends[-1] - second - 1)
+    opened = open_store(bounded, cut_at=first)
+    assert opened.report.kind is RecoveryKind.CUT and not opened.is_cut_refused
+    root, files = opened.paths.root, opened.files
+    close_store(opened, clean=False)
+    assert kept_aside(files, root) == Kept(1, ends[-1] - first)
+    opened = open_store(bounded, cut_at=second)
+    assert opened.report.kind is RecoveryKind.TRUSTED and opened.is_cut_refused
+    assert f"which has {ends[-1] - first} of at most" in caplog.text and "haDivergedSizeMax" in caplog.text
+    check(opened, kept_until(puts, first))
+    close_store(opened, clean=False)
+    opened = open_store(config, cut_at=second)
+    assert opened.report.kind is RecoveryKind.CUT
+    assert kept_aside(files, root).files == 2
+    close_store(opened, clean=True)
+
+
+def test_a_cut_that_is_done_again_needs_no_more_room(config: MessageStoreConfig) -> None:
+    puts = filled(config)
+    at, end = boundaries(puts)[70], boundaries(puts)[-1]
+    root, files = Path(config.store_path_root_dir), DiskFiles()
+    keep_aside(files, StorePaths.of(root), config.mapped_file_size_commit_log, at, end)
+    check_room(files, root, at, end, end - at)
+    with pytest.raises(NoRoomAside):
+        check_room(files, root, at, end, end - at - 1)
+    assert kept_aside(files, root / "elsewhere") == Kept()
 
 
 @pytest.mark.parametrize("how", ["a cut", "a failed sync", "an ordinary start"])
