@@ -31,6 +31,14 @@ FOLLOWING = Metric(
     "Of a slave: 1 for the state that it is in. `searching`: it looks for its master. `following`: it gets its log. "
     "`halted`: the two logs do not fit; the log of the broker says why.",
 )
+KEPT_FILES = Metric("rocketpy_ha_diverged_files", Kind.GAUGE, (), "Files in the directory `diverged` of the store.")
+KEPT_BYTES = Metric(
+    "rocketpy_ha_diverged_bytes",
+    Kind.GAUGE,
+    (),
+    "Bytes in the directory `diverged` of the store: what was cut off logs that differed from their master's. "
+    "haDivergedSizeMax bounds it.",
+)
 MEMBER = Metric(
     "rocketpy_ha_member",
     Kind.GAUGE,
@@ -49,7 +57,19 @@ LEASE = Metric(
 )
 CHANGES = Metric("rocketpy_ha_role_changes", Kind.COUNTER, (), "Of a member: changes of its state since the start.")
 MEMBER_METRICS = (MEMBER, EPOCH, IN_SYNC, LEASE, CHANGES)
-REPLICATION_METRICS = (SLAVES, CONNECTIONS, CLOSED, SENT, ACKED, LAG_BYTES, LAG_SECONDS, FOLLOWING, *MEMBER_METRICS)
+REPLICATION_METRICS = (
+    SLAVES,
+    CONNECTIONS,
+    CLOSED,
+    SENT,
+    ACKED,
+    LAG_BYTES,
+    LAG_SECONDS,
+    FOLLOWING,
+    KEPT_FILES,
+    KEPT_BYTES,
+    *MEMBER_METRICS,
+)
 STATES = ("connected", "replicating", "catching_up", "stalled")
 FOLLOWING_STATES = ("searching", "following", "halted")  # in the order of RP_FOLLOWING_*
 MEMBER_STATES = (
@@ -82,6 +102,8 @@ def samples(replication: ReplicationSnapshot) -> Iterator[tuple[Metric, Samples]
     yield LAG_SECONDS, [((host,), max(slave.lag_s for slave in there)) for host, there in hosts.items()]
     if replication.following is not None:
         yield FOLLOWING, [((state,), replication.following == state) for state in FOLLOWING_STATES]
+    yield KEPT_FILES, [((), replication.kept_files)]
+    yield KEPT_BYTES, [((), replication.kept_bytes)]
     if replication.member is not None:
         yield from _of_member(replication.member)
 

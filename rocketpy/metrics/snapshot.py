@@ -148,6 +148,8 @@ class ReplicationSnapshot:
     closed: Mapping[str, int]  # by reason
     following: str | None = None  # of a slave: one of replication.FOLLOWING_STATES
     member: MemberSnapshot | None = None  # with automatic failover
+    kept_files: int | None = None  # in the directory `diverged` of the store; None: it cannot be read
+    kept_bytes: int | None = None
 
 
 @attrs.frozen(kw_only=True)

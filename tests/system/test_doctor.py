@@ -86,6 +86,16 @@ def test_a_master_whose_slaves_cannot_come(tmp_path: Path) -> None:
     assert status == 0 and "127.0.0.0/8,::1: slaves of this machine only" in report
 
 
+def test_what_was_cut_off_a_log(tmp_path: Path) -> None:
+    settings = {"brokerRole": "SYNC_MASTER", "storePathRootDir": str(tmp_path), "haDivergedSizeMax": "1000"}
+    assert "diverged" not in doctor(tmp_path, settings)[1]
+    (tmp_path / "diverged").mkdir()
+    for number in range(2):
+        (tmp_path / "diverged" / f"{number:020d}-{number + 100:020d}").write_bytes(bytes(100))
+    status, report = doctor(tmp_path, settings)
+    assert status == 0 and f"2 files in {tmp_path}/diverged, 200 of at most 1000 bytes" in report.replace("│", "")
+
+
 def test_an_etcd_that_is_not_there(tmp_path: Path) -> None:
     port, _ = free_ports()
     settings = {

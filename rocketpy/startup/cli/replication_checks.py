@@ -12,11 +12,13 @@ import trio
 
 from rocketpy.admin.admin import Admin
 from rocketpy.config import BrokerSettings, parse_addresses
-from rocketpy.errors import ConfigError, RocketError
+from rocketpy.errors import ConfigError, RocketError, StoreError
 from rocketpy.remoting.networks import parse_networks
 from rocketpy.replication.errors import MasterUnusable
 from rocketpy.replication.master_log import ask_master, connect, request_address
 from rocketpy.replication.secret import read_secret
+from rocketpy.store.files import DiskFiles
+from rocketpy.store.recovery.diverged import DIRECTORY, kept_aside
 
 from .findings import Finding
 
@@ -31,6 +33,7 @@ def replication_findings(settings: BrokerSettings) -> Iterator[Finding]:
         yield _secret(settings.store.ha_secret_file)
     if not settings.is_slave or settings.store.is_automatic:
         yield _addresses(settings)
+    yield from _kept(settings)
     if settings.store.is_automatic:
         yield _etcd(settings)
     elif settings.is_slave:
@@ -55,6 +58,19 @@ def _addresses(settings: BrokerSettings) -> Finding:
             "haAddresses", f"{found}: slaves of this machine only", "name the machines of the slaves, if there are any"
         )
     return Finding("haAddresses", found)
+
+
+def _kept(settings: BrokerSettings) -> Iterator[Finding]:
+    """What was cut off the log, if there is any."""
+    root, most = Path(settings.store.store_path_root_dir), settings.store.ha_diverged_size_max
+    try:
+        kept = kept_aside(DiskFiles(), root)
+    except StoreError as exc:
+        yield Finding("diverged", str(exc), "let the user of the broker read the directory")
+        return
+    if kept.files:
+        found = f"{kept.files} files in {root / DIRECTORY}, {kept.size} of at most {most} bytes"
+        yield Finding("diverged", found, "messages that were cut off this log: move away what nobody needs")
 
 
 def _is_loopback(settings: BrokerSettings) -> bool:

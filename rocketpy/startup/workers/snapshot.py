@@ -20,6 +20,7 @@ from rocketpy.broker.broker import BrokerController
 from rocketpy.broker.managers.broker_stats import BROKER_GET_NUMS, BROKER_PUT_NUMS
 from rocketpy.broker.runtime_info import runtime_info
 from rocketpy.config import BrokerSettings
+from rocketpy.errors import StoreError
 from rocketpy.metrics import (
     MemberSnapshot,
     PoolSnapshot,
@@ -39,7 +40,9 @@ from rocketpy.metrics.replication import FOLLOWING_STATES
 from rocketpy.reactor.process import NAME_MAX
 from rocketpy.reactor.topology import REPLICATOR, Topology
 from rocketpy.replication.slave_table import SlaveTable
+from rocketpy.store.files import DiskFiles
 from rocketpy.store.reading.message_store import MessageStore
+from rocketpy.store.recovery.diverged import Kept, kept_aside
 from rocketpy.transport.steps import Steps
 
 from ..member.shown import MemberShown, MemberState
@@ -69,6 +72,7 @@ class SnapshotTaker:
         is_small = len(topics) <= TOPICS_MAX
         steps = Steps(READS_PER_STEP)
         workers = await trio.to_thread.run_sync(self._workers)
+        kept = await trio.to_thread.run_sync(self._kept)
         topic_rows = [await topic_row(services, topic, steps) for topic in list(topics.values())] if is_small else None
         await self.controller.backlog.look(BACKLOG_AGE_S)
         consumption = await consumption_rows(services, self.controller.backlog, steps) if is_small else []
@@ -113,12 +117,18 @@ class SnapshotTaker:
             runtime=runtime_info(services),
             faults=dict(self.controller.faults.counts),
             transactions=TransactionSnapshot(**attrs.asdict(services.transactions.statistics)),
-            replication=self._replication(statistics.published_phy_offset, workers),
+            replication=self._replication(statistics.published_phy_offset, workers, kept),
             tables=[TableSnapshot(*attrs.astuple(size)) for size in self.controller.table_sizes()],
             registration=RegistrationSnapshot(**attrs.asdict(registration)),
         )
 
-    def _replication(self, end: int, workers: list[WorkerSnapshot]) -> ReplicationSnapshot:
+    def _kept(self) -> Kept | None:
+        """What was cut off the log; None: that cannot be read now."""
+        with contextlib.suppress(StoreError):
+            return kept_aside(DiskFiles(), Path(self.settings.store.store_path_root_dir))
+        return None
+
+    def _replication(self, end: int, workers: list[WorkerSnapshot], kept: Kept | None) -> ReplicationSnapshot:
         slaves = [
             SlaveSnapshot(
                 address=slave.address,
@@ -139,6 +149,8 @@ class SnapshotTaker:
             closed=table.closed(),
             following=FOLLOWING_STATES[followers[0].counters[Count.FOLLOWING]] if followers else None,
             member=_member(self.shown.read()) if self.shown else None,
+            kept_files=kept.files if kept else None,
+            kept_bytes=kept.size if kept else None,
         )
 
     def _workers(self) -> list[WorkerSnapshot]:

@@ -119,6 +119,8 @@ def full_snapshot() -> Snapshot:
         faults={"HEART_BEAT": 2},
         registration=RegistrationSnapshot(topics=1, bytes=2, parts=3, failures=4, last_success_ms=5_000),
         replication=ReplicationSnapshot(
+            kept_files=1,
+            kept_bytes=77,
             member=MemberSnapshot(state="master", epoch=7, in_sync=2, changes=4, lease_s=1.5),
             slaves=[
                 SlaveSnapshot(
@@ -371,6 +373,16 @@ def test_a_member_with_automatic_failover(epoch: int) -> None:
     assert (read["rocketpy_ha_role_changes_total", ()], read["rocketpy_ha_lease_remaining_seconds", ()]) == (4, 1.5)
     epochs = [read.get((name, ())) for name in ("rocketpy_ha_epoch", "rocketpy_ha_in_sync_members")]
     assert epochs == ([7, 2] if epoch >= 0 else [None, None])
+
+
+def test_what_was_cut_off_a_log() -> None:
+    replication = ReplicationSnapshot(
+        slaves=(), sent_bytes=0, connections=0, closed={}, kept_files=2, kept_bytes=5_000_000_000
+    )
+    read = scrape(attrs.evolve(full_snapshot(), replication=replication))
+    assert (read["rocketpy_ha_diverged_files", ()], read["rocketpy_ha_diverged_bytes", ()]) == (2, 5_000_000_000)
+    unknown = ReplicationSnapshot(slaves=(), sent_bytes=0, connections=0, closed={})
+    assert ("rocketpy_ha_diverged_bytes", ()) not in scrape(attrs.evolve(full_snapshot(), replication=unknown))
 
 
 def test_the_states_are_those_of_the_core() -> None:
