@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shlex
 import sys
 import tempfile
 import time
@@ -120,16 +119,15 @@ def main(
     found = take_turns(console, options, plan)
     for table in report.tables(found, scenarios):
         console.print(table)
-    command = shlex.join(["python", "-m", "bench.compare", *sys.argv[1:]])
     settings = {
         "seconds": plan.seconds,
         "repeat": repeat,
         "messages": loaded_messages,
         "fill_page_cache": fill_page_cache,
     }
-    report.write_json(json_path, found, scenarios, command, settings)
+    report.write_json(json_path, found, scenarios, report.command_of("bench.compare"), settings)
     if docs_path is not None:
-        report.write_markdown(docs_path, found, scenarios, command, repeat)
+        report.write_markdown(docs_path, found, scenarios, repeat)
     failures = [f"{one.target} {one.scenario}: {one.errors}" for one in found if is_failure(one)]
     if strict:
         failures += [

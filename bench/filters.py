@@ -7,9 +7,7 @@ subscription, without and with filter bits?
 from __future__ import annotations
 
 import os
-import shlex
 import statistics
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Mapping
@@ -206,15 +204,10 @@ def main(seconds: float, repeat: int, messages: int, docs: Path | None) -> None:
 def write_page(
     path: Path, table: list[tuple[str, ...]], repeat: int, seconds: float, messages: int, load_average: float
 ) -> None:
-    about = ", ".join(f"{name} {value}" for name, value in report.machine().items() if value)
     headings = ("filter", "metric", "rocketpy", "Java 4.9.7", "ratio", "bar", "")
-    command = shlex.join(["python", "-m", "bench.filters", *sys.argv[1:]])
     path.write_text(
-        f"""# Filters
-
-Written by `{command}`; how figures are taken: [bench/README.md](../bench/README.md).
-
-Machine: {about}. Java runs with a 1 GB heap. The load generator runs on the same cores.
+        f"""{report.page_head("Filters", "bench.filters")}
+Java runs with a 1 GB heap. The load generator runs on the same cores.
 
 A topic of {QUEUES} queues has {messages:,} messages with 128 bytes of body. One in a hundred has the tag `{TAG}` and
 matches `{SQL}`. {CONNECTIONS} connections read the queues again and again, one pull for each queue at a time, with what

@@ -7,10 +7,8 @@ that does not wait, beyond the CPU time that the slave takes itself? How fast do
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 import statistics
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Mapping
@@ -240,15 +238,10 @@ def main(seconds: float, repeat: int, only: str | None, targets: tuple[str, ...]
 
 
 def write_page(path: Path, table: list[tuple[str, ...]], repeat: int, seconds: float, load_average: float) -> None:
-    about = ", ".join(f"{name} {value}" for name, value in report.machine().items() if value)
     headings = ("scenario", "metric", "rocketpy", "Java 4.9.7", "ratio", "bar", "")
-    command = shlex.join(["python", "-m", "bench.replication", *sys.argv[1:]])
     path.write_text(
-        f"""# Replication
-
-Written by `{command}`; how figures are taken: [bench/README.md](../bench/README.md).
-
-Machine: {about}. A master, its slave, a name server and the load generator run on the same cores. All brokers flush
+        f"""{report.page_head("Replication", "bench.replication")}
+A master, its slave, a name server and the load generator run on the same cores. All brokers flush
 asynchronously; each Java broker runs with a 1 GB heap. Medians of {repeat} turns of {seconds:g} s, messages of 1 KiB.
 The slave is of the same kind as its master.
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shlex
 import statistics
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -171,16 +173,25 @@ def markdown_table(headings: Sequence[str], rows: Iterator[tuple[str, ...]]) -> 
     return "\n".join(f"| {line} |" for line in text)
 
 
-def write_markdown(
-    path: Path, measurements: Sequence[Measurement], scenarios: Sequence[Scenario], command: str, repeat: int
-) -> None:
+def command_of(module: str) -> str:
+    """The command that runs now, of the benchmark `module`."""
+    return shlex.join(["python", "-m", module, *sys.argv[1:]])
+
+
+def page_head(title: str, module: str) -> str:
+    """The title of a page, the command that writes it and the machine; a sentence on how the run was made follows."""
     about = ", ".join(f"{name} {value}" for name, value in machine().items() if value)
+    return f"""# {title}
+
+Written by `{command_of(module)}`; how figures are taken: [bench/README.md](../bench/README.md).
+
+Machine: {about}."""
+
+
+def write_markdown(path: Path, measurements: Sequence[Measurement], scenarios: Sequence[Scenario], repeat: int) -> None:
     path.write_text(
-        f"""# Benchmarks
-
-Written by `{command}`; how each figure is taken: [bench/README.md](../bench/README.md).
-
-Machine: {about}. Both brokers flush asynchronously; Java runs with a 1 GB heap. The load generator runs on the same
+        f"""{page_head("Benchmarks", "bench.compare")}
+Both brokers flush asynchronously; Java runs with a 1 GB heap. The load generator runs on the same
 cores. Medians of {repeat} turn(s); the ratio is rocketpy's figure divided by Java's.
 
 {markdown_table(HEADINGS, (row(line) for line in lines(measurements, scenarios)))}

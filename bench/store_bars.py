@@ -8,7 +8,6 @@ on the same disk.
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,9 +37,9 @@ def lines(name: str, answer: Answer) -> Iterator[report.Line]:
         yield report.Line(name, metric, values[0], values[1], bar, errors)
 
 
-def write_json(path: Path, answers: Mapping[str, Answer], command: str) -> None:
+def write_json(path: Path, answers: Mapping[str, Answer]) -> None:
     document = {
-        "command": command,
+        "command": report.command_of("bench.store_bars"),
         "machine": report.machine(),
         "summary": [
             attrs.asdict(line, recurse=False) | {"bar": str(line.bar or ""), "ratio": line.ratio, "holds": line.holds}
@@ -52,16 +51,12 @@ def write_json(path: Path, answers: Mapping[str, Answer], command: str) -> None:
     path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
 
 
-def write_markdown(path: Path, answers: Mapping[str, Answer], command: str) -> None:
-    about = ", ".join(f"{name} {value}" for name, value in report.machine().items() if value)
+def write_markdown(path: Path, answers: Mapping[str, Answer]) -> None:
     asked = "\n".join(f"- **{name}**: {(QUESTIONS[name].ask.__doc__ or '').splitlines()[0]}" for name in answers)
     rows = (report.row(line) for name, answer in answers.items() for line in lines(name, answer))
     path.write_text(
-        f"""# The store's bars
-
-Written by `{command}`; how each figure is taken: [bench/README.md](../bench/README.md).
-
-Machine: {about}. Java runs with a 1 GB heap; the load generator runs on the same cores.
+        f"""{report.page_head("The store's bars", "bench.store_bars")}
+Java runs with a 1 GB heap; the load generator runs on the same cores.
 
 {asked}
 
@@ -124,10 +119,9 @@ def main(
             if strict and line.holds is False:
                 failures.append(f"{name} {line.metric}: bar {line.bar} does not hold")
     console.print(table)
-    command = shlex.join(["python", "-m", "bench.store_bars", *sys.argv[1:]])
-    write_json(json_path, answers, command)
+    write_json(json_path, answers)
     if docs_path is not None:
-        write_markdown(docs_path, answers, command)
+        write_markdown(docs_path, answers)
     for failure in failures:
         console.print(failure, style="red", markup=False)
     sys.exit(1 if failures else 0)

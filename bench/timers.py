@@ -12,10 +12,8 @@ from __future__ import annotations
 
 import json
 import random
-import shlex
 import socket
 import struct
-import sys
 import threading
 import time
 from collections import Counter
@@ -253,16 +251,13 @@ def restart(pending: int, due: int, rate: int) -> dict[str, float]:
         }
 
 
-def markdown(answers: dict[str, dict[str, float]], command: str, beside: str) -> str:
-    about = ", ".join(f"{name} {value}" for name, value in report.machine().items() if value)
+def markdown(answers: dict[str, dict[str, float]], beside: str) -> str:
     rows = "\n".join(
         f"| {name} | {metric} | {value:,.2f} |".replace(".00 |", " |")
         for name, answer in answers.items()
         for metric, value in answer.items()
     )
-    return f"""# Timers
-
-Written by `{command}`. {about}.
+    return f"""{report.page_head("Timers", "bench.timers")}
 
 {(__doc__ or "").split(chr(10), 2)[2].strip()}
 
@@ -291,7 +286,7 @@ def main(
         answers[f"restart {count}"] = restart(count, min(due, count), rate)
     click.echo(json.dumps(answers, indent=1))
     if docs:
-        docs.write_text(markdown(answers, "python -m bench.timers " + shlex.join(sys.argv[1:]), beside))
+        docs.write_text(markdown(answers, beside))
     steady_answer = answers.get("steady", {"late_p99_ms": 0.0, "accepted_per_s": float(rate)})
     is_good = steady_answer["late_p99_ms"] <= LATE_BAR_MS and steady_answer["accepted_per_s"] >= rate * 0.98
     is_good &= all(answer["repeated"] == answer["early"] == answer.get("lost", 0) == 0 for answer in answers.values())

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import socket
 import statistics
-import sys
 import threading
 import time
 from collections import defaultdict
@@ -189,15 +187,10 @@ def main(seconds: float, repeat: int, with_open: bool, docs: Path | None) -> Non
 def write_page(
     path: Path, table: list[tuple[str, ...]], cost: str, repeat: int, seconds: float, load_average: float
 ) -> None:
-    about = ", ".join(f"{name} {value}" for name, value in report.machine().items() if value)
     headings = ("load", "metric", "rocketpy", "Java 4.9.7", "ratio", "bar", "")
-    command = shlex.join(["python", "-m", "bench.transactions", *sys.argv[1:]])
     path.write_text(
-        f"""# Transactions
-
-Written by `{command}`; how figures are taken: [bench/README.md](../bench/README.md).
-
-Machine: {about}. Both brokers flush asynchronously; Java runs with a 1 GB heap. The load generator runs on the same
+        f"""{report.page_head("Transactions", "bench.transactions")}
+Both brokers flush asynchronously; Java runs with a 1 GB heap. The load generator runs on the same
 cores. Each producer connection sends a half message of 1 KiB, and commits it (one-way, as official clients do) as soon
 as it is acknowledged; one consumer follows all queues by long polling. Counted is what the consumer received. Medians
 of {repeat} turns of {seconds:g} s; latency from half message to consumer.

@@ -5,7 +5,6 @@ For a change that should cost nothing: build the commit before it in a worktree 
 
 from __future__ import annotations
 
-import shlex
 import statistics
 import subprocess
 import sys
@@ -105,9 +104,10 @@ def main(other: Path, only: tuple[str, ...], repeat: int, seconds: float, messag
         table.add_row(*row)
     console.print(table)
     if markdown is not None:
-        command = shlex.join(["python", "-m", "bench.versions", *sys.argv[1:]])
         heads = f"This: {commit_of(ROOT)}, other: {commit_of(other)}; medians of {repeat} turns of {seconds:g} s."
-        markdown.write_text(f"`{command}`\n\n{heads}\n\n{report.markdown_table(HEADINGS, iter(found))}\n")
+        markdown.write_text(
+            f"`{report.command_of('bench.versions')}`\n\n{heads}\n\n{report.markdown_table(HEADINGS, iter(found))}\n"
+        )
 
 
 if __name__ == "__main__":
