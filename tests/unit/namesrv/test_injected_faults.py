@@ -14,14 +14,10 @@ from rocketpy.config import NamesrvConfig, NamesrvSettings
 from rocketpy.namesrv import NameServer
 from rocketpy.remoting.abc import Channel, Peer
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.transport.duties import Duty
 from rocketpy.transport.streams import open_listeners
+from tests.support.failing_duties import Broken, failing_duties
 
 CODES = sorted(RequestCode)
-
-
-class Broken(Exception):
-    """The injected fault."""
 
 
 @attrs.define
@@ -69,18 +65,7 @@ DUTIES = [duty.name for duty in make(Path("/nonexistent")).duties()]
 @pytest.mark.parametrize("name", DUTIES)
 def test_a_duty_that_fails(tmp_path: Path, name: str) -> None:
     server = make(tmp_path)
-    calls = dict.fromkeys(DUTIES, 0)
-
-    def watched(duty: Duty) -> Duty:
-        async def run() -> None:
-            calls[duty.name] += 1
-            if duty.name == name:
-                raise Broken("injected")
-            await duty.run()
-
-        return attrs.evolve(duty, run=run, interval_s=1.0, first_s=0.0)
-
-    duties = [watched(duty) for duty in server.duties()]
+    duties, calls = failing_duties(server.duties(), name)
     server.duties = lambda: duties  # type: ignore[method-assign]
 
     async def main() -> None:

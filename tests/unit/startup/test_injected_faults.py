@@ -25,17 +25,13 @@ from rocketpy.reactor.worker_messages import WorkerMessage
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fast_path import SendRequest
-from rocketpy.transport.duties import Duty
 from tests.support import ring_messages
+from tests.support.failing_duties import Broken, failing_duties
 from tests.support.request_bench import CONNECTION, Bench, complete
 from tests.support.slow_path import SlowPathRig
 
 CODES = sorted(int(code) for code in RequestCode)
 ROUNDS = 3
-
-
-class Broken(Exception):
-    """The injected fault."""
 
 
 def fail(*_: object, **__: object) -> None:
@@ -210,18 +206,7 @@ DUTIES = duty_names(Path("/nonexistent"))
 @pytest.mark.parametrize("name", DUTIES)
 def test_a_duty_that_fails(tmp_path: Path, name: str) -> None:
     rig = SlowPathRig(tmp_path, namesrv_addr="10.0.0.1:9876")
-    calls = dict.fromkeys(DUTIES, 0)
-
-    def watched(duty: Duty) -> Duty:
-        async def run() -> None:
-            calls[duty.name] += 1
-            if duty.name == name:
-                raise Broken("injected")
-            await duty.run()
-
-        return attrs.evolve(duty, interval_s=1.0, first_s=0.0, run=run)
-
-    duties = [watched(duty) for duty in rig.broker.duties()]
+    duties, calls = failing_duties(rig.broker.duties(), name)
     rig.broker.duties = lambda: duties  # type: ignore[method-assign]
 
     async def main() -> None:

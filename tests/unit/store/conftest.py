@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,3 +37,13 @@ def store(config: MessageStoreConfig, opened: OpenedStore) -> Iterator[MessageSt
     store = MessageStore(config, opened.control)
     yield store
     store.close()
+
+
+@pytest.fixture
+def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The time zone of the test: hours of deletion are local ones."""
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()

@@ -26,19 +26,9 @@ from rocketpy.store.services.queue_trim import QueueTrim
 from rocketpy.store.timers import TimerMarks
 from tests.support.store_writer import StoreWriter
 
+pytestmark = pytest.mark.usefixtures("utc")
 HOUR = 3_600_000
 NOON = 1_700_046_000_000 - 1_700_046_000_000 % 86_400_000 + 12 * HOUR  # 12:00 UTC; hours of tests are UTC
-
-
-@pytest.fixture(autouse=True)
-def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    import time
-
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
 
 
 class FakeDisk(DiskFiles):

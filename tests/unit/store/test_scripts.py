@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,17 +9,8 @@ import pytest
 from tests.support import golden
 from tests.support.store_script import StoreScript
 
+pytestmark = pytest.mark.usefixtures("utc")
 SCRIPTS = sorted((Path(__file__).parent / "scripts").glob("*.txt"))
-
-
-@pytest.fixture(autouse=True)
-def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Hours of deletion are local ones."""
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
