@@ -210,10 +210,12 @@ class Boundaries:
 
     def _hints(self, segment: Segment, place: int) -> list[int]:
         """Places of records at or after `place` by consume queues, nearest first."""
-        if self._queues is None:
-            self._queues = largest_queues(self.root)
-        hints = (first_place_from(files, place) for files in self._queues)
-        return sorted(hint for hint in hints if hint is not None and hint < segment.end)
+        with suppress(StoreError):  # the bytes of the log say it as well
+            if self._queues is None:
+                self._queues = largest_queues(self.root)
+            hints = (first_place_from(files, place) for files in self._queues)
+            return sorted(hint for hint in hints if hint is not None and hint < segment.end)
+        return []
 
 
 def _by_walk(segment: Segment, image: mmap.mmap | bytes, known: int, place: int) -> int:

@@ -123,6 +123,17 @@ def test_topics_queues_and_times(tmp_path: Path) -> None:
     assert [row["body"] for row in rows] == [b"%d" % n * 20 for n in range(20, 40)]
 
 
+def test_a_queue_that_cannot_be_read_is_no_empty_one(tmp_path: Path) -> None:
+    """Else files of the log would be left out that have messages of its topic."""
+    make_store(tmp_path, 60, units=True)
+    queues = tmp_path / "consumequeue"
+    (queues / "A").rename(queues / "Other")  # shows that the log is dispatched to its end
+    (queues / "A/0" / file_name(0)).mkdir(parents=True)  # reading it fails
+    with pytest.raises(StoreError, match=r"cannot read .*consumequeue/A/0/0+: Is a directory"):
+        read(tmp_path, topics="A", pruneByQueues=True)
+    assert len(read(tmp_path, topics="A", splitBytes=300)) == 40, "where records begin is known by their bytes as well"
+
+
 def test_segments_outside_of_the_time_are_not_opened(tmp_path: Path) -> None:
     from rocketpy.spark.store_source import plan
 
