@@ -16,7 +16,7 @@ up; `topic` modules are of the first source, `store` modules of the second:
     topic_options, store_options, sink_options      the options of each source and of the sink
     decoder, native_rows, found, bad_places         from images of records to Arrow, by csrc/arrow
     cluster, offsets, ranges, limits, planning      topics: which offsets a query or a micro-batch reads
-    slices, pulls, stored_queue, data_lost          topics: how a task reads them, from brokers or from files; what is missing
+    slices, pulls, stored_queue, data_lost          topics: how a task reads them, and what is missing
     topic_source, stream, group_progress            topics: what Spark asks of a source; progress for tools
     segments, consume_queues, log_end, piece_partition      stores: the log in pieces, and where it ends
     store_source, store_stream      stores: what Spark asks of a source
