@@ -41,12 +41,17 @@ def is_running(pid: int) -> bool:
 
 def cpu_s(roots: list[int]) -> float:
     """User and system seconds of the trees, including children that have ended and were waited for."""
-    ticks = 0
-    for root in roots:
-        for pid in tree(root):
-            if (stat := _stat(pid)) is not None:
-                ticks += sum(int(field) for field in stat[11:15])
-    return ticks / TICKS_PER_S
+    return sum(_ticks(pid, 15) for root in roots for pid in tree(root)) / TICKS_PER_S
+
+
+def own_cpu_s(pid: int) -> float:
+    """User and system seconds of one process, without its children."""
+    return _ticks(pid, 13) / TICKS_PER_S
+
+
+def _ticks(pid: int, fields_end: int) -> int:
+    """The first fields from 11 on are: user, system, and both of children that were waited for. 0 when it is gone."""
+    return sum(int(field) for field in (_stat(pid) or [])[11:fields_end])
 
 
 def command_name(pid: int) -> str:

@@ -1,0 +1,135 @@
+"""`python -m bench.catch_up`: how fast an empty slave copies its master's log, and what each worker pays for it.
+
+A master is filled once. Each turn starts an empty slave beside the idle master, and times from when the slave answers
+to the last byte that it has published. CPU seconds per GB of log hold on a busy machine; MB/s do not. The raw copy
+reads the same bytes from the page cache and writes them to the same disk, without sync.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+
+import attrs
+import click
+
+from . import proc
+from .brokers import Broker, BrokerFailed, running, tail
+from .lag import ControlView
+from .pairs import extent, slave_of
+from .replication import ASYNC, BODY, QUEUES, RECORD_OVERHEAD, TOPIC, copy_mb_per_s, open_load
+
+LOOK_S, TIMEOUT_S = 0.002, 120.0
+COST_MIN = 0.005  # CPU s per GB; less is not shown
+TITLE = "rocketpy: "  # before the name of a worker
+
+
+@attrs.frozen
+class Turn:
+    """One catch-up."""
+
+    mb_per_s: float
+    raw_mb_per_s: float  # of a copy by read and write
+    dispatched_s: float  # after the last byte was published: until queues and index were built, too
+    raw_cpu_s_per_gb: float
+    cpu_s_per_gb: dict[str, float]  # by worker, as far as it used any
+
+
+def fill(master: Broker, gigabytes: float) -> int:
+    """Send until the log has that much. Returns its end."""
+    master.create_topic(TOPIC, QUEUES)
+    view = ControlView(master.store)
+    try:
+        while (end := int(view.header.published_phy_offset)) < gigabytes * 1e9:
+            wanted = int((gigabytes * 1e9 - end) / (BODY + RECORD_OVERHEAD)) + 1
+            with open_load(master, 64) as load:
+                load.run(min(2.0, wanted / 100_000))
+                load.drain()
+        while view.header.dispatched_phy_offset < end or view.header.durable_phy_offset < end:
+            time.sleep(LOOK_S)
+    finally:
+        view.close()
+    os.sync()
+    return end
+
+
+def cpu_by_worker(master: Broker, slave: Broker) -> dict[str, float]:
+    """CPU seconds up to now, of each worker by the name that `ps` shows."""
+    found: dict[str, float] = defaultdict(float)
+    for side, broker in (("master", master), ("slave", slave)):
+        for pid in (pid for root in broker.roots for pid in proc.tree(root)):
+            _, title, name = proc.command_name(pid).rpartition(TITLE)
+            found[f"{side} {name if title else 'supervisor'}"] += proc.own_cpu_s(pid)
+    return found
+
+
+def wait_until(slave: Broker, reached: Callable[[], bool]) -> float:
+    """When that was so (monotonic, s).
+
+    Raises:
+        BrokerFailed: it has ended, or that was not so in time.
+    """
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while not reached():
+        slave.check_alive()
+        if time.monotonic() > deadline_s:
+            raise BrokerFailed(f"the slave did not get there in {TIMEOUT_S} s\n{tail(slave.directory)}")
+        time.sleep(LOOK_S)
+    return time.monotonic()
+
+
+def costs_per_gb(before: Mapping[str, float], after: Mapping[str, float], size: int) -> dict[str, float]:
+    """CPU seconds per GB by worker; those that used next to none are left out."""
+    costs = {name: round((after[name] - before.get(name, 0.0)) / size * 1e9, 3) for name in sorted(after)}
+    return {name: cost for name, cost in costs.items() if cost >= COST_MIN}
+
+
+def catch_up(master: Broker, end: int) -> Turn:
+    """Start an empty slave and wait until it has the log up to `end`."""
+    with slave_of(master) as slave:
+        wait_until(slave, lambda: extent(slave)[1] > 0)  # before, the control block may be made anew
+        view = ControlView(slave.store)
+        try:
+            header = view.header
+            begun_s, begun = time.monotonic(), int(header.published_phy_offset)
+            before = cpu_by_worker(master, slave)
+            copied_s = wait_until(slave, lambda: header.published_phy_offset >= end)
+            dispatched_s = wait_until(slave, lambda: header.dispatched_phy_offset >= end)
+            after = cpu_by_worker(master, slave)
+        finally:
+            view.close()
+    size = end - begun
+    os.sync()
+    raw_begun_s, raw = time.process_time(), copy_mb_per_s(master.store, size)
+    return Turn(
+        round(size / (copied_s - begun_s) / 1e6, 1),
+        raw,
+        round(dispatched_s - copied_s, 3),
+        round((time.process_time() - raw_begun_s) / size * 1e9, 3),
+        costs_per_gb(before, after, size),
+    )
+
+
+@click.command()
+@click.option("--gigabytes", default=3.0, help="of the master's log")
+@click.option("--repeat", default=3, help="slaves, one after the other")
+def main(gigabytes: float, repeat: int) -> None:
+    """Print each turn, and the medians."""
+    with running("rocketpy", settings=ASYNC) as master:
+        end = fill(master, gigabytes)
+        turns = []
+        for _ in range(repeat):
+            turns.append(catch_up(master, end))
+            click.echo(turns[-1])
+    for name in sorted({name for turn in turns for name in turn.cpu_s_per_gb}):
+        click.echo(f"{name}: {statistics.median(turn.cpu_s_per_gb.get(name, 0) for turn in turns):.3f} CPU s/GB")
+    click.echo(f"all: {statistics.median(sum(turn.cpu_s_per_gb.values()) for turn in turns):.3f} CPU s/GB")
+    for field in ("mb_per_s", "raw_mb_per_s", "raw_cpu_s_per_gb", "dispatched_s"):
+        click.echo(f"{field}: {statistics.median(getattr(turn, field) for turn in turns):g}")
+
+
+if __name__ == "__main__":
+    main()
