@@ -5,6 +5,9 @@
  * with a release store after a record (or the blank at the end of a file) is complete. A restarted writer opens at that
  * position and zeroes an incomplete record behind it.
  *
+ * What a slave receives in large chunks is written by system call, which fills pages that were never touched without
+ * zeroing them first; nothing is populated then. The mapping shows it like all else.
+ *
  * The helper populates pages ahead of the position (MADV_POPULATE_WRITE: a first touch costs six times a warm write),
  * drops page table entries far behind it (the pages stay in the page cache; a worker's resident size stays small) and
  * unmaps files that are full. It shares only `struct errands` with the writer, under its lock, and has the lowest
@@ -17,6 +20,7 @@
 #define _GNU_SOURCE
 #include "store/commitlog.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -29,6 +33,7 @@
 #include "base/endian.h"
 #include "ipc/priority.h"
 #include "store/mapped_file.h"
+#include "store/new_file.h"
 #include "store/record.h"
 
 #ifndef MADV_POPULATE_WRITE
@@ -44,6 +49,7 @@ enum {
     FAST_NS = 125000000, /* ... in this time */
     POPULATE_STEP = 64 << 10, /* per call of madvise; bounds the time in which others wait for the CPU */
     KEEP_BEHIND = 16 << 20, /* page table entries kept behind the position */
+    WRITE_MIN = 8 << 10, /* from here on a system call costs less than first touches of the pages (docs/adr/0182) */
     WIPE_SPAN = 8 << 20, /* after this many zeros there is no torn record */
     PAGE = 4096,
     FULL_MAX = 2 /* files: the helper works on one at most */
@@ -76,6 +82,8 @@ struct rp_commitlog {
     uint64_t file_size;
     uint8_t *base; /* of the file that holds `position`; NULL: not mapped yet */
     uint64_t start;
+    int fd; /* of that file; -1: not needed yet */
+    int is_written; /* the last bytes were written by system call: nothing is populated then */
     uint64_t position;
     uint64_t ask_at; /* position at which the helper is asked again */
     uint64_t ahead;
@@ -172,15 +180,21 @@ static void ask_helper(rp_commitlog *log) {
     log->durable = durable;
     log->was_close = is_close;
     see_speed(log, now);
-    uint64_t at = log->position - log->start, to = page_down(at + log->ahead);
+    uint64_t at = log->position - log->start, to = page_down(log->is_written ? at : at + log->ahead);
     pthread_mutex_lock(&errands->lock);
     if ((is_flushed && !stays_close) || errands->populated < page_down(at)) errands->populated = page_down(at);
     errands->populate_to = to < log->file_size ? to : page_down(log->file_size);
-    errands->caching = log->is_fast && !stays_close ? PIECES : SINGLE_PAGES;
+    /* Reading what was just written would make pieces ahead of it, to be written again. */
+    errands->caching = log->is_fast && !stays_close && !log->is_written ? PIECES : SINGLE_PAGES;
     if (at > KEEP_BEHIND) errands->drop_to = page_down(at - KEEP_BEHIND);
     pthread_cond_signal(&errands->wake);
     pthread_mutex_unlock(&errands->lock);
     log->ask_at = log->position + log->ahead / 2;
+}
+
+static void close_fd(rp_commitlog *log) {
+    if (log->fd >= 0) close(log->fd);
+    log->fd = -1;
 }
 
 /* Make the file at `start` the one being written; it is mapped at `base`. */
@@ -194,6 +208,7 @@ static void switch_file(rp_commitlog *log, uint8_t *base, uint64_t start) {
     errands->dropped = errands->drop_to = page_down(log->position - start);
     pthread_mutex_unlock(&errands->lock);
     if (unmap_here) munmap(unmap_here, log->file_size);
+    close_fd(log);
     log->base = base;
     log->start = start;
     ask_helper(log);
@@ -240,6 +255,7 @@ rp_commitlog *rp_commitlog_open(const char *directory, rp_control *control) {
     log->file_size = control->commitlog_file_size;
     log->position = rp_load_acquire(&control->published_phy_offset);
     log->ahead = AHEAD_MIN;
+    log->fd = -1;
     pthread_mutex_init(&log->errands.lock, NULL);
     pthread_cond_init(&log->errands.wake, NULL);
     uint64_t start = log->position - log->position % log->file_size;
@@ -269,6 +285,7 @@ void rp_commitlog_close(rp_commitlog *log) {
     pthread_join(log->helper, NULL);
     for (uint8_t *full; (full = take_full(&log->errands));) munmap(full, log->file_size);
     if (log->base) munmap(log->base, log->file_size);
+    close_fd(log);
     pthread_cond_destroy(&log->errands.wake);
     pthread_mutex_destroy(&log->errands.lock);
     free(log->directory);
@@ -333,6 +350,21 @@ rp_status rp_commitlog_window(rp_commitlog *log, uint8_t **at, uint64_t *phy_off
     *at = log->base + (log->position - log->start);
     *phy_offset = log->position;
     *room = log->start + log->file_size - log->position;
+    return RP_OK;
+}
+
+static int open_fd(rp_commitlog *log) {
+    char path[PATH_MAX];
+    if (log->fd < 0 && rp_mapped_file_path(path, sizeof path, log->directory, log->start) == 0)
+        log->fd = open(path, O_WRONLY | O_CLOEXEC);
+    return log->fd;
+}
+
+rp_status rp_commitlog_write(rp_commitlog *log, uint64_t skip, const uint8_t *data, uint64_t size) {
+    uint64_t at = log->position - log->start + skip;
+    log->is_written = size >= WRITE_MIN && open_fd(log) >= 0; /* without a descriptor the mapping takes them */
+    if (log->is_written) return rp_write_at(log->fd, data, size, at);
+    memcpy(log->base + at, data, size);
     return RP_OK;
 }
 

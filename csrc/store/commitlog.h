@@ -19,9 +19,12 @@ rp_status rp_commitlog_reserve(rp_commitlog *log, uint32_t size, uint8_t **at, u
 /* Publish the `size` bytes of the last reservation: move the published position past them (release store). */
 void rp_commitlog_publish(rp_commitlog *log, uint32_t size, int64_t store_timestamp_ms);
 /* For a log that is received from a master: *at, the place of the log's end at *phy_offset, and *room, the bytes from
- * there to the end of the file. Fill some of it with whole records, or with a blank that fills all of it, then publish
- * them. Returns RP_OK; RP_NO_SPACE, RP_IO_ERROR as rp_commitlog_reserve. */
+ * there to the end of the file. Fill some of it (rp_commitlog_write) with whole records, or with a blank that fills all
+ * of it, then publish them. Returns RP_OK; RP_NO_SPACE, RP_IO_ERROR as rp_commitlog_reserve. */
 rp_status rp_commitlog_window(rp_commitlog *log, uint8_t **at, uint64_t *phy_offset, uint64_t *room);
+/* Put `size` bytes into the room of the last window, `skip` bytes behind the log's end. RP_OK; RP_NO_SPACE, RP_IO_ERROR
+ * with errno: some of them may be there; write them again later. */
+rp_status rp_commitlog_write(rp_commitlog *log, uint64_t skip, const uint8_t *data, uint64_t size);
 /* Let an empty log begin at `phy_offset`, the start of a file. RP_OK; RP_INVALID: it is not empty, or not a start. */
 rp_status rp_commitlog_begin_at(rp_commitlog *log, uint64_t phy_offset);
 /* How often the log has continued in a new file since the last call. */

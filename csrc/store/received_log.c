@@ -65,7 +65,8 @@ rp_status rp_received_log_take(rp_received_log *received, uint64_t stream, uint6
         if (status != RP_OK) return status;
         uint64_t have = received->received - end, part = room - have < left ? room - have : left;
         if (!part) return RP_CORRUPT; /* a record that goes on in the next file */
-        memcpy(at + have, data, part);
+        status = rp_commitlog_write(received->log, have, data, part);
+        if (status != RP_OK) return status;
         RP_CRASH_POINT("receive.copied");
         received->received += part;
         data += part;

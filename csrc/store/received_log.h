@@ -25,7 +25,8 @@ void rp_received_log_init(rp_received_log *received, rp_commitlog *log, rp_contr
 /* Take the chunk at `phy_offset` of the stream with this number. Bytes that are in the log already are passed over: a
  * restarted worker takes a chunk again. An empty log begins where the first chunk does, if that is the start of a file.
  * Returns RP_OK; RP_INVALID: the chunk does not continue the stream; RP_CORRUPT: the record at the published position
- * is damaged; RP_NO_SPACE, RP_IO_ERROR, RP_NO_MEMORY: the file cannot be created now, take the chunk again later. */
+ * is damaged; RP_NO_SPACE, RP_IO_ERROR, RP_NO_MEMORY: the file cannot be created or written now, take the chunk
+ * again later. */
 rp_status rp_received_log_take(rp_received_log *received, uint64_t stream, uint64_t phy_offset, const uint8_t *data,
                                uint32_t size);
 #endif

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
+import resource
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -201,6 +203,43 @@ def test_without_room_for_the_next_file_the_chunk_waits(rig: SlaveRig) -> None:
     rig.turn()
     rig.receive(IMAGE, always(5000), start=FILE_SIZE + 500)
     assert rig.published == len(IMAGE.data)
+
+
+@contextlib.contextmanager
+def files_end_at(size: int) -> Iterator[None]:
+    """Until it is left this process can write no byte of a file behind `size`, except through a mapping."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_large_chunk_that_cannot_be_written_waits(rig: SlaveRig) -> None:
+    rig.receive(IMAGE, [100])  # creates the file
+    with files_end_at(4096):
+        rig.receive(IMAGE, [8900], start=100)
+        assert rig.log_file(0)[:4096] == IMAGE.data[:4096] and not any(rig.log_file(0)[4096:])
+        assert rig.published == 0 and not rig.refused and lib.rp_ring_depth(rig.log_ring)
+    rig.turn()
+    assert rig.published > 0
+    rig.receive(IMAGE, always(9000), start=9000)
+    check_whole(rig)
+
+
+def test_without_a_descriptor_a_large_chunk_is_written_all_the_same(rig: SlaveRig) -> None:
+    rig.receive(IMAGE, [100])  # creates the file
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        rig.chunk(100, IMAGE.data[100:9000])
+        lib.rp_send_run(rig.send, 1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert rig.log_file(0)[:9000] == IMAGE.data[:9000] and rig.published > 0
+    rig.receive(IMAGE, always(9000), start=9000)
+    check_whole(rig)
 
 
 def test_a_slave_takes_no_messages(rig: SlaveRig) -> None:
