@@ -34,7 +34,12 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|Infinity)
 _NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_$.-]*")
 _PLAIN_STRING = {'"': re.compile(r'[^"\\]*'), "'": re.compile(r"[^'\\]*")}
 # Or a string, as it is; without its end too: a match that begins never fails, so that no text is gone through twice.
-_BARE_KEY = re.compile(r'"(?:[^"\\]++|\\.)*+"?|([{,]\s*+)(-?[0-9]{1,19})\s*+:', re.DOTALL)
+_BARE_KEY = re.compile(
+    r'"(?:[^"\\]++|\\.)*+"?'
+    r"|([{,]\s*+)(?:(-?[0-9]{1,19})"
+    r'|(\{"brokerName":"[^"\\]*+","queueId":(?:0|[1-9][0-9]{0,8}),"topic":"[^"\\]*+"\}))\s*+:',
+    re.DOTALL,
+)
 _ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "0": "\0"}
 _WORDS: Mapping[str, bool | float | None] = {
     "true": True,
@@ -73,9 +78,10 @@ def loads_text(text: str, *, is_strict: bool = False) -> JsonValue:
 
 
 def _read_quoted(text: str) -> JsonValue:
-    """`text` with its bare integer keys in quotes; None when that makes it no strict JSON.
+    """`text` with its bare integers and queues as keys in quotes; None when that makes it no strict JSON.
 
-    Files of offsets are large, and the tolerant parser takes ten times as long.
+    Tables of offsets are large, and the tolerant parser takes ten times as long. Queues are taken as fastjson writes
+    them, which is their compact text; of any other spelling the tolerant parser makes that.
     """
     try:
         value: JsonValue = _DECODER.decode(_BARE_KEY.sub(_quoted_key, text))
@@ -85,7 +91,11 @@ def _read_quoted(text: str) -> JsonValue:
 
 
 def _quoted_key(match: re.Match[str]) -> str:
-    return match.group() if match.group(2) is None else f'{match.group(1)}"{match.group(2)}":'
+    before, number, queue = match.groups()
+    if before is None:
+        return match.group()
+    quoted = number if number is not None else queue.replace('"', '\\"')
+    return f'{before}"{quoted}":'
 
 
 def without_lone_surrogates(value: JsonValue) -> JsonValue:
