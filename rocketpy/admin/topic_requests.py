@@ -15,7 +15,7 @@ from rocketpy.remoting.bodies.topic import (
     TopicStatsTable,
 )
 from rocketpy.remoting.headers.namesrv import DeleteTopicInNamesrvRequestHeader
-from rocketpy.remoting.headers.topic import CreateTopicRequestHeader, TopicRequestHeader
+from rocketpy.remoting.headers.topic import CreateTopicRequestHeader, TopicRequestHeader, TopicStatsRequestHeader
 
 from .core import MASTER_ID, AdminCore, each
 
@@ -94,7 +94,7 @@ class TopicRequests(AdminCore):
         """Offsets of every queue, of all brokers that have the topic."""
         merged: dict[MessageQueue, TopicOffset] = {}
         for address in (await self.masters_of_topic(topic)).values():
-            response = await self.ask(address, RequestCode.GET_TOPIC_STATS_INFO, TopicRequestHeader(topic=topic))
+            response = await self.ask(address, RequestCode.GET_TOPIC_STATS_INFO, TopicStatsRequestHeader(topic=topic))
             merged |= TopicStatsTable.decode(response.body).offset_table
         return merged
 

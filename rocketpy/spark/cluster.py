@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 REQUESTS_AT_ONCE = 64
-TOGETHER_MIN = 100  # queues of a topic on a broker; the answer takes as long to read as a hundred small ones
+TOGETHER_MIN = 16  # queues of a topic on a broker: one answer for all of its queues costs less
 CLUSTERS_MAX = 4  # of one process; the one that was used longest ago is closed
 ROUTE_RETRY_S = 0.5
 RECEIVE_SIZE = 256 << 10  # bytes of one read: answers are large

@@ -17,8 +17,9 @@ def share(backlog: Mapping[MessageQueue, int], total: int | None) -> dict[Messag
         return dict(backlog)
     shares = {queue: max(min(count, 1), count * total // waiting) for queue, count in backlog.items()}
     left = total - sum(shares.values())
-    by_rest = sorted(backlog, key=lambda queue: (-(backlog[queue] * total % waiting), queue))
-    for queue in by_rest:
+    if left <= 0:
+        return shares
+    for queue in sorted(backlog, key=lambda queue: (-(backlog[queue] * total % waiting), queue)):
         if left <= 0:
             break
         if shares[queue] < backlog[queue]:

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from .pulls import Slice
 
 MESSAGE_BYTES = 1024  # when nothing is known
+SLICES_PER_TASK = 500  # short ones; each is a pull of its own, and so many take as long as two or three tasks
 TASKS_PER_CORE = 2
 EQUAL_MAX = 8  # tasks that are looked at for each piece
 
@@ -44,7 +45,8 @@ def pack(
         return []
     tasks_max = max(tasks_max or default_tasks(), tasks_min or 1)
     per_task = max(1, partition_bytes // max(1, message_bytes))
-    wanted = min(max(-(-total // per_task), tasks_min or 1), tasks_max, total)
+    wanted = max(-(-total // per_task), -(-len(given) // SLICES_PER_TASK), tasks_min or 1)
+    wanted = min(wanted, tasks_max, total)
     largest = -(-total // wanted)
     pieces = [piece for one in given for piece in _split(one, largest)]
     return [sorted(task, key=_order) for task in _fill(pieces, wanted)]

@@ -2,13 +2,16 @@
 
 Offsets are known in advance, so the ranges are cut into runs of up to pullBatchSize messages, and runs of pullPipeline
 times as many messages are read at once, each by one pull after the other: a broker may give fewer messages than asked.
-What is read ahead is bounded.
+The first pulls of short runs are sent together, because a task and a timer for each cost more than the pull. What is
+read ahead is bounded.
 """
 
 from __future__ import annotations
 
+import functools
+import logging
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 import trio
@@ -19,6 +22,7 @@ from rocketpy.client.consuming.subscription import SQL92, Sql92, build_subscript
 from rocketpy.client.results import PullStatus, StoredPull
 from rocketpy.errors import BrokerError, ClientError, RocketError, TransportError
 from rocketpy.message.message_queue import MessageQueue
+from rocketpy.remoting.bodies.heartbeat import SubscriptionData
 from rocketpy.remoting.headers.pull import PullMessageRequestHeader, PullSysFlag
 
 from .connection import BUSY_CODES
@@ -26,10 +30,13 @@ from .data_lost import DataLost, RecordsGone, ReplicaBehind
 
 ANSWERS_AHEAD = 8  # of each run, not taken yet
 RUNS_AHEAD = 32  # short ones: a query may read one message of each of a thousand queues
+RUNS_TOGETHER = 16  # of them, in one group: the next group is on its way while one is worked on
 BYTES_AHEAD = 32 << 20  # not taken yet; beyond them only the first run is read
 ATTEMPTS = 4
 RETRY_S = 0.5
+SUBSCRIPTIONS_MAX = 64  # that are kept; a pull of each run needs one
 
+logger = logging.getLogger(__name__)
 
 GIVEN = frozenset({PullStatus.FOUND, PullStatus.NO_MATCHED_MSG})
 
@@ -75,7 +82,7 @@ class PullSettings:
 
 def pull_header(queue: MessageQueue, offset: int, count: int, settings: PullSettings) -> PullMessageRequestHeader:
     """A pull that answers at once and changes nothing on the broker."""
-    subscription = build_subscription(queue.topic, settings.expression, 0)
+    subscription = _subscription(queue.topic, settings.expression)
     return PullMessageRequestHeader(
         consumer_group=settings.group,
         topic=queue.topic,
@@ -87,6 +94,11 @@ def pull_header(queue: MessageQueue, offset: int, count: int, settings: PullSett
         expression_type=subscription.expression_type if subscription.expression_type == SQL92 else None,
         broker_name=queue.broker_name,
     )
+
+
+@functools.lru_cache(maxsize=SUBSCRIPTIONS_MAX)
+def _subscription(topic: str, expression: str | Sql92) -> SubscriptionData:
+    return build_subscription(topic, expression, 0)
 
 
 @attrs.frozen
@@ -128,6 +140,21 @@ def cut(slices: Sequence[Slice], count_max: int) -> Iterator[Slice]:
             yield Slice(one.queue, begin, min(begin + count_max, one.end))
 
 
+def grouped(runs: Iterable[Slice], count_max: int) -> Iterator[list[Slice]]:
+    """Neighbouring runs of one broker that have up to so many messages together; a longer one alone."""
+    group: list[Slice] = []
+    left = 0
+    for run in runs:
+        is_full = len(group) == RUNS_TOGETHER or run.count > left
+        if group and (is_full or run.queue.broker_name != group[0].queue.broker_name):
+            yield group
+            group = []
+        left = (left if group else count_max) - run.count
+        group.append(run)
+    if group:
+        yield group
+
+
 @attrs.define(eq=False)
 class Pulls:
     """The pulls of some slices. `run` and the other methods run in the thread of the cluster."""
@@ -150,36 +177,76 @@ class Pulls:
         with self._scope:
             try:
                 async with trio.open_nursery() as nursery:
-                    for run in cut(self.slices, self.settings.batch_size):
-                        while not self._has_room(run):
+                    for group in grouped(cut(self.slices, self.settings.batch_size), self.settings.batch_size):
+                        count = sum(run.count for run in group)
+                        while not self._has_room(len(group), count):
                             await self._changed.wait()
-                        reading = _Reading.of(run)
-                        self._readings.append(reading)
-                        self._messages_ahead += run.count
+                        readings = [_Reading.of(run) for run in group]
+                        self._readings.extend(readings)
+                        self._messages_ahead += count
                         self._notify()
-                        nursery.start_soon(self._read, reading)
+                        if len(group) > 1:
+                            nursery.start_soon(self._read_together, readings)
+                        else:
+                            nursery.start_soon(self._read, readings[0], group[0].begin)
                 self._is_complete = True
             finally:
                 self._ended = True
                 self._notify()
 
-    def _has_room(self, run: Slice) -> bool:
+    def _has_room(self, runs: int, count: int) -> bool:
         messages_max = self.settings.pipeline * self.settings.batch_size
         return not self._readings or (
-            len(self._readings) < RUNS_AHEAD and self._messages_ahead + run.count <= messages_max
+            len(self._readings) + runs <= RUNS_AHEAD and self._messages_ahead + count <= messages_max
         )
 
     def _notify(self) -> None:
         self._changed.set()
         self._changed = trio.Event()
 
-    async def _read(self, reading: _Reading) -> None:
-        position = reading.run.begin
+    async def _read_together(self, group: list[_Reading]) -> None:
+        """Read short runs of one broker: their first pulls together, and what those do not give run by run."""
+        try:
+            await self._wait_for_bytes(group[0])
+            rest: list[tuple[_Reading, int]] = []
+            for reading, pulled in zip(group, await self._pull_together(group), strict=True):
+                position = reading.run.begin
+                if pulled is not None and pulled.status is PullStatus.FOUND and pulled.next_begin_offset > position:
+                    self._bytes_ahead += len(pulled.body)
+                    reading.send.send_nowait(Answer(reading.run, position, pulled))
+                    position = int(pulled.next_begin_offset)
+                if position < reading.run.end:
+                    rest.append((reading, position))
+                else:
+                    reading.send.close()
+            async with trio.open_nursery() as nursery:
+                for reading, position in rest:
+                    nursery.start_soon(self._read, reading, position)
+        finally:
+            for reading in group:
+                reading.send.close()
+
+    async def _pull_together(self, group: list[_Reading]) -> list[StoredPull] | list[None]:
+        """The first pull of each run; nothing after any error, which is met again and dealt with run by run."""
+        headers = [pull_header(one.run.queue, one.run.begin, one.run.count, self.settings) for one in group]
+        try:
+            _, address = await self.instance.find_reader(group[0].run.queue, MASTER_ID)
+            return await self.instance.api.pull_all_stored(address, headers, self.settings.timeout_s)
+        except RocketError as error:
+            logger.debug("%d pulls together failed: %s; pulling one by one", len(group), error)
+            return [None] * len(group)
+
+    async def _wait_for_bytes(self, reading: _Reading) -> None:
+        """Wait until more may be read ahead, or this run is the next one that is taken."""
+        while self._bytes_ahead >= BYTES_AHEAD and self._readings[0] is not reading:
+            await self._changed.wait()
+
+    async def _read(self, reading: _Reading, position: int) -> None:
+        """Read a run from `position` on."""
         try:
             async with reading.send:
                 while position < reading.run.end:
-                    while self._bytes_ahead >= BYTES_AHEAD and self._readings[0] is not reading:
-                        await self._changed.wait()
+                    await self._wait_for_bytes(reading)
                     pulled = await self._pull(reading.run, position)
                     if pulled.status is PullStatus.FOUND:
                         self._bytes_ahead += len(pulled.body)
@@ -268,7 +335,7 @@ class Pulls:
     async def _take_first(self, first: _Reading) -> Answer | None:
         """The next answer of the first run; None if it has ended, which makes room for another one."""
         try:
-            answer = await first.answers.receive()
+            answer = await _receive(first.answers)
         except trio.EndOfChannel:
             self._readings.popleft()
             self._messages_ahead -= first.run.count
@@ -282,3 +349,11 @@ class Pulls:
     def stop(self) -> None:
         """End the reading before the end of the slices."""
         self._scope.cancel()
+
+
+async def _receive(answers: trio.MemoryReceiveChannel[Answer]) -> Answer:
+    """The next answer, without letting other tasks run if it is there."""
+    try:
+        return answers.receive_nowait()
+    except trio.WouldBlock:
+        return await answers.receive()

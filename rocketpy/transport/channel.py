@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Sequence
 
 import attrs
 import trio
@@ -52,11 +53,21 @@ class ChannelLimits:
 
 
 class _Waiter:
-    """A task that waits for a response."""
+    """A task that waits for the responses of its requests."""
 
-    def __init__(self) -> None:
+    def __init__(self, count: int) -> None:
+        self._count = count
         self.done = trio.Event()
-        self.response: RemotingCommand | None = None  # None after `done`: the connection was lost
+        self.responses: dict[int, RemotingCommand] = {}  # by opaque; fewer after `done`: the connection was lost
+
+    @property
+    def is_answered(self) -> bool:
+        return len(self.responses) == self._count
+
+    def receive(self, response: RemotingCommand) -> None:
+        self.responses[response.opaque] = response
+        if self.is_answered:
+            self.done.set()
 
 
 class StreamChannel:
@@ -162,25 +173,38 @@ class StreamChannel:
             ConnectionLost: the connection closed first.
             TooManyRequests: too many are in flight.
         """
-        waiter = _Waiter()
-        opaque: int | None = None
+        return (await self.invoke_all([command], timeout_s))[0]
+
+    async def invoke_all(self, commands: Sequence[RemotingCommand], timeout_s: float) -> list[RemotingCommand]:
+        """Send requests together and wait for all responses; they come in the order of the requests. `timeout_s` in
+        all.
+
+        Raises: as `invoke`, if any response is missing.
+        """
+        waiter = _Waiter(len(commands))
+        sent: list[int] = []
         try:
             with trio.move_on_after(timeout_s):
                 await self._wait_for_room()
-                data = self._protocol.send_request(command, waiter, math.inf)
-                opaque = command.opaque
-                self._enqueue(data)
+                data = []
+                for command in commands:
+                    data.append(self._protocol.send_request(command, waiter, math.inf))
+                    sent.append(command.opaque)
+                self._enqueue(b"".join(data))
                 if self._waiting_since_s is None:
                     self._waiting_since_s = trio.current_time()
                 await waiter.done.wait()
         finally:
-            if opaque is not None and not waiter.done.is_set():
-                self._protocol.forget(opaque)
+            if not waiter.is_answered:
+                for opaque in sent:
+                    self._protocol.forget(opaque)
         if not waiter.done.is_set():
             raise RequestTimeout(f"wait response on the channel <{self._peer}> timeout, {timeout_s * 1000:.0f} ms")
-        if waiter.response is None:
-            raise ConnectionLost(f"the connection to <{self._peer}> closed before the response of {command.name} came")
-        return waiter.response
+        if not waiter.is_answered:
+            raise ConnectionLost(
+                f"the connection to <{self._peer}> closed before the response of {commands[0].name} came"
+            )
+        return [waiter.responses[opaque] for opaque in sent]
 
     def close(self) -> None:
         """Close soon, after queued data is written or a short time has passed."""
@@ -242,8 +266,7 @@ class StreamChannel:
                 self._account()
                 nursery.start_soon(self._answer, event.command, size)
             else:
-                event.token.response = event.command
-                event.token.done.set()
+                event.token.receive(event.command)
 
     async def _wait_to_begin(self, size: int) -> None:
         """Wait until the peer reads its replies, and a request of `size` bytes is within the bounds."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import attrs
@@ -76,10 +76,17 @@ class RemotingClient:
         Raises:
             ConnectFailed, ConnectionLost, RequestTimeout, TooManyRequests: there is no response.
         """
+        return (await self.invoke_all(address, [request], timeout_s))[0]
+
+    async def invoke_all(
+        self, address: str, requests: Sequence[RemotingCommand], timeout_s: float
+    ) -> list[RemotingCommand]:
+        """As `invoke`, for requests that are sent together. Their responses come in the order of the requests; if one
+        is missing there is none."""
         started_s = trio.current_time()
         channel = await self.channel(address, timeout_s)
         try:
-            return await channel.invoke(request, max(0.0, timeout_s - (trio.current_time() - started_s)))
+            return await channel.invoke_all(requests, max(0.0, timeout_s - (trio.current_time() - started_s)))
         except RequestTimeout:
             if channel.silence_s >= SILENCE_S:
                 logger.warning("%r: closed the connection: no answer for %.0f s", channel, channel.silence_s)

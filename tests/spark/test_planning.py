@@ -42,7 +42,9 @@ def test_every_offset_is_in_one_task(seed: int) -> None:
 
 def test_many_small_queues_are_few_tasks() -> None:
     given = [Slice(queue(number), 0, 10) for number in range(1000)]
-    assert len(pack(given, partition_bytes=64 << 20)) == 1
+    assert [len(task) for task in pack(given, partition_bytes=64 << 20)] == [500, 500], "a pull takes time, too"
+    assert len(pack(given[:500], partition_bytes=64 << 20)) == 1
+    assert len(pack(given, partition_bytes=64 << 20, tasks_max=1)) == 1
     assert [len(task) for task in pack(given, partition_bytes=64 << 20, tasks_min=4, tasks_max=4)] == [250] * 4
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -15,7 +16,17 @@ from rocketpy.errors import BrokerError, ClientError, ConnectionLost, RocketErro
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.headers.pull import PullMessageRequestHeader
 from rocketpy.spark.data_lost import MessagesMissing, ReplicaBehind
-from rocketpy.spark.pulls import ANSWERS_AHEAD, ATTEMPTS, RUNS_AHEAD, Answer, Pulls, PullSettings, Slice
+from rocketpy.spark.pulls import (
+    ANSWERS_AHEAD,
+    ATTEMPTS,
+    RUNS_AHEAD,
+    RUNS_TOGETHER,
+    Answer,
+    Pulls,
+    PullSettings,
+    Slice,
+    grouped,
+)
 
 QUEUE = MessageQueue("T", "b", 0)
 Rule = Callable[[int], RocketError | None]
@@ -30,7 +41,7 @@ class Broker:
         """`gone`: offsets of the queue whose records were deleted; answers leave them out."""
         self.first, self.end, self.step, self.fault, self.gone = first, end, step, fault, gone
         self.broker_id = 0
-        self.in_flight = self.in_flight_max = self.pulls = self.asked = 0
+        self.in_flight = self.in_flight_max = self.pulls = self.together = self.asked = 0
         self.api = self
 
     async def find_reader(self, queue: MessageQueue, broker_id: int) -> tuple[int, str]:
@@ -57,6 +68,27 @@ class Broker:
         body = b"".join(b"%d " % number for number in range(offset, stop) if number not in self.gone)
         status = PullStatus.FOUND if body else PullStatus.NO_MATCHED_MSG
         return StoredPull(status, stop, self.first, self.end, body)
+
+    async def pull_all_stored(
+        self, address: str, headers: Sequence[PullMessageRequestHeader], timeout_s: float
+    ) -> list[StoredPull]:
+        """All of them at once; the first error is the answer of all."""
+        self.together += 1
+        answers: dict[int, StoredPull] = {}
+        errors: list[RocketError] = []
+
+        async def ask(number: int) -> None:
+            try:
+                answers[number] = await self.pull_stored(address, headers[number], timeout_s)
+            except RocketError as error:
+                errors.append(error)
+
+        async with trio.open_nursery() as nursery:
+            for number in range(len(headers)):
+                nursery.start_soon(ask, number)
+        if errors:
+            raise errors[0]
+        return [answers[number] for number in range(len(headers))]
 
 
 def pulls_of(broker: Broker, slices: list[Slice], **settings: Any) -> Pulls:
@@ -210,6 +242,81 @@ def test_short_slices_are_read_side_by_side_and_come_in_order() -> None:
     assert 4 < broker.in_flight_max <= RUNS_AHEAD
     sizes = [sum(len(answer.pulled.body) for answer in answers) for answers in taken]
     assert all(100 <= size < 110 for size in sizes[:-1]), "each time as much as asked for, and at most one answer more"
+
+
+def read_all(broker: Broker, slices: list[Slice], **settings: Any) -> list[tuple[MessageQueue, int]]:
+    """The messages of the slices, as they come."""
+    pulls = pulls_of(broker, slices, **settings)
+
+    async def main() -> list[Answer]:
+        found: list[Answer] = []
+        with trio.fail_after(1000):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(pulls.run)
+                while answers := await pulls.take():
+                    found += answers
+        return found
+
+    answers = trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    return [(one.run.queue, int(word)) for one in answers for word in one.pulled.body.split()]
+
+
+def short_slices(count: int) -> tuple[list[Slice], list[tuple[MessageQueue, int]]]:
+    """One after the other from the queues of a topic, and what they hold."""
+    slices = [Slice(MessageQueue("T", "b", number), 3, 5 + number % 7) for number in range(count)]
+    return slices, [(one.queue, offset) for one in slices for offset in range(one.begin, one.end)]
+
+
+def test_short_slices_are_pulled_together() -> None:
+    slices, expected = short_slices(100)
+    broker = Broker(0, 100)
+    assert read_all(broker, slices) == expected
+    assert broker.pulls == 100 and broker.together == -(-100 // RUNS_TOGETHER)
+
+
+@pytest.mark.parametrize("step", [1, 3])
+def test_what_pulls_together_do_not_give_is_pulled_afterwards(step: int) -> None:
+    slices, expected = short_slices(100)
+    assert read_all(Broker(0, 100, step), slices) == expected
+
+
+def test_pulls_together_that_fail_are_made_one_by_one() -> None:
+    slices, expected = short_slices(40)
+    failures = [ConnectionLost("gone"), BrokerError(ResponseCode.SYSTEM_BUSY, "busy")]
+    broker = Broker(0, 100, fault=lambda offset: failures.pop() if failures else None)
+    assert read_all(broker, slices) == expected and not failures
+
+
+def test_a_refusal_of_one_of_many_ends_the_reading() -> None:
+    slices, _ = short_slices(40)
+    refusal = BrokerError(ResponseCode.NO_PERMISSION, "no")
+    with pytest.raises(BaseException) as caught:
+        read_all(Broker(0, 100, fault=lambda offset: refusal), slices)
+    errors = caught.value.exceptions if isinstance(caught.value, BaseExceptionGroup) else (caught.value,)
+    assert errors == (refusal,)
+
+
+def test_lost_messages_of_short_slices_are_an_error_or_passed_over() -> None:
+    slices, expected = short_slices(40)
+    with pytest.raises(BaseException) as caught:
+        read_all(Broker(4, 100), slices)
+    assert all("offset 3 is wanted, 4 to 100 are there" in text for text in flat(caught.value))
+    found = read_all(Broker(4, 100), slices, fail_on_data_loss=False)
+    assert found == [(queue, offset) for queue, offset in expected if offset >= 4]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_groups_hold_all_runs_in_order(seed: int) -> None:
+    rng = random.Random(seed)
+    runs = [
+        Slice(MessageQueue("T", rng.choice("ab"), number), 5, 5 + rng.choice((1, 1, 1, 60, 100)))
+        for number in range(rng.randrange(80))
+    ]
+    groups = list(grouped(runs, 100))
+    assert [run for group in groups for run in group] == runs, f"seed {seed}"
+    for group in groups:
+        assert len(group) <= RUNS_TOGETHER and len({run.queue.broker_name for run in group}) == 1
+        assert sum(run.count for run in group) <= 100
 
 
 def test_long_slices_are_not_all_read_at_once() -> None:

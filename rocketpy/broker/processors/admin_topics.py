@@ -11,9 +11,9 @@ from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.errors import RequestRefused
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.abc import Channel, Detached
-from rocketpy.remoting.bodies.topic import DELETED_BELOW, TopicConfig, TopicFilterType
+from rocketpy.remoting.bodies.topic import DELETED_BELOW, TopicConfig, TopicFilterType, TopicOffsets
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.headers.topic import CreateTopicRequestHeader, TopicRequestHeader
+from rocketpy.remoting.headers.topic import CreateTopicRequestHeader, TopicRequestHeader, TopicStatsRequestHeader
 from rocketpy.remoting.json_writer import in_order
 from rocketpy.transport.steps import Steps, encoded_body, finished
 
@@ -23,6 +23,7 @@ from .deletion_wait import answer_after
 from .table import TableProcessor
 
 QUEUES_PER_STEP = 50  # the store time of a message is read from the log
+OFFSETS_PER_STEP = 400  # without it
 UPDATES_AT_ONCE = 256  # updates that wait for name servers
 QUEUE_NUMS_MAX = 65_536  # limit of the fast path's tables per topic
 
@@ -104,7 +105,10 @@ class AdminTopicProcessor(TableProcessor):
         return RemotingCommand.response(body=config.encode())
 
     async def _stats(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        services, config = self._services, self._find(TopicRequestHeader.of(request).topic)
+        header = TopicStatsRequestHeader.of(request)
+        services, config = self._services, self._find(header.topic)
+        if header.offsets_only:
+            return RemotingCommand.response(body=await encoded_body(await self._offsets(config)))
         table = {}
         steps = Steps(QUEUES_PER_STEP)
         for queue_id in range(config.write_queue_nums):
@@ -117,6 +121,15 @@ class AdminTopicProcessor(TableProcessor):
             queue = MessageQueue(config.topic_name, services.settings.broker.broker_name, queue_id)
             table[queue] = {"lastUpdateTimestamp": max(0, updated_ms), "maxOffset": high, "minOffset": low}
         return RemotingCommand.response(body=await encoded_body({"offsetTable": table}))
+
+    async def _offsets(self, config: TopicConfig) -> TopicOffsets:
+        store, steps = self._services.store, Steps(OFFSETS_PER_STEP)
+        offsets = TopicOffsets(max_offsets=[], min_offsets=[])
+        for queue_id in range(config.write_queue_nums):
+            await steps.did()
+            offsets.min_offsets.append(max(0, store.min_offset(config.topic_name, queue_id)))
+            offsets.max_offsets.append(max(0, store.max_offset(config.topic_name, queue_id)))
+        return offsets
 
     async def _consumed_by(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         topic = TopicRequestHeader.of(request).topic

@@ -6,20 +6,21 @@ BodyInvalid if it cannot be read. Source: RocketMQ 4.9 `MQClientAPIImpl`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 import attrs
 
 from rocketpy.codes import STORED_RESPONSE_CODES, RequestCode, ResponseCode
-from rocketpy.errors import BrokerError
+from rocketpy.errors import BodyInvalid, BrokerError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.bodies.group import GetConsumerListByGroupResponseBody
 from rocketpy.remoting.bodies.heartbeat import CheckClientRequestBody, HeartbeatData, SubscriptionData
 from rocketpy.remoting.bodies.lock import LockBatchRequestBody, LockBatchResponseBody
 from rocketpy.remoting.bodies.route import TopicRouteData
-from rocketpy.remoting.bodies.topic import TopicList, TopicOffset, TopicStatsTable
+from rocketpy.remoting.bodies.topic import TopicList, TopicOffset, TopicOffsets, TopicStatsTable
 from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.fastjson import loads
 from rocketpy.remoting.headers.client import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
 from rocketpy.remoting.headers.namesrv import GetRouteInfoRequestHeader
 from rocketpy.remoting.headers.offset import (
@@ -36,7 +37,7 @@ from rocketpy.remoting.headers.send import (
     SendMessageRequestHeader,
     SendMessageResponseHeader,
 )
-from rocketpy.remoting.headers.topic import TopicRequestHeader
+from rocketpy.remoting.headers.topic import TopicStatsRequestHeader
 from rocketpy.remoting.headers.transaction import EndTransactionRequestHeader
 from rocketpy.remoting.schema import Header
 
@@ -189,18 +190,18 @@ class MQClientAPI:
     async def pull_stored(self, address: str, header: PullMessageRequestHeader, timeout_s: float) -> StoredPull:
         """As `pull`, without decoding the messages."""
         response = await self.invoke(address, RemotingCommand.request(RequestCode.PULL_MESSAGE, header), timeout_s)
-        status = PULL_STATUS.get(response.code)
-        if status is None:
-            raise BrokerError(response.code, response.remark, address=address)
-        answer = PullMessageResponseHeader.of(response)
-        return StoredPull(
-            status=status,
-            next_begin_offset=answer.next_begin_offset,
-            min_offset=answer.min_offset,
-            max_offset=answer.max_offset,
-            body=response.body or b"",
-            suggest_which_broker_id=answer.suggest_which_broker_id,
-        )
+        return _stored_pull(response, address)
+
+    async def pull_all_stored(
+        self, address: str, headers: Sequence[PullMessageRequestHeader], timeout_s: float
+    ) -> list[StoredPull]:
+        """Pulls that are sent together, answered in their order. Raises if any of them has no answer."""
+        commands = [RemotingCommand.request(RequestCode.PULL_MESSAGE, header) for header in headers]
+        if self.credentials is not None:
+            for command in commands:
+                sign(command, self.credentials)
+        responses = await self.remoting.invoke_all(address, commands, timeout_s)
+        return [_stored_pull(response, address) for response in responses]
 
     async def send_message_back(
         self, address: str, group: str, message: ReceivedMessage, delay_level: int, times_max: int, timeout_s: float
@@ -268,11 +269,22 @@ class MQClientAPI:
         response = await self.ask(address, RequestCode.GET_MAX_OFFSET, header, timeout_s=timeout_s)
         return OffsetResponseHeader.of(response).offset
 
-    async def topic_offsets(self, address: str, topic: str, timeout_s: float) -> dict[MessageQueue, TopicOffset]:
-        """Offsets of all write queues that a broker has of a topic."""
-        header = TopicRequestHeader(topic=topic)
+    async def topic_offsets(
+        self, address: str, topic: str, broker_name: str, timeout_s: float
+    ) -> dict[MessageQueue, TopicOffset]:
+        """Offsets of all write queues that a broker has of a topic; their times only from brokers of RocketMQ."""
+        header = TopicStatsRequestHeader(topic=topic, offsets_only=True)
         response = await self.ask(address, RequestCode.GET_TOPIC_STATS_INFO, header, timeout_s=timeout_s)
-        return dict(TopicStatsTable.decode(response.body).offset_table)
+        answer = loads(response.body or b"")
+        if not isinstance(answer, dict) or "maxOffsets" not in answer:
+            return dict(TopicStatsTable.from_json(answer).offset_table)
+        offsets = TopicOffsets.from_json(answer)
+        if len(offsets.min_offsets) != len(offsets.max_offsets):
+            raise BodyInvalid(f"{len(offsets.min_offsets)} minOffsets, but {len(offsets.max_offsets)} maxOffsets")
+        return {
+            MessageQueue(topic, broker_name, queue_id): TopicOffset(min_offset=low, max_offset=high)
+            for queue_id, (low, high) in enumerate(zip(offsets.min_offsets, offsets.max_offsets, strict=True))
+        }
 
     async def min_offset(self, address: str, queue: MessageQueue, timeout_s: float) -> int:
         header = _queue_header(queue)
@@ -309,6 +321,22 @@ def succeeded(response: RemotingCommand, address: str | None) -> RemotingCommand
     if response.code != ResponseCode.SUCCESS:
         raise BrokerError(response.code, response.remark, address=address)
     return response
+
+
+def _stored_pull(response: RemotingCommand, address: str) -> StoredPull:
+    """What a pull was answered. Raises BrokerError if it was refused."""
+    status = PULL_STATUS.get(response.code)
+    if status is None:
+        raise BrokerError(response.code, response.remark, address=address)
+    answer = PullMessageResponseHeader.of(response)
+    return StoredPull(
+        status=status,
+        next_begin_offset=answer.next_begin_offset,
+        min_offset=answer.min_offset,
+        max_offset=answer.max_offset,
+        body=response.body or b"",
+        suggest_which_broker_id=answer.suggest_which_broker_id,
+    )
 
 
 def _queue_header(queue: MessageQueue) -> QueueRequestHeader:

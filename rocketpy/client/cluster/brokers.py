@@ -46,7 +46,7 @@ class Brokers:
     async def topic_offsets(self, topic: str, broker_name: str) -> dict[MessageQueue, TopicOffset]:
         """Of all write queues. Raises ClientError: the broker has no master."""
         address = await self.instance.find_master(MessageQueue(topic, broker_name, 0))
-        return await self.instance.api.topic_offsets(address, topic, self.instance.options.api_timeout)
+        return await self.instance.api.topic_offsets(address, topic, broker_name, self.instance.options.api_timeout)
 
     async def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
         address = await self.instance.find_master(queue)

@@ -25,6 +25,10 @@ class Remoting(Protocol):
 
     async def invoke(self, address: str, command: RemotingCommand, timeout_s: float) -> RemotingCommand: ...
 
+    async def invoke_all(
+        self, address: str, requests: Sequence[RemotingCommand], timeout_s: float
+    ) -> list[RemotingCommand]: ...
+
     async def invoke_oneway(self, address: str, command: RemotingCommand, timeout_s: float) -> None: ...
 
 

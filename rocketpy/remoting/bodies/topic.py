@@ -1,4 +1,4 @@
-"""Topics: DataVersion, TopicConfig and its table, TopicList, TopicStatsTable."""
+"""Topics: DataVersion, TopicConfig and its table, TopicList, TopicStatsTable, TopicOffsets."""
 
 from __future__ import annotations
 
@@ -71,3 +71,12 @@ class TopicStatsTable(Body):
     """GET_TOPIC_STATS_INFO (202): one entry per write queue."""
 
     offset_table: dict[MessageQueue, TopicOffset] = wire("offsetTable", factory=dict)
+
+
+@body
+class TopicOffsets(Body):
+    """GET_TOPIC_STATS_INFO (202) with offsetsOnly, from brokers of rocketpy: an entry for each write queue, by number.
+    It has no times, for which a broker reads a message of each queue."""
+
+    max_offsets: list[int] = wire("maxOffsets", factory=list)
+    min_offsets: list[int] = wire("minOffsets", factory=list)

@@ -21,6 +21,14 @@ class CreateTopicRequestHeader(Header):
 
 @header
 class TopicRequestHeader(Header):
-    """GET_TOPIC_STATS_INFO, DELETE_TOPIC_IN_BROKER, QUERY_TOPIC_CONSUME_BY_WHO, GET_TOPIC_CONFIG."""
+    """DELETE_TOPIC_IN_BROKER, QUERY_TOPIC_CONSUME_BY_WHO, GET_TOPIC_CONFIG."""
 
     topic: str = wire("topic")
+
+
+@header
+class TopicStatsRequestHeader(Header):
+    """GET_TOPIC_STATS_INFO."""
+
+    topic: str = wire("topic")
+    offsets_only: bool | None = wire("offsetsOnly", default=None)  # ours: brokers of rocketpy answer TopicOffsets

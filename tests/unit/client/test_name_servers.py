@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import attrs
 import pytest
@@ -37,6 +38,11 @@ class Servers:
             await trio.sleep(timeout_s)
             raise RequestTimeout(f"no answer within {timeout_s} s")
         return RemotingCommand.response(remark=address)
+
+    async def invoke_all(
+        self, address: str, requests: Sequence[RemotingCommand], timeout_s: float
+    ) -> list[RemotingCommand]:
+        raise AssertionError
 
     async def invoke_oneway(self, address: str, command: RemotingCommand, timeout_s: float) -> None:
         raise AssertionError

@@ -97,6 +97,60 @@ def test_response_that_does_not_come() -> None:
     run(main)
 
 
+def test_requests_that_are_sent_together_are_answered_in_their_order() -> None:
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            pair = Pair(nursery)
+            requests = [RemotingCommand.request(10 + number % 2, body=b"%d" % number) for number in range(9)]
+            answers: list[RemotingCommand] = []
+
+            async def ask() -> None:
+                answers.extend(await pair.near.invoke_all(requests, 5))
+
+            async with trio.open_nursery() as asking:
+                asking.start_soon(ask)
+                await trio.testing.wait_all_tasks_blocked()
+                assert not answers and pair.near.in_flight_count == 4, "those of code 11 are held"
+                pair.far_echo.go.set()
+            assert [answer.body for answer in answers] == [b"%d" % number for number in range(9)]
+            nursery.cancel_scope.cancel()
+
+    run(main)
+
+
+def test_requests_together_of_which_one_is_not_answered() -> None:
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            pair = Pair(nursery)
+            requests = [RemotingCommand.request(code) for code in (10, 11, 10)]
+            with pytest.raises(RequestTimeout, match="3000 ms"):
+                await pair.near.invoke_all(requests, 3)
+            assert pair.near.in_flight_count == 0
+            nursery.start_soon(close_when_quiet, pair.far)
+            with pytest.raises(ConnectionLost):
+                await pair.near.invoke_all(requests, 60)
+            nursery.cancel_scope.cancel()
+
+    async def close_when_quiet(far: StreamChannel) -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        far.close()
+
+    run(main)
+
+
+def test_too_many_requests_together_are_not_sent() -> None:
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            pair = Pair(nursery, ChannelLimits(in_flight_max=2))
+            with pytest.raises(TooManyRequests):
+                await pair.near.invoke_all([RemotingCommand.request(10) for _ in range(3)], 3)
+            assert pair.near.in_flight_count == 0
+            assert len(await pair.near.invoke_all([RemotingCommand.request(10) for _ in range(2)], 3)) == 2
+            nursery.cancel_scope.cancel()
+
+    run(main)
+
+
 def test_lost_connection_wakes_all_who_wait() -> None:
     async def main() -> None:
         async with trio.open_nursery() as nursery:

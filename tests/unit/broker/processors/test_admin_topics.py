@@ -134,6 +134,9 @@ def test_stats_of_each_queue(tmp_path: Path) -> None:
             b'{"brokerName":"broker-a","queueId":1,"topic":"T"}:'
             b'{"lastUpdateTimestamp":%d,"maxOffset":7,"minOffset":3}}}' % (NOW_MS + 6)
         )
+        assert (await rig.ask(202, {"topic": "T", "offsetsOnly": "false"})).body == response.body
+        response = await rig.ask(202, {"topic": "T", "offsetsOnly": "true"})
+        assert response.body == b'{"maxOffsets":[0,7],"minOffsets":[0,3]}'
         assert (await rig.ask(202, {"topic": "none"})).code == 17
 
     trio.run(main)

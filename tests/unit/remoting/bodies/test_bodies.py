@@ -48,6 +48,7 @@ from rocketpy.remoting.bodies.topic import (
     TopicConfigSerializeWrapper,
     TopicFilterType,
     TopicList,
+    TopicOffsets,
     TopicStatsTable,
 )
 
@@ -106,6 +107,7 @@ TEXTS: list[tuple[type[Body], str]] = [
         TopicStatsTable,
         '{"offsetTable":{' + MQ + ':{"lastUpdateTimestamp":1,"maxOffset":2,"minOffset":0}}}',
     ),
+    (TopicOffsets, '{"maxOffsets":[2,0],"minOffsets":[0,0]}'),
     (ConsumeStats, STATS),
     (ConsumeStatsList, '{"brokerAddr":"ip:1","consumeStatsList":[{"G":[' + STATS + ']}],"totalDiff":12}'),
     (
