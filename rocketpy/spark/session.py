@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 JAVA_MIN = 17
 JAVA_ANSWERS_S = 60.0
+CHECKPOINT_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+BY_FILE_SYSTEM = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+"""Spark's manager of checkpoint files by default starts programs (chmod, readlink) for each file on a local disk: they
+take more than half of a small micro-batch. This one writes the same files, and moves them into place as atomically."""
 REGISTERED = "_rocketpy_is_registered"  # attribute of a session
 OURS = re.compile(r"^(?:.*\s)?rocketpy\.[\w.]+: (.+)$", re.MULTILINE)
 
@@ -61,6 +65,7 @@ def session(
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
         # A stream keeps a state store for each of them; Spark's 200 make a batch on one machine take half a minute.
         settings["spark.sql.shuffle.partitions"] = str(2 * (os.cpu_count() or 1))
+        settings[CHECKPOINT_MANAGER] = BY_FILE_SYSTEM
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise workers run the python3 of the PATH
     builder = SparkSession.builder.appName(name)
     if master is not None:

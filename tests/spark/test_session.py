@@ -1,0 +1,29 @@
+"""Sessions for the sources: what they set, and that it fits what other sessions have written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rocketpy.spark.session import BY_FILE_SYSTEM, CHECKPOINT_MANAGER
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_a_checkpoint_goes_on_with_another_manager_of_its_files(spark: SparkSession, tmp_path: Path) -> None:
+    """A session on one machine has a manager that starts no programs; others have that of Spark."""
+    assert spark.conf.get(CHECKPOINT_MANAGER) == BY_FILE_SYSTEM
+    try:
+        for batch in range(4):
+            if batch % 2:
+                spark.conf.unset(CHECKPOINT_MANAGER)
+            else:
+                spark.conf.set(CHECKPOINT_MANAGER, BY_FILE_SYSTEM)
+            stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).load().writeStream
+            query = stream.format("noop").option("checkpointLocation", str(tmp_path)).trigger(once=True).start()
+            query.awaitTermination()
+            assert [progress["batchId"] for progress in query.recentProgress] == [batch]
+    finally:
+        spark.conf.set(CHECKPOINT_MANAGER, BY_FILE_SYSTEM)
+    assert sorted(path.name for path in (tmp_path / "commits").glob("[0-9]")) == ["0", "1", "2", "3"]
