@@ -25,7 +25,8 @@ QUICK = Scale(messages=20_000, repeat=1, tasks=(4, 8), micro_batches=3, scan_byt
 
 def line_of(figure: Figure) -> str:
     bar = "" if figure.holds is None else f"  {figure.bar}: {'holds' if figure.holds else 'MISSED'}"
-    return f"{figure.question:8} {figure.what:48} {report.number(figure.rows_per_s):>12} rows/s{bar}"
+    rate = f"{report.number(figure.rows_per_s):>12} rows/s" if figure.rows else f"{figure.median_s * 1000:12.0f} ms"
+    return f"{figure.question:8} {figure.what:48} {rate}{bar}"
 
 
 @click.command()

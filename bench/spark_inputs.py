@@ -12,6 +12,7 @@ from rocketpy.spark import read, session
 from .brokers import HOST, Broker, boot
 from .encoding import unique_key_prefix
 from .load import Load, Mode, Workload
+from .spark_floor import FloorSource
 from .spark_resent import ResentSource
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ def stopped_stores(directory: Path, messages: int) -> Iterator[dict[str, Path]]:
 
 def start_spark(workers: int) -> SparkSession:
     started = session(f"local[{workers}]", name="rocketpy-bench", config=OF_SESSION)
-    started.dataSource.register(ResentSource)
+    for source in (FloorSource, ResentSource):
+        started.dataSource.register(source)
     return started
 
 

@@ -26,8 +26,9 @@ PROCESSES = 2
 
 
 def pieces_of(path: str, split_bytes: int) -> list[Piece]:
-    """The parts of a store at rest."""
-    return plan(parse_options(StoreOptions, {"path": path, "splitBytes": str(split_bytes)}))
+    """The parts of a store at rest that hold records. The end of its last file is allocated, and holds none."""
+    parts = plan(parse_options(StoreOptions, {"path": path, "splitBytes": str(split_bytes)}))
+    return [part for part in parts if scan(part)]
 
 
 def scan(piece: Piece) -> int:

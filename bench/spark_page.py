@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from . import report
-from .spark_questions import Figure, Scale
+from .spark_questions import PHASES, Figure, Scale
 
 TITLES = {
     "decode": "From log bytes to Arrow, one core, without Spark",
@@ -25,8 +25,9 @@ def rows_of(found: list[Figure]) -> Iterator[tuple[str, ...]]:
     for one in found:
         bodies = report.number(one.rows_per_s * one.body / 1e6) if one.body else ""
         verdict = "" if one.holds is None else "holds" if one.holds else "missed"
-        rates = (report.number(one.rows_per_s), report.number(one.rows / one.median_s), f"{one.median_s:.3f}")
-        yield (one.what, *rates, bodies, f"{one.cpu_us:.2f}", one.bar, verdict)
+        rates = [report.number(number) if one.rows else "" for number in (one.rows_per_s, one.rows / one.median_s)]
+        cpu = f"{one.cpu_us:.2f}" if one.rows else ""
+        yield (one.what, *rates, f"{one.median_s:.3f}", bodies, cpu, one.bar, verdict)
 
 
 def numbers_in(figure: Figure) -> tuple[int, int]:
@@ -94,6 +95,8 @@ def write_page(path: Path, found: list[Figure], command: str, scale: Scale, load
             parts.append(f"![Seconds against workers, for 10, 100 and 1000 queues]({image.name})\n")
         if question == "tasks" and figures:
             parts += _sizing(found, scale)
+        if question == "stream" and figures:
+            parts += _phases(figures)
     path.write_text("\n".join(parts))
 
 
@@ -109,4 +112,16 @@ def _sizing(found: list[Figure], scale: Scale) -> list[str]:
         "To size a cluster: seconds = (tasks x cost of a task + rows x cost of a row) / cores, as long as brokers and "
         "network deliver. Queues cost little by themselves: they are packed into `maxPartitions` tasks. More workers "
         "than cores do not help.\n",
+    ]
+
+
+def _phases(figures: list[Figure]) -> list[str]:
+    headings = ("median ms", *PHASES)
+    rows = [(one.what, *(f"{one.phases.get(phase, 0):.0f}" for phase in PHASES)) for one in figures]
+    return [
+        "Rows made in memory are Spark's own part: offsets that count batches, and one task that sends its rows to the "
+        "JVM. The difference is what rocketpy adds. Its parts, as the progress of a query names them:\n",
+        report.markdown_table(headings, rows) + "\n",
+        "`latestOffset` asks the brokers, `walCommit` and `commitOffsets` write the checkpoint, `addBatch` plans the "
+        "tasks and runs them.\n",
     ]

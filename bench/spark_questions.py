@@ -19,6 +19,7 @@ from rocketpy.spark.jobs.running import run_parts
 
 from . import proc
 from .brokers import HOST, running
+from .spark_floor import FLOOR
 from .spark_inputs import QUEUES, SIZES, TOPICS, fill, frame_rows, start_spark, stopped_stores
 from .spark_kernels import decode, decode_image, in_processes, nothing, pieces_of, pull, scan, slices_of
 from .spark_resent import RESENT
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 SPLIT_BYTES = 64 << 20
 IMAGE_BYTES = 32 << 20
 STREAM_BARS = {64: 120, 1000: 200}  # queues: milliseconds of a micro-batch
+PHASES = ("latestOffset", "walCommit", "queryPlanning", "addBatch", "commitOffsets")  # of a micro-batch
 SETS = ("min", "std", "all")
 WORKERS, QUEUE_NUMBERS = (1, 2, 4), (10, 100, 1000)
 
@@ -37,7 +39,8 @@ WORKERS, QUEUE_NUMBERS = (1, 2, 4), (10, 100, 1000)
 class Figure:
     """One measurement: the best and the median of several runs of the same work.
 
-    `cpu_us`: CPU time of this process and all below it, JVM and workers, for each row of the best run.
+    `cpu_us`: CPU time of this process and all below it, JVM and workers, for each row of the best run. `phases`: median
+    milliseconds of the parts of a micro-batch, as Spark names them.
     """
 
     question: str
@@ -49,6 +52,7 @@ class Figure:
     body: int = 0  # bytes of a body; 0: it does not matter
     bar: str = ""
     holds: bool | None = None
+    phases: dict[str, float] = attrs.field(factory=dict)
 
     @property
     def rows_per_s(self) -> float:
@@ -216,7 +220,8 @@ def ask_scale(scale: Scale, directory: Path) -> Iterator[Figure]:
 
 
 def ask_stream(scale: Scale, directory: Path) -> Iterator[Figure]:
-    """What a micro-batch costs that has one message of each queue, without a sink."""
+    """What a micro-batch costs that has one message of each queue, without a sink; and one whose rows are made in
+    memory, which is Spark's own part."""
     spark = start_spark(2)
     try:
         with running("rocketpy", directory) as broker:
@@ -224,31 +229,32 @@ def ask_stream(scale: Scale, directory: Path) -> Iterator[Figure]:
                 topic = f"stream{queues}"
                 fill(broker, topic, queues, SIZES["100 B"], queues * scale.micro_batches)
                 options = {"nameServer": f"{HOST}:{broker.namesrv_port}", "topic": topic, "columns": "min"}
-                figure = _micro_batches(spark, options, queues, directory / topic)
+                options |= {"startingOffsets": "earliest", "maxOffsetsPerTrigger": str(queues)}
+                read = partial(_micro_batches, spark, "rocketmq", options, queues, directory)
+                figure = read(f"{queues} queues, one message of each")
                 yield barred(figure, f"median {p50_ms} ms", figure.median_s * 1000 <= p50_ms)
+                options = {"rows": str(queues), "batches": str(scale.micro_batches)}
+                yield _micro_batches(spark, FLOOR, options, queues, directory, f"{queues} rows made in memory")
     finally:
         spark.stop()
 
 
-def _micro_batches(spark: SparkSession, options: dict[str, str], queues: int, checkpoint: Path) -> Figure:
-    reader = spark.readStream.format("rocketmq").options(startingOffsets="earliest", **options)
-    stream = reader.option("maxOffsetsPerTrigger", queues).load().writeStream.format("noop")
-    cpu_s = proc.cpu_s([os.getpid()])
-    query = stream.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
-    query.awaitTermination()
+def _micro_batches(
+    spark: SparkSession, source: str, options: dict[str, str], rows: int, directory: Path, what: str
+) -> Figure:
+    """Run a stream to its end twice, and measure the second time."""
+    frame = spark.readStream.format(source).options(**options).load()
+    for turn in ("not counted", "counted"):
+        cpu_s = proc.cpu_s([os.getpid()])
+        stream = frame.writeStream.format("noop").option("checkpointLocation", str(directory / f"{what}, {turn}"))
+        query = stream.trigger(availableNow=True).start()
+        query.awaitTermination()
+        cpu_s = proc.cpu_s([os.getpid()]) - cpu_s
     batches = [batch for batch in query.recentProgress if batch["numInputRows"]]
-    cpu_s = proc.cpu_s([os.getpid()]) - cpu_s
+    found = {phase: statistics.median(batch["durationMs"].get(phase, 0) for batch in batches) for phase in PHASES}
     seconds = [batch["durationMs"]["triggerExecution"] / 1000 for batch in batches]
-    what = f"{queues} queues, one message of each"
-    return Figure(
-        "stream",
-        what,
-        queues,
-        min(seconds),
-        statistics.median(seconds),
-        cpu_s / len(batches) / queues * 1e6,
-        SIZES["100 B"],
-    )
+    cpu_us = cpu_s / len(batches) / rows * 1e6
+    return Figure("stream", what, rows, min(seconds), statistics.median(seconds), cpu_us, SIZES["100 B"], phases=found)
 
 
 QUESTIONS: dict[str, Callable[[Scale, Path], Iterator[Figure]]] = {
