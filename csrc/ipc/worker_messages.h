@@ -17,36 +17,61 @@
 #include "base/host.h"
 #include "ipc/worker_counters.h"
 
-enum { /* 27 is not used */
-       RP_MSG_FRAME = 1, /* a frame as it was received; the codec reads its header and says whom it is for */
-       RP_MSG_CLOSED = 2, /* a connection is gone: forget what waits for it */
-       RP_MSG_COMMAND = 3, /* a frame that is no send or pull: the manager or a query worker serves it */
-       RP_MSG_SEND = 4, /* rp_msg_send: append it and reply; if it needs a decision, the manager gets it first */
-       RP_MSG_PULL = 5, /* rp_msg_pull: reply with messages, or suspend it */
-       RP_MSG_REPLY = 6, /* rp_msg_reply: write this frame to the connection */
-       RP_MSG_PULL_REPLY = 7, /* rp_msg_pull_reply: the same with slices of the log for a body */
-       RP_MSG_PUT_RESULT = 8, /* rp_msg_put_result: what became of an internal put, by its token */
-       RP_MSG_COMMIT_OFFSET = 9, /* rp_msg_commit_offset: a pull carried an offset; the manager stores it */
-       RP_MSG_ARRIVAL =
-           10, /* rp_msg_arrival: a queue that is watched has new messages; its pulls are looked at again */
-       RP_MSG_TOPIC = 11, /* an entry of a table, new, changed or removed: rp_msg_topic */
-       RP_MSG_GROUP = 12, /* rp_msg_group */
-       RP_MSG_SUBSCRIPTION = 13, /* rp_msg_subscription, in filter_messages.h */
-       RP_MSG_TABLES_END = 14, /* rp_msg_tables_end: the tables are whole; before, nothing is decided by them */
-       RP_MSG_BROKER = 15, /* rp_msg_broker: settings that hold for all topics */
-       RP_MSG_CLEAN_TOPIC = 16, /* manager -> store: drop the topic's queues; answered by CLEANED */
-       RP_MSG_CLEANED = 17,
-       RP_MSG_COMPLETED = 18, /* manager -> send: rp_msg_completed: a SEND of the slow path has been completed */
-       RP_MSG_CLEAN_EXPIRED = 19, /* manager -> store: drop the files of queues whose records are all gone; CLEANED */
-       RP_MSG_SETTINGS = 20, /* manager -> store: `key=value` lines of what was changed at run time */
-       RP_MSG_POSITION =
-           21, /* manager -> send: rp_msg_position; PUT_RESULT with its token returns the end of the log */
-       RP_MSG_TRAFFIC = 22, /* send, pull -> manager: rp_msg_traffic: sums of a queue, for statistics */
-       RP_MSG_TIMER = 23, /* store -> send: rp_msg_timer: deliver or renew this timer; timer_marks.h says what was */
-       RP_MSG_END_TRANSACTION = 24, /* transaction_messages.h: commit, roll back or discard a half message, and reply */
-       RP_MSG_EXPRESSION = 25, /* manager -> pull: rp_msg_expression: a SQL92 expression that pulls may bring */
-       RP_MSG_FILTER = 26, /* manager -> store: rp_msg_filter: a subscription for which filter bits are written */
-       RP_MSG_LOG = 28 /* replicator -> send: rp_msg_log: bytes of the master's log */
+/* Types of messages: who sends one to whom, its struct if that has another name, and what the receiver does. 27 is not
+ * used. */
+enum {
+    /* selector -> codec: a frame as it was received; the codec reads its header and says whom it is for */
+    RP_MSG_FRAME = 1,
+    /* selector -> codec -> pull, manager: a connection is gone; forget what waits for it */
+    RP_MSG_CLOSED = 2,
+    /* codec -> manager, query: a frame that is no send or pull; serve it */
+    RP_MSG_COMMAND = 3,
+    /* codec -> send: append it and reply; if it needs a decision, the manager gets it first, and hands it back */
+    RP_MSG_SEND = 4,
+    /* codec -> pull: reply with messages, or suspend it; if it needs a decision, the manager gets it first */
+    RP_MSG_PULL = 5,
+    /* any -> selector: write this frame to the connection */
+    RP_MSG_REPLY = 6,
+    /* pull -> selector: the same with slices of the log for a body */
+    RP_MSG_PULL_REPLY = 7,
+    /* send -> manager: what became of an internal put, by its token */
+    RP_MSG_PUT_RESULT = 8,
+    /* pull -> manager: a pull carried an offset; store it */
+    RP_MSG_COMMIT_OFFSET = 9,
+    /* store -> pull: a queue that is watched has new messages; look at its suspended pulls again */
+    RP_MSG_ARRIVAL = 10,
+    /* manager -> send, pull: an entry of a table, new, changed or removed */
+    RP_MSG_TOPIC = 11,
+    RP_MSG_GROUP = 12,
+    RP_MSG_SUBSCRIPTION = 13, /* filter_messages.h */
+    /* manager -> send, pull, store: the tables are whole; before, decide nothing by them */
+    RP_MSG_TABLES_END = 14,
+    /* manager -> send, pull: settings that hold for all topics */
+    RP_MSG_BROKER = 15,
+    /* manager -> store: drop the topic's queues, then answer CLEANED */
+    RP_MSG_CLEAN_TOPIC = 16,
+    /* store -> manager: rp_msg_clean_topic: that is done */
+    RP_MSG_CLEANED = 17,
+    /* manager -> send: a SEND of the slow path has been completed; later ones of its connection may follow */
+    RP_MSG_COMPLETED = 18,
+    /* manager -> store: rp_msg_clean_topic: drop the files of queues whose records are all gone, then answer CLEANED */
+    RP_MSG_CLEAN_EXPIRED = 19,
+    /* manager -> store: `key=value` lines of what was changed at run time */
+    RP_MSG_SETTINGS = 20,
+    /* manager -> send: answer the end of the log, as a PUT_RESULT with this token */
+    RP_MSG_POSITION = 21,
+    /* send, pull -> manager: sums of a queue, for statistics */
+    RP_MSG_TRAFFIC = 22,
+    /* store -> send: deliver or renew this timer, unless timer_marks.h says that it has ended */
+    RP_MSG_TIMER = 23,
+    /* codec, manager -> send: commit, roll back or discard a half message, and reply (transaction_messages.h) */
+    RP_MSG_END_TRANSACTION = 24,
+    /* manager -> pull: a SQL92 expression that pulls may bring (filter_messages.h) */
+    RP_MSG_EXPRESSION = 25,
+    /* manager -> store: a subscription for which filter bits are written (filter_messages.h) */
+    RP_MSG_FILTER = 26,
+    /* replicator -> send: bytes of the master's log; append them */
+    RP_MSG_LOG = 28
 };
 
 /* Where a request came from. connection = selector index << 56 | slot << 32 | generation; a reply with an old

@@ -34,13 +34,13 @@ typedef struct rp_master_config {
 
 typedef struct rp_master rp_master;
 
-typedef enum rp_master_event { /* why rp_master_run has returned */
-                               RP_MASTER_IDLE = 0,    /* its time is over */
-                               RP_MASTER_ACCEPT = 1,  /* connections wait to be accepted */
-                               RP_MASTER_ATTEND = 2,  /* a connection was closed (rp_master_closed), or waits for an
-                                                         answer (rp_master_asking) */
-                               RP_MASTER_STOPPED = 3  /* the worker is to stop, and every slave that can be waited for
-                                                         has the whole log, or slaveTimeout has passed */
+/* Why rp_master_run has returned. */
+typedef enum rp_master_event {
+    RP_MASTER_IDLE = 0,   /* its time is over */
+    RP_MASTER_ACCEPT = 1, /* connections wait to be accepted */
+    RP_MASTER_ATTEND = 2, /* a connection was closed (rp_master_closed), or waits for an answer (rp_master_asking) */
+    RP_MASTER_STOPPED = 3 /* the worker is to stop, and every slave that can be waited for has the whole log, or
+                             slaveTimeout has passed */
 } rp_master_event;
 
 /* A connection that was closed. */

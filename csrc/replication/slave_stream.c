@@ -38,7 +38,7 @@ struct rp_slave_stream {
     uint64_t body_left;
     uint64_t master_end; /* as the master said last; rocketpy's frames only */
     uint64_t master_confirmed; /* the same, with automatic failover */
-    uint64_t reaches;    /* 0, or where the frame ends that waits for the epoch file */
+    uint64_t needs_epochs_to;    /* 0, or where the frame ends that waits for the epoch file */
     uint64_t received;
     uint64_t reported;
     uint64_t reported_ns;
@@ -170,10 +170,10 @@ static void take_epoch(rp_slave_stream *stream, uint64_t position, uint64_t size
     int32_t epoch = rp_epochs_at(stream->config.epochs, stream->config.epoch_count, position, &end);
     if (size > end - position || (epoch >= 0 && epoch != (int32_t)rp_load32(stream->header + 21)))
         return end_stream(stream, RP_STREAM_END_MISPLACED);
-    if (position + size >= stream->config.epochs_from) stream->reaches = position + size;
+    if (position + size >= stream->config.epochs_from) stream->needs_epochs_to = position + size;
 }
 
-static void note_confirmed(rp_slave_stream *stream) {
+static void take_confirmed(rp_slave_stream *stream) {
     uint64_t confirmed = rp_load64(stream->header + 13);
     if (stream->config.member && confirmed > stream->master_confirmed) stream->master_confirmed = confirmed;
 }
@@ -190,7 +190,7 @@ static void take_data_header(rp_slave_stream *stream) {
         return end_stream(stream, RP_STREAM_END_MISPLACED);
     if (stream->config.member) take_epoch(stream, position, size);
     if (stream->end) return;
-    note_confirmed(stream);
+    take_confirmed(stream);
     stream->master_end = stream->config.member ? position + size : rp_load64(header + 13);
     stream->data_crc = rp_load32(header + 25);
     stream->body_left = stream->data_size = size;
@@ -217,7 +217,7 @@ static void take_rocketpy_header(rp_slave_stream *stream) {
     if (header[4] == RP_HA_TYPE_FENCED) return take_fenced(stream);
     if (rp_load32(header) != 1 + RP_HA_SIZE_HEARTBEAT) return end_stream(stream, RP_STREAM_END_UNKNOWN);
     if ((int32_t)rp_load32(header + 21) != stream->config.epoch) return end_stream(stream, RP_STREAM_END_MISPLACED);
-    note_confirmed(stream);
+    take_confirmed(stream);
     stream->master_end = rp_load64(header + 5);
 }
 
@@ -267,7 +267,7 @@ static int receive(rp_slave_stream *stream) {
     struct msghdr message = {.msg_iov = parts};
     uint8_t *room = NULL;
     uint64_t body = stream->body_left;
-    if (stream->reaches) return 0;
+    if (stream->needs_epochs_to) return 0;
     if (body) {
         if (!(room = room_for(stream, &body))) return 0;
         parts[message.msg_iovlen++] = (struct iovec){room, body};
@@ -303,18 +303,18 @@ static void confirm(rp_slave_stream *stream) {
     if (stream->config.store) rp_worker_wake(stream->config.store, 0);
 }
 
-void rp_slave_stream_obey(rp_slave_stream *stream, uint64_t orders_version) {
+void rp_slave_stream_set_orders(rp_slave_stream *stream, uint64_t orders_version) {
     stream->config.orders_version = orders_version;
 }
 
-uint64_t rp_slave_stream_reaches(const rp_slave_stream *stream) { return stream->reaches; }
+uint64_t rp_slave_stream_needs_epochs_to(const rp_slave_stream *stream) { return stream->needs_epochs_to; }
 
-void rp_slave_stream_know(rp_slave_stream *stream, uint64_t epochs_from) {
+void rp_slave_stream_wrote_epochs(rp_slave_stream *stream, uint64_t epochs_from) {
     stream->config.epochs_from = epochs_from;
-    stream->reaches = 0;
+    stream->needs_epochs_to = 0;
 }
 
-void rp_slave_stream_fence(rp_slave_stream *stream, int32_t epoch) {
+void rp_slave_stream_send_fenced(rp_slave_stream *stream, int32_t epoch) {
     uint8_t frame[FENCED_SIZE];
     rp_store32(frame, 1 + RP_HA_SIZE_FENCED);
     frame[4] = RP_HA_TYPE_FENCED;
@@ -363,7 +363,7 @@ static void sleep_until(rp_slave_stream *stream, uint64_t end_ns) {
 }
 
 static int must_return(const rp_slave_stream *stream) {
-    return stream->end || stream->reaches || has_new_orders(stream) ||
+    return stream->end || stream->needs_epochs_to || has_new_orders(stream) ||
            rp_load_acquire32(&stream->config.worker->stop) != 0;
 }
 
@@ -380,7 +380,7 @@ rp_stream_event rp_slave_stream_run(rp_slave_stream *stream, int64_t timeout_ns)
         if (stream->end) return RP_STREAM_ENDED;
         if (rp_load_acquire32(&worker->stop)) return RP_STREAM_STOPPED;
         if (has_new_orders(stream)) return RP_STREAM_ORDERS;
-        if (stream->reaches) return RP_STREAM_NEEDS_EPOCH;
+        if (stream->needs_epochs_to) return RP_STREAM_NEEDS_EPOCH;
         if (rp_now_ns() >= end_ns) return RP_STREAM_IDLE;
     }
 }

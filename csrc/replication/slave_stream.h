@@ -47,15 +47,14 @@ enum { /* why a stream has ended */
        RP_STREAM_END_FENCED = 8     /* the master is none any more: it knows a newer epoch */
 };
 
-typedef enum rp_stream_event { /* why rp_slave_stream_run has returned */
-                               RP_STREAM_IDLE = 0,       /* its time is over */
-                               RP_STREAM_ENDED = 1,      /* rp_slave_stream_end says why */
-                               RP_STREAM_STOPPED = 2,    /* the worker is to stop */
-                               RP_STREAM_ORDERS =
-                                   3,     /* automatic failover: there are new orders (rp_slave_stream_obey) */
-                               RP_STREAM_NEEDS_EPOCH =
-                                   4 /* automatic failover: before more is received, the epochs up to
-                                        rp_slave_stream_reaches have to be in the epoch file (rp_slave_stream_know) */
+/* Why rp_slave_stream_run has returned. The last two come with automatic failover. */
+typedef enum rp_stream_event {
+    RP_STREAM_IDLE = 0,       /* its time is over */
+    RP_STREAM_ENDED = 1,      /* rp_slave_stream_end says why */
+    RP_STREAM_STOPPED = 2,    /* the worker is to stop */
+    RP_STREAM_ORDERS = 3,     /* there are new orders (rp_slave_stream_set_orders) */
+    RP_STREAM_NEEDS_EPOCH = 4 /* before more is received: the epochs up to rp_slave_stream_needs_epochs_to have to be in
+                                 the epoch file (rp_slave_stream_wrote_epochs) */
 } rp_stream_event;
 
 typedef struct rp_slave_stream rp_slave_stream;
@@ -66,13 +65,13 @@ void rp_slave_stream_close(rp_slave_stream *stream);
 /* Receive and report until something has to be decided, at most `timeout_ns`. */
 rp_stream_event rp_slave_stream_run(rp_slave_stream *stream, int64_t timeout_ns);
 /* The stream goes on under orders of this version. */
-void rp_slave_stream_obey(rp_slave_stream *stream, uint64_t orders_version);
+void rp_slave_stream_set_orders(rp_slave_stream *stream, uint64_t orders_version);
 /* Where the frame ends that is about to be received. */
-uint64_t rp_slave_stream_reaches(const rp_slave_stream *stream);
+uint64_t rp_slave_stream_needs_epochs_to(const rp_slave_stream *stream);
 /* The epochs that begin before `epochs_from` are in the epoch file, on the disk. */
-void rp_slave_stream_know(rp_slave_stream *stream, uint64_t epochs_from);
+void rp_slave_stream_wrote_epochs(rp_slave_stream *stream, uint64_t epochs_from);
 /* Tell the master that there is a newer epoch, as far as its socket takes that; the last thing that it is told. */
-void rp_slave_stream_fence(rp_slave_stream *stream, int32_t epoch);
+void rp_slave_stream_send_fenced(rp_slave_stream *stream, int32_t epoch);
 /* RP_STREAM_END_*; 0: it has not ended. */
 int32_t rp_slave_stream_end(const rp_slave_stream *stream);
 /* Bytes of the log received so far; the position that the master named last as its next one; the last report. */

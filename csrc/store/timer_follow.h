@@ -16,7 +16,7 @@ typedef struct rp_timer_follow_config {
     uint64_t consume_queue_file_size;
 } rp_timer_follow_config;
 
-/* From now on the journal says nothing: what is delivered is in the log only. Before the workers are forked. */
+/* From now on the journal says nothing: what has ended is in the log only. Before the workers are forked. */
 void rp_timer_follow_begin(rp_timer_marks *marks);
 /* Bring the marks from followed_phy_offset to what is dispatched and on the disk; it moves there, and is kept in their
  * file: a restarted worker does not read the log again, and after a power failure little of it is read. RP_OK;

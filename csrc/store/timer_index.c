@@ -23,12 +23,12 @@ static rp_status keep(rp_timer_index *index, rp_timer_run *run) {
     return RP_OK;
 }
 
-/* Timers of a run from its cursor on that are not delivered; the cursor is at the end then. */
+/* Timers of a run from its cursor on that have not ended; the cursor is at the end then. */
 static uint64_t count_pending(const rp_timer_index *index, rp_timer_run *run) {
     uint64_t pending = 0;
     rp_status status;
     for (const rp_timer *timer; (timer = rp_timer_run_first(run, &status)); rp_timer_run_next(run))
-        pending += !rp_timer_is_delivered(index->marks, timer->number);
+        pending += !rp_timer_has_ended(index->marks, timer->number);
     return status == RP_OK ? pending : UINT64_MAX / 2;
 }
 
@@ -100,7 +100,7 @@ rp_status rp_timer_index_add(rp_timer_index *index, const rp_timer *timer) {
 }
 
 static int is_passed_over(const rp_timer_index *index, uint64_t number) {
-    return rp_timer_is_delivered(index->marks, number) || rp_number_set_has(index->under_way, number);
+    return rp_timer_has_ended(index->marks, number) || rp_number_set_has(index->under_way, number);
 }
 
 static const rp_timer *first_of_run(const rp_timer_index *index, rp_timer_run *run) {

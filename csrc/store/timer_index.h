@@ -1,7 +1,7 @@
 #ifndef ROCKETPY_TIMER_INDEX_H
 #define ROCKETPY_TIMER_INDEX_H
 /* All pending timers in order of time: a heap in memory, and runs on the disk (docs/adr/0110). A timer may be in it
- * several times; a delivered one, or one that is under way, is passed over. C only; one thread. */
+ * several times; one that has ended or is under way is passed over. C only; one thread. */
 #include <stdint.h>
 #include "base/number_set.h"
 #include "base/status.h"
@@ -45,6 +45,6 @@ int rp_timer_index_is_full(const rp_timer_index *index, uint64_t to);
 /* Write the heap, and `count` timers `others` that are under way, as a run; numbers below `to` are filed then. RP_OK;
  * RP_FULL: too many runs; RP_NO_SPACE, RP_NO_MEMORY, RP_IO_ERROR: nothing has changed. */
 rp_status rp_timer_index_file(rp_timer_index *index, const rp_timer *others, uint32_t count, uint64_t to);
-/* Remove runs whose timers are all delivered. */
+/* Remove runs whose timers have all ended. */
 void rp_timer_index_retire(rp_timer_index *index);
 #endif

@@ -165,12 +165,12 @@ static uint64_t *word_of(const rp_timer_marks *marks, uint64_t number) {
     return &marks->bits[number % RP_TIMER_SPAN_MAX / 64];
 }
 
-int rp_timer_is_delivered(const rp_timer_marks *marks, uint64_t number) {
+int rp_timer_has_ended(const rp_timer_marks *marks, uint64_t number) {
     if (number < marks->header->floor) return 1;
     return number < marks->header->reserved && *word_of(marks, number) >> number % 64 & 1;
 }
 
-void rp_timer_set_delivered(rp_timer_marks *marks, uint64_t number) {
+void rp_timer_set_ended(rp_timer_marks *marks, uint64_t number) {
     if (number >= marks->header->floor && number < marks->header->reserved)
         *word_of(marks, number) |= (uint64_t)1 << number % 64;
 }
@@ -224,7 +224,7 @@ uint64_t rp_timer_marks_pending(const rp_timer_marks *marks, uint64_t end) {
             pending += 64 - (uint64_t)__builtin_popcountll(*word_of(marks, at));
             at += 64;
         } else {
-            pending += !rp_timer_is_delivered(marks, at++);
+            pending += !rp_timer_has_ended(marks, at++);
         }
     }
     return pending + (at < end ? end - at : 0);
@@ -235,7 +235,7 @@ uint64_t rp_timer_marks_next_pending(const rp_timer_marks *marks, uint64_t from,
     while (at < end && at < reserved) {
         if (at % 64 == 0 && *word_of(marks, at) == UINT64_MAX)
             at += 64;
-        else if (rp_timer_is_delivered(marks, at))
+        else if (rp_timer_has_ended(marks, at))
             at++;
         else
             break;

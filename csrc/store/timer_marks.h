@@ -1,7 +1,7 @@
 #ifndef ROCKETPY_TIMER_MARKS_H
 #define ROCKETPY_TIMER_MARKS_H
-/* Which timers have been delivered, cancelled, moved or stored again: one bit for each number, and a journal of the
- * latest deliveries, in a sparse mapped file that outlives the broker (docs/adr/0110). A timer's number is its offset
+/* Which timers have ended, by a delivery, cancellation, move or renewal: one bit for each number, and a journal of the
+ * latest ends, in a sparse mapped file that outlives the broker (docs/adr/0110). A timer's number is its offset
  * in the timer queue.
  *
  * The send worker adds the end of a timer to the journal in the step that publishes the record of its delivery,
@@ -22,15 +22,15 @@ enum {
 typedef struct rp_timer_header {
     uint64_t magic;
     uint32_t layout_version;
-    uint32_t must_scan;       /* 1: deliveries from scanned_phy_offset on are to be read from the log */
+    uint32_t must_scan;       /* 1: what has ended from scanned_phy_offset on is to be read from the log */
     uint8_t boot_id[16];      /* of the kernel that wrote the journal; 0xff: the log is shorter since */
     uint64_t journal_end;     /* send worker: entries written */
     uint64_t journal_begin;   /* timer thread: entries whose bits are set */
-    uint64_t floor;           /* timer thread: all numbers below it are delivered */
+    uint64_t floor;           /* timer thread: all numbers below it have ended */
     uint64_t reserved;        /* timer thread: bits of numbers below it are zeroed and have their blocks */
     uint64_t filed;           /* timer thread: pending numbers below it are in runs */
     uint64_t filed_durable;   /* the same, of runs on the disk */
-    uint64_t marked_phy_offset; /* timer thread: deliveries below it have their bits */
+    uint64_t marked_phy_offset; /* timer thread: what ended below it has its bit */
     uint64_t scanned_phy_offset; /* the same, of bits on the disk */
     uint64_t next_run;        /* timer thread: name of the next run */
     uint64_t held_phy_offset; /* timer thread: 1 + position from which on the log is needed; 0: not known yet */
@@ -68,7 +68,7 @@ int rp_timer_marks_descriptor(const rp_timer_marks *marks);
 
 /* Send worker, at its start: remove the entry of a record that was not published. */
 void rp_timer_journal_recover(rp_timer_marks *marks, uint64_t published_phy_offset);
-/* Send worker: 1 if the journal has room for a delivery. */
+/* Send worker: 1 if the journal has room for an entry. */
 int rp_timer_journal_has_room(const rp_timer_marks *marks);
 /* Send worker: add an entry; its number is below 2^62. There is room. */
 void rp_timer_journal_add(rp_timer_marks *marks, const rp_timer_end *end);
@@ -81,17 +81,17 @@ rp_timer_end rp_timer_journal_at(const rp_timer_marks *marks, uint64_t at);
 
 /* The timer thread. */
 /* 1 if its bit is set, or it is below the floor. */
-int rp_timer_is_delivered(const rp_timer_marks *marks, uint64_t number);
+int rp_timer_has_ended(const rp_timer_marks *marks, uint64_t number);
 /* Make room for the bits of numbers up to `number`. RP_OK; RP_FULL: too far beyond the floor; RP_NO_SPACE, RP_IO_ERROR
  * with errno. */
 rp_status rp_timer_marks_reserve(rp_timer_marks *marks, uint64_t number);
 /* Set the bit of a number below `reserved`. */
-void rp_timer_set_delivered(rp_timer_marks *marks, uint64_t number);
-/* Move the floor over delivered numbers, at most to `end` and not below `least`; frees bits behind it. */
+void rp_timer_set_ended(rp_timer_marks *marks, uint64_t number);
+/* Move the floor over numbers that have ended, at most to `end` and not below `least`; frees bits behind it. */
 void rp_timer_marks_move_floor(rp_timer_marks *marks, uint64_t least, uint64_t end);
-/* Numbers in [floor, end) that are not delivered; reads all their bits. */
+/* Numbers in [floor, end) that have not ended; reads all their bits. */
 uint64_t rp_timer_marks_pending(const rp_timer_marks *marks, uint64_t end);
-/* The first number of [from, end) that is not delivered; `end` if there is none. */
+/* The first number of [from, end) that has not ended; `end` if there is none. */
 uint64_t rp_timer_marks_next_pending(const rp_timer_marks *marks, uint64_t from, uint64_t end);
 /* Forget everything about numbers from `number` on: the log was cut before them, and others get them. */
 void rp_timer_marks_cut(rp_timer_marks *marks, uint64_t number);

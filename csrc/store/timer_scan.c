@@ -29,7 +29,7 @@ static rp_status mark(rp_timer_marks *marks, rp_log_view *view, uint64_t file_si
     if (record->sys_flag & RP_TRANSACTION_MASK && !rp_timer_is_timer(record)) return RP_OK;
     if (!number_at(view, file_size, timer, &number)) return RP_OK;
     rp_status status = rp_timer_marks_reserve(marks, number);
-    if (status == RP_OK) rp_timer_set_delivered(marks, number);
+    if (status == RP_OK) rp_timer_set_ended(marks, number);
     return status;
 }
 

@@ -214,7 +214,7 @@ static rp_status follow_queue(rp_timers *timers, uint64_t *done) {
     if (status != RP_OK) return status == RP_FULL ? RP_OK : status;
     for (const uint8_t *unit = units; count-- > 0; unit += RP_CQ_UNIT_SIZE, timers->next++, ++*done) {
         rp_timer timer = rp_timer_of_unit(unit, timers->next);
-        if (rp_timer_is_delivered(timers->config.marks, timer.number)) continue;
+        if (rp_timer_has_ended(timers->config.marks, timer.number)) continue;
         if ((status = rp_timer_index_add(&timers->index, &timer)) != RP_OK) return status;
         timers->header->pending++;
     }

@@ -86,10 +86,10 @@ static uint64_t set_bits(rp_timers *timers, uint64_t published) {
         uint64_t number = end.number;
         if (end.end_phy_offset > lasts) break;
         if (rp_timer_marks_reserve(timers->config.marks, number) != RP_OK) break; /* changed before it was followed */
-        if (number < timers->next && !rp_timer_is_delivered(timers->config.marks, number))
+        if (number < timers->next && !rp_timer_has_ended(timers->config.marks, number))
             header->pending -= header->pending > 0;
         RP_CRASH_POINT("timer.bit");
-        rp_timer_set_delivered(timers->config.marks, number);
+        rp_timer_set_ended(timers->config.marks, number);
         rp_number_set_remove(&timers->under_way, number);
         header->marked_phy_offset = end.end_phy_offset;
     }

@@ -39,8 +39,7 @@ static int may_give(const rp_timers *timers) {
 
 /* Look at one timer. 0: there is no room for it now. */
 static int look_at(rp_timers *timers, const rp_timer *timer) {
-    if (rp_timer_is_delivered(timers->config.marks, timer->number) ||
-        rp_number_set_has(&timers->under_way, timer->number))
+    if (rp_timer_has_ended(timers->config.marks, timer->number) || rp_number_set_has(&timers->under_way, timer->number))
         return 1;
     if (timers->renewal.phase == RP_RENEWAL_GIVES) return may_give(timers) && rp_timers_give(timers, timer) == RP_OK;
     timers->renewal.bytes += timer->size;

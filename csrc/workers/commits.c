@@ -28,19 +28,19 @@ rp_status rp_commits_add(rp_commits *commits, const uint8_t *group, uint32_t gro
         known->received_ns = received_ns;
         return RP_OK;
     }
-    rp_msg_commit_offset *record = malloc(size);
-    int failed = !record;
-    if (record) {
-        *record = (rp_msg_commit_offset){.offset = offset,
-                                         .queue_id = queue_id,
-                                         .group_size = group_size,
-                                         .topic_size = topic_size,
-                                         .received_ns = received_ns};
-        memcpy((uint8_t *)(record + 1), group, group_size);
-        memcpy((uint8_t *)(record + 1) + group_size, topic, topic_size);
-        rp_map_put(&commits->pending, key, key_size, record, &failed);
+    rp_msg_commit_offset *message = malloc(size);
+    int failed = !message;
+    if (message) {
+        *message = (rp_msg_commit_offset){.offset = offset,
+                                          .queue_id = queue_id,
+                                          .group_size = group_size,
+                                          .topic_size = topic_size,
+                                          .received_ns = received_ns};
+        memcpy((uint8_t *)(message + 1), group, group_size);
+        memcpy((uint8_t *)(message + 1) + group_size, topic, topic_size);
+        rp_map_put(&commits->pending, key, key_size, message, &failed);
     }
-    if (failed) free(record);
+    if (failed) free(message);
     return failed ? RP_NO_MEMORY : RP_OK;
 }
 
@@ -50,8 +50,8 @@ rp_status rp_commits_flush(rp_commits *commits, rp_ring_writer *manager, uint64_
     for (uint64_t i = 0; i <= commits->pending.mask; i++) {
         rp_map_entry *entry = &commits->pending.entries[i];
         if (!entry->value) continue;
-        rp_msg_commit_offset *record = entry->value;
-        rp_span span = {record, (uint32_t)sizeof *record + record->group_size + record->topic_size};
+        rp_msg_commit_offset *message = entry->value;
+        rp_span span = {message, (uint32_t)sizeof *message + message->group_size + message->topic_size};
         rp_status status = rp_ring_write(manager, RP_MSG_COMMIT_OFFSET, &span, 1);
         if (status != RP_OK) return status;
         free(rp_map_remove(&commits->pending, entry->key, entry->key_size));

@@ -11,7 +11,7 @@
 enum { RP_COMMITS_MAX = 1024, RP_COMMITS_INTERVAL_NS = 5000000 };
 
 typedef struct rp_commits {
-    rp_map pending; /* group, topic, queue -> malloc'd COMMIT_OFFSET record */
+    rp_map pending; /* group, topic, queue -> malloc'd COMMIT_OFFSET message */
     uint64_t flushed_ns;
 } rp_commits;
 

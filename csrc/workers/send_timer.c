@@ -39,7 +39,7 @@ void rp_send_timer_close(rp_send *send) {
 
 /* 1 if it was delivered, cancelled or moved. */
 static int has_ended(const rp_send *send, uint64_t number) {
-    return rp_number_set_has(&send->ended_timers, number) || rp_timer_is_delivered(send->config.timers, number);
+    return rp_number_set_has(&send->ended_timers, number) || rp_timer_has_ended(send->config.timers, number);
 }
 
 void rp_send_timer_end(rp_send *send, const rp_timer_end *end) {

@@ -5,8 +5,8 @@
 
 enum { KEY_MAX = 1024 };
 
-static uint32_t size_of(const rp_msg_traffic *record) {
-    return (uint32_t)sizeof *record + record->group_size + record->topic_size;
+static uint32_t size_of(const rp_msg_traffic *sums) {
+    return (uint32_t)sizeof *sums + sums->group_size + sums->topic_size;
 }
 
 int rp_traffic_init(rp_traffic *traffic) {
@@ -16,36 +16,36 @@ int rp_traffic_init(rp_traffic *traffic) {
 
 void rp_traffic_destroy(rp_traffic *traffic) { rp_map_destroy(&traffic->sums, free); }
 
-static int is_of(const rp_msg_traffic *record, const rp_msg_traffic *counts, const uint8_t *names) {
-    return record->queue_id == counts->queue_id && record->group_size == counts->group_size &&
-           record->topic_size == counts->topic_size &&
-           memcmp(record + 1, names, (size_t)record->group_size + record->topic_size) == 0;
+static int is_of(const rp_msg_traffic *sums, const rp_msg_traffic *counts, const uint8_t *names) {
+    return sums->queue_id == counts->queue_id && sums->group_size == counts->group_size &&
+           sums->topic_size == counts->topic_size &&
+           memcmp(sums + 1, names, (size_t)sums->group_size + sums->topic_size) == 0;
 }
 
-/* The record of the queue and names of `counts`, made if there is none; NULL: it is not counted. */
-static rp_msg_traffic *record_of(rp_traffic *traffic, const rp_msg_traffic *counts, const uint8_t *names) {
+/* The sums of the queue and names of `counts`, made if there is none; NULL: it is not counted. */
+static rp_msg_traffic *sums_of(rp_traffic *traffic, const rp_msg_traffic *counts, const uint8_t *names) {
     uint8_t key[KEY_MAX];
     if ((uint64_t)counts->group_size + counts->topic_size + 8 > KEY_MAX) return NULL;
     memcpy(key, &counts->queue_id, 4);
     memcpy(key + 4, &counts->group_size, 4);
     memcpy(key + 8, names, (size_t)counts->group_size + counts->topic_size);
     uint32_t key_size = 8 + counts->group_size + counts->topic_size;
-    rp_msg_traffic *record = rp_map_get(&traffic->sums, key, key_size);
-    if (record || traffic->sums.live >= RP_TRAFFIC_KEYS_MAX || !(record = malloc(size_of(counts)))) return record;
-    *record = (rp_msg_traffic){
+    rp_msg_traffic *sums = rp_map_get(&traffic->sums, key, key_size);
+    if (sums || traffic->sums.live >= RP_TRAFFIC_KEYS_MAX || !(sums = malloc(size_of(counts)))) return sums;
+    *sums = (rp_msg_traffic){
         .queue_id = counts->queue_id, .group_size = counts->group_size, .topic_size = counts->topic_size};
-    memcpy(record + 1, names, (size_t)counts->group_size + counts->topic_size);
+    memcpy(sums + 1, names, (size_t)counts->group_size + counts->topic_size);
     int failed;
-    rp_map_put(&traffic->sums, key, key_size, record, &failed);
-    if (!failed) return record;
-    free(record);
+    rp_map_put(&traffic->sums, key, key_size, sums, &failed);
+    if (!failed) return sums;
+    free(sums);
     return NULL;
 }
 
 void rp_traffic_add(rp_traffic *traffic, const rp_msg_traffic *counts, const uint8_t *names, uint64_t now_ns) {
     if (!traffic->sums.live) traffic->begun_ns = now_ns;
     rp_msg_traffic **last = &traffic->last[(uint32_t)counts->queue_id % RP_TRAFFIC_LAST];
-    if (!*last || !is_of(*last, counts, names)) *last = record_of(traffic, counts, names);
+    if (!*last || !is_of(*last, counts, names)) *last = sums_of(traffic, counts, names);
     if (!*last) return;
     (*last)->messages += counts->messages;
     (*last)->bytes += counts->bytes;

@@ -16,8 +16,8 @@ enum {
 static const uint64_t RP_TRAFFIC_INTERVAL_NS = 1000000000;
 
 typedef struct rp_traffic {
-    rp_map sums;          /* queue, group, topic -> malloc'd TRAFFIC record */
-    rp_msg_traffic *last[RP_TRAFFIC_LAST]; /* by queue id: the records added to last, mostly the next ones too */
+    rp_map sums;          /* queue, group, topic -> malloc'd TRAFFIC message */
+    rp_msg_traffic *last[RP_TRAFFIC_LAST]; /* by queue id: the sums added to last, mostly the next ones too */
     uint64_t begun_ns;    /* first count of the interval */
     uint64_t at;          /* entry of `sums` where the flush continues; 0: none is under way */
 } rp_traffic;

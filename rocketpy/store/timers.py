@@ -1,4 +1,4 @@
-"""Which timers are delivered: the mapped file `timer/delivered` (csrc/store/timer_marks.h, docs/adr/0110)."""
+"""Which timers have ended: the mapped file `timer/delivered` (csrc/store/timer_marks.h, docs/adr/0110)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class TimerMarks:
         return cls(pointer)
 
     def follow_master(self) -> None:
-        """Before the first fork of a slave: what is delivered from now on is in the log only."""
+        """Before the first fork of a slave: what has ended from now on is in the log only."""
         lib.rp_timer_follow_begin(self.pointer)
 
     def fileno(self) -> int:

@@ -119,13 +119,13 @@ static int run(void) {
         rp_stream_event event = rp_slave_stream_run(rig.stream, 0);
         drain();
         if (event == RP_STREAM_NEEDS_EPOCH) {
-            uint64_t reaches = rp_slave_stream_reaches(rig.stream);
+            uint64_t reaches = rp_slave_stream_needs_epochs_to(rig.stream);
             CHECK(reaches >= rig.known);
             rig.known = reaches >= EPOCHS[3].start ? UINT64_MAX : EPOCHS[3].start;
-            rp_slave_stream_know(rig.stream, rig.known);
+            rp_slave_stream_wrote_epochs(rig.stream, rig.known);
             rig.asked++;
         } else if (event == RP_STREAM_ORDERS) {
-            rp_slave_stream_obey(rig.stream, rig.member->version);
+            rp_slave_stream_set_orders(rig.stream, rig.member->version);
         } else if (event == RP_STREAM_ENDED) {
             rig.ended[rp_slave_stream_end(rig.stream)]++;
             return 0;

@@ -72,13 +72,12 @@ static void check_bits(void) {
         CHECK(rp_timer_marks_reserve(marks, start + 1000) == RP_OK);
         CHECK(rp_timer_marks_pending(marks, start + 1000) == 1000);
         for (uint64_t number = start; number < start + 1000; number++) {
-            CHECK(!rp_timer_is_delivered(marks, number));
-            if ((number - start) % 100 != 7) rp_timer_set_delivered(marks, number);
+            CHECK(!rp_timer_has_ended(marks, number));
+            if ((number - start) % 100 != 7) rp_timer_set_ended(marks, number);
         }
         CHECK(rp_timer_marks_pending(marks, start + 1000) == 10);
         rp_timer_marks_move_floor(marks, 0, start + 1000);
-        CHECK(header->floor == start + 7 && rp_timer_is_delivered(marks, start) &&
-              !rp_timer_is_delivered(marks, start + 7));
+        CHECK(header->floor == start + 7 && rp_timer_has_ended(marks, start) && !rp_timer_has_ended(marks, start + 7));
         rp_timer_marks_move_floor(marks, start + CHUNK, start + CHUNK); /* the queue begins there now */
         CHECK(header->floor == start + CHUNK);
     }
@@ -97,15 +96,15 @@ static void check_cut(void) {
             rp_timer_header *header = rp_timer_marks_header(marks);
             uint64_t all = 2 * CHUNK + 100, end = ends[i];
             CHECK(rp_timer_marks_reserve(marks, all) == RP_OK);
-            for (uint64_t number = 0; number < all; number += 997) rp_timer_set_delivered(marks, number);
-            for (uint64_t number = 0; number < 200; number++) rp_timer_set_delivered(marks, end + number);
+            for (uint64_t number = 0; number < all; number += 997) rp_timer_set_ended(marks, number);
+            for (uint64_t number = 0; number < 200; number++) rp_timer_set_ended(marks, end + number);
             rp_timer_marks_move_floor(marks, floor, all);
             rp_timer_marks_cut(marks, end);
             CHECK(header->floor <= end || header->floor == 0);
             CHECK(rp_timer_marks_reserve(marks, end + CHUNK) == RP_OK);
             CHECK(rp_timer_marks_next_pending(marks, end, end + CHUNK) == end);
             CHECK(rp_timer_marks_pending(marks, end + CHUNK) - rp_timer_marks_pending(marks, end) == CHUNK);
-            rp_timer_set_delivered(marks, end);
+            rp_timer_set_ended(marks, end);
             CHECK(rp_timer_marks_next_pending(marks, end, end + 1) == end + 1);
             CHECK(rp_timer_marks_next_pending(marks, end, end + 9) == end + 1);
             rp_timer_marks_close(marks);
@@ -162,7 +161,7 @@ static uint32_t take(rp_timer_index *index, rp_timer_marks *marks, uint32_t limi
         CHECK(timer->phy_offset == timer->number * 3 && timer->size == 100);
         last = *timer;
         rp_timer_index_take(index);
-        rp_timer_set_delivered(marks, last.number);
+        rp_timer_set_ended(marks, last.number);
     }
     return taken;
 }
@@ -171,7 +170,7 @@ static void add(rp_timer_index *index, rp_timer_marks *marks, random_source *ran
     for (uint64_t number = from; number < to; number++) {
         rp_timer timer = {
             .due_ms = random_below(random, 100000), .number = number, .phy_offset = number * 3, .size = 100};
-        if (!rp_timer_is_delivered(marks, number)) CHECK(rp_timer_index_add(index, &timer) == RP_OK);
+        if (!rp_timer_has_ended(marks, number)) CHECK(rp_timer_index_add(index, &timer) == RP_OK);
         if (rp_timer_index_is_full(index, number + 1)) CHECK(rp_timer_index_file(index, NULL, 0, number + 1) == RP_OK);
     }
 }

@@ -62,7 +62,7 @@ class Slave:
         self.follower.follow()
 
     def delivered(self, count: int) -> list[int]:
-        return [number for number in range(count) if lib.rp_timer_is_delivered(self.marks.pointer, number)]
+        return [number for number in range(count) if lib.rp_timer_has_ended(self.marks.pointer, number)]
 
     def close(self) -> None:
         self.writer.close()

@@ -146,11 +146,11 @@ def test_a_delivery_that_a_cut_may_take_back_has_no_mark(tmp_path: Path) -> None
         rig.path.turn()
     rig.flush()
     rig.step()
-    assert not lib.rp_timer_is_delivered(rig.marks, 0)
+    assert not lib.rp_timer_has_ended(rig.marks, 0)
     assert rig.header.journal_begin < rig.header.journal_end and rig.header.marked_phy_offset <= confirmed
     rig.control.confirmed_phy_offset = rig.control.published_phy_offset
     rig.run_until_idle()
-    assert lib.rp_timer_is_delivered(rig.marks, 0) and rig.bodies() == [b"x"]
+    assert lib.rp_timer_has_ended(rig.marks, 0) and rig.bodies() == [b"x"]
     rig.close()
 
 
@@ -165,7 +165,7 @@ def test_deliveries_of_a_former_master_count_once_they_are_confirmed(tmp_path: P
     rig.control.stops_at_confirmed, rig.control.confirmed_phy_offset = 1, confirmed
     rig.reboot(lost=True)
     assert rig.step() == Status.EMPTY and rig.header.must_scan == 1
-    assert not lib.rp_timer_is_delivered(rig.marks, 0)
+    assert not lib.rp_timer_has_ended(rig.marks, 0)
     rig.control.confirmed_phy_offset = rig.control.published_phy_offset
     rig.run_until_idle()
     assert rig.header.must_scan == 0 and rig.bodies() == [b"x"]
