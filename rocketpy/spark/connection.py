@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from rocketpy.client.options import ClientOptions, Credentials, ProducerOptions,
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import ConfigError
 
-from .options import boolean, directory, option, required, text
+from .options import boolean, directory, option, parse_options, required, text
 
 ACCESS_KEY, SECRET_KEY, SECURITY_TOKEN = "accessKey", "secretKey", "securityToken"
 MAX_WAIT_S = 10.0
@@ -102,6 +103,19 @@ class ConnectionOptions:
             return None
         given = {ACCESS_KEY: self.access_key, SECRET_KEY: self.secret_key, SECURITY_TOKEN: self.security_token}
         return _complete({key: value or "" for key, value in given.items()}, "credentials")
+
+
+def connection_of(name_server: str, others: Mapping[str, str]) -> dict[str, str]:
+    """The options of a connection, checked.
+
+    Args:
+        others: its options beside nameServer, like credentialsFile.
+    Raises:
+        ConfigError: one of them is none, or is wrong.
+    """
+    given = {**others, "nameServer": name_server}
+    parse_options(ConnectionOptions, given).client_options()
+    return given
 
 
 def _read(path: Path) -> dict[str, str]:

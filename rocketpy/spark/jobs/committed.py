@@ -7,11 +7,10 @@ from typing import Any
 
 import attrs
 
-from rocketpy.client.options import ClientOptions
 from rocketpy.errors import ConfigError, ProtocolError, StoreError
 from rocketpy.remoting.fastjson import loads
 
-from ..cluster import CLUSTERS
+from ..cluster import Cluster
 from .inputs import Input
 
 OFFSET_FILE = Path("config/consumerOffset.json")
@@ -37,7 +36,7 @@ def committed(source: Input, groups: tuple[str, ...]) -> list[Committed]:
         ConfigError: a group has committed nothing there. StoreError: the file cannot be read.
     """
     if source.name_server is not None:
-        found = _of_brokers(source.name_server, source.topics, groups)
+        found = _of_brokers(source.cluster, source.topics, groups)
     elif source.store is not None:
         found = [one for one in _of_store(source.store / OFFSET_FILE) if not groups or one.group in groups]
     else:
@@ -47,8 +46,7 @@ def committed(source: Input, groups: tuple[str, ...]) -> list[Committed]:
     return found
 
 
-def _of_brokers(name_server: str, topics: tuple[str, ...], groups: tuple[str, ...]) -> list[Committed]:
-    cluster = CLUSTERS.get(ClientOptions(name_servers=name_server))
+def _of_brokers(cluster: Cluster, topics: tuple[str, ...], groups: tuple[str, ...]) -> list[Committed]:
     queues = cluster.queues(topics) if groups else set()
     return [
         Committed(group, queue.topic, queue.broker_name, queue.queue_id, position)

@@ -10,6 +10,7 @@ copies or not; here they are kept.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ from ..columns import SETS
 from ..session import register
 from .dedup import DROPPED, FIRST, KEPT, KEYS, mark
 from .report import JobReport
-from .target import CHECKPOINT, claimed
+from .target import CHECKPOINT, asked_of, claimed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,12 +40,14 @@ class DedupStream:
         key: as of `dedup`.
         within_s: a copy is recognized if its first message is in the same micro-batch, or was stored at most so long
             before the newest message.
+        connection: options of the connection beside nameServer, like credentialsFile.
     """
 
     name_server: str
     topics: tuple[str, ...]
     key: str = "msgId"
     within_s: int = WITHIN_S
+    connection: Mapping[str, str] = attrs.field(factory=dict, repr=False)
 
     @property
     def within_ms(self) -> int:
@@ -64,8 +67,7 @@ def dedup_stream(
         using it.
     """
     target = target.absolute()
-    asked = attrs.asdict(wanted, filter=lambda field, _: field.name != "name_server")
-    with claimed(target, "dedup.json", asked):
+    with claimed(target, "dedup.json", asked_of(wanted)):
         return _run(spark, wanted, target, max_per_trigger)
 
 
@@ -73,7 +75,7 @@ def _run(spark: SparkSession, wanted: DedupStream, target: Path, max_per_trigger
     register(spark)
     limits = {"maxOffsetsPerTrigger": max_per_trigger} if max_per_trigger else {}
     reader = spark.readStream.format("rocketmq").options(startingOffsets="earliest", columns=SETS[-1], **limits)
-    reader = reader.options(nameServer=wanted.name_server, subscribe=",".join(wanted.topics))
+    reader = reader.options(**wanted.connection, nameServer=wanted.name_server, subscribe=",".join(wanted.topics))
     batches = BatchWriter(target, wanted)
     writer = reader.load().writeStream.foreachBatch(batches.write)
     query = writer.option("checkpointLocation", str(target / CHECKPOINT)).trigger(availableNow=True).start()

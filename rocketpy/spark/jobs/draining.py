@@ -7,10 +7,8 @@ from typing import Self
 
 import attrs
 
-from rocketpy.client.options import ClientOptions
 from rocketpy.message.message_queue import MessageQueue
 
-from ..cluster import CLUSTERS
 from .committed import committed
 from .inputs import Input
 from .report import Row
@@ -35,13 +33,11 @@ class Look:
     @classmethod
     def now(cls, source: Input, groups: tuple[str, ...], clock: Callable[[], float]) -> Self:
         """Ask the brokers. Raises ConfigError if a group has committed nothing there."""
-        assert source.name_server is not None
         found = {
             (one.group, MessageQueue(one.topic, one.broker or "", one.queue_id)): one.position
             for one in committed(source, groups)
         }
-        cluster = CLUSTERS.get(ClientOptions(name_servers=source.name_server))
-        return cls(clock(), found, cluster.max_offsets({queue for _, queue in found}))
+        return cls(clock(), found, source.cluster.max_offsets({queue for _, queue in found}))
 
 
 def rates(first: Look, second: Look) -> dict[tuple[str, str], Row]:

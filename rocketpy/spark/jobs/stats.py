@@ -58,8 +58,7 @@ def stats(
         ConfigError: brokers are read and know nothing of a group; there is nothing to watch. StoreError: the file of
             offsets cannot be read.
     """
-    if watch_s and not (source.name_server and groups):
-        raise ConfigError("needs --name-server and --group: positions of groups are watched on brokers", key="--watch")
+    check_watch(source, groups, watch_s)
     first = Look.now(source, groups, clock) if watch_s else None
     messages = source.frame(spark, COLUMNS).persist()
     try:
@@ -80,6 +79,12 @@ def stats(
         return report
     finally:
         messages.unpersist()
+
+
+def check_watch(source: Input, groups: tuple[str, ...], watch_s: float) -> None:
+    """Raises ConfigError if there is nothing to watch."""
+    if watch_s and not (source.name_server and groups):
+        raise ConfigError("needs --name-server and --group: positions of groups are watched on brokers", key="--watch")
 
 
 def _windows(messages: DataFrame, window_s: int) -> DataFrame:

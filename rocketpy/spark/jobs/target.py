@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import attrs
+
 from rocketpy.atomic_file import make_directory
 from rocketpy.errors import ConfigError
 from rocketpy.store.files import translated
@@ -16,6 +18,15 @@ from rocketpy.store.replaced_file import durably_replaced
 from .locking import locked
 
 CHECKPOINT, LOCK = "checkpoint", "lock"
+
+
+CONNECTION = frozenset({"name_server", "connection"})
+"""Attributes of what is asked that may change from run to run, and are not written down: they may hold secrets."""
+
+
+def asked_of(wanted: Any) -> dict[str, Any]:
+    """What an attrs object asks for, without how its brokers are reached."""
+    return attrs.asdict(wanted, filter=lambda field, _: field.name not in CONNECTION)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ that was killed goes on where it was, and its windows are those that a batch que
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ import attrs
 from ..session import register
 from .checkpoints import last_batch
 from .report import JobReport, Row, rows_of
-from .target import CHECKPOINT, claimed
+from .target import CHECKPOINT, asked_of, claimed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,6 +38,7 @@ class Windows:
         amount: a path into bodies that are JSON, `$.amount`, whose numbers are added up, with six digits behind the
             point. What is not a number, or has more than 32 digits before the point, is passed over: no message may
             end the query.
+        connection: options of the connection beside nameServer, like credentialsFile.
     """
 
     name_server: str
@@ -46,6 +48,7 @@ class Windows:
     watermark: str = "10 seconds"
     by: str = "tags"
     amount: str | None = None
+    connection: Mapping[str, str] = attrs.field(factory=dict, repr=False)
 
     def aggregate(self, messages: DataFrame) -> DataFrame:
         """The same for a table and for a stream."""
@@ -86,8 +89,7 @@ def windows(
     Raises:
         ConfigError: the target was made by a run with other windows. StoreError: another run is using it.
     """
-    asked = attrs.asdict(wanted, filter=lambda field, _: field.name != "name_server")
-    with claimed(target, "windows.json", asked):
+    with claimed(target, "windows.json", asked_of(wanted)):
         return _run(spark, wanted, target, to_topic, max_per_trigger, check)
 
 
@@ -101,14 +103,15 @@ def _run(
 ) -> JobReport:
     register(spark)
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", PROGRESS_KEPT)
-    options: Row = {"nameServer": wanted.name_server, "topic": wanted.topic, "columns": COLUMNS}
+    connection = {**wanted.connection, "nameServer": wanted.name_server}
+    options: Row = {**connection, "topic": wanted.topic, "columns": COLUMNS}
     limits = {"maxOffsetsPerTrigger": max_per_trigger} if max_per_trigger else {}
     reader = spark.readStream.format("rocketmq").options(startingOffsets="earliest", **options, **limits)
     counted = wanted.aggregate(reader.load().withWatermark("storeTimestamp", wanted.watermark))
     queries = {TABLE: _start(counted, "parquet", target, TABLE, path=str(target / "windows"))}
     if to_topic is not None:
         sent = counted.selectExpr("to_json(struct(*)) body", "by tags", "by shardingKey")
-        queries[TOPIC] = _start(sent, "rocketmq", target, TOPIC, nameServer=wanted.name_server, topic=to_topic)
+        queries[TOPIC] = _start(sent, "rocketmq", target, TOPIC, **connection, topic=to_topic)
     for query in queries.values():
         query.awaitTermination()
     written = _written(spark, target)

@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +14,22 @@ import click
 
 from rocketpy.errors import ConfigError
 from rocketpy.message.names import TRACE_TOPIC
-from rocketpy.startup.cli.pipeline.frame import AS_JSON, MASTER, job_session, status_of
+from rocketpy.startup.cli.pipeline.frame import (
+    AS_JSON,
+    MASTER,
+    OPTIONS,
+    connection_options,
+    job_session,
+    status_of,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from rich.table import Table
 
     from rocketpy.spark.jobs.report import JobReport, Row
+
+    Job = Callable[[SparkSession], JobReport]
 
 ROWS_SHOWN = 40  # of a table; JSON has all that the report has
 
@@ -32,7 +42,7 @@ PLOT = click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), h
 
 def input_options(command: Callable[..., None]) -> Callable[..., None]:
     """One of three places to read from, and which topics."""
-    for option in (TOPICS, ARCHIVE, STORE, NAME_SERVER):
+    for option in (OPTIONS, TOPICS, ARCHIVE, STORE, NAME_SERVER):
         command = option(command)
     return command
 
@@ -51,13 +61,13 @@ def trace_command(as_json: bool, master: str | None, **given: Any) -> None:
     rocketpy pipeline trace -n 127.0.0.1:9876 --plot trace.png
     """
 
-    def job(spark: SparkSession) -> JobReport:
+    def prepare() -> Job:
         from rocketpy.spark.jobs.trace import trace
 
         given["topics"] = given["topics"] or (TRACE_TOPIC,)
-        return trace(spark, _input(given), **given)
+        return partial(trace, source=_input(given), **given)
 
-    run_job(job, master, as_json)
+    run_job(prepare, master, as_json)
 
 
 @click.command("stats")
@@ -76,12 +86,14 @@ def stats_command(as_json: bool, master: str | None, **given: Any) -> None:
     rocketpy pipeline stats -n 127.0.0.1:9876 -t Orders -g billing
     """
 
-    def job(spark: SparkSession) -> JobReport:
-        from rocketpy.spark.jobs.stats import stats
+    def prepare() -> Job:
+        from rocketpy.spark.jobs.stats import check_watch, stats
 
-        return stats(spark, _input(given), **given)
+        source = _input(given)
+        check_watch(source, given["groups"], given["watch_s"])
+        return partial(stats, source=source, **given)
 
-    run_job(job, master, as_json)
+    run_job(prepare, master, as_json)
 
 
 @click.command("dedup")
@@ -105,29 +117,31 @@ def dedup_command(as_json: bool, master: str | None, is_stream: bool, **given: A
     rocketpy pipeline dedup --stream -n 127.0.0.1:9876 -t Orders --key keys --within 3600 /tables/orders
     """
 
-    def job(spark: SparkSession) -> JobReport:
+    def prepare() -> Job:
         from rocketpy.spark.jobs.dedup import dedup
 
         limits = {name: given.pop(name) for name in ("within_s", "max_per_trigger")}
-        return _dedup_stream(spark, given, **limits) if is_stream else dedup(spark, _input(given), **given)
+        return _dedup_stream(given, **limits) if is_stream else partial(dedup, source=_input(given), **given)
 
-    run_job(job, master, as_json)
+    run_job(prepare, master, as_json)
 
 
-def _dedup_stream(spark: SparkSession, given: dict[str, Any], within_s: int, max_per_trigger: int | None) -> JobReport:
+def _dedup_stream(given: dict[str, Any], within_s: int, max_per_trigger: int | None) -> Job:
     from rocketpy.spark.jobs.dedup_stream import DedupStream, dedup_stream
 
     if given["store"] or given["archive"] or not given["name_server"] or not given["topics"]:
         raise ConfigError("reads topics of running brokers: name them with --name-server and --topic", key="--stream")
     if given["keep"] != "first":
         raise ConfigError("keeps the first message of a key: it is written before others are read", key="--stream")
-    wanted = DedupStream(given["name_server"], given["topics"], given["key"], within_s)
-    return dedup_stream(spark, wanted, given["target"], max_per_trigger=max_per_trigger)
+    connection = _connection(given["name_server"], given["options"])
+    wanted = DedupStream(given["name_server"], given["topics"], given["key"], within_s, connection)
+    return partial(dedup_stream, wanted=wanted, target=given["target"], max_per_trigger=max_per_trigger)
 
 
 @click.command("windows")
 @click.option("--name-server", "-n", required=True, help="HOST:PORT;HOST:PORT of the name servers.")
 @click.option("--topic", "-t", required=True, help="Topic to read.")
+@OPTIONS
 @click.argument("target", type=click.Path(path_type=Path))
 @click.option("--window", default="1 minute", show_default=True, help="Length of a window.")
 @click.option("--slide", help="From one window to the next.  [default: they do not overlap]")
@@ -146,6 +160,7 @@ def windows_command(
     to_topic: str | None,
     max_per_trigger: int | None,
     check: bool,
+    options: tuple[str, ...],
     **given: Any,
 ) -> None:
     """Count messages in windows of time, as a stream that goes on where the run before stopped.
@@ -155,13 +170,14 @@ def windows_command(
     rocketpy pipeline windows -n 127.0.0.1:9876 -t Orders --window "10 seconds" --sum '$.amount' /tables/per-tag
     """
 
-    def job(spark: SparkSession) -> JobReport:
+    def prepare() -> Job:
         from rocketpy.spark.jobs.windows import Windows, windows
 
-        wanted = Windows(**given)
-        return windows(spark, wanted, target, to_topic=to_topic, max_per_trigger=max_per_trigger, check=check)
+        wanted = Windows(**given, connection=_connection(given["name_server"], options))
+        limit = max_per_trigger
+        return partial(windows, wanted=wanted, target=target, to_topic=to_topic, max_per_trigger=limit, check=check)
 
-    run_job(job, master, as_json)
+    run_job(prepare, master, as_json)
 
 
 COMMANDS = (trace_command, stats_command, dedup_command, windows_command)
@@ -171,13 +187,27 @@ def _input(given: dict[str, Any]) -> Any:
     """The input of these options, which it takes out of `given`."""
     from rocketpy.spark.jobs.inputs import Input
 
-    return Input(**{name: given.pop(name) for name in ("name_server", "store", "archive", "topics")})
+    places = {name: given.pop(name) for name in ("name_server", "store", "archive", "topics")}
+    return Input(**places, connection=connection_options(given.pop("options")))
 
 
-def run_job(job: Callable[[SparkSession], JobReport], master: str | None, as_json: bool) -> None:
-    """Run a job in a session, print its report, and exit: 0, 1 if a check of the result failed, 2 without result."""
+def _connection(name_server: str, options: tuple[str, ...]) -> dict[str, str]:
+    """The options of the connection beside nameServer. Raises ConfigError."""
+    from rocketpy.spark.connection import connection_of
+
+    others = connection_options(options)
+    connection_of(name_server, others)
+    return others
+
+
+def run_job(prepare: Callable[[], Job], master: str | None, as_json: bool) -> None:
+    """Run a job in a session, print its report, and exit: 0, 1 if a check of the result failed, 2 without result.
+
+    `prepare` checks the arguments: before Spark is started, which takes seconds.
+    """
 
     def run() -> int:
+        job = prepare()
         with job_session(master, inline=False) as spark:
             assert spark is not None
             began_s = time.monotonic()

@@ -15,9 +15,9 @@ from rocketpy.startup.cli.pipeline.frame import (
     INLINE,
     MASTER,
     OPTIONS,
+    connection_options,
     job_progress,
     job_session,
-    key_and_value,
     status_of,
 )
 
@@ -111,7 +111,7 @@ def _of_topics(
 ) -> list[Manifest]:
     from rocketpy.spark.jobs.archive_topics import archive_topics
 
-    connection = {**dict(map(key_and_value, given["options"])), "nameServer": given["name_server"]}
+    connection = {**connection_options(given["options"]), "nameServer": given["name_server"]}
     return archive_topics(
         spark, places[-1], given["topics"], connection, allow_gap=given["allow_gap"], listener=listener
     )

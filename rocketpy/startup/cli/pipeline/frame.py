@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
@@ -29,12 +29,15 @@ OPTIONS = click.option(
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-def key_and_value(option: str) -> tuple[str, str]:
+def connection_options(given: Iterable[str]) -> dict[str, str]:
     """What `--option` gives. Raises ConfigError."""
-    key, equals, value = option.partition("=")
-    if not equals:
-        raise ConfigError(f'"{option}" is not KEY=VALUE', key="--option")
-    return key, value
+    options = {}
+    for one in given:
+        key, equals, value = one.partition("=")
+        if not equals:
+            raise ConfigError(f'"{one}" is not KEY=VALUE', key="--option")
+        options[key] = value
+    return options
 
 
 @contextmanager

@@ -19,9 +19,9 @@ from rocketpy.startup.cli.pipeline.frame import (
     INLINE,
     MASTER,
     OPTIONS,
+    connection_options,
     job_progress,
     job_session,
-    key_and_value,
     status_of,
 )
 
@@ -86,7 +86,7 @@ def _replay(
         keys=frozenset(key for key in keys.split(",") if key),
         where=where,
     )
-    connection = dict(map(key_and_value, options))
+    connection = connection_options(options)
     with job_session(master, inline) as spark, job_progress(inline) as listener:
         began_s = time.monotonic()
         done = replay(
