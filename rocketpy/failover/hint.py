@@ -6,7 +6,7 @@ import attrs
 
 from .records import GroupState
 
-HINT_S = 2.0
+HINT_S = 0.5
 """How long a master that hears of a newer epoch waits for etcd to say so; then it takes the peer's word."""
 
 

@@ -31,7 +31,7 @@ class Event(enum.Enum):
     MISCONFIGURED = "the group in etcd has another format, mode, file size or member list, or the epoch file is damaged"
     HIGHER_EPOCH = (
         "`state` names an epoch above this member's own, or is gone; or a peer names one, and etcd does not answer "
-        "for 2 s"
+        "for half a second"
     )
     APPOINTED = "`state` names this member and its incarnation as master of an epoch that it has not opened yet"
     MASTER_KNOWN = "`state` names another member as master"

@@ -148,12 +148,15 @@ def test_a_pair_goes_on_without_etcd(pair: Group, seed: int) -> None:
 
 @needs_network
 def test_a_master_that_is_cut_from_etcd_alone(networked: Group, seed: int) -> None:
-    """Its lease ends; it hears of the new epoch from its slave, which was elected."""
+    """Its lease ends; it hears of the new epoch from its slave, which was elected, and serves nobody any more."""
     group = networked
     with Clients(group.servers, group.history, seed):
         first = group.wait_for_master()
+        known = len(group.members[first].text())
         join = cut(group, first, "etcd")
         group.wait_for_lone_master(group.other(first))
+        left = f"failover: {first} is JOINING, was "
+        group.wait_for(lambda: left in group.members[first].text()[known:], f"{first} to learn that it was replaced")
         join()
         group.wait_until_healed()
     group.check()

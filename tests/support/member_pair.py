@@ -34,6 +34,7 @@ from tests.support.waiting import wait_until
 A, B = ("a", "1f"), ("b", "2e")
 IMAGE = log_image(2)
 SECOND_NS = 1_000_000_000
+GROUP = Group(cluster="DefaultCluster", broker_name="broker-a", file_size=FILE_SIZE)
 
 
 def epochs(*entries: tuple[int, int]) -> EpochList:
@@ -80,7 +81,7 @@ class MemberMaster:
                 "stall_ns": SECOND_NS,
             },
         )
-        group = Group(cluster="DefaultCluster", broker_name="broker-a", file_size=FILE_SIZE, secret=secret)
+        group = attrs.evolve(GROUP, secret=secret)
         member = MasterMember(self.block, epoch_list)
         networks = parse_networks("127.0.0.0/8")
         self._master = Master(

@@ -64,8 +64,6 @@ def run_broker(
         if settings.store.is_automatic:
             from .member import run_member
 
-            logger.warning("haMode=automatic is not finished: docs/progress.md says what is missing (failover)")
-
             return run_member(settings, sockets, run_tree, on_ready)
         status = run_tree(settings, sockets, beside, on_ready)
     if status == EXIT_REOPEN:

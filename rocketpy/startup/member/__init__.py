@@ -4,6 +4,7 @@ guardian.py          runs, replaces and stops the two children; ../boot/member.p
 tree.py              what a process tree has from its guardian; it opens the store as the member that it is
 identity.py          the incarnation of the store and the epochs of its log, when it is opened
 coordinator_main.py  the coordinator's process; from_config.py: its settings
+replaced_master.py   tells the last master that it was replaced, when it does not reach etcd
 shared_broker.py     the broker as the coordinator sees it: reports, orders
 marks.py, names.py   what the processes share beside the member block; names that others need, too
 requirement.py       the extra that must be installed

@@ -17,6 +17,7 @@ from rocketpy.failover.fences import Lease
 from rocketpy.store.files import StorePaths
 
 from .from_config import access, member_settings, place
+from .replaced_master import ReplacedMaster
 from .shared_broker import SharedBroker
 from .tree import MemberTree
 
@@ -55,7 +56,9 @@ async def _coordinate(settings: BrokerSettings, tree: MemberTree, bell: int, gat
         coordinator = Coordinator(member_settings(settings), place(settings), keys, shared)
         shared.registered = lambda: coordinator.member.registered
         shared.lease_ends_s = lambda: _end_of(coordinator.member.lease)
-        await coordinator.run()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ReplacedMaster.of(settings, tree.block, shared.replaced).run)
+            await coordinator.run()
 
 
 def _end_of(lease: Lease | None) -> float:

@@ -55,6 +55,8 @@ class SharedBroker:
     _incarnation: str = attrs.field(init=False, default="")
     _epochs: EpochList | None = attrs.field(init=False, default=None)  # None: damaged
     _epochs_version: int = attrs.field(init=False, default=-1)
+    _epoch: int = attrs.field(init=False, default=-1)  # that this member serves
+    _followed: Following | None = attrs.field(init=False, default=None)  # the master that was followed last
     _known: dict[str, MemberRecord] = attrs.field(init=False, factory=dict)  # as they were registered last
 
     # --- report -----------------------------------------------------------------------------------------------------
@@ -111,6 +113,8 @@ class SharedBroker:
     # --- orders -----------------------------------------------------------------------------------------------------
 
     def apply(self, orders: Orders) -> None:
+        following, self._epoch = self._following(orders.following), orders.epoch
+        self._followed = following or self._followed
         known = self.block.orders()
         before = known[0] if known else MemberOrders()  # this process alone changes them
         given = MemberOrders(
@@ -120,7 +124,7 @@ class SharedBroker:
             answers_waits=orders.duties.answers_waits,
             sends_stream=orders.duties.sends_stream,
             is_broker_0=orders.duties.is_broker_0,
-            following=self._following(orders.following),
+            following=following,
             counting=orders.counting,
         )
         until_ns = _deadline_ns(orders.deadline_s)
@@ -131,6 +135,14 @@ class SharedBroker:
         if (given.is_master, given.epoch) != (before.is_master, before.epoch):
             self.ring()
         self.shown.show(orders.state, orders.epoch, len(orders.counting), self.lease_ends_s())
+
+    def replaced(self) -> Following | None:
+        """While this member serves: the master that it followed before, if that may not know that it was replaced."""
+        before = self._followed
+        if before is None or self._epoch < 0 or before.member in self.registered():
+            return None
+        ack = self.slaves.acknowledged().get(before.member)
+        return None if ack is not None and ack.epoch == self._epoch else before
 
     def refute_epoch(self, seen: int, newest: int) -> None:
         self.block.refute_epoch(seen, newest)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 pytest.importorskip("rocketpy.native._rocketpy", reason="a part of the broker, which needs the compiled core")
@@ -14,10 +15,11 @@ pytest.importorskip("rocketpy.native._rocketpy", reason="a part of the broker, w
 from rocketpy.failover.epochs import EpochList
 from rocketpy.failover.in_sync import Ack
 from rocketpy.native.core import lib
-from rocketpy.reactor.member import Following, MemberOrders
+from rocketpy.reactor.member import Following, MemberBlock, MemberOrders
 from rocketpy.replication.epoch_file import EpochFile
 from rocketpy.replication.slave import LOOK_S, SlaveReplicator
-from tests.support.member_pair import IMAGE, A, B, MemberFollower, MemberMaster, epochs
+from rocketpy.startup.member.replaced_master import ReplacedMaster
+from tests.support.member_pair import GROUP, IMAGE, A, B, MemberFollower, MemberMaster, epochs
 from tests.support.slave_rig import FILE_SIZE
 
 LOG, END = IMAGE.data, len(IMAGE.data)
@@ -184,6 +186,30 @@ def test_a_log_of_a_newer_epoch_tells_the_master_too(master: MemberMaster, follo
     b.follow(master)
     b.turn_until(lambda: master.block.newest_epoch_seen == 8, "a to be told")
     assert not b.block.is_diverged and b.block.cut_phy_offset is None
+
+
+@pytest.mark.parametrize(("secret", "is_told"), [(b"0123456789abcdef", True), (b"another secret!!", False)])
+def test_a_successor_tells_a_master_that_does_not_reach_etcd(
+    tmp_path: Path, made: list[Any], secret: bytes, is_told: bool
+) -> None:
+    made.append(MemberMaster(tmp_path / "a", HISTORY, LOG, secret=b"0123456789abcdef"))
+    block, file, group = MemberBlock(), EpochFile(tmp_path), attrs.evolve(GROUP, secret=secret)
+    block.set_own(B)
+    file.write(epochs((1, 0), (9, SECOND)))
+    successor = ReplacedMaster(lambda: None, block, group, 2, file)
+    successor.tell(made[-1].ha_address)
+    assert made[-1].block.newest_epoch_seen == (9 if is_told else -1) and made[-1].table.acknowledged() == {}
+    assert block.newest_epoch_seen == -1
+
+
+def test_a_successor_that_was_replaced_itself_learns_that(
+    master: MemberMaster, tmp_path: Path, made: list[Any]
+) -> None:
+    block, file = MemberBlock(), EpochFile(tmp_path)
+    block.set_own(B)
+    file.write(epochs((1, 0), (3, FIRST)))
+    ReplacedMaster(lambda: None, block, GROUP, 2, file).tell(master.ha_address)
+    assert block.newest_epoch_seen == 7 and master.block.newest_epoch_seen == -1
 
 
 def test_orders_to_follow_nobody_end_the_stream(master: MemberMaster, follower: Make) -> None:

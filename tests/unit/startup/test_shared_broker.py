@@ -175,3 +175,20 @@ def test_a_master_is_followed_at_the_address_that_it_registered_last(play: Play)
     registered.clear()
     assert play.apply(State.FOLLOWER, following=("b", 4)).following == expected
     assert play.apply(State.JOINING).following is None
+
+
+def test_a_successor_knows_whom_it_has_replaced(play: Play) -> None:
+    """Until that is registered in etcd again, or follows the new epoch."""
+    registered = {"b": MASTER}
+    play.broker.registered = lambda: registered
+    play.open(is_master=True, epoch=4)
+    play.apply(State.FOLLOWER, following=("b", 3))
+    assert play.broker.replaced() is None
+    play.apply(State.PROMOTING, epoch=4)
+    assert play.broker.replaced() is None
+    registered.clear()
+    play.apply(State.MASTER, epoch=4)
+    found = play.broker.replaced()
+    assert found is not None and (found.member, found.ha_address) == ("b", "h:2")
+    connect(play.broker.slaves, 0, 1, "b", 800, epoch=4)
+    assert play.broker.replaced() is None

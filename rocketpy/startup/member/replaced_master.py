@@ -1,0 +1,79 @@
+"""Tells the last master that it was replaced, if it cannot learn that from etcd.
+
+Its lease has ended, because it is gone or because it does not reach etcd. In the second case it would go on as
+a master that waits for its lease beside its successor. The successor names its epoch in a HELLO on the HA port of the
+last master, again and again, until that is registered in etcd or follows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+import attrs
+import trio
+
+from rocketpy.config import BrokerSettings
+from rocketpy.errors import RocketError
+from rocketpy.reactor.member import Following, MemberBlock
+from rocketpy.replication.epoch_file import EpochFile
+from rocketpy.replication.greeting import introduce
+from rocketpy.replication.introduction import Extent, Group, Membership
+from rocketpy.replication.master_log import connect
+from rocketpy.replication.secret import read_secret
+from rocketpy.replication.stream import ByteReader
+from rocketpy.store.files import StorePaths
+
+PAUSE_S = 0.5  # between two tries
+TIMEOUT_S = 0.5  # of the connection, and of each answer
+
+
+@attrs.frozen(eq=False)
+class ReplacedMaster:
+    """Whom to tell, and as whom.
+
+    Args:
+        replaced: the master to be told; None: there is none, or it knows.
+        group, broker_id, file: of this member.
+    """
+
+    replaced: Callable[[], Following | None]
+    block: MemberBlock
+    group: Group
+    broker_id: int
+    file: EpochFile
+
+    @classmethod
+    def of(
+        cls, settings: BrokerSettings, block: MemberBlock, replaced: Callable[[], Following | None]
+    ) -> ReplacedMaster:
+        """Take what a HELLO says of this member. Raises: ConfigError: haSecretFile cannot be used."""
+        store, broker = settings.store, settings.broker
+        group = Group(
+            cluster=broker.broker_cluster_name,
+            broker_name=broker.broker_name,
+            file_size=store.mapped_file_size_commit_log,
+            secret=read_secret(store.ha_secret_file),
+        )
+        file = EpochFile(StorePaths.of(store.store_path_root_dir).root)
+        return cls(replaced, block, group, broker.broker_id, file)
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        while True:
+            await trio.sleep(PAUSE_S)
+            master = self.replaced()
+            if master is not None:
+                await trio.to_thread.run_sync(self.tell, master.ha_address, abandon_on_cancel=True)
+
+    def tell(self, ha_address: str) -> None:
+        """Name the epochs of this log to a broker. One that answers with newer ones has replaced this member."""
+        own = self.block.own
+        if own is None:
+            return
+        with contextlib.suppress(RocketError), connect(ha_address, TIMEOUT_S) as connection:
+            membership = Membership(own.member, own.incarnation, self.file.read())
+            reader = ByteReader(connection, TIMEOUT_S, lambda: None, TIMEOUT_S)
+            extent = Extent(0, 0)
+            welcome = introduce(connection, reader, self.group, self.broker_id, extent, None, None, membership)
+            self.block.see_epoch(welcome.epochs.last)
