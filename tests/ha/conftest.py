@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.etcd import MISSING, EtcdCluster, etcd_cluster, is_installed
+from tests.support.ha.clocks import built_library
 from tests.support.ha.group import Group, real_group
 from tests.support.ha.network import network
 
@@ -37,6 +38,12 @@ def seed() -> int:
     number = int(os.environ.get("HA_SEED") or random.randrange(1 << 30))
     print(f"HA_SEED={number}")
     return number
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """That by which clocks of members are turned."""
+    return built_library(tmp_path_factory.mktemp("clock"))
 
 
 @pytest.fixture

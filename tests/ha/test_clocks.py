@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from tests.support.ha.clients import Clients
-from tests.support.ha.clocks import TurnedClock, built_library
+from tests.support.ha.clocks import TurnedClock
 from tests.support.ha.faults import cut
 from tests.support.ha.group import LEASE_S, Member, real_group
 from tests.support.ha.needs import needs_compiler, needs_network
@@ -37,11 +37,6 @@ TURNS: dict[str, Turn] = {
     "set back": lambda clock: clock.step(wall_s=-HOUR_S),
     "slept": lambda clock: clock.step(boot_s=10 * LEASE_S, wall_s=HOUR_S),
 }
-
-
-@pytest.fixture(scope="session")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built_library(tmp_path_factory.mktemp("clock"))
 
 
 @pytest.fixture

@@ -1,7 +1,9 @@
-"""The official Java clients over a failover: they follow brokerId 0, and get every message that was acknowledged."""
+"""Clients over a failover: they follow brokerId 0, and get every message that was acknowledged, in the order of its
+queue. The official ones of Java and Go, and ours."""
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -9,37 +11,39 @@ import pytest
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from tests.interop import toolchain
-from tests.interop.programs import Launcher, Program
-from tests.support.etcd import MISSING, is_installed
+from tests.interop.programs import Event, Launcher, Program, command_of
 from tests.support.ha.group import real_group
 
-pytestmark = pytest.mark.skipif(not is_installed(), reason=MISSING)
 TOPIC = "Official"
 STORED = ("SEND_OK", "SLAVE_NOT_AVAILABLE")  # the second by a master that is alone in sync
+GO_NO_SLAVE = "sendStatus=3"
+MESSAGES = 200  # before the failover, and after it
+POLL_MS = 1000  # clients of Java and ours ask for routes so often; those of Go every 30 s
 
 
-def test_producer_and_consumer_follow_the_master(tmp_path: Path) -> None:
+@pytest.mark.parametrize("language", ["java-4.9.8", "go", "python"])
+def test_producer_and_consumer_follow_the_master(tmp_path: Path, language: str) -> None:
     try:
-        toolchain.java_directory("4.9.8")
+        command_of(language, tmp_path)
     except toolchain.Missing as missing:
         toolchain.skip_or_fail(str(missing))
     with real_group(tmp_path) as group:
-        first = group.master()
-        assert first is not None
-        (second,) = set(group.members) - {first}
+        first = group.master() or ""
         launcher = Launcher(group.namesrv.namesrv, tmp_path)
         try:
-            consumer = launcher.start("java-4.9.8", "push", topic=TOPIC, group="official_consumers")
-            consumer.wait_ready()
             producer = launcher.start(
-                "java-4.9.8", "send", mode="stream", topic=TOPIC, group="official_producers", prefix="m", poll=1000
+                language, "send", mode="stream", topic=TOPIC, group="official_producers", prefix="m", poll=POLL_MS
             )
-            producer.wait_until(lambda: len(acknowledged(producer)) > 200, "messages before the failover")
+            producer.wait_until(lambda: acknowledged(producer), "the topic")
+            consumer = launcher.start(
+                language, "push", topic=TOPIC, group="official_consumers", orderly="true", poll=POLL_MS
+            )
+            consumer.wait_messages(MESSAGES)
             group.history.happened(f"kill -9 of all of {first}")
             group.members[first].kill_all()
             before = len(acknowledged(producer))
-            producer.wait_until(lambda: len(acknowledged(producer)) > before + 200, "messages after the failover")
-            group.wait_for(lambda: group.master() == second, "the failover")
+            producer.wait_until(lambda: len(acknowledged(producer)) > before + MESSAGES, "messages after the failover")
+            group.wait_for(lambda: group.master() == group.other(first), "the failover")
             group.members[first].begin()
             group.wait_in_sync()
             producer.leave()
@@ -48,11 +52,32 @@ def test_producer_and_consumer_follow_the_master(tmp_path: Path) -> None:
             consumer.leave()
         finally:
             launcher.close()
-    places: dict[tuple[int, int], set[str]] = {}
-    for event in consumer.messages:
-        places.setdefault((event["queueId"], event["queueOffset"]), set()).add(event["key"])
-    assert [keys for keys in places.values() if len(keys) > 1] == [], "two messages at one place"
+        check_order(consumer.messages)
 
 
 def acknowledged(producer: Program) -> set[str]:
-    return {event["key"] for event in producer.of_kind("sent") if event["status"] in STORED}
+    return {
+        event["key"]
+        for event in producer.of_kind("sent")
+        if event["status"] in STORED or GO_NO_SLAVE in event["status"]
+    }
+
+
+def check_order(messages: list[Event]) -> None:
+    """No place has two messages; a queue has them in the order of the sends, and its consumer got them so."""
+    places: dict[tuple[int, int], set[str]] = {}
+    arrived: dict[int, list[int]] = {}
+    for event in messages:
+        queue_id, offset = event["queueId"], event["queueOffset"]
+        if (queue_id, offset) not in places:
+            arrived.setdefault(queue_id, []).append(offset)
+        places.setdefault((queue_id, offset), set()).add(event["key"])
+    assert [keys for keys in places.values() if len(keys) > 1] == [], "two messages at one place"
+    for queue_id, offsets in arrived.items():
+        assert offsets == sorted(offsets), f"queue {queue_id} arrived in another order"
+        numbers = [number_of(*places[queue_id, offset]) for offset in sorted(offsets)]
+        assert all(one < two for one, two in itertools.pairwise(numbers)), f"queue {queue_id} has another order"
+
+
+def number_of(key: str) -> int:
+    return int(key.rsplit("-", 1)[1])

@@ -49,12 +49,18 @@ func (shardSelector) Select(message *primitive.Message, queues []*primitive.Mess
 // send --mode sync|async|oneway|batch [--shards N: a selector keeps one of N shards in one queue] [--stay true: before it
 // closes its connections it waits for the end of its input] [--timer TIMER_DELAY_MS --delay MS: message i is due so much and
 // i ms later] [--property NAME --values A,B,...: message i has the i-th value] [--trace true].
+// send --mode stream [--pause MS]: one after the other until the input ends, each tried once, so that no message is stored
+// twice by the client itself.
 func send(given arguments) {
+	timeout, retries := 10*time.Second, 2
+	if given.text("mode", "") == "stream" {
+		timeout, retries = 3*time.Second, 0
+	}
 	options := []producer.Option{
 		producer.WithNsResolver(given.nameServer()),
 		producer.WithGroupName(given.text("group", "")),
-		producer.WithSendMsgTimeout(10 * time.Second),
-		producer.WithRetry(2),
+		producer.WithSendMsgTimeout(timeout),
+		producer.WithRetry(retries),
 	}
 	if given.text("trace", "") == "true" {
 		options = append(options, producer.WithTrace(given.traceConfig()))
@@ -67,6 +73,12 @@ func send(given arguments) {
 	check(err)
 	check(sender.Start())
 	show("ready", fields{})
+	if given.text("mode", "") == "stream" {
+		stream(sender, given)
+		check(sender.Shutdown())
+		show("done", fields{})
+		return
+	}
 	var messages []*primitive.Message
 	for i := 0; i < given.number("count", 1); i++ {
 		message := newMessage(given, i)
@@ -100,6 +112,27 @@ func send(given arguments) {
 	}
 	check(sender.Shutdown())
 	show("done", fields{})
+}
+
+func stream(sender rocketmq.Producer, given arguments) {
+	ended := make(chan struct{})
+	go func() {
+		waitForEndOfInput()
+		close(ended)
+	}()
+	for i := 0; ; i++ {
+		message := newMessage(given, i)
+		if result, err := sender.SendSync(context.Background(), message); err != nil {
+			show("failed", fields{"key": message.GetKeys(), "error": err.Error()})
+		} else {
+			showSent(message.GetKeys(), result)
+		}
+		select {
+		case <-ended:
+			return
+		case <-time.After(time.Duration(given.number("pause", 5)) * time.Millisecond):
+		}
+	}
 }
 
 func sendAsync(sender rocketmq.Producer, messages []*primitive.Message) {

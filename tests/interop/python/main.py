@@ -3,6 +3,7 @@ input ends."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 import time
@@ -92,7 +93,39 @@ class Shards:
         return listed[int(str(key)) % len(listed)]
 
 
+async def stream(given: dict[str, str]) -> None:
+    """One after the other until the input ends, each tried once, so that no message is stored twice by the client."""
+    options = ProducerOptions(
+        name_servers=given["namesrv"],
+        send_timeout=3.0,
+        retries=0,
+        poll_name_server_interval=poll_interval(given),
+    )
+    async with Producer(given["group"], options) as producer, trio.open_nursery() as nursery:
+        show("ready")
+
+        async def send_all() -> None:
+            for i in itertools.count():
+                message = make_message(given, i)
+                try:
+                    show_sent(message.keys[0], await producer.send(message))
+                except RocketError as error:
+                    show("failed", key=message.keys[0], error=str(error))
+                await trio.sleep(int(given.get("pause", "5")) / 1000)
+
+        nursery.start_soon(send_all)
+        await wait_for_end_of_input()
+        nursery.cancel_scope.cancel()
+    show("done")
+
+
+def poll_interval(given: dict[str, str]) -> float:
+    return int(given.get("poll", "30000")) / 1000
+
+
 async def send(given: dict[str, str]) -> None:
+    if given.get("mode") == "stream":
+        return await stream(given)
     options = ProducerOptions(name_servers=given["namesrv"], send_timeout=10.0, trace=given.get("trace") == "true")
     async with Producer(given["group"], options) as producer:
         show("ready")
@@ -140,6 +173,7 @@ async def push(given: dict[str, str]) -> None:
         mode=ConsumeMode[given.get("model", "clustering").upper()],
         ordered=given.get("orderly") == "true",
         trace=given.get("trace") == "true",
+        poll_name_server_interval=poll_interval(given),
     )
     sql = given.get("sql")
     subscriptions = {given["topic"]: Sql92(sql) if sql else given.get("expression", "*")}

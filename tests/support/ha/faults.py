@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+from .clocks import TurnedClock
 from .group import Group
 
 Heal = Callable[[], None]
+Fault = Callable[[Group, str, random.Random], Heal]
 
 
 def cut(group: Group, one: str, two: str, *, both: bool = True) -> Heal:
@@ -61,6 +63,28 @@ def isolate(group: Group, name: str, choose: random.Random) -> Heal:
             each()
 
     return join
+
+
+def end_a_lease(group: Group, name: str, choose: random.Random) -> Heal:
+    """The member's own, or the one of the mastership if it is master: early, as a bug of etcd may end it."""
+    lease = group.lease_of(name)
+    group.history.happened(f"the lease of {name} is revoked")
+    if lease:
+        group.revoke(lease)
+    return lambda: None
+
+
+def turn_the_clock(clocks: Mapping[str, TurnedClock]) -> Fault:
+    """Of one member, for as long as the fault lasts; a jump stays."""
+
+    def turn(group: Group, name: str, choose: random.Random) -> Heal:
+        rate, boot_s, wall_s = choose.choice((0.9, 1.1)), choose.choice((0.0, 60.0)), choose.uniform(-3600.0, 3600.0)
+        group.history.happened(f"clocks of {name} run at {rate}, jump by {boot_s:.0f} s, on the wall by {wall_s:.0f} s")
+        clocks[name].run_at(rate)
+        clocks[name].step(boot_s=boot_s, wall_s=wall_s)
+        return lambda: clocks[name].run_at(1.0)
+
+    return turn
 
 
 def kill_a_worker(group: Group, name: str, choose: random.Random) -> Heal:

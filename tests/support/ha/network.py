@@ -5,16 +5,21 @@ A cut is silent, as a broken network is: the router drops what goes from one pla
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 import attrs
 
 MISSING = "network namespaces need root and the command ip (Debian: apt install iproute2)"
 CLIENTS = "clients"  # the place of the test itself
+BAD_LINK = Path(__file__).with_name("bad_link.py")
+BAD_TABLE = 77  # of routes
 
 
 def is_possible() -> bool:
@@ -48,6 +53,30 @@ class Network:
         """Undo one `cut`."""
         self._route("del", source, target)
 
+    @contextmanager
+    def bad_link(self, *places: str, delay_ms: float, jitter_ms: float, loss: float, seed: int) -> Iterator[None]:
+        """Between each two of these places packets are late, in another order, or lost (bad_link.py)."""
+        name = f"bad{self._octet}"
+        words = [name, str(delay_ms), str(jitter_ms), str(loss), str(seed)]
+        command = ["ip", "netns", "exec", self._space("router"), sys.executable, str(BAD_LINK), *words]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as router:
+            try:
+                assert router.stdout is not None and router.stdout.readline() == "ready\n", "/dev/net/tun is missing"
+                self._run("router", f"link set {name} up")
+                self._run("router", f"route add default dev {name} table {BAD_TABLE}")
+                for source, target in itertools.permutations(places, 2):
+                    self._run("router", self._bad_rule("add", source, target))
+                yield
+                for source, target in itertools.permutations(places, 2):
+                    self._run("router", self._bad_rule("del", source, target))
+            finally:
+                router.kill()
+
+    def _bad_rule(self, change: str, source: str, target: str) -> str:
+        """What comes out of the device is not sent into it again: it has another interface."""
+        by = f"iif r{self._octet}.{self.names.index(source)}"
+        return f"rule {change} pref 100 {by} to {self.address(target)} lookup {BAD_TABLE}"
+
     def _route(self, change: str, source: str, target: str) -> None:
         rule = f"rule {change} from {self.address(source)} to {self.address(target)} type blackhole"
         self._run("router", rule)
@@ -75,7 +104,8 @@ class Network:
             self._run("router", f"addr add 10.{self._octet}.{index}.1/24 dev {there}")
             self._run("router", f"link set {there} up")
             self._run(place, f"route add {self.subnet} via 10.{self._octet}.{index}.1")
-        forward = ["sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward"]
+        settings = "/proc/sys/net/ipv4"
+        forward = ["sh", "-c", f"echo 1 > {settings}/ip_forward; echo 0 > {settings}/conf/all/rp_filter"]
         subprocess.run(["ip", "netns", "exec", self._space("router"), *forward], check=True, timeout=20)
 
     def close(self) -> None:
