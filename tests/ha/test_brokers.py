@@ -62,6 +62,34 @@ def test_a_master_that_comes_back_without_its_disk_copies_everything(pair: Group
     pair.check()
 
 
+def test_a_slave_whose_disk_has_changed_a_byte_halts(pair: Group, seed: int) -> None:
+    """The byte is in the last record of its log, where no epoch tells it. With an empty store it is in sync again."""
+    with Clients(pair.servers, pair.history, seed):
+        second = pair.members[pair.other(pair.wait_for_master())]
+        pair.wait_in_sync()
+        pair.history.happened(f"{second.name} is killed, and its disk changes a byte")
+        second.kill_all()
+        change_last_byte(second.store)
+        second.begin()
+        pair.wait_for(lambda: "though both are of one history" in second.text(), "the damaged member to find that")
+        pair.wait_for(lambda: "HALTED" in second.text(), "it to halt")
+        assert "cut the log" not in second.text()
+        second.kill_all()
+        second.lose_store()
+        second.begin()
+        pair.wait_until_healed()
+    pair.check()
+
+
+def change_last_byte(store: Path) -> None:
+    """The last byte of the log that is not zero."""
+    files = [path for path in sorted((store / "commitlog").iterdir()) if path.read_bytes().strip(b"\0")]
+    image = bytearray(files[-1].read_bytes())
+    end = len(image.rstrip(b"\0"))
+    image[end - 1] ^= 0x40
+    files[-1].write_bytes(image)
+
+
 def test_a_slave_that_was_away_is_not_elected(pair: Group, seed: int) -> None:
     """The slave dies, the master goes on alone, then dies too. Only the master has everything: it has to come back."""
     with Clients(pair.servers, pair.history, seed) as clients:
