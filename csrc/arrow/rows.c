@@ -1,5 +1,5 @@
 /* A scan decides about a record from its fields and, where asked, one walk over its properties. What a column needs is
- * noted in the row, so that each column is one loop over rows without decoding anything again. */
+ * kept in the row, so that each column is one loop over rows without decoding anything again. */
 #include "arrow/rows.h"
 
 #include <string.h>
@@ -64,8 +64,8 @@ static int is_wanted(const rp_rows_scan *scan, const rp_record_view *view) {
            (!(scan->flags & RP_ROWS_COMMITTED) || is_committed(view)) && is_selected(scan, view);
 }
 
-/* Note the value at `at` if the piece that begins at `piece` has this name and a value; the last of several wins. */
-static void note_value(const uint8_t *properties, const uint8_t *piece, const uint8_t *end, const char *name,
+/* Keep the value at `at` if the piece that begins at `piece` has this name and a value; the last of several wins. */
+static void keep_value(const uint8_t *properties, const uint8_t *piece, const uint8_t *end, const char *name,
                        uint32_t name_size, uint16_t *at, uint16_t *size) {
     if ((uint64_t)(end - piece) <= (uint64_t)name_size + 1 || piece[name_size] != RP_NAME_VALUE_SEPARATOR) return;
     if (memcmp(piece, name, name_size) != 0) return;
@@ -73,14 +73,14 @@ static void note_value(const uint8_t *properties, const uint8_t *piece, const ui
     *size = (uint16_t)(end - piece - name_size - 1);
 }
 
-static void note_known(const uint8_t *properties, const uint8_t *piece, const uint8_t *end, rp_row *row) {
+static void keep_known(const uint8_t *properties, const uint8_t *piece, const uint8_t *end, rp_row *row) {
     if (piece >= end) return;
-    if (*piece == 'T') note_value(properties, piece, end, "TAGS", 4, &row->tags_at, &row->tags_size);
-    if (*piece == 'K') note_value(properties, piece, end, "KEYS", 4, &row->keys_at, &row->keys_size);
-    if (*piece == 'U') note_value(properties, piece, end, "UNIQ_KEY", 8, &row->unique_at, &row->unique_size);
+    if (*piece == 'T') keep_value(properties, piece, end, "TAGS", 4, &row->tags_at, &row->tags_size);
+    if (*piece == 'K') keep_value(properties, piece, end, "KEYS", 4, &row->keys_at, &row->keys_size);
+    if (*piece == 'U') keep_value(properties, piece, end, "UNIQ_KEY", 8, &row->unique_at, &row->unique_size);
 }
 
-/* Note TAGS, KEYS and UNIQ_KEY, and count separators. Returns whether all bytes are ASCII. */
+/* Find TAGS, KEYS and UNIQ_KEY, and count separators. Returns whether all bytes are ASCII. */
 static int find_known_properties(const uint8_t *properties, uint32_t size, rp_row *row) {
     const uint8_t *piece = properties;
     uint32_t others = 0, separators = 0;
@@ -89,12 +89,12 @@ static int find_known_properties(const uint8_t *properties, uint32_t size, rp_ro
         others |= found.others;
         for (uint32_t bits = found.pieces; bits != 0; bits &= bits - 1) {
             const uint8_t *end = properties + at + __builtin_ctz(bits);
-            note_known(properties, piece, end, row);
+            keep_known(properties, piece, end, row);
             piece = end + 1;
             separators++;
         }
     }
-    note_known(properties, piece, properties + size, row);
+    keep_known(properties, piece, properties + size, row);
     row->separators = (uint16_t)separators;
     return others == 0;
 }

@@ -71,7 +71,7 @@ typedef struct rp_rows_scan {
     uint32_t compressed;     /* rows with RP_ROW_COMPRESSED */
 } rp_rows_scan;
 
-/* Look at the records that start at scan->position and before `stop`, and note the wanted ones in `rows`. A record is
+/* Look at the records that start at scan->position and before `stop`, and put the wanted ones into `rows`. A record is
  * read to its end, up to `size`. Returns: RP_OK at `stop`; RP_FULL when there are rows_max rows or bytes_max bytes;
  * RP_END_OF_FILE at a blank; RP_EMPTY at zeros; RP_INCOMPLETE, RP_CORRUPT: no valid record is at scan->position. */
 rp_status rp_rows_find(const uint8_t *image, uint64_t size, uint64_t stop, rp_rows_scan *scan, rp_row *rows);

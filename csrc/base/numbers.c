@@ -1,3 +1,4 @@
+/* See numbers.h. */
 #include "base/numbers.h"
 
 /* Sign and digits with a magnitude of at most `limit` (+ 1 if negative), as two's complement bits. */

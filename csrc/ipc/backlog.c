@@ -1,3 +1,4 @@
+/* See backlog.h. */
 #include "ipc/backlog.h"
 
 #include <stdlib.h>

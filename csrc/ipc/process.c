@@ -1,3 +1,4 @@
+/* See process.h. */
 #define _GNU_SOURCE
 #include "ipc/process.h"
 

@@ -1,3 +1,4 @@
+/* See worker.h. */
 #define _GNU_SOURCE
 #include "ipc/worker.h"
 

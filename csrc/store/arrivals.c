@@ -1,3 +1,4 @@
+/* See arrivals.h. */
 #include "store/arrivals.h"
 
 #include "base/atomic.h"

@@ -168,7 +168,7 @@ static rp_status command(rp_codec *codec, uint32_t out, const rp_origin *origin,
         return RP_OK;
     }
     rp_status status =
-        rp_backlog_put(backlog, origin->connection, RP_MSG_COMMAND, spans, 2); /* full, or large: not noted */
+        rp_backlog_put(backlog, origin->connection, RP_MSG_COMMAND, spans, 2); /* full, or large: no resume point */
     if (status != RP_FULL) return status;
     return header ? refuse(codec, origin, header, frame[0], OVERLOAD) : RP_INVALID;
 }

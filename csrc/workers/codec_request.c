@@ -114,7 +114,7 @@ static int piece_value_is(const uint8_t *value, uint32_t size, const char *text)
 }
 
 /* Drop WAIT and CLUSTER from the property string in place (the broker sets CLUSTER itself and honours WAIT without
- * storing it), and note what makes a send special. Returns the new size. */
+ * storing it), and set the flags of what makes a send special. Returns the new size. */
 static uint32_t scan_properties(uint8_t *text, uint32_t size, uint32_t *flags) {
     uint8_t *out = text;
     int is_delivered = 0; /* a consumer sends a delivered timer again */

@@ -1,3 +1,4 @@
+/* See commits.h. */
 #include "workers/commits.h"
 
 #include <stdlib.h>

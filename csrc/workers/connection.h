@@ -14,7 +14,7 @@ enum { NO_SLOT = UINT32_MAX };
 enum { /* rp_connection.flags */
        CONNECTION_OPEN = 1,        /* has a socket */
        CONNECTION_GREETED = 2,     /* the codec has received a frame of it, so a CLOSED must follow */
-       CONNECTION_STALLED = 4,     /* waits for room on the way to its codec */
+       CONNECTION_STALLED = 4,     /* waits for room in the ring to its codec */
        CONNECTION_CHOKED = 8,      /* its output passed the high-water mark */
        CONNECTION_BLOCKED = 16,    /* the socket is not writable now */
        CONNECTION_CLOSE_AFTER = 32,/* close once the output is written */

@@ -1,3 +1,4 @@
+/* See diverted.h. */
 #include "workers/diverted.h"
 
 #include <string.h>
@@ -40,7 +41,7 @@ rp_status rp_diverted_leave(rp_diverted *diverted, const uint8_t *data, uint32_t
             status = RP_OK;
         } else if (rp_ring_pump(diverted->writer) == RP_OK) { /* it moves the tail, so before the token is taken */
             request.token = rp_ring_tail_after(diverted->writer, 0);
-            status = rp_ring_write(diverted->writer, RP_MSG_SEND, spans, 2); /* full, or large: not noted */
+            status = rp_ring_write(diverted->writer, RP_MSG_SEND, spans, 2); /* full, or large: no resume point */
         }
         if (status == RP_OK) enter(diverted, request.origin.connection, request.token);
     }

@@ -1,3 +1,4 @@
+/* See error_reply.h. */
 #include "workers/error_reply.h"
 
 #include "ipc/worker_messages.h"

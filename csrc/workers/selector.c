@@ -127,7 +127,7 @@ static void handle_socket(rp_selector *selector, const struct epoll_event *event
     if (!(connection->flags & CONNECTION_OPEN)) return;
     if (event->events & EPOLLIN && connection->interest & EPOLLIN) {
         /* Other connections of this codec are stalled too: do not read. */
-        if (rp_selector_way_is_full(selector, connection))
+        if (rp_selector_codec_is_full(selector, connection))
             rp_selector_stall(selector, connection);
         else
             rp_selector_read(selector, connection);
@@ -141,10 +141,10 @@ static void handle_socket(rp_selector *selector, const struct epoll_event *event
 
 static void wake_codecs(rp_selector *selector) {
     if (selector->codec != NULL) rp_codec_wake(selector->codec);
-    for (uint32_t i = 0; i < selector->way_count; i++) {
-        if (selector->ways[i].writer == NULL) continue;
-        (void)rp_ring_pump(selector->ways[i].writer);
-        rp_ring_wake(selector->ways[i].writer);
+    for (uint32_t i = 0; i < selector->codec_input_count; i++) {
+        if (selector->codec_inputs[i].writer == NULL) continue;
+        (void)rp_ring_pump(selector->codec_inputs[i].writer);
+        rp_ring_wake(selector->codec_inputs[i].writer);
     }
 }
 
@@ -264,22 +264,22 @@ static int take_proxies(rp_selector *selector, const rp_selector_config *config)
 }
 
 static int open_rings(rp_selector *selector, const rp_selector_config *config) {
-    uint32_t ways = config->codec_count == 0 ? 1 : config->codec_count;
+    uint32_t inputs = config->codec_count == 0 ? 1 : config->codec_count;
 
     selector->replies = calloc(config->reply_count + 1, sizeof *selector->replies);
-    selector->ways = calloc(ways, sizeof *selector->ways);
-    if (selector->replies == NULL || selector->ways == NULL) return 0;
+    selector->codec_inputs = calloc(inputs, sizeof *selector->codec_inputs);
+    if (selector->replies == NULL || selector->codec_inputs == NULL) return 0;
     for (; selector->reply_count < config->reply_count; selector->reply_count++) {
         rp_ring_reader *reader = rp_ring_reader_open(config->replies[selector->reply_count]);
         if (reader == NULL) return 0;
         selector->replies[selector->reply_count] = reader;
     }
-    for (; selector->way_count < ways; selector->way_count++) {
-        codec_way *way = &selector->ways[selector->way_count];
-        way->first_stalled = way->last_stalled = NO_SLOT;
+    for (; selector->codec_input_count < inputs; selector->codec_input_count++) {
+        codec_input *input = &selector->codec_inputs[selector->codec_input_count];
+        input->first_stalled = input->last_stalled = NO_SLOT;
         if (config->codec_count == 0) continue;
-        way->writer = rp_ring_writer_open(config->codecs[selector->way_count]);
-        if (way->writer == NULL) return 0;
+        input->writer = rp_ring_writer_open(config->codecs[selector->codec_input_count]);
+        if (input->writer == NULL) return 0;
     }
     return 1;
 }
@@ -333,9 +333,9 @@ void rp_selector_close(rp_selector *selector) {
     }
     rp_connections_close(&selector->connections);
     for (uint32_t i = 0; i < selector->reply_count; i++) rp_ring_reader_close(selector->replies[i]);
-    for (uint32_t i = 0; i < selector->way_count; i++) rp_ring_writer_close(selector->ways[i].writer);
+    for (uint32_t i = 0; i < selector->codec_input_count; i++) rp_ring_writer_close(selector->codec_inputs[i].writer);
     free(selector->replies);
-    free(selector->ways);
+    free(selector->codec_inputs);
     free(selector->proxies);
     free(selector->buffer);
     if (selector->epoll >= 0) close(selector->epoll);

@@ -34,23 +34,23 @@ void rp_selector_update_interest(rp_selector *selector, rp_connection *connectio
 }
 
 void rp_selector_stall(rp_selector *selector, rp_connection *connection) {
-    codec_way *way = way_of(selector, connection);
+    codec_input *input = codec_input_of(selector, connection);
     uint32_t slot = slot_of(selector, connection);
 
     if (connection->flags & CONNECTION_STALLED) return;
     connection->flags |= CONNECTION_STALLED;
     connection->next_stalled = NO_SLOT;
-    if (way->last_stalled != NO_SLOT)
-        at_slot(selector, way->last_stalled)->next_stalled = slot;
+    if (input->last_stalled != NO_SLOT)
+        at_slot(selector, input->last_stalled)->next_stalled = slot;
     else
-        way->first_stalled = slot;
-    way->last_stalled = slot;
+        input->first_stalled = slot;
+    input->last_stalled = slot;
     count(selector, RP_COUNT_STALLS, 1);
     if (connection->flags & CONNECTION_OPEN) rp_selector_update_interest(selector, connection);
 }
 
-int rp_selector_way_is_full(rp_selector *selector, const rp_connection *connection) {
-    return way_of(selector, connection)->first_stalled != NO_SLOT;
+int rp_selector_codec_is_full(rp_selector *selector, const rp_connection *connection) {
+    return codec_input_of(selector, connection)->first_stalled != NO_SLOT;
 }
 
 /* ---- the end of a connection ---- */
@@ -72,7 +72,7 @@ void rp_selector_close_socket(int fd, int is_orderly) {
 }
 
 rp_status rp_selector_pass_closed(rp_selector *selector, const rp_connection *connection) {
-    rp_ring_writer *writer = way_of(selector, connection)->writer;
+    rp_ring_writer *writer = codec_input_of(selector, connection)->writer;
     rp_origin origin = origin_of(selector, connection, selector->now_ns);
     rp_span span = {&origin, sizeof origin};
 

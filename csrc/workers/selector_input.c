@@ -21,7 +21,7 @@ enum { REST_MIN = 512 /* smallest buffer for an unfinished frame; it doubles wit
 
 /* `frame` without its length bytes. RP_OK, RP_FULL (nothing passed), RP_INVALID, RP_NO_MEMORY. */
 static rp_status pass_frame(rp_selector *selector, rp_connection *connection, const uint8_t *frame, uint32_t size) {
-    rp_ring_writer *writer = way_of(selector, connection)->writer;
+    rp_ring_writer *writer = codec_input_of(selector, connection)->writer;
     rp_origin origin = origin_of(selector, connection, connection->received_ns);
     rp_status status = RP_OK;
 
@@ -206,16 +206,16 @@ static rp_status resume(rp_selector *selector, rp_connection *connection) {
 /* In the order in which they stalled, while there is room. A connection that take_bytes closes here is still marked
  * STALLED, so its CLOSED is sent when the head of the list is handled next. */
 void rp_selector_resume_stalled(rp_selector *selector) {
-    for (uint32_t i = 0; i < selector->way_count; i++) {
-        codec_way *way = &selector->ways[i];
-        while (way->first_stalled != NO_SLOT) {
-            rp_connection *connection = at_slot(selector, way->first_stalled);
+    for (uint32_t i = 0; i < selector->codec_input_count; i++) {
+        codec_input *input = &selector->codec_inputs[i];
+        while (input->first_stalled != NO_SLOT) {
+            rp_connection *connection = at_slot(selector, input->first_stalled);
             uint32_t next = connection->next_stalled;
             int was_open = connection->flags & CONNECTION_OPEN;
             if (resume(selector, connection) == RP_FULL) break;
             if (was_open && !(connection->flags & CONNECTION_OPEN)) continue;
-            way->first_stalled = next;
-            if (next == NO_SLOT) way->last_stalled = NO_SLOT;
+            input->first_stalled = next;
+            if (next == NO_SLOT) input->last_stalled = NO_SLOT;
         }
     }
 }

@@ -18,17 +18,18 @@ enum {
 #define NS_PER_S 1000000000ull
 _Static_assert(sizeof(rp_connection) <= RP_SELECTOR_CONNECTION_SIZE, "the documented cost of an idle connection");
 
-typedef struct codec_way {
+/* The ring into one codec; the frames of a connection go to the same one always. */
+typedef struct codec_input {
     rp_ring_writer *writer; /* NULL: the codec is in this process */
-    uint32_t first_stalled; /* connections that wait for room, in order */
+    uint32_t first_stalled; /* connections that wait for room in it, in order */
     uint32_t last_stalled;
-} codec_way;
+} codec_input;
 
 struct rp_selector {
     rp_worker *worker;
     rp_connections connections;
-    codec_way *ways;
-    uint32_t way_count;
+    codec_input *codec_inputs;
+    uint32_t codec_input_count;
     struct rp_codec *codec;
     rp_ring_reader **replies;
     uint32_t reply_count;
@@ -72,8 +73,8 @@ static inline uint64_t number_of(const rp_selector *selector, const rp_connectio
     return (uint64_t)selector->index << 56 | (uint64_t)slot_of(selector, connection) << 32 | connection->generation;
 }
 
-static inline codec_way *way_of(rp_selector *selector, const rp_connection *connection) {
-    return &selector->ways[slot_of(selector, connection) % selector->way_count];
+static inline codec_input *codec_input_of(rp_selector *selector, const rp_connection *connection) {
+    return &selector->codec_inputs[slot_of(selector, connection) % selector->codec_input_count];
 }
 
 static inline rp_origin origin_of(const rp_selector *selector, const rp_connection *connection, uint64_t received_ns) {
@@ -89,10 +90,10 @@ static inline rp_origin origin_of(const rp_selector *selector, const rp_connecti
 rp_connection *rp_selector_find(rp_selector *selector, uint64_t number);
 /* Update the events that epoll reports for the connection. */
 void rp_selector_update_interest(rp_selector *selector, rp_connection *connection);
-/* Wait for room on the way to the codec. */
+/* Wait for room in the ring to the codec. */
 void rp_selector_stall(rp_selector *selector, rp_connection *connection);
 /* Other connections wait there already: reading more would be useless. */
-int rp_selector_way_is_full(rp_selector *selector, const rp_connection *connection);
+int rp_selector_codec_is_full(rp_selector *selector, const rp_connection *connection);
 /* Tell the codec that the connection has gone. RP_OK, RP_FULL. */
 rp_status rp_selector_pass_closed(rp_selector *selector, const rp_connection *connection);
 /* The peer takes no more output (it has closed or reset the connection). Drop the output, and go on reading to the end

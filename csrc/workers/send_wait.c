@@ -1,3 +1,4 @@
+/* See send_wait.h. */
 #include "workers/send_wait.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* See subscription.h. */
 #include "workers/subscription.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* See traffic.h. */
 #include "workers/traffic.h"
 
 #include <stdlib.h>
