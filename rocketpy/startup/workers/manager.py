@@ -7,6 +7,7 @@ import gc
 import logging
 import random
 import socket
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import attrs
@@ -28,9 +29,10 @@ from rocketpy.reactor.ring import RingReader, RingWriter, WorkerBlock
 from rocketpy.reactor.ring_fast_path import RingFastPath
 from rocketpy.reactor.topology import MANAGER, SEND, STORE, Topology
 from rocketpy.reactor.worker_spec import WorkerContext
+from rocketpy.remoting.limits import PoolLoad
 from rocketpy.replication.slave_table import SlaveTable
 from rocketpy.store.reading.message_store import MessageStore
-from rocketpy.transport.client import open_remoting_client
+from rocketpy.transport.client import RemotingClient, open_remoting_client
 
 from ..member.shown import MemberShown
 from ..member.tree import MemberTree
@@ -97,6 +99,30 @@ class ManagerMain(RequestServerMain):
         if self.member is not None:
             controller.be_member(self.settings.broker.broker_id)
 
+    def _controller(
+        self,
+        store: MessageStore,
+        fast_path: RingFastPath,
+        client: RemotingClient,
+        faults: Faults,
+        loads: Callable[[], dict[str, PoolLoad]],
+    ) -> BrokerController:
+        """`loads`: of the pools of this process."""
+        controller = BrokerController(
+            self.settings,
+            store,
+            fast_path,
+            client,
+            SystemClock(),
+            lambda: fast_path_counters(self.topology),
+            random.Random(),
+            faults,
+            self.memory,
+            lambda: pool_loads(self.topology, self.table, loads()),
+        )
+        self._replicate(controller)
+        return controller
+
     async def _run(self, context: WorkerContext, store: MessageStore) -> None:
         topology, name = self.topology, context.name
         drop_crashed_request(context.block, topology)
@@ -107,19 +133,7 @@ class ManagerMain(RequestServerMain):
         with contextlib.ExitStack() as start:
             async with open_remoting_client() as client:
                 start.enter_context(loading(context.block))
-                controller = BrokerController(
-                    self.settings,
-                    store,
-                    fast_path,
-                    client,
-                    SystemClock(),
-                    lambda: fast_path_counters(topology),
-                    random.Random(),
-                    faults,
-                    self.memory,
-                    lambda: pool_loads(topology, self.table, server.loads()),
-                )
-                self._replicate(controller)
+                controller = self._controller(store, fast_path, client, faults, lambda: server.loads())
                 controller.load(
                     lambda number, peer, is_vip: RingChannel(number, peer, is_vip, gateway), topology.is_connection_gone
                 )
