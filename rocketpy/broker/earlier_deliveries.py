@@ -1,7 +1,7 @@
 """Finds the delayed messages that the last master of a group has delivered, of which this broker has older progress.
 
 A slave copies the progress of delayed messages once a second. When it becomes the master, what the last one delivered
-since is in the log, behind the delayed message, at the end of its queue, with all of its properties. Such messages are
+since is in the log, after the delayed message, at the end of its queue, with all of its properties. Such messages are
 passed over, level by level, up to the first one that is not found: within a level, deliveries are in order.
 
 The search is bounded, in time and in what it reads. What it does not find is delivered, perhaps for the second time.

@@ -2,7 +2,7 @@
 
 The owner appends one record per change to the active half of a mapping. When that half fills up, the live entries are
 copied to the other half, a few with every append, while changes go to both; then the other half becomes the active one.
-A restarted owner reads the active half and appends behind its last record.
+A restarted owner reads the active half and appends after its last record.
 
     mapping  head of 8 cells of 8 bytes, then the two halves
     cells    0 magic   1 layout version << 32 | bytes of a half   2..3 owner (a boot id)   4..7 reserved
@@ -102,7 +102,7 @@ class _Half:
         _store_cell(self._cells, CHECK, 0)
 
     def read(self) -> Iterator[tuple[bytes, bytes | None]]:
-        """Every complete record; the value is None for a removal. Afterwards records are appended behind them.
+        """Every complete record; the value is None for a removal. Afterwards records are appended after them.
 
         Raises:
             ValueError: the records are damaged.

@@ -96,7 +96,7 @@ class ScheduleService:
         self._follow_deliveries()
 
     def _follow_deliveries(self) -> None:
-        """Continue behind messages that a previous manager has delivered since the file was saved."""
+        """Continue after messages that a previous manager has delivered since the file was saved."""
         for level in range(1, self._levels.level_max + 1):
             last = self._fast_path.last_delivery(level)
             if last is None or last.queue_offset < self._offsets.get(level, 0):

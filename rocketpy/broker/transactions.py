@@ -9,7 +9,7 @@ The half message stays where it is, and how often it was asked about is kept her
 (The reference stores the half message again for each question; so a late answer to the first copy delivers it twice.)
 
 The progress is kept where the reference keeps it, as offsets of the group CID_RMQ_SYS_TRANS: every half message below
-the first offset has ended, and every op message of a later one is at the second offset or behind it.
+the first offset has ended, and every op message of a later one is at the second offset or after it.
 
 Source: RocketMQ 4.9 `TransactionalMessageServiceImpl#check`.
 """
@@ -51,7 +51,7 @@ from .transaction_questions import Questions
 logger = logging.getLogger(__name__)
 
 CHECKED_MAX = 200_000  # open half messages whose checks are counted; others are asked about when these have ended
-LOOKED_MAX = 100_000  # open half messages of one round; the next one goes on behind them
+LOOKED_MAX = 100_000  # open half messages of one round; the next one goes on after them
 UNITS_PER_STEP = 20  # some 50 microseconds each: a small half message, or so much of a large one
 BYTES_PER_UNIT = 25_000
 HOUR_MS = 3_600_000
@@ -60,7 +60,7 @@ HOUR_MS = 3_600_000
 class Decision(Enum):
     """What a look at an open half message leads to."""
 
-    WAIT = "it is too young, as are those behind it"
+    WAIT = "it is too young, as are those after it"
     SKIP = "it is immune for now"
     ASK = "ask a producer of its group"
     LATER = "ask in the next round: too much is being asked"
@@ -114,7 +114,7 @@ class TransactionService:
         self._topics = topics
         self._offsets = offsets
         self._questions = Questions(producers, lambda: settings.broker.transaction_check_interval)
-        self._begin = 0  # where the next round begins: behind the base if the last one had too much to do
+        self._begin = 0  # where the next round begins: after the base if the last one had too much to do
         self._asked: dict[int, int] = {}  # offset of an open half message -> how often its producers were asked
         self._op_progress: int | None = None  # of the saved progress of half messages; None: not known yet
         self._discards = LogLimit()
@@ -279,7 +279,7 @@ class TransactionService:
         """Move the base to the oldest open half message, and commit it as the progress.
 
         The progress of the op queue is that of the round before: the two numbers may be saved at different times, and
-        a Java broker must find every op message behind the saved one.
+        a Java broker must find every op message after the saved one.
         """
         states = self._fast_path.half_states
         ops, end = self._store.max_offset(TRANS_OP_HALF_TOPIC, 0), self._store.max_offset(TRANS_HALF_TOPIC, 0)
@@ -293,7 +293,7 @@ class TransactionService:
         self._op_progress = ops if states.base >= end else self._first_op_behind(states.base, ops)
 
     def _first_op_behind(self, half_offset: int, ops: int) -> int:
-        """The first op message behind a half message: those of this one and of later ones follow."""
+        """The first op message after a half message: those of this one and of later ones follow."""
         units = self._store.consume_queue_units(TRANS_HALF_TOPIC, 0, half_offset, 1)
         low, high = self._store.min_offset(TRANS_OP_HALF_TOPIC, 0), ops
         while units and low < high:

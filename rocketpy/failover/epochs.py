@@ -72,7 +72,7 @@ class EpochList:
         return EpochList((*self.entries, *first, Epoch(number, start)))
 
     def until(self, end: int) -> EpochList:
-        """Without the epochs that begin behind `end`. One that begins there stays: it may get its first byte yet."""
+        """Without the epochs that begin after `end`. One that begins there stays: it may get its first byte yet."""
         return EpochList(tuple(entry for entry in self.entries if entry.start <= end))
 
     def end_of(self, number: int, log_end: int) -> int:

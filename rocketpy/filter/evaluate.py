@@ -95,7 +95,7 @@ def _condition(node: Node, properties: Properties) -> bool | None:
 
 
 def _sequence(operands: tuple[Node, ...], properties: Properties, *, decisive: bool) -> bool | None:
-    """AND, where FALSE decides, or OR, where TRUE does: what comes behind the first such operand is not evaluated."""
+    """AND, where FALSE decides, or OR, where TRUE does: what comes after the first such operand is not evaluated."""
     has_unknown = False
     for operand in operands:
         truth = _truth(_value(operand, properties))

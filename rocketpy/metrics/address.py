@@ -9,7 +9,7 @@ from collections.abc import Container
 from rocketpy.errors import ConfigError
 
 DEFAULT_PORT = 5557
-NEXT_PORTS = 20  # tried behind the default one before the kernel may choose
+NEXT_PORTS = 20  # tried after the default one before the kernel may choose
 BACKLOG = 16  # scrapes that wait
 
 

@@ -113,7 +113,7 @@ class MemberBlock:
         lib.rp_member_begin_tree(self.pointer)
 
     def cut(self, end: int) -> None:
-        """The log was cut at `end`: nothing behind it was confirmed here. Before workers are forked."""
+        """The log was cut at `end`: nothing after it was confirmed here. Before workers are forked."""
         lib.rp_member_cut(self.pointer, end)
 
     def set_own(self, own: tuple[str, str]) -> None:

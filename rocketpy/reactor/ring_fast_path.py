@@ -238,7 +238,7 @@ class RingFastPath:
     def _tell_all(self, process: _FastPathProcess) -> None:
         """A restarted worker has empty tables: send all entries again, in steps, and the end mark last.
 
-        The end mark lets it serve its codecs. It stands behind the changes made while the worker was told: a permission
+        The end mark lets it serve its codecs. It stands after the changes made while the worker was told: a permission
         that was taken away must not be used again. A restarted send worker does not know which connections have sends
         at the manager. So it gets the mark when all of those have been returned; otherwise later sends would overtake
         them.
@@ -247,7 +247,7 @@ class RingFastPath:
         process.outbox.put_all(self._entries(process))
 
     def _entries(self, process: _FastPathProcess) -> Iterator[tuple[int, bytes]]:
-        """What the tables hold when its turn comes; changes made meanwhile are told behind it."""
+        """What the tables hold when its turn comes; changes made meanwhile are told after it."""
         for kind, table in self._tables.items():
             for key in list(table) if kind in process.takes else ():
                 record = table.get(key)

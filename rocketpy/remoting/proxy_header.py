@@ -49,7 +49,7 @@ class ProxyHeaderKind(enum.Enum):
 class ProxyHeader:
     kind: ProxyHeaderKind
     peer: Peer
-    size: int  # bytes; the stream of the client begins behind it
+    size: int  # bytes; the stream of the client begins after it
 
 
 def cut_proxy_header(data: bytes) -> ProxyHeader | None:

@@ -268,7 +268,7 @@ class Master:
         frame = welcome.encode(self._group.secret, asking.nonces)
         lib.rp_master_refuse(self._pointer, asking.row, frame, len(frame), lib.RP_SLAVE_DIVERGED)
         if told := self._limit.take("truncate"):
-            text = "member %s at %s has %d bytes behind log offset %d that are not in this log: it cuts them off%s"
+            text = "member %s at %s has %d bytes after log offset %d that are not in this log: it cuts them off%s"
             name, behind = printable(hello.membership.member), hello.log.end - position
             logger.warning(text, name, asking.address, behind, position, and_more(told))
 

@@ -54,7 +54,7 @@ def connect(address: str, timeout_s: float) -> socket.socket:
 
 
 def request_address(ha: str) -> str:
-    """The reference's HA port is the one behind that for requests.
+    """The reference's HA port is the one after that for requests.
 
     Raises:
         ValueError: `ha` is no address, or has no port before its own.

@@ -1,7 +1,7 @@
 """How members of a group with automatic failover agree where a stream begins: pure decisions of both sides.
 
 Both send the epochs of their logs (failover/epochs.py). The logs are equal up to where these part; what the follower
-has behind that is of another history, and is cut while its store is opened anew. Epochs say nothing of a damaged disk
+has after that is of another history, and is cut while its store is opened anew. Epochs say nothing of a damaged disk
 or a file from elsewhere, so the follower compares the bytes below that position, too.
 """
 
@@ -24,7 +24,7 @@ class NeedsCut(CannotFollow):
     """The log has to end at `position` before it can follow."""
 
     def __init__(self, position: int, end: int) -> None:
-        super().__init__(f"{end - position} bytes behind log offset {position} are not in the master's log")
+        super().__init__(f"{end - position} bytes after log offset {position} are not in the master's log")
         self.position = position
 
 

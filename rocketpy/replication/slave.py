@@ -271,7 +271,7 @@ class SlaveReplicator:
         return start_of(log, own.begin, own.end, int(self.control.header.commitlog_file_size))
 
     def _compare(self, connection: socket.socket, start: Start) -> int:
-        """The bytes that a master of the reference has still to send of its first frame, behind the end of our log."""
+        """The bytes that a master of the reference has still to send of its first frame, after the end of our log."""
         send_report(connection, start.report)
         if start.end <= start.report:
             return 0

@@ -58,7 +58,7 @@ def compare_end(start: Start, read: Callable[[int], bytes], own: Callable[[int, 
 
     Args:
         read: the next bytes of the stream, exactly as many as asked for. own: (position, size) of the slave's log.
-    Returns: the bytes that the last frame has behind the end.
+    Returns: the bytes that the last frame has after the end.
     Raises:
         CannotFollow: the logs differ. MasterUnusable: frames that are not the log from `start.report` on.
     """

@@ -1,6 +1,6 @@
 """The consume queues of a store, as far as they say where in the log records begin and end.
 
-Units of a queue are in the order of the log: blanks come before all units, zeros behind them. Files and directories
+Units of a queue are in the order of the log: blanks come before all units, zeros after them. Files and directories
 that a broker deletes meanwhile are passed over. Any other failure is a StoreError: a queue that cannot be read would
 else be taken for one without messages.
 """
@@ -57,7 +57,7 @@ def first_place_from(files: list[Path], place: int) -> int | None:
 
 
 def end_of_queue(files: list[Path]) -> int:
-    """The phy offset behind the record of a queue's last unit; 0 if there is none."""
+    """The phy offset after the record of a queue's last unit; 0 if there is none."""
     for path in reversed(files):
         with _passed_over_if_gone(path), _units(path) as units:
             count = units.count_before(lambda unit: unit.size > 0)
@@ -81,7 +81,7 @@ class _Units:
         return ConsumeQueueUnit(*CQ_UNIT.unpack(data))
 
     def count_before(self, is_before: Callable[[ConsumeQueueUnit], bool]) -> int:
-        """How many units at the start are for which `is_before` holds; it holds for no unit behind them."""
+        """How many units at the start are for which `is_before` holds; it holds for no unit after them."""
         return bisect_left(self, True, key=lambda unit: not is_before(unit))
 
 

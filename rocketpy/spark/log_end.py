@@ -15,7 +15,7 @@ from .segments import Segment, mapped, walker
 
 
 def end_of_log(root: Path, segments: list[Segment]) -> int:
-    """The phy offset behind the last complete record; 0 for a log without files."""
+    """The phy offset after the last complete record; 0 for a log without files."""
     if not segments:
         return 0
     end = end_by_queues(root)
@@ -23,12 +23,12 @@ def end_of_log(root: Path, segments: list[Segment]) -> int:
 
 
 def end_by_queues(root: Path) -> int | None:
-    """The phy offset behind the last record that any consume queue names; None for a store without consume queues."""
+    """The phy offset after the last record that any consume queue names; None for a store without consume queues."""
     return max((end_of_queue(files) for _, files in each_queue(root)), default=None)
 
 
 def end_by_walk(segment: Segment) -> int:
-    """The phy offset behind the last record of a segment before which all are valid; its end if all are."""
+    """The phy offset after the last record of a segment before which all are valid; its end if all are."""
     with mapped(segment) as image:
         if not image:
             return segment.start

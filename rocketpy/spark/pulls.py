@@ -64,7 +64,7 @@ class PullSettings:
 
     Attributes:
         expression: `*`, tags, or SQL92.
-        fail_on_data_loss: whether a missing message is an error; otherwise the reader goes on behind it.
+        fail_on_data_loss: whether a missing message is an error; otherwise the reader goes on after it.
     """
 
     group: str
@@ -116,7 +116,7 @@ class Answer:
 
     @property
     def is_within(self) -> bool:
-        """Whether all its messages are of the run. With tags or conditions a broker looks for matches behind it."""
+        """Whether all its messages are of the run. With tags or conditions a broker looks for matches after it."""
         return self.pulled.next_begin_offset <= self.run.end
 
 
@@ -273,7 +273,7 @@ class Pulls:
 
     def _is_complete_answer(self, pulled: StoredPull) -> bool:
         """Whether all that was wanted is in it. A broker also says "no match" of messages whose records are gone, and
-        goes on behind them; where a part of them is gone, `slices.py` sees it."""
+        goes on after them; where a part of them is gone, `slices.py` sees it."""
         return pulled.status is PullStatus.FOUND or not self.settings.is_of_all
 
     async def _pull(self, run: Slice, position: int) -> StoredPull:

@@ -52,7 +52,7 @@ class Piece:
 
 
 def list_segments(root: Path) -> list[Segment]:
-    """The files of the CommitLog in `root`, without those that a broker has prepared behind the last record.
+    """The files of the CommitLog in `root`, without those that a broker has prepared after the last record.
 
     Raises:
         StoreError: there is none, or one is missing between others, or is shorter than the next one's name says.

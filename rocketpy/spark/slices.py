@@ -212,7 +212,7 @@ def queue_offsets(image: bytes) -> set[int]:
 
 def joinable(answers: list[Answer], size_max: int) -> Iterator[list[Answer]]:
     """Neighbours that are decoded as one image of about `size_max` bytes: a batch of few rows costs the JVM as much as
-    one of many. An answer with messages behind its run is alone, because those are left out."""
+    one of many. An answer with messages after its run is alone, because those are left out."""
     group: list[Answer] = []
     size = 0
     for answer in answers:

@@ -31,7 +31,7 @@ class StoreOptions(DecodingOptions):
     split_bytes: int = option("splitBytes", size(1, 1 << 40), 256 << 20, "log bytes for one task, about")
     check_crc: bool = option("checkCRC", boolean, False, "compare bodies with their CRC")
     on_corrupt: str = option(
-        "onCorrupt", one_of("fail", "skip", "truncate"), "fail", "at damage: fail, go on behind it, or end the piece"
+        "onCorrupt", one_of("fail", "skip", "truncate"), "fail", "at damage: fail, go on after it, or end the piece"
     )
     boundary: str = option(
         "boundary", one_of("auto", "walk", "resync"), "auto", "how records are found inside of a file"

@@ -80,7 +80,7 @@ def plan(options: StoreOptions, *, begins_at_record: bool = False) -> list[Piece
 
     Args:
         begins_at_record: a record is known to begin at startPhysicalOffset, or the log to end: if none is there, the
-            first piece begins with damage. Otherwise it begins with the first record behind that place.
+            first piece begins with damage. Otherwise it begins with the first record after that place.
     """
     segments = [
         segment

@@ -100,7 +100,7 @@ class Dispatch:
         lib.rp_dispatch_filters_are_whole(self.handle)
 
     def skip(self) -> int:
-        """Continue behind damage; returns the number of skipped bytes."""
+        """Continue after damage; returns the number of skipped bytes."""
         return int(lib.rp_dispatch_skip(self.handle))
 
     def drop_queue(self, entry: Any) -> None:

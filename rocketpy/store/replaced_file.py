@@ -33,7 +33,7 @@ def replaced(path: Path) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def durably_replaced(path: Path) -> Iterator[BinaryIO]:
-    """As `replaced`; behind the block, the file and its name are on the disk.
+    """As `replaced`; after the block, the file and its name are on the disk.
 
     Raises:
         StoreError: as `replaced`.

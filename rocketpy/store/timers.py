@@ -19,7 +19,7 @@ NO_BOOT_ID = b"\xff" * 16
 
 def forget_marks_of_this_boot(paths: StorePaths, files: Files) -> None:
     """Before the log is cut: whoever opens the marks next counts on no more than after a power failure. Numbers of
-    timers that are cut are given again, and what ended behind the cut has not ended. Raises: StoreError."""
+    timers that are cut are given again, and what ended after the cut has not ended. Raises: StoreError."""
     path = paths.timer / MARKS_FILE
     if files.info(path) is not None:
         files.write(path, BOOT_ID_AT, NO_BOOT_ID, sync=True)

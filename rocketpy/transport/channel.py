@@ -111,7 +111,7 @@ class StreamChannel:
         self._write_scope = trio.CancelScope()
         self._closing = False
         self._last_traffic_s = -math.inf
-        self._waiting_since_s: float | None = None  # for any byte of the peer behind a request of ours
+        self._waiting_since_s: float | None = None  # for any byte of the peer after a request of ours
 
     def __repr__(self) -> str:
         return f"<StreamChannel {self._id} {self._peer}>"

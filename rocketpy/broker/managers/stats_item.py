@@ -29,7 +29,7 @@ SNAPSHOT = struct.Struct(
     "q"  # value
     "q"  # times
 )
-"""A window is the bytes of its snapshots, one behind the other: there may be items for tens of thousands of topics and
+"""A window is the bytes of its snapshots, one after the other: there may be items for tens of thousands of topics and
 groups, and a full one takes 1.3 KB so; as Python numbers it took 3.6 KB."""
 
 COUNT_MAX = LONG_MAX  # clients commit any offset: what they consumed may add up to anything

@@ -242,7 +242,7 @@ class TopicConfigManager:
 
     def _check_new(self, topic: str) -> None:
         """Check whether clients may create this topic. Raises: RequestRefused."""
-        require(names.topic_fault(topic) or names.known_topic_fault(topic))  # with a group behind a retry prefix
+        require(names.topic_fault(topic) or names.known_topic_fault(topic))  # with a group after a retry prefix
         self.limit.check(len(self._topics))
 
     def _create(self, config: TopicConfig) -> TopicConfig:

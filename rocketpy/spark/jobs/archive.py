@@ -1,9 +1,9 @@
 """Job archive: the records of a store as Parquet files, `topic=T/dt=2026-11-22/broker-a-00000000000000000000.parquet`.
 
-A run archives what the log has behind the end of the run before. Each worker writes the files of its piece to a
+A run archives what the log has after the end of the run before. Each worker writes the files of its piece to a
 directory that readers do not see. After every PIECES_PER_COMMIT pieces the driver creates a manifest (archive_log.py)
 and moves their files to their places. After a run that was cut short, the next one moves what the last manifest names
-and goes on behind it.
+and goes on after it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PIECES_PER_COMMIT = 256
 
 @attrs.frozen
 class PieceResult:
-    """What a worker has written of one piece; `end` is the phy offset behind its last record, or 0 without one."""
+    """What a worker has written of one piece; `end` is the phy offset after its last record, or 0 without one."""
 
     end: int
     files: list[ArchivedFile]
@@ -66,7 +66,7 @@ def archive(
         split_bytes: log bytes of one task, about.
         allow_gap: go on where retention has deleted records before they were archived.
         live_tail: a broker is writing: its unfinished record ends the log.
-        skip_damage: go on behind damaged records, which are then in the side table.
+        skip_damage: go on after damaged records, which are then in the side table.
     Returns: the manifests of this run; none if there was nothing new.
     Raises:
         StoreError: another run is busy, records are gone, or the store is another one. RecordCorrupt: damage.

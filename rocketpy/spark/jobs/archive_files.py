@@ -37,7 +37,7 @@ def write_rows(batches: Iterable[Any], pending: Path, name_of: NameOf) -> tuple[
 
     Args:
         pending: gets a directory for this attempt, which the paths of the files are below.
-    Returns: the files, and the phy offset behind the last record; 0 without records.
+    Returns: the files, and the phy offset after the last record; 0 without records.
     """
     files: list[ArchivedFile] = []
     attempt, number, end = new_attempt(), 0, 0

@@ -1,4 +1,4 @@
-"""Job archive of topics: what running brokers have of them behind the end of the run before.
+"""Job archive of topics: what running brokers have of them after the end of the run before.
 
 The archive is the same as that of a store, but its manifests say how far each queue is archived, not the log. A run
 asks for the ends of the queues once and reads up to them. Parts go through the queues in order, so the rows of a queue

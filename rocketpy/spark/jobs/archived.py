@@ -50,7 +50,7 @@ def files_by_topic(archive: Path, topics: Iterable[str] = ()) -> dict[str, dict[
 
 
 def place_of(archive: Path, broker: str, path: str) -> tuple[Path, Path]:
-    """The directory that a file's path is below, and where the file is now: a run that was killed behind its manifest,
+    """The directory that a file's path is below, and where the file is now: a run that was killed after its manifest,
     the last one, leaves files where it wrote them.
 
     Raises:

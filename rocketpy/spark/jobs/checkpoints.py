@@ -17,7 +17,7 @@ class Batch:
 
     Attributes:
         watermark_ms: the watermark that it ran with; 0 before the first message.
-        ends: offsets behind what was read, as the option endingOffsets of the source `rocketmq` wants them.
+        ends: offsets after what was read, as the option endingOffsets of the source `rocketmq` wants them.
     """
 
     number: int

@@ -94,7 +94,7 @@ class Counts:
     """Of the micro-batches of a run.
 
     Attributes:
-        late: messages that were read behind others stored more than `within_s` later: copies of them may be kept.
+        late: messages that were read after others stored more than `within_s` later: copies of them may be kept.
         state_keys: after the last batch.
     """
 
@@ -116,7 +116,7 @@ class BatchWriter:
     counts: Counts = attrs.field(factory=Counts)
 
     def write(self, messages: DataFrame, number: int) -> None:
-        """Divide a micro-batch into messages and duplicates, and make the state behind it."""
+        """Divide a micro-batch into messages and duplicates, and make the state after it."""
         from pyspark.sql import Observation
         from pyspark.sql import functions as sql
 
@@ -138,7 +138,7 @@ class BatchWriter:
         shutil.rmtree(self.target / STATE / str(number - 2), ignore_errors=True)
 
     def _state(self, spark: SparkSession, number: int) -> DataFrame:
-        """The state behind a batch."""
+        """The state after a batch."""
         path = self.target / STATE / str(number)
         if number < 0:
             return spark.createDataFrame([], STATE_SCHEMA)

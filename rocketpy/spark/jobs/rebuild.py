@@ -38,7 +38,7 @@ def rebuild(
         commitlog: the directory of the CommitLog, if it is not `root`/commitlog.
         config: the store's broker's; without it the sizes of existing files count, and the reference's defaults.
         split_bytes: of the log, for one task.
-        skip_damage: go on behind damaged records, which are in the result.
+        skip_damage: go on after damaged records, which are in the result.
     Raises:
         RecordCorrupt: damage. StoreError: something cannot be read or written.
     """

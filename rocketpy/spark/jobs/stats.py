@@ -1,6 +1,6 @@
 """Job stats: what topics hold, and how far behind consumer groups are.
 
-The backlog of a group is what is behind its committed offset among the messages that were read.
+The backlog of a group is what comes after its committed offset among the messages that were read.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def analyse(
 
 
 def split_records(messages: DataFrame) -> DataFrame:
-    """The records of the bodies: `kind`, and `fields` behind it. Kinds that are not known, and torn records, are left
+    """The records of the bodies: `kind`, and `fields` after it. Kinds that are not known, and torn records, are left
     out."""
     from pyspark.sql import functions as sql
 

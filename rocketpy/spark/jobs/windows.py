@@ -35,7 +35,7 @@ class Windows:
     Attributes:
         window, slide, watermark: as Spark writes durations, `10 seconds`; no slide: windows do not overlap.
         by: an SQL expression over tags, keys and `body`, which is the body as text; one result for each value.
-        amount: a path into bodies that are JSON, `$.amount`, whose numbers are added up, with six digits behind the
+        amount: a path into bodies that are JSON, `$.amount`, whose numbers are added up, with six digits after the
             point. What is not a number, or has more than 32 digits before the point, is passed over: no message may
             end the query.
         connection: options of the connection beside nameServer, like credentialsFile.

@@ -5,7 +5,7 @@ this member has acknowledged may be gone, so a member that lost some is never ta
 names: the store is new, it was recovered from files (another program or a restored backup came between), or the machine
 lost power while acknowledged bytes were in the page cache only. The file says whether that could be the case.
 
-The *epoch file* keeps no epoch that begins behind the log's end. If another program has appended to the log, no epoch
+The *epoch file* keeps no epoch that begins past the log's end. If another program has appended to the log, no epoch
 names its bytes: the list is put aside, and the log counts as one without epochs.
 """
 

@@ -15,12 +15,12 @@ class Code(StrEnum):
     RECORD = "C1"  # bytes that are no record
     CRC = "C2"  # a record whose body has changed
     OWN_OFFSET = "C3"  # a record that says that it is elsewhere
-    TAIL = "C4"  # what lies behind the log's end
+    TAIL = "C4"  # what lies past the log's end
     LOG_FILES = "C5"  # names and sizes
     QUEUE_OFFSET = "Q1"  # a jump in the queue offsets of the log
     UNIT = "Q2"  # a unit that does not fit its record
     MISSING = "Q3"  # records without a unit
-    QUEUE_FILES = "Q4"  # names, sizes, and what lies behind the last unit
+    QUEUE_FILES = "Q4"  # names, sizes, and what lies after the last unit
     INDEX = "I1"  # header, slots and chains of an index file
     STATE = "S1"  # the control block
 

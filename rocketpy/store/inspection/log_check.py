@@ -82,7 +82,7 @@ class LogCheck(Check):
         self._name_findings(infos)
 
     def run_piece(self, piece: LogPiece) -> bool:
-        """Walk one piece alone. Returns whether the log continues behind it."""
+        """Walk one piece alone. Returns whether the log continues after it."""
         infos = self._reader.log_files()
         number = next((number for number, info in enumerate(infos) if info.name == piece.name), None)
         self.begin = self.end = self.first = self.reached = piece.begin
@@ -112,7 +112,7 @@ class LogCheck(Check):
                 self._findings.problem(Code.LOG_FILES, directory / info.name, -1, text)
 
     def _walk_file(self, info: FileInfo, later: list[FileInfo], piece: LogPiece | None = None) -> bool:
-        """Returns whether the log continues behind the piece, by default in the next file."""
+        """Returns whether the log continues after the piece, by default in the next file."""
         piece = piece or LogPiece(info.name, int(info.name), int(info.name) + info.size)
         path = self._reader.paths.commitlog / info.name
         with self._reader.image(path) as image:
@@ -178,7 +178,7 @@ class LogCheck(Check):
             self._findings.problem(Code.TAIL, path, position, text)
         elif self._is_closed and not self._reader.files.is_zero(path, position):
             self._findings.problem(
-                Code.TAIL, path, position, f"offset {self.end}: the log ends here, but old bytes lie behind"
+                Code.TAIL, path, position, f"offset {self.end}: the log ends here, but old bytes lie after it"
             )
         if self._is_closed and len(later) > 2:
             self._findings.problem(

@@ -51,7 +51,7 @@ class PieceResult(Protocol):
 
 
 def cut_log(infos: Sequence[FileInfo], split_bytes: int = SPLIT_BYTES, limit: int = NO_LIMIT) -> list[LogPiece]:
-    """Pieces of about `split_bytes` of the files of a log; a broker may be writing behind `limit`."""
+    """Pieces of about `split_bytes` of the files of a log; a broker may be writing after `limit`."""
     pieces = []
     for info in infos:
         start, end = int(info.name), int(info.name) + info.size

@@ -195,7 +195,7 @@ class QueueCheck(Check):
     def _check_unit(self, queue: QueueDirectory, offset: int, unit: ConsumeQueueUnit) -> str | None:
         names = f"names {unit.size} bytes at {unit.phy_offset}"
         if unit.phy_offset + unit.size > self._log.end:
-            return f"{names}, behind the log's end"
+            return f"{names}, past the log's end"
         try:
             record = self._reader.record_at(unit.phy_offset, self._log_files)
         except (RecordCorrupt, StoreError) as exc:

@@ -125,7 +125,7 @@ class StoreReader:
                     return
 
     def records(self, from_phy_offset: int = 0, *, check_crc: bool = False) -> Iterator[StoredRecord]:
-        """Every record from the first at or behind `from_phy_offset`.
+        """Every record from the first at or after `from_phy_offset`.
 
         Raises:
             RecordCorrupt: in the middle of the log.

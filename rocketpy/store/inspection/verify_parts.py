@@ -49,7 +49,7 @@ class LogPart:
     first: int
     reached: int
     end: int
-    continues: bool  # behind the piece
+    continues: bool  # after the piece
     records: int
     tallies: list[QueueTally]
     damages: list[int]
@@ -216,7 +216,7 @@ def check_index_file(store: Store, log_begin: int, path: Path) -> IndexPart:
 
 
 def _join_log(inspected: Inspected, parts: Iterable[LogPart]) -> JoinedLog:
-    """Join parts up to the log's end; what lies behind it is no part of the log."""
+    """Join parts up to the log's end; what lies after it is no part of the log."""
     findings, directory = inspected.findings, inspected.reader.paths.commitlog
     infos = inspected.reader.log_files()
     with LogCheck(inspected) as check:
@@ -226,7 +226,7 @@ def _join_log(inspected: Inspected, parts: Iterable[LogPart]) -> JoinedLog:
         is_going_on = True
         for part in parts:
             if not is_going_on:
-                continue  # of files behind the log's end
+                continue  # of files past the log's end
             _add(findings, part)
             for phy_offset, text in log.add(part):
                 path = directory / file_name(part.file_start)

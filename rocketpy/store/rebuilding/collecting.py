@@ -62,7 +62,7 @@ class Collected:
     name: str
     first: int
     reached: int
-    end: int  # phy offset behind the last record
+    end: int  # phy offset after the last record
     is_open: bool  # from `end` on, the piece has no records
     records: int
     keys: int

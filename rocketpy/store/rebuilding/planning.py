@@ -37,7 +37,7 @@ class QueueFile:
     queue_id: int
     number: int  # of the file in its queue
     runs: list[UnitRun]
-    end: int  # place behind its last unit
+    end: int  # place after its last unit
 
     @property
     def units(self) -> int:
@@ -56,7 +56,7 @@ class QueueRuns:
 
     @property
     def end(self) -> int:
-        """Queue offset behind the last unit; 0 without units."""
+        """Queue offset after the last unit; 0 without units."""
         return self.runs[-1].offset + self.runs[-1].count if self.runs else 0
 
     def add(self, run: UnitRun, phy_offset: int, phy_end: int) -> None:
@@ -127,7 +127,7 @@ def join_runs(
 
 
 def _without_deleted(run: UnitRun, spool: Path, below: int) -> UnitRun:
-    """The units of records at or behind `below`: a topic that is created again continues its queue offsets."""
+    """The units of records at or after `below`: a topic that is created again continues its queue offsets."""
     with (spool / f"{run.piece}.units").open("rb") as file:
 
         def phy_offset(number: int) -> int:

@@ -72,7 +72,7 @@ def rebuild(
         config: the sizes of files, messageDelayLevel, messageIndexEnable; the broker's.
         run: calls a function for each of many parts, as `map` does.
         split_bytes: of the log, for one part.
-        skip_damage: go on behind damaged records, as dispatch does. They are in the result.
+        skip_damage: go on after damaged records, as dispatch does. They are in the result.
     Raises:
         RecordCorrupt: damage. StoreError: the target has other files, or something cannot be read or written.
     """
@@ -181,7 +181,7 @@ def _pieces(reader: StoreReader, state: StoreState, split_bytes: int, skip_damag
         if int(before.name) + before.size != int(info.name) and not skip_damage:
             raise StoreError(
                 f"{reader.paths.commitlog / before.name} has {before.size} bytes, and the next file is {info.name}: a "
-                "file is missing or was cut short; --skip-damage goes on behind it"
+                "file is missing or was cut short; --skip-damage goes on after it"
             )
     live = state.live_control
     return cut_log(infos, split_bytes, live.published_phy_offset if live else NO_LIMIT)

@@ -60,7 +60,7 @@ def _write_queue_file(job: WriteJob, file: QueueFile, images: dict[str, mmap.mma
     with translated(path, "write"):
         directory.mkdir(parents=True, exist_ok=True)
     with replaced(path) as out:
-        out.truncate(job.queue_file_size)  # sparse behind the last unit, as a broker leaves it
+        out.truncate(job.queue_file_size)  # sparse after the last unit, as a broker leaves it
         at = 0
         for run in file.runs:
             _write_blanks(out, run.offset - at)

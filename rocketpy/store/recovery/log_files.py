@@ -141,7 +141,7 @@ class LogFiles:
         zeros."""
         for start in [start for run in self._runs for start in run if start >= end and start > 0]:
             self._files.remove(self._directory / file_name(start))
-        self._files.sync_directory(self._directory)  # else they may come back behind new records
+        self._files.sync_directory(self._directory)  # else they may come back after new records
         self._starts = [start for start in self._starts if start < end or start == 0]
         if self._starts and end < self._starts[-1] + self._file_size:
             path = self._directory / file_name(self._starts[-1])

@@ -2,9 +2,9 @@
 
     trusted   rocketpy wrote the control block, no other program has used the store since, and the same kernel is
               running (its page cache has all writes) or the stop was clean. Nothing is scanned. The store worker
-              dispatches records behind the dispatched position while the broker serves; queues only grow by that
+              dispatches records after the dispatched position while the broker serves; queues only grow by that
     flushed   rocketpy wrote the control block, but the machine crashed or a sync failed. Everything below the durable
-              positions is trusted; the log behind them is scanned with CRC, units behind them are removed and rebuilt
+              positions is trusted; the log after them is scanned with CRC, units after them are removed and rebuilt
     files     there is no control block, or it is damaged, or a Java broker, a restored backup or a published rebuild
               has changed the store: the reference's rules. After a clean stop the last three files are scanned,
               otherwise everything since the checkpoint
@@ -158,7 +158,7 @@ class Recovery:
         try:
             check_room(self._files, self._paths.root, at, end, self._config.ha_diverged_size_max)
         except NoRoomAside as exc:
-            logger.error("the log cannot follow its master's, which differs behind %d: %s", at, exc)
+            logger.error("the log cannot follow its master's, which differs after %d: %s", at, exc)
             return self._trust(checkpoint)
         kept = keep_aside(self._files, self._paths, self._config.mapped_file_size_commit_log, at, end)
         header.durable_phy_offset = min(header.durable_phy_offset, at)
@@ -200,7 +200,7 @@ class Recovery:
         scan = self._log.scan(start, flags=flags, durable=None if was_clean else self._durable(checkpoint))
         is_unwritten = self._has_failed_sync and self._control.is_same_boot  # whoever has used the store since
         self._end_log(scan.end)
-        # After a crash units behind the scan's start are rebuilt: each may be torn, or of a lost record.
+        # After a crash units after the scan's start are rebuilt: each may be torn, or of a lost record.
         reached = self._load(  # scanned records may be in the page cache only
             scan, checkpoint, durable=start, phy_limit=scan.end if was_clean else min(start, scan.end)
         )
@@ -259,7 +259,7 @@ class Recovery:
         return checkpoint
 
     def _read_failed_sync(self) -> bool:
-        """Whether a sync has failed: data behind the durable positions may be in the page cache only, or lost, although
+        """Whether a sync has failed: data after the durable positions may be in the page cache only, or lost, although
         the kernel marks it clean."""
         header = self._control.header
         return bool(header.units_lost or header.running_flags & RunningFlag.NOT_WRITEABLE)

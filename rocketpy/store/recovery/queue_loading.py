@@ -119,7 +119,7 @@ class QueueFiles:
             self._files.remove(self._directory)
             self._files.sync_directory(self._directory.parent)
         elif gone:
-            self._files.sync_directory(self._directory)  # else their units may come back behind new ones
+            self._files.sync_directory(self._directory)  # else their units may come back after new ones
 
     def _read(self, offset: int, count: int) -> bytes:
         """Units of one file."""

@@ -94,7 +94,7 @@ def test_nothing_is_changed(root: Path) -> None:
         (UNITS, lambda path: flip(path, 7), "record at 1"),
         (UNITS, lambda path: flip(path, 11), "names the record T/0@0"),
         (UNITS, lambda path: flip(path, 19), "tags code"),
-        (UNITS, lambda path: flip(path, 3), "behind the log's end"),
+        (UNITS, lambda path: flip(path, 3), "past the log's end"),
         (UNITS, lambda path: write(path, 200, bytes(20)), "not in zeros"),
         (UNITS, lambda path: write(path, 200, bytes(20)), "65 units are missing"),
         (f"consumequeue/T/1/{file_name(1000)}", os.unlink, "ends at offset 50, its records at 75"),
@@ -173,7 +173,7 @@ def test_old_bytes_behind_the_end(root: Path) -> None:
     path, position = end_of(root)
     write(path, position + 3000, b"old")
     (problem,) = verify(root).problems
-    assert "old bytes lie behind" in problem.text and problem.position == position
+    assert "old bytes lie after it" in problem.text and problem.position == position
 
 
 def test_half_a_record_at_the_end_is_damage_only_of_a_closed_store(root: Path) -> None:

@@ -93,7 +93,7 @@ def _cluster(connection: Mapping[str, str], topic: str) -> Cluster:
 
 
 def _acknowledged(ledger: Ledger) -> dict[MessageQueue, int]:
-    """For each target queue the offset behind its last acknowledged message."""
+    """For each target queue the offset after its last acknowledged message."""
     ends: dict[MessageQueue, int] = {}
     for _, step in ledger.steps():
         for topic, broker, queue_id, last in step.stored:

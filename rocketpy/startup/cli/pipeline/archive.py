@@ -39,14 +39,14 @@ OF_TOPICS = {"topics": "--topic", "options": "--option"}
 @click.option("--allow-gap", is_flag=True, help="Go on where records were deleted before they were archived.")
 @click.option("--compact", is_flag=True, help="Then merge small files. Nothing should be reading the archive.")
 @click.option("--live-tail", is_flag=True, help="A broker is writing: its unfinished record ends the log.")
-@click.option("--skip-damage", is_flag=True, help="Go on behind damage; what it was is in the table of bad rows.")
+@click.option("--skip-damage", is_flag=True, help="Go on after damage; what it was is in the table of bad rows.")
 @OPTIONS
 @MASTER
 @INLINE
 def archive_command(places: tuple[Path, ...], master: str | None, inline: bool, **given: Any) -> None:
     """Write what is new in a store, or in topics, to Parquet files: TARGET/topic=T/dt=YYYY-MM-DD/BROKER-….parquet.
 
-    The first run archives all that is there, a later one goes on behind it. A run may be cut short and repeated: each
+    The first run archives all that is there, a later one goes on after it. A run may be cut short and repeated: each
     record is in the archive once. What cannot be read of a store is in TARGET/_rocketpy/BROKER/bad, with the reason.
 
     \b

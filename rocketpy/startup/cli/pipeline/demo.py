@@ -36,7 +36,7 @@ REPORT = "report.json"  # marks a directory as one of a demo, which the next one
 def demo_command(target: Path, count: int, as_json: bool, master: str | None) -> None:
     """Send a million messages to a broker, read them as a table and as a stream, archive them, and plot it all.
 
-    The broker is started for it and stopped behind it. Its store, the results, two plots, and the logs of broker and
+    The broker is started for it and stopped afterwards. Its store, the results, two plots, and the logs of broker and
     Spark are in TARGET.
     """
     sys.exit(status_of(lambda: _demo(target, count, as_json, master)))

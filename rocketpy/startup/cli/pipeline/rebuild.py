@@ -20,7 +20,7 @@ from rocketpy.startup.cli.pipeline.frame import INLINE, MASTER, job_progress, jo
 @click.option("--commitlog", default="", help="Directory of the CommitLog, if it is not DIRECTORY/commitlog.")
 @click.option("-c", "--config", help="Configuration file of the broker.  [default: sizes of the files that are there]")
 @click.option("--publish", is_flag=True, help="Then swap them for those of the store. No broker may be using it.")
-@click.option("--skip-damage", is_flag=True, help="Go on behind damaged records, instead of failing.")
+@click.option("--skip-damage", is_flag=True, help="Go on after damaged records, instead of failing.")
 @MASTER
 @INLINE
 def rebuild_command(directory: str, target: str, master: str | None, inline: bool, **given: Any) -> None:
