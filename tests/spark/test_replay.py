@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,15 +13,22 @@ import pytest
 from click.testing import CliRunner
 
 from rocketpy.errors import ConfigError, StoreError
+from rocketpy.spark.cluster import CLUSTERS
 from rocketpy.spark.jobs.archive import archive
 from rocketpy.spark.jobs.replay import Replayed, parts, replay
 from rocketpy.spark.jobs.replay.check import Compared, SliceFound, bitmap, compare, slices_to_check
 from rocketpy.spark.jobs.replay.parts import RateLimit
 from rocketpy.spark.jobs.replay.plan import Ledger, Part, Step, StepId, Wanted, read_step, write_step
+from rocketpy.spark.options import parse_options
+from rocketpy.spark.pulls import Slice
+from rocketpy.spark.slices import read_slices
+from rocketpy.spark.topic_options import TopicOptions
 from rocketpy.startup.cli.command_line import cli
+from rocketpy.store.files import file_name
 from rocketpy.store.inspection.reader import StoreReader
 from tests.spark.test_sink import load
 from tests.support.broker import RunningBroker, running_broker
+from tests.support.log_images import image_of, record
 from tests.unit.store.test_java_store import unpack
 
 
@@ -120,6 +128,34 @@ def test_a_loss_and_a_duplicate_do_not_cancel(tmp_path: Path) -> None:
     write_step(tmp_path, (0, 0), array("I", range(5)), Step(5, []))
     slices = [SliceFound({(0, 0): bitmap({0, 1, 2})}, 1, 0), SliceFound({(0, 0): bitmap({2, 4})}, 0, 0)]
     assert compare(ledger, slices) == Compared(planned=5, stored=4, missing=1, duplicates=2, changed=0)
+
+
+def test_messages_that_no_client_may_send_do_not_end_a_replay(broker: RunningBroker, tmp_path: Path) -> None:
+    """Producers of other kinds store them. A body may be larger than requests are: it was compressed."""
+    large = b"large" * (1 << 20)
+    odd = b"blank\x01 \x02sep\x01a\x01b\x02\x01nameless\x02kept\x01yes\x02"
+    records = [
+        record("Odd", b"first", properties=odd),
+        record("Odd", b""),
+        record("Odd", b"two tags", properties=b"TAGS\x01a||b"),
+        record("Odd", b"long", properties=b"long\x01" + b"x" * 32_700),
+        record("Odd", zlib.compress(large), sys_flag=0x301),
+        record("Odd", b"last"),
+    ]
+    (tmp_path / "s/commitlog").mkdir(parents=True)
+    (tmp_path / "s/commitlog" / file_name(0)).write_bytes(image_of(records).data)
+    archive(None, tmp_path / "s", tmp_path / "a", broker="b")
+    done = run(tmp_path / "a", tmp_path / "l", broker, Wanted(topics={"Odd": "Even"}))
+    assert done == Replayed(sent=3, planned=3, stored=3, missing=0, duplicates=0, refused=3) and not done.is_sound
+    again = run(tmp_path / "a", tmp_path / "l", broker, Wanted(topics={"Odd": "Even"}))
+    assert again == Replayed(sent=0, planned=3, stored=3, missing=0, duplicates=0, refused=3)
+    options = parse_options(TopicOptions, {"nameServer": broker.namesrv, "topic": "Even"})
+    cluster = CLUSTERS.get(options.client_options())
+    slices = [Slice(queue, 0, bound.max_offset) for queue, bound in cluster.bounds(cluster.queues({"Even"})).items()]
+    rows = [row for batch in read_slices(options, ("body", "properties"), slices) for row in batch.to_pylist()]
+    assert {row["body"] for row in rows} == {b"first", large, b"last"}
+    (first,) = [dict(row["properties"]) for row in rows if row["body"] == b"first"]
+    assert first["kept"] == "yes" and not first.keys() & {"blank", "sep", ""}
 
 
 def test_messages_that_were_there_before_are_not_read(archived: Path, broker: RunningBroker, tmp_path: Path) -> None:

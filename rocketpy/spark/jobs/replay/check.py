@@ -46,13 +46,14 @@ class SliceFound:
 
 @attrs.frozen
 class Compared:
-    """The sums over all steps; `missing` are rows without any copy."""
+    """The sums over all steps; `missing` are rows without any copy, `refused` messages that are no rows."""
 
     planned: int
     stored: int
     missing: int
     duplicates: int
     changed: int
+    refused: int = 0
 
 
 def target_options(connection: Mapping[str, str], topic: str) -> TopicOptions:
@@ -128,11 +129,12 @@ def compare(ledger: Ledger, results: Iterable[SliceFound]) -> Compared:
             rows, known = int.from_bytes(zlib.decompress(packed), "little"), there.get(identity, 0)
             duplicates += (rows & known).bit_count()
             there[identity] = rows | known
-    planned = stored = 0
+    planned = stored = refused = 0
     for identity, step in ledger.steps():
         planned += step.rows
+        refused += step.refused
         stored += there.pop(identity, 0).bit_count()
-    return Compared(planned, stored, planned - stored, duplicates, changed)
+    return Compared(planned, stored, planned - stored, duplicates, changed, refused)
 
 
 # --- in the workers ---

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from rocketpy.message.compression import INFLATED_SIZE_MAX
 from rocketpy.store.inspection.findings import ProgressListener
 from rocketpy.store.inspection.parts import counted
 from rocketpy.store.inspection.verify import NO_LISTENER
@@ -42,10 +43,11 @@ class Replayed:
     missing: int  # planned, and not stored
     duplicates: int  # further copies: they were sent again after a failure
     changed: int = 0  # copies with another body
+    refused: int = 0  # messages of the archive, beside those planned, that no client may send
 
     @property
     def is_sound(self) -> bool:
-        return not self.missing and not self.changed
+        return not self.missing and not self.changed and not self.refused
 
 
 def replay(
@@ -73,7 +75,8 @@ def replay(
     archive, ledger = archive.absolute(), ledger.absolute()
     parse_where(wanted.where)
     parse_options(ConnectionOptions, connection)  # nothing that would change where messages go
-    options = parse_options(SinkOptions, {**connection, "producerGroup": "replay"})
+    sending = {"producerGroup": "replay", "maxMessageSize": str(INFLATED_SIZE_MAX)}  # what was compressed is so again
+    options = parse_options(SinkOptions, {**connection, **sending})
     parallel = spark.sparkContext.defaultParallelism if spark is not None else INLINE_SHARDS
     settings = {**attrs.asdict(wanted), "keys": sorted(wanted.keys), "archive": str(archive)}
     run = partial(run_parts, spark)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from array import array
 from collections.abc import Callable, Iterator
@@ -11,6 +12,8 @@ from typing import Any
 import attrs
 import pyarrow.parquet as pq
 
+from rocketpy.errors import MessageInvalid
+from rocketpy.message.properties import NAME_VALUE_SEPARATOR, PROPERTIES_SIZE_MAX, PROPERTY_SEPARATOR
 from rocketpy.store.files import translated
 
 from ...outgoing import Outgoing, RowReader
@@ -21,8 +24,12 @@ from .conditions import COLUMNS as CONDITION_COLUMNS
 from .conditions import row_filter
 from .plan import Part, Step, Wanted, crc_of, read_step, write_step
 
+logger = logging.getLogger(__name__)
+
 COLUMNS = ["body", "properties", *CONDITION_COLUMNS]
 BATCH_ROWS = 1024
+SEPARATORS = frozenset(NAME_VALUE_SEPARATOR + PROPERTY_SEPARATOR)
+OWN_PROPERTIES_SIZE = 512  # of the sink and the client: SPARK_ID, UNIQ_KEY, WAIT
 ORIGIN = ("ORIGIN_TOPIC", "ORIGIN_BROKER", "ORIGIN_QUEUE", "ORIGIN_OFFSET")
 
 
@@ -62,6 +69,8 @@ class RateLimit:
 def replay_part(job: ReplayJob, part: Part) -> int:
     """Send what the ledger does not say done. Returns the number of messages. Runs in a worker.
 
+    Producers of other kinds store what no client of ours may send: that is counted, because it would end each run.
+
     Raises:
         RowRefused, TransportError, BrokerError: a message was not stored; the step is repeated by the next run.
     """
@@ -72,15 +81,18 @@ def replay_part(job: ReplayJob, part: Part) -> int:
         if read_step(job.ledger, step) is not None:
             continue
         rows, crcs = RowReader(job.options, f"{job.identity}:{part.number}:{index}"), array("I")
+        refused = 0
         transfer = sender.begin(job.options)
         for batch in _batches(job, part, path):
-            sender.add(transfer, list(_outgoing(rows, part, batch, crcs)))
+            outgoing = list(_outgoing(rows, part, batch, crcs))
+            refused += len(batch) - len(outgoing)
+            sender.add(transfer, outgoing)
             limit.add(len(batch))
         stored = [
             (queue.topic, queue.broker_name, queue.queue_id, receipt.last_offset)
             for queue, receipt in sender.finish(transfer).items()
         ]
-        write_step(job.ledger, step, crcs, Step(rows.rows, stored))
+        write_step(job.ledger, step, crcs, Step(rows.rows, stored, refused))
         sent += rows.rows
     return sent
 
@@ -99,15 +111,35 @@ def _outgoing(rows: RowReader, part: Part, batch: list[dict[str, Any]], crcs: ar
     for row in batch:
         queue, offset, body = str(row["queueId"]), row["queueOffset"], row["body"]
         origin = dict(zip(ORIGIN, (part.topic, part.broker, queue, str(offset)), strict=True))
-        yield rows.message(
-            {
-                "topic": part.target,
-                "body": body,
-                "tags": row["tags"],
-                "keys": row["keys"],
-                "flag": row["flag"],
-                "properties": dict(row["properties"] or ()) | origin | {"ORIGIN_MSG_ID": row["msgId"] or ""},
-                "shardingKey": f"{part.topic}:{part.broker}:{queue}",
-            }
-        )
+        try:
+            one = rows.message(
+                {
+                    "topic": part.target,
+                    "body": body,
+                    "tags": row["tags"],
+                    "keys": row["keys"],
+                    "flag": row["flag"],
+                    "properties": _sendable(row["properties"], origin | {"ORIGIN_MSG_ID": row["msgId"] or ""}),
+                    "shardingKey": f"{part.topic}:{part.broker}:{queue}",
+                }
+            )
+        except MessageInvalid as error:
+            logger.warning("message %d of queue %s of %s is not sent: %s", offset, queue, part.topic, error)
+            continue
         crcs.append(crc_of(body, offset))
+        yield one
+
+
+def _sendable(stored: Any, origin: dict[str, str]) -> dict[str, str]:
+    """The properties of a message and where it is from, without what no client may send: blanks, and values that hold
+    a separator.
+
+    Raises:
+        MessageInvalid: they are too long.
+    """
+    kept = {name: value for name, value in dict(stored or ()).items() if name.strip() and value.strip()}
+    kept = {name: value for name, value in kept.items() if SEPARATORS.isdisjoint(name + value)} | origin
+    size = sum(len(name.encode()) + len(value.encode()) + 2 for name, value in kept.items())
+    if size > PROPERTIES_SIZE_MAX - OWN_PROPERTIES_SIZE:
+        raise MessageInvalid(f"its properties have {size} bytes")
+    return kept

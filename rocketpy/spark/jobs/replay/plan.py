@@ -73,6 +73,7 @@ class Step:
 
     rows: int
     stored: list[tuple[str, str, int, int]]  # target topic, broker, queue id, last queue offset
+    refused: int = 0  # messages that no client may send; they are no rows
 
 
 def crc_of(body: bytes, offset: int) -> int:
@@ -156,7 +157,7 @@ def read_step(ledger: Path, identity: StepId) -> Step | None:
         return None
     found = _read_json(path)
     with _understood(path):
-        return Step(found["rows"], [tuple(one) for one in found["stored"]])
+        return Step(found["rows"], [tuple(one) for one in found["stored"]], found.get("refused", 0))
 
 
 def read_crcs(ledger: Path, identity: StepId) -> array[int]:

@@ -55,7 +55,7 @@ def replay_command(archive: str, ledger: str, master: str | None, inline: bool, 
     ORIGIN_OFFSET and ORIGIN_MSG_ID. After a run that was cut short, the same command goes on: messages that the ledger
     does not say done are sent again, and counted as duplicates if they were stored before.
 
-    Prints a line of JSON. Exit status 1: messages are missing or changed.
+    Prints a line of JSON. Exit status 1: messages are missing or changed, or could not be sent.
     """
     sys.exit(status_of(lambda: _replay(Path(archive), Path(ledger), master, inline, **given)))
 
