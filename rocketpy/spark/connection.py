@@ -120,9 +120,11 @@ def connection_of(name_server: str, others: Mapping[str, str]) -> dict[str, str]
 
 def _read(path: Path) -> dict[str, str]:
     try:
-        lines = path.read_text().splitlines()
+        lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as error:
         raise ConfigError(f"cannot be read on this machine: {error}", key=f"credentialsFile {path}") from error
+    except UnicodeDecodeError:  # whose text holds a part of the file
+        raise ConfigError("is no text in UTF-8", key=f"credentialsFile {path}") from None
     pairs = (line.partition("=") for line in lines if line.strip() and not line.lstrip().startswith("#"))
     return {key.strip(): value.strip() for key, _, value in pairs}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import zlib
 from array import array
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from click.testing import CliRunner
 from rocketpy.errors import ConfigError, StoreError
 from rocketpy.spark.cluster import CLUSTERS
 from rocketpy.spark.jobs.archive import archive
+from rocketpy.spark.jobs.compact import compact
 from rocketpy.spark.jobs.replay import Replayed, parts, replay
 from rocketpy.spark.jobs.replay.check import Compared, SliceFound, bitmap, compare, slices_to_check
 from rocketpy.spark.jobs.replay.parts import RateLimit
@@ -128,6 +130,16 @@ def test_a_loss_and_a_duplicate_do_not_cancel(tmp_path: Path) -> None:
     write_step(tmp_path, (0, 0), array("I", range(5)), Step(5, []))
     slices = [SliceFound({(0, 0): bitmap({0, 1, 2})}, 1, 0), SliceFound({(0, 0): bitmap({2, 4})}, 0, 0)]
     assert compare(ledger, slices) == Compared(planned=5, stored=4, missing=1, duplicates=2, changed=0)
+
+
+def test_a_damaged_file_of_an_archive_is_named(archived: Path, broker: RunningBroker, tmp_path: Path) -> None:
+    shutil.copytree(archived, tmp_path / "a")
+    path = min((tmp_path / "a").glob("topic=B/*/*.parquet"))
+    path.write_bytes(b"no Parquet")
+    with pytest.raises(StoreError, match=f"{path} is damaged, or is no Parquet file"):
+        run(tmp_path / "a", tmp_path / "l", broker, Wanted(topics={"B": "Named"}))
+    with pytest.raises(StoreError, match=f"{path} is damaged, or is no Parquet file"):
+        compact(None, tmp_path / "a", "b")
 
 
 def test_messages_that_no_client_may_send_do_not_end_a_replay(broker: RunningBroker, tmp_path: Path) -> None:

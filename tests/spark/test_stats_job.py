@@ -17,7 +17,7 @@ from rocketpy.spark.cluster import CLUSTERS
 from rocketpy.spark.jobs.archive import archive
 from rocketpy.spark.jobs.draining import Look, rates
 from rocketpy.spark.jobs.inputs import Input
-from rocketpy.spark.jobs.stats import stats
+from rocketpy.spark.jobs.stats import _draw, stats
 from rocketpy.store.inspection.reader import StoreReader
 from rocketpy.store.inspection.verify import verify_store
 from tests.support.broker import running_broker
@@ -92,6 +92,11 @@ def test_groups_are_watched_for_their_rates(spark: Any) -> None:
     assert [found["idle"][name] for name in RATES] == [0.0, 0.5, None]
     assert [found["done"][name] for name in RATES] == [0.5, 0.5, 0.0]
     assert json.dumps(report.as_json())
+
+
+def test_a_store_time_that_is_none_is_not_drawn(tmp_path: Path) -> None:
+    given = {"topic": "T", "messages_per_second": 1.0, "bytes_per_second": 10.0}
+    assert _draw(tmp_path / "plot.png", [{"second": None, **given}, {"second": 60, **given}], ["T"]).exists()
 
 
 def test_queues_that_one_look_lacks_are_left_out() -> None:

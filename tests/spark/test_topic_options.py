@@ -98,6 +98,10 @@ def test_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         options(topic="T", credentialsEnv="MQ").client_options()
     monkeypatch.setenv("MQ_SECRET_KEY", "k")
     assert options(topic="T", credentialsEnv="MQ").client_options().credentials == Credentials("e", "k")
+    file.write_bytes(b"accessKey=\xff\xfe s3cret")
+    with pytest.raises(ConfigError, match=f"credentialsFile {file}: is no text in UTF-8") as caught:
+        by_file.client_options()
+    assert "s3cret" not in str(caught.value)
     with pytest.raises(ConfigError, match="credentials come from"):
         options(topic="T", credentialsEnv="MQ", accessKey="a").client_options()
     with pytest.raises(ConfigError, match=f"credentialsFile {tmp_path / 'none'}: cannot be read on this machine"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -14,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rocketpy.atomic_file import make_directory
+from rocketpy.errors import StoreError
 from rocketpy.store.files import translated
 from rocketpy.store.replaced_file import durably_replaced
 
@@ -86,6 +88,20 @@ def _write_chunk(table: Any, pending: Path, attempt: str, name: str) -> list[Arc
 def _path(topic: str, day: datetime.date | None, name: str) -> str:
     """Below the archive; Spark undoes the escapes."""
     return f"topic={quote(topic, safe='')}/dt={day.isoformat() if day else NO_DAY}/{name}"
+
+
+@contextmanager
+def opened_table(path: Path) -> Iterator[Any]:
+    """A pq.ParquetFile.
+
+    Raises:
+        StoreError: the file cannot be read, or is damaged; also within the block.
+    """
+    try:
+        with translated(path, "read"), pq.ParquetFile(path) as file:
+            yield file
+    except pa.ArrowException as error:
+        raise StoreError(f"{path} is damaged, or is no Parquet file: {error}") from error
 
 
 def new_attempt() -> str:

@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from rocketpy.errors import StoreError
-from rocketpy.store.files import translated
 
-from .archive_files import new_attempt, write_table
+from .archive_files import new_attempt, opened_table, write_table
 from .archive_log import ArchivedFile, ArchiveLog, Manifest, files_of, manifests_of
 from .running import run_parts
 
@@ -100,8 +98,8 @@ def plan_groups(target: Path, files: list[ArchivedFile], file_bytes: int, memory
 
 
 def _unpacked_bytes(path: Path) -> int:
-    with translated(path, "read"):
-        metadata = pq.read_metadata(path)
+    with opened_table(path) as file:
+        metadata = file.metadata
         return sum(metadata.row_group(index).total_byte_size for index in range(metadata.num_row_groups))
 
 
@@ -124,7 +122,7 @@ def merge(target: Path, pending: Path, number: int, group: Group) -> ArchivedFil
 
 
 def _read(path: Path) -> Any:
-    with translated(path, "read"), pq.ParquetFile(path) as file:
+    with opened_table(path) as file:
         return file.read()
 
 

@@ -199,6 +199,7 @@ def _over_time(windows: DataFrame, window_s: int) -> list[Row]:
 
 
 def _draw(path: Path, series: list[Row], topics: list[str]) -> Path:
+    series = [row for row in series if row["second"] is not None]  # of a store time that is no time of Spark
     begin = series[0]["second"] if series else 0
 
     def lines(column: str, scale: float) -> dict[str, list[tuple[float, float]]]:

@@ -10,15 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-import pyarrow.parquet as pq
 
 from rocketpy.errors import MessageInvalid
 from rocketpy.message.properties import NAME_VALUE_SEPARATOR, PROPERTIES_SIZE_MAX, PROPERTY_SEPARATOR
-from rocketpy.store.files import translated
 
 from ...outgoing import Outgoing, RowReader
 from ...sending import SENDERS
 from ...sink_options import SinkOptions
+from ..archive_files import opened_table
 from ..archived import place_of
 from .conditions import COLUMNS as CONDITION_COLUMNS
 from .conditions import row_filter
@@ -101,7 +100,7 @@ def _batches(job: ReplayJob, part: Part, path: str) -> Iterator[list[dict[str, A
     """The wanted rows of a file."""
     is_wanted = row_filter(job.wanted)
     _, place = place_of(job.archive, part.broker, path)
-    with translated(place, "read"), pq.ParquetFile(place) as file:
+    with opened_table(place) as file:
         for batch in file.iter_batches(BATCH_ROWS, columns=COLUMNS):
             rows = batch.to_pylist()
             yield [row for row in rows if row["queueId"] % part.shards == part.shard and is_wanted(row)]

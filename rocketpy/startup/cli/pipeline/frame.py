@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from subprocess import SubprocessError
 from typing import TYPE_CHECKING
 
 import click
@@ -72,14 +73,14 @@ def status_of(job: Callable[[], int]) -> int:
     """The exit status of a job; what it could not do is one line on standard error."""
     try:
         return job()
-    except (RocketError, OSError) as exc:
+    except (RocketError, OSError, SubprocessError) as exc:
         click.echo(f"rocketpy: {exc}", err=True)
     except ModuleNotFoundError as exc:
         if (exc.name or "").split(".")[0] not in ("pyspark", "pyarrow", "matplotlib"):
             raise
         click.echo(f'rocketpy: {exc.name} is not installed: pip install "rocketpy-mq[spark]"', err=True)
     except Exception as exc:
-        if not type(exc).__module__.startswith("pyspark."):
+        if not type(exc).__module__.startswith(("pyspark.", "py4j.")):
             raise
         from rocketpy.spark.session import reason_of
 
