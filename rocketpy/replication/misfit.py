@@ -37,6 +37,6 @@ def member_differs(begin: int, end: int) -> str:
     """With automatic failover: the epochs say that the bytes are equal, and they are not."""
     return (
         f"the log of this member differs from its master's between {begin} and {end}, though both are of one history: "
-        "one of them is damaged; find out which by `rocketpy store verify` on both, and let that one join with an empty "
-        "store: rocketpy store set-aside"
+        "one of them is damaged; find out which by `rocketpy store verify` on both, and let that one join with an "
+        "empty store: rocketpy store set-aside"
     )
