@@ -1,4 +1,4 @@
-/* One loop per column. Fields before the born host are at fixed places of a record; those behind it move with the
+/* One loop per column. Fields before the born host are at fixed places of a record; those after it move with the
  * sizes of the hosts, which sys_flag gives (offset table: store/record.c). */
 #include "arrow/columns.h"
 

@@ -167,7 +167,7 @@ static int begins_chain(const uint8_t *image, uint64_t size, rp_rows_scan scan) 
 static rp_status find_chain(const uint8_t *image, uint64_t size, uint64_t stop, rp_rows_scan *scan) {
     static const uint8_t magic_end[3] = {0xA3, 0x20, 0xA7};
     while (scan->position < stop && size - scan->position > sizeof magic_end + 4) {
-        /* The magic code is 4 bytes behind the start of a record. */
+        /* The magic code is 4 bytes after the start of a record. */
         const uint8_t *from = image + scan->position + 4, *end = image + size - sizeof magic_end;
         const uint8_t *found = memchr(from, 0xDA, (size_t)(end - from));
         if (found == NULL) return RP_NOT_FOUND;

@@ -64,7 +64,7 @@ typedef struct rp_rows_scan {
     const int32_t *queue_ids;
     uint32_t queue_id_count; /* 0: all queues */
     /* results, set by every call */
-    uint64_t position;       /* in: where to begin in the image; out: behind the last record that was looked at */
+    uint64_t position;       /* in: where to begin in the image; out: after the last record that was looked at */
     uint64_t records;        /* looked at */
     uint64_t bytes;          /* of records in rows */
     uint32_t rows;

@@ -14,8 +14,8 @@ enum { SEPARATORS_STEP = 16 };
 
 /* Of up to SEPARATORS_STEP bytes: bit i is set where byte i is a separator, or is not ASCII. */
 typedef struct rp_separators {
-    uint32_t names;  /* behind a name */
-    uint32_t pieces; /* behind a pair */
+    uint32_t names;  /* after a name */
+    uint32_t pieces; /* after a pair */
     uint32_t others; /* bytes from 128 on */
 } rp_separators;
 

@@ -84,7 +84,7 @@ void rp_member_see_epoch(rp_member *member, int32_t epoch);
 void rp_member_refute_epoch(rp_member *member, int32_t seen, int32_t newest);
 /* Before the workers of a new process tree are forked: forget what those of the one before have reported. */
 void rp_member_begin_tree(rp_member *member);
-/* The log was made shorter while it was opened: what was proposed behind `end` can never be confirmed. Before workers
+/* The log was made shorter while it was opened: what was proposed after `end` can never be confirmed. Before workers
  * are forked. */
 void rp_member_cut(rp_member *member, uint64_t end);
 #endif

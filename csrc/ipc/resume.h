@@ -1,6 +1,6 @@
 #ifndef ROCKETPY_RESUME_H
 #define ROCKETPY_RESUME_H
-/* Where a restarted worker goes on: behind the messages that the resume points in its block show as processed. C only.
+/* Where a restarted worker goes on: after the messages that the resume points in its block show as processed. C only.
  */
 #include "base/atomic.h"
 #include "ipc/ring.h"

@@ -9,7 +9,7 @@
 struct rp_ring_reader {
     rp_ring *ring;
     uint64_t head;       /* ours; equals ring->head between calls */
-    uint64_t next;       /* behind the message read last */
+    uint64_t next;       /* after the message read last */
     uint64_t tail_seen;
     uint64_t head_fenced; /* a waiting producer has been looked for, with a fence, at this head */
     uint8_t *large;      /* a message that is being put together from parts, or NULL */

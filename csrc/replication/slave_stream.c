@@ -1,4 +1,4 @@
-/* One call of recvmsg brings the rest of a body and the header behind it, so a stream of full frames costs one call a
+/* One call of recvmsg brings the rest of a body and the header after it, so a stream of full frames costs one call a
  * frame. A full ring stops reading, and TCP stops the master.
  *
  * Of a 4.9 frame each part goes on at once. DATA of rocketpy is received into one message of the ring, which is

@@ -19,7 +19,7 @@ typedef struct rp_slave_stream_config {
     rp_master_link *master_link;
     rp_ring *to_send;
     int32_t socket;         /* connected, non-blocking; stays the caller's */
-    uint32_t is_rocketpy;        /* 1: frames of rocketpy, from the first one behind WELCOME on (frames.h) */
+    uint32_t is_rocketpy;        /* 1: frames of rocketpy, from the first one after WELCOME on (frames.h) */
     uint32_t is_durable;    /* report what is on the disk (SYNC_FLUSH) */
     uint64_t phy_offset;    /* of the next byte from the master */
     uint64_t body_left;     /* bytes that the current frame still has, before the next header */

@@ -3,13 +3,13 @@
  *
  * No private state of the writer survives it. The end of the log is `published_phy_offset` in the control block, moved
  * with a release store after a record (or the blank at the end of a file) is complete. A restarted writer opens at that
- * position and zeroes an incomplete record behind it.
+ * position and zeroes an incomplete record after it.
  *
  * What a slave receives in large chunks is written by system call, which fills pages that were never touched without
  * zeroing them first; nothing is populated then. The mapping shows it like all else.
  *
  * The helper populates pages ahead of the position (MADV_POPULATE_WRITE: a first touch costs six times a warm write),
- * drops page table entries far behind it (the pages stay in the page cache; a worker's resident size stays small) and
+ * drops page table entries far below it (the pages stay in the page cache; a worker's resident size stays small) and
  * unmaps files that are full. It shares only `struct errands` with the writer, under its lock, and has the lowest
  * priority.
  *
@@ -48,7 +48,7 @@ enum {
     FAST_SPAN = 8 << 20, /* the writer is fast if it appends this much ... */
     FAST_NS = 125000000, /* ... in this time */
     POPULATE_STEP = 64 << 10, /* per call of madvise; bounds the time in which others wait for the CPU */
-    KEEP_BEHIND = 16 << 20, /* page table entries kept behind the position */
+    KEEP_BEHIND = 16 << 20, /* page table entries kept below the position */
     WRITE_MIN = 8 << 10, /* from here on a system call costs less than first touches of the pages (docs/adr/0182) */
     WIPE_SPAN = 8 << 20, /* after this many zeros there is no torn record */
     PAGE = 4096,
@@ -292,7 +292,7 @@ void rp_commitlog_close(rp_commitlog *log) {
     free(log);
 }
 
-/* Map the file that holds the position: the first one, or the one behind a blank that was received. */
+/* Map the file that holds the position: the first one, or the one after a blank that was received. */
 static rp_status open_active(rp_commitlog *log) {
     if (log->base && log->position - log->start < log->file_size) return RP_OK;
     uint64_t start = log->position - log->position % log->file_size;

@@ -7,7 +7,7 @@
 
 typedef struct rp_commitlog rp_commitlog; /* the writer; in the send worker only */
 
-/* Open for appending at control->published_phy_offset; bytes behind it (an incomplete record) are zeroed. NULL with
+/* Open for appending at control->published_phy_offset; bytes after it (an incomplete record) are zeroed. NULL with
  * errno. */
 rp_commitlog *rp_commitlog_open(const char *directory, rp_control *control);
 void rp_commitlog_close(rp_commitlog *log);
@@ -22,7 +22,7 @@ void rp_commitlog_publish(rp_commitlog *log, uint32_t size, int64_t store_timest
  * there to the end of the file. Fill some of it (rp_commitlog_write) with whole records, or with a blank that fills all
  * of it, then publish them. Returns RP_OK; RP_NO_SPACE, RP_IO_ERROR as rp_commitlog_reserve. */
 rp_status rp_commitlog_window(rp_commitlog *log, uint8_t **at, uint64_t *phy_offset, uint64_t *room);
-/* Put `size` bytes into the room of the last window, `skip` bytes behind the log's end. RP_OK; RP_NO_SPACE, RP_IO_ERROR
+/* Put `size` bytes into the room of the last window, `skip` bytes past the log's end. RP_OK; RP_NO_SPACE, RP_IO_ERROR
  * with errno: some of them may be there; write them again later. */
 rp_status rp_commitlog_write(rp_commitlog *log, uint64_t skip, const uint8_t *data, uint64_t size);
 /* Let an empty log begin at `phy_offset`, the start of a file. RP_OK; RP_INVALID: it is not empty, or not a start. */

@@ -1,5 +1,5 @@
 /* See consume_queue.h. Files: "<directory>/<topic>/<queue id>/<20 digits: start in bytes>", full size from creation,
- * sparse, zero behind the last unit (queue_files.h).
+ * sparse, zero after the last unit (queue_files.h).
  *
  * An empty file, or one with nothing but pre-blank units, would make a Java broker count units that are not there:
  * a file is therefore linked into its directory only after its first real units are in it. */

@@ -25,7 +25,7 @@ typedef struct rp_cq_ext_unit {
     int64_t tags_code; /* hash of the tags; time of delivery (ms) in a delay queue */
     int64_t store_timestamp_ms;
     uint32_t size;        /* of the whole unit */
-    uint32_t bitmap_size; /* bytes of filter bits behind the fixed part */
+    uint32_t bitmap_size; /* bytes of filter bits after the fixed part */
     uint8_t bitmap[RP_CQ_EXT_BITMAP_MAX]; /* these bits, if there are not more */
 } rp_cq_ext_unit;
 
@@ -39,8 +39,8 @@ void rp_cq_ext_close(rp_cq_ext *ext);
 /* RP_OK; RP_NOT_FOUND: there is no sound unit; RP_IO_ERROR. */
 rp_status rp_cq_ext_read(rp_cq_ext *ext, const rp_queue *queue, int64_t address, rp_cq_ext_unit *unit);
 /* How many of `count` units of the queue, from the first one on, lack a filter bit of `place` (sound), among those of
- * records at or behind `phy_offset_min`. Anything else ends the count: a unit without a sound extension, or with
- * another number of bits, and one in another file than the first, behind which a next call goes on. */
+ * records at or after `phy_offset_min`. Anything else ends the count: a unit without a sound extension, or with
+ * another number of bits, and one in another file than the first, after which a next call goes on. */
 uint32_t rp_cq_ext_count_lacking(rp_cq_ext *ext, const rp_queue *queue, const rp_filter_place *place,
                                  uint64_t phy_offset_min, const uint8_t *units, uint32_t count);
 /* Unmap all files and close removed ones, so that their disk space becomes free; call about once a second. */

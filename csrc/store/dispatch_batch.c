@@ -141,7 +141,7 @@ static int is_gap(const rp_dispatch *dispatch, uint64_t end, uint64_t phy_end, u
     return offset - end <= (room < file_size ? room : file_size) / RP_RECORD_SIZE_MIN;
 }
 
-/* Pre-blank units in [end, offset). Readers see them with the unit behind them, or before: rp_cq_write fills the begin
+/* Pre-blank units in [end, offset). Readers see them with the unit after them, or before: rp_cq_write fills the begin
  * of the record's own file, which must not exist before that unit. */
 static rp_status fill_gap(rp_dispatch *dispatch, rp_queue *queue, uint64_t end, uint64_t offset) {
     uint8_t blanks[BLANK_UNITS * RP_CQ_UNIT_SIZE];
@@ -192,7 +192,7 @@ static rp_status collect_unit(rp_dispatch *dispatch, const rp_record_view *recor
     int is_open = rp_unit_batch_end(dispatch->batch, queue, &end, &phy_end);
     if (phy_offset + record->size <= phy_end) { /* done before a restart; or written, and not shown */
         uint64_t next = queue->max_offset ? queue->max_offset : queue->min_offset, at = record->queue_offset;
-        if (at >= next && rp_cq_holds(dispatch->writer, queue, at, phy_offset, record->size)) /* behind it: a gap */
+        if (at >= next && rp_cq_holds(dispatch->writer, queue, at, phy_offset, record->size)) /* after it: a gap */
             rp_store_release(&queue->max_offset, at + 1);
         tell_again(dispatch, index);
         return RP_OK;

@@ -1,7 +1,7 @@
 #ifndef ROCKETPY_DISPATCH_PRIVATE_H
 #define ROCKETPY_DISPATCH_PRIVATE_H
 /* What the files of dispatch share: its state. For dispatch.c, dispatch_batch.c and dispatch_removal.c alone; each
- * calls only those behind it. */
+ * calls only those after it. */
 #include "store/arrivals.h"
 #include "store/consume_queue.h"
 #include "store/consume_queue_ext.h"

@@ -1,4 +1,4 @@
-/* See filter_marks.h. The id is cleared before the position changes and set behind it; a reader that sees the same id
+/* See filter_marks.h. The id is cleared before the position changes and set after it; a reader that sees the same id
  * before and after has read its position. */
 #define _GNU_SOURCE
 #include "store/filter_marks.h"

@@ -4,9 +4,9 @@
  * survives the workers (docs/adr/0106).
  *
  * A message that was dispatched before the store worker knew a subscription has no bit for it and may match all the
- * same. So the store worker, when it learns of a subscription, marks the position behind which it has dispatched
+ * same. So the store worker, when it learns of a subscription, marks the position after which it has dispatched
  * nothing yet, and clears the mark before it stops setting the bits. Pull workers skip a message for want of a bit only
- * behind the mark of exactly this subscription. */
+ * after the mark of exactly this subscription. */
 #include <stdint.h>
 
 enum { RP_FILTER_MARKS = 4096 };
@@ -16,7 +16,7 @@ typedef struct rp_filter_marks rp_filter_marks; /* the mapping; opaque */
 /* None is set; NULL with errno. Before the first fork. */
 rp_filter_marks *rp_filter_marks_create(void);
 void rp_filter_marks_destroy(rp_filter_marks *marks);
-/* Store worker: bits of messages at or behind `phy_offset` speak for the subscription `id`; `id` 0: for none. */
+/* Store worker: bits of messages at or after `phy_offset` speak for the subscription `id`; `id` 0: for none. */
 void rp_filter_marks_set(rp_filter_marks *marks, uint32_t mark, uint64_t id, uint64_t phy_offset);
 /* Any process: from where on they do, of messages whose units were read before the call; UINT64_MAX: nowhere. */
 uint64_t rp_filter_marks_begin(const rp_filter_marks *marks, uint32_t mark, uint64_t id);

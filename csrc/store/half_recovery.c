@@ -1,4 +1,4 @@
-/* An op message is stored after the half message that it names. So all op messages of the window are behind the half
+/* An op message is stored after the half message that it names. So all op messages of the window are after the half
  * message at its base, wherever the stored progress of the op queue is.
  *
  * An op message follows its committed message at once, and a power failure may cut the log between the two. Then the
@@ -117,7 +117,7 @@ static int place_of(struct recovery *recovery, const rp_queue *queue, uint64_t o
     return unit.size != 0 && unit.size <= recovery->control->commitlog_file_size;
 }
 
-/* The first offset of the queue whose record is at or behind `phy_offset`. */
+/* The first offset of the queue whose record is at or after `phy_offset`. */
 static uint64_t first_behind(struct recovery *recovery, const rp_queue *queue, uint64_t phy_offset) {
     uint64_t low = queue->min_offset, high = queue->max_offset;
     while (low < high) {

@@ -71,7 +71,7 @@ void rp_queue_files_close(rp_queue_files *files) {
     free(files);
 }
 
-/* "<directory>/<topic>/<queue id>", with the file's name behind it unless `number` is UINT64_MAX. 0, or -1. */
+/* "<directory>/<topic>/<queue id>", with the file's name after it unless `number` is UINT64_MAX. 0, or -1. */
 static int queue_path(const rp_queue_files *files, const rp_queue *queue, uint64_t number, char *out) {
     const uint8_t *topic;
     int topic_size = (int)rp_control_topic(files->block, queue->topic, &topic);

@@ -3,7 +3,7 @@
 /* A slave's log: bytes of the master's log, checked and published record by record (docs/adr/0155).
  *
  * The send worker owns it, as the only writer. Bytes come as the streams of connections to the master. A stream begins
- * at the published position, and each chunk continues where the last one ended. A part of a record stays behind the
+ * at the published position, and each chunk continues where the last one ended. A part of a record stays after the
  * published position until the rest has come. What fails a check is never published. C only. */
 #include <stdint.h>
 #include "base/status.h"
@@ -13,7 +13,7 @@ typedef struct rp_received_log {
     rp_commitlog *log; /* borrowed */
     rp_control *control;
     uint64_t stream;   /* number of the current stream; 0: none yet */
-    uint64_t received; /* behind the last byte of it */
+    uint64_t received; /* after the last byte of it */
     uint64_t records;  /* published since the start */
     int check_crc;     /* compare bodies with their CRC */
     uint32_t record_max; /* bytes of a record; no more than that is zeroed in one step */

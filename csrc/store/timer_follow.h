@@ -2,7 +2,7 @@
 #define ROCKETPY_TIMER_FOLLOW_H
 /* Timers on a slave: the master delivers them, and the log says which. The marks follow the log, so that cleaning keeps
  * the files of pending timers. Whoever opens the store next reads the log again from scanned_phy_offset on, which stays
- * here: a master forgets what is behind boot_phy_offset (timers.c). */
+ * here: a master forgets what is after boot_phy_offset (timers.c). */
 #include <stdint.h>
 #include "base/status.h"
 #include "store/control_block.h"

@@ -29,7 +29,7 @@ typedef struct rp_timer_index {
 } rp_timer_index;
 
 /* Open the runs of a directory, which exists or is created. Numbers from header->filed on are to be added, and runs
- * that have such numbers are removed. It is moved back if a run is missing or damaged, or if it is behind `end`, the
+ * that have such numbers are removed. It is moved back if a run is missing or damaged, or if it is past `end`, the
  * end of the queue. RP_OK, RP_NO_MEMORY, RP_IO_ERROR with errno. */
 rp_status rp_timer_index_open(rp_timer_index *index, const char *directory, rp_timer_marks *marks,
                               const rp_number_set *under_way, uint64_t end);

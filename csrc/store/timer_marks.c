@@ -1,6 +1,6 @@
 /* The file: header (4096 bytes), journal, bits. Bits are a ring: number n has bit n % RP_TIMER_SPAN_MAX. They are
  * zeroed and given their blocks in chunks before a number of the chunk is used, so that a full disk cannot fail a write
- * through the mapping; chunks behind the floor become holes. */
+ * through the mapping; chunks below the floor become holes. */
 #define _GNU_SOURCE
 #include "store/timer_marks.h"
 #include <errno.h>

@@ -37,7 +37,7 @@ typedef struct rp_timer_header {
     uint64_t pending;     /* timer thread: number of pending timers */
     int64_t next_due_ms;  /* timer thread: time of the first of them; 0: none */
     uint64_t renew_to;       /* cleaning: timers in the log below this position are to be stored again */
-    uint64_t renew_requests; /* cleaning: raised behind renew_to */
+    uint64_t renew_requests; /* cleaning: raised after renew_to */
     uint64_t boot_phy_offset; /* 1 + end of the log when this kernel opened it first, or recovery cut it, or one before
                                * it, if the numbers lost then are not forgotten yet; 0: not known */
     uint64_t followed_phy_offset; /* slave: what has ended below it has its bit, under this kernel (timer_follow.h) */
@@ -87,7 +87,7 @@ int rp_timer_has_ended(const rp_timer_marks *marks, uint64_t number);
 rp_status rp_timer_marks_reserve(rp_timer_marks *marks, uint64_t number);
 /* Set the bit of a number below `reserved`. */
 void rp_timer_set_ended(rp_timer_marks *marks, uint64_t number);
-/* Move the floor over numbers that have ended, at most to `end` and not below `least`; frees bits behind it. */
+/* Move the floor over numbers that have ended, at most to `end` and not below `least`; frees bits below it. */
 void rp_timer_marks_move_floor(rp_timer_marks *marks, uint64_t least, uint64_t end);
 /* Numbers in [floor, end) that have not ended; reads all their bits. */
 uint64_t rp_timer_marks_pending(const rp_timer_marks *marks, uint64_t end);

@@ -24,7 +24,7 @@ typedef struct rp_topic_filters {
 
 void rp_topic_filters_init(rp_topic_filters *filters, rp_filter_marks *marks);
 void rp_topic_filters_destroy(rp_topic_filters *filters);
-/* Apply a FILTER message. Units of records at or behind `phy_offset` are yet to be written, those before may have been.
+/* Apply a FILTER message. Units of records at or after `phy_offset` are yet to be written, those before may have been.
  * RP_OK; RP_INVALID; RP_NO_MEMORY. */
 rp_status rp_topic_filters_apply(rp_topic_filters *filters, const uint8_t *data, uint32_t size, uint64_t phy_offset);
 /* Set the filter bits of a record; it gets none if its topic has no filters. */

@@ -79,7 +79,7 @@ uint32_t rp_verify_units(const uint8_t *units, uint32_t count, uint64_t offset, 
 enum {
     RP_QUEUE_FOREIGN = 1, /* a name or size that does not belong there */
     RP_QUEUE_GAP = 2, /* a file between two others is missing */
-    RP_QUEUE_NOT_ZERO = 4 /* something lies behind the last unit */
+    RP_QUEUE_NOT_ZERO = 4 /* something lies after the last unit */
 };
 /* Add the units of all files of a queue's directory; one descriptor at a time. `*file_size`: of all queue files; 0
  * becomes that of the first one met. RP_OK, with *odd; RP_NOT_FOUND: no such directory; RP_IO_ERROR, RP_NO_MEMORY. */

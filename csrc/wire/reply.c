@@ -9,7 +9,7 @@
 #include "base/endian.h"
 #include "wire/header.h"
 
-enum { FRAME_HEAD_SIZE = 8, FIELDS_AT = FRAME_HEAD_SIZE + 17 /* behind a ROCKETMQ header's remark size */ };
+enum { FRAME_HEAD_SIZE = 8, FIELDS_AT = FRAME_HEAD_SIZE + 17 /* after a ROCKETMQ header's remark size */ };
 
 typedef struct writer {
     uint8_t *at;

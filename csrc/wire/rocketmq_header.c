@@ -10,7 +10,7 @@
  *   17+r    4   size e of the fields, 0: none
  *   21+r    e   fields, each: key size (2), key, value size (4), value
  *
- * An empty key or value is the same as no field: the sender's null. Bytes behind the fields are ignored, as the
+ * An empty key or value is the same as no field: the sender's null. Bytes after the fields are ignored, as the
  * reference does. A size that leaves its enclosing block is malformed. */
 #include "base/endian.h"
 #include "base/utf8.h"

@@ -273,7 +273,7 @@ static rp_status take(rp_codec *codec, const rp_origin *origin, const uint8_t *d
 
     rp_status status = rp_header_parse(frame.serialize_type, frame.header, frame.header_size, &header);
     /* The header cannot be read, so it may be any request. The manager serves it in order if it is a command, and
-     * refuses a send or pull with the reason. So no send is stored behind a later one of its connection. */
+     * refuses a send or pull with the reason. So no send is stored after a later one of its connection. */
     if (status == RP_UNSUPPORTED) return command(codec, OUT_MANAGER, origin, data, size, NULL);
     if (status != RP_OK) return RP_INVALID;
     if (header.flag & RP_FLAG_RESPONSE) return command(codec, OUT_MANAGER, origin, data, size, &header);

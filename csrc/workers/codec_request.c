@@ -91,7 +91,7 @@ static int is_true(const rp_field *field) {
     return field && field->value_size == 4 && strncasecmp((const char *)field->value, "true", 4) == 0;
 }
 
-/* Append a string; returns the place behind it, or NULL if its escapes are malformed. Absent is empty. */
+/* Append a string; returns the place after it, or NULL if its escapes are malformed. Absent is empty. */
 static uint8_t *put_string(uint8_t *at, const rp_field *field, uint32_t *size) {
     *size = 0;
     if (!field) return at;

@@ -28,7 +28,7 @@ typedef struct rp_segment {
     struct rp_segment *next;
     const uint8_t *data;  /* the bytes still to be written ... */
     uint32_t size;
-    uint32_t room;        /* free bytes behind it, in a block of our own */
+    uint32_t room;        /* free bytes after it, in a block of our own */
     uint64_t phy_offset;  /* to release the mapping with */
     uint32_t capacity;    /* of `bytes` */
     uint8_t is_mapped;

@@ -22,7 +22,7 @@ static inline int rp_diverted_has(const rp_diverted *diverted, uint64_t connecti
 }
 /* Pass a SEND to the manager. RP_OK; RP_FULL: the bytes waiting, of its connection or of all, would exceed a bound;
  * RP_NO_MEMORY. If the ring takes it at once in one piece, `set_resume_point` is called before, with the ring position
- * behind it.
+ * after it.
  */
 rp_status rp_diverted_leave(rp_diverted *diverted, const uint8_t *data, uint32_t size,
                             void (*set_resume_point)(void *context, uint64_t position), void *context);

@@ -154,7 +154,7 @@ static void scan(rp_cq_reader *reader, const rp_selection *selection, const rp_c
             if (count == 0) out->next_begin_offset = file_end; /* else it may be read another time */
             return;
         }
-        /* Read after the units, so that no unit can point behind this end. */
+        /* Read after the units, so that no unit can point past this end. */
         look.log_end = rp_load_acquire(&control->published_phy_offset);
         out->examined += (uint32_t)count;
         if (!examine_all(&look, units, (uint32_t)count, out)) return;

@@ -207,7 +207,7 @@ static uint64_t deadline_of(const rp_pull *pull, const rp_msg_pull *request) {
     return pull->now_ns + (uint64_t)wait_ms * 1000000u;
 }
 
-/* 1 if the pull before may have passed messages that are not for this client, behind the last that it found. The client
+/* 1 if the pull before may have passed messages that are not for this client, after the last that it found. The client
  * commits them when this pull is answered. */
 static int may_owe_a_commit(const checked_pull *pulled) {
     const rp_msg_pull *request = pulled->request;

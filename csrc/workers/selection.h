@@ -17,7 +17,7 @@ typedef struct rp_selection {
     uint32_t group_size;
 } rp_selection;
 
-/* Select retried messages by the subscription to the topic that they were first in, if the topic behind the group's
+/* Select retried messages by the subscription to the topic that they were first in, if the topic after the group's
  * name is a retry topic. */
 void rp_selection_of_retries(rp_selection *selection, const rp_map *subscriptions, const uint8_t *names,
                              uint32_t group_size, uint32_t topic_size);

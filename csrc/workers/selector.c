@@ -5,7 +5,7 @@
  *          -> close connections that are idle or take too much memory (selector_limits.c)
  *          -> sleep if nothing moved
  *
- * Input. One readv per ready socket and turn: first the missing bytes of an incomplete frame, directly behind its
+ * Input. One readv per ready socket and turn: first the missing bytes of an incomplete frame, directly after its
  * beginning, then the big buffer, from which frames are cut and copied once, into the codec's ring. The rest is kept in
  * a buffer of the connection. When the ring is full, frames stay there and the connection is not read until there is
  * room (back-pressure reaches the client through TCP).

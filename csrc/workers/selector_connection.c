@@ -1,6 +1,6 @@
 /* One connection of a selector: lookup, epoll events, waiting for the codec, and close.
  *
- * CLOSED goes to the codec behind all frames of the connection. A connection that finds no room is in its codec's list
+ * CLOSED goes to the codec after all frames of the connection. A connection that finds no room is in its codec's list
  * until it has passed on everything (selector_input.c resumes it). */
 #define _GNU_SOURCE
 #include "workers/selector_private.h"

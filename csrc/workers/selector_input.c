@@ -1,7 +1,7 @@
 /* Input: from the sockets to the codecs; the design is at the top of selector.c.
  *
  * The frames of a connection keep their order: they are taken from its rest before anything new is read, and CLOSED
- * comes behind them. A stalled connection stays in its codec's list until all its frames are passed on. */
+ * comes after them. A stalled connection stays in its codec's list until all its frames are passed on. */
 #define _GNU_SOURCE
 #include "workers/selector_private.h"
 
@@ -126,17 +126,17 @@ static rp_status grow_rest(rp_selector *selector, rp_connection *connection, uin
     return grown == RP_OK ? status : grown;
 }
 
-/* `size` bytes are in the buffer, behind what went to the end of the rest (`into_rest`). */
+/* `size` bytes are in the buffer, after what went to the end of the rest (`into_rest`). */
 static void took(rp_selector *selector, rp_connection *connection, uint32_t into_rest, uint32_t size) {
     if (into_rest > 0) {
         rp_status status = grow_rest(selector, connection, into_rest);
-        if (status == RP_INCOMPLETE) return; /* and nothing can have come behind it */
+        if (status == RP_INCOMPLETE) return; /* and nothing can have come after it */
         if (status == RP_NO_MEMORY) {
             rp_selector_close_connection(selector, connection);
             return;
         }
         status = take_bytes(selector, connection, connection->rest, connection->rest_size);
-        if (status == RP_FULL && size > 0) { /* what came behind waits with it */
+        if (status == RP_FULL && size > 0) { /* what came after it waits with it */
             uint32_t have = connection->rest_size;
             if (rp_connection_grow_rest(&selector->connections, connection, have + size) != RP_OK) {
                 rp_selector_close_connection(selector, connection);

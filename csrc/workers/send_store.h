@@ -33,7 +33,7 @@ typedef struct rp_put {
 
 typedef struct rp_stored {
     uint64_t phy_offset;      /* of the first record */
-    uint64_t end_phy_offset;  /* behind the last */
+    uint64_t end_phy_offset;  /* after the last */
     uint64_t queue_offset;    /* of the first record */
     uint32_t size;            /* bytes of all records */
     uint32_t message_count;

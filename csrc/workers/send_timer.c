@@ -111,7 +111,7 @@ static rp_status refuse(rp_timed *timed, const char *fault) {
     return RP_INVALID;
 }
 
-/* The properties that bring it to its queue, behind those that the broker adds to every message. */
+/* The properties that bring it to its queue, after those that the broker adds to every message. */
 static int write_tail(const rp_put *put, int64_t due_ms, rp_timed *timed) {
     int size = snprintf((char *)timed->tail, sizeof timed->tail,
                         "%.*s%s" RP_REAL_TOPIC "\x01%.*s\x02" RP_REAL_QUEUE_ID "\x01%d\x02" RP_TIMER_OUT_MS "\x01%lld",
