@@ -31,6 +31,12 @@ TEXT_MAX = 500  # characters of the other side's text in a line of the log
 POSITION_MAX = 2**63 - 1
 
 
+def version_in(report: int) -> int | None:
+    """The version that a slave of rocketpy has begun with, if `report`, the first 8 bytes as a number, is a MAGIC."""
+    first = report.to_bytes(8, "big")
+    return first[7] if first[:7] == MAGIC[:7] else None
+
+
 class FrameInvalid(ProtocolError):
     """The other side sent a frame that does not say what it must."""
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import attrs
 
+from rocketpy.codes import REPLICATION_VERSION
 from rocketpy.errors import StoreError
 from rocketpy.failover.epochs import EpochList
 from rocketpy.log_limit import LogLimit, and_more
@@ -27,7 +28,7 @@ from rocketpy.native.status import Status
 from rocketpy.reactor.member import MemberBlock, fill_store
 from rocketpy.remoting.networks import Network, is_in, parse_address
 
-from .frames import FrameInvalid, printable
+from .frames import FrameInvalid, printable, version_in
 from .handshake import LATER, encode_challenge, start_for, stranger
 from .introduction import Extent, Group, Hello, Nonces, Refusal, Tail, Welcome
 from .membership import Join, join_for, tail_below
@@ -63,6 +64,10 @@ REASON_OF = {
     "behind": lib.RP_SLAVE_BEHIND,
     "diverged": lib.RP_SLAVE_DIVERGED,
 }  # all others: a stranger
+OTHER_VERSION = (
+    "refused slave %(address)s: it speaks version %(version)d of replication, this master "
+    f"{REPLICATION_VERSION}; run the same version of rocketpy on both"
+)
 EXPECTED = frozenset({lib.RP_SLAVE_LEFT})
 
 
@@ -306,5 +311,7 @@ class Master:
                 "begin": int(self._control.min_phy_offset),
                 "behind": max(0, end - int(closed.acked)),
             }
+            version = version_in(int(closed.reported))
+            why = WHY[closed.reason] if version is None else OTHER_VERSION
             level = logging.INFO if closed.reason in EXPECTED else logging.WARNING
-            logger.log(level, "%s%s", WHY[closed.reason] % facts, and_more(told))
+            logger.log(level, "%s%s", why % (facts | {"version": version}), and_more(told))

@@ -236,11 +236,11 @@ class SlaveReplicator:
         broker_id = self.settings.broker.broker_id
         with connect(ha, TIMEOUT_S) as connection, self._own_log() as read_log:
             reader = self._reader(connection)
-            cut = find_cut(connection, reader, self._group, broker_id, own, master, read_log)
-        try:
-            check_room(DiskFiles(), root, cut, own.end, self.settings.store.ha_diverged_size_max)
-        except NoRoomAside as exc:
-            raise Diverged(f"both logs are equal up to {cut}, and this one is to be cut there: {exc}") from exc
+            try:
+                cut = find_cut(connection, reader, self._group, broker_id, own, master, read_log)
+                check_room(DiskFiles(), root, cut, own.end, self.settings.store.ha_diverged_size_max)
+            except (Diverged, NoRoomAside) as exc:
+                raise Diverged(f"{why}; it is not cut: {exc}") from exc
         request_cut(root, cut)
         logger.warning(
             "the log ends at %d and differs from that of the master %s from %d on (%s): opening the store again, to "

@@ -55,6 +55,13 @@ def test_poison_instead_of_the_magic(rig: MasterRig, data: bytes) -> None:
     assert not rig.slaves() and not rig.table.sent_bytes
 
 
+def test_a_slave_of_another_version_is_named_as_such(rig: MasterRig, caplog: pytest.LogCaptureFixture) -> None:
+    slave = rig.connect()
+    slave.sendall(MAGIC[:7] + b"\1")
+    rig.wait_until_closed(slave)
+    assert "it speaks version 1 of replication, this master 2; run the same version" in caplog.text
+
+
 @pytest.mark.parametrize(
     "data",
     [
