@@ -111,47 +111,58 @@ uint64_t rp_recovery_resync(const uint8_t *image, uint64_t size, uint64_t phy_of
     return size;
 }
 
-/* Move `next` (by queue, below `count`) past the published records from `position` on. A queue that is not in the block
- * is added, as dispatch will do. */
-static rp_status follow_log(rp_control_block *block, const char *directory, uint64_t position, uint64_t *next,
-                            uint32_t count) {
-    const rp_control *control = rp_control_header(block);
+/* The next offsets that are being found, by queue; a queue from `count` on was added since, and keeps its own. */
+struct next_offsets {
+    rp_control_block *block;
+    uint64_t *next;
+    uint32_t count;
+};
+
+/* Move the next offset of a record's queue past it. A queue that is not in the block is added, as dispatch will do.
+ * RP_OK; an error of the disk: to continue would lose the queue's end. */
+static rp_status follow_record(const struct next_offsets *found, const rp_record_view *record) {
+    if (!gets_unit(record)) return RP_OK;
+    rp_queue *queue = rp_control_find(found->block, record->topic, record->topic_size, (uint32_t)record->queue_id);
+    if (!queue) queue = rp_control_add(found->block, record->topic, record->topic_size, (uint32_t)record->queue_id);
+    if (!queue) /* if no directory can have its name, or the table is full, it gets no units either */
+        return rp_control_refuses(errno) ? RP_OK : rp_status_of_errno();
+    uint32_t index = rp_control_queue_index(found->block, queue);
+    uint64_t *at = index < found->count ? &found->next[index] : &queue->next_offset;
+    if (*at <= record->queue_offset) rp_store_release(at, record->queue_offset + 1);
+    return RP_OK;
+}
+
+/* Follow the records of [position, stop), which is in one file, mapped at `image`, `start` bytes into the log. */
+static rp_status follow_file(const struct next_offsets *found, const uint8_t *image, uint64_t start, uint64_t position,
+                             uint64_t stop) {
+    while (position < stop) {
+        rp_record_view record;
+        rp_status status = rp_record_decode(image + (position - start), stop - position, 0, &record);
+        if (status == RP_END_OF_FILE) return RP_OK;
+        if (status != RP_OK) { /* dispatch skips the same bytes */
+            position += rp_recovery_resync(image + (position - start), stop - position, position);
+            continue;
+        }
+        position += record.size;
+        if ((status = follow_record(found, &record)) != RP_OK) return status;
+    }
+    return RP_OK;
+}
+
+/* Follow the published records from `position` on. */
+static rp_status follow_log(const struct next_offsets *found, const char *directory, uint64_t position) {
+    const rp_control *control = rp_control_header(found->block);
     uint64_t end = rp_load_acquire(&control->published_phy_offset), file_size = control->commitlog_file_size;
     while (position < end) {
         uint8_t *image;
         uint64_t start = position - position % file_size, stop = end < start + file_size ? end : start + file_size;
         rp_status status = rp_mapped_file_map(directory, start, file_size, 0, &image);
-        if (status == RP_NOT_FOUND) { /* dispatch skips it, too */
-            position = stop;
-            continue;
+        if (status == RP_OK) {
+            status = follow_file(found, image, start, position, stop);
+            munmap(image, file_size);
         }
-        if (status != RP_OK) return status;
-        while (position < stop) {
-            rp_record_view record;
-            status = rp_record_decode(image + (position - start), stop - position, 0, &record);
-            if (status == RP_END_OF_FILE) {
-                position = stop;
-                break;
-            }
-            if (status != RP_OK) { /* dispatch skips the same bytes */
-                position += rp_recovery_resync(image + (position - start), stop - position, position);
-                continue;
-            }
-            position += record.size;
-            if (!gets_unit(&record)) continue;
-            rp_queue *queue = rp_control_find(block, record.topic, record.topic_size, (uint32_t)record.queue_id);
-            if (!queue) queue = rp_control_add(block, record.topic, record.topic_size, (uint32_t)record.queue_id);
-            if (!queue && !rp_control_refuses(errno)) { /* a disk error: to continue would lose the queue's end */
-                status = rp_status_of_errno();
-                munmap(image, file_size);
-                return status;
-            }
-            if (!queue) continue; /* no directory can have its name, or the table is full: it gets no units either */
-            uint32_t index = rp_control_queue_index(block, queue);
-            uint64_t *at = index < count ? &next[index] : &queue->next_offset;
-            if (*at <= record.queue_offset) rp_store_release(at, record.queue_offset + 1);
-        }
-        munmap(image, file_size);
+        if (status != RP_OK && status != RP_NOT_FOUND) return status; /* dispatch skips a file that is gone, too */
+        position = stop;
     }
     return RP_OK;
 }
@@ -160,6 +171,7 @@ rp_status rp_recovery_next_offsets(rp_control_block *block, const char *commitlo
     const rp_control *control = rp_control_header(block);
     uint32_t count = rp_load_acquire32(&control->queue_count);
     uint64_t *next = malloc((count + 1ull) * sizeof *next), from;
+    const struct next_offsets found = {block, next, count};
     rp_status status = next ? RP_OK : RP_NO_MEMORY;
     do {
         /* Read the position first, then the maxima: dispatch moves the maxima first, so none is older than the
@@ -169,7 +181,7 @@ rp_status rp_recovery_next_offsets(rp_control_block *block, const char *commitlo
         from = dispatched > min ? dispatched : min;
         for (uint32_t i = 0; i < count && status == RP_OK; i++)
             next[i] = rp_load_acquire(&rp_control_queue(block, i)->max_offset);
-        if (status == RP_OK) status = follow_log(block, commitlog_directory, from, next, count);
+        if (status == RP_OK) status = follow_log(&found, commitlog_directory, from);
         /* Cleaning follows dispatch: if it has deleted a file that was to be read here, the maxima are newer by now.
          */
     } while (status == RP_OK && rp_load_acquire(&control->min_phy_offset) > from);
@@ -247,6 +259,20 @@ static int is_trustworthy(const rp_control_block *block, struct topic_directory 
     return has_last_unit(block, at, queue, file_size);
 }
 
+/* Empty a queue whose units are lost: dispatch builds them again. 0; -1 with errno. */
+static int reset_queue(rp_control_block *block, rp_cq_writer *writer, rp_queue *queue) {
+    rp_control *control = rp_control_header(block);
+    if (!control->rebuilding) { /* before a queue is reset: its units are no longer certain */
+        rp_store_release(&control->units_durable_phy_offset, 0);
+        rp_store_release(&control->rebuilding, 1);
+        if (rp_control_sync(block) != RP_OK) return -1;
+    }
+    RP_CRASH_POINT("recovery.queue_lost");
+    queue->max_offset = queue->min_offset = queue->max_phy_offset = 0;
+    queue->generation++;
+    return rp_cq_remove(writer, queue) == RP_OK ? 0 : -1;
+}
+
 int64_t rp_recovery_check_queues(rp_control_block *block, const char *consume_queue_directory, uint64_t file_size) {
     rp_control *control = rp_control_header(block);
     int64_t lost = 0;
@@ -260,21 +286,7 @@ int64_t rp_recovery_check_queues(rp_control_block *block, const char *consume_qu
         int is_sound = is_trustworthy(block, &at, queue, file_size, control->published_phy_offset);
         if (is_sound < 0) lost = -1;
         if (is_sound) continue;
-        if (!control->rebuilding) { /* before a queue is reset: its units are no longer certain */
-            rp_store_release(&control->units_durable_phy_offset, 0);
-            rp_store_release(&control->rebuilding, 1);
-            if (rp_control_sync(block) != RP_OK) {
-                lost = -1;
-                continue;
-            }
-        }
-        RP_CRASH_POINT("recovery.queue_lost");
-        queue->max_offset = queue->min_offset = queue->max_phy_offset = 0;
-        queue->generation++;
-        if (rp_cq_remove(writer, queue) != RP_OK)
-            lost = -1;
-        else
-            lost++;
+        lost = reset_queue(block, writer, queue) == 0 ? lost + 1 : -1;
         at.topic = UINT32_MAX; /* its directory may have gone with its last queue */
     }
     int error = errno;

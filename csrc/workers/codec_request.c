@@ -167,6 +167,16 @@ static uint32_t common_flags(const rp_header *header, const rp_frame *frame) {
            (frame->serialize_type == RP_SERIALIZE_ROCKETMQ ? RP_REQUEST_ROCKETMQ : 0u);
 }
 
+/* Flags that topic and batch ask for; the properties have set theirs. */
+static void mark_special(rp_msg_send *request, const uint8_t *topic) {
+    if (request->flags & RP_REQUEST_BATCH) {
+        if (request->sys_flag & RP_TRANSACTION_MASK || request->flags & RP_REQUEST_HALF)
+            request->flags |= RP_REQUEST_SPECIAL;
+        request->flags &= ~(uint32_t)RP_REQUEST_HALF;
+    }
+    if (request->topic_size >= 7 && memcmp(topic, "%RETRY%", 7) == 0) request->flags |= RP_REQUEST_SPECIAL;
+}
+
 uint32_t rp_send_request_fill(const rp_header *header, const rp_frame *frame, const rp_origin *origin, uint8_t *out) {
     const rp_field *found[SEND_FIELDS] = {0};
     rp_msg_send *request = (rp_msg_send *)out;
@@ -200,12 +210,7 @@ uint32_t rp_send_request_fill(const rp_header *header, const rp_frame *frame, co
         return 0;
     request->properties_size = scan_properties(properties, request->properties_size, &request->flags);
     at = properties + request->properties_size;
-    if (request->flags & RP_REQUEST_BATCH) {
-        if (request->sys_flag & RP_TRANSACTION_MASK || request->flags & RP_REQUEST_HALF)
-            request->flags |= RP_REQUEST_SPECIAL;
-        request->flags &= ~(uint32_t)RP_REQUEST_HALF;
-    }
-    if (request->topic_size >= 7 && memcmp(topic, "%RETRY%", 7) == 0) request->flags |= RP_REQUEST_SPECIAL;
+    mark_special(request, topic);
     if (frame->body_size) memcpy(at, frame->body, frame->body_size);
     return (uint32_t)(at - out) + frame->body_size;
 }
