@@ -200,6 +200,21 @@ def test_messages_that_are_deleted_meanwhile_are_told(broker: RunningBroker, tmp
     assert write_part(options, tmp_path, "p", part) == []
 
 
+def test_a_broker_that_has_no_route_is_named(
+    broker: RunningBroker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It may have messages: an archive that lacks them should not look whole."""
+    send(broker, "Absent", 5)
+    run(broker, tmp_path, "Absent")
+    (tmp_path / "_rocketpy" / BROKER).rename(tmp_path / "_rocketpy/broker-b")
+    run(broker, tmp_path, "Absent")
+    assert "broker broker-b has no route now, and has archived messages of Absent" in caplog.text
+    caplog.clear()
+    send(broker, "Present", 5)
+    run(broker, tmp_path, "Present")
+    assert "no route" not in caplog.text, "it is asked for other topics"
+
+
 def test_archives_of_a_store_and_of_topics_are_not_mixed(broker: RunningBroker, tmp_path: Path) -> None:
     send(broker, "Mixed", 5)
     run(broker, tmp_path / "t", "Mixed")

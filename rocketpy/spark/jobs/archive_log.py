@@ -178,17 +178,19 @@ def files_of(manifests: Iterable[Manifest]) -> list[ArchivedFile]:
     return sorted(files.values(), key=lambda file: (file.path.rsplit("-", 1)[1], file.path))
 
 
+def brokers_of(target: Path) -> dict[str, list[Path]]:
+    """The brokers of an archive, and the paths of their manifests, in order; none if it is not there."""
+    directories = sorted(path for path in (target / "_rocketpy").glob("*") if path.is_dir())
+    return {directory.name: manifest_paths(directory) for directory in directories}
+
+
 def manifests_of(target: Path) -> dict[str, list[Manifest]]:
     """All manifests of an archive by broker, in order.
 
     Raises:
         StoreError: there is none, or one cannot be read.
     """
-    found = {
-        directory.name: [read_manifest(path) for path in manifest_paths(directory)]
-        for directory in sorted((target / "_rocketpy").glob("*"))
-        if directory.is_dir()
-    }
+    found = {broker: [read_manifest(path) for path in paths] for broker, paths in brokers_of(target).items()}
     if not any(found.values()):
         raise StoreError(
             f"{target} is no archive: it has no manifests in _rocketpy (rocketpy pipeline archive makes one)"

@@ -7,6 +7,7 @@ are in files whose names ascend with its offsets.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -27,11 +28,13 @@ from ..pulls import Slice
 from ..slices import mean_message_bytes, read_slices
 from ..topic_options import TopicOptions
 from .archive_files import COLUMNS, write_rows
-from .archive_log import ArchivedFile, ArchiveLog, Manifest, Positions
+from .archive_log import ArchivedFile, ArchiveLog, Manifest, Positions, brokers_of, read_manifest
 from .running import run_in_groups
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+logger = logging.getLogger(__name__)
 
 PART_BYTES = 64 << 20  # of records, about
 PARTS_PER_COMMIT = 256
@@ -71,6 +74,7 @@ def archive_topics(
     options = parse_connection(topics, connection, allow_gap=allow_gap)
     cluster = CLUSTERS.get(options.client_options())
     bounds = cluster.bounds(cluster.queues(topics))
+    _warn_of_absent(target.absolute(), topics, {queue.broker_name for queue in bounds})
     manifests: list[Manifest] = []
     for broker in sorted({queue.broker_name for queue in bounds}):
         of_broker = {queue: ends for queue, ends in sorted(bounds.items()) if queue.broker_name == broker}
@@ -82,6 +86,20 @@ def archive_topics(
             for group, results in run_in_groups(spark, work, parts, PARTS_PER_COMMIT, broker, listener):
                 manifests.append(_commit(log, group, results))
     return manifests
+
+
+def _warn_of_absent(target: Path, topics: tuple[str, ...], present: set[str]) -> None:
+    """A broker that is down long enough has no route: nobody can tell that it has messages, but for the archive."""
+    for broker, paths in brokers_of(target).items():
+        positions = read_manifest(paths[-1]).positions if paths else {}
+        if broker not in present and (known := sorted(set(topics) & set(positions))):
+            logger.warning(
+                "broker %s has no route now, and has archived messages of %s in %s: what it has stored since is not "
+                "archived. Repeat the run when it is back",
+                broker,
+                ", ".join(known),
+                target,
+            )
 
 
 def parse_connection(topics: tuple[str, ...], connection: Mapping[str, str], *, allow_gap: bool) -> TopicOptions:
