@@ -62,7 +62,7 @@ def test_etcd_loses_its_leader(tmp_path: Path, seed: int, signals: tuple[signal.
 @needs_disks
 def test_the_disk_of_etcds_leader_stands_still(tmp_path: Path, seed: int) -> None:
     with (
-        disk(tmp_path, tmp_path / "etcd" / "m0") as stalled,
+        disk(tmp_path / "etcd" / "m0") as stalled,
         real_group(tmp_path, etcd_members=3) as group,
     ):
         with Clients(group.servers, group.history, seed):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -31,17 +33,34 @@ def echoed(connection: socket.socket, data: bytes, wait_s: float) -> bytes:
         return b""
 
 
-@pytest.mark.skipif(not is_possible(), reason=MISSING)
-@pytest.mark.parametrize("directions", [[(CLIENTS, "a")], [("a", CLIENTS)], [(CLIENTS, "a"), ("a", CLIENTS)]])
-def test_a_cut_is_silent_and_can_be_undone(directions: list[tuple[str, str]]) -> None:
+@contextmanager
+def echoing() -> Iterator[Network]:
+    """Places of which `a` sends back what it gets."""
     with network("a", "b") as places:
         words = places.command("a", [sys.executable, "-c", ECHO, places.address("a")])
         with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
             try:
                 assert server.stdout is not None and server.stdout.readline() == "ready\n"
-                check(places, directions)
+                yield places
             finally:
                 server.kill()
+
+
+@pytest.mark.skipif(not is_possible(), reason=MISSING)
+@pytest.mark.parametrize("directions", [[(CLIENTS, "a")], [("a", CLIENTS)], [(CLIENTS, "a"), ("a", CLIENTS)]])
+def test_a_cut_is_silent_and_can_be_undone(directions: list[tuple[str, str]]) -> None:
+    with echoing() as places:
+        check(places, directions)
+
+
+@pytest.mark.skipif(not is_possible(), reason=MISSING)
+def test_a_bad_link_is_bad_while_it_is_there() -> None:
+    with echoing() as places, socket.create_connection((places.address("a"), 4000), 10.0) as connection:
+        with places.bad_link(CLIENTS, "a", delay_ms=1, jitter_ms=5, loss=0.0, seed=1):
+            assert echoed(connection, b"late", 10.0) == b"late"
+        with places.bad_link(CLIENTS, "a", delay_ms=0, jitter_ms=0, loss=1.0, seed=1):
+            assert echoed(connection, b"lost", 0.5) == b""
+        assert echoed(connection, b"", 20.0) == b"lost", "it was sent again"
 
 
 def check(places: Network, directions: list[tuple[str, str]]) -> None:

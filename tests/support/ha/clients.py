@@ -44,7 +44,7 @@ class Clients:
     senders: int = 6
     body_bytes: int = 300
     failure: BaseException | None = attrs.field(init=False, default=None)
-    unanswered: int = attrs.field(init=False, default=0)  # sends whose connection ended before the answer
+    unanswered: dict[str, OSError] = attrs.field(init=False, factory=dict)  # keys of sends without an answer, and why
     _stop: threading.Event = attrs.field(init=False, factory=threading.Event)
     _threads: list[threading.Thread] = attrs.field(init=False, factory=list)
 
@@ -95,8 +95,8 @@ class Clients:
         sent_s = time.monotonic()
         try:
             reply = connection.ask(send_request(TOPIC, queue_id, [body], number))
-        except OSError:
-            self.unanswered += 1  # nearly atomic is enough: it is held against 0
+        except OSError as exc:
+            self.unanswered[key] = exc
             raise
         if reply.code in STORED_CODES:
             fields = reply.ext_fields or {}

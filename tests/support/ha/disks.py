@@ -10,6 +10,7 @@ import errno
 import os
 import shutil
 import subprocess
+import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ import attrs
 
 MISSING = "disks of their own need root and the commands mkfs.ext4, mount and fsfreeze"
 DISK_BYTES = 256 << 20
+MEMORY = Path("/dev/shm")
 CHUNK = bytes(1 << 20)
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
@@ -65,19 +67,23 @@ class Disk:
     def thaw(self) -> None:
         _run("fsfreeze", "--unfreeze", self.place)
 
-    def save(self, copy: Path) -> None:
-        """What a loss of power now would leave, if all was synced that was written."""
+    def save(self) -> None:
+        """Keep what a loss of power now would leave, if all was synced that was written."""
         self.freeze()
         try:
-            _run("cp", "--sparse=always", self.image, copy)
+            _run("cp", "--sparse=always", self.image, self._copy)
         finally:
             self.thaw()
 
-    def put_back(self, copy: Path) -> None:
+    def put_back(self) -> None:
         """What was written since `save` is gone. The journal is replayed, as after a loss of power."""
         self.unmount()
-        os.replace(copy, self.image)
+        os.replace(self._copy, self.image)
         self.mount()
+
+    @property
+    def _copy(self) -> Path:
+        return self.image.with_suffix(".copy")
 
 
 class _NoSpace(Exception):
@@ -95,21 +101,25 @@ def _no_space() -> Iterator[None]:
 
 
 @contextmanager
-def disk(directory: Path, place: Path) -> Iterator[Disk]:
-    """A new disk, mounted at `place`; `directory` has its image. Who uses it must have ended at the end."""
-    image = directory / f"{place.name}.image"
-    with image.open("wb") as file:
-        file.truncate(DISK_BYTES)
-    _run("mkfs.ext4", "-q", "-F", "-m", "0", image)
-    place.mkdir(parents=True, exist_ok=True)
-    made = Disk(image, place)
-    made.mount()
-    try:
-        yield made
-    finally:
-        with contextlib.suppress(OSError):
-            made.thaw()
-        made.unmount()
+def disk(place: Path) -> Iterator[Disk]:
+    """A new disk, mounted at `place`. Who uses it must have ended at the end.
+
+    Its image is in memory: on a busy disk each sync of both file systems would take its time.
+    """
+    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as directory:
+        image = Path(directory) / "image"
+        with image.open("wb") as file:
+            file.truncate(DISK_BYTES)
+        _run("mkfs.ext4", "-q", "-F", "-m", "0", image)
+        place.mkdir(parents=True, exist_ok=True)
+        made = Disk(image, place)
+        made.mount()
+        try:
+            yield made
+        finally:
+            with contextlib.suppress(OSError):
+                made.thaw()
+            made.unmount()
 
 
 @attrs.define(eq=False)
