@@ -1,4 +1,4 @@
-"""docs/file-formats.md: its examples are what the code reads and writes, its tables what the structures are."""
+"""docs/file-formats*.md: their examples are what the code reads and writes, their tables what the structures are."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from rocketpy.store.inspection.reader import DEFAULT_INDEX_SIZE
 from tests.support.doc_examples import ROOT, Page
 
 PAGE = Page.read("file-formats.md")
+OWN_PAGE = Page.read("file-formats-own.md")
 CONTROL_FIELDS = {
     0: "magic",
     8: "layout_version",
@@ -166,13 +167,13 @@ def test_the_configuration_files(tmp_path: Path) -> None:
 
 
 def test_the_control_block(tmp_path: Path) -> None:
-    (image,) = PAGE.examples("control")
+    (image,) = OWN_PAGE.examples("control")
     block = ControlBlock(tmp_path / "control", 1 << 30)
     block.add_queue(b"T", 0)
     block.add_queue(b"T", 1)
     block.close()
     assert (tmp_path / "control").read_bytes().startswith(image)
-    assert PAGE.first_column("control", "at | size | header") == list(CONTROL_FIELDS)
+    assert OWN_PAGE.first_column("control", "at | size | header") == list(CONTROL_FIELDS)
     for at, name in CONTROL_FIELDS.items():
         assert ffi.offsetof("rp_control", name) == at, name
     assert {name for name, _ in ffi.typeof("rp_control").fields} - {"reserved"} == {
@@ -181,7 +182,7 @@ def test_the_control_block(tmp_path: Path) -> None:
         "logics_timestamp_ms",
         "index_timestamp_ms",
     }  # the last three share a row with the field before
-    assert PAGE.first_column("control", "at | size | entry of a queue, from byte 4096 on") == list(QUEUE_FIELDS)
+    assert OWN_PAGE.first_column("control", "at | size | entry of a queue, from byte 4096 on") == list(QUEUE_FIELDS)
     assert {field.offset: name for name, field in ffi.typeof("rp_queue").fields} == QUEUE_FIELDS
     assert lib.RP_CONTROL_QUEUES_AT == 4096 and lib.RP_CONTROL_TOPIC_ENTRY == 128
     header = {"magic": int.from_bytes(b"RPYBLK01", "little"), "layout_version": 2}
@@ -192,19 +193,19 @@ def test_the_control_block(tmp_path: Path) -> None:
 
 
 def test_the_queue_locks() -> None:
-    (image,) = PAGE.examples("queuelocks")
-    assert f"\n\n{lock_file.BYTES >> 20} MiB, allocated" in PAGE.section("queuelocks")
+    (image,) = OWN_PAGE.examples("queuelocks")
+    assert f"\n\n{lock_file.BYTES >> 20} MiB, allocated" in OWN_PAGE.section("queuelocks")
     memory = memoryview(bytearray(lock_file.BYTES))
     format_memory(memory, owner=image[16:32], salt=0x1122334455667788)
     value = json.dumps(["10.0.0.7@41", 812345]).encode()
     Journal("queue locks", memory).put(json.dumps(["GroupA", "TopicTest", "broker-a", 3]).encode(), value)
     assert memory[: len(image)] == image and not any(memory[len(image) : len(image) + 64])
     assert image[:8] == b"RPTABLE\0" and image[12] == LAYOUT
-    assert PAGE.first_column("queuelocks", "at | size | head") == [0, 8, 12, 16, 32]
-    assert PAGE.first_column("queuelocks", "at | size | half") == [0, 8, 16, 24, 32]
+    assert OWN_PAGE.first_column("queuelocks", "at | size | head") == [0, 8, 12, 16, 32]
+    assert OWN_PAGE.first_column("queuelocks", "at | size | half") == [0, 8, 16, 24, 32]
     assert HEAD_CELLS * 8 == 64
 
 
-@pytest.mark.parametrize("path", PAGE.places())
+@pytest.mark.parametrize("path", [*PAGE.places(), *OWN_PAGE.places()])
 def test_the_places_named_are_there(path: str) -> None:
     assert (ROOT / path).exists()
