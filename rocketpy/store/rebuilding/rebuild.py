@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import itertools
 import json
 import os
 import shutil
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,7 +32,8 @@ from .collecting import Collected, CollectJob, Damage, collect
 from .planning import join_runs, pack_files, plan_index
 from .writing import WriteJob, write_files
 
-MANIFEST, SPOOL = "rebuilt.json", "spool"
+MANIFEST, SPOOL = "rebuilt.json", "rebuild.spool"  # the second marks a directory as ours, whose files may be removed
+RESULTS = ("consumequeue", "index")
 VERSION = 2
 
 
@@ -76,6 +79,19 @@ def rebuild(
     Raises:
         RecordCorrupt: damage. StoreError: the target has other files, or something cannot be read or written.
     """
+    with _held(target):
+        return _rebuild(reader, target, config, run, listener, split_bytes, skip_damage)
+
+
+def _rebuild(
+    reader: StoreReader,
+    target: Path,
+    config: MessageStoreConfig,
+    run: RunParts,
+    listener: ProgressListener,
+    split_bytes: int,
+    skip_damage: bool,
+) -> Rebuilt:
     spool = _make_target(target)
     state = read_state(reader.files, reader.paths)
     pieces = _pieces(reader, state, split_bytes, skip_damage)
@@ -162,17 +178,38 @@ def read_manifest(target: Path) -> Rebuilt:
 
 
 def _make_target(target: Path) -> Path:
-    """Make the directory, without files of an earlier rebuild that was cut short. Returns its spool."""
+    """Remove what an earlier rebuild that was cut short has left. Returns the spool."""
     spool = target / SPOOL
     with translated(target, "write"):
-        target.mkdir(parents=True, exist_ok=True)
-        names = set(os.listdir(target))
-        if names and SPOOL not in names:
+        names = {name for name in os.listdir(target) if not name.startswith(f".{MANIFEST}.")}
+        if names - {SPOOL, *RESULTS, MANIFEST} or (names and SPOOL not in names):
             raise StoreError(f"{target} is not empty: give a new directory")
-        for name in names & {SPOOL, "consumequeue", "index"}:
-            shutil.rmtree(target / name)
+        (target / MANIFEST).unlink(missing_ok=True)  # first: without it nothing is published
+        for name in (*RESULTS, SPOOL):
+            if name in names:
+                shutil.rmtree(target / name)
         spool.mkdir()
     return spool
+
+
+@contextmanager
+def _held(target: Path) -> Iterator[None]:
+    """Make the directory if it is not there, and hold it: a second rebuild would remove the files of the first.
+
+    Raises:
+        StoreError: another process holds it.
+    """
+    with translated(target, "write"):
+        target.mkdir(parents=True, exist_ok=True)
+        directory = os.open(target, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StoreError(f"{target}: another rebuild is using this directory") from None
+        yield
+    finally:
+        os.close(directory)
 
 
 def _pieces(reader: StoreReader, state: StoreState, split_bytes: int, skip_damage: bool) -> list[LogPiece]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -19,7 +20,7 @@ from rocketpy.store.inspection.parts import LogPiece
 from rocketpy.store.inspection.reader import StoreReader
 from rocketpy.store.rebuilding.collecting import RUN, CollectJob, collect
 from rocketpy.store.rebuilding.publishing import publish
-from rocketpy.store.rebuilding.rebuild import MANIFEST
+from rocketpy.store.rebuilding.rebuild import MANIFEST, SPOOL, read_manifest, rebuild, store_config
 from rocketpy.store.recovery.lifecycle import close_store, open_store
 from tests.support.log_images import BORN_MS, record, varied_record
 from tests.support.rebuilds import files_of, run
@@ -261,9 +262,45 @@ def test_the_target_must_be_new(tmp_path: Path) -> None:
     run(tmp_path / "s", tmp_path / "t")
     with pytest.raises(StoreError, match="is not empty: give a new directory"):
         run(tmp_path / "s", tmp_path / "t")
-    (tmp_path / "t" / MANIFEST).unlink()
-    (tmp_path / "t/spool").mkdir()  # as a run that was cut short leaves it
+    (tmp_path / "t" / SPOOL).mkdir()  # as a run that was cut short leaves it: behind its manifest
     run(tmp_path / "s", tmp_path / "t")
+    assert files_of(tmp_path / "t") == files_of(tmp_path / "s")
+
+
+def test_a_run_that_was_cut_short_cannot_be_published(tmp_path: Path) -> None:
+    """Also if one before it was complete, and ended before its spool was removed."""
+    unpack("clean", tmp_path / "s")
+    run(tmp_path / "s", tmp_path / "t")
+    (tmp_path / "t" / SPOOL).mkdir()
+    for path in (tmp_path / "s/commitlog").iterdir():
+        path.write_bytes(b"x" * 100)
+    with pytest.raises((RecordCorrupt, StoreError)):
+        run(tmp_path / "s", tmp_path / "t")
+    with pytest.raises(StoreError, match=MANIFEST):
+        read_manifest(tmp_path / "t")
+
+
+@pytest.mark.parametrize("names", [("spool", "lib", "log"), ("spool",), (SPOOL, "thesis")])
+def test_directories_of_others_are_left_alone(tmp_path: Path, names: tuple[str, ...]) -> None:
+    """/var has a directory `spool`, too."""
+    unpack("clean", tmp_path / "s")
+    for name in names:
+        (tmp_path / "t" / name / "mail").mkdir(parents=True)
+    with pytest.raises(StoreError, match="is not empty: give a new directory"):
+        run(tmp_path / "s", tmp_path / "t")
+    assert all((tmp_path / "t" / name / "mail").exists() for name in names)
+
+
+def test_two_rebuilds_do_not_use_one_directory(tmp_path: Path) -> None:
+    unpack("clean", tmp_path / "s")
+
+    def run_parts(work: Callable[[Any], Any], parts: Sequence[Any]) -> Any:
+        with pytest.raises(StoreError, match="another rebuild is using this directory"):
+            run(tmp_path / "s", tmp_path / "t")
+        return map(work, parts)
+
+    reader = StoreReader(tmp_path / "s")
+    rebuild(reader, tmp_path / "t", store_config(reader, None), run_parts)
     assert files_of(tmp_path / "t") == files_of(tmp_path / "s")
 
 
