@@ -7,12 +7,14 @@ import os
 import random
 import signal
 import time
+import urllib.request
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
+from tests.support.broker import free_ports
 from tests.support.ha.clients import Clients
 from tests.support.ha.clocks import TurnedClock
 from tests.support.ha.faults import (
@@ -122,6 +124,22 @@ def test_a_worker_that_is_killed_costs_no_epoch(pair: Group, seed: int, title: s
             pair.wait_until_healed()
         assert pair.epoch() == epoch and pair.master() == first
     pair.check()
+
+
+def test_a_member_shows_its_state_in_metrics(pair: Group) -> None:
+    """Its manager follows orders beside serving metrics."""
+    name = pair.other(pair.master() or "")
+    member, port = pair.members[name], free_ports()[0]
+    member.kill_all()
+    member.settings["metricsPort"] = str(port)
+    member.begin()
+    pair.wait_in_sync()
+
+    def shown() -> bool:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
+            return b'rocketpy_ha_member{state="in_sync"} 1.0' in answer.read()
+
+    pair.wait_for(shown, f"the state of {name} in its metrics")
 
 
 @pytest.mark.parametrize("title", ["coordinator", "supervisor"])

@@ -155,16 +155,22 @@ class ManagerMain(RequestServerMain):
                     await nursery.start(controller.run)
                     start.close()
                     gc.freeze()  # the tables stay: to collect them would block the loop for tens of ms
-                    nursery.start_soon(_report_ready, context, controller)
-                    others = trio.CancelScope()
-                    if self.metrics is not None:
-                        measured = topology, self.settings, controller, store, self.slaves, self._shown
-                        nursery.start_soon(_serve_metrics, self.metrics, measured, others)
-                    if self.member is not None:
-                        nursery.start_soon(_follow_orders, self.member, controller, self.master_link, others)
-                    await server.run()
-                    others.cancel()
+                    measured = topology, self.settings, controller, store, self.slaves, self._shown
+                    await self._serve(context, server, controller, measured)
                     await controller.stop(unregister=self.member is None or not self.member.marks.gives_way)
+
+    async def _serve(
+        self, context: WorkerContext, server: RequestServer, controller: BrokerController, measured: Measured
+    ) -> None:
+        """Serve until stopped; what runs beside it ends then, whatever it waits for."""
+        async with trio.open_nursery() as beside:
+            beside.start_soon(_report_ready, context, controller)
+            if self.metrics is not None:
+                beside.start_soon(_serve_metrics, self.metrics, measured)
+            if self.member is not None:
+                beside.start_soon(_follow_orders, self.member, controller, self.master_link)
+            await server.run()
+            beside.cancel_scope.cancel()
 
 
 async def _report_ready(context: WorkerContext, controller: BrokerController) -> None:
@@ -173,37 +179,33 @@ async def _report_ready(context: WorkerContext, controller: BrokerController) ->
     context.report_ready()
 
 
-async def _follow_orders(
-    member: MemberTree, controller: BrokerController, master_link: MasterLink | None, scope: trio.CancelScope
-) -> None:
+async def _follow_orders(member: MemberTree, controller: BrokerController, master_link: MasterLink | None) -> None:
     """Be the group's broker 0, or follow the master, as the coordinator wants it."""
-    with scope:
-        is_master, followed = False, None
-        while True:
-            found = member.block.orders()
-            if found is not None and found[0].is_broker_0 != is_master:
-                is_master = found[0].is_broker_0
-                controller.be_master(is_master)
-            if found is not None and master_link is not None and found[0].following != followed:
-                followed = found[0].following
-                master_link.set_master(*((followed.address, followed.ha_address) if followed else ("", "")))
-            await trio.sleep(ORDERS_LOOK_S)
+    is_master, followed = False, None
+    while True:
+        found = member.block.orders()
+        if found is not None and found[0].is_broker_0 != is_master:
+            is_master = found[0].is_broker_0
+            controller.be_master(is_master)
+        if found is not None and master_link is not None and found[0].following != followed:
+            followed = found[0].following
+            master_link.set_master(*((followed.address, followed.ha_address) if followed else ("", "")))
+        await trio.sleep(ORDERS_LOOK_S)
 
 
-async def _serve_metrics(listener: socket.socket, measured: Measured, scope: trio.CancelScope) -> None:
-    """Serve metrics on `listener` from the first connection on, until `scope` is cancelled.
+async def _serve_metrics(listener: socket.socket, measured: Measured) -> None:
+    """Serve metrics on `listener` from the first connection on, until cancelled.
 
     Before, nobody needs the endpoint: importing it is a tenth of a start and 3 MB.
     """
-    with scope:
-        await trio.lowlevel.wait_readable(listener)
-        token = trio.lowlevel.current_trio_token()
-        endpoint = await trio.to_thread.run_sync(_open_endpoint, listener, measured, token)
-        try:
-            await trio.sleep_forever()
-        finally:
-            with trio.CancelScope(shield=True):
-                await trio.to_thread.run_sync(endpoint.close)  # a running scrape still needs this loop
+    await trio.lowlevel.wait_readable(listener)
+    token = trio.lowlevel.current_trio_token()
+    endpoint = await trio.to_thread.run_sync(_open_endpoint, listener, measured, token)
+    try:
+        await trio.sleep_forever()
+    finally:
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(endpoint.close)  # a running scrape still needs this loop
 
 
 def _open_endpoint(listener: socket.socket, measured: Measured, token: trio.lowlevel.TrioToken) -> Endpoint:
