@@ -51,7 +51,7 @@ class TopicConfigManager:
         self._system = set(names.SYSTEM_TOPICS)
         self.data_version = DataVersion(timestamp_ms=clock.now_ms())
         self.file = ConfigFile(path, lambda: pretty_pieces(self.document()))
-        self._limit = LogLimit()
+        self._log_limit = LogLimit()
         self.limit = Limit("topics", "topicsMax", lambda: settings.rocketpy.topics_max)
         self.on_change: Callable[[TopicConfig], None] = lambda config: None  # registration follows topic changes
         self._add_built_in()
@@ -208,7 +208,7 @@ class TopicConfigManager:
                 try:
                     self._tables.topic(config)
                 except StoreError as exc:
-                    if told := self._limit.take():
+                    if told := self._log_limit.take():
                         logger.error("cannot take over topic %s from the master: %s%s", name, exc, and_more(told))
                     is_whole = False
                     continue
