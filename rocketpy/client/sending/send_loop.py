@@ -74,7 +74,7 @@ class SendLoop:
                     if is_async
                     else is_worth_another_attempt(error, self.options.retry_codes)
                 )
-                logger.warning("cannot send message %s to queue %s: %s", message.msg_id, queue, error)
+                logger.warning("cannot send message %s to queue %s: %s", message.name, queue, error)
                 if not repeat:
                     break
                 continue
@@ -85,7 +85,7 @@ class SendLoop:
         if failure is not None and (isinstance(failure, BrokerError) or not budget.is_exhausted_by_time):
             raise failure
         raise RequestTimeout(
-            f"message {message.msg_id}: its timeout of {budget.timeout_s} s ended after {budget.attempts} attempts"
+            f"message {message.name}: its timeout of {budget.timeout_s} s ended after {budget.attempts} attempts"
         ) from failure
 
     async def _within(self, remaining_s: float, topic: str) -> PublishInfo:

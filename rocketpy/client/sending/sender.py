@@ -43,6 +43,12 @@ class OutgoingMessage:
     born_at_ms: int = 0  # 0: when it is sent
 
     @property
+    def name(self) -> str:
+        """For logs and errors: its id; of a batch the first one, and how many follow."""
+        first, *others = self.msg_id.split(",")
+        return f"{first} and {len(others)} more" if others else first
+
+    @property
     def code(self) -> RequestCode:
         """The request code that sends it."""
         if self.is_batch:

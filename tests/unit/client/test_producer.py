@@ -211,6 +211,17 @@ def test_a_batch_is_one_request_and_every_member_has_an_id() -> None:
     run(scenario)
 
 
+def test_each_failure_of_a_batch_is_one_short_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(cluster: FakeCluster) -> None:
+        cluster.add_broker(T=1).refuse(RequestCode.SEND_BATCH_MESSAGE, ResponseCode.NO_PERMISSION)
+        async with producer(cluster) as sender:
+            await sender.send_batch([Message("T", b"%d" % number) for number in range(500)])
+
+    run(scenario)
+    lines = [record.message for record in caplog.records if record.message.startswith("cannot send message")]
+    assert lines and all(" and 499 more to queue T@" in line and len(line) < 300 for line in lines)
+
+
 def test_oneway_is_flagged_and_not_answered() -> None:
     async def scenario(cluster: FakeCluster) -> None:
         broker = cluster.add_broker(T=1)
