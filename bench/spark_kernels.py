@@ -13,6 +13,7 @@ from typing import Any
 
 from rocketpy.spark.cluster import CLUSTERS
 from rocketpy.spark.decoder import Decoder
+from rocketpy.spark.found import Found
 from rocketpy.spark.options import parse_options
 from rocketpy.spark.pulls import Slice
 from rocketpy.spark.segments import Piece, mapped
@@ -26,20 +27,27 @@ PROCESSES = 2
 
 
 def pieces_of(path: str, split_bytes: int) -> list[Piece]:
-    """The parts of a store at rest that hold records. The end of its last file is allocated, and holds none."""
-    parts = plan(parse_options(StoreOptions, {"path": path, "splitBytes": str(split_bytes)}))
-    return [part for part in parts if scan(part)]
+    """The parts of a store at rest."""
+    return plan(parse_options(StoreOptions, {"path": path, "splitBytes": str(split_bytes)}))
 
 
 def scan(piece: Piece) -> int:
     """A raw scan in C: every record's structure and the CRC of its body; nothing is kept. Returns records."""
+    return _walked(piece).records
+
+
+def record_bytes(piece: Piece) -> int:
+    """Bytes of a piece's records. The end of the last file of a store is allocated, and holds none."""
+    return piece.segment.start + _walked(piece).position - piece.begin
+
+
+def _walked(piece: Piece) -> Found:
     decoder = Decoder((), Selection(store_time_to_ms=TIME_MIN_MS), Checks(place=True, crc=True))
     start = piece.segment.start
     with mapped(piece.segment) as image:
         stop = piece.end - start
         with decoder.rows.image(image) as view:
-            found = decoder.rows.find(view, start, piece.begin - start, stop)
-    return found.records
+            return decoder.rows.find(view, start, piece.begin - start, stop)
 
 
 def nothing(piece: Piece) -> int:

@@ -21,7 +21,7 @@ from . import proc
 from .brokers import HOST, running
 from .spark_floor import FLOOR
 from .spark_inputs import QUEUES, SIZES, TOPICS, fill, frame_rows, start_spark, stopped_stores
-from .spark_kernels import decode, decode_image, in_processes, nothing, pieces_of, pull, scan, slices_of
+from .spark_kernels import decode, decode_image, in_processes, nothing, pieces_of, pull, record_bytes, scan, slices_of
 from .spark_resent import RESENT
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def ask_scan(scale: Scale, directory: Path) -> Iterator[Figure]:
 
 def _scans(spark: SparkSession, size: str, path: str, scale: Scale) -> Iterator[Figure]:
     body, pieces = SIZES[size], pieces_of(path, SPLIT_BYTES)
-    passes = max(1, scale.scan_bytes // sum(piece.end - piece.begin for piece in pieces))
+    passes = max(1, scale.scan_bytes // sum(map(record_bytes, pieces)))
     to_arrow = partial(decode, parse_columns("min", diagnostics=False), path)
     ask = partial(measured, "scan", scale=scale, body=body)
     many = pieces * passes
