@@ -10,7 +10,7 @@
 
 enum {
     FRAMES_MAX = 32,    /* in one sendmsg */
-    ROCKETPY_FRAMES_MAX = 4, /* fewer: what the socket does not take is read again for its CRC */
+    ROCKETPY_FRAMES_MAX = 1, /* what the socket does not take would be read again for its CRC */
     DATA_HEADER = RP_HA_SIZE_FRAME_HEADER + RP_HA_SIZE_DATA_HEADER,
     BEAT_HEADER = RP_HA_SIZE_FRAME_HEADER + RP_HA_SIZE_HEARTBEAT
 };
