@@ -52,6 +52,7 @@ struct rp_slave_stream {
     uint32_t data_crc;    /* as its header says */
     int is_ring_full;
     int is_socket_full;
+    int is_readable; /* the socket may have bytes: it is not asked again before ppoll says so */
     int32_t end;
     uint8_t header[RP_HA_HEADER_MAX];
     uint8_t report[ACK_SIZE];
@@ -122,7 +123,7 @@ static void send_report(rp_slave_stream *stream) {
         else if (errno == EAGAIN)
             stream->is_socket_full = 1;
         else if (errno != EINTR)
-            return end_stream(stream, RP_STREAM_END_FAILED);
+            return end_stream(stream, errno == EPIPE ? RP_STREAM_END_CLOSED : RP_STREAM_END_FAILED);
     }
 }
 
@@ -266,17 +267,20 @@ static int receive(rp_slave_stream *stream) {
     struct iovec parts[2];
     struct msghdr message = {.msg_iov = parts};
     uint8_t *room = NULL;
-    uint64_t body = stream->body_left;
-    if (stream->needs_epochs_to) return 0;
+    uint64_t body = stream->body_left, of_header = 0;
+    if (stream->needs_epochs_to || !stream->is_readable) return 0;
     if (body) {
         if (!(room = room_for(stream, &body))) return 0;
         parts[message.msg_iovlen++] = (struct iovec){room, body};
     }
-    if (body == stream->body_left)
-        parts[message.msg_iovlen++] =
-            (struct iovec){stream->header + stream->header_size, header_bytes(stream) - stream->header_size};
+    if (body == stream->body_left) {
+        of_header = header_bytes(stream) - stream->header_size;
+        parts[message.msg_iovlen++] = (struct iovec){stream->header + stream->header_size, of_header};
+    }
     ssize_t got = recvmsg(stream->config.socket, &message, 0);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
+    if (got < 0 && errno == EINTR) return 0;
+    stream->is_readable = got == (ssize_t)(body + of_header); /* fewer: there were no more */
+    if (got < 0 && errno == EAGAIN) return 0;
     if (got <= 0) {
         end_stream(stream, got ? RP_STREAM_END_FAILED : RP_STREAM_END_CLOSED);
         return 0;
@@ -358,7 +362,8 @@ static void sleep_until(rp_slave_stream *stream, uint64_t end_ns) {
     struct pollfd fds[2] = {{.fd = stream->config.worker->doorbell, .events = POLLIN}, {.fd = stream->config.socket}};
     if (!stream->is_ring_full) fds[1].events |= POLLIN;
     if (stream->is_socket_full) fds[1].events |= POLLOUT;
-    (void)ppoll(fds, fds[1].events ? 2 : 1, &timeout, NULL);
+    int ready = ppoll(fds, fds[1].events ? 2 : 1, &timeout, NULL);
+    if (ready < 0 || fds[1].revents) stream->is_readable = 1;
     stream->is_socket_full = 0;
 }
 
@@ -370,6 +375,7 @@ static int must_return(const rp_slave_stream *stream) {
 rp_stream_event rp_slave_stream_run(rp_slave_stream *stream, int64_t timeout_ns) {
     rp_worker *worker = stream->config.worker;
     uint64_t end_ns = rp_now_ns() + (uint64_t)timeout_ns;
+    stream->is_readable = 1;
     for (;;) {
         int any = turn(stream);
         if (!any && !must_return(stream)) {
