@@ -9,6 +9,7 @@
     introduction.py    what brokers of rocketpy say to each other before the first byte of the log; frames.py, secret.py
     handshake.py       the decisions of both sides about that; misfit.py has the reasons why a slave does not fit
     greeting.py        a slave's side of it, on a socket
+    truncation.py      asks for a cut of a log that has diverged (haTruncateDiverged)
     common_part.py     how far a slave's log and its master's are the same, when they have diverged
     follower.py, membership.py  what automatic failover adds on both sides
     errors.py          why a slave does not follow its master

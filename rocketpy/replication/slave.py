@@ -18,7 +18,6 @@ import select
 import socket
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NoReturn
 
 import attrs
@@ -32,10 +31,8 @@ from rocketpy.reactor.master_link import MasterLink
 from rocketpy.reactor.ring import Ring, WorkerBlock
 from rocketpy.reactor.worker_spec import EXIT_REOPEN, WorkerContext
 from rocketpy.store.control_block import ControlBlock
-from rocketpy.store.files import DiskFiles, StorePaths
+from rocketpy.store.files import StorePaths
 from rocketpy.store.reading.commitlog import CommitLog
-from rocketpy.store.recovery.cut_request import request_cut
-from rocketpy.store.recovery.diverged import NoRoomAside, check_room
 
 from .common_part import find_cut
 from .errors import CannotFollow, Diverged, MasterUnusable, ReplicatorStopped
@@ -46,6 +43,7 @@ from .master_log import MasterLog, ask_master, connect, request_address
 from .membership import MasterReplaced, NeedsCut
 from .start import Start, compare_end, start_of
 from .stream import ByteReader, LogStream, StreamSettings, send_report
+from .truncation import Truncation
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +68,7 @@ class SlaveReplicator:
     settings: BrokerSettings
     secret: bytes = attrs.field(default=b"", repr=False)  # of haSecretFile; empty: none
     follower: Follower | None = None  # with automatic failover
-    truncates: bool = False  # haTruncateDiverged; False also if the last cut that was asked for could not be done
+    truncation: Truncation | None = None  # haTruncateDiverged; None also if a cut was asked for and could not be done
     _reopens: bool = attrs.field(init=False, default=False)  # a cut has been asked for
     _halted_for: tuple[str, str] | None = attrs.field(init=False, default=None)  # the master that cannot be followed
     _bad: tuple[int, int] = attrs.field(init=False, default=(-1, 0))  # position, streams that were refused there
@@ -230,27 +228,13 @@ class SlaveReplicator:
         Raises:
             ReplicatorStopped: the broker is to open its store again. Diverged: the log cannot be cut.
         """
-        if not self.truncates:
+        if self.truncation is None:
             raise why
-        root, master = Path(self.settings.store.store_path_root_dir), Extent(log.begin, log.end)
-        broker_id = self.settings.broker.broker_id
+        master, broker_id = Extent(log.begin, log.end), self.settings.broker.broker_id
         with connect(ha, TIMEOUT_S) as connection, self._own_log() as read_log:
             reader = self._reader(connection)
-            try:
-                cut = find_cut(connection, reader, self._group, broker_id, own, master, read_log)
-                check_room(DiskFiles(), root, cut, own.end, self.settings.store.ha_diverged_size_max)
-            except (Diverged, NoRoomAside) as exc:
-                raise Diverged(f"{why}; it is not cut: {exc}") from exc
-        request_cut(root, cut)
-        logger.warning(
-            "the log ends at %d and differs from that of the master %s from %d on (%s): opening the store again, to "
-            "cut %d bytes and keep them aside (haTruncateDiverged)",
-            own.end,
-            ha,
-            cut,
-            why,
-            own.end - cut,
-        )
+            find = functools.partial(find_cut, connection, reader, self._group, broker_id, own, master, read_log)
+            self.truncation.ask(why, ha, own.end, find)
         self._reopens = True
         raise ReplicatorStopped
 

@@ -35,6 +35,7 @@ from rocketpy.replication.follower import Follower
 from rocketpy.replication.secret import read_secret
 from rocketpy.replication.slave import SlaveReplicator
 from rocketpy.replication.slave_table import SlaveTable
+from rocketpy.replication.truncation import Truncation
 from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.files import StorePaths
 from rocketpy.store.formats.delay_level import parse_delay_levels
@@ -157,15 +158,17 @@ def _replicator(
     link: MasterLink,
     member: MemberTree | None,
 ) -> SlaveReplicator:
-    control, truncates = opened.control, settings.store.ha_truncate_diverged and not opened.is_cut_refused
+    control, truncation = opened.control, None
     secret = read_secret(settings.store.ha_secret_file)
     ring = topology.ring(REPLICATOR, SEND)
     follower = None
     if member is not None:
         file, store = EpochFile(Path(settings.store.store_path_root_dir)), topology.blocks[STORE].pointer
         follower = Follower(member.block, file, control.header, store, member.is_sync_group)
+    elif settings.store.ha_truncate_diverged and not opened.is_cut_refused:
+        truncation = Truncation(opened.paths.root, settings.store.ha_diverged_size_max)
     worker = topology.blocks[REPLICATOR]
-    return SlaveReplicator(worker, control, link, ring, settings, secret, follower, truncates=truncates)
+    return SlaveReplicator(worker, control, link, ring, settings, secret, follower, truncation)
 
 
 def _acceptor(topology: Topology, listeners: Sequence[socket.socket]) -> tuple[Acceptor, tuple[int, ...]]:

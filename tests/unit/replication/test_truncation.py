@@ -17,6 +17,7 @@ from rocketpy.replication import slave as replicator
 from rocketpy.replication.errors import Diverged
 from rocketpy.replication.introduction import Extent
 from rocketpy.replication.slave import SlaveReplicator
+from rocketpy.replication.truncation import Truncation
 from rocketpy.store.recovery.cut_request import take_cut_request
 from tests.support.fake_master import FakeMaster
 from tests.support.slave_rig import FILE_SIZE
@@ -27,8 +28,11 @@ CUT, END = IMAGE.records[10], IMAGE.records[15]
 
 @attrs.define(eq=False)
 class Truncating(SlaveReplicator):
-    truncates: bool = True
     result: int | None = -1
+
+    def __attrs_post_init__(self) -> None:
+        store = self.settings.store
+        self.truncation = Truncation(Path(store.store_path_root_dir), store.ha_diverged_size_max)
 
     def __call__(self, context: WorkerContext) -> int | None:
         self.result = super().__call__(context)
