@@ -47,7 +47,7 @@ def input_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-@click.command("trace")
+@click.command("trace", short_help="How long sends and consumptions took.")
 @input_options
 @click.option("--window", "window_s", type=click.IntRange(1), default=60, show_default=True, help="Seconds.")
 @click.option("--slowest", type=click.IntRange(0, 10_000), default=10, show_default=True, help="Messages to name.")
@@ -70,7 +70,7 @@ def trace_command(as_json: bool, master: str | None, **given: Any) -> None:
     run_job(prepare, master, as_json)
 
 
-@click.command("stats")
+@click.command("stats", short_help="What topics hold, and how far behind groups are.")
 @input_options
 @click.option("--group", "-g", "groups", multiple=True, help="Consumer group whose backlog is shown; with -n.")
 @click.option("--window", "window_s", type=click.IntRange(1), default=60, show_default=True, help="Seconds.")
@@ -96,7 +96,7 @@ def stats_command(as_json: bool, master: str | None, **given: Any) -> None:
     run_job(prepare, master, as_json)
 
 
-@click.command("dedup")
+@click.command("dedup", short_help="Messages without their copies, as Parquet.")
 @input_options
 @click.argument("target", type=click.Path(path_type=Path))
 @click.option("--key", default="msgId", show_default=True, help="keys, msgId, SPARK_ID, or an SQL expression.")
@@ -138,7 +138,7 @@ def _dedup_stream(given: dict[str, Any], within_s: int, max_per_trigger: int | N
     return partial(dedup_stream, wanted=wanted, target=given["target"], max_per_trigger=max_per_trigger)
 
 
-@click.command("windows")
+@click.command("windows", short_help="Count messages in windows of time, as a stream.")
 @click.option("--name-server", "-n", required=True, help="HOST:PORT;HOST:PORT of the name servers.")
 @click.option("--topic", "-t", required=True, help="Topic to read.")
 @OPTIONS

@@ -31,7 +31,7 @@ OF_STORE = {"broker": "--broker", "live_tail": "--live-tail", "skip_damage": "--
 OF_TOPICS = {"topics": "--topic", "options": "--option"}
 
 
-@click.command("archive")
+@click.command("archive", short_help="A store, or topics, as Parquet files.")
 @click.argument("places", nargs=-1, metavar="[DIRECTORY] TARGET", type=click.Path(path_type=Path))
 @click.option("--broker", help="Name of the broker of DIRECTORY; tells the stores in one archive apart.")
 @click.option("-n", "--name-server", metavar="HOST:PORT;...", help="Read topics of running brokers, not a DIRECTORY.")

@@ -28,7 +28,7 @@ SPARK_LOG = "spark.log"
 REPORT = "report.json"  # marks a directory as one of a demo, which the next one may replace
 
 
-@click.command("demo")
+@click.command("demo", short_help="A million messages through a broker, a stream and an archive.")
 @click.argument("target", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--messages", "count", type=click.IntRange(1), default=1_000_000, show_default=True)
 @AS_JSON

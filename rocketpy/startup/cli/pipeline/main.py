@@ -22,15 +22,16 @@ from rocketpy.startup.cli.pipeline.replay import replay_command
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 def pipeline() -> None:
-    """Work on whole stores, on Spark. Needs the extra: pip install "rocketpy-mq[spark]", and Java 17.
+    """Work on whole stores and topics, on Spark.
 
     \b
+    Needs Java 17 and the extra: pip install "rocketpy-mq[spark]". docs/spark.md has examples.
     Exit status: 0 done, 1 there are findings, 2 the job could not be done.
     On a cluster: spark-submit --master spark://HOST:7077 .../rocketpy/startup/cli/pipeline/main.py JOB ...
     """
 
 
-@pipeline.command("audit")
+@pipeline.command("audit", short_help="Check every record, unit and index entry of a store.")
 @click.argument("directory", type=click.Path())
 @click.option("--commitlog", default="", help="Directory of the CommitLog, if it is not DIRECTORY/commitlog.")
 @click.option("--hash-slots", "slots", type=click.IntRange(1), help="maxHashSlotNum, if it is not the default.")

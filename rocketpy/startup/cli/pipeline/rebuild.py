@@ -14,7 +14,7 @@ import click
 from rocketpy.startup.cli.pipeline.frame import INLINE, MASTER, job_progress, job_session, status_of
 
 
-@click.command("rebuild")
+@click.command("rebuild", short_help="Make the queues and the index of a store anew.")
 @click.argument("directory", type=click.Path())
 @click.argument("target", type=click.Path())
 @click.option("--commitlog", default="", help="Directory of the CommitLog, if it is not DIRECTORY/commitlog.")

@@ -26,7 +26,7 @@ from rocketpy.startup.cli.pipeline.frame import (
 )
 
 
-@click.command("replay")
+@click.command("replay", short_help="Send the messages of an archive to topics again.")
 @click.argument("archive", type=click.Path())
 @click.option("-n", "--name-server", required=True, metavar="HOST:PORT;...", help="Name servers of the target.")
 @click.option(
