@@ -77,6 +77,7 @@ class JavaBroker:
             "brokerName": "broker-a",
             "brokerId": "0",
             "brokerIP1": "127.0.0.1",
+            "brokerIP2": "127.0.0.1",  # slaves dial it; the address of a network card may change while a test runs
             "namesrvAddr": self.namesrv,
             "listenPort": str(self.port),
             "storePathRootDir": str(self.store),
