@@ -158,12 +158,18 @@ class LiveGroup:
         return self.master() or ""
 
     async def until_in_sync(self) -> None:
-        """Wait until everybody that runs is in sync."""
+        """Wait until everybody that runs is in sync. A member that counts already may not be in the set yet."""
         running = {name for name, node in self.nodes.items() if node.member is not None}
+
+        def is_in_sync(name: str) -> bool:
+            member = self.nodes[name].member
+            return member is not None and member.state is State.IN_SYNC
 
         def is_whole() -> bool:
             name = self.master()
-            return name is not None and {one for one, _ in self.coordinators[name].member.orders.counting} == running
+            if name is None or {one for one, _ in self.coordinators[name].member.orders.counting} != running:
+                return False
+            return all(is_in_sync(one) for one in running - {name})
 
         await self.until(is_whole)
 
