@@ -68,6 +68,7 @@ OTHER_TEXTS = {
     "remoting/fastjson.py": "a literal that its pattern has found, of bounded length",
     "startup/cli/doctor.py": "the kernel's release",
     "store/services/cleaning.py": "settings; checked by config/relations.py",
+    "spark/jobs/archive_log.py": "names of files",
     "spark/jobs/checkpoints.py": "names of files",
     "store/formats/consume_queue_ext.py": "names of files",
     "store/files.py": "names of files",
