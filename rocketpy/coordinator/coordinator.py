@@ -159,8 +159,27 @@ class Coordinator:
             lease=lease,
         )
         if record != self._registered:
+            if await self._is_name_taken():
+                self._registered = None
+                return
             await self._keys.register(self._settings.member, record)
             self._registered = record
+
+    async def _is_name_taken(self) -> bool:
+        """Whether another broker has this member's name: one whose haMember was copied would end the lease of the real
+        one as that of its own last process. A machine that is gone is registered until its lease has ended."""
+        name, place = self._settings.member, self._place
+        if self._registered is None:
+            self._learn(await self._keys.read())
+        found = self.member.registered.get(name)
+        if found is None or (found.address, found.ha_address) == (place.address, place.ha_address):
+            return False
+        self.faults.report(
+            "registration",
+            f"member {name} is registered by the broker at {found.address}, and this one is at {place.address}: it "
+            "waits for the lease of that one to end; if both run, set haMember to another name on one of them",
+        )
+        return True
 
     async def _revoke(self, lease: int) -> None:
         await self._keys.gateway.revoke(lease)

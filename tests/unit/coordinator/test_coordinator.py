@@ -16,6 +16,7 @@ from rocketpy.failover.records import SwitchRequest
 from rocketpy.failover.states import State
 from tests.support.failover.live import LEASE_S, LiveGroup, live_group
 from tests.support.failover.model_keys import ModelKeys
+from tests.support.failover.node import Disk, Node
 
 Story = Callable[[LiveGroup, ModelKeys], Awaitable[None]]
 
@@ -82,6 +83,43 @@ def test_with_too_few_members_in_sync_nothing_is_stored(caplog: pytest.LogCaptur
         await group.until_master({first})
 
     play(story, in_sync_min=2)
+
+
+def test_a_second_broker_of_the_same_name_leaves_the_master_alone(caplog: pytest.LogCaptureFixture) -> None:
+    """haMember copied to another machine. It would give the master's lease back as that of its own last process."""
+
+    async def story(group: LiveGroup, keys: ModelKeys) -> None:
+        first = await group.until_master(set("ab"))
+        state, master = keys.etcd.view().state, keys.etcd.view().master
+        settings = group.nodes[first].settings
+        group.nodes["twin"] = Node("twin", settings, group, Disk(group.incarnation()))
+        await group.start("twin")
+        for _ in range(40):
+            await trio.sleep(LEASE_S / 10)
+            now = keys.etcd.view()
+            assert (now.state, now.master, now.members[first].address) == (state, master, first)
+        assert f"member {first} is registered by the broker at {first}" in caplog.text
+        group.stop("twin")
+        await group.until(lambda: group.nodes["twin"].member is None)
+        del group.nodes["twin"]
+
+    play(story)
+
+
+def test_a_member_that_is_replaced_by_another_machine_waits_for_the_lease_of_the_first_one() -> None:
+    async def story(group: LiveGroup, keys: ModelKeys) -> None:
+        first = await group.until_master(set("ab"))
+        lost, killed_s = other(first), trio.current_time()
+        group.kill(lost)
+        group.nodes["new"] = Node("new", group.nodes.pop(lost).settings, group, Disk(group.incarnation()))
+        await group.start("new")
+        await group.until(lambda: [one.address for one in keys.etcd.view().members.values()] == [first, "new"])
+        assert trio.current_time() - killed_s < LEASE_S + 1.5
+        group.stop("new")
+        member = group.coordinators[first].member
+        await group.until(lambda: {name for name, _ in member.orders.counting} == {first})
+
+    play(story)
 
 
 def test_a_master_that_stops_gives_its_lease_back() -> None:
