@@ -31,7 +31,10 @@ HEDGE_S = 0.15  # after which a request that may be repeated goes to the other m
 # gRPC's codes of errors after which nothing was written: invalid argument, not found, permission denied, failed
 # precondition, unauthenticated. After others (unavailable, deadline exceeded) a transaction may have been applied.
 CERTAIN_CODES = frozenset({3, 5, 7, 9, 16})
-NOT_FOUND, UNAUTHENTICATED = 5, 16
+INVALID_ARGUMENT, NOT_FOUND, UNAUTHENTICATED = 3, 5, 16
+# With INVALID_ARGUMENT: users or roles were changed after a JWT was issued; authentication was switched on after it was
+# found to be off.
+OLD_TOKEN_TEXTS = ("revision of auth store is old", "user name is empty")
 UNSENT = (httpcore.ConnectError, httpcore.ConnectTimeout, httpcore.PoolTimeout)
 FAILURES = (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException)
 
@@ -42,6 +45,8 @@ class EtcdError(RocketError):
     def __init__(self, code: int, text: str) -> None:
         super().__init__(f"etcd refuses the request: {text}")
         self.code = code
+        is_old = code == INVALID_ARGUMENT and any(known in text for known in OLD_TOKEN_TEXTS)
+        self.wants_log_in = code == UNAUTHENTICATED or is_old  # with a new token it may be granted
 
 
 class EtcdUnavailable(RocketError):
@@ -228,13 +233,13 @@ class Gateway:
         raise next((one for one in errors if isinstance(one, EtcdError)), errors[0])
 
     async def _ask(self, address: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """One request to one member; with a new token if the old one is not known any more."""
+        """One request to one member; with a new token if the old one is not taken any more."""
         if self.access.user is not None and self._token is None:
             await self._log_in(address)
         try:
             return await self._post(address, path, body)
         except EtcdError as exc:
-            if exc.code != UNAUTHENTICATED or self.access.user is None:
+            if not exc.wants_log_in or self.access.user is None:
                 raise
         await self._log_in(address)
         return await self._post(address, path, body)

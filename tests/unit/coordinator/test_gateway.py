@@ -218,7 +218,15 @@ def test_half_an_answer_to_a_transaction_is_none(answer: dict[str, Any]) -> None
     assert run(answers(answer), decide) is Outcome.UNKNOWN
 
 
-def test_a_token_is_renewed_when_etcd_has_forgotten_it() -> None:
+@pytest.mark.parametrize(
+    ("status", "code", "text"),
+    [
+        (401, 16, "etcdserver: invalid auth token"),
+        (400, 3, "etcdserver: revision of auth store is old"),  # a JWT, and somebody has changed a user or a role
+        (400, 3, "etcdserver: user name is empty"),
+    ],
+)
+def test_a_token_is_renewed_when_etcd_does_not_take_it_any_more(status: int, code: int, text: str) -> None:
     seen: list[tuple[str, str | None]] = []
 
     async def answer(request: Asked) -> httpcore.Response:
@@ -227,7 +235,7 @@ def test_a_token_is_renewed_when_etcd_has_forgotten_it() -> None:
             assert json.loads(request.content) == {"name": "u", "password": "p"}
             return given({"token": f"t{len(seen)}"})
         if request.headers.get("authorization") == "t1":
-            return given({"error": "etcdserver: invalid auth token", "code": 16}, 401)
+            return given({"error": text, "code": code}, status)
         return given({"header": HEADER, "succeeded": False, "responses": [{"response_range": {}}]})
 
     assert run(answer, decide, user="u", password="p") is Outcome.REFUSED
