@@ -45,10 +45,12 @@ def may_campaign(
     """
     if candidate.epoch < 0:
         return False
-    if not (state.names(candidate.member, candidate.incarnation) or all_lost_their_tails(candidate, state)):
-        return False
+    had_time = absent_s >= lease_s
+    if not state.names(candidate.member, candidate.incarnation):
+        is_everybody_here = had_time or all(name in candidate.registered for name in config.members)
+        return is_everybody_here and all_lost_their_tails(candidate, state)
     awaited = state.in_sync.keys() - candidate.registered.keys() - {state.master}
-    return config.mode == "sync" or not awaited or absent_s >= lease_s
+    return config.mode == "sync" or not awaited or had_time
 
 
 def may_give_back(held: MasterRecord, registered: Mapping[str, MemberRecord], lease: Lease | None) -> bool:
@@ -59,16 +61,18 @@ def may_give_back(held: MasterRecord, registered: Mapping[str, MemberRecord], le
 
 
 def all_lost_their_tails(candidate: Candidate, state: GroupState) -> bool:
-    """Whether every in-sync member is here, each with a log of the last epoch that may lack its tail.
+    """Whether every in-sync member is here with a log of the last epoch that may lack its tail, and no log is longer.
 
-    They lost power together. Nobody has all that was acknowledged, and nobody who has it can come back: the longest
-    log is the best. A lost disk is another matter: its log has no epochs, and people have to decide.
+    They lost power together, or were put back from backups. Nobody is known to have all that was acknowledged, and
+    nobody who has it can come back. Of one epoch the longest log has all of the others, whether its member is in the
+    set or has left it. A lost disk is another matter: its log has no epochs, and people have to decide.
     """
     found = {name: candidate.registered.get(name) for name in state.in_sync}
-    return all(
+    have_lost = bool(found) and all(
         record is not None and record.incarnation != state.in_sync[name] and record.epoch >= state.epoch
         for name, record in found.items()
-    ) and (candidate.member in found and rank(candidate, frozenset(found)) == 1)
+    )
+    return have_lost and rank(candidate, frozenset(candidate.registered)) == 1
 
 
 def rank(candidate: Candidate, among: frozenset[str]) -> int:
@@ -81,8 +85,12 @@ def rank(candidate: Candidate, among: frozenset[str]) -> int:
 
 
 def bootstrapped(candidate: Candidate) -> GroupState:
-    """The first state of a group. Others enter the set as soon as they have caught up."""
-    return GroupState(epoch=1, master=candidate.member, in_sync={candidate.member: candidate.incarnation})
+    """The first state of a group. Others enter the set as soon as they have caught up.
+
+    Its logs may name epochs, of a group whose keys in etcd were deleted: a master serves only one that is above them.
+    """
+    epoch = 1 + max([0, candidate.epoch, *(record.epoch for record in candidate.registered.values())])
+    return GroupState(epoch=epoch, master=candidate.member, in_sync={candidate.member: candidate.incarnation})
 
 
 def elected(candidate: Candidate, config: GroupConfig, state: GroupState) -> GroupState:

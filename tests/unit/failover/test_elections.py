@@ -44,14 +44,43 @@ def test_only_members_in_sync_stand(candidate: Candidate, may: bool, mode: str) 
 def test_when_all_in_sync_members_have_lost_their_tails_the_longest_log_stands() -> None:
     def may(member: str, **registered: tuple[str, int, int]) -> bool:
         candidate = who(member, "new", **registered)
-        return elections.may_campaign(candidate, config(), STATE, absent_s=0.0, lease_s=6.0)
+        return elections.may_campaign(candidate, config(), STATE, absent_s=6.0, lease_s=6.0)
 
     assert may("b", a=("x", 4, 50), b=("new", 4, 60))
     assert not may("a", a=("new", 4, 50), b=("x", 4, 60))
     assert not may("b", a=("ia", 4, 10), b=("new", 4, 60))  # a has everything
     assert not may("b", b=("new", 4, 60))  # a may come back with everything
     assert not may("b", a=("x", -1, 0), b=("new", 4, 60))  # a lost its disk: people decide
-    assert not may("c", a=("x", 4, 50), b=("x", 4, 50), c=("new", 4, 60))
+    assert not may("b", b=("new", 4, 60), c=("x", 4, 50))  # the same
+    assert not may("c", a=("x", 4, 50), b=("x", 4, 50), c=("new", 3, 60))  # a tail that nobody acknowledged
+
+
+def test_a_store_of_the_set_from_a_backup_does_not_win_over_a_longer_log_that_has_left_the_set() -> None:
+    """Of one epoch the longer log has all of the shorter one. What was acknowledged before c left the set may be gone
+    from the backup."""
+    state = GroupState(epoch=4, master="a", in_sync={"a": "ia"})
+
+    def may(member: str, absent_s: float = 0.0, **registered: tuple[str, int, int]) -> bool:
+        candidate = who(member, registered[member][0], **registered)
+        return elections.may_campaign(candidate, config(), state, absent_s=absent_s, lease_s=6.0)
+
+    everybody = {"a": ("backup", 4, 50), "b": ("ib", 4, 55), "c": ("ic", 4, 60)}
+    assert not may("a", **everybody)
+    assert not may("b", **everybody)
+    assert may("c", **everybody)
+    assert not may("c", **(everybody | {"a": ("ia", 4, 50)}))  # a has everything
+    assert not may("a", a=("backup", 4, 50), b=("ib", 4, 40))  # c may come with a longer log
+    assert may("a", absent_s=6.0, a=("backup", 4, 50), b=("ib", 4, 40))  # it had its time
+    assert may("a", a=("lost power", 4, 50), b=("ib", 4, 40), c=("ic", 3, 60))
+
+
+def test_the_first_epoch_of_a_group_is_above_all_that_its_logs_name() -> None:
+    """The keys in etcd were deleted, and one store has messages of an earlier group."""
+    old = {"a": ("ia", 7, 50), "b": ("ib", -1, 0), "c": ("ic", -1, 0)}
+    assert elections.bootstrapped(who("a", **old)) == GroupState(epoch=8, master="a", in_sync={"a": "ia"})
+    assert elections.bootstrapped(who("a")).epoch == 5  # of its own log alone: nobody is registered any more
+    new = dict.fromkeys("abc", ("x", -1, 0))
+    assert elections.bootstrapped(who("a", "x", **new)) == GroupState(epoch=1, master="a", in_sync={"a": "x"})
 
 
 @pytest.mark.parametrize(
