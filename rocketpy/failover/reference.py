@@ -29,11 +29,11 @@ A broker runs this state machine with `haMode=automatic`.
   its clock says.
 - **Lease fence.** A master that needs no acknowledgement of others answers sends until {MARGIN_S:g} s before its lease
   can end, counted from when the last answered renewal was sent.
-- A set that was asked for counts together with the old one until it is known which of them etcd has.
-- A member counts that has everything up to where the epoch began, and had, at some moment of the last
-  haMaxTimeSlaveNotCatchup, all that the master had then. It enters the set when it has what was confirmed before it
-  counted.
-- A member with another incarnation than the set names is not in the set.
+- **Who has to acknowledge:** every member of the in-sync set, with the store (the incarnation) that the set names.
+  While the master does not know whether etcd has taken another set, the members of both have to.
+- **Who enters the set:** a member that has the log up to where the epoch began, and that had, at some moment of the
+  last haMaxTimeSlaveNotCatchup, all that the master had then. From then on it has to acknowledge, too. The master asks
+  etcd for the set with this member when the member has everything that was confirmed without it.
 """
 
 

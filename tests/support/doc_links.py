@@ -26,6 +26,11 @@ def documents() -> list[Path]:
     return sorted(pages)
 
 
+def without_fences(page: Path) -> str:
+    """The text of a page without its examples."""
+    return _FENCE.sub("", page.read_text(encoding="utf-8"))
+
+
 def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
@@ -54,7 +59,7 @@ class Link:
 
 
 def links(page: Path) -> Iterator[Link]:
-    text = _FENCE.sub("", page.read_text(encoding="utf-8"))
+    text = without_fences(page)
     for found in _LINK.finditer(text):
         if "://" not in found["target"] and not found["target"].startswith("mailto:"):
             yield Link(page, found["text"], found["target"])

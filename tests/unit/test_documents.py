@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.support.doc_examples import ROOT
-from tests.support.doc_links import Link, anchors, code_paths, defines, documents, links, name_of
+from tests.support.doc_links import Link, anchors, code_paths, defines, documents, links, name_of, without_fences
 
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 GENERATED = dict(re.findall(r"^\t\$\(BIN\)/python (.+) > (\S+\.md)$", MAKEFILE, re.MULTILINE))
@@ -54,6 +54,14 @@ def test_files_that_are_named_are_there(page: Path) -> None:
     """From the root of the repository, or, in the pages of the tests, from tests/."""
     roots = (ROOT, ROOT / "tests") if "tests" in page.relative_to(ROOT).parts else (ROOT,)
     assert [path for path in code_paths(page) if not any((root / path).exists() for root in roots)] == []
+
+
+@EVERY_PAGE
+def test_a_table_is_not_interrupted(page: Path) -> None:
+    """After a blank line rows are shown as text: a table begins with its titles and a line of dashes."""
+    lines = without_fences(page).splitlines()
+    begins = [n for n, line in enumerate(lines) if line.startswith("|") and not lines[n - 1].startswith("|")]
+    assert [lines[n] for n in begins if not re.match(r"\|[ :]*---", "".join(lines[n + 1 : n + 2]))] == []
 
 
 @EVERY_PAGE
@@ -102,7 +110,7 @@ def test_a_decision_has_a_title_and_says_why(page: Path) -> None:
     assert "\n**Decision.**" in text
 
 
-@pytest.mark.parametrize("room", ["base", "wire", "ipc", "store", "workers", "arrow"])
+@pytest.mark.parametrize("room", ["base", "wire", "ipc", "store", "workers", "replication", "arrow"])
 def test_the_readme_of_the_core_names_every_file(room: str) -> None:
     text = (ROOT / "csrc/README.md").read_text(encoding="utf-8")
     section = text.split(f"\n### {room}: ", 1)[1].split("\n#", 1)[0]
