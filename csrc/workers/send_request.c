@@ -181,7 +181,7 @@ static void choose_queue(rp_send *send, const rp_topic *topic, rp_put *put) {
     const rp_msg_send *request = put->request;
     if (topic) put->queue = rp_topic_choose(topic, request->queue_id, &send->random, &put->queue_id);
     if (put->queue || !(request->flags & RP_REQUEST_RESOLVED) || request->queue_id < 0) return;
-    /* Passed back to a restarted worker whose tables are still behind it in the ring. */
+    /* Passed back to a restarted worker whose tables come later in the ring. */
     put->queue_id = request->queue_id;
     put->queue = rp_control_find(send->config.block, put->topic, request->topic_size, (uint32_t)put->queue_id);
     if (put->queue && put->queue->state != RP_QUEUE_LIVE) put->queue = NULL;

@@ -52,7 +52,6 @@ class Member:
     confirmed: int = 0  # what consumers may see, in the states of SERVING
     copies: int = 1  # members that have all below `confirmed`; 1: a sync master answers SLAVE_NOT_AVAILABLE
     changes: list[Change] = attrs.field(factory=list)  # not yet taken by `changes_taken`
-    operator_order: bool = False
     hint: Hint = attrs.field(factory=Hint)
     _view: View | None = None
     _report: Report | None = None
@@ -160,7 +159,6 @@ class Member:
             self._mastership = None
         self.changes.append(Change(self.state, event, after, self.epoch if after in SERVING else -1))
         self.state, self._since_s = after, self._now_s
-        self.operator_order = False
 
     # --- events -------------------------------------------------------------------------------------------------------
 
@@ -170,7 +168,7 @@ class Member:
         assert view is not None and report is not None
         is_unfit = report.damaged or (view.config is not None and view.config != self.settings.config)
         if self.state is State.HALTED:  # an operator may have made it master in etcd, though it has diverged
-            return Event.OPERATOR_ORDER if self.operator_order or (self._is_appointed() and not is_unfit) else None
+            return Event.OPERATOR_ORDER if self._is_appointed() and not is_unfit else None
         if is_unfit:
             return Event.MISCONFIGURED
         if self.state in SERVING:

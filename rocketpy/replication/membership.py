@@ -17,7 +17,7 @@ from rocketpy.failover.joining import Log, cut_for, may_serve, may_take
 from .errors import CannotFollow, Diverged, MasterUnusable
 from .handshake import LATER, other_files, stranger, tail_place
 from .introduction import Extent, Group, Hello, Refusal, Welcome
-from .misfit import member_differs
+from .misfit import member_cannot_be_cut, member_differs
 
 
 class NeedsCut(CannotFollow):
@@ -94,10 +94,7 @@ def check_welcome(welcome: Welcome, own: Log, begin: int, *, newest_seen: int, i
     cut = cut_for(own, master, is_sync=is_sync)
     if cut is None or cut < begin or (cut == begin > 0 and cut < own.end):  # all of it would be cut
         shared = common_end(own.epochs, own.end, welcome.epochs, welcome.master_end)
-        raise Diverged(
-            f"the log of this member (it begins at {begin}, ends at {own.end}, and is confirmed to {own.confirmed}) "
-            f"is equal to its master's up to {'nowhere' if shared is None else shared}: it has a history of its own"
-        )
+        raise Diverged(member_cannot_be_cut(begin, own.end, own.confirmed, shared))
     if cut != welcome.start or (cut < own.end) != (welcome.truncate is not None):
         raise MasterUnusable(f"it wants to begin at {welcome.start}, but both logs are equal up to {cut}")
     if cut < own.end:

@@ -40,3 +40,13 @@ def member_differs(begin: int, end: int) -> str:
         "one of them is damaged; find out which by `rocketpy store verify` on both, and let that one join with an "
         "empty store: rocketpy store set-aside"
     )
+
+
+def member_cannot_be_cut(begin: int, end: int, confirmed: int, shared: int | None) -> str:
+    """With automatic failover: to cut the log where both part would take away too much. `shared`: there; None: nothing
+    is the same."""
+    same = "has nothing in common with its master's" if shared is None else f"is its master's up to {shared} only"
+    return (
+        f"the log of this member (it begins at {begin}, ends at {end}, and is confirmed to {confirmed}) {same}, and is "
+        "not cut there by itself; stop this member, and let it join with an empty store: rocketpy store set-aside"
+    )

@@ -28,7 +28,7 @@ def end_by_queues(root: Path) -> int | None:
 
 
 def end_by_walk(segment: Segment) -> int:
-    """The phy offset after the last record of a segment before which all are valid; its end if all are."""
+    """The phy offset up to which all records of a segment are valid; its end if all are."""
     with mapped(segment) as image:
         if not image:
             return segment.start

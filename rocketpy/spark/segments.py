@@ -1,8 +1,8 @@
 """The CommitLog of a store directory, cut into pieces that can be read independently.
 
 A piece begins and ends where records begin; the planner finds these places, so every record is in one piece exactly.
-Between the begin and the end of a file they come from a consume queue, whose units name records, or from looking for
-records in the bytes (csrc/arrow/rows.h, rp_rows_resync), or from a walk over the records before.
+Inside of a file they come from a consume queue, whose units name records, or from looking for records in the bytes
+(csrc/arrow/rows.h, rp_rows_resync), or from a walk over the records before.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class Boundaries:
     """Finds where records begin inside of segments.
 
     Args:
-        how: auto (a consume queue, otherwise the bytes), resync (the bytes), walk (from the segment's begin).
+        how: auto (a consume queue, otherwise the bytes), resync (the bytes), walk (from the segment's start).
     """
 
     root: Path

@@ -107,7 +107,7 @@ def _decoder(options: TopicOptions, columns: tuple[str, ...], wanted: Slice | No
 
 @attrs.define(eq=False)
 class FileReader:
-    """Reads the begin of one slice from the files of its broker's store."""
+    """Reads the beginning of one slice from the files of its broker's store."""
 
     options: TopicOptions
     columns: tuple[str, ...]
@@ -117,7 +117,7 @@ class FileReader:
     def batches(self) -> Generator[Any, None, int]:
         """Batches of the first messages. Returns the offset of the first message that the files do not have.
 
-        Bodies are compared with their CRC: a mount may show a record's begin before its end.
+        Bodies are compared with their CRC: a mount may show the beginning of a record before its end.
         """
         wanted, reached = self.wanted, self.wanted.begin
         decoder = _decoder(self.options, self.columns, wanted, crc=True)

@@ -1,6 +1,6 @@
 """The streaming side of the source `rocketmq_store`: follows the log of a store, by phy offsets.
 
-A batch ends at the begin of a record, and the checkpoint keeps these places: `{"phyOffset": 1234, "v": 1}`.
+A batch ends where a record begins, and the checkpoint keeps these places: `{"phyOffset": 1234, "v": 1}`.
 """
 
 from __future__ import annotations

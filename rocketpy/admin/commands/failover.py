@@ -81,7 +81,10 @@ def _require(settings: BrokerSettings, config_file: str) -> None:
 async def switch_master(
     admin: Admin, out: Output, config_file: str, cluster_name: str | None, broker_name: str | None, member: str
 ) -> None:
-    """Make another in-sync member master, without a failed send. Waits until it is, at most 5 s."""
+    """Make another in-sync member master, and wait until it is, at most 5 s.
+
+    No message is lost. Sends are refused with SERVICE_NOT_AVAILABLE meanwhile, and producers repeat them.
+    """
     async with opened_group(config_file, cluster_name, broker_name) as keys:
         from rocketpy.coordinator import operator
 

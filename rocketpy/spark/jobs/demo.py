@@ -167,7 +167,7 @@ class Demo:
             Panel("Sent: from the producer to the store", "ms", {name: points(name) for name in LATENCY}),
             Panel("Stream: duration of each micro-batch", "ms", {"micro-batch": durations}),
         ]
-        axis = "seconds since the begin of the step"
+        axis = "seconds since the step began"
         self.report.files.append(draw(self.target / "throughput.png", throughput, axis=axis))
         self.report.files.append(draw(self.target / "latency.png", latency, axis=axis))
 

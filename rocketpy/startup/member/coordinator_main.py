@@ -22,7 +22,6 @@ from .shared_broker import SharedBroker
 from .tree import MemberTree
 
 LOOK_S = 0.02  # for the store to be opened for the first time
-_log = logging.getLogger(__name__)
 
 
 def run_coordinator(settings: BrokerSettings, tree: MemberTree, bell: int) -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 import attrs
 
 from rocketpy.reactor.member import MemberBlock
@@ -14,8 +12,6 @@ from rocketpy.store.recovery.positions import RecoveryKind
 from .identity import open_epoch, open_identity
 from .marks import TreeMarks
 from .shown import MemberShown
-
-_log = logging.getLogger(__name__)
 
 
 @attrs.frozen

@@ -129,7 +129,7 @@ class Index:
 
         Yields after each step: one chain may hold all units of a file, 20 million by default, and take seconds.
 
-        Source: RocketMQ 4.9 `IndexService#queryOffset`. Times are stored as whole seconds from the begin of the file,
+        Source: RocketMQ 4.9 `IndexService#queryOffset`. Times are stored as whole seconds from the first one,
         so a message may seem up to 999 ms older than it is.
         """
         found: list[int] = []

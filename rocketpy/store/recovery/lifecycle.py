@@ -57,7 +57,7 @@ def open_store(
     """Take the lock, recover, mark the store as running. Single-threaded, before workers are forked.
 
     Args:
-        cut_at: where the log is to end, if it is longer: what is behind is kept aside (recovery/diverged.py).
+        cut_at: where the log is to end, if it is longer: what comes after is kept aside (recovery/diverged.py).
         stops_at_confirmed: dispatch goes no further than what all members have that have to have it, and this start no
             further than what was confirmed before (a synchronous group with automatic failover).
         trusts_copies: whether the control block of a store that was copied with the times of its files counts. It may

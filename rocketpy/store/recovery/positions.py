@@ -158,7 +158,7 @@ class Recovery:
         try:
             check_room(self._files, self._paths.root, at, end, self._config.ha_diverged_size_max)
         except NoRoomAside as exc:
-            logger.error("the log cannot follow its master's, which differs after %d: %s", at, exc)
+            logger.error("the log differs from its master's after %d, and cannot be cut there: %s", at, exc)
             return self._trust(checkpoint)
         kept = keep_aside(self._files, self._paths, self._config.mapped_file_size_commit_log, at, end)
         header.durable_phy_offset = min(header.durable_phy_offset, at)

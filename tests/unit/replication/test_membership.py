@@ -131,16 +131,16 @@ def test_a_log_that_has_more_is_cut_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("end", "found", "confirmed", "begin"),
+    ("end", "found", "confirmed", "begin", "same"),
     [
-        (950, epochs((1, 0), (3, 500)), 901, 0),  # what was confirmed
-        (950, epochs((1, 10)), 0, 0),
-        (950, epochs((1, 0), (3, 400)), 0, 401),  # before where this log begins
-        (950, epochs((1, 0), (3, 400)), 0, 400),  # or there: nothing would be left
+        (950, epochs((1, 0), (3, 500)), 901, 0, "is its master's up to 900 only"),  # what was confirmed
+        (950, epochs((1, 10)), 0, 0, "has nothing in common with its master's"),
+        (950, epochs((1, 0), (3, 400)), 0, 401, "up to 400 only"),  # before where this log begins
+        (950, epochs((1, 0), (3, 400)), 0, 400, "up to 400 only"),  # or there: nothing would be left
     ],
 )
-def test_what_no_cut_can_mend(end: int, found: EpochList, confirmed: int, begin: int) -> None:
-    with pytest.raises(Diverged):
+def test_what_no_cut_can_mend(end: int, found: EpochList, confirmed: int, begin: int, same: str) -> None:
+    with pytest.raises(Diverged, match=f"{same}, and is not cut there by itself; stop this member"):
         check(end, found, 900, 900, confirmed=confirmed, begin=begin)
 
 
