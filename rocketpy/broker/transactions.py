@@ -290,9 +290,9 @@ class TransactionService:
             self._offsets.commit(TRANS_GROUP, TRANS_HALF_TOPIC, 0, states.base)
             if self._op_progress is not None:
                 self._offsets.commit(TRANS_GROUP, TRANS_OP_HALF_TOPIC, 0, self._op_progress)
-        self._op_progress = ops if states.base >= end else self._first_op_behind(states.base, ops)
+        self._op_progress = ops if states.base >= end else self._first_op_after(states.base, ops)
 
-    def _first_op_behind(self, half_offset: int, ops: int) -> int:
+    def _first_op_after(self, half_offset: int, ops: int) -> int:
         """The first op message after a half message: those of this one and of later ones follow."""
         units = self._store.consume_queue_units(TRANS_HALF_TOPIC, 0, half_offset, 1)
         low, high = self._store.min_offset(TRANS_OP_HALF_TOPIC, 0), ops

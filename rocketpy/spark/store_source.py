@@ -195,9 +195,9 @@ class PieceReader:
                 segment.start + end.position,
             )
         may_end = self.options.live_tail or end.status in (Status.EMPTY, Status.INCOMPLETE)
-        return may_end and not self._is_named_behind(end.position)
+        return may_end and not self._is_named_after(end.position)
 
-    def _is_named_behind(self, position: int) -> bool:
+    def _is_named_after(self, position: int) -> bool:
         """Whether a consume queue names a record that is not before this position: then the log does not end here.
 
         The queues are asked once: beside a broker the piece ends where the log ended when its end was first reached.

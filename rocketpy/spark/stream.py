@@ -115,7 +115,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if begin is None:  # a queue of a checkpoint that does not say where it began
                 begin = bounds[queue].min_offset if queue in bounds else stop
             if begin > stop:
-                logger.warning("%s: the batch ends at %d, before its begin %d; nothing is read", queue, stop, begin)
+                logger.warning("%s: the batch ends at %d, before its start %d; nothing is read", queue, stop, begin)
             found = slice_within(queue, begin, stop, bounds.get(queue), fail=self.options.fail_on_data_loss)
             slices += [found] if found is not None else []
         return partitions_of(self.options, slices, self._mean_bytes(slices))

@@ -17,6 +17,7 @@ from rocketpy.failover.states import State
 from tests.support.failover.live import LEASE_S, LiveGroup, live_group
 from tests.support.failover.model_keys import ModelKeys
 from tests.support.failover.node import Disk, Node
+from tests.support.failover.world import config_of
 
 Story = Callable[[LiveGroup, ModelKeys], Awaitable[None]]
 
@@ -120,6 +121,30 @@ def test_a_member_that_is_replaced_by_another_machine_waits_for_the_lease_of_the
         await group.until(lambda: {name for name, _ in member.orders.counting} == {first})
 
     play(story)
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("then", ["abc", "a"])
+def test_the_list_of_members_changes_while_all_are_stopped(then: str, mode: str) -> None:
+    async def story(group: LiveGroup, keys: ModelKeys) -> None:
+        await group.until_master(set("ab"))
+        before = keys.etcd.view().state
+        for name in "ab":
+            group.stop(name)
+        await group.until(lambda: all(node.member is None for node in group.nodes.values()))
+        del keys.etcd.keys["config"]  # what is left says who is in sync
+        for name in then:
+            if name not in group.nodes:
+                group.add(name, list(then))
+            node = group.nodes[name]
+            node.settings = attrs.evolve(node.settings, config=config_of(list(then), mode))
+            await group.start(name)
+        await group.until_in_sync()
+        after = keys.etcd.view().state
+        assert before is not None and after is not None and after.epoch > before.epoch
+        assert after.master in "ab" and set(after.in_sync) == set(then)
+
+    play(story, mode=mode)
 
 
 def test_a_master_that_stops_gives_its_lease_back() -> None:
