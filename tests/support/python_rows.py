@@ -16,6 +16,7 @@ from rocketpy.filter.parser import parse
 from rocketpy.message import properties as names
 from rocketpy.message.compression import decompress_body
 from rocketpy.message.host import format_host, pack_host
+from rocketpy.message.names import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from rocketpy.message.properties import find_property
 from rocketpy.message.record import (
     BLANK_MAGIC_CODE,
@@ -27,14 +28,21 @@ from rocketpy.message.record import (
     StoredRecord,
     decode_record,
 )
-from rocketpy.message.sys_flag import TRANSACTION_MASK, is_compressed
+from rocketpy.message.sys_flag import (
+    TRANSACTION_MASK,
+    TRANSACTION_PREPARED,
+    TRANSACTION_ROLLBACK,
+    is_compressed,
+)
 from rocketpy.native.status import Status
 from rocketpy.spark.columns import COLUMNS
 from rocketpy.spark.found import Found
-from rocketpy.spark.selection import UNCOMMITTED_TOPICS, UNCOMMITTED_TYPES, Checks, Selection
+from rocketpy.spark.selection import Checks, Selection
 
 CHAIN = 8  # RP_RESYNC_CHAIN
 MAGIC = MESSAGE_MAGIC_CODE.to_bytes(4, "big", signed=True)
+UNCOMMITTED_TOPICS = frozenset({TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC})
+UNCOMMITTED_TYPES = frozenset({TRANSACTION_PREPARED, TRANSACTION_ROLLBACK})
 YEAR_1_MS, YEAR_10000_MS = -62_135_596_800_000, 253_402_300_800_000
 
 
