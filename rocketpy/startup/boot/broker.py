@@ -87,7 +87,7 @@ def run_tree(
         settings.store,
         cut_at=member.cut_at if member else requested_cut(settings),
         stops_at_confirmed=member is not None and member.is_sync_group,
-        trusts_copies=member is None,
+        distrust=member.distrust_in(Path(settings.store.store_path_root_dir)) if member else None,
     )
     clean = False
     try:

@@ -10,7 +10,7 @@ import threading
 from functools import partial
 
 from rocketpy.config import MessageStoreConfig
-from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
+from rocketpy.store.recovery.lifecycle import Distrust, OpenedStore, close_store, open_store
 
 
 class StoreOpening:
@@ -22,11 +22,11 @@ class StoreOpening:
         *,
         cut_at: int | None = None,
         stops_at_confirmed: bool = False,
-        trusts_copies: bool = True,
+        distrust: Distrust | None = None,
     ) -> None:
         """All as in store.lifecycle.open_store."""
         self._open_store = partial(
-            open_store, config, cut_at=cut_at, stops_at_confirmed=stops_at_confirmed, trusts_copies=trusts_copies
+            open_store, config, cut_at=cut_at, stops_at_confirmed=stops_at_confirmed, distrust=distrust
         )
         self._opened: OpenedStore | None = None
         self._failure: BaseException | None = None

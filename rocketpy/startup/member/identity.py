@@ -18,7 +18,7 @@ from pathlib import Path
 
 import attrs
 
-from rocketpy.atomic_file import write_atomically
+from rocketpy.atomic_file import sync_directory, write_atomically
 from rocketpy.errors import StoreError
 from rocketpy.failover.epochs import EpochList, EpochsInvalid
 from rocketpy.replication.epoch_file import EpochFile
@@ -38,6 +38,36 @@ class StoreIdentity:
     incarnation: str
     is_new: bool  # the incarnation was made just now
     epochs: EpochList | None
+
+
+def distrust(root: Path, kind: RecoveryKind, is_ours: bool) -> None:
+    """Forget what may not be true any more, before recovery changes the store.
+
+    A process that is killed during recovery, or cannot write the new incarnation, leaves a store that the next opening
+    trusts, with its end gone.
+
+    Args:
+        kind: of the recovery that begins. is_ours: no other program has used the store.
+    Raises:
+        StoreError: a file cannot be read or removed.
+    """
+    path = root / INCARNATION_FILE
+    incarnation, was_durable = _read_incarnation(path)
+    if not is_ours:
+        _put_aside(EpochFile(root), "another program has used the store")
+    if not incarnation or _is_kept(kind, was_durable):
+        return
+    try:
+        path.unlink()
+        sync_directory(root)
+    except OSError as exc:
+        raise StoreError(f"cannot remove {path}: {exc.strerror}") from exc
+    _log.warning("failover: the store in %s is not %s any more (recovery: %s)", root, incarnation, kind.value)
+
+
+def _is_kept(kind: RecoveryKind, was_durable: bool) -> bool:
+    """Whether a store that is opened like this has all that it ever acknowledged."""
+    return kind in (RecoveryKind.TRUSTED, RecoveryKind.CUT) or (kind is RecoveryKind.FLUSHED and was_durable)
 
 
 def open_identity(opened: OpenedStore, *, is_sync_flush: bool) -> StoreIdentity:
@@ -82,12 +112,11 @@ def forget(root: Path) -> None:
 def _open_incarnation(opened: OpenedStore, is_sync_flush: bool) -> tuple[str, bool]:
     path, control, kind = opened.paths.root / INCARNATION_FILE, opened.control, opened.report.kind
     before, was_durable = _read_incarnation(path)
-    kept = kind in (RecoveryKind.TRUSTED, RecoveryKind.CUT) or (kind is RecoveryKind.FLUSHED and was_durable)
-    incarnation = before if kept and before else secrets.token_hex(16)
+    incarnation = before if before and _is_kept(kind, was_durable) else secrets.token_hex(16)
     is_new = incarnation != before
     if is_new:
-        why = f"recovery: {kind.value}" if before else "a new store"
-        _log.warning("failover: the store in %s has a new incarnation, %s (%s)", opened.paths.root, incarnation, why)
+        text = "failover: the store in %s has a new incarnation, %s (recovery: %s)"
+        _log.warning(text, opened.paths.root, incarnation, kind.value)
     is_durable = is_sync_flush and (is_new or was_durable or _is_all_durable(control.header))
     text = f"{incarnation}\n{DURABLE if is_durable else VOLATILE}\n"
     try:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
+
 import attrs
 
 from rocketpy.reactor.member import MemberBlock
 from rocketpy.replication.slave_table import SlaveTable
-from rocketpy.store.recovery.lifecycle import OpenedStore
+from rocketpy.store.recovery.lifecycle import Distrust, OpenedStore
 from rocketpy.store.recovery.positions import RecoveryKind
 
-from .identity import open_epoch, open_identity
+from .identity import distrust, open_epoch, open_identity
 from .marks import TreeMarks
 from .shown import MemberShown
 
@@ -29,6 +32,10 @@ class MemberTree:
     epoch: int = -1  # the one to serve as master; -1: a slave
     cut_at: int | None = None  # where the log is to end
     shown: MemberShown = attrs.field(factory=MemberShown)
+
+    def distrust_in(self, root: Path) -> Distrust:
+        """For who opens the store at `root`."""
+        return partial(distrust, root)
 
     def begin(self, opened: OpenedStore, *, is_sync_flush: bool) -> bool:
         """Name the store, and as a master open the epoch, before workers are forked.

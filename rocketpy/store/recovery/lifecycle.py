@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
+from functools import partial
+from typing import TypeAlias
 
 import attrs
 
@@ -23,6 +26,9 @@ from .store_lock import StoreLock
 
 logger = logging.getLogger(__name__)
 
+Distrust: TypeAlias = Callable[[RecoveryKind, bool], None]
+"""Called before a store is changed of which the end may be lost: how it is recovered, and whether no other program has
+used it since our last run. An opening that is cut short after that leaves nothing else to see the loss by."""
 DISK_FULL_FLAG = 16  # RunningFlags: the only flag that clears itself
 
 
@@ -52,7 +58,7 @@ def open_store(
     *,
     cut_at: int | None = None,
     stops_at_confirmed: bool = False,
-    trusts_copies: bool = True,
+    distrust: Distrust | None = None,
 ) -> OpenedStore:
     """Take the lock, recover, mark the store as running. Single-threaded, before workers are forked.
 
@@ -60,19 +66,13 @@ def open_store(
         cut_at: where the log is to end, if it is longer: what comes after is kept aside (recovery/diverged.py).
         stops_at_confirmed: dispatch goes no further than what all members have that have to have it, and this start no
             further than what was confirmed before (a synchronous group with automatic failover).
-        trusts_copies: whether the control block of a store that was copied with the times of its files counts. It may
-            be older than what this member has acknowledged, and nothing in it says so.
+        distrust: with automatic failover (see Distrust). A control block that was copied with the times of its files
+            does not count then: it may be older than what this member has acknowledged.
     Raises:
         StoreError: in use, not writable, files of another size, or damage beyond what recovery repairs.
     """
     files = files or DiskFiles()
-    if "," in config.store_path_commit_log:
-        raise StoreError(f"storePathCommitLog names several directories ({config.store_path_commit_log}); give one")
-    paths = StorePaths.of(config.store_path_root_dir, config.store_path_commit_log)
-    for directory in (paths.root, paths.commitlog, paths.consumequeue):
-        files.make_directory(directory)
-        if not os.access(directory, os.W_OK | os.X_OK):
-            raise StoreError(f"cannot write to {directory}: permission denied")
+    paths = _make_directories(config, files)
     lock = StoreLock(paths.lock)
     control: ControlBlock | None = None
     try:
@@ -88,10 +88,12 @@ def open_store(
         if not is_same_boot:
             control.forget_clock()
         is_ours = control.header.lock_mtime_ns == lock.mtime_ns
-        report = Recovery(config, paths, files, control, stops_at_confirmed=stops_at_confirmed).run(
+        told = partial(_tell, distrust, is_ours)
+        recovery = Recovery(config, paths, files, control, stops_at_confirmed=stops_at_confirmed, distrust=told)
+        report = recovery.run(
             checkpoint=read_checkpoint(files, paths.checkpoint),
             was_clean=was_clean,
-            is_ours=is_ours and (trusts_copies or not lock.is_copied),
+            is_ours=is_ours and (distrust is None or not lock.is_copied),
             cut_at=cut_at,
         )
         files.write(paths.abort, 0, b"", sync=True)
@@ -106,6 +108,23 @@ def open_store(
     lost_power = not is_same_boot and not was_clean
     refused = cut_at is not None and report.kind is not RecoveryKind.CUT
     return OpenedStore(config, paths, files, lock, control, report, is_ours, replicated, lost_power, refused)
+
+
+def _make_directories(config: MessageStoreConfig, files: Files) -> StorePaths:
+    """The directories of the store, made if they are not there. Raises: StoreError: one cannot be written."""
+    if "," in config.store_path_commit_log:
+        raise StoreError(f"storePathCommitLog names several directories ({config.store_path_commit_log}); give one")
+    paths = StorePaths.of(config.store_path_root_dir, config.store_path_commit_log)
+    for directory in (paths.root, paths.commitlog, paths.consumequeue):
+        files.make_directory(directory)
+        if not os.access(directory, os.W_OK | os.X_OK):
+            raise StoreError(f"cannot write to {directory}: permission denied")
+    return paths
+
+
+def _tell(distrust: Distrust | None, is_ours: bool, kind: RecoveryKind) -> None:
+    if distrust is not None:
+        distrust(kind, is_ours)
 
 
 def close_store(opened: OpenedStore, *, clean: bool) -> None:

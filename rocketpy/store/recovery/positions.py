@@ -21,6 +21,7 @@ from __future__ import annotations
 import enum
 import logging
 import os
+from collections.abc import Callable
 
 import attrs
 
@@ -90,7 +91,10 @@ class Recovery:
         control: ControlBlock,
         *,
         stops_at_confirmed: bool = False,
+        distrust: Callable[[RecoveryKind], None] = lambda _kind: None,
     ) -> None:
+        """`distrust` is called before anything is changed of a store of which the end may be lost."""
+        self._distrust = distrust
         self._config = config
         self._paths = paths
         self._files = files
@@ -124,7 +128,9 @@ class Recovery:
             if is_trusted and self._log.take_run(header.published_phy_offset):
                 return self._trust(checkpoint) if cut_at is None else self._cut(checkpoint, cut_at)
             if not is_trusted and self._log.take_run(header.durable_phy_offset):
+                self._distrust(RecoveryKind.FLUSHED)
                 return self._from_flushed(checkpoint)
+        self._distrust(RecoveryKind.FILES)
         self._log.take_flushed_run(checkpoint.physic_msg_timestamp_ms)
         return self._from_files(checkpoint, was_clean)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,10 +16,11 @@ from rocketpy.failover.epochs import EpochList
 from rocketpy.reactor.member import MemberBlock
 from rocketpy.replication.epoch_file import EpochFile
 from rocketpy.replication.slave_table import SlaveTable
-from rocketpy.startup.member.identity import StoreIdentity, forget, open_epoch, open_identity
+from rocketpy.startup.member.identity import StoreIdentity, distrust, forget, open_epoch, open_identity
 from rocketpy.startup.member.marks import TreeMarks
 from rocketpy.startup.member.tree import MemberTree
 from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
+from rocketpy.store.recovery.positions import RecoveryKind
 from tests.support.reopened_store import another_boot
 from tests.support.store_writer import StoreWriter, small_config
 
@@ -43,8 +46,14 @@ class Runs:
         self.opened: OpenedStore | None = None
 
     def open(self, *, is_sync_flush: bool = False, cut_at: int | None = None) -> StoreIdentity:
-        self.opened = open_store(self.config, cut_at=cut_at, trusts_copies=False)
+        self.open_and_die(cut_at=cut_at)
+        assert self.opened is not None
         return open_identity(self.opened, is_sync_flush=is_sync_flush)
+
+    def open_and_die(self, *, cut_at: int | None = None) -> None:
+        """Recovery is done, and no file of the member has been written yet. `close` ends it like a kill."""
+        told = partial(distrust, Path(self.config.store_path_root_dir))
+        self.opened = open_store(self.config, cut_at=cut_at, distrust=told)
 
     def close(self, *, clean: bool = False) -> None:
         assert self.opened is not None
@@ -90,6 +99,47 @@ def test_after_a_loss_of_power_it_stays_only_if_all_was_on_the_disk(
     runs.lose_power()
     again = runs.open(is_sync_flush=flushes[1])
     assert (again.incarnation == first.incarnation) is flushes[0]
+    runs.close()
+
+
+@pytest.mark.parametrize("is_sync_flush", [False, True])
+def test_an_opening_that_is_cut_short_hides_no_loss_of_power(config: MessageStoreConfig, is_sync_flush: bool) -> None:
+    """The next one trusts the store. So it is when the file could not be written, because the disk is full."""
+    runs = Runs(config)
+    first = runs.open(is_sync_flush=is_sync_flush)
+    assert runs.opened is not None
+    write(runs.opened)
+    runs.lose_power()
+    runs.open_and_die()
+    runs.close()
+    again = runs.open()
+    assert runs.opened.report.kind is RecoveryKind.TRUSTED
+    assert (again.incarnation == first.incarnation) is is_sync_flush
+    runs.close()
+
+
+def test_an_opening_that_is_cut_short_hides_no_copy_and_no_other_program(
+    config: MessageStoreConfig, tmp_path: Path
+) -> None:
+    runs, root = Runs(config), Path(config.store_path_root_dir)
+    first = runs.open()
+    assert runs.opened is not None and open_epoch(runs.opened, first, 3) is not None
+    write(runs.opened)
+    runs.close(clean=True)
+    shutil.copytree(root, tmp_path / "copy")
+    shutil.rmtree(root)
+    (tmp_path / "copy").rename(root)
+    runs.open_and_die()
+    runs.close()
+    copied = runs.open()
+    assert copied.incarnation != first.incarnation
+    assert copied.epochs is not None and copied.epochs.last == 3
+    runs.close(clean=True)
+    os.utime(runs.opened.paths.lock)  # as a broker of the reference does
+    runs.open_and_die()
+    runs.close()
+    changed = runs.open()
+    assert changed.incarnation != copied.incarnation and changed.epochs == EpochList()
     runs.close()
 
 
