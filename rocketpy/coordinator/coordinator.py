@@ -22,10 +22,10 @@ from rocketpy.errors import RocketError
 from rocketpy.failover.fences import Lease
 from rocketpy.failover.member import Change, Member
 from rocketpy.failover.orders import Orders
-from rocketpy.failover.records import MemberRecord
+from rocketpy.failover.records import GroupConfig, MemberRecord, differences
 from rocketpy.failover.requests import Outcome, RevokeLease, Transaction, View
 from rocketpy.failover.settings import Settings
-from rocketpy.failover.states import DUTIES, EXPLANATIONS, State
+from rocketpy.failover.states import DUTIES, EXPLANATIONS, Event, State
 from rocketpy.faults import Faults
 
 from .gateway import EtcdUnavailable
@@ -78,6 +78,7 @@ class Coordinator:
         self._registered: MemberRecord | None = None
         self._revoking: set[int] = set()
         self._is_short = False  # of members in sync: messages are refused
+        self._group: GroupConfig | None = None  # what etcd has
 
     def wake(self) -> None:
         """Something in the report has changed that should not wait for the next turn."""
@@ -217,6 +218,7 @@ class Coordinator:
 
     def _learn(self, view: View) -> None:
         self.member.learn(view)
+        self._group = view.config or self._group
         self._news.set()
         if self._registered is not None and self._settings.member not in view.members:
             self._doubted.set()  # the lease seems to have ended early: put the keys back sooner than others campaign
@@ -228,7 +230,7 @@ class Coordinator:
             requests = self.member.step(self._clock(), self._broker.report())
             self._broker.apply(self.member.orders)
             for change in self.member.changes_taken():
-                self._tell(change)
+                self.tell(change)
             self._tell_if_short()
             for request in requests:
                 self._ask(nursery, request)
@@ -238,10 +240,12 @@ class Coordinator:
                 await self._news.wait()
             self._news = trio.Event()
 
-    def _tell(self, change: Change) -> None:
-        """A change of role is rare, and the first thing that an operator looks for."""
+    def tell(self, change: Change) -> None:
+        """Log a change of role: it is rare, and the first thing that an operator looks for."""
         epoch = f" of epoch {change.epoch}" if change.epoch >= 0 else ""
         before, after, why = change.before.name, change.after.name, EXPLANATIONS[change.event]
+        if change.event is Event.MISCONFIGURED and self._group is not None:
+            why = f"{why}: {differences(self._settings.config, self._group) or 'the epoch file is damaged'}"
         _log.warning("failover: %s is %s%s, was %s: %s", self._settings.member, after, epoch, before, why)
         if change.after is State.CANDIDATE:
             self._doubted.set()  # register the end of the log as it is now: candidates are compared by it

@@ -72,6 +72,23 @@ class GroupConfig:
     members: tuple[str, ...] = attrs.field(converter=_names)
 
 
+_PROPERTIES = {"format": "the format of the keys", "file_size": "mappedFileSizeCommitLog"}
+
+
+def differences(own: GroupConfig, group: GroupConfig) -> str:
+    """Where the settings of a member are not those of its group, for its operator; empty: nowhere."""
+    found = []
+    for name, ours in attrs.asdict(own).items():
+        theirs = getattr(group, name)
+        if name == "mode":
+            ours, theirs, name = f"{ours.upper()}_MASTER", f"{theirs.upper()}_MASTER", "brokerRole"
+        elif name == "members":
+            ours, theirs, name = ",".join(ours), ",".join(theirs), "haMembers"
+        if ours != theirs:
+            found.append(f"{_PROPERTIES.get(name, name)} is {ours} here and {theirs} in the group")
+    return "; ".join(found)
+
+
 @attrs.frozen(kw_only=True)
 class MemberRecord:
     """A member that is alive. `epoch` and `end` are its log's, for the order of candidates; they prove nothing."""

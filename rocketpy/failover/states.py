@@ -55,8 +55,7 @@ class Event(enum.Enum):
 
 
 EXPLANATIONS: dict[Event, str] = {  # in the log: what happened, and what an operator has to do, if anything
-    Event.MISCONFIGURED: "its settings do not fit the group in etcd, or its epoch file is damaged; compare haMembers, "
-    "brokerRole and mappedFileSizeCommitLog with those of the other members",
+    Event.MISCONFIGURED: "its settings do not fit the group in etcd, or its epoch file is damaged",
     Event.HIGHER_EPOCH: "another member has become master in a newer epoch, or etcd has lost the state of the group",
     Event.APPOINTED: "it was elected",
     Event.MASTER_KNOWN: "another member is master",

@@ -72,7 +72,7 @@ class LiveGroup:
         return f"i{self.serial()}"
 
     def tell(self, name: str, change: Change) -> None:
-        """The coordinator logs it."""
+        self.coordinators[name].tell(change)
 
     def ask(self, node: Node, request: Transaction | RevokeLease) -> None:
         raise AssertionError("the coordinator asks")
@@ -81,12 +81,14 @@ class LiveGroup:
         self.coordinators[node.name].wake()
 
     def send(self, source: str, target: str, message: Fetch | Reply) -> None:
-        self.nursery.start_soon(self._carry, source, target, self.nodes[target].life, message)
+        if target in self.nodes:  # otherwise its machine is gone
+            self.nursery.start_soon(self._carry, source, target, self.nodes[target].life, message)
 
     async def _carry(self, source: str, target: str, life: int, message: Fetch | Reply) -> None:
         await trio.sleep(0.001)
-        if not {source, target} & self.cut and self.nodes[target].life == life:
-            self.nodes[target].receive(message)
+        node = self.nodes.get(target)
+        if node is not None and node.life == life and not {source, target} & self.cut:
+            node.receive(message)
 
     # --- members ------------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from rocketpy.failover.member import Change, Member
 from rocketpy.failover.records import MemberRecord
 from rocketpy.failover.requests import Report, RevokeLease, Transaction
 from rocketpy.failover.settings import Settings
-from rocketpy.failover.states import State
+from rocketpy.failover.states import Event, State
 
 from .checker import Checker, Entry
 
@@ -182,7 +182,7 @@ class Node:
             self.world.tell(self.name, change)
             if change.before is State.PROMOTING and change.after is State.MASTER:
                 checker.promoted(self.name, change.epoch, self.disk.log)
-            if change.after is State.HALTED:
+            if change.event is Event.DIVERGED:
                 checker.diverged(self.name)
         self._answer()
 

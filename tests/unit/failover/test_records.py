@@ -15,6 +15,7 @@ from rocketpy.failover.records import (
     MemberRecord,
     RecordInvalid,
     SwitchRequest,
+    differences,
     from_json,
     to_json,
 )
@@ -56,3 +57,18 @@ def test_strange_fields_are_refused_and_named(record: Any, strange: Any) -> None
 def test_what_is_no_record_is_refused(value: bytes) -> None:
     with pytest.raises(RecordInvalid):
         from_json(MasterRecord, value)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({}, ""),
+        ({"mode": "async"}, "brokerRole is SYNC_MASTER here and ASYNC_MASTER in the group"),
+        ({"file_size": 2048}, "mappedFileSizeCommitLog is 1024 here and 2048 in the group"),
+        ({"format": 2}, "the format of the keys is 1 here and 2 in the group"),
+        ({"members": ("b", "a")}, "haMembers is a,b here and b,a in the group"),
+    ],
+)
+def test_settings_that_differ_are_named(change: dict[str, Any], text: str) -> None:
+    own = GroupConfig(format=1, mode="sync", file_size=1024, members=("a", "b"))
+    assert differences(own, attrs.evolve(own, **change)) == text
