@@ -27,6 +27,7 @@ __all__ = ["ACCEPTOR", "MANAGER", "PULL", "QUERY", "REPLICATOR", "SEND", "STORE"
 
 MIB = 1024 * 1024
 RING_BYTES_MIN = 65_536
+LOG_RING_BYTES_MIN = 1 * MIB  # of the replicator's: 128 KiB of a master's log are one message, and take a quarter at most
 ACCEPTOR, STORE, REPLICATOR = "acceptor", "store", "replicator"
 
 
@@ -79,11 +80,12 @@ class ReactorSizes:
 
 @attrs.frozen
 class Wire:
-    """One ring: its producer, its consumer, and its size in relation to `ring_bytes`."""
+    """One ring: its producer, its consumer, its size in relation to `ring_bytes`, and its least size in bytes."""
 
     producer: str
     consumer: str
     share: float = 1.0
+    at_least: int = RING_BYTES_MIN
 
 
 def wires(sizes: ReactorSizes) -> Iterator[Wire]:
@@ -110,7 +112,7 @@ def wires(sizes: ReactorSizes) -> Iterator[Wire]:
     for query in sizes.queries:
         yield Wire(MANAGER, query, 0.125)
     if sizes.is_slave:
-        yield Wire(REPLICATOR, SEND)
+        yield Wire(REPLICATOR, SEND, at_least=LOG_RING_BYTES_MIN)
     yield Wire(STORE, SEND, 0.125)
     yield Wire(STORE, MANAGER, 0.125)
     yield Wire(MANAGER, STORE, 0.125)
@@ -127,7 +129,7 @@ def capacities(sizes: ReactorSizes) -> Mapping[tuple[str, str], int]:
         raise ConfigError(f"{ring_bytes} bytes; a power of two, at least {RING_BYTES_MIN}, is needed", key="ringSize")
     while True:
         plan = {
-            (wire.producer, wire.consumer): max(RING_BYTES_MIN, int(ring_bytes * wire.share)) for wire in wires(sizes)
+            (wire.producer, wire.consumer): max(wire.at_least, int(ring_bytes * wire.share)) for wire in wires(sizes)
         }
         total = sum(plan.values())
         if total <= sizes.shared_bytes_max:

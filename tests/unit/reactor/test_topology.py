@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.errors import ConfigError
+from rocketpy.native.core import lib
 from rocketpy.reactor.ring import RingReader, RingWriter
 from rocketpy.reactor.topology import (
     MANAGER,
@@ -48,6 +49,16 @@ def test_the_replicator_of_a_slave_brings_the_log() -> None:
     sizes = ReactorSizes(is_slave=True)
     assert (REPLICATOR, SEND) in {(wire.producer, wire.consumer) for wire in wires(sizes)}
     assert (REPLICATOR, SEND) not in {(wire.producer, wire.consumer) for wire in wires(ReactorSizes())}
+
+
+@pytest.mark.parametrize("ring_bytes", [64 * 1024, 512 * 1024, 8 * MIB])
+@pytest.mark.parametrize("selectors", [1, 8])
+def test_the_largest_part_of_a_masters_log_fits_the_replicators_ring(ring_bytes: int, selectors: int) -> None:
+    """A DATA is one message of it (csrc/replication/slave_stream.c); with a smaller ring the stream would end, again and
+    again."""
+    plan = capacities(ReactorSizes(selector_workers=selectors, ring_bytes=ring_bytes, is_slave=True))
+    assert plan[REPLICATOR, SEND] // 4 - 64 >= lib.RP_HA_DATA_MAX
+    assert not plan[REPLICATOR, SEND] & (plan[REPLICATOR, SEND] - 1)
 
 
 def test_workers_are_numbered_where_there_are_several() -> None:
