@@ -27,7 +27,7 @@ __all__ = ["ACCEPTOR", "MANAGER", "PULL", "QUERY", "REPLICATOR", "SEND", "STORE"
 
 MIB = 1024 * 1024
 RING_BYTES_MIN = 65_536
-LOG_RING_BYTES_MIN = 1 * MIB  # of the replicator's: 128 KiB of a master's log are one message, and take a quarter at most
+LOG_RING_BYTES_MIN = 1 * MIB  # the replicator's: a message is 128 KiB of a log, and takes a quarter at most
 ACCEPTOR, STORE, REPLICATOR = "acceptor", "store", "replicator"
 
 

@@ -54,8 +54,8 @@ def test_the_replicator_of_a_slave_brings_the_log() -> None:
 @pytest.mark.parametrize("ring_bytes", [64 * 1024, 512 * 1024, 8 * MIB])
 @pytest.mark.parametrize("selectors", [1, 8])
 def test_the_largest_part_of_a_masters_log_fits_the_replicators_ring(ring_bytes: int, selectors: int) -> None:
-    """A DATA is one message of it (csrc/replication/slave_stream.c); with a smaller ring the stream would end, again and
-    again."""
+    """A DATA is one message of it (csrc/replication/slave_stream.c); with a smaller ring the stream would end, for
+    ever again."""
     plan = capacities(ReactorSizes(selector_workers=selectors, ring_bytes=ring_bytes, is_slave=True))
     assert plan[REPLICATOR, SEND] // 4 - 64 >= lib.RP_HA_DATA_MAX
     assert not plan[REPLICATOR, SEND] & (plan[REPLICATOR, SEND] - 1)
