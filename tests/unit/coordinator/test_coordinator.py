@@ -12,9 +12,11 @@ import trio.testing
 
 from rocketpy.failover.fences import FOR_EVER_S
 from rocketpy.failover.hint import HINT_S
+from rocketpy.failover.in_sync import Ack
 from rocketpy.failover.records import SwitchRequest
+from rocketpy.failover.requests import Report
 from rocketpy.failover.states import State
-from tests.support.failover.live import LEASE_S, LiveGroup, live_group
+from tests.support.failover.live import LEASE_S, LiveBroker, LiveGroup, live_group
 from tests.support.failover.model_keys import ModelKeys
 from tests.support.failover.node import Disk, Node
 from tests.support.failover.world import config_of
@@ -103,6 +105,27 @@ def test_a_second_broker_of_the_same_name_leaves_the_master_alone(caplog: pytest
         group.stop("twin")
         await group.until(lambda: group.nodes["twin"].member is None)
         del group.nodes["twin"]
+
+    play(story)
+
+
+class Impostors(LiveBroker):
+    """Somebody who knows the secret follows under twenty names of no member. The set could not be written any more."""
+
+    def report(self) -> Report:
+        known = super().report()
+        made = {f"liar{n}": Ack(f"i{n}", known.epochs.last, known.end) for n in range(20)}
+        return attrs.evolve(known, acks={**known.acks, **made})
+
+
+def test_a_follower_that_is_no_member_counts_for_nobody() -> None:
+    async def story(group: LiveGroup, keys: ModelKeys) -> None:
+        first = await group.until_master(set("ab"))
+        before = keys.etcd.view()
+        group.coordinators[first]._broker = Impostors(group.nodes[first])
+        await trio.sleep(2 * LEASE_S)
+        assert (keys.etcd.view().state, keys.etcd.view().master) == (before.state, before.master)
+        await group.until_master({first})
 
     play(story)
 
