@@ -97,6 +97,10 @@ class _Checker:
             self._fail("brokerId", "0 is the master's; a SLAVE needs 1 or more")
         if role is not BrokerRole.SLAVE and broker.broker_id != 0 and not settings.store.is_automatic:
             self._fail("brokerId", f"{broker.broker_id} with brokerRole={role.value}: a master is 0, a SLAVE 1 or more")
+        if settings.store.ha_truncate_diverged and not settings.store.ha_secret_file:
+            self._fail(
+                "haTruncateDiverged", "needs haSecretFile, on both: a master that proves nothing may name any cut"
+            )
         addresses = {"namesrvAddr": broker.namesrv_addr, "haMasterAddress": settings.store.ha_master_address}
         for key, address in addresses.items():
             if address:

@@ -129,8 +129,8 @@ class ReplicationConfig:
         "haTruncateDiverged",
         "A slave whose log differs from that of its master, which is a broker of rocketpy, cuts off the end that "
         "differs, at most 256 MiB, keeps it in the directory `diverged` of the store, and goes on. That end may have "
-        "acknowledged messages that the master has lost. Off: the slave stops following, and says where they differ. "
-        "With haMode=automatic members do this by themselves.",
+        "acknowledged messages that the master has lost. Needs haSecretFile, so that nobody else has it cut. Off: the "
+        "slave stops following, and says where they differ. With haMode=automatic members do this by themselves.",
     )
     ha_diverged_size_max: int = setting(
         4 << 30,

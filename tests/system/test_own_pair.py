@@ -115,7 +115,11 @@ def test_a_slave_with_a_history_of_its_own_gets_no_byte(tmp_path: Path) -> None:
 
 def test_a_slave_with_haTruncateDiverged_is_cut_and_goes_on(tmp_path: Path) -> None:
     """The master has lost the end of its log, and has gone on: the slave comes back by itself, in the same process."""
-    settings, truncates = SYNC | {"brokerName": "broker-a"}, {"haTruncateDiverged": "true", "metricsPort": "0"}
+    secret = tmp_path / "secret"
+    secret.write_text("known to both of them")
+    secret.chmod(0o600)
+    settings = SYNC | {"brokerName": "broker-a", "haSecretFile": str(secret)}
+    truncates = {"haTruncateDiverged": "true", "haSecretFile": str(secret), "metricsPort": "0"}
     with running_broker(settings, store=tmp_path / "master") as master:
         fill(master, 1000, b"x" * 500)
         assert master.stop() == 0

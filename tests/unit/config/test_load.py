@@ -175,6 +175,7 @@ def test_ha_port_is_forced_and_only_another_one_is_noted(load: Load) -> None:
         ("metricsPort=10911", 1, "is listenPort as well"),
         ("metricsPort=10909", 1, "the VIP port"),
         ("brokerPermission=3", 1, "is none of 2"),
+        ("haTruncateDiverged=true", 1, "needs haSecretFile"),
         ("brokerName=a b", 1, "must be letters"),
         ("storePathCommitLog=/a,/b", 1, "several directories"),
         ("diskSpaceCleanForciblyRatio=95", 1, "must not exceed"),
