@@ -18,6 +18,7 @@ import attrs
 
 from rocketpy.message.record import decode_records
 from rocketpy.replication.epoch_file import EpochFile
+from rocketpy.store.control_view import ControlView
 from tests.support.broker import RunningBroker, free_ports
 from tests.support.etcd import EtcdCluster, etcd_cluster
 from tests.support.history import PULL_FOUND, Connection, pull_request
@@ -177,6 +178,7 @@ class Group(KeysInEtcd):
         self.wait_for(lambda: len({tuple(log_hashes(store).items()) for store in stores}) == 1, "equal logs")
         self.wait_for(self.master, "a master")
         master = self.master() or ""
+        self.wait_for(lambda: is_dispatched(self.members[master].store), "a unit of each message on the master")
         self.read_masterships()
         epochs = EpochFile(self.members[master].store).read()
         self.history.check(self.stored(self.members[master]), epochs)
@@ -199,6 +201,15 @@ class Group(KeysInEtcd):
                     offset = record.queue_offset + 1
         connection.close()
         return found
+
+
+def is_dispatched(store: Path) -> bool:
+    """Whether each message of its log can be pulled. After a fault of the disk dispatch waits before it tries again."""
+    view = ControlView(store / "control")
+    try:
+        return bool(view.header.dispatched_phy_offset == view.header.published_phy_offset)
+    finally:
+        view.close()
 
 
 @contextmanager
