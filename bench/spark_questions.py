@@ -129,7 +129,10 @@ def _scans(spark: SparkSession, size: str, path: str, scale: Scale) -> Iterator[
     yield raw
     yield ask(f"{size}, to Arrow with body, 2 processes", in_processes(to_arrow, many))
     within = ask(f"{size}, to Arrow with body, Spark's workers", lambda: sum(run_parts(spark, to_arrow, many)))
-    yield barred(within, "half of the raw scan", within.rows_per_s >= raw.rows_per_s / 2)
+    is_held = within.rows_per_s >= raw.rows_per_s / 2
+    yield (
+        barred(within, "half of the raw scan", is_held) if size == "1 KiB" else within
+    )  # 100 B have a bar of their own
     yield ask(f"{size}, a job that reads nothing, Spark's workers", lambda: sum(run_parts(spark, nothing, many)))
     rows = raw.rows // passes
     for columns in SETS:
