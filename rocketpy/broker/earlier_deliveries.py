@@ -39,7 +39,7 @@ class EarlierDeliveries:
     def __init__(self, store: Store, level_max: int) -> None:
         self._store = store
         self._levels = dict.fromkeys(range(1, level_max + 1), 0)  # those that are still searched: messages found
-        self._copies: dict[tuple[str, int], dict[_Key, int]] = {}  # of a queue -> where the last one is in the log
+        self._copies: dict[tuple[str, int], dict[_Key, list[int]]] = {}  # of a queue -> where in the log
         self._units_left = UNITS_MAX
         self._until_s = -math.inf
 
@@ -61,7 +61,9 @@ class EarlierDeliveries:
             return False
         copies = await self._copies_in(topic, queue_id) if trio.current_time() < self._until_s else {}
         key = _key_of(record)
-        if key is not None and copies.get(key, -1) > record.phy_offset:
+        places = copies.get(key, []) if key is not None else []
+        if places and places[-1] > record.phy_offset:
+            places.pop()  # a copy answers for one message: an object that was sent twice has the same key
             self._levels[level] += 1
             return True
         found = self._levels.pop(level)
@@ -72,12 +74,12 @@ class EarlierDeliveries:
             self._copies.clear()
         return False
 
-    async def _copies_in(self, topic: str, queue_id: int) -> dict[_Key, int]:
-        """The messages at the end of a queue."""
+    async def _copies_in(self, topic: str, queue_id: int) -> dict[_Key, list[int]]:
+        """The messages at the end of a queue, for each key from the first to the last."""
         known = self._copies.get((topic, queue_id))
         if known is not None:
             return known
-        found: dict[_Key, int] = {}
+        found: dict[_Key, list[int]] = {}
         end, steps = self._store.max_offset(topic, queue_id), Steps(RECORDS_PER_STEP)
         offset = max(0, self._store.min_offset(topic, queue_id), end - min(UNITS_PER_QUEUE, self._units_left))
         while offset < end:
@@ -89,7 +91,7 @@ class EarlierDeliveries:
             for unit in units:
                 key = self._key_at(unit.phy_offset)
                 if key is not None:
-                    found[key] = unit.phy_offset
+                    found.setdefault(key, []).append(unit.phy_offset)
                 await steps.did()
         self._copies[topic, queue_id] = found
         return found

@@ -66,6 +66,14 @@ def test_what_was_delivered_is_passed_over(tmp_path: Path, stored: dict[int, str
     assert rig.services.schedule.document() == {"offsetTable": {LEVEL: 3}}
 
 
+@pytest.mark.parametrize(("stored", "missing"), [({2000: "a"}, "a"), ({2000: "a", 2001: "a"}, "")])
+def test_a_copy_answers_for_one_of_two_messages_with_the_same_key(
+    tmp_path: Path, stored: dict[int, str], missing: str
+) -> None:
+    """A producer that sends one object twice within a millisecond has two acknowledgements and one key."""
+    assert delivered(rig_with(tmp_path, ["a", "a"], stored)) == list(missing)
+
+
 def test_without_failover_the_file_decides(tmp_path: Path) -> None:
     """An operator who sets it back wants messages to be delivered again."""
     assert delivered(rig_with(tmp_path, ["a"], {2000: "a"}, mode=HaMode.PLAIN)) == ["a"]

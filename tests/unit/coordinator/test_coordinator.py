@@ -95,16 +95,16 @@ def test_a_second_broker_of_the_same_name_leaves_the_master_alone(caplog: pytest
         first = await group.until_master(set("ab"))
         state, master = keys.etcd.view().state, keys.etcd.view().master
         settings = group.nodes[first].settings
-        group.nodes["twin"] = Node("twin", settings, group, Disk(group.incarnation()))
-        await group.start("twin")
+        group.nodes["second"] = Node("second", settings, group, Disk(group.incarnation()))
+        await group.start("second")
         for _ in range(40):
             await trio.sleep(LEASE_S / 10)
             now = keys.etcd.view()
             assert (now.state, now.master, now.members[first].address) == (state, master, first)
         assert f"member {first} is registered by the broker at {first}" in caplog.text
-        group.stop("twin")
-        await group.until(lambda: group.nodes["twin"].member is None)
-        del group.nodes["twin"]
+        group.stop("second")
+        await group.until(lambda: group.nodes["second"].member is None)
+        del group.nodes["second"]
 
     play(story)
 
