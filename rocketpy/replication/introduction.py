@@ -1,6 +1,6 @@
 """What both sides of a handshake say: HELLO, WELCOME and REFUSE as values (docs/replication.md has the fields).
 
-With a secret the proof of each covers all of its fields, and both nonces: what was changed on the way is not believed,
+With a secret the proof of each covers all of its fields, and both nonces: what was changed on the way is not trusted,
 nor what was said in another handshake. A field that is not known here is neither read nor covered.
 """
 
