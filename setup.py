@@ -6,14 +6,29 @@ broker do and say so.
 
 import os
 import re
+import sys
 from pathlib import Path
 
-from setuptools import find_packages, setup
+from setuptools import Extension, find_packages, setup
+from setuptools.command.build_ext import build_ext
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE / "csrc"))  # a build front end does not put the project on the path
+from objects import OBJECTS, compile_changed  # noqa: E402
+
 VERSION = re.search(r'__version__ = "([^"]+)"', (HERE / "rocketpy/__init__.py").read_text()).group(1)
 NATIVE = [] if os.environ.get("ROCKETPY_BUILD") == "python" else ["csrc/build_native.py:ffi"]
 SPARK_SHIMS = ["pyspark_rocketmq", "pyspark_rocketmq_store"]  # Spark finds sources by such names
+
+
+class BuildExtension(build_ext):
+    """Compile csrc/ in parallel and link the objects into the extension that cffi describes."""
+
+    def build_extension(self, ext: Extension) -> None:
+        ext.extra_objects = compile_changed(OBJECTS)
+        ext.depends = [*ext.depends, *ext.extra_objects]
+        super().build_extension(ext)
+
 
 setup(
     name="rocketpy-mq",
@@ -26,6 +41,7 @@ setup(
     packages=[*find_packages(include=["rocketpy", "rocketpy.*"]), *SPARK_SHIMS],
     package_dir={name: f"rocketpy/spark/shims/{name}" for name in SPARK_SHIMS},
     package_data={"rocketpy": ["py.typed"], "rocketpy.native": ["*.pyi"]},
+    cmdclass={"build_ext": BuildExtension},
     cffi_modules=NATIVE,  # known to setuptools because pyproject.toml asks for cffi at build time
     install_requires=[
         "attrs>=23.1",
@@ -43,6 +59,8 @@ setup(
         "failover": ["httpcore>=1,<2"],
         "dev": [
             "pytest>=8",
+            "pytest-rerunfailures>=14",
+            "pytest-xdist>=3.6",
             "hypothesis>=6",
             "httpcore>=1,<2",
             "lz4>=4",

@@ -1,13 +1,12 @@
 """Build rocketpy.native._rocketpy, the compiled core, with cffi.
 
 Public headers hold only types, enum constants and prototypes: their preprocessor lines are dropped and the rest is
-handed to cffi, so that every declaration exists once. All C files of csrc/ are compiled into one extension.
+handed to cffi, so that every declaration exists once. All C files of csrc/ are linked into one extension.
 
-Run by setup.py (`pip install .`, `setup.py build_ext --inplace`); the extension is built anew when any C file, header
-or this file is newer. ROCKETPY_WERROR=1 makes warnings errors, as CI wants them.
+Run by setup.py (`pip install .`, `setup.py build_ext --inplace`), which compiles the C files (objects.py) and adds the
+objects.
 """
 
-import os
 from pathlib import Path
 
 from cffi import FFI
@@ -86,9 +85,9 @@ TYPES_ONLY = {
     "wire/codes.h",
     "replication/frames.h",
 }
-FLAGS = ["-std=gnu11", "-O3", "-g", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wconversion", "-Wno-unused-parameter"]
-# cffi's own code converts freely; only ours is held to -Wconversion.
-GENERATED_CODE = '#pragma GCC diagnostic ignored "-Wconversion"\n#pragma GCC diagnostic ignored "-Wsign-conversion"\n'
+# The glue that cffi generates runs once per call, and a call works through a batch: -O1 halves the time it takes to
+# compile, a fifth of the build. Its warnings are not ours.
+GLUE_FLAGS = ["-std=gnu11", "-O1", "-fvisibility=hidden", "-w"]
 
 
 def declarations(header: str) -> str:
@@ -102,11 +101,9 @@ for name in headers:
     ffi.cdef(declarations(name))
 ffi.set_source(
     "rocketpy.native._rocketpy",
-    "".join(f'#include "{name}"\n' for name in headers) + GENERATED_CODE,
-    sources=[os.path.relpath(path) for path in sorted(CSRC.rglob("*.c"))],
+    "".join(f'#include "{name}"\n' for name in headers),
     include_dirs=[str(CSRC)],
-    depends=[str(path) for path in (*sorted(CSRC.rglob("*.h")), CSRC / "build_native.py")],
-    extra_compile_args=FLAGS + (["-Werror"] if os.environ.get("ROCKETPY_WERROR") == "1" else []),
+    extra_compile_args=GLUE_FLAGS,
     libraries=["pthread"],
 )
 

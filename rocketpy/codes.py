@@ -125,8 +125,10 @@ class RequestCode(IntEnum):
     GET_REPLICATION_VERSION = 30_001  # may the HA port be spoken to in frames of rocketpy? docs/replication.md
 
 
-REPLICATION_VERSION = 2
-"""Of the frames on the HA port between brokers of rocketpy (csrc/replication/frames.h)."""
+REPLICATION_VERSION_LOWEST = 2
+"""The lowest version that a broker speaks on the HA port: the last release's (rocketpy/replication/versions.py)."""
+REPLICATION_VERSION = 3
+"""The highest, of the frames between brokers of rocketpy (csrc/replication/frames.h)."""
 
 
 class ResponseCode(IntEnum):

@@ -6,6 +6,7 @@
 #include "ipc/worker_messages.h"
 
 /* The online subscription of a group to a topic; also how a compiled tag set reaches the fast path. */
+enum { RP_TAGS_MAX = 16384 /* of the expression that a pull brings */ };
 enum {
     RP_SUBSCRIPTION_ALL = 2,
     RP_SUBSCRIPTION_SLOW = 4 /* no tag expression, and no SQL92 expression that can be evaluated: the manager refuses */

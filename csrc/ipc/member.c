@@ -73,11 +73,23 @@ void rp_member_refute_epoch(rp_member *member, int32_t seen, int32_t newest) {
     __atomic_compare_exchange_n(&member->newest_epoch_seen, &seen, newest, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 
+void rp_member_append_failed(rp_member *member, int32_t status, uint64_t end) {
+    rp_store_release(&member->append_fault_phy_offset, end);
+    __atomic_store_n(&member->append_fault, status, __ATOMIC_RELEASE); /* both, with it */
+}
+
+int32_t rp_member_append_fault(const rp_member *member, uint64_t end) {
+    int32_t status = __atomic_load_n(&member->append_fault, __ATOMIC_ACQUIRE);
+    return rp_load_acquire(&member->append_fault_phy_offset) == end ? status : 0;
+}
+
 void rp_member_begin_tree(rp_member *member) {
     member->opened_epoch = -1;
     member->sends_refused = member->stream_stopped = 0;
     member->cut_phy_offset = UINT64_MAX;
     member->diverged = 0;
+    rp_store_release32(&member->intake_paused, 0);
+    member->append_fault = 0;
 }
 
 void rp_member_cut(rp_member *member, uint64_t end) {

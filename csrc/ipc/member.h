@@ -25,10 +25,13 @@ typedef struct rp_member_orders {
     uint32_t role;          /* RP_ROLE_*: the process tree to be run */
     int32_t epoch;          /* the one to serve as master; -1: none */
     uint32_t takes_sends;   /* 0: messages are refused before they are stored */
+    uint32_t keeps_sends;   /* 1: messages that are not taken are kept for a while, or passed on to the master */
+    uint32_t pauses_intake; /* 1: selectors read no requests: this slave is about to become the master */
     uint32_t answers_waits; /* 0: what waits is answered SERVICE_NOT_AVAILABLE */
     uint32_t sends_stream;  /* 1: other members may follow */
     uint32_t is_broker_0;   /* 1: registers brokerId 0, runs the delay and transaction services */
     int32_t following_epoch; /* of the master to follow, as etcd names it; -1 */
+    int32_t unclean_epoch;   /* the last one of an unclean election; 0: there was none */
     uint32_t counting_count;
     char following[RP_MEMBER_NAME_MAX];             /* the master to follow; empty: take no stream */
     char following_ha[RP_MEMBER_ADDRESS_MAX];       /* host:port of its HA port */
@@ -56,7 +59,11 @@ typedef struct rp_member {
     uint64_t cut_phy_offset; /* replicator of a slave: where the log must end before it can follow; ~0: nowhere */
     uint64_t epochs_version; /* counts the changes of the epoch file */
     uint32_t diverged; /* replicator of a slave: 1: this log and the master's do not fit */
+    uint32_t
+        intake_paused; /* send: 1: selectors read no requests, because the process tree is about to change its role */
+    int32_t append_fault; /* send: rp_status of the last append that failed; RP_OK: none has */
     uint32_t reserved;
+    uint64_t append_fault_phy_offset; /* send: the end of the log then; nothing was appended since if it is the same */
 } rp_member;
 
 /* Zeroed shared memory, with orders to do nothing; NULL with errno. Before the first fork. */
@@ -82,6 +89,10 @@ int rp_member_read_own(const rp_member *member, rp_store_id *own);
 void rp_member_see_epoch(rp_member *member, int32_t epoch);
 /* Coordinator: `newest` is the newest epoch that there is; nothing, unless `seen` is still what was seen last. */
 void rp_member_refute_epoch(rp_member *member, int32_t seen, int32_t newest);
+/* The send worker could not append to the log that ends at `end`. */
+void rp_member_append_failed(rp_member *member, int32_t status, uint64_t end);
+/* Any process: the rp_status of a failed append to the log that ends at `end`; RP_OK: none has failed there. */
+int32_t rp_member_append_fault(const rp_member *member, uint64_t end);
 /* Before the workers of a new process tree are forked: forget what those of the one before have reported. */
 void rp_member_begin_tree(rp_member *member);
 /* The log was made shorter while it was opened: what was proposed after `end` can never be confirmed. Before workers

@@ -9,6 +9,7 @@
 enum {
     RP_END_DISCARD = 1, /* store it in TRANS_CHECK_MAX_TIME_TOPIC */
     RP_END_UNREADABLE = 2, /* end it without a look at its record */
+    RP_END_RENEW = 3, /* store it again at the end of the half queue: it stays open there */
     RP_END_COMMIT = 8,
     RP_END_ROLLBACK = 12
 };

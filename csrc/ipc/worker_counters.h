@@ -27,6 +27,7 @@ enum {
     RP_COUNT_BUSY = 19,
     RP_COUNT_SLOW = 20,
     RP_COUNT_ROLLS = 21,
+    RP_COUNT_LOG_UNREADABLE = 22, /* pulls refused because the record that they need cannot be read now */
     RP_COUNT_MESSAGES_GET = 24,
     RP_COUNT_BYTES_GET = 25,
     RP_COUNT_PULLS = 26,
@@ -57,6 +58,7 @@ enum {
     RP_COUNT_TIMERS_NEXT_DUE_MS = 51, /* gauge: time of the first of them; 0: none */
     RP_COUNT_TIMERS_OLDEST = 52, /* gauge: 1 + place in the log of the one that was stored first; 0: none */
     RP_COUNT_TIMERS_RENEWED = 53, /* stored again at the end of the log */
+    RP_COUNT_TRANSACTIONS_RENEWED = 54, /* half messages stored again at the end of their queue */
     RP_COUNT_PUT_LATENCY = 64, /* 24 buckets: received to replied, upper bounds 2^k microseconds, k = 0.. */
     RP_COUNT_PUT_LATENCY_BUCKETS = 24,
     RP_COUNT_PUT_LATENCY_SUM_US = 88,

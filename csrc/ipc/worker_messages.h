@@ -107,6 +107,9 @@ enum { /* rp_msg_send.flags, rp_msg_pull.flags */
        RP_REQUEST_ENDS_TIMER = 16384 /* internal put: ends the timer whose number stands in the group's place */
 };
 
+/* Of rp_msg_send.version: the manager of another member has passed the send on to this one; it goes no further. */
+enum { RP_VERSION_PASSED_ON = 0x40000000 };
+
 typedef struct rp_msg_send {
     rp_origin origin; /* peer is the born host */
     int32_t opaque;

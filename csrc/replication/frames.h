@@ -8,11 +8,11 @@
  *   master to slave   position(8) size(4) bytes      bytes of the log, within one file. Size 0 is a
  *                                                    heartbeat; its position is the next one to be sent
  *
- * Between brokers of rocketpy the slave begins with ff 52 50 48 41 00 00 02 (ff, RPHA and the version), which as a
+ * Between brokers of rocketpy the slave begins with ff 52 50 48 41 00 00 02 (ff, RPHA, its lowest version), which as a
  * position would be negative. Then both sides send frames: size(4) type(1) payload; size counts type and payload. In
  * this order:
  *
- *   CHALLENGE  master  JSON: version, nonce
+ *   CHALLENGE  master  JSON: version, nonce, lowest, highest
  *   HELLO      slave   JSON: version, cluster, brokerName, brokerId, member, incarnation, fileSize, begin, end, tail
  *                      (begin and crc of the last bytes of its log, up to RP_HA_TAIL_MAX), epochs, nonce, proof
  *   WELCOME    master  JSON: version, begin, end, epochs, start, truncate, proof; DATA begins at `start`, if the slave
@@ -25,8 +25,8 @@
  *   FENCED     either  epoch(4)                                          the newer epoch
  *
  * In plain mode (without failover) epoch is 0 and confirmed is the master's end; FENCED is not sent. Otherwise the
- * epoch of DATA is that of its bytes, and all others name that of the master. docs/replication.md has the JSON fields
- * and the proof. */
+ * epoch of DATA is that of its bytes, and all others name that of the master. docs/replication.md has the JSON fields,
+ * versions and the proof. */
 #include <stdint.h>
 
 enum {
@@ -41,7 +41,8 @@ enum {
     RP_HA_DATA_MAX = 131072, /* bytes of the log in one DATA: a slave holds them all until it has compared their CRC */
     RP_HA_JSON_MAX = 65536, /* payload of CHALLENGE, HELLO, WELCOME, REFUSE */
     RP_HA_TAIL_MAX = 65536,
-    RP_HA_VERSION = 2
+    RP_HA_VERSION_LOWEST = 2, /* in the magic of our slaves */
+    RP_HA_VERSION = 3 /* the highest */
 };
 
 /* Types of frames. */

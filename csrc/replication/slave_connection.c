@@ -16,7 +16,7 @@ enum {
     FENCED_BYTES = RP_HA_SIZE_FRAME_HEADER + RP_HA_SIZE_FENCED,
     HELLO_MAX = RP_HA_SIZE_FRAME_HEADER + RP_HA_JSON_MAX
 };
-static const uint64_t MAGIC = 0xff52504841000000 + RP_HA_VERSION; /* ff, RPHA, the version */
+static const uint64_t MAGIC = 0xff52504841000000; /* ff, RPHA; the last byte is the slave's lowest version */
 static const uint64_t WINDOW_NS = 100000000; /* the bytes of a second are given out in tenths of one */
 static const uint64_t PAUSE_NS = 100000000; /* after a lack of memory or descriptors */
 static const uint64_t CONFIRM_NS = 10000000; /* after which a slave is told what was confirmed, if it gets no DATA */
@@ -91,7 +91,7 @@ static rp_status take(rp_slave_connection *slave, const rp_slave_rules *rules, u
                       uint64_t now_ns, uint32_t *why) {
     int is_rocketpy = slave->handshake == RP_HA_STATE_WELCOMED;
     uint64_t report = rp_load64(slave->report + (is_rocketpy ? RP_HA_SIZE_FRAME_HEADER : 0));
-    if (slave->handshake == RP_HA_STATE_UNKNOWN && report == MAGIC) return greet(slave, why);
+    if (slave->handshake == RP_HA_STATE_UNKNOWN && (report & ~UINT64_C(0xff)) == MAGIC) return greet(slave, why);
     if (is_rocketpy && slave->report[4] == RP_HA_TYPE_FENCED) return take_fenced(slave, rules, why);
     if (is_rocketpy && (rp_load32(slave->report) != 1 + RP_HA_SIZE_ACK || slave->report[4] != RP_HA_TYPE_ACK))
         return refuse(RP_SLAVE_IMPLAUSIBLE, why);

@@ -7,8 +7,20 @@
 
 #include "store/transaction_names.h"
 
-int rp_half_is_committed(const rp_record_view *record) {
-    return (record->sys_flag & RP_TRANSACTION_MASK) == RP_SYS_FLAG_TRANSACTION_COMMIT;
+static int is_half(const rp_record_view *record) {
+    return record->topic_size == sizeof RP_HALF_TOPIC - 1 &&
+           memcmp(record->topic, RP_HALF_TOPIC, record->topic_size) == 0;
+}
+
+/* No client can send to the half topic, or write that property. The first message of a log has place 0. */
+int rp_half_is_renewed(const rp_record_view *record) {
+    const uint8_t *value;
+    return is_half(record) && (record->prepared_transaction_offset != 0 ||
+                               rp_property_find(record->properties, record->properties_size, RP_FIRST_STORED, &value));
+}
+
+int rp_half_has_op(const rp_record_view *record) {
+    return (record->sys_flag & RP_TRANSACTION_MASK) == RP_SYS_FLAG_TRANSACTION_COMMIT || rp_half_is_renewed(record);
 }
 
 /* Read the record at a place in the log. 1: the caller releases the log at `phy_offset`. */
@@ -26,11 +38,12 @@ static int acquire(rp_log_view *log, const rp_control *control, uint64_t phy_off
 /* 1 if `message` was made of `half`. */
 static int is_of(const rp_record_view *message, const rp_record_view *half) {
     const uint8_t *topic, *key, *half_key;
-    if (half->topic_size != sizeof RP_HALF_TOPIC - 1 || memcmp(half->topic, RP_HALF_TOPIC, half->topic_size) != 0)
-        return 0;
+    if (!is_half(half)) return 0;
     uint32_t topic_size = rp_property_find(half->properties, half->properties_size, RP_REAL_TOPIC, &topic),
              key_size = rp_property_find(message->properties, message->properties_size, "UNIQ_KEY", &key);
-    if (!topic_size || topic_size != message->topic_size || memcmp(topic, message->topic, topic_size) != 0) return 0;
+    if (!rp_half_is_renewed(message) &&
+        (!topic_size || topic_size != message->topic_size || memcmp(topic, message->topic, topic_size) != 0))
+        return 0;
     if (key_size != rp_property_find(half->properties, half->properties_size, "UNIQ_KEY", &half_key)) return 0;
     if (key_size && memcmp(key, half_key, key_size) != 0) return 0;
     return half->born_timestamp_ms == message->born_timestamp_ms && half->body_size == message->body_size &&
@@ -43,7 +56,7 @@ int rp_half_of_committed(rp_log_view *log, const rp_control *control, uint64_t p
     int is_found = 0;
     if (!acquire(log, control, phy_offset, &message)) return 0;
     uint64_t at = (uint64_t)message.prepared_transaction_offset;
-    if (rp_half_is_committed(&message) && at < phy_offset && acquire(log, control, at, &half)) {
+    if (rp_half_has_op(&message) && at < phy_offset && acquire(log, control, at, &half)) {
         is_found = is_of(&message, &half);
         *half_phy_offset = at;
         *half_offset = half.queue_offset;

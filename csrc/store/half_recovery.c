@@ -14,13 +14,20 @@
 #include "base/numbers.h"
 #include "store/consume_queue.h"
 #include "store/half_committed.h"
+#include "store/half_copies.h"
 #include "store/log_view.h"
 #include "store/record.h"
 #include "store/recovery.h"
 #include "store/transaction_names.h"
 #include "store/unit.h"
 
-enum { UNITS = 512, FILES = 4, MAPPINGS = 4 };
+enum {
+    UNITS = 512,
+    FILES = 4,
+    MAPPINGS = 4,
+    RENEWALS_MAX = 16, /* of one half message, whose places are known after a start */
+    LOOKED_AT = RP_HALF_WINDOW - RP_HALF_WINDOW / 16 /* half messages, where the progress is not known */
+};
 
 struct recovery {
     rp_half_states *states;
@@ -29,7 +36,8 @@ struct recovery {
     rp_cq_reader *units;
     rp_log_view *log;
     rp_map below; /* half offsets below the window that have an op message */
-    rp_map keys; /* UNIQ_KEY of open half messages */
+    rp_map keys; /* UNIQ_KEY -> offset + 1 of the last open half message with it */
+    const rp_queue *halves;
     uint64_t committed[RP_HALF_OPS_MISSING_MAX]; /* places of the last committed messages that were found */
     uint32_t committed_count; /* of all; the latest are kept */
     rp_half_recovery *found;
@@ -46,9 +54,9 @@ static int is_topic(const rp_record_view *record, const char *topic) {
     return record->topic_size == strlen(topic) && memcmp(record->topic, topic, record->topic_size) == 0;
 }
 
-static rp_status put_key(rp_map *map, const uint8_t *key, uint32_t size) {
+static rp_status put_key(rp_map *map, const void *key, uint32_t size, uint64_t value) {
     int failed = 0;
-    rp_map_put(map, key, size, map, &failed);
+    rp_map_put(map, key, size, (void *)(uintptr_t)value, &failed);
     return failed ? RP_NO_MEMORY : RP_OK;
 }
 
@@ -58,7 +66,7 @@ static rp_status take_op(struct recovery *recovery, const rp_record_view *record
     if (rp_parse_int64(record->body, record->body_size, &offset) != RP_OK || offset < 0) return RP_OK;
     recovery->found->ops++;
     if ((uint64_t)offset < rp_half_states_base(recovery->states))
-        return put_key(&recovery->below, (const uint8_t *)&offset, sizeof offset);
+        return put_key(&recovery->below, &offset, sizeof offset, 1);
     rp_half_states_set(recovery->states, (uint64_t)offset, RP_HALF_ENDED);
     return RP_OK;
 }
@@ -157,7 +165,7 @@ static rp_status read_tail(struct recovery *recovery) {
             if (read == RP_END_OF_FILE) break;
             if (read == RP_OK) {
                 if (is_topic(&record, RP_OP_TOPIC)) status = take_op(recovery, &record);
-                if (rp_half_is_committed(&record)) take_committed(recovery, at);
+                if (rp_half_has_op(&record)) take_committed(recovery, at);
                 at += record.size;
             } else {
                 at += rp_recovery_resync(image + (at - start), start + size - at, at);
@@ -202,47 +210,116 @@ static void end_committed_messages(struct recovery *recovery, const rp_queue *ha
     for (uint32_t i = 0; i < count; i++) end_committed(recovery, halves, recovery->committed[i]);
 }
 
-/* 1 if the open half message is a copy of one that has ended, or of one that is open as well. */
-static int is_copy(const struct recovery *recovery, uint64_t offset, const rp_record_view *record) {
-    const uint8_t *value;
-    uint32_t size = rp_property_find(record->properties, record->properties_size, "TRAN_PREPARED_QUEUE_OFFSET", &value);
-    int64_t original;
-    if (!size || rp_parse_int64(value, size, &original) != RP_OK || original < 0 || (uint64_t)original == offset)
+/* 1 if the half message at `offset` is the one of `record`, stored before. */
+static int is_same(struct recovery *recovery, uint64_t offset, const rp_record_view *record) {
+    uint8_t bytes[RP_CQ_UNIT_SIZE];
+    rp_record_view other;
+    if (offset >= record->queue_offset || rp_cq_read(recovery->units, recovery->halves, offset, 1, bytes) != 1)
         return 0;
-    if ((uint64_t)original >= rp_half_states_base(recovery->states)) return (uint64_t)original < offset;
-    return rp_map_get(&recovery->below, &original, sizeof original) != NULL;
+    rp_unit unit = rp_unit_read(bytes);
+    if (read_record(recovery, unit, &other) != RP_OK) return 0;
+    int same = is_topic(&other, RP_HALF_TOPIC) && rp_half_is_same(&other, record);
+    rp_log_view_release(recovery->log, unit.phy_offset);
+    return same;
+}
+
+/* The earlier half message that a copy stands for: the one that it names, or an open one with its key. 0: none. */
+static int original_of(struct recovery *recovery, const rp_record_view *copy, uint64_t *original) {
+    const uint8_t *key;
+    if (!rp_half_may_be_copy(copy, original)) return 0;
+    if (is_same(recovery, *original, copy)) return 1;
+    uint32_t size = rp_property_find(copy->properties, copy->properties_size, "UNIQ_KEY", &key);
+    uint64_t found = size ? (uint64_t)(uintptr_t)rp_map_get(&recovery->keys, key, size) : 0;
+    *original = found - 1;
+    return found && is_same(recovery, *original, copy);
+}
+
+static void end_copy(struct recovery *recovery, uint64_t offset) {
+    rp_half_states_set(recovery->states, offset, RP_HALF_ENDED);
+    recovery->found->copies++;
+}
+
+/* 1 if the half message has ended because it is a copy. If both are open, the first one is kept; if one of them has
+ * ended, the other one has, too. */
+static int ends_as_copy(struct recovery *recovery, uint64_t offset, const rp_record_view *record) {
+    uint64_t original;
+    int is_open = rp_half_states_of(recovery->states, offset) == RP_HALF_OPEN;
+    if (!original_of(recovery, record, &original)) return 0;
+    int is_below = original < rp_half_states_base(recovery->states);
+    if (is_open) {
+        if (is_below && !rp_map_get(&recovery->below, &original, sizeof original)) return 0;
+        end_copy(recovery, offset);
+    } else if (!is_below && rp_half_states_of(recovery->states, original) == RP_HALF_OPEN) {
+        end_copy(recovery, original);
+        recovery->found->open--;
+    }
+    return is_open;
+}
+
+/* The producer of a half message that was stored again knows its first place. */
+static void remember_renewals(struct recovery *recovery, const rp_record_view *renewed) {
+    uint64_t at = renewed->phy_offset, before, offset;
+    for (uint32_t hops = 0; hops < RENEWALS_MAX; hops++, at = before) {
+        if (!rp_half_of_committed(recovery->log, recovery->control, at, &before, &offset)) return;
+        rp_half_states_renew(recovery->states, &(rp_half_renewal){offset, before, renewed->queue_offset,
+                                                                  renewed->phy_offset, renewed->phy_offset + 1});
+    }
 }
 
 static rp_status visit_half(struct recovery *recovery, uint64_t offset, const rp_record_view *record) {
-    const uint8_t *key, *times;
-    uint32_t size = rp_property_find(record->properties, record->properties_size, "UNIQ_KEY", &key);
-    int is_renewed =
-        rp_property_find(record->properties, record->properties_size, "TRANSACTION_CHECK_TIMES", &times) > 0;
-    if (is_copy(recovery, offset, record) || (is_renewed && size && rp_map_get(&recovery->keys, key, size))) {
-        rp_half_states_set(recovery->states, offset, RP_HALF_ENDED);
-        recovery->found->copies++;
+    const uint8_t *key;
+    if (ends_as_copy(recovery, offset, record) || rp_half_states_of(recovery->states, offset) != RP_HALF_OPEN)
         return RP_OK;
-    }
+    uint32_t size = rp_property_find(record->properties, record->properties_size, "UNIQ_KEY", &key);
     recovery->found->open++;
-    return size ? put_key(&recovery->keys, key, size) : RP_OK;
+    if (rp_half_is_renewed(record)) remember_renewals(recovery, record);
+    return size ? put_key(&recovery->keys, key, size, offset + 1) : RP_OK;
+}
+
+/* A Java broker stores no op message for a half message that it discards. */
+static rp_status visit_discarded(struct recovery *recovery, uint64_t offset, const rp_record_view *record) {
+    const uint8_t *key;
+    uint8_t bytes[RP_CQ_UNIT_SIZE];
+    rp_record_view half;
+    uint32_t size = rp_property_find(record->properties, record->properties_size, "UNIQ_KEY", &key);
+    uint64_t found = size ? (uint64_t)(uintptr_t)rp_map_get(&recovery->keys, key, size) : 0;
+    if (!found || rp_half_states_of(recovery->states, found - 1) != RP_HALF_OPEN ||
+        rp_cq_read(recovery->units, recovery->halves, found - 1, 1, bytes) != 1)
+        return RP_OK;
+    rp_unit unit = rp_unit_read(bytes);
+    if (read_record(recovery, unit, &half) != RP_OK) return RP_OK;
+    if (unit.phy_offset < record->phy_offset && rp_half_is_same(&half, record)) {
+        rp_half_states_set(recovery->states, found - 1, RP_HALF_ENDED);
+        recovery->found->open--;
+    }
+    rp_log_view_release(recovery->log, unit.phy_offset);
+    return RP_OK;
+}
+
+/* Look at all half messages from the first open one on: one that has ended may be a copy of one that is open. */
+static rp_status read_halves(struct recovery *recovery, uint64_t base) {
+    const rp_queue *halves = recovery->halves, *discarded = queue_of(recovery, RP_DISCARD_TOPIC);
+    uint64_t first = rp_half_states_next_open(recovery->states, base, halves->max_offset), phy_offset;
+    rp_status status = visit(recovery, halves, first, halves->max_offset, visit_half);
+    if (status != RP_OK || !recovery->found->open || !discarded) return status;
+    uint64_t from = place_of(recovery, halves, first, &phy_offset) ? first_behind(recovery, discarded, phy_offset)
+                                                                   : discarded->min_offset;
+    return visit(recovery, discarded, from, discarded->max_offset, visit_discarded);
 }
 
 static rp_status recover(struct recovery *recovery, uint64_t base) {
     const rp_queue *halves = queue_of(recovery, RP_HALF_TOPIC), *ops = queue_of(recovery, RP_OP_TOPIC);
     if (!halves) return RP_OK;
-    if (base > halves->max_offset) base = halves->max_offset;
+    recovery->halves = halves;
+    if (base > halves->max_offset) base = 0; /* it is of another log */
+    if (halves->max_offset > LOOKED_AT && base < halves->max_offset - LOOKED_AT) base = halves->max_offset - LOOKED_AT;
     if (base < halves->min_offset) base = halves->min_offset;
     rp_half_states_move_base(recovery->states, base);
     rp_status status = RP_OK;
     if (ops) status = visit(recovery, ops, first_op(recovery, halves, ops, base), ops->max_offset, visit_op);
     if (status == RP_OK) status = read_tail(recovery);
     if (status == RP_OK) end_committed_messages(recovery, halves);
-    for (uint64_t at = base; status == RP_OK;) {
-        at = rp_half_states_next_open(recovery->states, at, halves->max_offset);
-        if (at >= halves->max_offset) break;
-        status = visit(recovery, halves, at, at + 1, visit_half);
-        at++;
-    }
+    if (status == RP_OK) status = read_halves(recovery, base);
     return status;
 }
 

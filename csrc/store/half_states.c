@@ -11,7 +11,7 @@
 
 #define MAGIC 0x31305354464c4148ull /* "HALFTS01", little-endian */
 #define LOW_BITS 0x5555555555555555ull
-enum { LAYOUT_VERSION = 2, PER_WORD = 32, WORDS = RP_HALF_WINDOW / PER_WORD };
+enum { LAYOUT_VERSION = 3, PER_WORD = 32, WORDS = RP_HALF_WINDOW / PER_WORD };
 
 struct rp_half_states {
     uint64_t magic;
@@ -22,8 +22,9 @@ struct rp_half_states {
     uint64_t offset;
     int64_t state;
     uint64_t ops_missing_count; /* filled before the fork, emptied by the send worker from the end */
-    uint64_t reserved;
+    uint64_t renewed_count; /* of all; entry of the next one: modulo RP_HALF_RENEWED_MAX */
     uint64_t ops_missing[RP_HALF_OPS_MISSING_MAX]; /* offsets */
+    rp_half_renewal renewed[RP_HALF_RENEWED_MAX];
     uint64_t words[WORDS];
 };
 
@@ -60,6 +61,8 @@ static void put(rp_half_states *states, uint64_t offset, int32_t state) {
 rp_status rp_half_states_open(rp_half_states *states, uint64_t published_phy_offset) {
     if (states->magic != MAGIC || states->layout_version != LAYOUT_VERSION) return RP_INVALID;
     if (states->end && states->end <= published_phy_offset) rp_half_states_complete(states);
+    for (uint32_t i = 0; i < RP_HALF_RENEWED_MAX; i++)
+        if (states->renewed[i].end_phy_offset > published_phy_offset) states->renewed[i].end_phy_offset = 0;
     rp_store_release(&states->end, 0);
     return RP_OK;
 }
@@ -104,6 +107,39 @@ int rp_half_states_missing_op(const rp_half_states *states, uint64_t *offset) {
     uint64_t count = states->ops_missing_count;
     if (count) *offset = states->ops_missing[count - 1];
     return count != 0;
+}
+
+/* Replace an entry. The end is 0 meanwhile: if the worker dies in between, nobody follows an entry of two halves. */
+static void replace(rp_half_renewal *entry, rp_half_renewal with) {
+    uint64_t end = with.end_phy_offset;
+    rp_store_release(&entry->end_phy_offset, 0);
+    __atomic_thread_fence(__ATOMIC_RELEASE); /* orders the store of 0 before the stores of the other fields */
+    with.end_phy_offset = 0;
+    *entry = with;
+    rp_store_release(&entry->end_phy_offset, end);
+}
+
+void rp_half_states_renew(rp_half_states *states, const rp_half_renewal *renewal) {
+    for (uint32_t i = 0; i < RP_HALF_RENEWED_MAX; i++) {
+        rp_half_renewal *before = &states->renewed[i];
+        if (!before->end_phy_offset || before->target != renewal->offset) continue;
+        replace(before, (rp_half_renewal){before->offset, before->phy_offset, renewal->target,
+                                          renewal->target_phy_offset, renewal->end_phy_offset});
+    }
+    replace(&states->renewed[states->renewed_count++ % RP_HALF_RENEWED_MAX], *renewal);
+}
+
+int rp_half_states_renewed(const rp_half_states *states, uint64_t offset, uint64_t phy_offset, uint64_t *target,
+                           uint64_t *target_phy_offset) {
+    uint64_t count = states->renewed_count < RP_HALF_RENEWED_MAX ? states->renewed_count : RP_HALF_RENEWED_MAX;
+    for (uint64_t i = 0; i < count; i++) {
+        const rp_half_renewal *renewal = &states->renewed[i];
+        if (!renewal->end_phy_offset || renewal->offset != offset || renewal->phy_offset != phy_offset) continue;
+        *target = renewal->target;
+        *target_phy_offset = renewal->target_phy_offset;
+        return 1;
+    }
+    return 0;
 }
 
 uint64_t rp_half_states_base(const rp_half_states *states) { return rp_load_acquire(&states->base); }

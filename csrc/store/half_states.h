@@ -13,7 +13,8 @@
 
 enum {
     RP_HALF_WINDOW = 1 << 26, /* offsets; 16 MiB of states, of which only what is used takes memory */
-    RP_HALF_OPS_MISSING_MAX = 64 /* a cut log lacks one op message; a store of Java one for each of its threads */
+    RP_HALF_OPS_MISSING_MAX = 64, /* a cut log lacks one op message; a store of Java one for each of its threads */
+    RP_HALF_RENEWED_MAX = 1024 /* half messages that were stored again lately, whose producers know the old place */
 };
 
 enum { /* the state of a half message */
@@ -47,6 +48,21 @@ void rp_half_states_set(rp_half_states *states, uint64_t offset, int32_t state);
 rp_status rp_half_states_commit_without_op(rp_half_states *states, uint64_t offset);
 /* Send worker: 1 with the offset of a half message whose op message it has to store; complete it as any end. */
 int rp_half_states_missing_op(const rp_half_states *states, uint64_t *offset);
+/* A half message and the one that it was stored again as (docs/adr/0201): offset in the half queue, place in the log.
+ */
+typedef struct rp_half_renewal {
+    uint64_t offset;
+    uint64_t phy_offset;
+    uint64_t target;
+    uint64_t target_phy_offset;
+    uint64_t end_phy_offset; /* of the log when both are in it; 0: no entry */
+} rp_half_renewal;
+/* Send worker, before the records are published, and recovery. The oldest of RP_HALF_RENEWED_MAX is forgotten: its
+ * producer is asked instead. */
+void rp_half_states_renew(rp_half_states *states, const rp_half_renewal *renewal);
+/* The place of a half message that was stored again: 1, and *target, *target_phy_offset are those of the last copy. */
+int rp_half_states_renewed(const rp_half_states *states, uint64_t offset, uint64_t phy_offset, uint64_t *target,
+                           uint64_t *target_phy_offset);
 uint64_t rp_half_states_base(const rp_half_states *states);
 /* Manager: everything below `base` has ended. It never goes back. */
 void rp_half_states_move_base(rp_half_states *states, uint64_t base);

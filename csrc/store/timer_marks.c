@@ -150,15 +150,6 @@ void rp_timer_journal_add(rp_timer_marks *marks, const rp_timer_end *end) {
     rp_store_release(&marks->header->journal_end, at + 1);
 }
 
-int rp_timer_journal_kind(const rp_timer_marks *marks, uint64_t number) {
-    uint64_t end = marks->header->journal_end, count = end < RP_TIMER_JOURNAL_MAX ? end : RP_TIMER_JOURNAL_MAX;
-    for (uint64_t at = end - count; at < end; at++) {
-        rp_timer_end found = rp_timer_journal_at(marks, at);
-        if (found.number == number) return found.kind;
-    }
-    return RP_TIMER_DELIVERED;
-}
-
 /* ------------------------------------------------------------------ bits */
 
 static uint64_t *word_of(const rp_timer_marks *marks, uint64_t number) {

@@ -72,10 +72,6 @@ void rp_timer_journal_recover(rp_timer_marks *marks, uint64_t published_phy_offs
 int rp_timer_journal_has_room(const rp_timer_marks *marks);
 /* Send worker: add an entry; its number is below 2^62. There is room. */
 void rp_timer_journal_add(rp_timer_marks *marks, const rp_timer_end *end);
-/* Send worker: how a timer that has ended did so, as far as the last RP_TIMER_JOURNAL_MAX entries tell (others:
- * RP_TIMER_DELIVERED); reads all of them. */
-int rp_timer_journal_kind(const rp_timer_marks *marks, uint64_t number);
-
 /* Entry `at` of the journal, at < journal_end <= at + RP_TIMER_JOURNAL_MAX. */
 rp_timer_end rp_timer_journal_at(const rp_timer_marks *marks, uint64_t at);
 

@@ -31,6 +31,7 @@ rp_timers *rp_timers_open(const rp_timers_config *config) {
     rp_timers *timers = calloc(1, sizeof *timers);
     if (!timers) return NULL;
     timers->config = *config;
+    if (!config->span_max) timers->config.span_max = RP_TIMER_SPAN_MAX / 2;
     if (!config->wall_ms) timers->config.wall_ms = rp_wall_ms;
     if (!config->boot_ms) timers->config.boot_ms = rp_boot_ms;
     pthread_mutex_init(&timers->lock, NULL);
@@ -43,6 +44,7 @@ rp_timers *rp_timers_open(const rp_timers_config *config) {
     timers->opened_phy_offset = rp_load_acquire(&timers->control->published_phy_offset);
     timers->synced_run = UINT64_MAX;
     timers->active_boot_ms = timers->kept_boot_ms = -(int64_t)ACTIVE_MS;
+    timers->renewal.tried_boot_ms = INT64_MIN / 2;
     timers->renewal.requests = rp_load_acquire(&timers->header->renew_requests);
     timers->config.directory = timers->strings[0] = strdup(config->directory);
     timers->config.commitlog_directory = timers->strings[1] = strdup(config->commitlog_directory);

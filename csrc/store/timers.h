@@ -18,6 +18,7 @@ typedef struct rp_timers_config {
     uint64_t consume_queue_file_size;
     rp_ring *to_send;
     uint32_t heap_max;        /* timers in memory; 0: the usual number */
+    uint32_t span_max; /* numbers from the oldest pending one on, before that is renewed; 0: the usual number */
     int64_t (*wall_ms)(void); /* NULL: CLOCK_REALTIME */
     int64_t (*boot_ms)(void); /* NULL: CLOCK_BOOTTIME */
 } rp_timers_config;

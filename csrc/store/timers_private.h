@@ -18,13 +18,16 @@ enum {
 
 enum { RP_RENEWAL_NONE, RP_RENEWAL_MEASURES, RP_RENEWAL_GIVES };
 
-/* The renewal of pending timers below a position in the log (timers_renewal.c). */
+/* The renewal of pending timers below a position in the log, or below a number (timers_renewal.c). */
 typedef struct rp_timer_renewal {
     int phase;         /* RP_RENEWAL_NONE, ... */
     uint64_t requests; /* of header->renew_requests, taken notice of */
-    uint64_t to;       /* timers below this position in the log are meant */
+    uint64_t to;       /* timers below this position in the log are meant; UINT64_MAX: those below a number */
+    uint64_t until;    /* timers below this number are meant; UINT64_MAX: those below a position */
     uint64_t next;     /* number to look at next */
     uint64_t bytes;    /* of their records, as far as measured */
+    uint64_t count;    /* of them */
+    int64_t tried_boot_ms; /* when the numbers were too many last */
 } rp_timer_renewal;
 
 struct rp_timers {

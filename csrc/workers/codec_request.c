@@ -10,6 +10,7 @@
 #include "ipc/transaction_messages.h"
 #include "store/record.h"
 #include "store/timer_properties.h"
+#include "store/transaction_names.h"
 
 enum send_field {
     GROUP,
@@ -113,9 +114,11 @@ static int piece_value_is(const uint8_t *value, uint32_t size, const char *text)
     return strlen(text) == size && strncasecmp((const char *)value, text, size) == 0;
 }
 
-/* Drop WAIT and CLUSTER from the property string in place (the broker sets CLUSTER itself and honours WAIT without
- * storing it), and set the flags of what makes a send special. Returns the new size. */
-static uint32_t scan_properties(uint8_t *text, uint32_t size, uint32_t *flags) {
+/* Drop properties that only brokers write from the property string in place: WAIT (it is honoured without being
+ * stored), CLUSTER, and those of half messages that were stored again. Drop TRAN_MSG if a consumer sends a message to
+ * its retry topic, because it has copied that from the message. Set the flags of what makes a send special. Returns the
+ * new size. */
+static uint32_t scan_properties(uint8_t *text, uint32_t size, int is_retry, uint32_t *flags) {
     uint8_t *out = text;
     int is_delivered = 0; /* a consumer sends a delivered timer again */
     for (uint32_t start = 0; start < size;) {
@@ -131,13 +134,16 @@ static uint32_t scan_properties(uint8_t *text, uint32_t size, uint32_t *flags) {
             dropped = 1;
             *flags |= RP_REQUEST_HAS_WAIT;
             if (!piece_value_is(value, value_size, "true") && value_size) *flags |= RP_REQUEST_NO_WAIT;
-        } else if (name_size == 7 && piece_is(piece, 7, "CLUSTER")) {
+        } else if ((name_size == 7 && piece_is(piece, 7, "CLUSTER")) || piece_is(piece, name_size, RP_CHECK_TIMES) ||
+                   piece_is(piece, name_size, RP_PREPARED_QUEUE_OFFSET) ||
+                   piece_is(piece, name_size, RP_FIRST_STORED)) {
             dropped = 1;
         } else if (name_size == 5 && piece_is(piece, 5, "DELAY") && value_size) {
             *flags |= RP_REQUEST_SPECIAL;
         } else if (name_size == 8 && piece_is(piece, 8, "TRAN_MSG") && value_size) { /* the last one counts */
+            dropped = is_retry;
             *flags &= ~(uint32_t)RP_REQUEST_HALF;
-            if (piece_value_is(value, value_size, "true")) *flags |= RP_REQUEST_HALF;
+            if (!is_retry && piece_value_is(value, value_size, "true")) *flags |= RP_REQUEST_HALF;
         } else if (value_size && rp_timer_is_property(piece, name_size)) {
             *flags |= RP_REQUEST_TIMER;
         } else if (value_size && rp_timer_is_change_property(piece, name_size)) {
@@ -167,14 +173,18 @@ static uint32_t common_flags(const rp_header *header, const rp_frame *frame) {
            (frame->serialize_type == RP_SERIALIZE_ROCKETMQ ? RP_REQUEST_ROCKETMQ : 0u);
 }
 
-/* Flags that topic and batch ask for; the properties have set theirs. */
-static void mark_special(rp_msg_send *request, const uint8_t *topic) {
+static int is_retry_topic(const uint8_t *topic, uint32_t size) { return size >= 7 && memcmp(topic, "%RETRY%", 7) == 0; }
+
+/* Flags that batch and retry topic ask for; the properties have set theirs. */
+static void mark_special(rp_msg_send *request, int is_retry) {
     if (request->flags & RP_REQUEST_BATCH) {
         if (request->sys_flag & RP_TRANSACTION_MASK || request->flags & RP_REQUEST_HALF)
             request->flags |= RP_REQUEST_SPECIAL;
         request->flags &= ~(uint32_t)RP_REQUEST_HALF;
     }
-    if (request->topic_size >= 7 && memcmp(topic, "%RETRY%", 7) == 0) request->flags |= RP_REQUEST_SPECIAL;
+    if (!is_retry) return;
+    request->flags |= RP_REQUEST_SPECIAL;
+    request->sys_flag &= ~RP_TRANSACTION_MASK;
 }
 
 uint32_t rp_send_request_fill(const rp_header *header, const rp_frame *frame, const rp_origin *origin, uint8_t *out) {
@@ -208,9 +218,10 @@ uint32_t rp_send_request_fill(const rp_header *header, const rp_frame *frame, co
         !(at = put_string(at, found[DEFAULT_TOPIC], &request->default_topic_size)) || !(properties = at) ||
         !(at = put_string(at, found[PROPERTIES], &request->properties_size)))
         return 0;
-    request->properties_size = scan_properties(properties, request->properties_size, &request->flags);
+    int is_retry = is_retry_topic(topic, request->topic_size);
+    request->properties_size = scan_properties(properties, request->properties_size, is_retry, &request->flags);
     at = properties + request->properties_size;
-    mark_special(request, topic);
+    mark_special(request, is_retry);
     if (frame->body_size) memcpy(at, frame->body, frame->body_size);
     return (uint32_t)(at - out) + frame->body_size;
 }

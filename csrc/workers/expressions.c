@@ -12,7 +12,7 @@ int rp_expressions_init(rp_expressions *expressions) {
 
 void rp_expressions_destroy(rp_expressions *expressions) { rp_map_destroy(&expressions->by_text, rp_tags_free); }
 
-/* An rp_tags without room for hashes. NULL: the program is not sound, or no memory. */
+/* An rp_tags without hashes. NULL: the program is not sound, or no memory. */
 static rp_tags *tags_of(const uint8_t *program, uint32_t size) {
     rp_tags *tags = calloc(1, sizeof *tags);
     if (!tags) return NULL;

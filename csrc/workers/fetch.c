@@ -3,6 +3,8 @@
  * Adjacent records of one file become one slice. */
 #include "workers/fetch.h"
 
+#include <errno.h>
+
 #include "base/atomic.h"
 #include "store/unit.h"
 
@@ -16,7 +18,8 @@ const char *rp_fetch_status_name(rp_fetch_status status) {
                                         "OFFSET_OVERFLOW_BADLY",
                                         "OFFSET_OVERFLOW_ONE",
                                         "OFFSET_TOO_SMALL",
-                                        "NO_MESSAGE_IN_QUEUE"};
+                                        "NO_MESSAGE_IN_QUEUE",
+                                        "LOG_UNREADABLE"};
     return names[status];
 }
 
@@ -53,6 +56,7 @@ struct look {
     const rp_control *control;
     uint64_t log_min;
     uint64_t log_end;
+    uint64_t begin; /* queue offset of the first unit */
     uint32_t max;
     const rp_fetch_limits *limits;
     const rp_selection *selection;
@@ -65,7 +69,8 @@ static int is_there(const struct look *look, uint64_t phy_offset, uint32_t size)
     return phy_offset >= look->log_min && is_sound(phy_offset, size, look->log_end, look->control->commitlog_file_size);
 }
 
-/* Whether the record is selected. Records that are probably on the disk alone count as work with all their bytes. */
+/* Whether the record is selected; -1 with errno: it cannot be read now. Records that are probably on the disk alone
+ * count as work with all their bytes. */
 static int selects(const struct look *look, uint64_t phy_offset, uint32_t size, int is_far, rp_fetch *out) {
     if (!rp_selection_reads_records(look->selection, look->tags)) return 1;
     if (is_far) out->work += size;
@@ -87,6 +92,14 @@ static uint32_t pass_over(const struct look *look, const uint8_t *units, uint32_
     return passed;
 }
 
+/* A record that cannot be read now ends the look. A later pull begins with it: passed over, it would be lost to its
+ * consumer. */
+static int end_unreadable(uint64_t begin, rp_fetch *out) {
+    out->error = errno;
+    if (out->next_begin_offset == begin) out->status = RP_LOG_UNREADABLE;
+    return 0;
+}
+
 /* Examine one unit that its filter bits do not exclude; 0 if it must wait for the next pull. */
 static int examine(const struct look *look, rp_unit unit, rp_fetch *out) {
     uint64_t phy_offset = unit.phy_offset;
@@ -96,7 +109,9 @@ static int examine(const struct look *look, rp_unit unit, rp_fetch *out) {
     if (is_full(out, size, is_far, look->max, look->limits) && is_there(look, phy_offset, size)) return 0;
     int is_excluded = !rp_selection_by_tags(look->selection, look->queue, look->tags, unit.tags_code);
     int has_record = !is_excluded && is_there(look, phy_offset, size); /* asked late: it divides */
-    if (is_excluded || (has_record && !selects(look, phy_offset, size, is_far, out))) {
+    int is_selected = has_record ? selects(look, phy_offset, size, is_far, out) : 0;
+    if (is_selected < 0) return end_unreadable(look->begin, out);
+    if (is_excluded || (has_record && !is_selected)) {
         if (!out->message_count) out->status = RP_NO_MATCHED_MESSAGE;
     } else if (!has_record) { /* deleted, pre-blank, or damage */
         if (!out->message_count) out->status = RP_MESSAGE_WAS_REMOVING;
@@ -133,6 +148,7 @@ static void scan(rp_cq_reader *reader, const rp_selection *selection, const rp_c
     uint8_t units[CHUNK * RP_CQ_UNIT_SIZE];
     struct look look = {.control = control,
                         .log_min = rp_load_acquire(&control->min_phy_offset),
+                        .begin = out->next_begin_offset,
                         .max = max,
                         .limits = limits,
                         .selection = selection,

@@ -15,7 +15,8 @@ typedef enum rp_fetch_status {
     RP_OFFSET_OVERFLOW_BADLY,
     RP_OFFSET_OVERFLOW_ONE,
     RP_OFFSET_TOO_SMALL,
-    RP_NO_MESSAGE_IN_QUEUE
+    RP_NO_MESSAGE_IN_QUEUE,
+    RP_LOG_UNREADABLE /* only here: the first record that a SQL92 expression needs cannot be read now; see `error` */
 } rp_fetch_status;
 
 enum { RP_SLICES_MAX = 256, RP_EXAMINED_MIN = 800, RP_EXAMINED_MAX = 1024 /* units examined per call */ };
@@ -36,6 +37,7 @@ typedef struct rp_fetch {
     uint32_t body_size; /* bytes of all slices */
     uint32_t slice_count;
     uint32_t examined;  /* units that were read */
+    int error;          /* errno of RP_LOG_UNREADABLE */
     int is_far_behind;  /* the last unit read is beyond memory_bytes */
     uint64_t work;      /* spent on SQL92 expressions */
     uint64_t behind_bytes; /* from the last message found to the end of the log */

@@ -1,6 +1,7 @@
 #ifndef ROCKETPY_PULL_PRIVATE_H
 #define ROCKETPY_PULL_PRIVATE_H
-/* Shared by the two files of the pull worker: pull.c opens it and runs its loop, pull_serve.c serves pulls. */
+/* Shared by the files of the pull worker: pull.c opens it and runs its loop, pull_check.c checks pulls, pull_serve.c
+ * serves them. */
 #include "base/atomic.h"
 #include "ipc/backlog.h"
 #include "ipc/selectors.h"
@@ -18,8 +19,11 @@ enum {
     PULL_UNITS_MAX = 1 << 16, /* examined for one input before the next input is served */
     PULL_UNITS_OF_A_CHAIN = 1 << 12, /* examined for the pulls of one chain before the next chain */
     PULL_UNITS_OF_A_LOOK = 32, /* counted for each examined pull, even if it reads fewer */
+    PULL_UNITS_OF_A_TAG = 4,   /* counted for each tag of an expression that a pull brings */
     PULL_WORK_OF_A_UNIT = 64   /* bytes of work on SQL92 expressions that take as long as a unit */
 };
+/* Of the sysFlag of a pull. */
+enum { PULL_FLAG_COMMIT_OFFSET = 1, PULL_FLAG_SUSPEND = 2, PULL_FLAG_SUBSCRIPTION = 4, PULL_FLAG_BULK = 1 << 16 };
 static const uint64_t PULL_SWEEP_NS = 500000000;
 
 struct rp_pull {
@@ -44,6 +48,7 @@ struct rp_pull {
     rp_commits commits;
     rp_traffic traffic;
     rp_tags parsed; /* the expression of the current pull */
+    int32_t parsed_hashes[RP_TAGS_MAX];
     rp_fetch fetch; /* the messages found for the current pull */
     int32_t permission;
     uint32_t restrictions; /* changes of the tables that may end suspended pulls */
@@ -58,6 +63,16 @@ struct rp_pull {
     uint32_t units;       /* examined since the turn of this input began */
     int is_unfinished;    /* suspended pulls are left to examine: do not sleep before the next turn */
 };
+
+/* A pull that the fast path can serve, with its table entries. */
+typedef struct pull_checked {
+    const rp_msg_pull *request;
+    const uint8_t *names; /* group, topic */
+    const rp_group *group;
+    const rp_tags *tags;
+    rp_queue *queue;
+    const char *fault; /* why it cannot be served */
+} pull_checked;
 
 static inline void pull_count(rp_pull *pull, uint32_t counter, uint64_t n) {
     rp_add(&pull->config.worker->counters[counter], n);
@@ -75,6 +90,10 @@ static inline int pull_is_gone(const rp_pull *pull, uint64_t connection) {
     return ((connection >> RP_GENERATION_BITS ^ epoch) & RP_EPOCH_MASK) != 0;
 }
 
+/* Fill `pulled`; 0 if the tables or permissions do not allow the fast path: `fault` says why. `tags`: of a suspended
+ * pull, else NULL. */
+int pull_check(rp_pull *pull, const rp_msg_pull *request, const uint8_t *names, const rp_tags *tags,
+               pull_checked *pulled);
 /* Serve one PULL message. RP_FULL: no room for the answer; the message stays in its ring. */
 rp_status rp_pull_take(rp_pull *pull, const uint8_t *data, uint32_t size);
 /* Serve the suspended pulls of queues that have new units. Each call examines PULL_UNITS_MAX units, chain by chain; the

@@ -7,6 +7,7 @@
  * No request blocks the loop for long: one fetch examines a bounded number of units (fetch.h), and a suspended pull
  * gets at most LOOKS_MAX fetches at a time. If many pulls wait for one queue, each turn serves a part of them and the
  * next turn continues. Queues with new units take turns, so that none waits for the pulls of another. */
+#include <stdio.h>
 #include <string.h>
 
 #include "wire/codes.h"
@@ -15,22 +16,13 @@
 #include "workers/pull_private.h"
 
 enum { LOOKS_MAX = 8 /* of a suspended pull at one time */ };
-enum { FLAG_COMMIT_OFFSET = 1, FLAG_SUSPEND = 2, FLAG_SUBSCRIPTION = 4, FLAG_BULK = 1 << 16 };
+enum { REMARK_MAX = 160 };
 /* As in the reference, whose sweep wakes such pulls: else the group, which commits what its pulls have passed, would
  * seem to be behind by messages that are not for it. */
 static const uint64_t REPORT_NS = 5000000000;
 static const int64_t SUSPEND_MAX_MS = 86400000; /* a day; asked for more, a pull is answered then */
 /* Of a pull outside of a slave's range. Its answer means "pull again at once", with the same offset. */
 static const uint64_t OUTSIDE_NS = 1000000000;
-
-/* A pull that the fast path can serve, with its table entries. */
-typedef struct checked_pull {
-    const rp_msg_pull *request;
-    const uint8_t *names; /* group, topic */
-    const rp_group *group;
-    const rp_tags *tags;
-    rp_queue *queue;
-} checked_pull;
 
 /* ------------------------------------------------------------------ answers */
 
@@ -55,6 +47,7 @@ static int32_t code_of(const rp_fetch *fetch, const rp_msg_pull *request) {
         case RP_OFFSET_FOUND_NULL: return RP_RESPONSE_PULL_NOT_FOUND;
         case RP_NO_MESSAGE_IN_QUEUE:
             return request->queue_offset == 0 ? RP_RESPONSE_PULL_NOT_FOUND : RP_RESPONSE_PULL_OFFSET_MOVED;
+        case RP_LOG_UNREADABLE: return RP_RESPONSE_SYSTEM_ERROR;
         default: return RP_RESPONSE_PULL_OFFSET_MOVED;
     }
 }
@@ -65,13 +58,19 @@ static int is_outside_slave(const rp_pull *pull, int32_t code) {
     return code == RP_RESPONSE_PULL_OFFSET_MOVED && pull->config.is_slave && !pull->config.offset_check_in_slave;
 }
 
-static int64_t suggest_broker(const rp_pull *pull, const checked_pull *pulled, int is_outside) {
+static int64_t suggest_broker(const rp_pull *pull, const pull_checked *pulled, int is_outside) {
     if (is_outside) return pulled->group->broker_id;
     if (!pull->config.slave_read_enable || !pulled->group) return 0;
     return pull->fetch.is_far_behind ? pulled->group->which_broker_when_slow : pulled->group->broker_id;
 }
 
-static void count_messages(rp_pull *pull, const checked_pull *pulled) {
+static const char *remark_of(const rp_fetch *fetch, char *room, size_t size) {
+    if (fetch->status != RP_LOG_UNREADABLE) return rp_fetch_status_name(fetch->status);
+    snprintf(room, size, "the broker cannot read its CommitLog now (%s); pull again later", strerror(fetch->error));
+    return room;
+}
+
+static void count_messages(rp_pull *pull, const pull_checked *pulled) {
     const rp_msg_pull *request = pulled->request;
     int was_suspended = (request->flags & RP_REQUEST_FIRST_TRY_DONE) != 0;
     uint64_t received_ns = request->origin.received_ns;
@@ -91,7 +90,7 @@ static void count_messages(rp_pull *pull, const checked_pull *pulled) {
 }
 
 /* Answer with the messages in pull->fetch. RP_OK or RP_FULL. */
-static rp_status answer(rp_pull *pull, const checked_pull *pulled, int32_t code) {
+static rp_status answer(rp_pull *pull, const pull_checked *pulled, int32_t code) {
     const rp_msg_pull *request = pulled->request;
     const rp_fetch *fetch = &pull->fetch;
     rp_ring_writer *selector = pull_selector_of(pull, request->origin.connection);
@@ -100,7 +99,8 @@ static rp_status answer(rp_pull *pull, const checked_pull *pulled, int32_t code)
     uint32_t fixed = (uint32_t)(sizeof(rp_msg_pull_reply) + slices * sizeof(rp_slice));
     uint8_t *room = rp_ring_reserve(selector, fixed + PULL_HEAD_MAX);
     if (!room) return RP_FULL;
-    const char *remark = rp_fetch_status_name(fetch->status);
+    char text[REMARK_MAX];
+    const char *remark = remark_of(fetch, text, sizeof text);
     int is_outside = is_outside_slave(pull, code);
     rp_pull_reply reply = {.serialize_type = request->flags & RP_REQUEST_ROCKETMQ ? 1 : 0,
                            .opaque = request->opaque,
@@ -120,15 +120,14 @@ static rp_status answer(rp_pull *pull, const checked_pull *pulled, int32_t code)
     memcpy(record + 1, fetch->slices, slices * sizeof(rp_slice));
     record->head_size = rp_pull_reply_encode(&reply, room + fixed, PULL_HEAD_MAX);
     rp_ring_commit(selector, fixed + record->head_size, RP_MSG_PULL_REPLY);
-    if (slices) {
+    if (slices)
         count_messages(pull, pulled);
-    } else {
-        pull_count(pull, RP_COUNT_PULL_MISS, 1);
-    }
+    else
+        pull_count(pull, fetch->status == RP_LOG_UNREADABLE ? RP_COUNT_LOG_UNREADABLE : RP_COUNT_PULL_MISS, 1);
     return RP_OK;
 }
 
-/* ------------------------------------------------------------------ checking */
+/* ------------------------------------------------------------------ requests */
 
 static int is_whole(const rp_msg_pull *request, uint32_t size) {
     return size >= sizeof *request && (uint64_t)request->group_size + request->topic_size + request->subscription_size +
@@ -136,51 +135,12 @@ static int is_whole(const rp_msg_pull *request, uint32_t size) {
                                           size - sizeof *request;
 }
 
-/* What the pull itself says that it selects; NULL if it is no tag expression, and no known SQL92 expression. */
-static const rp_tags *tags_of_pull(rp_pull *pull, const rp_msg_pull *request, const uint8_t *names) {
-    const uint8_t *subscription = names + request->group_size + request->topic_size;
-    const uint8_t *type = subscription + request->subscription_size;
-    if (request->expression_type_size == 5 && memcmp(type, "SQL92", 5) == 0)
-        return rp_expressions_find(&pull->expressions, subscription, request->subscription_size);
-    if (request->expression_type_size && !(request->expression_type_size == 3 && memcmp(type, "TAG", 3) == 0))
-        return NULL;
-    return rp_tags_parse(subscription, request->subscription_size, &pull->parsed) == RP_OK ? &pull->parsed : NULL;
-}
-
-/* What its group has subscribed to; NULL if that cannot be evaluated, or is not (yet) in the subscription table. */
-static const rp_tags *tags_of_group(const rp_pull *pull, const checked_pull *pulled) {
+/* One that was there already is answered: it would come back for ever. */
+static rp_status to_manager(rp_pull *pull, const pull_checked *pulled, const uint8_t *data, uint32_t size) {
     const rp_msg_pull *request = pulled->request;
-    uint32_t flags = pulled->group->flags;
-    if (!(flags & RP_GROUP_ONLINE) || (flags & RP_GROUP_BROADCASTING && !(flags & RP_GROUP_BROADCAST_ENABLE)))
-        return NULL;
-    const rp_tags *tags = rp_subscriptions_find(&pull->subscriptions, pulled->names, request->group_size,
-                                                pulled->names + request->group_size, request->topic_size);
-    return tags && !(tags->flags & RP_SUBSCRIPTION_SLOW) && tags->sub_version >= request->sub_version ? tags : NULL;
-}
-
-/* Fill `pulled`; 0 if the tables or permissions do not allow the fast path. `tags`: of a suspended pull, else NULL. */
-static int check(rp_pull *pull, const rp_msg_pull *request, const uint8_t *names, const rp_tags *tags,
-                 checked_pull *pulled) {
-    *pulled = (checked_pull){.request = request, .names = names};
-    if (!(pull->permission & RP_PERM_READ)) return 0;
-    pulled->group = rp_map_get(&pull->groups, names, request->group_size);
-    if (!pulled->group || !(pulled->group->flags & RP_GROUP_CONSUME_ENABLE)) return 0;
-    const rp_topic *topic = rp_map_get(&pull->topics, names + request->group_size, request->topic_size);
-    if (!topic || !(topic->perm & RP_PERM_READ)) return 0;
-    if (request->queue_id < 0 || request->queue_id >= topic->read_queue_nums) return 0;
-    pulled->queue = (uint32_t)request->queue_id < topic->queue_count ? topic->queues[request->queue_id] : NULL;
-    pulled->tags = !(request->sys_flag & FLAG_SUBSCRIPTION) ? tags_of_group(pull, pulled)
-                   : tags                                   ? tags
-                                                            : tags_of_pull(pull, request, names);
-    return pulled->tags != NULL && pulled->queue != NULL;
-}
-
-static rp_status to_manager(rp_pull *pull, const uint8_t *data, uint32_t size) {
-    const rp_msg_pull *request = (const rp_msg_pull *)data;
     rp_span span = {data, size};
     if (request->flags & RP_REQUEST_RESOLVED)
-        return error_reply(pull, request, RP_RESPONSE_SYSTEM_ERROR,
-                           "topic, group or subscription changed meanwhile; pull again");
+        return error_reply(pull, request, RP_RESPONSE_SYSTEM_ERROR, pulled->fault);
     pull_count(pull, RP_COUNT_SLOW, 1);
     if (rp_backlog_put(&pull->waiting, request->origin.connection, RP_MSG_PULL, &span, 1) == RP_OK) return RP_OK;
     return error_reply(pull, request, RP_RESPONSE_SYSTEM_BUSY, "[OVERLOAD]system busy, start flow control for a while");
@@ -188,13 +148,14 @@ static rp_status to_manager(rp_pull *pull, const uint8_t *data, uint32_t size) {
 
 /* ------------------------------------------------------------------ fetching and suspending */
 
-static void fetch(rp_pull *pull, const checked_pull *pulled, int64_t offset) {
+static void fetch(rp_pull *pull, const pull_checked *pulled, int64_t offset) {
     const rp_msg_pull *request = pulled->request;
     if (pull->config.filter_retries)
         rp_selection_of_retries(&pull->selection, &pull->subscriptions, pulled->names, request->group_size,
                                 request->topic_size);
     rp_fetch_messages(pull->reader, &pull->selection, pull->control, pulled->queue, offset, request->max_msg_nums,
-                      pulled->tags, request->sys_flag & FLAG_BULK ? &pull->bulk_limits : &pull->limits, &pull->fetch);
+                      pulled->tags, request->sys_flag & PULL_FLAG_BULK ? &pull->bulk_limits : &pull->limits,
+                      &pull->fetch);
     pull->units += pull->fetch.examined + PULL_UNITS_OF_A_LOOK + (uint32_t)(pull->fetch.work / PULL_WORK_OF_A_UNIT);
 }
 
@@ -209,20 +170,20 @@ static uint64_t deadline_of(const rp_pull *pull, const rp_msg_pull *request) {
 
 /* 1 if the pull before may have passed messages that are not for this client, after the last that it found. The client
  * commits them when this pull is answered. */
-static int may_owe_a_commit(const checked_pull *pulled) {
+static int may_owe_a_commit(const pull_checked *pulled) {
     const rp_msg_pull *request = pulled->request;
     if (pulled->tags->flags & RP_SUBSCRIPTION_ALL) return 0;
-    int64_t committed = request->sys_flag & FLAG_COMMIT_OFFSET ? request->commit_offset : 0;
+    int64_t committed = request->sys_flag & PULL_FLAG_COMMIT_OFFSET ? request->commit_offset : 0;
     return committed < request->queue_offset;
 }
 
 /* A pull beyond the bounds of suspended_pulls.h is answered at once, as without long polling. `code`: what the fetch
  * gave. */
-static rp_status suspend(rp_pull *pull, const checked_pull *pulled, int32_t code) {
+static rp_status suspend(rp_pull *pull, const pull_checked *pulled, int32_t code) {
     const rp_msg_pull *request = pulled->request;
     rp_suspended_pull *suspended =
         rp_suspended_pulls_add(&pull->suspended_pulls, pull->config.block, pulled->queue, request, pulled->names,
-                               request->sys_flag & FLAG_SUBSCRIPTION ? pulled->tags : NULL);
+                               request->sys_flag & PULL_FLAG_SUBSCRIPTION ? pulled->tags : NULL);
     if (!suspended) {
         rp_status status = answer(pull, pulled, code);
         if (status == RP_OK) pull_count(pull, RP_COUNT_SUSPEND_REFUSED, 1);
@@ -245,7 +206,7 @@ static rp_status suspend(rp_pull *pull, const checked_pull *pulled, int32_t code
 
 /* Examine the units since the last fetch. If none matches, all units below max_offset are examined and the queue is
  * watched. After LOOKS_MAX fetches without reaching the end, the response tells the client to continue from there. */
-static int32_t examine(rp_pull *pull, rp_suspended_pull *suspended, const checked_pull *pulled) {
+static int32_t examine(rp_pull *pull, rp_suspended_pull *suspended, const pull_checked *pulled) {
     for (int looks = 0;; looks++) {
         fetch(pull, pulled, (int64_t)suspended->scanned);
         int32_t code = code_of(&pull->fetch, pulled->request);
@@ -260,7 +221,7 @@ static int32_t examine(rp_pull *pull, rp_suspended_pull *suspended, const checke
 
 /* Topic, group or permission of a suspended pull has changed. Its full request was not kept, so the manager cannot
  * answer it. The client pulls again from the same offset, and that pull gets the reason. */
-static rp_status send_back(rp_pull *pull, const checked_pull *pulled, const rp_suspended_pull *suspended) {
+static rp_status send_back(rp_pull *pull, const pull_checked *pulled, const rp_suspended_pull *suspended) {
     pull->fetch = (rp_fetch){.status = RP_NO_MATCHED_MESSAGE,
                              .next_begin_offset = (uint64_t)pulled->request->queue_offset,
                              .min_offset = rp_load_acquire(&suspended->queue->min_offset),
@@ -272,11 +233,11 @@ static rp_status send_back(rp_pull *pull, const checked_pull *pulled, const rp_s
  * removed when answered; RP_FULL: it stays. `scanned` moves past messages that do not match, so each is examined once;
  * the response contains it. */
 static rp_status look_again(rp_pull *pull, rp_suspended_pull *suspended, int expired) {
-    checked_pull pulled;
+    pull_checked pulled;
     rp_status status;
     suspended->looked_ns = pull->now_ns;
     rp_serving(pull->config.worker, suspended->request.origin.connection);
-    if (!check(pull, &suspended->request, suspended->names, suspended->tags, &pulled)) {
+    if (!pull_check(pull, &suspended->request, suspended->names, suspended->tags, &pulled)) {
         status = send_back(pull, &pulled, suspended);
     } else {
         suspended->restrictions = pull->restrictions;
@@ -292,7 +253,7 @@ static rp_status look_again(rp_pull *pull, rp_suspended_pull *suspended, int exp
 
 rp_status rp_pull_take(rp_pull *pull, const uint8_t *data, uint32_t size) {
     const rp_msg_pull *request = (const rp_msg_pull *)data;
-    checked_pull pulled;
+    pull_checked pulled;
     if (!is_whole(request, size)) return RP_OK;
     uint64_t age_ns = rp_presence_age(&pull->presence, request->origin.received_ns, pull->now_ns);
     if (pull->config.fast_failure && !(request->flags & RP_REQUEST_RESOLVED) &&
@@ -302,16 +263,16 @@ rp_status rp_pull_take(rp_pull *pull, const uint8_t *data, uint32_t size) {
             pull, request, RP_RESPONSE_SYSTEM_BUSY,
             rp_busy_remark(remark, sizeof remark, "TIMEOUT_CLEAN_QUEUE", age_ns, pull->waiting_bytes / size));
     }
-    if (!check(pull, request, data + sizeof *request, NULL, &pulled)) return to_manager(pull, data, size);
+    if (!pull_check(pull, request, data + sizeof *request, NULL, &pulled)) return to_manager(pull, &pulled, data, size);
     fetch(pull, &pulled, request->queue_offset);
     int32_t code = code_of(&pull->fetch, request);
     int is_first = !(request->flags & RP_REQUEST_FIRST_TRY_DONE);
     int waits =
-        (code == RP_RESPONSE_PULL_NOT_FOUND && request->sys_flag & FLAG_SUSPEND) || is_outside_slave(pull, code);
+        (code == RP_RESPONSE_PULL_NOT_FOUND && request->sys_flag & PULL_FLAG_SUSPEND) || is_outside_slave(pull, code);
     rp_status status = waits && is_first ? suspend(pull, &pulled, code) : answer(pull, &pulled, code);
     if (status != RP_OK) return status;
     pull_count(pull, RP_COUNT_PULLS, 1);
-    if (is_first && request->sys_flag & FLAG_COMMIT_OFFSET && !pull->config.is_slave)
+    if (is_first && request->sys_flag & PULL_FLAG_COMMIT_OFFSET && !pull->config.is_slave)
         rp_commits_add(&pull->commits, pulled.names, request->group_size, pulled.names + request->group_size,
                        request->topic_size, request->queue_id, request->commit_offset, request->origin.received_ns);
     return RP_OK;

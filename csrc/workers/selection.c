@@ -1,5 +1,6 @@
 /* See selection.h. */
 #include "workers/selection.h"
+#include <errno.h>
 #include <string.h>
 #include "store/record.h"
 
@@ -40,8 +41,9 @@ static const rp_filter *filter_of_retry(const rp_selection *selection, const rp_
 int rp_selection_by_record(const rp_selection *selection, const rp_tags *tags, uint64_t phy_offset, uint32_t size,
                            uint64_t *work) {
     rp_record_view record;
-    const uint8_t *image = selection->log ? rp_log_view_acquire(selection->log, phy_offset, size) : NULL;
-    if (!image) return 0;
+    if (!selection->log) return 0;
+    const uint8_t *image = rp_log_view_acquire(selection->log, phy_offset, size);
+    if (!image) return errno == ENOENT ? 0 : -1;
     int is_selected = 0;
     *work += RP_SELECTION_RECORD_WORK;
     if (rp_record_decode(image, size, 0, &record) == RP_OK) {

@@ -38,7 +38,8 @@ int rp_selection_by_tags(const rp_selection *selection, const rp_queue *queue, c
 static inline int rp_selection_reads_records(const rp_selection *selection, const rp_tags *tags) {
     return tags->filter || selection->subscriptions;
 }
-/* 1: the record of `size` bytes at `phy_offset`, which is below the end of the log, is selected. */
+/* 1: the record of `size` bytes at `phy_offset`, which is below the end of the log, is selected. 0: it is not, or its
+ * log file was deleted. -1 with errno: the log file is there, but cannot be read now. */
 int rp_selection_by_record(const rp_selection *selection, const rp_tags *tags, uint64_t phy_offset, uint32_t size,
                            uint64_t *work);
 #endif

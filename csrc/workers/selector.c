@@ -44,6 +44,7 @@ enum {
     LONE = 1 /* events or replies in a turn, after which a wait may spin: under load, sleeping makes larger batches */
 };
 #define ACKNOWLEDGE_NS 500000000ull /* a peer that is gone acknowledges nothing */
+#define PAUSE_LOOK_NS 10000000ull /* the end of a pause wakes nobody */
 #define EVENT_DOORBELL UINT64_MAX
 #define EVENT_HANDOFF (UINT64_MAX - 1)
 
@@ -83,6 +84,7 @@ static void open_connection(rp_selector *selector, int fd, uint8_t listener) {
         connection->flags |= CONNECTION_PROXIED;
     selector->connections.open_count++;
     rp_connection_touch(&selector->connections, slot, selector->now_s);
+    rp_selector_update_interest(selector, connection);
     count(selector, RP_COUNT_CONNECTIONS_OPENED, 1);
 }
 
@@ -154,12 +156,25 @@ static int output_waiting(const rp_selector *selector) {
     return 0;
 }
 
-static void begin_stop(rp_selector *selector) {
-    selector->stop_ns = selector->now_ns;
-    (void)epoll_ctl(selector->epoll, EPOLL_CTL_DEL, selector->handoff, NULL);
+static void update_interests(rp_selector *selector) {
     for (uint32_t slot = 0; slot < selector->connections.slots_used; slot++)
         if (at_slot(selector, slot)->flags & CONNECTION_OPEN)
             rp_selector_update_interest(selector, at_slot(selector, slot));
+}
+
+static void begin_stop(rp_selector *selector) {
+    selector->stop_ns = selector->now_ns;
+    (void)epoll_ctl(selector->epoll, EPOLL_CTL_DEL, selector->handoff, NULL);
+    update_interests(selector);
+}
+
+/* Before sockets are read. */
+static void look_at_pause(rp_selector *selector) {
+    int is_paused = selector->intake_paused != NULL && rp_load_acquire32(selector->intake_paused) != 0;
+
+    if (is_paused == selector->is_paused) return;
+    selector->is_paused = is_paused;
+    update_interests(selector);
 }
 
 /* 1: the peer has not acknowledged all bytes of an answer. Closing a socket with unread input sends a reset, which
@@ -190,11 +205,14 @@ static int has_stopped(rp_selector *selector) {
 /* Wait (if `may_sleep`) and handle all events. Returns their number, or -1. */
 static int poll_once(rp_selector *selector, int may_sleep, uint64_t deadline_ns) {
     struct epoll_event events[EVENTS_MAX];
+    if (selector->is_paused && deadline_ns > selector->now_ns + PAUSE_LOOK_NS)
+        deadline_ns = selector->now_ns + PAUSE_LOOK_NS;
     int ready = may_sleep ? rp_selector_wait(selector, events, EVENTS_MAX, deadline_ns)
                           : epoll_wait(selector->epoll, events, EVENTS_MAX, 0);
 
     if (ready < 0 && errno == EINTR) ready = 0; /* a signal, a debugger: nothing is ready, nothing is wrong */
     tick(selector);
+    look_at_pause(selector);
     for (int i = 0; i < ready; i++) {
         if (events[i].data.u64 == EVENT_DOORBELL)
             rp_worker_end_sleep(selector->worker);
@@ -291,6 +309,7 @@ rp_selector *rp_selector_open(const rp_selector_config *config) {
     selector->worker = config->worker;
     selector->index = config->index;
     selector->handoff = config->handoff;
+    selector->intake_paused = config->intake_paused;
     selector->codec = config->codec_count == 0 ? config->inline_codec : NULL;
     selector->frame_size_max = config->frame_size_max == 0 ? RP_FRAME_SIZE_MAX : config->frame_size_max;
     selector->idle_s = config->idle_s;
@@ -320,6 +339,23 @@ rp_selector *rp_selector_open(const rp_selector_config *config) {
     rp_selector_close(selector);
     errno = reason;
     return NULL;
+}
+
+uint32_t rp_selector_give_up(rp_selector *selector, int32_t *fds, uint8_t *listeners, uint32_t max) {
+    uint32_t given = 0;
+    for (uint32_t slot = 0; slot < selector->connections.slots_used && given < max; slot++) {
+        rp_connection *connection = at_slot(selector, slot);
+        int is_plain = (connection->flags & ~CONNECTION_GREETED) == CONNECTION_OPEN;
+        if (!is_plain || connection->rest_size || connection->first || selector->proxy_count) continue;
+        (void)epoll_ctl(selector->epoll, EPOLL_CTL_DEL, connection->fd, NULL);
+        fds[given] = connection->fd;
+        listeners[given++] = (uint8_t)connection->listener;
+        connection->fd = -1;
+        connection->flags = 0;
+        selector->connections.open_count--;
+        count(selector, RP_COUNT_CONNECTIONS_CLOSED, 1);
+    }
+    return given;
 }
 
 void rp_selector_close(rp_selector *selector) {

@@ -31,6 +31,7 @@ typedef struct rp_selector_config {
     uint64_t unsent_bytes_max; /* of memory for unsent output of all connections; 0: 256 MiB */
     uint32_t proxy_count;
     const rp_network *proxies;  /* connections from these begin with a PROXY header, which names the client */
+    const uint32_t *intake_paused; /* while it is not 0 no socket is read; NULL: never */
 } rp_selector_config;
 
 enum { RP_HANDOFF_MAX = 32, RP_SELECTOR_CONNECTION_SIZE = 128 };
@@ -44,6 +45,9 @@ void rp_selector_close(rp_selector *selector);
 /* Serve for `timeout_ns` (< 0: until stopped). RP_OK when the time is over; RP_STOPPED after the order to leave, when
  * all responses are sent (or 5 s have passed); RP_IO_ERROR (errno) if epoll itself fails. */
 rp_status rp_selector_run(rp_selector *selector, int64_t timeout_ns);
+/* After RP_STOPPED: give connections to the caller, which passes them to another selector. Only those with nothing in
+ * this process: no part of a request, no response. Returns their number, at most `max`; 0: there are no more. */
+uint32_t rp_selector_give_up(rp_selector *selector, int32_t *fds, uint8_t *listeners, uint32_t max);
 /* Connections open now; for metrics and tests. */
 uint32_t rp_selector_connection_count(const rp_selector *selector);
 #endif

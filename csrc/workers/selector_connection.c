@@ -22,7 +22,7 @@ rp_connection *rp_selector_find(rp_selector *selector, uint64_t number) {
 
 void rp_selector_update_interest(rp_selector *selector, rp_connection *connection) {
     uint32_t unread = CONNECTION_STALLED | CONNECTION_CHOKED | CONNECTION_CLOSE_AFTER;
-    uint32_t interest = (connection->flags & unread) || selector->stop_ns ? 0 : EPOLLIN;
+    uint32_t interest = (connection->flags & unread) || selector->stop_ns || selector->is_paused ? 0 : EPOLLIN;
 
     if (connection->flags & CONNECTION_BLOCKED) interest |= EPOLLOUT;
     if (interest == connection->interest) return;

@@ -52,6 +52,8 @@ struct rp_selector {
     uint32_t now_s;
     uint64_t now_ns;
     uint64_t stop_ns;  /* when the stop was noticed; 0: serving */
+    const uint32_t *intake_paused; /* NULL: never */
+    int is_paused; /* no socket is read */
     uint64_t leave_ns; /* when the order to leave was noticed */
     uint32_t acknowledged_slots; /* slots below it have no acknowledged output left to report */
     uint8_t *buffer;

@@ -202,7 +202,10 @@ static uint32_t pass(rp_send *send) {
     if (send->half_records) rp_send_store_missing_ops(send);
     uint32_t manager = send->config.input_count;
     uint32_t taken = drain(send, manager);
-    for (uint32_t i = 0; i < manager && send->tables_ready; i++) taken += drain(send, i);
+    uint32_t from_clients = 0;
+    for (uint32_t i = 0; i < manager && send->tables_ready; i++) from_clients += drain(send, i);
+    rp_send_finish_intake(send, from_clients);
+    taken += from_clients;
     int takes_timers = send->tables_ready && !rp_load_acquire32(&send->config.worker->stop);
     if (manager + 1 < send->input_count && (send->config.is_slave || takes_timers)) taken += drain(send, manager + 1);
     rp_admission_end(&send->admission, taken);

@@ -39,7 +39,14 @@ rp_status rp_send_refuse(rp_send *send, const rp_refused *request, int32_t code,
     return rp_error_reply_send(selector, request->origin->connection, &reply);
 }
 
-const char *rp_send_append_fault(rp_status status, int32_t *code) {
+void rp_send_tell_fault(rp_send *send, rp_status status) {
+    rp_member *member = send->config.member;
+    if (member && status != RP_TOO_LARGE)
+        rp_member_append_failed(member, (int32_t)status, send->control->published_phy_offset);
+}
+
+const char *rp_send_append_fault(rp_send *send, rp_status status, int32_t *code) {
+    rp_send_tell_fault(send, status);
     switch (status) {
         case RP_TOO_LARGE:
             *code = RP_RESPONSE_MESSAGE_ILLEGAL;
@@ -51,7 +58,15 @@ const char *rp_send_append_fault(rp_status status, int32_t *code) {
     }
 }
 
+/* The message is in this log, and slaves may have it: a member that has passed it on must not send it again. */
+static const char PERHAPS_STORED[] = "service not available now: this broker is not certainly the master any more; the "
+                                     "message may be stored";
+
 rp_status rp_send_answer_fenced(rp_send *send, const rp_wait *wait) {
+    if (wait->connection >= RP_CONNECTION_INTERNAL) { /* its size tells it from a put that was not stored */
+        count(send, RP_COUNT_PUT_FAILED, 1);
+        return rp_send_put_result(send, wait, RP_RESPONSE_SERVICE_NOT_AVAILABLE);
+    }
     rp_origin origin = {.connection = wait->connection};
     rp_refused refused = {.origin = &origin,
                           .token = wait->token,
@@ -59,7 +74,7 @@ rp_status rp_send_answer_fenced(rp_send *send, const rp_wait *wait) {
                           .queue_id = wait->queue_id,
                           .flags = wait->flags};
     count(send, RP_COUNT_PUT_FAILED, 1);
-    return rp_send_refuse(send, &refused, RP_RESPONSE_SERVICE_NOT_AVAILABLE, rp_send_not_master);
+    return rp_send_refuse(send, &refused, RP_RESPONSE_SERVICE_NOT_AVAILABLE, PERHAPS_STORED);
 }
 
 rp_status rp_send_answer(rp_send *send, const rp_wait *wait, int32_t code) {

@@ -18,6 +18,8 @@ static const char OP_PROPERTIES[] = "WAIT\x01true\x02TAGS\x01"
 
 enum {
     HEAD = 4, /* bytes: the size of a record */
+    GROUP_MAX = 512, /* bytes of a producer group in an end that is for another place */
+    FIRST_STORED_SIZE = 48, /* bytes of that property */
     RECORD_ROOM = 64 << 10 /* bytes of a record besides its body, at the most */
 };
 
@@ -30,6 +32,13 @@ struct end {
     const uint8_t *topic;
     uint32_t topic_size;
     int has_no_input; /* it is not the request at the head of a ring */
+    char first_stored[FIRST_STORED_SIZE]; /* of a renewal: a property that it gets */
+};
+
+/* An END_TRANSACTION for the place where its half message was stored again. */
+struct moved_end {
+    rp_msg_end_transaction request;
+    uint8_t group[GROUP_MAX];
 };
 
 static rp_status refuse(rp_send *send, const rp_msg_end_transaction *request, int32_t code, const char *remark) {
@@ -90,6 +99,12 @@ static const char *look_up(rp_send *send, struct end *end) {
 /* Find the queue of the committed or discarded message. If the topic has fewer queues by now, it goes to another. */
 static int find_queue(rp_send *send, struct end *end) {
     const uint8_t *text;
+    if (end->request->action == RP_END_RENEW) {
+        end->topic = (const uint8_t *)RP_HALF_TOPIC;
+        end->topic_size = sizeof RP_HALF_TOPIC - 1;
+        end->queue = send->half_queue;
+        return 1;
+    }
     end->topic = (const uint8_t *)RP_DISCARD_TOPIC;
     end->topic_size = sizeof RP_DISCARD_TOPIC - 1;
     if (end->request->action == RP_END_COMMIT) {
@@ -106,9 +121,21 @@ static int find_queue(rp_send *send, struct end *end) {
     return end->queue != NULL;
 }
 
-static void message_of(const rp_send *send, const struct end *end, rp_record *record) {
+/* The copy of a half message carries when that was stored first: its age counts from then. Without room for the
+ * property it counts anew. */
+static void add_first_stored(struct end *end, rp_record *record) {
+    const uint8_t *known;
+    if (property(end, RP_FIRST_STORED, &known)) return;
+    record->properties_tail = (const uint8_t *)end->first_stored;
+    record->properties_tail_size =
+        (uint32_t)snprintf(end->first_stored, sizeof end->first_stored, RP_FIRST_STORED "\x01%lld",
+                           (long long)end->half.store_timestamp_ms);
+    if (!rp_record_size(record)) record->properties_tail_size = 0;
+}
+
+static void message_of(const rp_send *send, struct end *end, rp_record *record) {
     const rp_record_view *half = &end->half;
-    int is_commit = end->request->action == RP_END_COMMIT;
+    int is_commit = end->request->action == RP_END_COMMIT, is_renewal = end->request->action == RP_END_RENEW;
     *record = (rp_record){.queue_id = end->queue_id,
                           .flag = half->flag,
                           .queue_offset = end->queue->next_offset,
@@ -116,7 +143,7 @@ static void message_of(const rp_send *send, const struct end *end, rp_record *re
                           .reconsume_times = half->reconsume_times,
                           .born_timestamp_ms = half->born_timestamp_ms,
                           .store_timestamp_ms = send->now_ms,
-                          .prepared_transaction_offset = is_commit ? (int64_t)half->phy_offset : 0,
+                          .prepared_transaction_offset = is_commit || is_renewal ? (int64_t)half->phy_offset : 0,
                           .born_host = half->born_host,
                           .store_host = half->store_host,
                           .body = half->body,
@@ -125,6 +152,7 @@ static void message_of(const rp_send *send, const struct end *end, rp_record *re
                           .body_size = half->body_size,
                           .topic_size = end->topic_size,
                           .properties_size = half->properties_size};
+    if (is_renewal) add_first_stored(end, record);
 }
 
 static void op_of(const rp_send *send, const uint8_t *body, uint32_t body_size, rp_record *record) {
@@ -148,6 +176,7 @@ static int32_t state_after(int32_t action) {
 
 static uint32_t counter_of(int32_t action) {
     if (action == RP_END_COMMIT) return RP_COUNT_TRANSACTIONS_COMMITTED;
+    if (action == RP_END_RENEW) return RP_COUNT_TRANSACTIONS_RENEWED;
     return action == RP_END_ROLLBACK ? RP_COUNT_TRANSACTIONS_ROLLED_BACK : RP_COUNT_TRANSACTIONS_DISCARDED;
 }
 
@@ -155,8 +184,17 @@ static void count_record(rp_send *send, const rp_record *record) {
     rp_send_count_stored(send, 1, rp_record_size(record), record->queue_id, record->topic, record->topic_size);
 }
 
+/* The half message at the new place is about to be published: it is open, and ends there. */
+static void renew(rp_send *send, const struct end *end, const rp_record *copy, uint64_t end_phy_offset) {
+    rp_half_renewal renewal = {(uint64_t)end->request->queue_offset, end->half.phy_offset, copy->queue_offset,
+                               copy->phy_offset, end_phy_offset};
+    rp_half_states_add(send->config.half_states, copy->queue_offset);
+    rp_half_places_add(&send->half_places, copy->queue_offset, copy->phy_offset);
+    rp_half_states_renew(send->config.half_states, &renewal);
+}
+
 /* Append the message (if there is a queue for it) and the op message. RP_OK, or the status of rp_commitlog_reserve. */
-static rp_status append(rp_send *send, const struct end *end, uint64_t *end_phy_offset) {
+static rp_status append(rp_send *send, struct end *end, uint64_t *end_phy_offset) {
     rp_record message, op;
     uint8_t body[RP_OP_BODY_MAX + 1], *at;
     uint64_t phy_offset, offset = (uint64_t)end->request->queue_offset;
@@ -179,6 +217,7 @@ static rp_status append(rp_send *send, const struct end *end, uint64_t *end_phy_
     *end_phy_offset = op.phy_offset + op_size;
     if (!end->has_no_input) rp_send_set_resume_point(send, RESUME_AT_LOG, *end_phy_offset);
     RP_CRASH_POINT("end.records");
+    if (end->request->action == RP_END_RENEW) renew(send, end, &message, *end_phy_offset);
     rp_half_states_begin(send->config.half_states, offset, state_after(end->request->action), *end_phy_offset);
     RP_CRASH_POINT("end.mark");
     rp_commitlog_publish(send->log, message_size + op_size, send->now_ms);
@@ -212,6 +251,10 @@ static rp_status answer_ended(rp_send *send, const rp_msg_end_transaction *reque
                     .token = request->token,
                     .opaque = request->opaque,
                     .flags = request->flags | RP_REQUEST_END};
+    uint64_t phy_offset;
+    if (request->action == RP_END_RENEW) /* repeated: its result was lost with a send worker */
+        rp_half_states_renewed(send->config.half_states, (uint64_t)request->queue_offset, (uint64_t)request->phy_offset,
+                               &wait.queue_offset, &phy_offset);
     if (state == state_after(request->action)) return rp_send_answer(send, &wait, RP_RESPONSE_SUCCESS);
     return refuse(send, request, RP_RESPONSE_SYSTEM_ERROR,
                   state == RP_HALF_COMMITTED     ? "the transaction has been committed before"
@@ -219,19 +262,20 @@ static rp_status answer_ended(rp_send *send, const rp_msg_end_transaction *reque
                                                  : "the transaction has ended before, or was discarded");
 }
 
-static rp_status finish(rp_send *send, const struct end *end) {
+static rp_status finish(rp_send *send, struct end *end) {
     const rp_msg_end_transaction *request = end->request;
     rp_wait wait = {.received_ns = request->origin.received_ns,
                     .connection = request->origin.connection,
                     .token = request->token,
                     .opaque = request->opaque,
-                    .flags = request->flags | RP_REQUEST_END};
+                    .flags = request->flags | RP_REQUEST_END,
+                    .queue_offset = end->queue ? end->queue->next_offset : 0};
     rp_send_plan_wait(send, &wait, !(request->flags & RP_REQUEST_ONEWAY), 0);
     if (!rp_send_has_room(send, &wait)) return RP_FULL;
     rp_status status = append(send, end, &wait.need_phy_offset);
     if (status != RP_OK) {
         int32_t code;
-        const char *remark = rp_send_append_fault(status, &code);
+        const char *remark = rp_send_append_fault(send, status, &code);
         return refuse(send, request, code, remark);
     }
     count(send, counter_of(request->action), 1);
@@ -250,7 +294,10 @@ static rp_status serve(rp_send *send, struct end *end) {
     if (state != RP_HALF_OPEN) return answer_ended(send, request, state);
     const char *fault = rp_send_refusal(send);
     if (fault) return refuse(send, request, RP_RESPONSE_SERVICE_NOT_AVAILABLE, fault);
-    if ((request->action == RP_END_COMMIT || request->action == RP_END_DISCARD) && !find_queue(send, end))
+    if (request->action == RP_END_RENEW &&
+        !rp_half_states_has_room(send->config.half_states, send->half_queue->next_offset))
+        return refuse(send, request, RP_RESPONSE_SYSTEM_BUSY, "");
+    if (request->action != RP_END_ROLLBACK && request->action != RP_END_UNREADABLE && !find_queue(send, end))
         return refuse(send, request, RP_RESPONSE_TOPIC_NOT_EXIST,
                       "the topic of the transaction does not exist any more: create it, or it will be discarded");
     return finish(send, end);
@@ -309,8 +356,23 @@ uint32_t rp_send_serve_read_ends(rp_send *send) {
     return served;
 }
 
+/* The end for the place where the half message was stored again, if it was; else the end as it came. */
+static const rp_msg_end_transaction *follow(const rp_send *send, const rp_msg_end_transaction *request,
+                                            struct moved_end *moved) {
+    uint64_t offset = (uint64_t)request->queue_offset, phy_offset = (uint64_t)request->phy_offset;
+    if (request->origin.connection >= RP_CONNECTION_INTERNAL || request->group_size > sizeof moved->group ||
+        rp_half_states_of(send->config.half_states, offset) == RP_HALF_OPEN ||
+        !rp_half_states_renewed(send->config.half_states, offset, phy_offset, &offset, &phy_offset))
+        return request;
+    memcpy(moved, request, sizeof *request + request->group_size);
+    moved->request.queue_offset = (int64_t)offset;
+    moved->request.phy_offset = (int64_t)phy_offset;
+    return &moved->request;
+}
+
 rp_status rp_send_end_transaction(rp_send *send, const uint8_t *data, uint32_t size) {
     struct end end = {.request = (const rp_msg_end_transaction *)data};
+    struct moved_end moved;
     const rp_msg_end_transaction *request = end.request;
     if (size < sizeof *request || size - sizeof *request != request->group_size) return RP_OK;
     if (send->config.is_slave) return refuse(send, request, RP_RESPONSE_SLAVE_NOT_AVAILABLE, "");
@@ -319,5 +381,6 @@ rp_status rp_send_end_transaction(rp_send *send, const uint8_t *data, uint32_t s
     if (busy) return refuse(send, request, RP_RESPONSE_SYSTEM_BUSY, busy);
     if (!send->half_records) return refuse(send, request, RP_RESPONSE_SYSTEM_ERROR, MISSING);
     if (request->action == RP_END_UNREADABLE) return serve(send, &end);
+    end.request = request = follow(send, request, &moved);
     return is_on_disk(send, request) ? read_first(send, request) : look_up_and_serve(send, &end);
 }

@@ -7,6 +7,7 @@
 #include "store/half_places.h"
 #include "store/log_view.h"
 #include "store/received_log.h"
+#include "store/timer_end_index.h"
 #include "workers/admission.h"
 #include "workers/diverted.h"
 #include "workers/half_reads.h"
@@ -33,6 +34,8 @@ enum { HALF_TAIL_MAX = 512 }; /* bytes that the broker adds to the properties of
 typedef struct rp_send_orders {
     uint64_t version_plus_1; /* 0: not read yet */
     uint32_t takes_sends;
+    uint32_t keeps_sends;
+    uint32_t role; /* RP_ROLE_* of the process tree that is wanted */
     uint32_t answers_waits;
     uint32_t is_alone; /* nobody else has to acknowledge */
 } rp_send_orders;
@@ -44,6 +47,7 @@ struct rp_send {
     rp_log_view *timer_records; /* where timers are read; NULL without timers */
     rp_number_set ended_timers; /* those in the journal from ended_from on */
     uint64_t ended_from;
+    rp_timer_end_index timer_ends; /* how the latest timers ended */
     rp_received_log received; /* on a slave */
     rp_ring_reader **inputs; /* codecs, then the manager, then the timers of the store worker or a slave's replicator */
     rp_ring **input_rings;
@@ -57,6 +61,10 @@ struct rp_send {
     rp_waits waits; /* replies that wait for the disk alone */
     rp_waits replica_waits; /* replies that wait for a slave, and perhaps for the disk as well */
     rp_send_orders orders;
+    uint64_t finish_by_ns; /* a master that hands over takes what was read before; until then at most. 0: it does not */
+    uint64_t finish_quiet_ns; /* when it last took something */
+    uint64_t finish_paused_ns; /* since when selectors are to read no more; 0: they may */
+    uint64_t intake_pause_ns; /* since when a change of roles wants that they read nothing; 0: it does not */
     rp_traffic traffic;
     rp_log_view *half_records; /* half messages are read through it; NULL: there are no transactions */
     rp_half_places half_places;
@@ -131,20 +139,24 @@ rp_status rp_send_answer(rp_send *send, const rp_wait *wait, int32_t code);
 /* Answer such a request with SERVICE_NOT_AVAILABLE: its records may or may not stay, because this broker may not be the
  * master any more. */
 rp_status rp_send_answer_fenced(rp_send *send, const rp_wait *wait);
-/* Why nothing could be appended, for the refusal: the remark, and *code. `status` is that of rp_commitlog_reserve. */
-const char *rp_send_append_fault(rp_status status, int32_t *code);
+/* With automatic failover: tell the coordinator that the log cannot be made longer, if that is not the message's fault.
+ */
+void rp_send_tell_fault(rp_send *send, rp_status status);
+/* Tell it, and choose the refusal: the remark, and *code. `status` is that of rp_commitlog_reserve. */
+const char *rp_send_append_fault(rp_send *send, rp_status status, int32_t *code);
 /* The ring back to a connection; NULL: it has none. */
 rp_ring_writer *rp_send_ring_to(const rp_send *send, uint64_t connection);
 /* Before the output is published that proves the current input done. */
 void rp_send_set_resume_point(rp_send *send, uint32_t output, uint64_t position);
 /* send_orders.c: what the coordinator allows. Read its orders if they have changed; before anything else of a pass. */
 void rp_send_read_orders(rp_send *send);
+/* After the inputs of a pass, of which `taken` requests came from clients: whether all that was read before is taken.
+ */
+void rp_send_finish_intake(rp_send *send, uint32_t taken);
 /* Why nothing may be stored now: the remark of SERVICE_NOT_AVAILABLE, or NULL. */
 const char *rp_send_refusal(const rp_send *send);
 /* 1 if an answer may leave now that says that a message is stored. */
 int rp_send_may_answer(const rp_send *send);
-/* The remark of SERVICE_NOT_AVAILABLE when none may. */
-extern const char rp_send_not_master[];
 /* The position below which every in-sync member has acknowledged the log; without automatic failover, a slave. *alone:
  * below it perhaps only this broker has it; a send there that waits is answered SLAVE_NOT_AVAILABLE. */
 uint64_t rp_send_confirmed(const rp_send *send, uint64_t *alone);

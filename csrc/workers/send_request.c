@@ -12,6 +12,8 @@
 #include "workers/send_store.h"
 #include "workers/send_timer.h"
 
+#define KEEP_NS 2500000000ull /* a client waits for 3 s by default */
+
 static const char REFUSED_BY_SLAVE[] =
     "service not available now: this broker is a slave and takes no messages; send to its master";
 
@@ -115,7 +117,7 @@ static rp_status append(rp_send *send, const rp_put *put) {
     rp_status status = rp_put_append(send->log, put, total, messages, set_resume_point_stored, send, &stored);
     if (status != RP_OK) {
         int32_t code;
-        const char *remark = rp_send_append_fault(status, &code);
+        const char *remark = rp_send_append_fault(send, status, &code);
         return refuse(send, request, code, remark);
     }
     rp_send_count_put(send, put, messages, total);
@@ -150,6 +152,29 @@ static rp_status append_timer(rp_send *send, rp_put *put, const uint8_t *data, u
 static const char *role_refusal(const rp_send *send) {
     if (send->config.is_slave) return REFUSED_BY_SLAVE;
     return send->config.member && !send->orders.takes_sends ? rp_send_refusal(send) : NULL;
+}
+
+/* A client's send that the role does not allow to store. A planned change of the master takes about a second: until it
+ * is over a send stays in the ring (RP_FULL), or goes to the manager, which passes it on to the master. Once the
+ * process tree of a former master is to end, sends have no answer: their connections close, and clients repeat them. If
+ * the tree does not end, requests are read again (rp_send_read_orders), and sends have answers. */
+static rp_status turn_away(rp_send *send, const uint8_t *data, uint32_t size, const char *fault) {
+    const rp_msg_send *request = (const rp_msg_send *)data;
+    int is_resolved = is_internal(request) || request->flags & RP_REQUEST_RESOLVED;
+    if (send->config.member && !is_resolved) {
+        if (!send->config.is_slave && send->orders.role == RP_ROLE_SLAVE && send->orders.keeps_sends &&
+            rp_load_acquire32(&send->config.member->intake_paused))
+            return RP_OK;
+        uint64_t now_ns = send->admission.now_ns, received_ns = request->origin.received_ns;
+        int is_kept = send->orders.keeps_sends && now_ns < received_ns + KEEP_NS;
+        if (is_kept && !send->config.is_slave) return RP_FULL;
+        if (is_kept && !(request->version & RP_VERSION_PASSED_ON) &&
+            rp_diverted_leave(&send->diverted, data, size, set_resume_point_left, send) == RP_OK) {
+            count(send, RP_COUNT_SLOW, 1);
+            return RP_OK;
+        }
+    }
+    return refuse(send, request, RP_RESPONSE_SERVICE_NOT_AVAILABLE, fault);
 }
 
 /* Answer an internal put that has nothing to store: its delayed message was delivered before, or the timer that it is
@@ -198,6 +223,8 @@ static void complete(rp_send *send, const rp_topic *topic, rp_put *put) {
     if (flags & RP_REQUEST_HALF && !(flags & RP_REQUEST_RESOLVED)) rp_send_redirect_half(send, put);
     put->extra_sys_flag = topic && topic->flags & RP_TOPIC_MULTI_TAG ? RP_SYS_FLAG_MULTI_TAGS : 0;
     put->store_host = send->config.store_host;
+    /* The manager found it due by the clock after this pass had looked at it. */
+    if (put->is_delivery) rp_send_look_at_clock(send);
     put->store_timestamp_ms = send->now_ms;
 }
 
@@ -216,7 +243,7 @@ rp_status rp_send_take(rp_send *send, const uint8_t *data, uint32_t size) {
     rp_status status;
     rp_put put;
     if (!rp_put_open(data, size, &put)) return RP_OK;
-    if ((fault = role_refusal(send))) return refuse(send, request, RP_RESPONSE_SERVICE_NOT_AVAILABLE, fault);
+    if ((fault = role_refusal(send))) return turn_away(send, data, size, fault);
     if (answer_without_storing(send, &put, &status)) return status;
     const rp_topic *topic = rp_map_get(&send->topics, put.topic, request->topic_size);
     if ((fault = overload(send, request, size))) return refuse(send, request, RP_RESPONSE_SYSTEM_BUSY, fault);

@@ -25,5 +25,6 @@ rp_status rp_send_take_log(rp_send *send, const uint8_t *data, uint32_t size) {
     if (status == RP_CORRUPT) refuse_stream(send, head.stream, RP_REFUSED_BAD_RECORD);
     if (status == RP_INVALID) refuse_stream(send, head.stream, RP_REFUSED_GAP);
     if (status == RP_OK || status == RP_CORRUPT || status == RP_INVALID) return RP_OK;
+    rp_send_tell_fault(send, status);
     return RP_FULL;
 }

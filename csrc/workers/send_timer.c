@@ -27,12 +27,13 @@ rp_status rp_send_timer_open(rp_send *send) {
     send->ended_from = rp_load_acquire(&header->journal_begin);
     for (uint64_t at = send->ended_from; at < header->journal_end; at++)
         rp_number_set_add(&send->ended_timers, rp_timer_journal_at(send->config.timers, at).number);
-    return RP_OK;
+    return rp_timer_end_index_open(&send->timer_ends, send->config.timers, header->journal_end);
 }
 
 void rp_send_timer_close(rp_send *send) {
     rp_log_view_close(send->timer_records);
     rp_number_set_destroy(&send->ended_timers);
+    rp_timer_end_index_close(&send->timer_ends);
 }
 
 /* ------------------------------------------------------------------ ends */
@@ -51,6 +52,7 @@ void rp_send_timer_end(rp_send *send, const rp_timer_end *end) {
     rp_timer_journal_add(send->config.timers, end);
     RP_CRASH_POINT("timer.journal");
     rp_number_set_add(&send->ended_timers, end->number);
+    rp_timer_end_index_follow(&send->timer_ends, rp_timer_marks_header(send->config.timers)->journal_end);
 }
 
 static int has_room(const rp_send *send, const rp_queue *queue) {
@@ -65,7 +67,7 @@ static const uint32_t STATE_AFTER[] = {[RP_TIMER_DELIVERED] = RP_TIMER_STATE_GON
 /* `queue`: the timer queue; NULL: there is none. */
 static uint32_t state_of(const rp_send *send, const rp_queue *queue, uint64_t number) {
     if (!queue || number >= queue->next_offset) return RP_TIMER_STATE_GONE;
-    return has_ended(send, number) ? STATE_AFTER[rp_timer_journal_kind(send->config.timers, number)]
+    return has_ended(send, number) ? STATE_AFTER[rp_timer_end_index_kind(&send->timer_ends, number)]
                                    : RP_TIMER_STATE_PENDING;
 }
 

@@ -23,8 +23,10 @@ static int compare(const void *left, const void *right) {
 
 static void sort_tags(rp_tags *tags) { qsort(tags->hashes, tags->count, sizeof tags->hashes[0], compare); }
 
-rp_status rp_tags_parse(const uint8_t *expression, uint32_t size, rp_tags *tags) {
+rp_status rp_tags_parse(const uint8_t *expression, uint32_t size, int32_t *hashes, rp_tags *tags) {
     const uint8_t *at = expression, *end = expression + size;
+    uint32_t bars = 0;
+    tags->hashes = hashes;
     tags->flags = tags->count = 0;
     tags->filter = NULL;
     tags->place.id = 0;
@@ -35,7 +37,7 @@ rp_status rp_tags_parse(const uint8_t *expression, uint32_t size, rp_tags *tags)
     while (at < end) {
         const uint8_t *bar = at;
         while (bar < end && !(bar + 1 < end && bar[0] == '|' && bar[1] == '|')) bar++;
-        if (tags->count == RP_TAGS_MAX) return RP_UNSUPPORTED;
+        if (bar < end && ++bars == RP_TAGS_MAX) return RP_UNSUPPORTED;
         add_tag(tags, at, bar);
         at = bar + 2;
     }
@@ -67,12 +69,12 @@ static int is_sound(const rp_filter_place *place) {
 
 /* The subscription that a record describes; NULL without memory. A program that is not sound selects nothing. */
 static rp_tags *tags_new(const rp_msg_subscription *message, const uint8_t *hashes, const uint8_t *program) {
-    rp_tags *tags = calloc(1, sizeof *tags);
+    rp_tags *tags = calloc(1, sizeof *tags + (size_t)message->tag_count * sizeof tags->hashes[0]);
     if (!tags) return NULL;
+    tags->hashes = (int32_t *)(tags + 1);
     tags->sub_version = message->sub_version;
     tags->flags = message->flags;
-    tags->count = message->tag_count < RP_TAGS_MAX ? message->tag_count : RP_TAGS_MAX;
-    if (message->tag_count > RP_TAGS_MAX) tags->flags |= RP_SUBSCRIPTION_SLOW;
+    tags->count = message->tag_count;
     memcpy(tags->hashes, hashes, tags->count * sizeof tags->hashes[0]);
     sort_tags(tags);
     if (!message->program_size) return tags;

@@ -8,19 +8,18 @@
 #include "ipc/filter_messages.h"
 #include "store/filter.h"
 
-enum { RP_TAGS_MAX = 256 };
-
 typedef struct rp_tags {
     int64_t sub_version;
     rp_filter *filter; /* of a SQL92 expression, with RP_SUBSCRIPTION_ALL; NULL: tags alone */
     rp_filter_place place;
     uint32_t flags; /* RP_SUBSCRIPTION_* */
     uint32_t count;
-    int32_t hashes[RP_TAGS_MAX]; /* in ascending order */
+    int32_t *hashes; /* in ascending order */
 } rp_tags;
 
-/* Read a tag expression ("*", empty, "a || b"): RP_OK, or RP_UNSUPPORTED (more than RP_TAGS_MAX tags). */
-rp_status rp_tags_parse(const uint8_t *expression, uint32_t size, rp_tags *tags);
+/* Read a tag expression ("*", empty, "a || b"): RP_OK, or RP_UNSUPPORTED (RP_TAGS_MAX bars or more). `hashes`: room
+ * for RP_TAGS_MAX, which `tags` borrows. */
+rp_status rp_tags_parse(const uint8_t *expression, uint32_t size, int32_t *hashes, rp_tags *tags);
 /* Whether a tags code is subscribed to. Hash collisions pass; clients compare the tags themselves. It is called for
  * every unit that a pull examines, so it takes a few steps even for many tags. */
 static inline int rp_tags_match(const rp_tags *tags, int64_t tags_code) {

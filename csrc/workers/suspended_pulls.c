@@ -166,8 +166,11 @@ static rp_suspended_pull *copy_of(const rp_msg_pull *request, const uint8_t *nam
     uint8_t *at = (uint8_t *)(suspended + 1);
     *suspended = (rp_suspended_pull){.size = size, .request = *request};
     if (tags) {
-        memcpy(at, tags, tags_size);
-        suspended->tags = (const rp_tags *)at;
+        rp_tags *copy = (rp_tags *)at;
+        *copy = *tags;
+        copy->hashes = (int32_t *)(copy + 1);
+        if (tags->count) memcpy(copy->hashes, tags->hashes, tags->count * sizeof tags->hashes[0]);
+        suspended->tags = copy;
         rp_filter_hold(tags->filter);
     }
     memcpy(at + tags_size, names, request->group_size + request->topic_size);
@@ -203,7 +206,7 @@ static void link_suspended(rp_suspended_pulls *suspended_pulls, rp_suspended_pul
 rp_suspended_pull *rp_suspended_pulls_add(rp_suspended_pulls *suspended_pulls, rp_control_block *block, rp_queue *queue,
                                           const rp_msg_pull *request, const uint8_t *names, const rp_tags *tags) {
     uint64_t connection = request->origin.connection;
-    uint32_t tags_size = tags ? (uint32_t)(offsetof(rp_tags, hashes) + tags->count * sizeof tags->hashes[0]) : 0;
+    uint32_t tags_size = tags ? (uint32_t)(sizeof *tags + tags->count * sizeof tags->hashes[0]) : 0;
     uint64_t size = sizeof(rp_suspended_pull) + tags_size + (uint64_t)request->group_size + request->topic_size;
     if (tags && tags->filter) size += rp_filter_size(tags->filter); /* it may soon be the only one that holds it */
     rp_holder **link = holder_link(suspended_pulls, connection), *holder = *link;

@@ -52,7 +52,7 @@ typedef struct rp_suspended_pull {
     uint32_t size;      /* of this entry and its expression, in bytes */
     uint32_t slot;
     const uint8_t *names;    /* group, topic */
-    const rp_tags *tags;     /* allocated with `count` hashes; NULL: use the subscription table */
+    const rp_tags *tags;     /* allocated with its hashes; NULL: use the subscription table */
     rp_msg_pull request; /* without subscription and expression type: their sizes are 0 */
 } rp_suspended_pull;
 

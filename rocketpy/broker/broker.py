@@ -45,7 +45,9 @@ from .managers.producer import ProducerManager
 from .managers.subscription_group import SubscriptionGroupManager
 from .managers.topic_config import TopicConfigManager
 from .master_duties import MasterDuties
-from .outer_api import BrokerOuterApi, NameServerClient, RegistrationStatistics
+from .master_route import WATCH_S, MasterRoute
+from .outer_api import BrokerOuterApi, NameServerClient, RegisteredAs, RegistrationStatistics
+from .passed_sends import PassedSends, PassingClient
 from .process_pauses import CHECK_INTERVAL_S, ProcessPauses
 from .processors.admin_broker import AdminBrokerProcessor
 from .processors.admin_groups import AdminGroupProcessor
@@ -73,6 +75,8 @@ from .slow_readers import INTERVAL_S as SLOW_READERS_S
 from .slow_readers import SlowReaders
 from .slow_send import SlowSend
 from .store_api import Store
+from .table_followers import CHANGES, FollowedProcessor
+from .transaction_progress import TransactionProgress
 from .transactions import TransactionService
 from .unfinished import adopt_queues, finish_deletions
 from .water_marks import WaterMarks
@@ -104,9 +108,10 @@ class BrokerController:
         faults: Faults | None = None,
         memory: ManagerMemory | None = None,
         pool_loads: Callable[[], Mapping[str, PoolLoad]] = dict,
+        epoch: int = -1,
     ) -> None:
-        """`memory`: where the tables of the previous manager are, and where ours are kept; None: not shared.
-        `pool_loads`: what waits for each pool, for statistics."""
+        """`memory`: of the previous manager and of this one; None: not shared. `pool_loads`: what waits for each pool,
+        for statistics. `epoch`: of a group's master; -1: none."""
         self.faults = faults = faults or Faults()
         memory = memory or ManagerMemory.private()
         current = CurrentSettings(settings)
@@ -119,8 +124,8 @@ class BrokerController:
         topics = TopicConfigManager(config_dir / "topics.json", current, clock, tables)
         self._outer_api = BrokerOuterApi(current, topics, name_server_client, clock)
         topics.on_change = lambda config: self._outer_api.topics_changed()
-        offsets = make_offsets(config_dir / "consumerOffset.json", current, clock, memory)
-        producers = ProducerManager(clock, pauses)
+        offsets = make_offsets(config_dir / "consumerOffset.json", current, clock, memory, store)
+        producers, progress = ProducerManager(clock, pauses), TransactionProgress(config_dir, store, offsets)
         self.services = services = BrokerServices(
             settings=current,
             clock=clock,
@@ -135,14 +140,14 @@ class BrokerController:
             producers=producers,
             locks=make_locks(current, clock, memory, pauses),
             stats=BrokerStatsManager(current, counters, clock),
-            schedule=ScheduleService(config_dir, levels, store, fast_path, topics, settings.store.is_automatic),
-            transactions=TransactionService(config_dir, current, store, fast_path, topics, offsets, producers),
+            schedule=ScheduleService(config_dir, levels, current, store, fast_path, topics, epoch),
+            transactions=TransactionService(config_dir, current, store, fast_path, topics, progress, producers),
             registrar=self._outer_api,
             pool_loads=pool_loads,
         )
+        services.schedule.on_delivered = services.stats.count_delivery
         self.table_copier = SlaveSynchronize(name_server_client, services, self._outer_api)
         self.replication_status: Callable[[], HaStatus] = HaStatus  # the state of replication now
-        services.schedule.on_delivered = services.stats.count_delivery
         self.backlog = BacklogMonitor(current, topics, services.groups, services.offsets, store, clock)
         self._slow_readers = SlowReaders(current, services.groups, services.stats)
         self._clients = ClientJournal(memory.clients_journal(), services.consumers, services.producers, clock)
@@ -150,8 +155,7 @@ class BrokerController:
         self._slow_pull = SlowPull(current, topics, services.groups, services.consumers, filters, fast_path)
         self._processors = self._make_processors(levels)
         self._role = MasterDuties()
-        self._scope = trio.CancelScope()
-        self._finished = trio.Event()
+        self._scope, self._finished = trio.CancelScope(), trio.Event()
 
     def _make_processors(self, levels: DelayLevels) -> list[TableProcessor]:
         services = self.services
@@ -180,12 +184,11 @@ class BrokerController:
     def processors(self) -> Mapping[int, Processor]:
         """By request code. Codes that are not here are answered 3 by the reactor, whose table says which pool serves
         which code."""
-        guard = guard_of(self.services.settings.value)
-        return {
-            code: GuardedProcessor(processor, guard) if code in ADMIN_CODES else processor
-            for processor in self._processors
-            for code in processor.codes
-        }
+        guard, awaits_slaves = guard_of(self.services.settings.value), self.services.settings.value.is_sync_master
+        found: dict[int, Processor] = {code: each for each in self._processors for code in each.codes}
+        if awaits_slaves:
+            found |= {code: FollowedProcessor(found[code], self.services.followers) for code in CHANGES}
+        return {code: GuardedProcessor(each, guard) if code in ADMIN_CODES else each for code, each in found.items()}
 
     def table_sizes(self) -> list[TableSize]:
         """Sizes of the tables that clients can fill, for metrics."""
@@ -252,6 +255,7 @@ class BrokerController:
                 if not services.settings.is_slave:
                     services.transactions.keep_progress()
                     services.transactions.keep_progress()  # the op queue's is that of the call before
+                services.schedule.end()
                 for file in self._files:
                     await self._save_at_last(file)
             self._finished.set()
@@ -263,10 +267,28 @@ class BrokerController:
         except Exception as exc:
             self.faults.report(f"saving {file.path.name}", exc)
 
-    def be_member(self, own_id: int) -> None:
-        """Before `run`, of a group with automatic failover: this broker is not the master yet."""
+    def be_member(
+        self, own_id: int, mastership: Callable[[], int | None], followed: Callable[[], str | None], link: PassingClient
+    ) -> None:
+        """Before `run`, of a group with automatic failover: this broker is not the master yet.
+
+        Args:
+            mastership: the epoch of which this broker is the master now; None: it is not certain.
+            followed: the address of the master that this broker follows; None: it follows none.
+            link: its connections carry sends that are passed on, and nothing else: a large table delays none.
+        """
         self._role.switch(False)
-        self._outer_api.member_id = lambda: 0 if self._role.is_master else own_id
+        if self.services.settings.is_slave:
+            sends = self._slow_send
+            sends.passed = PassedSends(link, self.services.clock, sends.sends, sends.refuse, followed)
+
+        def member() -> RegisteredAs | None:
+            epoch = mastership() if self._role.is_master else None
+            if self._role.is_master:
+                return None if epoch is None else RegisteredAs(0, epoch)
+            return RegisteredAs(own_id)
+
+        self._outer_api.member = member
 
     def be_master(self, is_master: bool) -> None:
         """Of a group with automatic failover: begin or end a master's duties, and tell all name servers at once."""
@@ -295,6 +317,7 @@ class BrokerController:
             Duty(
                 "saving delay offsets", settings.store.flush_delay_offset_interval / 1000, services.schedule.file.save
             ),
+            Duty("saving the progress of transactions", PROGRESS_S, services.transactions.progress.file.save),
             Duty("saving filters", FILTER_SAVE_S, services.filters.save),
             Duty("closing silent clients", CLIENT_SWEEP_S, self._sweep_clients),
             Duty("trimming the store", STORE_TRIM_S, as_duty(services.store.trim)),
@@ -317,7 +340,9 @@ class BrokerController:
         return [
             *duties,
             Duty("delivering delayed messages", RESTART_S, role.while_master(services.schedule.run), first_s=0.0),
+            Duty("watching the route to this master", WATCH_S, MasterRoute(settings, self._outer_api).look),
             Duty("checking transactions", interval_s, role.if_master(transactions.check)),
+            Duty("storing old half messages again", PROGRESS_S, role.if_master(transactions.renew)),
             Duty("keeping the progress of transactions", PROGRESS_S, as_duty(transactions.keep_progress)),
             Duty("saving checks of transactions", CHECKS_SAVE_S, transactions.file.save),
         ]
@@ -326,7 +351,7 @@ class BrokerController:
     def _files(self) -> list[ConfigFile]:
         services = self.services
         tables = (services.topics, services.groups, services.offsets, services.schedule, services.transactions)
-        return [*(table.file for table in tables), services.filters.file]
+        return [*(table.file for table in tables), services.transactions.progress.file, services.filters.file]
 
     async def _sweep_clients(self) -> None:
         """Close the connections of clients that have been silent for 120 s."""

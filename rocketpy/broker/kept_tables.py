@@ -10,14 +10,18 @@ from .manager_memory import ManagerMemory
 from .managers.consumer_offset import ConsumerOffsetManager
 from .managers.rebalance_lock import RebalanceLockManager
 from .process_pauses import ProcessPauses
+from .store_api import Store
 
 
-def make_offsets(path: Path, settings: CurrentSettings, clock: Clock, memory: ManagerMemory) -> ConsumerOffsetManager:
+def make_offsets(
+    path: Path, settings: CurrentSettings, clock: Clock, memory: ManagerMemory, store: Store
+) -> ConsumerOffsetManager:
     return ConsumerOffsetManager(
         path,
         memory.offsets_journal(),
         started_ms=clock.monotonic_ms() - 1,
         entries_max=lambda: settings.rocketpy.consumer_offsets_max,
+        log_end=store.log_end,
     )
 
 

@@ -54,6 +54,14 @@ class NameServerClient(Protocol):
     async def invoke(self, address: str, request: RemotingCommand, timeout_s: float) -> RemotingCommand: ...
 
 
+@attrs.frozen
+class RegisteredAs:
+    """The id under which a broker registers, and, of a master with automatic failover, its epoch."""
+
+    broker_id: int
+    master_epoch: int | None = None
+
+
 @attrs.frozen(kw_only=True)
 class RegistrationStatistics:
     """The last registration, and counts of all."""
@@ -96,7 +104,7 @@ class _Server:
     waiting: _Table | None = None  # behind the registration that is under way
     idle: trio.Event | None = None  # set when none is under way; None: none was
     is_silent: bool = False  # its last request failed
-    registered_id: int | None = None  # the brokerId that it accepted last
+    registered_as: RegisteredAs | None = None  # what it accepted last
 
     @property
     def is_busy(self) -> bool:
@@ -123,8 +131,9 @@ class BrokerOuterApi:
         self.on_master: Callable[[str | None, str | None], None] = lambda master, ha: None
         """On a slave, called with the master's addresses of requests and of the log; None: none is registered."""
         self._knows_master = False
-        self.member_id: Callable[[], int] | None = None
-        """With automatic failover: the brokerId now, 0 while this broker is the master. Each change is registered."""
+        self.member: Callable[[], RegisteredAs | None] | None = None
+        """With automatic failover: what to register as. Each change is registered. None: it is not certain now that
+        this broker still is the master, and nothing is registered."""
         self._first_round = trio.Event()
 
     def topics_changed(self) -> None:
@@ -188,11 +197,24 @@ class BrokerOuterApi:
             if server.idle is not None and not server.is_silent:
                 await server.idle.wait()
 
+    async def ask(self, address: str, request: RemotingCommand, timeout_s: float) -> RemotingCommand:
+        """Ask a name server something else. Raises: RocketError: there was no answer."""
+        return await self._client.invoke(address, request, timeout_s)
+
+    def register_again(self, address: str) -> None:
+        """Begin a registration with a name server that has lost it; nothing, if one is under way."""
+        server = self._servers.get(address)
+        if self._nursery is None or self._has_left or server is None or server.is_busy:
+            return
+        server.waiting = _Table(self._topics.topics, self._topics.data_version, self._settings.broker, is_wanted=True)
+        server.idle = trio.Event()
+        self._nursery.start_soon(self._serve, server)
+
     def _begin(self, nursery: trio.Nursery, *, forced: bool) -> list[_Server]:
         """Begin a registration with each server, behind the one that is under way."""
         if self._has_left:
             return []
-        addresses = self._addresses
+        addresses = self.addresses
         self._servers = {address: self._servers.get(address) or _Server(address) for address in addresses}
         topics, version = self._topics.topics, self._topics.data_version
         table = _Table(topics, version, self._settings.broker, forced and len(topics) <= LARGE_TOPICS)
@@ -211,7 +233,7 @@ class BrokerOuterApi:
         try:
             while server.waiting is not None:
                 table, server.waiting = server.waiting, None
-                is_news = self.member_id is not None and self.member_id() != server.registered_id
+                is_news = self.member is not None and self.member() != server.registered_as
                 if table.is_wanted or is_news or await self._is_different(server, table.version):
                     await self._register_with(server, await table.parts())
         finally:
@@ -221,7 +243,7 @@ class BrokerOuterApi:
         """Unregister from all name servers, so that clients use other brokers at once."""
         self._has_left = True  # a later change of a topic must not register the broker again
         async with trio.open_nursery() as nursery:
-            for address in self._addresses:
+            for address in self.addresses:
                 nursery.start_soon(self._leave, self._servers.get(address) or _Server(address))
 
     async def _leave(self, server: _Server) -> None:
@@ -235,10 +257,12 @@ class BrokerOuterApi:
 
     @property
     def _broker_id(self) -> int:
-        return self._settings.broker.broker_id if self.member_id is None else self.member_id()
+        registered = self.member() if self.member is not None else None
+        return self._settings.broker.broker_id if registered is None else registered.broker_id
 
     @property
-    def _addresses(self) -> list[str]:
+    def addresses(self) -> list[str]:
+        """The name servers."""
         text = self._settings.broker.namesrv_addr
         return list(dict.fromkeys(map(format_host, parse_addresses(text)))) if text else self._found
 
@@ -252,15 +276,21 @@ class BrokerOuterApi:
         """Send all parts in order, and stop at the first failure: then the name server does not have the table's
         version, and the next round sends all parts again."""
         settings, topics = self._settings.value, sum(part.topics for part in parts)
-        broker_id = self._broker_id
+        registered = RegisteredAs(settings.broker.broker_id)
         self._count(topics=topics, bytes=sum(len(part.body) for part in parts), parts=len(parts))
         for number, part in enumerate(parts):
+            if self.member is not None:
+                found = self.member()  # right before each part is sent: this process may have been stopped meanwhile
+                if found is None or (number and found != registered):
+                    return
+                registered = found
             header = RegisterBrokerRequestHeader(
                 broker_name=settings.broker.broker_name,
                 broker_addr=settings.broker_addr,
                 cluster_name=settings.broker.broker_cluster_name,
                 ha_server_addr=settings.ha_server_addr,
-                broker_id=broker_id,
+                broker_id=registered.broker_id,
+                master_epoch=registered.master_epoch,
                 compressed=settings.broker.compressed_register,
                 body_crc32=zlib.crc32(part.body) & 0x7FFFFFFF,
             )
@@ -277,7 +307,7 @@ class BrokerOuterApi:
                         topics,
                     )
                 return
-        server.registered_id = broker_id
+        server.registered_as = registered
         self._count(last_success_ms=self._clock.now_ms())
         if answer is not None and settings.is_slave:
             self._take_master(answer)

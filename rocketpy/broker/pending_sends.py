@@ -44,8 +44,18 @@ class PendingSend:
             self._complete(self.request)
 
 
+@attrs.frozen
+class _Share:
+    """The pending sends of one connection."""
+
+    sends: int = 0
+    bytes: int = 0
+
+
 class PendingSends:
     """All pending sends: at most PENDING_SENDS_MAX, and PENDING_BYTES_MAX unless it is a single one.
+
+    A connection holds no more of both than is free, so none keeps the others out.
 
     Args:
         complete: tells the fast path; called once per send.
@@ -60,6 +70,7 @@ class PendingSends:
         self._refuse = refuse
         self._sends: set[PendingSend] = set()
         self._bytes = 0
+        self._shares: dict[int, _Share] = {}  # by connection, while it has sends
 
     def __len__(self) -> int:
         return len(self._sends)
@@ -67,7 +78,11 @@ class PendingSends:
     def add(self, request: SendRequest) -> PendingSend | None:
         """Add a send. Returns None if there are too many; then the send has been refused."""
         send = PendingSend(request, self._complete)
-        has_room = len(self._sends) < PENDING_SENDS_MAX and self._bytes + send.size <= PENDING_BYTES_MAX
+        share = self._shares.get(request.channel.connection, _Share())
+        has_room = (
+            share.sends < PENDING_SENDS_MAX - len(self._sends)
+            and share.bytes + send.size <= PENDING_BYTES_MAX - self._bytes
+        )
         if self._sends and not has_room:
             try:
                 self._refuse(request, ResponseCode.SYSTEM_BUSY, OVERLOAD)
@@ -76,6 +91,7 @@ class PendingSends:
             return None
         self._sends.add(send)
         self._bytes += send.size
+        self._shares[request.channel.connection] = _Share(share.sends + 1, share.bytes + send.size)
         return send
 
     @contextmanager
@@ -85,7 +101,7 @@ class PendingSends:
         try:
             yield
         except Exception as exc:
-            self._fail(send.request, exc)
+            self.fail(send.request, exc)
         finally:
             if not send.goes_on:
                 self.end(send)
@@ -95,12 +111,16 @@ class PendingSends:
         if send in self._sends:
             self._sends.remove(send)
             self._bytes -= send.size
+            share = self._shares.pop(send.request.channel.connection)
+            if share.sends > 1:
+                self._shares[send.request.channel.connection] = _Share(share.sends - 1, share.bytes - send.size)
         try:
             send.complete()
         except Exception as exc:
             self._faults.report(PLACE, exc)
 
-    def _fail(self, request: SendRequest, exc: Exception) -> None:
+    def fail(self, request: SendRequest, exc: Exception) -> None:
+        """Answer a send with what went wrong."""
         try:
             self._refuse(request, *code_and_remark(exc, self._faults, PLACE))
         except Exception as failed:

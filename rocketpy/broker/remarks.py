@@ -12,6 +12,12 @@ from rocketpy.remoting.bodies.topic import TopicConfig
 
 FAQ_SUFFIX = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 SENDS_REFUSED_BY_SLAVE = "service not available now: this broker is a slave and takes no messages; send to its master"
+NOT_PASSED_ON = (
+    "service not available now: this broker is a slave, and its master has not taken the message; send again"
+)
+PERHAPS_STORED = (  # the same text in csrc/workers/send_answer.c; passed_sends.py knows the answer by it
+    "service not available now: this broker is not certainly the master any more; the message may be stored"
+)
 CHANGES_REFUSED_BY_SLAVE = (
     "Can't modify topic or subscription group from slave broker, please execute it from master broker."
 )
@@ -28,8 +34,10 @@ def invalid_topic(topic: str) -> str | None:
     return "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
 
 
-def store_failure(code: int, max_message_size: int) -> str:
+def store_failure(code: int, max_message_size: int, may_be_stored: bool = False) -> str:
     """Remark for a message that could not be stored."""
+    if may_be_stored:
+        return PERHAPS_STORED
     if code == ResponseCode.MESSAGE_ILLEGAL:
         return (
             "the message is illegal, maybe msg body or properties length not matched. "

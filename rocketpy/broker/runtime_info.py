@@ -63,12 +63,12 @@ def _of_broker(services: BrokerServices) -> dict[str, str]:
         "pullThreadPoolQueueCapacity": str(config.pull_thread_pool_queue_capacity),
         "queryThreadPoolQueueSize": str(_load(loads, "query").waiting),
         "queryThreadPoolQueueCapacity": str(config.query_thread_pool_queue_capacity),
-        "EndTransactionQueueSize": "0",
+        "EndTransactionQueueSize": "0",  # they wait among the sends
         "EndTransactionThreadPoolQueueCapacity": str(ignored.endTransactionPoolQueueCapacity),
         "sendThreadPoolQueueHeadWaitTimeMills": str(_load(loads, "send").head_wait_ms),
         "pullThreadPoolQueueHeadWaitTimeMills": str(_load(loads, "pull").head_wait_ms),
         "queryThreadPoolQueueHeadWaitTimeMills": str(_load(loads, "query").head_wait_ms),
-        "pageCacheLockTimeMills": "0",  # one writer, so no append lock
+        "pageCacheLockTimeMills": str(stats.counters.append_ms),
         "startAcceptSendRequestTimeStamp": str(config.start_accept_send_request_time_stamp),
     }
 
@@ -106,7 +106,7 @@ def _of_store(services: BrokerServices) -> dict[str, str]:
     ratio = statistics.commitlog_disk_ratio
     total, free = disk_space(log_path)
     info = {
-        "dispatchMaxBuffer": "0",
+        "dispatchMaxBuffer": "0",  # as in 4.9, where nothing sets it
         "dispatchBehindBytes": str(statistics.dispatch_behind_bytes),
         "commitLogDiskRatio": f"{ratio}",
         f"commitLogDiskRatio_{config.store_path_commit_log}": f"{ratio}",

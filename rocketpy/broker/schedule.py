@@ -12,17 +12,17 @@ Time is the broker's clock, which store timestamps follow. When the system clock
 so that a delay keeps its length (docs/adr/0090).
 
 Each delivery names its delayed message, and the send worker stores it once, even if it is put several times
-(docs/adr/0091). So a restart of a worker neither repeats nor loses a message. Progress is saved every 10 s and at stop:
-after the death of the whole broker up to 10 s of messages are delivered twice, none is lost. With automatic failover
-a new master looks for what the last one has delivered (earlier_deliveries.py).
+(docs/adr/0091). So a restart of a worker neither repeats nor loses a message. Progress is saved every 10 s and at stop,
+with the log position that it presumes (delay_progress.py). After the death of the whole broker, or of another master,
+messages that were delivered since that position are looked up (earlier_deliveries.py).
 
-Source: RocketMQ 4.9 `ScheduleMessageService`; `delayOffset.json`.
+Source: RocketMQ 4.9 `ScheduleMessageService`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,14 +35,15 @@ from rocketpy.message.names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC, dlq_topic
 from rocketpy.message.numbers import int_or
 from rocketpy.message.properties import REAL_QID, REAL_TOPIC
 from rocketpy.message.record import StoredRecord, decode_record
-from rocketpy.remoting.bodies.offset import DelayOffsetSerializeWrapper
+from rocketpy.remoting.bodies.offset import LogMark
 from rocketpy.remoting.fast_path import Delivery, FastPath, MessageToPut, PutResult
-from rocketpy.remoting.json_writer import pretty_pieces
 from rocketpy.units import PhyOffset
 
-from . import json_file
+from .current_settings import CurrentSettings
 from .delay import DelayLevels
+from .delay_progress import DelayProgress
 from .earlier_deliveries import EarlierDeliveries
+from .last_delivery import LastDelivery
 from .managers.config_file import ConfigFile
 from .managers.topic_config import TopicConfigManager
 from .property_edits import text_property
@@ -54,6 +55,7 @@ FIRST_LOOK_S = 1.0
 LOOK_INTERVAL_S = 0.1
 AFTER_ERROR_S = 10.0
 RETRY_S = 1.0
+FIND_S = 10.0  # to look for the last deliveries of all levels, before the first delivery
 TRIES_MAX = 3  # of a message whose delivery raises an unexpected error
 UNITS_PER_READ = 64
 DEAD_LETTERS = dlq_topic(SCHEDULE_TOPIC)
@@ -66,64 +68,73 @@ class ScheduleService:
         self,
         directory: Path,
         levels: DelayLevels,
+        settings: CurrentSettings,
         store: Store,
         fast_path: FastPath,
         topics: TopicConfigManager,
-        succeeds_others: bool = False,
+        epoch: int = -1,
     ) -> None:
-        """`succeeds_others`: with automatic failover, other brokers may have delivered messages of this log."""
+        """`epoch`: of this master in a group with automatic failover; -1: none."""
         self._levels = levels
-        self._earlier = EarlierDeliveries(store, levels.level_max) if succeeds_others else None
+        self._is_automatic = settings.store.is_automatic
+        self._earlier: EarlierDeliveries | None = None
+        self._unknown: set[int] = set()  # levels without saved progress, in a log that is longer than the file presumes
         self._store = store
         self._fast_path = fast_path
         self._topics = topics
-        self._offsets: dict[int, int] = {}  # level -> next queue offset to deliver
+        self._progress = DelayProgress(directory / "delayOffset.json", levels.level_max, store, epoch)
         self._busy: set[int] = set()
         self._rest_until: dict[int, float] = {}  # level -> when to look again: after an error, or nothing due before
         self._failed: dict[int, tuple[Delivery, int]] = {}  # level -> the delivery that failed last, how often
         self._is_clock_slowed = False
         self.on_delivered: Callable[[int, int], None] = lambda level, size: None  # level, bytes
         self._ahead_ms: dict[int, int] = {}  # level -> how far its messages' store times are ahead of our clock
-        self.file = ConfigFile(directory / "delayOffset.json", lambda: pretty_pieces(self.document()))
+
+    @property
+    def file(self) -> ConfigFile:
+        """The file of the progress."""
+        return self._progress.file
 
     def load(self) -> None:
-        """Read the saved progress and limit it to the offsets that the queues have. Raises: ConfigError."""
-        saved = json_file.load_as(self.file.path, DelayOffsetSerializeWrapper)
-        for level, offset in saved.offset_table.items() if saved else ():
-            if 1 <= level <= self._levels.level_max:
-                low, high = self._bounds(level)
-                self._offsets[level] = max(low, min(offset, high))
-        self._follow_deliveries()
+        """Read the saved progress. Raises: ConfigError."""
+        self._progress.load()
+        known = self._progress.follow_deliveries(self._fast_path.last_delivery)
+        levels = set(range(1, self._levels.level_max + 1)) - known
+        since = self._progress.loaded.phy_offset
+        if since < self._store.log_end() if since >= 0 else self._is_automatic:
+            self._earlier = EarlierDeliveries(self._store, levels, since)
+            self._unknown = levels - self._progress.offsets.keys() if since >= 0 else set()
 
-    def _follow_deliveries(self) -> None:
-        """Continue after messages that a previous manager has delivered since the file was saved."""
-        for level in range(1, self._levels.level_max + 1):
-            last = self._fast_path.last_delivery(level)
-            if last is None or last.queue_offset < self._offsets.get(level, 0):
-                continue
-            units = self._store.consume_queue_units(SCHEDULE_TOPIC, level - 1, last.queue_offset, 1)
-            if units and units[0].phy_offset == last.phy_offset:  # else the queue was rebuilt: the file is right
-                self._advance(level, last.queue_offset + 1)
-
-    def follow(self, offsets: Mapping[int, int]) -> None:
+    def follow(self, mark: LogMark) -> None:
         """Take over the progress of the master of this slave; nothing is delivered here meanwhile."""
-        if offsets != self._offsets:
-            self._offsets = dict(offsets)
-            self.file.changed()
+        self._progress.follow(mark)
+
+    def follow_without_progress(self) -> None:
+        """The master has told no progress yet whose messages are in the log of this slave."""
+        self._progress.follow_without_progress()
+
+    def mark(self) -> LogMark:
+        """The progress, with the log position that it presumes."""
+        return self._progress.mark()
+
+    def end(self) -> None:
+        """Before the last save."""
+        self._progress.end()
 
     def document(self) -> dict[str, Any]:
-        """`{"offsetTable":{level: offset}}`, as file and body of code 45."""
-        return {"offsetTable": dict(sorted(self._offsets.items()))}
+        """`{"offsetTable":{level: offset}}`, the body of code 45."""
+        return self._progress.document()
 
     def progress(self) -> dict[int, tuple[int, int]]:
         """level -> (next queue offset to deliver, end of the queue), for levels that were ever used."""
-        return {level: (offset, self._bounds(level)[1]) for level, offset in sorted(self._offsets.items())}
+        return {level: (offset, self._bounds(level)[1]) for level, offset in sorted(self._progress.offsets.items())}
 
     async def run(self) -> None:
         """Deliver until cancelled."""
         await trio.sleep(FIRST_LOOK_S)
         if self._earlier is not None:
             await self._earlier.begin()
+            await self._find_progress()
         async with trio.open_nursery() as nursery:
             while True:
                 self._watch_clock()
@@ -132,6 +143,21 @@ class ScheduleService:
                         self._busy.add(level)
                         nursery.start_soon(self._work_off, level)
                 await trio.sleep(LOOK_INTERVAL_S)
+
+    async def _find_progress(self) -> None:
+        """Begin each level without progress after its last delivered message in the log."""
+        until_s = trio.current_time() + FIND_S
+        while self._unknown:
+            level = self._unknown.pop()
+            low, high = self._bounds(level)
+            try:
+                offset = await LastDelivery(self._store, level, self._levels.delay_ms(level), until_s).after(low, high)
+            except Exception:  # the level begins at its first message, which repeats some
+                logger.exception("cannot look for the last delivery of delay level %d", level)
+                continue
+            if offset > self._progress.offsets.get(level, low):
+                logger.info("delay level %d: continues at offset %d, by its last delivery in the log", level, offset)
+                self._advance(level, offset)
 
     def _watch_clock(self) -> None:
         """Tell the operator when the system clock was set back, once."""
@@ -146,7 +172,7 @@ class ScheduleService:
         if trio.current_time() < self._rest_until.get(level, 0.0):
             return False
         low, high = self._bounds(level)
-        return max(self._offsets.get(level, low), low) != high
+        return max(self._progress.offsets.get(level, low), low) != high
 
     async def _work_off(self, level: int) -> None:
         try:
@@ -161,7 +187,7 @@ class ScheduleService:
     async def deliver_due(self, level: int) -> bool:
         """Deliver the due messages of one read of the level's queue. Returns True if more may be due now."""
         low, high = self._bounds(level)
-        offset = max(low, min(self._offsets.get(level, low), high))
+        offset = max(low, min(self._progress.offsets.get(level, low), high))
         units = self._store.consume_queue_units(SCHEDULE_TOPIC, level - 1, offset, UNITS_PER_READ)
         for unit in units:
             if not self._is_due(level, offset, unit.tags_code):
@@ -257,6 +283,8 @@ class ScheduleService:
 
     async def _to_dead_letters(self, record: StoredRecord, delivery: Delivery, reason: str) -> bool:
         """Store a message that cannot be delivered as a dead letter. Returns False to try again."""
+        if self._earlier and await self._earlier.has(delivery.level, record, DEAD_LETTERS, 0):
+            return True
         topic = self._topics.create_if_missing(DEAD_LETTERS, queue_nums=1)
         await self._topics.file.save()
         message = message_from(record, topic=topic.topic_name, queue_id=0, properties=record.properties)
@@ -332,13 +360,10 @@ class ScheduleService:
         return queue_id % queue_nums if queue_nums > 0 else None
 
     def _advance(self, level: int, offset: int) -> None:
-        self._offsets[level] = offset
-        self.file.changed()
+        self._progress.advance(level, offset)
 
     def _bounds(self, level: int) -> tuple[int, int]:
-        queue_id = level - 1
-        low = max(0, self._store.min_offset(SCHEDULE_TOPIC, queue_id))
-        return low, max(low, self._store.max_offset(SCHEDULE_TOPIC, queue_id))
+        return self._progress.bounds(level)
 
 
 def due_time_ms(stored_ms: int, deliver_time_ms: int, delay_ms: int, slowed_from_ms: int | None) -> int:

@@ -8,8 +8,11 @@ from typing import Protocol
 
 import attrs
 
+from rocketpy.codes import RequestCode
+from rocketpy.remoting.bodies.topic import DataVersion
 from rocketpy.remoting.fast_path import FastPath
 from rocketpy.remoting.limits import PoolLoad
+from rocketpy.remoting.networks import parse_networks
 
 from .clock import Clock
 from .current_settings import CurrentSettings
@@ -23,6 +26,7 @@ from .managers.subscription_group import SubscriptionGroupManager
 from .managers.topic_config import TopicConfigManager
 from .schedule import ScheduleService
 from .store_api import Store
+from .table_followers import TableFollowers
 from .transactions import TransactionService
 
 
@@ -61,6 +65,15 @@ class BrokerServices:
     transactions: TransactionService
     registrar: Registrar
     pool_loads: Callable[[], Mapping[str, PoolLoad]]  # by name of the pool (reactor/pools.py)
+    followers: TableFollowers = attrs.field(init=False)
+
+    @followers.default
+    def _followers(self) -> TableFollowers:
+        versions: dict[int, Callable[[], DataVersion]] = {
+            RequestCode.GET_ALL_TOPIC_CONFIG: lambda: self.topics.data_version,
+            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: lambda: self.groups.data_version,
+        }
+        return TableFollowers(versions, parse_networks(self.settings.store.ha_addresses))
 
     def tell_broker_changed(self) -> None:
         """Send the settings that can change at run time to the send and pull workers."""

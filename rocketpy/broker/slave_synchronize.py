@@ -3,16 +3,22 @@
 The log brings messages only. These tables are fetched from the master's request port, by the codes that slaves of the
 reference use; filters by one of rocketpy, because the reference does not copy them. A round is repeated after a second,
 or after ten times as long as it took, at most 10 s: small tables follow a change promptly, and large ones cost the
-master little. A queue that the log has just brought asks for a round at once, because its topic is new.
+master little. A master of rocketpy sends topics and groups only when they have changed, so it is asked for them five
+times a second (table_followers.py). A queue that the log has just brought asks for a round at once, because its topic
+is new.
 
 Tables are copied from the master whose log the replicator follows, and only while it does: it has compared both logs.
 Another broker, or a master that has lost its store, would otherwise empty the tables of a slave that has the messages.
+
+The log comes over another connection, and may be behind. Progress that presumes messages waits until they are in our
+log (log_marks.py). A master that does not say what it presumes is asked for the end of its log after it has answered.
 
 Source: RocketMQ 4.9 `SlaveSynchronize`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 from collections.abc import Callable
@@ -23,18 +29,25 @@ import trio
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.errors import RocketError
 from rocketpy.log_limit import LogLimit, and_more
+from rocketpy.message.names import TRANS_GROUP
+from rocketpy.message.numbers import long_or
 from rocketpy.remoting.bodies.filter import FilterDocument
 from rocketpy.remoting.bodies.group import SubscriptionGroupWrapper
-from rocketpy.remoting.bodies.offset import ConsumerOffsetSerializeWrapper, DelayOffsetSerializeWrapper
+from rocketpy.remoting.bodies.kv import KVTable
+from rocketpy.remoting.bodies.offset import ConsumerOffsetSerializeWrapper, DelayOffsetSerializeWrapper, LogMark
 from rocketpy.remoting.bodies.schema import Body
-from rocketpy.remoting.bodies.topic import DELETED_BELOW, TopicConfigSerializeWrapper
+from rocketpy.remoting.bodies.topic import DELETED_BELOW, DataVersion, TopicConfigSerializeWrapper
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fastjson import loads
 from rocketpy.remoting.headers.broker import GetAllConsumerFilterHeader
 from rocketpy.transport.steps import Steps
 
+from .log_marks import AwaitedMarks, presumed_by
+from .managers.config_file import ConfigFile
 from .outer_api import BrokerOuterApi, NameServerClient
 from .services import BrokerServices
+from .table_followers import TABLE_VERSION, version_text
+from .transaction_progress import FIELD
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +57,7 @@ PAUSE_FACTOR = 10  # of the time that the last round took
 LOOK_S = 0.2
 NOT_SUPPORTED_S = 600.0  # until a master that has no filters is asked again: it may have been replaced
 FILTERS = "filterDataByTopic"
+LOG_END = "commitLogMaxOffset"
 AT_ONCE_BYTES_MAX = 4_096  # a larger body is parsed in a thread
 
 _B = TypeVar("_B", bound=Body)
@@ -59,6 +73,7 @@ class SlaveSynchronize:
         self._groups = services.groups
         self._offsets = services.offsets
         self._schedule = services.schedule
+        self._transactions = services.transactions.progress
         self._fast_path = services.fast_path
         self._delete_queues = services.fast_path.delete_queues
         self._deleted: dict[str, int] = {}  # the last deletions of the master that are repeated here
@@ -66,11 +81,17 @@ class SlaveSynchronize:
         self._consumers = services.consumers
         self._filters_version = ("", "")  # the master that it is of, the version
         self._filters_from_s = -math.inf  # when to ask for them next
+        self._settings_lock = trio.Lock()
+        self._tells_versions = ""  # the master that sends topics and groups only when they have changed
+        self._delays = AwaitedMarks()
+        self._delays_of = ("", 0)  # the master, and the stream of its log
         self._limit = LogLimit()
         self.master: str | None = None
         """The master's address for requests; None: not known."""
         self.followed: Callable[[], str] = lambda: ""
         """The address for requests of the master whose log the replicator follows; empty: it follows none."""
+        self.stream: Callable[[], int] = lambda: 0
+        """The number of the connection by which its log comes."""
         self.on_found: Callable[[str, str], None] = lambda master, ha: None
         """Called with the addresses of requests and of the log."""
         outer_api.on_master = self.found
@@ -86,6 +107,11 @@ class SlaveSynchronize:
 
     async def run(self) -> None:
         """Copy until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._run_settings)
+            nursery.start_soon(self._run_rounds)
+
+    async def _run_rounds(self) -> None:
         due_s, queues = 0.0, 0
         while True:
             began_s = trio.current_time()
@@ -110,11 +136,32 @@ class SlaveSynchronize:
                     logger.warning("cannot copy a table of the master %s: %s%s", master, exc, and_more(told))
                 return
 
+    async def _run_settings(self) -> None:
+        """Copy topics and groups promptly, from a master that sends them only when they have changed."""
+        while True:
+            master = self.followed()
+            if master and master == self._tells_versions:
+                with contextlib.suppress(RocketError):  # the next round says so
+                    await self._copy_topics(master)
+                    await self._copy_groups(master)
+            await trio.sleep(LOOK_S)
+
     async def _copy_topics(self, master: str) -> None:
+        async with self._settings_lock:
+            await self._copy_topics_alone(master)
+
+    async def _copy_groups(self, master: str) -> None:
+        async with self._settings_lock:
+            await self._copy_groups_alone(master)
+
+    async def _copy_topics_alone(self, master: str) -> None:
         # What the master has deleted lies below. Records that come from here on may be of a topic created again.
         end = self._store.statistics().published_phy_offset
         code = RequestCode.GET_ALL_TOPIC_CONFIG
-        answer = await self._answer(master, RemotingCommand.request(code))
+        answer, is_same = await self._newer(master, code, self._topics.data_version, self._topics.file)
+        if is_same:
+            self._delete_messages(answer, end)
+            return
         theirs = await self._parsed(master, answer, code, TopicConfigSerializeWrapper, "topicConfigTable")
         self._delete_messages(answer, end)
         if theirs.data_version == self._topics.data_version:
@@ -137,29 +184,58 @@ class SlaveSynchronize:
                 self._deleted[topic] = below
         self._deleted = {topic: self._deleted[topic] for topic in deleted if topic in self._deleted}
 
-    async def _copy_groups(self, master: str) -> None:
-        theirs = await self._fetch(
-            master, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, SubscriptionGroupWrapper, "subscriptionGroupTable"
-        )
+    async def _copy_groups_alone(self, master: str) -> None:
+        code = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
+        answer, is_same = await self._newer(master, code, self._groups.data_version, self._groups.file)
+        if is_same:
+            return
+        theirs = await self._parsed(master, answer, code, SubscriptionGroupWrapper, "subscriptionGroupTable")
         if theirs.data_version == self._groups.data_version:
             return
         await self._groups.follow(theirs.subscription_group_table, theirs.data_version)
         await self._groups.file.save()
 
     async def _copy_offsets(self, master: str) -> None:
-        theirs = await self._fetch(
-            master, RequestCode.GET_ALL_CONSUMER_OFFSET, ConsumerOffsetSerializeWrapper, "offsetTable"
-        )
+        code, log = RequestCode.GET_ALL_CONSUMER_OFFSET, (master, self.stream())
+        answer = await self._answer(master, RemotingCommand.request(code))
+        theirs = await self._parsed(master, answer, code, ConsumerOffsetSerializeWrapper, "offsetTable")
+        # The log may not be as far as the offsets of transactions say: they come with the position that they need.
+        if log == (self.followed(), self.stream()):
+            self._transactions.follow((answer.ext_fields or {}).get(FIELD, ""), log)
         steps = Steps()
         for key, queues in theirs.offset_table.items():
             topic, at, group = key.partition("@")
-            if at:
-                self._offsets.follow(group, topic, queues)
+            if at and group != TRANS_GROUP:
+                self._offsets.follow(group, topic, queues, self._store.max_offset)
             await steps.did(1 + len(queues))
 
     async def _copy_delays(self, master: str) -> None:
-        theirs = await self._fetch(master, RequestCode.GET_ALL_DELAY_OFFSET, DelayOffsetSerializeWrapper, "offsetTable")
-        self._schedule.follow(theirs.offset_table)
+        """Take the progress whose deliveries our own log has. Waiting progress is of one master and one connection:
+        a master that comes back may have lost the end of its log."""
+        code, log = RequestCode.GET_ALL_DELAY_OFFSET, (master, self.stream())
+        if log != self._delays_of:
+            self._delays.clear()
+            self._delays_of = log
+        answer = await self._answer(master, RemotingCommand.request(code))
+        theirs = await self._parsed(master, answer, code, DelayOffsetSerializeWrapper, "offsetTable")
+        presumed = presumed_by(answer) or LogMark(phy_offset=await self._end_of(master))
+        if log == (self.followed(), self.stream()):
+            mark = LogMark(epoch=presumed.epoch, offset_table=theirs.offset_table, phy_offset=presumed.phy_offset)
+            self._delays.put(mark)
+            taken = self._delays.take(self._store.log_end())
+            if taken is not None:
+                self._schedule.follow(taken)
+            else:
+                self._schedule.follow_without_progress()
+
+    async def _end_of(self, master: str) -> int:
+        """The end of the master's log now: all that it has told before presumes no more."""
+        answer = await self._answer(master, RemotingCommand.request(RequestCode.GET_BROKER_RUNTIME_INFO))
+        runtime = await self._parsed(master, answer, RequestCode.GET_BROKER_RUNTIME_INFO, KVTable, "table")
+        end = long_or(runtime.table.get(LOG_END), -1)
+        if end < 0:
+            raise RocketError(f"GET_BROKER_RUNTIME_INFO: the answer has no {LOG_END}")
+        return end
 
     async def _copy_filters(self, master: str) -> None:
         """SQL92 filters with their state, so that a slave that is promoted has filter bits for groups that are away."""
@@ -189,6 +265,18 @@ class SlaveSynchronize:
         """
         answer = await self._answer(master, RemotingCommand.request(code))
         return await self._parsed(master, answer, code, kind, table)
+
+    async def _newer(
+        self, master: str, code: RequestCode, version: DataVersion, file: ConfigFile
+    ) -> tuple[RemotingCommand, bool]:
+        """Ask for a table that we have, and have saved, in `version`. Returns the answer, and if it is the same."""
+        await file.save()
+        known = "" if file.is_dirty else version_text(version)
+        answer = await self._answer(master, RemotingCommand.request(code, ext_fields={TABLE_VERSION: known}))
+        theirs = (answer.ext_fields or {}).get(TABLE_VERSION)
+        if theirs is not None:
+            self._tells_versions = master
+        return answer, theirs == known and answer.code == ResponseCode.SUCCESS
 
     async def _answer(self, master: str, request: RemotingCommand) -> RemotingCommand:
         if not master or self.followed() != master:

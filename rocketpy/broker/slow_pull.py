@@ -17,6 +17,7 @@ import trio
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import FilterInvalid, RocketError
 from rocketpy.message.sys_flag import PermName
+from rocketpy.message.tags import EXPRESSION_TAGS_MAX, has_too_many_tags
 from rocketpy.remoting.bodies.heartbeat import EXPRESSION_TYPE_SQL92, MessageModel
 from rocketpy.remoting.fast_path import FastPath, PullRequest
 from rocketpy.remoting.headers.pull import PullSysFlag
@@ -146,10 +147,7 @@ class SlowPull:
 
     def _refuse_subscription(self, request: PullRequest) -> PullRefusal | None:
         if request.sys_flag & PullSysFlag.SUBSCRIPTION:
-            expression_type = request.expression_type
-            if is_tag_type(expression_type) and not is_tag_expression(request.subscription):
-                return PullRefusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, PARSE_FAILED)
-            return self._refuse_filter(expression_type)
+            return _refuse_tags(request) or self._refuse_filter(request.expression_type)
         entry = self._consumers.group(request.consumer_group)
         if entry is None:
             remark = f"the consumer's group info not exist{remarks.FAQ_SUFFIX}"
@@ -178,6 +176,18 @@ class SlowPull:
         if is_tag_type(expression_type) or (expression_type == EXPRESSION_TYPE_SQL92 and self._filters.is_enabled):
             return None
         return PullRefusal(ResponseCode.SYSTEM_ERROR, remarks.unsupported_filter(expression_type or ""))
+
+
+def _refuse_tags(request: PullRequest) -> PullRefusal | None:
+    """Check the tag expression that the pull brings. Those of groups are checked in their heartbeats."""
+    if not is_tag_type(request.expression_type):
+        return None
+    if has_too_many_tags(request.subscription):
+        remark = f"{PARSE_FAILED}: more than {EXPRESSION_TAGS_MAX} tags"
+        return PullRefusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark)
+    if not is_tag_expression(request.subscription):
+        return PullRefusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, PARSE_FAILED)
+    return None
 
 
 def brings_sql(request: PullRequest) -> bool:

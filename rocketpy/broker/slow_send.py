@@ -44,6 +44,7 @@ from .current_settings import CurrentSettings
 from .delay import DelayLevels, delay_level_of
 from .managers.subscription_group import SubscriptionGroupManager
 from .managers.topic_config import TopicConfigManager
+from .passed_sends import PassedSends
 from .pending_sends import PendingSend, PendingSends
 from .property_edits import text_property, with_values
 from .replies import push_send_reply, push_stored_reply
@@ -118,8 +119,9 @@ class SlowSend:
         self._timer_changes = TimerChanges(settings, store, fast_path)
         self._choose = choose
         self._waiting: dict[int, deque[PendingSend]] = {}  # connection -> its sends behind one that waits for the disk
-        self._pending = PendingSends(fast_path.complete, self._refuse, faults)
+        self.sends = PendingSends(fast_path.complete, self.refuse, faults)
         self._nursery: trio.Nursery | None = None
+        self.passed: PassedSends | None = None  # on a slave with automatic failover, set before the first `submit`
 
     def open(self, nursery: trio.Nursery) -> None:
         """Set the nursery for tasks that wait for a disk or a put. Called before the first `submit`."""
@@ -127,19 +129,21 @@ class SlowSend:
 
     @property
     def pending(self) -> int:
-        return len(self._pending)
+        return len(self.sends)
 
     def submit(self, request: SendRequest) -> None:
         """Validate the send, now or behind earlier sends of its connection that wait."""
-        send = self._pending.add(request)
+        send = self.sends.add(request)
         if send is None:
             return
+        if self.passed is not None:
+            return self.passed.take(send, self._tasks)
         connection = request.channel.connection
         queue = self._waiting.get(connection)
         if queue is not None:
             queue.append(send)
             return
-        with self._pending.ending(send):
+        with self.sends.ending(send):
             verdict = self.admit(request)
             if not self._topics.file.is_dirty:
                 self._act(send, verdict)
@@ -159,10 +163,10 @@ class SlowSend:
         finally:
             del self._waiting[connection]
             for send in queue:  # the manager is stopping
-                self._pending.end(send)
+                self.sends.end(send)
 
     async def _act_saved(self, send: PendingSend, verdict: Verdict | None = None) -> None:
-        with self._pending.ending(send):
+        with self.sends.ending(send):
             verdict = verdict or self.admit(send.request)
             if self._topics.file.is_dirty:
                 await self._topics.file.save()
@@ -181,26 +185,26 @@ class SlowSend:
             send.complete()
             send.goes_on = True
         elif isinstance(verdict, Refusal):
-            self._refuse(request, verdict.code, verdict.remark)
+            self.refuse(request, verdict.code, verdict.remark)
         else:
             self._fast_path.resend(request, queue_id=verdict.queue_id, sys_flag=verdict.sys_flag)
 
-    def _refuse(self, request: SendRequest, code: int, remark: str) -> None:
+    def refuse(self, request: SendRequest, code: int, remark: str) -> None:
         push_send_reply(self._settings.broker, request, code, remark)
 
     async def _end_put(self, send: PendingSend, put: Put, under_way: PutUnderWay) -> None:
-        with self._pending.ending(send):
+        with self.sends.ending(send):
             self._answer_put(send.request, put.queue_id, await under_way.wait())
 
     async def _end_change(self, send: PendingSend, verdict: Change) -> None:
-        with self._pending.ending(send):
+        with self.sends.ending(send):
             self._answer_put(send.request, verdict.queue_id, await self._timer_changes.apply(verdict.change))
 
     def _answer_put(self, request: SendRequest, queue_id: int, result: PutResult) -> None:
         if result.is_stored:
             push_stored_reply(self._settings.broker, request, result, queue_id)
         else:
-            remark = remarks.store_failure(result.code, self._settings.store.max_message_size)
+            remark = remarks.store_failure(result.code, self._settings.store.max_message_size, result.may_be_stored)
             push_send_reply(self._settings.broker, request, result.code, remark)
 
     @property
@@ -253,7 +257,7 @@ class SlowSend:
             return None
         if age_ms <= self._settings.rocketpy.slow_send_age_max_millis:
             return None
-        return Refusal(ResponseCode.SYSTEM_BUSY, too_old(age_ms, len(self._pending)))
+        return Refusal(ResponseCode.SYSTEM_BUSY, too_old(age_ms, len(self.sends)))
 
     def _refuse_service(self, request: SendRequest) -> Refusal | None:
         config = self._settings.broker

@@ -104,6 +104,9 @@ class Store(Protocol):
 
     def max_offset(self, topic: str, queue_id: int) -> int: ...
 
+    def log_end_of(self, topic: str, queue_id: int) -> int | None:
+        """The offset after the queue's last message in the log, readable or not yet; None for an unknown queue."""
+
     def message_store_timestamp(self, topic: str, queue_id: int, offset: int) -> int: ...
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int: ...
@@ -129,6 +132,16 @@ class Store(Protocol):
     def is_in_disk(self, phy_offset: int) -> bool: ...
 
     def statistics(self) -> StoreStatistics: ...
+
+    def log_end(self) -> int:
+        """The position below which every record of the log is complete."""
+
+    def durable_end(self) -> int:
+        """The position below which the log is on the disk."""
+
+    def kept_phy_offset(self) -> int:
+        """The log below it cannot be lost: it is on the disk, and, in a synchronous group with automatic failover,
+        confirmed."""
 
     def trim(self) -> None:
         """Release deleted files; called from time to time."""

@@ -8,31 +8,30 @@ as old as the log may become (fileReservedTime), it is moved to TRANS_CHECK_MAX_
 The half message stays where it is, and how often it was asked about is kept here and in config/transactionChecks.json.
 (The reference stores the half message again for each question; so a late answer to the first copy delivers it twice.)
 
-The progress is kept where the reference keeps it, as offsets of the group CID_RMQ_SYS_TRANS: every half message below
-the first offset has ended, and every op message of a later one is at the second offset or after it.
+How far transactions have ended is saved with the position of the log that says so (transaction_progress.py), and where
+the reference keeps it, as offsets of the group CID_RMQ_SYS_TRANS: every half message below the first offset has ended,
+and every op message of a later one is at the second offset or after it.
 
 Source: RocketMQ 4.9 `TransactionalMessageServiceImpl#check`.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from enum import Enum
 from pathlib import Path
 
 import attrs
 
-from rocketpy.errors import RecordCorrupt, RequestRefused
+from rocketpy.errors import RecordCorrupt
 from rocketpy.log_limit import LogLimit, and_more
 from rocketpy.message import properties as p
 from rocketpy.message.names import (
     TRANS_CHECK_MAX_TIME_TOPIC,
-    TRANS_GROUP,
     TRANS_HALF_TOPIC,
     TRANS_OP_HALF_TOPIC,
 )
-from rocketpy.message.numbers import int_or
+from rocketpy.message.numbers import int_or, long_or
 from rocketpy.message.record import StoredRecord, decode_record
 from rocketpy.remoting.fast_path import EndTransaction, FastPath, TransactionEnd
 from rocketpy.remoting.json_writer import pretty_pieces
@@ -41,12 +40,13 @@ from rocketpy.transport.steps import Steps
 from . import json_file
 from .current_settings import CurrentSettings
 from .managers.config_file import ConfigFile
-from .managers.consumer_offset import ConsumerOffsetManager
 from .managers.producer import ProducerManager
 from .managers.topic_config import TopicConfigManager
 from .property_edits import text_property
 from .store_api import Store
+from .transaction_progress import TransactionProgress
 from .transaction_questions import Questions
+from .transaction_renewal import TransactionRenewal
 
 logger = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ def decide(
     Args:
         record: as stored. now_ms: the broker's clock. asked: how often its producers were asked.
     """
-    age_ms = now_ms - record.store_timestamp_ms
+    age_ms = now_ms - first_stored_ms(record)
     if asked >= check_max or age_ms > hours_max * HOUR_MS:
         return Decision.DISCARD
     text = text_property(record.properties, p.CHECK_IMMUNITY_TIME_IN_SECONDS)
@@ -93,6 +93,12 @@ def decide(
     if seconds >= 0:
         return Decision.SKIP if age_ms < seconds * 1000 else Decision.ASK
     return Decision.WAIT if age_ms < time_out_ms else Decision.ASK
+
+
+def first_stored_ms(record: StoredRecord) -> int:
+    """Return the time at which an open half message was first stored (ms); a renewal stores it again."""
+    text = text_property(record.properties, p.TRAN_FIRST_STORED_MS)
+    return min(long_or(text, record.store_timestamp_ms), record.store_timestamp_ms)
 
 
 class TransactionService:
@@ -105,29 +111,35 @@ class TransactionService:
         store: Store,
         fast_path: FastPath,
         topics: TopicConfigManager,
-        offsets: ConsumerOffsetManager,
+        progress: TransactionProgress,
         producers: ProducerManager,
     ) -> None:
         self._settings = settings
         self._store = store
         self._fast_path = fast_path
         self._topics = topics
-        self._offsets = offsets
+        self.progress = progress
         self._questions = Questions(producers, lambda: settings.broker.transaction_check_interval)
         self._begin = 0  # where the next round begins: after the base if the last one had too much to do
         self._asked: dict[int, int] = {}  # offset of an open half message -> how often its producers were asked
-        self._op_progress: int | None = None  # of the saved progress of half messages; None: not known yet
+        self._op_progress: int | None = None  # of the round before; None: there was none
         self._discards = LogLimit()
+        self._renewal = TransactionRenewal(store, fast_path, self._read, self._moved)
         path = config_dir / "transactionChecks.json"
         self.file = ConfigFile(path, lambda: pretty_pieces({"checks": dict(self._asked)}))
 
     def load(self) -> None:
-        """Read how often producers were asked before the start. Raises: ConfigError."""
-        saved = json_file.load(self.file.path) or {}
+        """Read how often producers were asked before the start. Raises: ConfigError.
+
+        A count beyond the queue is of a half message that a power failure has taken; another one will be there.
+        """
+        self.progress.load()
+        saved, end = json_file.load(self.file.path) or {}, self._store.max_offset(TRANS_HALF_TOPIC, 0)
         counts = saved.get("checks")
-        for offset, asked in counts.items() if isinstance(counts, dict) else ():
-            if len(self._asked) < CHECKED_MAX and isinstance(asked, int):
-                self._asked[int_or(str(offset), -1)] = asked
+        for text, asked in counts.items() if isinstance(counts, dict) else ():
+            offset = int_or(str(text), -1)
+            if 0 <= offset < end and len(self._asked) < CHECKED_MAX and isinstance(asked, int):
+                self._asked[offset] = asked
 
     def open_topics(self) -> None:
         """Create the op topic beside a half topic, so that the send worker can end half messages."""
@@ -273,23 +285,30 @@ class TransactionService:
         self._asked[offset] = 0
         self.file.changed()
 
+    async def renew(self) -> None:
+        """Store half messages again that are open for long and keep the base from moving (transaction_renewal.py)."""
+        await self._renewal.run()
+
+    def _moved(self, offset: int, target: int) -> None:
+        """A half message was stored again: its questions count on."""
+        if offset in self._asked:
+            self._asked[target] = self._asked.pop(offset)
+            self.file.changed()
+
     # --- progress -----------------------------------------------------------------------------------------------------
 
     def keep_progress(self) -> None:
-        """Move the base to the oldest open half message, and commit it as the progress.
+        """Move the base to the oldest open half message, and propose it as the progress.
 
-        The progress of the op queue is that of the round before: the two numbers may be saved at different times, and
-        a Java broker must find every op message after the saved one.
+        The progress of the op queue is that of the round before: a table is saved while it changes, and a Java broker
+        must find every op message after the saved one.
         """
         states = self._fast_path.half_states
         ops, end = self._store.max_offset(TRANS_OP_HALF_TOPIC, 0), self._store.max_offset(TRANS_HALF_TOPIC, 0)
         if not end:
             return
         states.move_base(states.next_open(states.base, end))
-        with contextlib.suppress(RequestRefused):  # counted by the table; the next start reads more op messages
-            self._offsets.commit(TRANS_GROUP, TRANS_HALF_TOPIC, 0, states.base)
-            if self._op_progress is not None:
-                self._offsets.commit(TRANS_GROUP, TRANS_OP_HALF_TOPIC, 0, self._op_progress)
+        self.progress.propose(states.base, self._op_progress)
         self._op_progress = ops if states.base >= end else self._first_op_after(states.base, ops)
 
     def _first_op_after(self, half_offset: int, ops: int) -> int:

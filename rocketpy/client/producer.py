@@ -178,8 +178,9 @@ class Producer:
     ) -> SendResult:
         """Send and wait until the broker has stored the message.
 
-        With neither queue nor key the queues take turns and a failed attempt is repeated on another broker; with one
-        of them there is one attempt, because another queue would break the order that was asked for.
+        With neither queue nor key the queues take turns and a failed attempt is repeated on another broker. With one
+        of them an attempt is repeated only if the master of the queue's broker seems to have changed, and on the same
+        queue, because another one would break the order that was asked for.
 
         Args:
             timeout: seconds for all attempts together.
@@ -219,17 +220,11 @@ class Producer:
         timeout_s = self.options.send_timeout if timeout is None else timeout
         begin_s = trio.current_time()
         target = await self._target(message, queue, selector, key)
-        if target is None:
-            attempts = 1 + (self.options.async_retries if is_async else self.options.retries)
-            result = await send_loop.send(outgoing, SendBudget(timeout_s, attempts, begin_s), is_async=is_async)
-        else:
-            remaining_s = begin_s + timeout_s - trio.current_time()
-            if remaining_s <= 0:
-                raise RequestTimeout(
-                    f"message {outgoing.msg_id} was not sent: its timeout of {timeout_s} s ended before the first "
-                    "attempt"
-                )
-            result = await send_loop.sender.send_to(target, outgoing, remaining_s)
+        retries = self.options.async_retries if is_async else self.options.retries
+        if target is not None and is_async:
+            retries = 0  # later messages for the queue may be under way already
+        budget = SendBudget(timeout_s, 1 + retries, begin_s)
+        result = await send_loop.send(outgoing, budget, queue=target, is_async=is_async)
         if self._traces is not None and message.topic != self.options.trace_topic:
             cost_ms = round((trio.current_time() - begin_s) * 1000)
             begin_ms = send_loop.sender.instance.now_ms() - cost_ms

@@ -41,6 +41,7 @@ class SendResult:
     transaction_id: str | None = None
     region_id: str = "DefaultRegion"
     trace_on: bool = True
+    passed_on: bool = False  # by a former master: the route is asked for again
 
 
 class PullStatus(Enum):

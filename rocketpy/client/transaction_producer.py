@@ -116,7 +116,7 @@ class TransactionProducer(Producer):
         await super().__aenter__()
         opened, _ = self._ready
         opened.requests.on_check = self._check_arrived
-        opened.nursery.start_soon(self._answer_checks)
+        opened.nursery.start_soon(self._answer_checks, opened.instance)
         return self
 
     async def send_in_transaction(
@@ -169,7 +169,7 @@ class TransactionProducer(Producer):
         try:
             master = await instance.find_master(result.queue)
             if result.trace_on:
-                self._trace(header, outgoing.topic, outgoing.properties, master, result.region_id)
+                self._trace(instance, header, outgoing.topic, outgoing.properties, master, result.region_id)
             address = instance.vip(master)
             await instance.api.end_transaction(address, header, self.options.send_timeout)
         except RocketError as error:
@@ -177,6 +177,7 @@ class TransactionProducer(Producer):
 
     def _trace(
         self,
+        instance: ClientInstance,
         header: EndTransactionRequestHeader,
         topic: str,
         properties: Mapping[str, str],
@@ -184,7 +185,7 @@ class TransactionProducer(Producer):
         region_id: str,
     ) -> None:
         if self._traces is not None and topic != self.options.trace_topic:
-            now_ms = self._ready[0].instance.now_ms()
+            now_ms = instance.now_ms()
             self._traces.write([end_of(header, topic, properties, broker, region_id, now_ms)])
 
     @staticmethod
@@ -238,7 +239,8 @@ class TransactionProducer(Producer):
         if told := self._log.take(text):
             logger.warning(text + "%s", *arguments, and_more(told))
 
-    async def _answer_checks(self) -> None:
+    async def _answer_checks(self, instance: ClientInstance) -> None:
+        """Answer until the connections are closed: the last answer may come while the producer is closing."""
         async for check in self._waiting_checks:
             self._checks_bytes -= len(check.message.body)
             state = await self._decide(self.listener.check, check.message, msg_id=check.message.msg_id)
@@ -255,5 +257,5 @@ class TransactionProducer(Producer):
             properties = check.message.properties
             if properties.get(names.TRACE_ON) != "false":
                 region_id = properties.get(names.MSG_REGION, DEFAULT_REGION)
-                self._trace(header, check.message.topic, properties, str(check.channel.peer), region_id)
-            self._ready[0].instance.api.answer_check(check.channel, header)
+                self._trace(instance, header, check.message.topic, properties, str(check.channel.peer), region_id)
+            instance.api.answer_check(check.channel, header)

@@ -61,6 +61,14 @@ class FailoverConfig(ReplicationConfig):
         "haEtcdKeyFile",
         "File with the key of haEtcdCertFile, PEM, without a passphrase.",
     )
+    ha_etcd_compact_hours: int = setting(
+        24,
+        "haEtcdCompactHours",
+        "The master removes the history of etcd that is older than this, of all keys: of those of others, too. 0: it "
+        "removes none, and etcd needs --auto-compaction-retention.",
+        unit="h",
+        at_most=8760,
+    )
     ha_member: str = setting(
         "",
         "haMember",
@@ -78,6 +86,14 @@ class FailoverConfig(ReplicationConfig):
         "of etcd, a shorter one shortens a failover.",
         unit="s",
         at_least=LEASE_MIN_S,
+        at_most=600,
+    )
+    ha_unhealthy_seconds: int = setting(
+        5,
+        "haUnhealthySeconds",
+        "A master that for this long could not open, write or acknowledge its log (a disk that fails or is full, "
+        "processes that end again and again) gives way to another in-sync member that can. 0: it stays master.",
+        unit="s",
         at_most=600,
     )
     ha_serve_without_lease: bool = setting(

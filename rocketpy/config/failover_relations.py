@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from .failover_config import FailoverConfig
 from .replication_config import BrokerRole
-from .settings import BrokerSettings
+from .settings import BrokerSettings, Note
 
 MEMBERS_MAX = 16
 MEMBER_NAME = re.compile(r"[a-zA-Z0-9._-]{1,64}")
@@ -95,3 +96,39 @@ def _is_url(address: str) -> bool:
         return False
     plain = not (parts.path or parts.query or parts.fragment or "@" in parts.netloc)
     return parts.scheme in ("http", "https") and bool(parts.hostname) and port is not None and plain
+
+
+def unreachable_notes(settings: BrokerSettings, lines: Mapping[str, int]) -> tuple[Note, ...]:
+    """Addresses of this machine alone in the settings of a member whose group is on several: it would start, and the
+    other members and clients would never reach it."""
+    store = settings.store
+    if not store.is_automatic:
+        return ()
+    networks = [piece.strip() for piece in store.ha_addresses.split(",") if piece.strip()]
+    etcd = [urlsplit(address).hostname or "" for address in store.etcd_addresses]
+    named = [one for one in (*networks, *etcd) if not _is_of_this_machine(one)]
+    if not named:
+        return ()
+    addresses = (
+        ("bindAddress", settings.server.bind_address),
+        ("brokerIP1", settings.broker.broker_ip1 or ""),
+        ("brokerIP2", settings.broker.broker_ip2 or ""),
+    )
+    text = "%s is reached from this machine only, and %s is not on it: give the address of this host"
+    notes = [
+        Note(key, lines.get(key), text % (address, named[0]))
+        for key, address in addresses
+        if _is_of_this_machine(address) and (key != "brokerIP2" or address != settings.broker.broker_ip1)
+    ]
+    if networks and all(map(_is_of_this_machine, networks)):
+        text = f"{store.ha_addresses}: members on other hosts may not copy the log; name them"
+        notes.append(Note("haAddresses", lines.get("haAddresses"), text))
+    return tuple(notes)
+
+
+def _is_of_this_machine(address: str) -> bool:
+    """Return True for a loopback address or network."""
+    try:
+        return ipaddress.ip_network(address.strip("[]"), strict=False).is_loopback
+    except ValueError:
+        return address == "localhost"

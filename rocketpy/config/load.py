@@ -17,6 +17,7 @@ import attrs
 from rocketpy.errors import ConfigError
 
 from . import properties
+from .failover_relations import unreachable_notes
 from .local_address import choose_address, is_concrete, local_addresses
 from .relations import check_broker, check_namesrv, ring_count
 from .rocketpy_config import RING_SIZE_MIN
@@ -81,7 +82,8 @@ def load_broker_config(
     notes = loaded.notes + _capped_workers(settings, loaded, machine.cores)
     if "haListenPort" in given and settings.store.ha_listen_port == port + 1:
         notes = tuple(note for note in notes if note.key != "haListenPort")
-    complete = attrs.evolve(evolve_parts(settings, derived), notes=notes)
+    complete = evolve_parts(settings, derived)
+    complete = attrs.evolve(complete, notes=notes + unreachable_notes(complete, loaded.lines))
     if "ringSize" not in given:
         complete = _with_rings_that_fit(complete)
     check_broker(complete, loaded.lines)

@@ -1,4 +1,4 @@
-"""From a broker's settings to its access to etcd."""
+"""From a broker's settings to its access to etcd, and to what its group agrees on."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import ssl
 from collections.abc import Callable
 from pathlib import Path
 
-from rocketpy.config import MessageStoreConfig
+from rocketpy.config import BrokerRole, BrokerSettings, MessageStoreConfig
 from rocketpy.errors import ConfigError
+from rocketpy.failover.records import ASYNC_FLUSH, FORMAT, SYNC_FLUSH, GroupConfig
 
 from .gateway import Access
 
@@ -25,6 +26,19 @@ def access(store: MessageStoreConfig) -> Access:
         user=store.ha_etcd_user,
         password=_password(store.ha_etcd_password_file),
         tls=_tls(store),
+    )
+
+
+def group_config(settings: BrokerSettings) -> GroupConfig:
+    """Return the settings on which the group of this broker has to agree."""
+    store = settings.store
+    return GroupConfig(
+        format=FORMAT,
+        mode="sync" if store.broker_role is BrokerRole.SYNC_MASTER else "async",
+        file_size=store.mapped_file_size_commit_log,
+        members=store.member_names,
+        in_sync_min=store.min_in_sync_replicas,
+        flush=SYNC_FLUSH if settings.is_sync_flush else ASYNC_FLUSH,
     )
 
 

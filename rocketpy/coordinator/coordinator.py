@@ -20,23 +20,25 @@ import trio
 
 from rocketpy.errors import RocketError
 from rocketpy.failover.fences import Lease
-from rocketpy.failover.member import Change, Member
+from rocketpy.failover.member import Member
 from rocketpy.failover.orders import Orders
-from rocketpy.failover.records import GroupConfig, MemberRecord, differences
-from rocketpy.failover.requests import Outcome, RevokeLease, Transaction, View
+from rocketpy.failover.records import TEXT_MAX, GroupConfig, MemberRecord, differences, overruled
+from rocketpy.failover.requests import Outcome, Report, RevokeLease, Transaction, View
 from rocketpy.failover.settings import Settings
-from rocketpy.failover.states import DUTIES, EXPLANATIONS, Event, State
+from rocketpy.failover.states import DUTIES, EXPLANATIONS, Change, Event, State
 from rocketpy.faults import Faults
 
 from .gateway import EtcdUnavailable
 from .group_keys import GroupKeys
 from .member_broker import MemberBroker
+from .upkeep import LOOK_S, Upkeep
 
 TURN_S, QUICK_TURN_S = 0.2, 0.02
 CHANGING = frozenset({State.CANDIDATE, State.PROMOTING, State.SWITCHING_OVER})  # the broker's next step is awaited
 READ_S = 1.0
 RETRY_S = 0.2
 RENEWALS = 6  # in the life of a lease
+END_S = 300.0  # between two registrations of a log that grows
 LEAVE_TIMEOUT_S = 1.0
 DRAIN_TIMEOUT_S, DRAIN_LOOK_S = 1.0, 0.02
 _log = logging.getLogger(__name__)
@@ -45,6 +47,13 @@ _log = logging.getLogger(__name__)
 def boot_clock() -> float:
     """Seconds that go on while the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def text_of(group: BaseException) -> str:
+    """Return the text of the first fault of a group."""
+    while isinstance(group, BaseExceptionGroup):
+        group = group.exceptions[0]
+    return f"{type(group).__name__}: {group}"
 
 
 @attrs.frozen(kw_only=True)
@@ -70,6 +79,7 @@ class Coordinator:
     ) -> None:
         self.member = Member(settings)
         self.faults = Faults(name="failover")
+        self.upkeep = Upkeep(keys.gateway, settings.keep_history_s)
         self._settings, self._place, self._keys, self._broker = settings, place, keys, broker
         self._clock = clock
         self._news = trio.Event()  # something to decide on
@@ -78,6 +88,9 @@ class Coordinator:
         self._registered: MemberRecord | None = None
         self._revoking: set[int] = set()
         self._is_short = False  # of members in sync: messages are refused
+        self._last_fault = self._told_fault = ""
+        self._end_told_s = 0.0
+        self._is_vacant = True  # there is no master
         self._group: GroupConfig | None = None  # what etcd has
 
     def wake(self) -> None:
@@ -91,6 +104,7 @@ class Coordinator:
                 nursery.start_soon(self._lease)
                 nursery.start_soon(self._watch)
                 nursery.start_soon(self._read)
+                nursery.start_soon(self._keep_up)
                 nursery.start_soon(self._decide, nursery)
         finally:
             await self._leave()
@@ -119,11 +133,11 @@ class Coordinator:
     # --- etcd ---------------------------------------------------------------------------------------------------------
 
     async def _tried(self, name: str, act: Callable[..., Awaitable[None]], *arguments: object) -> None:
-        """Do something that etcd may fail at."""
+        """Do something that etcd may fail at. That is one line in the log, without a traceback."""
         try:
             await act(*arguments)
         except* (RocketError, OSError) as group:
-            self.faults.report(name, group)
+            self.faults.report(name, text_of(group))
 
     async def _lease(self) -> None:
         while True:
@@ -156,8 +170,10 @@ class Coordinator:
             broker_id=self._place.broker_id,
             incarnation=report.incarnation,
             epoch=report.epochs.last,
-            end=report.end,
+            end=self._end(report),
             lease=lease,
+            flush=self._settings.config.flush,
+            fault=self._fault(report)[:TEXT_MAX],
         )
         if record != self._registered:
             if await self._is_name_taken():
@@ -165,6 +181,24 @@ class Coordinator:
                 return
             await self._keys.register(self._settings.member, record)
             self._registered = record
+
+    def _end(self, report: Report) -> int:
+        """The end of the log for the order of candidates. Each value is a revision of etcd, so one that only grows is
+        registered now and then."""
+        known, now_s = self._registered, self._clock()
+        compares = self._is_vacant or self.member.state in (State.JOINING, State.CANDIDATE)
+        if known is not None and not compares and now_s < self._end_told_s + END_S:
+            return known.end
+        self._end_told_s = now_s
+        return report.end
+
+    def _fault(self, report: Report) -> str:
+        """The reason why this member cannot be master, for the others and for operators; empty: it can."""
+        halted = "it has halted; its log says why" if self.member.state is State.HALTED else ""
+        if not self.member.fault.is_told:
+            return halted
+        self._last_fault = report.fault or self._last_fault  # it may be away for a moment
+        return self._last_fault
 
     async def _is_name_taken(self) -> bool:
         """Whether another broker has this member's name: one whose haMember was copied would end the lease of the real
@@ -206,6 +240,14 @@ class Coordinator:
                 await self._changed.wait()
             self._changed = trio.Event()
 
+    async def _keep_up(self) -> None:
+        while True:
+            await self._tried("upkeep of etcd", self._look_at_etcd)
+            await trio.sleep(LOOK_S)
+
+    async def _look_at_etcd(self) -> None:
+        await self.upkeep.look(self._clock(), is_master=self.member.state is State.MASTER)
+
     async def _read_once(self) -> None:
         seen = self._broker.report().newest_epoch_seen
         view = await self._keys.read()
@@ -218,20 +260,33 @@ class Coordinator:
 
     def _learn(self, view: View) -> None:
         self.member.learn(view)
-        self._group = view.config or self._group
+        self._take_group(view.config)
         self._news.set()
+        if view.master is None and not self._is_vacant:
+            self._doubted.set()  # register the end of the log as it is now: candidates are compared by it
+        self._is_vacant = view.master is None
         if self._registered is not None and self._settings.member not in view.members:
             self._doubted.set()  # the lease seems to have ended early: put the keys back sooner than others campaign
+
+    def _take_group(self, group: GroupConfig | None) -> None:
+        """Take what the group agrees on; tell once where it is not what the file of this broker says."""
+        if group is None or group == self._group:
+            return
+        self._group = group
+        if found := overruled(self._settings.config, group):
+            _log.warning("failover: %s: that of the group counts; correct the file of this broker", found)
 
     # --- deciding -----------------------------------------------------------------------------------------------------
 
     async def _decide(self, nursery: trio.Nursery) -> None:
         while True:
-            requests = self.member.step(self._clock(), self._broker.report())
+            report = self._broker.report()
+            requests = self.member.step(self._clock(), report)
             self._broker.apply(self.member.orders)
             for change in self.member.changes_taken():
                 self.tell(change)
             self._tell_if_short()
+            self._tell_fault(self._fault(report))
             for request in requests:
                 self._ask(nursery, request)
             if self.member.hint.is_open:
@@ -245,21 +300,33 @@ class Coordinator:
         epoch = f" of epoch {change.epoch}" if change.epoch >= 0 else ""
         before, after, why = change.before.name, change.after.name, EXPLANATIONS[change.event]
         if change.event is Event.MISCONFIGURED and self._group is not None:
-            why = f"{why}: {differences(self._settings.config, self._group) or 'the epoch file is damaged'}"
+            found = differences(self._settings.config, self._group, self._settings.member)
+            why = f"{why}: {found or 'the epoch file is damaged'}"
         _log.warning("failover: %s is %s%s, was %s: %s", self._settings.member, after, epoch, before, why)
         if change.after is State.CANDIDATE:
             self._doubted.set()  # register the end of the log as it is now: candidates are compared by it
 
     def _tell_if_short(self) -> None:
         """Tell when messages are refused because too few members are in sync, and when they are taken again."""
-        in_sync, least = self.member.in_sync_count, self._settings.in_sync_min
-        is_short = self.member.state is State.MASTER and not self._settings.may_store(in_sync)
+        in_sync, least = self.member.in_sync_count, self.member.settings.in_sync_min
+        is_short = self.member.state is State.MASTER and not self.member.settings.may_store(in_sync)
         if is_short and not self._is_short:
             text = "failover: %d members are in sync, minInSyncReplicas is %d: messages are refused; start the others"
             _log.warning(text, in_sync, least)
         elif self._is_short and not is_short:
             _log.warning("failover: messages are not refused for minInSyncReplicas any more: %d are in sync", in_sync)
         self._is_short = is_short
+
+    def _tell_fault(self, fault: str) -> None:
+        """Log a fault that lasts, and that it is over; let the group know soon."""
+        if bool(fault) == bool(self._told_fault):
+            return
+        if fault:
+            _log.warning("failover: %s cannot serve as master: %s", self._settings.member, fault)
+        else:
+            _log.warning("failover: %s can serve as master again", self._settings.member)
+        self._told_fault = fault
+        self._doubted.set()
 
     def _ask(self, nursery: trio.Nursery, request: Transaction | RevokeLease) -> None:
         if isinstance(request, Transaction):

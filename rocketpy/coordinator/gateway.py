@@ -24,6 +24,8 @@ import trio
 from rocketpy.errors import RocketError
 from rocketpy.message.numbers import long_or
 
+from .session import Session
+
 ANSWER_MAX = 4 * 1024 * 1024  # bytes
 TIMEOUT_S = 1.0
 KEEP_S = 5.0  # a connection without requests
@@ -35,6 +37,10 @@ INVALID_ARGUMENT, NOT_FOUND, UNAUTHENTICATED = 3, 5, 16
 # With INVALID_ARGUMENT: users or roles were changed after a JWT was issued; authentication was switched on after it was
 # found to be off.
 OLD_TOKEN_TEXTS = ("revision of auth store is old", "user name is empty")
+LOG_IN_PATH = "auth/authenticate"
+LOG_IN_TIMEOUT_S = 5.0  # it takes etcd a tenth of a second of a processor that may be busy
+OPEN_PATHS = frozenset({"lease/grant", "lease/keepalive", "maintenance/status"})  # served without a token
+COMPACTED_TEXT = "required revision has been compacted"  # the answer to a compaction that was done before
 UNSENT = (httpcore.ConnectError, httpcore.ConnectTimeout, httpcore.PoolTimeout)
 FAILURES = (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException)
 
@@ -68,6 +74,15 @@ class Access:
     password: str | None = attrs.field(default=None, repr=False)
     tls: ssl.SSLContext | None = None
     timeout_s: float = TIMEOUT_S
+
+
+@attrs.frozen(kw_only=True)
+class EtcdStatus:
+    """The state of an etcd cluster, as one of its members has it."""
+
+    revision: int = 0
+    db_bytes: int = 0  # of this member's database
+    alarms: str = ""  # "NOSPACE", "CORRUPT", or both; empty: none
 
 
 class _Body:
@@ -108,7 +123,7 @@ class Gateway:
 
     def __init__(self, access: Access, pool: httpcore.AsyncConnectionPool | None = None) -> None:
         self.access = access
-        self._token: str | None = None
+        self._session = Session(self._log_in)
         self._preferred = 0  # the member that answered last; asked first where only one is asked
         self._pool = pool or httpcore.AsyncConnectionPool(
             ssl_context=access.tls,
@@ -158,6 +173,23 @@ class Gateway:
         """All keys that begin with `prefix`: a linearizable read."""
         return await self._ask_all("kv/range", range_of(prefix))
 
+    async def status(self) -> EtcdStatus:
+        """Alarms and the size of the database. It needs no account."""
+        answer = await self._ask_all("maintenance/status", {})
+        errors = answer.get("errors")
+        texts = [text for text in errors if isinstance(text, str)] if isinstance(errors, list) else []
+        alarms = sorted({text.partition("alarm:")[2].strip() or text[:80] for text in texts})
+        revision = number(_object(answer.get("header")).get("revision"))
+        return EtcdStatus(revision=revision, db_bytes=number(answer.get("dbSize")), alarms=", ".join(alarms))
+
+    async def compact(self, revision: int) -> None:
+        """Remove the history before `revision`; what is compacted already stays so."""
+        try:
+            await self._ask_all("kv/compaction", {"revision": str(revision)})
+        except EtcdUnavailable as exc:
+            if COMPACTED_TEXT not in str(exc):
+                raise
+
     async def put(self, key: bytes, value: bytes, lease: int = 0) -> None:
         """Write a key. Repeating it does no harm."""
         await self._ask_all("kv/put", {"key": encode(key), "value": encode(value), "lease": str(lease)})
@@ -196,7 +228,7 @@ class Gateway:
             return bool(result) and not result.get("canceled")
 
         try:
-            async with self._answer(address, "watch", body, read_s=None) as response:
+            async with self._answer(address, "watch", body, self._session.token, read_s=None) as response:
                 await _lines(response, see)
         except FAILURES as exc:
             self._preferred = (at + 1) % len(self.access.addresses)
@@ -234,32 +266,47 @@ class Gateway:
 
     async def _ask(self, address: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """One request to one member; with a new token if the old one is not taken any more."""
-        if self.access.user is not None and self._token is None:
-            await self._log_in(address)
+        session, has_account = self._session, self.access.user is not None
+        if has_account and session.token is None and path not in OPEN_PATHS:
+            await self._renew(None)
+        token = session.token
         try:
-            return await self._post(address, path, body)
+            return await self._post(address, path, body, token)
         except EtcdError as exc:
-            if not exc.wants_log_in or self.access.user is None:
+            if not exc.wants_log_in or not has_account:
                 raise
-        await self._log_in(address)
-        return await self._post(address, path, body)
+        await self._renew(token)
+        return await self._post(address, path, body, session.token)
 
-    async def _log_in(self, address: str) -> None:
-        self._token = None
+    async def _renew(self, refused: str | None) -> None:
+        """Get another token. The request that needs it was not sent, or was refused: nothing was done."""
+        try:
+            await self._session.renew(refused)
+        except EtcdUnavailable as exc:
+            raise EtcdUnavailable(f"cannot log in: {exc}", unsent=True) from exc
+
+    async def _log_in(self) -> str | None:
+        """Ask one member for a token, which all members take; if it does not answer, the next time another one."""
+        addresses, at = self.access.addresses, self._preferred
         body = {"name": self.access.user, "password": self.access.password}
-        token = (await self._post(address, "auth/authenticate", body)).get("token")
-        self._token = token if isinstance(token, str) else None
+        try:
+            answer = await self._post(addresses[at], LOG_IN_PATH, body, None, LOG_IN_TIMEOUT_S)
+        except EtcdUnavailable:
+            self._preferred = (at + 1) % len(addresses)
+            raise
+        token = answer.get("token")
+        return token if isinstance(token, str) else None
 
     @asynccontextmanager
     async def _answer(
-        self, address: str, path: str, body: Mapping[str, Any], *, read_s: float | None
+        self, address: str, path: str, body: Mapping[str, Any], token: str | None, *, read_s: float | None
     ) -> AsyncIterator[httpcore.Response]:
         """Send a request; its answer, to be read inside of the block. Raises: what FAILURES lists."""
         content, wait_s = json.dumps(body).encode(), self.access.timeout_s
         host = address.partition("://")[2]  # httpcore leaves the brackets of an IPv6 address out
         headers = [("Host", host), ("Content-Length", str(len(content))), ("Content-Type", "application/json")]
-        if self._token:
-            headers.append(("Authorization", self._token))  # without "Bearer"
+        if token:
+            headers.append(("Authorization", token))  # without "Bearer"
         waits = {"timeout": {"connect": wait_s, "read": read_s, "write": wait_s, "pool": wait_s}}
         url = f"{address}/v3/{path}"
         async with self._pool.stream(
@@ -267,15 +314,19 @@ class Gateway:
         ) as response:
             yield response
 
-    async def _post(self, address: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        url, timeout_s = f"{address}/v3/{path}", self.access.timeout_s
+    async def _post(
+        self, address: str, path: str, body: Mapping[str, Any], token: str | None, timeout_s: float | None = None
+    ) -> dict[str, Any]:
+        url, timeout_s = f"{address}/v3/{path}", timeout_s or self.access.timeout_s
         try:
             with trio.fail_after(timeout_s):
-                async with self._answer(address, path, body, read_s=timeout_s) as response:
+                async with self._answer(address, path, body, token, read_s=timeout_s) as response:
                     content = await _whole(url, response)
         except UNSENT as exc:
             raise EtcdUnavailable(f"{url}: {_why(exc)}", unsent=True) from exc
-        except (*FAILURES, trio.TooSlowError) as exc:
+        except trio.TooSlowError as exc:
+            raise EtcdUnavailable(f"{url}: no answer in {timeout_s:g} s") from exc
+        except FAILURES as exc:
             raise EtcdUnavailable(f"{url}: {_why(exc)}") from exc
         answer = _object(_parsed(content))
         if response.status == 200 and "error" not in answer:

@@ -70,6 +70,24 @@ class GroupKeys:
         answer = await self.gateway.transact(self._transaction([absent], [self._put("config", to_json(config))]))
         return self._view_of(answer, asked_at)
 
+    async def reconfigure(self, config: GroupConfig, view: View) -> bool:
+        """Replace `config` as an operator, if `config` and `state` are those of `view` and no member that leaves is
+        registered. Returns: whether it was replaced."""
+        self.check()
+        kept = {"config": view.config_revision, "state": view.state_revision}
+        compares = [
+            {"key": encode(self._key(name)), "target": "MOD", "mod_revision": str(revision)}
+            for name, revision in kept.items()
+        ]
+        gone = set(view.config.members if view.config else ()) - set(config.members)
+        compares += [
+            {"key": encode(self._key(f"members/{name}")), "target": "CREATE", "create_revision": "0"} for name in gone
+        ]
+        asked_at = self._continuity.revision
+        answer = await self.gateway.transact(self._transaction(compares, [self._put("config", to_json(config))]))
+        self._view_of(answer, asked_at)
+        return bool(answer.get("succeeded"))
+
     async def decide(self, asked: Transaction) -> tuple[Outcome, View | None]:
         """Carry out a transaction. Returns: what became of it, and what is there now if etcd said so.
 
@@ -138,6 +156,7 @@ class GroupKeys:
         return View(
             revision=revision,
             config=_record(GroupConfig, keys.get("config")),
+            config_revision=keys["config"].revision if "config" in keys else 0,
             state=state,
             state_revision=stated.revision,
             master=_record(MasterRecord, keys.get("master")),

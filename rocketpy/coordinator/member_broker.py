@@ -20,7 +20,8 @@ class MemberBroker(Protocol):
 
         Three things are done when it returns, because the next transaction rests on them: `counting` holds for every
         position that is confirmed from now on, `deadline_s` for every answer, and sends are refused if the duties say
-        so. A stream that must end may take longer: `done` of the report says when it has ended.
+        so. A stream that must end may take longer, and so may the sends of a master that hands over, which takes what
+        it has read: `done` of the report says when both have ended.
         """
         ...
 

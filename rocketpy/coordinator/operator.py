@@ -5,15 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+import attrs
 import trio
 
 from rocketpy.errors import RocketError
-from rocketpy.failover.records import GroupState, MasterRecord, MemberRecord, SwitchRequest
+from rocketpy.failover.records import (
+    SYNC_FLUSH,
+    GroupConfig,
+    GroupState,
+    MasterRecord,
+    MemberRecord,
+    SwitchRequest,
+    differences,
+)
 from rocketpy.failover.requests import Kind, Outcome, Transaction, View
 
 from .group_keys import GroupKeys
 
-SWITCH_S = 5.0
+SWITCH_S = 8.0  # longer than a switch-over that fails and the election after it
 LOOK_S = 0.05
 
 
@@ -89,6 +98,45 @@ def check_replaceable(view: View, member: str) -> str:
     return known.master
 
 
+def check_configuration(view: View, wanted: GroupConfig) -> None:
+    """Check that a group may go over to `wanted` while it runs.
+
+    Raises:
+        OperatorRefused: a promise would rest on something else in between.
+    """
+    known, state = view.config, view.state
+    if known is None or state is None:
+        raise OperatorRefused("this group has not begun yet: its first member writes what it agrees on")
+    fixed = attrs.evolve(wanted, members=known.members, flush="", in_sync_min=0)
+    if found := differences(fixed, attrs.evolve(known, flush=""), known.members[0]):
+        raise OperatorRefused(f"this cannot be changed while the group runs: {found}")
+    added, gone = set(wanted.members) - set(known.members), set(known.members) - set(wanted.members)
+    if len(added) + len(gone) > 1:
+        names = ", ".join(sorted(added | gone))
+        raise OperatorRefused(f"one member at a time is added or removed; these are several: {names}")
+    for name in gone:
+        if name in view.members or name in state.in_sync:
+            raise OperatorRefused(f"{name} runs or is in sync: stop it, and wait until haStatus shows neither")
+    weak = sorted(name for name, record in view.members.items() if record.flush != SYNC_FLUSH)
+    if wanted.flush == SYNC_FLUSH and known.flush != SYNC_FLUSH and weak:
+        raise OperatorRefused(f"flushDiskType is not SYNC_FLUSH on {', '.join(weak)}: restart them with it first")
+
+
+async def configure(keys: GroupKeys, wanted: GroupConfig) -> tuple[GroupConfig, GroupConfig]:
+    """Let a group agree on something else while it runs. Returns: what it agreed on before, and now.
+
+    Raises:
+        OperatorRefused: as check_configuration, or the group has changed meanwhile.
+        EtcdError, EtcdUnavailable, EtcdReplaced, RecordInvalid: as GroupKeys.
+    """
+    view = await keys.read()
+    check_configuration(view, wanted)
+    assert view.config is not None
+    if not await keys.reconfigure(wanted, view):
+        raise OperatorRefused("the group has changed meanwhile; look at haStatus, and try again")
+    return view.config, wanted
+
+
 def unclean_election(view: View, target: str) -> Transaction:
     """Makes `target` master, alone in the set, though it may lack acknowledged messages.
 
@@ -111,7 +159,7 @@ def unclean_election(view: View, target: str) -> Transaction:
         number=1,
         kind=Kind.ELECT,
         state_revision=view.state_revision,
-        state=GroupState(epoch=epoch, master=target, in_sync={target: record.incarnation}),
+        state=GroupState(epoch=epoch, master=target, in_sync={target: record.incarnation}, unclean=epoch),
         master=MasterRecord(member=target, epoch=epoch, lease=record.lease),
         master_absent=True,
     )

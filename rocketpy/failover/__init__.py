@@ -11,10 +11,12 @@ tests/support/failover run the same code. A broker runs it with haMode=automatic
     in_sync.py     who has to acknowledge; when the set shrinks and grows
     fences.py      until when a master may acknowledge
     hint.py        what a peer says of a newer epoch
+    fault.py       how long a member could not serve as master, and who could
     elections.py   who may campaign, and what an election writes
     settings.py    what the rules need to know of a member and its group
     requests.py    what a member is told, and what it asks for
     mastership.py  what a master keeps during its epoch
+    next_master.py when a slave prepares to be the next master
     orders.py      what a member tells its broker
     member.py      one member: takes reports and answers, returns requests
     reference.py   prints docs/failover.md

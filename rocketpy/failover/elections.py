@@ -8,6 +8,7 @@ import attrs
 
 from .fences import Lease
 from .records import GroupConfig, GroupState, MasterRecord, MemberRecord
+from .requests import View
 
 RANK_DELAY_S = 0.2  # by rank; the master puts a lost key back sooner than the first candidate campaigns
 
@@ -48,7 +49,7 @@ def may_campaign(
     had_time = absent_s >= lease_s
     if not state.names(candidate.member, candidate.incarnation):
         is_everybody_here = had_time or all(name in candidate.registered for name in config.members)
-        return is_everybody_here and all_lost_their_tails(candidate, state)
+        return is_everybody_here and all_lost_their_tails(candidate, config, state)
     awaited = state.in_sync.keys() - candidate.registered.keys() - {state.master}
     return config.mode == "sync" or not awaited or had_time
 
@@ -60,19 +61,21 @@ def may_give_back(held: MasterRecord, registered: Mapping[str, MemberRecord], le
     return lease is not None and lease.number in (held.lease, own.lease if own else None)
 
 
-def all_lost_their_tails(candidate: Candidate, state: GroupState) -> bool:
+def all_lost_their_tails(candidate: Candidate, config: GroupConfig, state: GroupState) -> bool:
     """Whether every in-sync member is here with a log of the last epoch that may lack its tail, and no log is longer.
 
     They lost power together, or were put back from backups. Nobody is known to have all that was acknowledged, and
     nobody who has it can come back. Of one epoch the longest log has all of the others, whether its member is in the
-    set or has left it. A lost disk is another matter: its log has no epochs, and people have to decide.
+    set or has left it; a broker that was removed from the group can not be elected, so its log does not count. A lost
+    disk is another matter: its log has no epochs, and people have to decide.
     """
     found = {name: candidate.registered.get(name) for name in state.in_sync}
     have_lost = bool(found) and all(
         record is not None and record.incarnation != state.in_sync[name] and record.epoch >= state.epoch
         for name, record in found.items()
     )
-    return have_lost and rank(candidate, frozenset(candidate.registered)) == 1
+    is_member = candidate.member in config.members
+    return have_lost and is_member and rank(candidate, frozenset(config.members)) == 1
 
 
 def rank(candidate: Candidate, among: frozenset[str]) -> int:
@@ -82,6 +85,26 @@ def rank(candidate: Candidate, among: frozenset[str]) -> int:
         key=lambda name: (-candidate.registered[name].epoch, -candidate.registered[name].end, name),
     )
     return order.index(candidate.member) + 1 if candidate.member in order else len(order) + 1
+
+
+def best(registered: Mapping[str, MemberRecord], among: frozenset[str]) -> str:
+    """The first of some registered members, in the order of candidates."""
+    return min(among, key=lambda name: (-registered[name].epoch, -registered[name].end, name))
+
+
+def delay_s(candidate: Candidate, config: GroupConfig, view: View) -> float:
+    """The seconds that a candidate waits before it asks: a better one is first, one with a fault comes last.
+
+    The one that an operator has asked for comes first in a synchronous group, where every candidate has all that was
+    acknowledged. In an asynchronous group the longest log comes first, and the request may be an old one.
+    """
+    rivals = frozenset(view.state.in_sync if view.state else config.members)
+    with_fault = frozenset(name for name, record in view.members.items() if record.fault)
+    place = rank(candidate, rivals - with_fault)
+    request = view.switch if config.mode == "sync" else None
+    if request is not None and view.state is not None and request.from_epoch == view.state.epoch:
+        place = place + 1 if request.to != candidate.member else 1
+    return RANK_DELAY_S * place
 
 
 def bootstrapped(candidate: Candidate) -> GroupState:
@@ -102,4 +125,4 @@ def elected(candidate: Candidate, config: GroupConfig, state: GroupState) -> Gro
     if config.mode == "sync" and state.names(candidate.member, candidate.incarnation):
         kept = {name: incarnation for name, incarnation in state.in_sync.items() if name != state.master}
     kept[candidate.member] = candidate.incarnation
-    return GroupState(epoch=state.epoch + 1, master=candidate.member, in_sync=kept)
+    return attrs.evolve(state, epoch=state.epoch + 1, master=candidate.member, in_sync=kept)

@@ -19,18 +19,23 @@ class Log:
     confirmed: int
 
 
-def cut_for(own: Log, master: Log, *, is_sync: bool) -> int | None:
+def cut_for(own: Log, master: Log, *, is_sync: bool, unclean: int = 0) -> int | None:
     """The position at which the member's log must end before it takes the master's stream.
 
     In a synchronous group every in-sync log has what was confirmed, so a cut below is a sign of something else: a
-    master by an unclean election, or a store that was exchanged. In an asynchronous group everything may have been
-    acknowledged, so a cut of more than CUT_BYTES_MAX is no failover's rest. People have to look at both.
+    store that was exchanged. In an asynchronous group everything may have been acknowledged, so a cut of more than
+    CUT_BYTES_MAX is no failover's rest. People have to look at both. They have done so if the master's log has an epoch
+    that an operator began by an unclean election, and this log ends in an older one.
 
+    Args:
+        unclean: the last epoch of an unclean election, as etcd has it; 0: there was none.
     Returns: the position; None: halt, the logs have diverged.
     """
     end = common_end(own.epochs, own.end, master.epochs, master.end)
     if end is None:
         return None
+    if own.epochs.last < unclean and any(entry.number == unclean for entry in master.epochs.entries):
+        return end
     is_too_much = end < own.confirmed if is_sync else own.end - end > CUT_BYTES_MAX
     return None if is_too_much else end
 

@@ -23,6 +23,7 @@ class Mastership:
     _progress: dict[str, Progress] = attrs.field(factory=dict)
     _entering: dict[str, str] = attrs.field(factory=dict)  # counted, and asked for when they have all; incarnations
     _request: SwitchRequest | None = None  # the operator's; it is being carried out, or has failed
+    _leaves_set: bool = False  # by that: this member cannot serve, so it has to enter again
 
     def acknowledging(self, known: GroupState, acks: Mapping[str, Ack]) -> frozenset[str]:
         """The members of the set that have acknowledged something in this epoch."""
@@ -40,16 +41,32 @@ class Mastership:
         return frozenset(self._entering.items())
 
     def change_of_set(
-        self, now_s: float, known: GroupState, report: Report, confirmed: int, keep_up_s: float
+        self,
+        now_s: float,
+        known: GroupState,
+        report: Report,
+        confirmed: int,
+        keep_up_s: float,
+        excused: frozenset[str] = frozenset(),
     ) -> GroupState | None:
         """The next in-sync set: first without those who do not keep up, then with those who have caught up.
 
         A member that has caught up counts first. Only a later report, taken under the orders that count it, says what
         was confirmed without it; when it has that, it is asked for. Under load it would never have all at any moment
         that the report is of; while it counts, nothing is confirmed that it lacks.
+
+        Args:
+            excused: members that could take over from this one, which has a fault and may not hear their
+                acknowledgements: in this time none of them is late.
         """
         self._record(now_s, known, report)
-        late = [name for name in known.in_sync if self._is_late(name, known.in_sync[name], now_s, report, keep_up_s)]
+        for name in excused & self._progress.keys():
+            self._progress[name].caught_up_s = now_s
+        late = [
+            name
+            for name, incarnation in known.in_sync.items()
+            if name not in excused and self._is_late(name, incarnation, now_s, report, keep_up_s)
+        ]
         if late:
             return in_sync.without(known, late)
         start = next((entry.start for entry in report.epochs.entries if entry.number == self.epoch), report.end)
@@ -98,8 +115,12 @@ class Mastership:
             return False
         if request.to == self.member or not self._is_able(request.to, view):
             return False
-        self._request = request
+        self._request, self._leaves_set = request, False
         return True
+
+    def hand_over_to(self, name: str) -> None:
+        """Switch over without an operator, because this member cannot serve."""
+        self._request, self._leaves_set = SwitchRequest(from_epoch=self.epoch, to=name, until_ms=0), True
 
     def switch_over(self, view: View, report: Report) -> tuple[GroupState, MasterRecord] | None:
         """The next `state` and `master`, when the target has everything; None: not yet."""
@@ -110,7 +131,8 @@ class Mastership:
         position = in_sync.position_of(target, self.epoch, report.acks)
         if position is None or position < report.end:
             return None
-        new = attrs.evolve(known, epoch=self.epoch + 1, master=request.to)
+        kept = in_sync.without(known, [self.member] if self._leaves_set else [])
+        new = attrs.evolve(kept, epoch=self.epoch + 1, master=request.to)
         return new, MasterRecord(member=request.to, epoch=new.epoch, lease=view.members[request.to].lease)
 
     def _is_able(self, name: str, view: View) -> bool:

@@ -16,28 +16,19 @@ from collections.abc import Callable, Mapping
 import attrs
 
 from . import elections, in_sync
-from .elections import RANK_DELAY_S, Candidate
+from .elections import Candidate
+from .fault import Fault, able_others
 from .fences import NEVER_S, Lease
 from .hint import Hint
 from .mastership import Mastership
+from .next_master import SWITCH_OVER_S, NextMaster
 from .orders import Orders
 from .records import GroupState, MasterRecord, MemberRecord
 from .requests import Decisions, Kind, Outcome, Report, RevokeLease, Transaction, View
 from .settings import Settings
-from .states import DUTIES, Duties, Event, State, next_state
+from .states import DUTIES, Change, Duties, Event, State, next_state
 
-SWITCH_OVER_S = 3.0
 SERVING = frozenset({State.PROMOTING, State.MASTER, State.FENCED, State.SWITCHING_OVER})
-
-
-@attrs.frozen
-class Change:
-    """A change of state, for the log."""
-
-    before: State
-    event: Event
-    after: State
-    epoch: int
 
 
 @attrs.define(eq=False)
@@ -53,12 +44,15 @@ class Member:
     copies: int = 1  # members that have all below `confirmed`; 1: a sync master answers SLAVE_NOT_AVAILABLE
     changes: list[Change] = attrs.field(factory=list)  # not yet taken by `changes_taken`
     hint: Hint = attrs.field(factory=Hint)
+    fault: Fault = attrs.field(factory=Fault)
     _view: View | None = None
     _report: Report | None = None
     _now_s: float = 0.0
     _since_s: float = 0.0  # when the present state began
     _absent_since_s: float | None = None
+    _next: NextMaster = attrs.field(factory=NextMaster)
     _base: int = 0  # the revision of `state` that a candidate campaigns on
+    _given_up: int = -1  # the last epoch that this member did not go on to serve
     _decisions: Decisions = attrs.field(factory=Decisions)
     _mastership: Mastership | None = None
 
@@ -68,6 +62,7 @@ class Member:
         """Take a read of etcd; an older one than the last is left out."""
         if self._view is None or view.revision >= self._view.revision:
             self._view = view
+            self.settings = self.settings.in_group(view.config)
             self._decisions.seen(view.state_revision)
 
     def answered(self, number: int, outcome: Outcome) -> None:
@@ -120,7 +115,9 @@ class Member:
             epoch=self.epoch if self.state in SERVING else -1,
             following=self.following,
             counting=self._counting(),
+            is_next_master=self._next.is_wanted(self._view, self._report, self.settings.member, self._now_s),
             deadline_s=self._open_until() if self.duties.answers_waits else NEVER_S,
+            unclean=self._view.state.unclean if self._view and self._view.state else 0,
         )
 
     def step(self, now_s: float, report: Report) -> list[Transaction | RevokeLease]:
@@ -132,6 +129,7 @@ class Member:
         if not report.acks.keys() <= set(members):  # who knows the secret may follow under any name
             report = attrs.evolve(report, acks={name: ack for name, ack in report.acks.items() if name in members})
         self._now_s, self._report = now_s, report
+        self.fault.update(now_s, report.fault)
         if self._view is None:
             return []
         present = self._view.master is not None
@@ -159,6 +157,7 @@ class Member:
             self._mastership = Mastership(self.settings.member, self._report.incarnation, self.epoch, self._now_s)
             self.confirmed = self._report.confirmed
         elif after not in SERVING:
+            self._given_up = self.epoch if event is Event.GAVE_UP else self._given_up
             self._mastership = None
         self.changes.append(Change(self.state, event, after, self.epoch if after in SERVING else -1))
         self.state, self._since_s = after, self._now_s
@@ -169,7 +168,7 @@ class Member:
         """The event that holds now and means something in this state; the first of several."""
         view, report = self._view, self._report
         assert view is not None and report is not None
-        is_unfit = report.damaged or (view.config is not None and view.config != self.settings.config)
+        is_unfit = report.damaged or not self.settings.may_be_in(view.config)
         if self.state is State.HALTED:  # an operator may have made it master in etcd, though it has diverged
             return Event.OPERATOR_ORDER if self._is_appointed() and not is_unfit else None
         if is_unfit:
@@ -193,7 +192,7 @@ class Member:
             known is not None
             and known.master == self.settings.member
             and known.names(self.settings.member, self._report.incarnation)
-            and known.epoch > self._report.epochs.last
+            and known.epoch > max(self._report.epochs.last, self._given_up)
             and known.epoch >= self._report.newest_epoch_seen
         )
 
@@ -222,19 +221,29 @@ class Member:
         assert self._view is not None
         if self._view.state_revision != self._base:
             return Event.ELECTION_LOST
-        idle = self._decisions.waiting is None and not self._decisions.unresolved
-        return Event.MASTER_BACK if self._view.master is not None and idle else None
+        return Event.MASTER_BACK if self._view.master is not None and not self._is_undecided else None
 
     def _in_promoting(self) -> Event | None:
         assert self._report is not None
-        return Event.READY if self._report.opened == self.epoch else None
+        return Event.READY if self._report.opened == self.epoch else self._fault_event()
 
     def _in_master(self) -> Event | None:
         assert self._view is not None and self._report is not None and self._mastership is not None
         if not self._fence_is_open():
             return Event.LEASE_OVER
         wants = self._mastership.wants_switch_over(self._view, self._report.wall_ms)
-        return Event.SWITCH_OVER_WANTED if wants else None
+        return Event.SWITCH_OVER_WANTED if wants else self._fault_event()
+
+    def _fault_event(self) -> Event | None:
+        """The event if this member cannot serve and another one can: a switch-over, if it has a store to do that."""
+        assert self._view is not None and self._report is not None and self._mastership is not None
+        able, least_s = able_others(self._view, self.settings.member), self.settings.fault_s
+        if not self._report.fault or not able or not least_s or self.fault.lasts_s < least_s or self._is_undecided:
+            return None
+        if self.state is State.PROMOTING or not self._report.is_open:
+            return Event.GAVE_UP
+        self._mastership.hand_over_to(elections.best(self._view.members, able))
+        return Event.HAS_FAULT
 
     def _in_fenced(self) -> Event | None:
         if self._decisions.is_asked(Kind.SWITCH_OVER):  # the target may be master by now, with a lease of its own
@@ -242,13 +251,21 @@ class Member:
         return Event.LEASE_BACK if self._fence_is_open() else None
 
     def _in_switching_over(self) -> Event | None:
-        assert self._mastership is not None
+        assert self._view is not None and self._report is not None
         if not self._fence_is_open():
             return Event.LEASE_OVER
-        undecided = self._decisions.waiting is not None or bool(self._decisions.unresolved)
-        return None if self._now_s < self._since_s + SWITCH_OVER_S or undecided else Event.SWITCH_OVER_FAILED
+        if self._now_s < self._since_s + SWITCH_OVER_S or self._is_undecided:
+            return None
+        has_fault = self._report.fault and self.fault.is_told
+        is_able = not has_fault or not able_others(self._view, self.settings.member)
+        return Event.SWITCH_OVER_FAILED if is_able else Event.GAVE_UP
 
     # --- what events and requests rest on -----------------------------------------------------------------------------
+
+    @property
+    def _is_undecided(self) -> bool:
+        """A transaction of this member may still succeed."""
+        return self._decisions.waiting is not None or bool(self._decisions.unresolved)
 
     @property
     def _candidate(self) -> Candidate:
@@ -269,10 +286,11 @@ class Member:
         view = self._view
         if view is None or view.state is None or view.master is not None or self._absent_since_s is None:
             return False
-        absent_s = self._now_s - self._absent_since_s
-        config = self.settings.config
+        absent_s, lease_s = self._now_s - self._absent_since_s, self.settings.lease_s
+        if self.fault.is_told and absent_s < 2 * lease_s and able_others(view, self.settings.member):
+            return False  # it would win, and could not serve
         return elections.may_campaign(
-            self._candidate, config, view.state, absent_s=absent_s, lease_s=self.settings.lease_s
+            self._candidate, self.settings.config, view.state, absent_s=absent_s, lease_s=lease_s
         )
 
     def _master_lease(self) -> Lease | None:
@@ -332,57 +350,42 @@ class Member:
         if view.master is not None:
             return [RevokeLease(one.master.lease) for one in self._decisions.unresolved[:1] if one.master]
         candidate, config = self._candidate, self.settings.config
-        rivals = view.state.in_sync if view.state else config.members
-        if self._now_s < self._since_s + RANK_DELAY_S * elections.rank(candidate, frozenset(rivals)):
+        own = view.members.get(candidate.member)
+        is_compared = config.mode == "sync" or (own is not None and own.end == self._report.end)  # by the others, too
+        if not is_compared or self._now_s < self._since_s + elections.delay_s(candidate, config, view):
             return []
         new = elections.elected(candidate, config, view.state) if view.state else elections.bootstrapped(candidate)
         held = MasterRecord(member=candidate.member, epoch=new.epoch, lease=self.lease.number)
-        return self._ask(Kind.ELECT if view.state else Kind.BOOTSTRAP, state=new, master=held, master_absent=True)
+        return self._decisions.ask(
+            Kind.ELECT if view.state else Kind.BOOTSTRAP, view, state=new, master=held, master_absent=True
+        )
 
     def _rule(self, view: View) -> list[Transaction | RevokeLease]:
         """A master's requests: its key, the switch-over, the set."""
         assert self._mastership is not None and self._report is not None and view.state is not None
         if self._decisions.unresolved:
-            return self._repeat(self._decisions.unresolved[-1], view.state)
+            return self._repeat(self._decisions.unresolved[-1], view)
         if view.master is None and self.lease is not None and self._now_s < self.lease.deadline_s:
             held = MasterRecord(member=self.settings.member, epoch=self.epoch, lease=self.lease.number)
-            return self._ask(Kind.PUT_BACK, master=held, master_absent=True)
+            return self._decisions.ask(Kind.PUT_BACK, view, master=held, master_absent=True)
         if self.state is State.SWITCHING_OVER:
             switched = self._mastership.switch_over(view, self._report)
-            return self._ask(Kind.SWITCH_OVER, state=switched[0], master=switched[1]) if switched else []
+            if switched is None:
+                return []
+            return self._decisions.ask(Kind.SWITCH_OVER, view, state=switched[0], master=switched[1])
         confirmed, keep_up_s = max(self.confirmed, self._report.confirmed), self.settings.keep_up_s
-        new = self._mastership.change_of_set(self._now_s, view.state, self._report, confirmed, keep_up_s)
-        return self._ask(Kind.CHANGE_SET, state=new) if new is not None else []
+        excused = able_others(view, self.settings.member) if self._report.fault else frozenset[str]()
+        new = self._mastership.change_of_set(self._now_s, view.state, self._report, confirmed, keep_up_s, excused)
+        return self._decisions.ask(Kind.CHANGE_SET, view, state=new) if new is not None else []
 
-    def _repeat(self, asked: Transaction, known: GroupState) -> list[Transaction | RevokeLease]:
+    def _repeat(self, asked: Transaction, view: View) -> list[Transaction | RevokeLease]:
         """Ask again, until it is known what became of it; a switch-over whose time is over is made impossible.
 
         The revision is the old one: a decision rests on the `state` that it was made from.
         """
         if asked.kind is Kind.SWITCH_OVER and self._now_s >= self._since_s + SWITCH_OVER_S:
-            return self._ask(Kind.TOUCH, state=known)
-        self._decisions.waiting = attrs.evolve(asked, number=self._decisions.number())
-        return [self._decisions.waiting]
-
-    def _ask(
-        self,
-        kind: Kind,
-        *,
-        state: GroupState | None = None,
-        master: MasterRecord | None = None,
-        master_absent: bool = False,
-    ) -> list[Transaction | RevokeLease]:
-        assert self._view is not None
-        asked = Transaction(
-            number=self._decisions.number(),
-            kind=kind,
-            state_revision=self._view.state_revision,
-            state=state,
-            master=master,
-            master_absent=master_absent,
-        )
-        self._decisions.waiting = asked
-        return [asked]
+            return self._decisions.ask(Kind.TOUCH, view, state=view.state)
+        return self._decisions.ask_again(asked)
 
 
 _EVENTS: dict[State, Callable[[Member], Event | None]] = {

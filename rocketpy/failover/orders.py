@@ -19,6 +19,8 @@ class Orders:
     following: the member whose stream to take, and the epoch that etcd names; None: take no stream.
     counting: members whose acknowledgements under `epoch` a position needs before it is confirmed, this one included.
         If it is the only one, a synchronous master answers SLAVE_NOT_AVAILABLE.
+    is_next_master: an operator has asked this slave to take over, a moment ago.
+    unclean: the last epoch of an unclean election; 0: there was none. Logs of older epochs may be cut for it.
     deadline_s: CLOCK_BOOTTIME until which sends may be answered SUCCESS; compared right before answers leave.
     """
 
@@ -27,4 +29,6 @@ class Orders:
     epoch: int = -1
     following: tuple[str, int] | None = None
     counting: frozenset[StoreId] = frozenset()
+    is_next_master: bool = False
     deadline_s: float = NEVER_S
+    unclean: int = 0

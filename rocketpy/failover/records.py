@@ -30,20 +30,20 @@ class RecordInvalid(RocketError):
     """A value in etcd that is not what its key should hold; the text names the field."""
 
 
-def _text() -> Any:
+def _text(default: Any = attrs.NOTHING) -> Any:
     def check(_owner: object, attribute: attrs.Attribute[str], value: object) -> None:
         if not isinstance(value, str) or len(value) > TEXT_MAX:
             raise ValueError(f"{attribute.name}: not a text of at most {TEXT_MAX} characters")
 
-    return attrs.field(validator=check)
+    return attrs.field(default=default, validator=check)
 
 
-def _number(largest: int = LONG_MAX, smallest: int = 0) -> Any:
+def _number(largest: int = LONG_MAX, smallest: int = 0, default: Any = attrs.NOTHING) -> Any:
     def check(_owner: object, attribute: attrs.Attribute[int], value: object) -> None:
         if type(value) is not int or not smallest <= value <= largest:
             raise ValueError(f"{attribute.name}: not a number from {smallest} to {largest}")
 
-    return attrs.field(validator=check)
+    return attrs.field(default=default, validator=check)
 
 
 def _names(value: object) -> tuple[str, ...]:
@@ -62,36 +62,64 @@ def _texts(value: object) -> Mapping[str, str]:
     return dict(value)
 
 
+SYNC_FLUSH, ASYNC_FLUSH = "SYNC_FLUSH", "ASYNC_FLUSH"
+
+
 @attrs.frozen(kw_only=True)
 class GroupConfig:
-    """What makes members fit each other. One that differs does not start."""
+    """The settings on which members of a group agree. In etcd, `members` and `in_sync_min` override those of a file."""
 
     format: int = _number(INT_MAX)
     mode: str = attrs.field(validator=attrs.validators.in_(("sync", "async")))
     file_size: int = _number()  # mappedFileSizeCommitLog, bytes
     members: tuple[str, ...] = attrs.field(converter=_names)
+    in_sync_min: int = _number(MEMBERS_MAX, default=0)  # minInSyncReplicas; 0: an earlier version wrote this
+    flush: str = _text("")  # flushDiskType that is promised; empty: as above
 
 
 _PROPERTIES = {"format": "the format of the keys", "file_size": "mappedFileSizeCommitLog"}
 
 
-def differences(own: GroupConfig, group: GroupConfig) -> str:
-    """Where the settings of a member are not those of its group, for its operator; empty: nowhere."""
-    found = []
-    for name, ours in attrs.asdict(own).items():
-        theirs = getattr(group, name)
-        if name == "mode":
-            ours, theirs, name = f"{ours.upper()}_MASTER", f"{theirs.upper()}_MASTER", "brokerRole"
-        elif name == "members":
-            ours, theirs, name = ",".join(ours), ",".join(theirs), "haMembers"
-        if ours != theirs:
-            found.append(f"{_PROPERTIES.get(name, name)} is {ours} here and {theirs} in the group")
+def differences(own: GroupConfig, group: GroupConfig, member: str) -> str:
+    """The settings with which `member` cannot be in its group, for its operator; empty: there are none."""
+    found = [
+        _difference(name, getattr(own, name), getattr(group, name))
+        for name in ("format", "mode", "file_size")
+        if getattr(own, name) != getattr(group, name)
+    ]
+    if group.flush == SYNC_FLUSH and own.flush != SYNC_FLUSH:
+        found.append(_difference("flush", own.flush, group.flush))
+    if member not in group.members:
+        known = ",".join(group.members)
+        found.append(f"haMember is {member} here, and the group has {known}: mqadmin haConfigure adds it")
     return "; ".join(found)
+
+
+def overruled(own: GroupConfig, group: GroupConfig) -> str:
+    """The settings that are others in the group and count there; empty: there are none."""
+    names = [name for name in ("members", "in_sync_min") if getattr(group, name)]
+    return "; ".join(
+        _difference(name, getattr(own, name), getattr(group, name))
+        for name in names
+        if getattr(own, name) != getattr(group, name)
+    )
+
+
+def _difference(name: str, ours: Any, theirs: Any) -> str:
+    if name == "mode":
+        name, ours, theirs = "brokerRole", f"{ours.upper()}_MASTER", f"{theirs.upper()}_MASTER"
+    elif name == "members":
+        name, ours, theirs = "haMembers", ",".join(ours), ",".join(theirs)
+    known = {"in_sync_min": "minInSyncReplicas", "flush": "flushDiskType"} | _PROPERTIES
+    return f"{known.get(name, name)} is {ours} here and {theirs} in the group"
 
 
 @attrs.frozen(kw_only=True)
 class MemberRecord:
-    """A member that is alive. `epoch` and `end` are its log's, for the order of candidates; they prove nothing."""
+    """A member that is alive. `epoch` and `end` are its log's, for the order of candidates; they prove nothing.
+
+    A field with a default may be absent: an earlier version did not write it.
+    """
 
     address: str = _text()  # host:port of the broker
     ha_address: str = _text()
@@ -100,6 +128,8 @@ class MemberRecord:
     epoch: int = _number(INT_MAX, -1)  # -1: a new store
     end: int = _number()
     lease: int = _number()
+    flush: str = _text("")  # its flushDiskType
+    fault: str = _text("")  # the reason why it cannot serve as master; empty: it can
 
 
 @attrs.frozen(kw_only=True)
@@ -118,6 +148,7 @@ class GroupState:
     epoch: int = _number(INT_MAX)
     master: str = _text()
     in_sync: Mapping[str, str] = attrs.field(converter=_texts, hash=False)  # member: incarnation
+    unclean: int = _number(INT_MAX, default=0)  # the last epoch that an operator began by `haElect --unclean`; 0: none
 
     def names(self, member: str, incarnation: str) -> bool:
         """Whether the in-sync set has the member with just this store."""
@@ -152,8 +183,8 @@ def from_json(kind: type[_T], value: bytes) -> _T:
         found = json.loads(value)
         if not isinstance(found, dict):
             raise ValueError("not an object")
-        wanted = [field.name for field in attrs.fields(kind)]
-        return kind(**{name: found[name] for name in wanted})
+        wanted = {field.name: field.default is attrs.NOTHING for field in attrs.fields(kind)}
+        return kind(**{name: found[name] for name, is_needed in wanted.items() if is_needed or name in found})
     except KeyError as exc:
         raise RecordInvalid(f"{kind.__name__} in etcd: no field {exc}") from exc
     except (ValueError, TypeError, RecursionError) as exc:

@@ -18,6 +18,7 @@ class View:
 
     revision: int
     config: GroupConfig | None = None
+    config_revision: int = 0  # of the key `config`; 0: there is none
     state: GroupState | None = None
     state_revision: int = 0  # of the key `state`; 0: there is none
     master: MasterRecord | None = None
@@ -32,6 +33,8 @@ class Report:
     `done`: what the duties of the present state say is done: a stream that should stop has stopped and everything
     taken of it is in the log; or sends that should stop are answered SERVICE_NOT_AVAILABLE, and those before them
     are in the log.
+
+    `fault`: the reason why this broker cannot serve as master, for operators; empty: it can.
     """
 
     incarnation: str
@@ -45,6 +48,8 @@ class Report:
     damaged: bool = False  # the epoch file
     acks: Mapping[str, Ack] = attrs.field(factory=dict)
     wall_ms: int = 0
+    fault: str = ""
+    is_open: bool = True  # its store is: the duties can be carried out
 
 
 class Kind(enum.Enum):
@@ -100,10 +105,32 @@ class Decisions:
     _seen: int = 0  # the newest revision of `state` that is known
     _next: int = 1
 
-    def number(self) -> int:
-        """A number for the next transaction."""
+    def ask(
+        self,
+        kind: Kind,
+        view: View,
+        *,
+        state: GroupState | None = None,
+        master: MasterRecord | None = None,
+        master_absent: bool = False,
+    ) -> list[Transaction | RevokeLease]:
+        """Make a transaction on the revision of this view. It waits for its answer from now on."""
+        return self.ask_again(
+            Transaction(
+                number=0,
+                kind=kind,
+                state_revision=view.state_revision,
+                state=state,
+                master=master,
+                master_absent=master_absent,
+            )
+        )
+
+    def ask_again(self, asked: Transaction) -> list[Transaction | RevokeLease]:
+        """Make a transaction once more, with a number of its own."""
         self._next += 1
-        return self._next - 1
+        self.waiting = attrs.evolve(asked, number=self._next - 1)
+        return [self.waiting]
 
     def answered(self, number: int, outcome: Outcome) -> None:
         """Take the answer to the transaction that waits; another number is an answer that came too late."""

@@ -52,6 +52,10 @@ class Event(enum.Enum):
     SWITCHED_OVER = "`state` names the target as master of the next epoch"
     SWITCH_OVER_FAILED = "3 s are over, and the switch-over can't succeed any more"
     OPERATOR_ORDER = "`haElect --unclean` names this member"
+    HAS_FAULT = "this member has had a fault for haUnhealthySeconds, and a member of the in-sync set has none"
+    GAVE_UP = (
+        "the same, and its store is not open or it could not switch over; also if an operator asked for the switch-over"
+    )
 
 
 EXPLANATIONS: dict[Event, str] = {  # in the log: what happened, and what an operator has to do, if anything
@@ -69,10 +73,12 @@ EXPLANATIONS: dict[Event, str] = {  # in the log: what happened, and what an ope
     Event.READY: "its log and its queues are complete, and it takes messages",
     Event.LEASE_OVER: "it could not renew its lease in time and refuses messages; see whether etcd can be reached",
     Event.LEASE_BACK: "it has its lease again and takes messages",
-    Event.SWITCH_OVER_WANTED: "an operator asked for another master; messages are refused until that is done",
+    Event.SWITCH_OVER_WANTED: "an operator asked for another master; messages wait until that is done",
     Event.SWITCHED_OVER: "the other member is master now",
     Event.SWITCH_OVER_FAILED: "the other member did not become master in time; it goes on itself",
     Event.OPERATOR_ORDER: "an operator has ordered it",
+    Event.HAS_FAULT: "it cannot serve as master, and hands over to a member in sync that can",
+    Event.GAVE_UP: "it cannot serve as master, and gives its lease up so that another member in sync is elected",
 }
 
 
@@ -94,18 +100,32 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
     (State.CANDIDATE, Event.MASTER_BACK): State.JOINING,
     (State.PROMOTING, Event.HIGHER_EPOCH): State.JOINING,
     (State.PROMOTING, Event.READY): State.MASTER,
+    (State.PROMOTING, Event.GAVE_UP): State.JOINING,
     (State.MASTER, Event.HIGHER_EPOCH): State.JOINING,
     (State.MASTER, Event.LEASE_OVER): State.FENCED,
     (State.MASTER, Event.SWITCH_OVER_WANTED): State.SWITCHING_OVER,
+    (State.MASTER, Event.HAS_FAULT): State.SWITCHING_OVER,
+    (State.MASTER, Event.GAVE_UP): State.JOINING,
     (State.FENCED, Event.HIGHER_EPOCH): State.JOINING,
     (State.FENCED, Event.LEASE_BACK): State.MASTER,
     (State.SWITCHING_OVER, Event.SWITCHED_OVER): State.JOINING,
     (State.SWITCHING_OVER, Event.HIGHER_EPOCH): State.JOINING,
     (State.SWITCHING_OVER, Event.LEASE_OVER): State.FENCED,
     (State.SWITCHING_OVER, Event.SWITCH_OVER_FAILED): State.MASTER,
+    (State.SWITCHING_OVER, Event.GAVE_UP): State.JOINING,
     (State.HALTED, Event.OPERATOR_ORDER): State.JOINING,
     **{(state, Event.MISCONFIGURED): State.HALTED for state in State if state is not State.HALTED},
 }
+
+
+@attrs.frozen
+class Change:
+    """A change of state, for the log."""
+
+    before: State
+    event: Event
+    after: State
+    epoch: int
 
 
 def next_state(state: State, event: Event) -> State:
@@ -120,18 +140,19 @@ class Duties:
     takes_stream: bool = False  # follows the master that `state` names, acknowledges what it has
     sends_stream: bool = False  # lets other members follow
     answers_waits: bool = False  # waiting sends may get SUCCESS; otherwise SERVICE_NOT_AVAILABLE
-    takes_sends: bool = False  # stores new messages; otherwise SERVICE_NOT_AVAILABLE
+    takes_sends: bool = False  # stores new messages; otherwise SERVICE_NOT_AVAILABLE, unless it
+    keeps_sends: bool = False  # keeps messages for a while, until it is master or can pass them on to the master
     is_broker_0: bool = False  # registers brokerId 0, runs the delay and transaction services
 
 
 DUTIES: dict[State, Duties] = {
     State.JOINING: Duties(),
-    State.FOLLOWER: Duties(takes_stream=True),
-    State.IN_SYNC: Duties(takes_stream=True),
+    State.FOLLOWER: Duties(takes_stream=True, keeps_sends=True),
+    State.IN_SYNC: Duties(takes_stream=True, keeps_sends=True),
     State.CANDIDATE: Duties(),
-    State.PROMOTING: Duties(sends_stream=True),
+    State.PROMOTING: Duties(sends_stream=True, keeps_sends=True),
     State.MASTER: Duties(sends_stream=True, answers_waits=True, takes_sends=True, is_broker_0=True),
     State.FENCED: Duties(sends_stream=True),
-    State.SWITCHING_OVER: Duties(sends_stream=True, answers_waits=True, is_broker_0=True),
+    State.SWITCHING_OVER: Duties(sends_stream=True, answers_waits=True, keeps_sends=True, is_broker_0=True),
     State.HALTED: Duties(),
 }

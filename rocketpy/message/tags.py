@@ -6,6 +6,8 @@ from . import properties
 
 INT_MIN = -(1 << 31)
 INDEX_KEYS_MAX = 128  # of one message
+EXPRESSION_TAGS_MAX = 16_384
+"""Of the tag expression that a pull brings, which the pull worker reads anew each time (csrc/ipc/filter_messages.h)."""
 _BLANKS = "".join(map(chr, range(0x21)))  # what Java's String.trim takes off; str.strip takes other spaces too
 
 
@@ -27,6 +29,11 @@ def expression_tags(expression: str) -> list[str] | None:
     if expression in ("", "*"):
         return None
     return [tag for part in expression.split("||") if (tag := part.strip(_BLANKS))]
+
+
+def has_too_many_tags(expression: str) -> bool:
+    """Return True if the pull worker does not read the expression. It counts bars, also those between blanks."""
+    return expression.count("||") >= EXPRESSION_TAGS_MAX
 
 
 def tags_code(tags: str | None) -> int:

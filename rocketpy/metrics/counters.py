@@ -35,6 +35,7 @@ class Count(enum.IntEnum):
     BUSY = 19
     SLOW = 20
     ROLLS = 21
+    LOG_UNREADABLE = 22
     MESSAGES_GET = 24
     BYTES_GET = 25
     PULLS = 26
@@ -65,6 +66,7 @@ class Count(enum.IntEnum):
     TIMERS_NEXT_DUE_MS = 51  # gauge
     TIMERS_OLDEST = 52  # gauge
     TIMERS_RENEWED = 53
+    TRANSACTIONS_RENEWED = 54
     PUT_LATENCY = 64  # the first of PUT_LATENCY_BUCKETS; bucket k counts what took up to 2^k microseconds
     PUT_LATENCY_SUM_US = 88
     TIMER_LATENESS = 96  # the first of TIMER_LATENESS_BUCKETS; bucket k counts what was up to 2^k milliseconds late

@@ -56,7 +56,29 @@ LEASE = Metric(
     "rocketpy_ha_lease_remaining_seconds", Kind.GAUGE, (), "Of a member: seconds that its lease in etcd still has."
 )
 CHANGES = Metric("rocketpy_ha_role_changes", Kind.COUNTER, (), "Of a member: changes of its state since the start.")
-MEMBER_METRICS = (MEMBER, EPOCH, IN_SYNC, LEASE, CHANGES)
+HAS_FAULT = Metric(
+    "rocketpy_ha_member_fault",
+    Kind.GAUGE,
+    (),
+    "Of a member: 1 if it cannot serve as master; `mqadmin haStatus -f FILE` and its log say why.",
+)
+FAULTY = Metric(
+    "rocketpy_ha_faulty_members",
+    Kind.GAUGE,
+    (),
+    "Of a member: registered members of its group that cannot serve as master. One whose processes do not run is seen "
+    "by the others.",
+)
+ETCD_ALARM = Metric(
+    "rocketpy_ha_etcd_alarm",
+    Kind.GAUGE,
+    (),
+    "Of a member: 1 if etcd has an alarm. With NOSPACE it takes no writes, and no master can be elected.",
+)
+ETCD_BYTES = Metric(
+    "rocketpy_ha_etcd_database_bytes", Kind.GAUGE, (), "Of a member: bytes of etcd's database; its quota bounds them."
+)
+MEMBER_METRICS = (MEMBER, EPOCH, IN_SYNC, LEASE, CHANGES, HAS_FAULT, FAULTY, ETCD_ALARM, ETCD_BYTES)
 REPLICATION_METRICS = (
     SLAVES,
     CONNECTIONS,
@@ -115,6 +137,10 @@ def _of_member(member: MemberSnapshot) -> Iterator[tuple[Metric, Samples]]:
     yield IN_SYNC, [((), member.in_sync if serves else None)]
     yield LEASE, [((), member.lease_s)]
     yield CHANGES, [((), member.changes)]
+    yield HAS_FAULT, [((), member.has_fault)]
+    yield FAULTY, [((), member.faulty)]
+    yield ETCD_ALARM, [((), member.has_alarm)]
+    yield ETCD_BYTES, [((), member.etcd_bytes)]
 
 
 def _host(address: str) -> str:

@@ -136,6 +136,10 @@ class MemberSnapshot:
     in_sync: int  # as master: members that have to acknowledge, itself included
     changes: int  # of the state, since the broker was started
     lease_s: float  # that is left of its lease
+    has_fault: bool = False  # it cannot serve as master
+    faulty: int = 0  # registered members that cannot
+    has_alarm: bool = False  # etcd has
+    etcd_bytes: int = 0
 
 
 @attrs.frozen(kw_only=True)

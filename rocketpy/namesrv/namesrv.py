@@ -36,6 +36,7 @@ SCAN_FIRST_S = 5.0
 SCAN_INTERVAL_S = 10.0
 LATE_S = 5.0  # a scan later than this means that the process was paused
 FORGET_INTERVAL_S = 1.0
+LEAVING_INTERVAL_S = 0.5
 KV_LOG_FIRST_S = 60.0
 KV_LOG_INTERVAL_S = 600.0
 KV_LOGGED_MAX = 100
@@ -116,13 +117,14 @@ class NameServer:
         """The background duties."""
         return [
             Duty("dropping silent brokers", SCAN_INTERVAL_S, as_duty(self._scan), first_s=SCAN_FIRST_S),
+            Duty("dropping masters that have left", LEAVING_INTERVAL_S, as_duty(self._drop_leaving)),
             Duty("forgetting brokers that are gone", FORGET_INTERVAL_S, self._processor.forget_gone_brokers),
             Duty("logging the key-value table", KV_LOG_INTERVAL_S, as_duty(self._log_kv), first_s=KV_LOG_FIRST_S),
         ]
 
     def connection_closed(self, connection: int) -> None:
         """Remove the brokers that registered on it (remoting.abc.ConnectionListener)."""
-        for addr in self.routes.connection_closed(connection):
+        for addr in self.routes.connection_closed(connection, _now_ms()):
             logger.warning("removed broker %s: its connection was closed", addr)
 
     def statistics(self) -> NamesrvStatistics:
@@ -154,6 +156,10 @@ class NameServer:
             logger.warning("removed broker %s: it has not registered for two minutes", addr)
             if connection in channels:
                 channels[connection].close()
+
+    def _drop_leaving(self) -> None:
+        for addr in self.routes.drop_leaving(_now_ms()):
+            logger.warning("removed master %s: it has left, and no other master of its group has registered", addr)
 
     def _log_kv(self) -> None:
         for namespace, values in self._kv.table.items():

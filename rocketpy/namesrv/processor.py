@@ -167,7 +167,7 @@ class NamesrvProcessor:
 
     async def _unregister_broker(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         header = headers.BrokerRequestHeader.of(request)
-        self._routes.unregister(header.broker_name, header.broker_addr, header.broker_id)
+        self._routes.unregister(header.broker_addr)
         return RemotingCommand.response()
 
     async def _query_data_version(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
@@ -271,4 +271,5 @@ def _registration(
         data_version=body.topic_config_serialize_wrapper.data_version,
         topics=body.topic_config_serialize_wrapper.topic_config_table,
         filter_servers=tuple(body.filter_server_list) if says_filter_servers else None,
+        master_epoch=header.master_epoch,
     )

@@ -21,6 +21,7 @@ class Registration:
     data_version: DataVersion
     topics: Mapping[str, TopicConfig]
     filter_servers: tuple[str, ...] | None = ()  # None: not given (brokers before 3.0.11)
+    master_epoch: int | None = None  # of a master with automatic failover
 
 
 @attrs.frozen
@@ -40,3 +41,4 @@ class LiveBroker:
     data_version: DataVersion
     connection: int
     ha_server_addr: str
+    master_epoch: int | None = None

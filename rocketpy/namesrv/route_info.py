@@ -17,6 +17,9 @@ brokers.
 - A removed broker is in no answer any more; its topics are removed from a large table in steps, by `forgetting`.
 - A broker is removed with the connection that it last registered on, not by its address: a broker that has registered
 again on another connection stays when the old one closes.
+- A master with automatic failover registers its epoch. It cannot replace a master of a newer one, and one that leaves
+stays in routes until its successor registers (leaving_masters.py).
+- Unregistering removes the broker's own address only, whoever has its id now.
 
 Source: RocketMQ 4.9 `RouteInfoManager`. Different here: a connection that closes takes every broker that registered on
 it (the reference takes one), and a connection that no broker registered on is not looked up by its remote address.
@@ -24,37 +27,34 @@ it (the reference takes one), and a connection that no broker registered on is n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Set
+from collections.abc import Callable, Generator
 from typing import Any
 
-from rocketpy.remoting.bodies.route import MASTER_ID, BrokerData, ClusterInfo, TopicRouteData
+from rocketpy.codes import ResponseCode
+from rocketpy.errors import RequestRefused
+from rocketpy.remoting.bodies.route import MASTER_ID, BrokerData
 from rocketpy.remoting.bodies.topic import DataVersion
 from rocketpy.remoting.work import result_of
 
-from .queue_entry import QUEUES, packed, unpacked
+from .leaving_masters import LeavingMasters
+from .queue_entry import QUEUES, packed
 from .registration import LiveBroker, MasterInfo, Registration
+from .route_questions import TOPICS_PER_STEP, RouteQuestions
 
 BROKER_EXPIRY_MS = 120_000  # BROKER_CHANNEL_EXPIRED_TIME: silence after which a broker is dropped
 PERM_WRITE = 2
 PERM_READ_WRITE = 6
-TOPIC_UNIT = 1  # topicSysFlag bits (TopicSysFlag)
-TOPIC_UNIT_SUB = 2
-TOPICS_PER_STEP = 500
+NO_CONNECTION = -1  # of a broker that has left
 UNKNOWN_VERSION = DataVersion(counter=-(1 << 63), timestamp_ms=0)  # of a broker whose topics are being registered
 
 
-class RouteInfoManager:
+class RouteInfoManager(RouteQuestions):
     """The tables and every change to them."""
 
     def __init__(self) -> None:
-        self._topics: dict[str, dict[str, bytes]] = {}
-        self._route_count = 0  # entries of all topics: pairs of topic and broker
-        self._brokers: dict[str, BrokerData] = {}
-        self._clusters: dict[str, set[str]] = {}
-        self._clusters_of: dict[str, set[str]] = {}  # broker name -> its clusters
-        self._live: dict[str, LiveBroker] = {}
+        super().__init__()
         self._addrs_of: dict[int, set[str]] = {}  # connection -> what was last registered on it
-        self._filter_servers: dict[str, tuple[str, ...]] = {}
+        self._leaving = LeavingMasters()
         self._gone: set[str] = set()  # broker names whose topics are still to be removed
 
     # --- brokers come -------------------------------------------------------------------------------------------------
@@ -69,19 +69,24 @@ class RouteInfoManager:
         """Register a broker, or refresh it. Returns: for a slave, its master.
 
         Its version is stored when all of its topics are registered. If it is removed meanwhile, the rest is ignored.
+
+        Raises:
+            RequestRefused: a newer master of its group is registered.
         """
         yield from self.forgetting()
+        self._refuse_replaced_master(registration)
         name, addr = registration.broker_name, registration.broker_addr
         known = self._live.get(addr)
         if known is not None and known.broker_name != name:
             self._drop_addr(addr)  # the broker has another name now
             known = None
-        is_first = self._put_addr(registration)
+        is_first = self._put_addr(registration, now_ms)
         if registration.filter_servers:
             self._filter_servers[addr] = registration.filter_servers
         elif registration.filter_servers is not None:
             self._filter_servers.pop(addr, None)
-        live = LiveBroker(name, now_ms, UNKNOWN_VERSION, connection, registration.ha_server_addr)
+        epoch = registration.master_epoch if registration.broker_id == MASTER_ID else self._epoch_of(addr)
+        live = LiveBroker(name, now_ms, UNKNOWN_VERSION, connection, registration.ha_server_addr, epoch)
         self._forget_live(addr)
         self._live[addr] = live
         self._addrs_of.setdefault(connection, set()).add(addr)
@@ -97,17 +102,44 @@ class RouteInfoManager:
                     if self._live.get(addr) is not live:
                         return MasterInfo()
         live.data_version = registration.data_version
-        return MasterInfo() if registration.broker_id == MASTER_ID else self._master_of(name)
+        return MasterInfo() if registration.broker_id == MASTER_ID else self._master_of(name, addr)
 
-    def _put_addr(self, registration: Registration) -> bool:
+    def _refuse_replaced_master(self, registration: Registration) -> None:
+        """Refuse a master that was paused or cut off, and does not know yet that its group has another one."""
+        master = self._brokers.get(registration.broker_name)
+        addr = None if master is None else master.broker_addrs.get(MASTER_ID)
+        if registration.broker_id != MASTER_ID or addr is None or addr == registration.broker_addr:
+            return
+        newest, epoch = self._epoch_of(addr), registration.master_epoch
+        if newest is not None and epoch is not None and epoch < newest:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR,
+                f"{registration.broker_addr} was master of {registration.broker_name} in epoch {epoch}; {addr} is the "
+                f"master of epoch {newest}",
+            )
+
+    def _epoch_of(self, addr: str) -> int | None:
+        """The epoch that an address has registered as id 0; None: it is not, or without automatic failover."""
+        live = self._live.get(addr)
+        broker = self._brokers.get(live.broker_name) if live is not None else None
+        is_master = broker is not None and broker.broker_addrs.get(MASTER_ID) == addr
+        return live.master_epoch if live is not None and is_master else None
+
+    def _put_addr(self, registration: Registration, now_ms: int) -> bool:
         """Enter the broker's address under its name and id. Returns: whether there was none."""
         name, addr, broker_id = registration.broker_name, registration.broker_addr, registration.broker_id
         self._clusters.setdefault(registration.cluster, set()).add(name)
         self._clusters_of.setdefault(name, set()).add(registration.cluster)
         broker = self._brokers.get(name)
         addrs = {} if broker is None else dict(broker.broker_addrs)
+        if broker_id == MASTER_ID:
+            self._leaving.forget(addr)
+        elif self._epoch_of(addr) is not None:
+            self._leaving.leave(addr, now_ms)
+        is_leaving = self._leaving.has(addr)
         for other_id in [other for other, at in addrs.items() if at == addr and other != broker_id]:
-            del addrs[other_id]  # the same broker in another role: a slave that became master, or the reverse
+            if other_id != MASTER_ID or not is_leaving:
+                del addrs[other_id]  # the same broker in another role: a slave that became master, or the reverse
         is_first = broker_id not in addrs
         addrs[broker_id] = addr
         cluster = registration.cluster if broker is None else broker.cluster
@@ -137,29 +169,44 @@ class RouteInfoManager:
             live.last_update_ms = now_ms
         return changed, live.data_version
 
-    def _master_of(self, broker_name: str) -> MasterInfo:
+    def _master_of(self, broker_name: str, own_addr: str) -> MasterInfo:
+        """The master of a slave. It is not the slave itself, which may have been the last one."""
         addr = self._brokers[broker_name].broker_addrs.get(MASTER_ID)
         live = self._live.get(addr) if addr is not None else None
-        return MasterInfo() if live is None else MasterInfo(addr, live.ha_server_addr)
+        return MasterInfo() if live is None or addr == own_addr else MasterInfo(addr, live.ha_server_addr)
 
     # --- brokers go ---------------------------------------------------------------------------------------------------
 
-    def unregister(self, broker_name: str, broker_addr: str, broker_id: int) -> None:
-        """Code 104: a broker that stops says so."""
+    def unregister(self, broker_addr: str) -> None:
+        """Code 104: a broker that stops says so. Another broker may have its id by now: only the address goes."""
         if broker_addr in self._live:
             self._drop_addr(broker_addr)
-        broker = self._brokers.get(broker_name)
-        if broker is not None:
-            self._keep_addrs(broker, {at: addr for at, addr in broker.broker_addrs.items() if at != broker_id})
         self._forget_if_few()
 
-    def connection_closed(self, connection: int) -> list[str]:
+    def connection_closed(self, connection: int, now_ms: int) -> list[str]:
         """Remove brokers that last registered on `connection`. Returns their addresses."""
         gone = sorted(self._addrs_of.get(connection, ()))
         for addr in gone:
-            self._drop_addr(addr)
+            if self._epoch_of(addr) is None:
+                self._drop_addr(addr)
+            else:
+                self._leaving.leave(addr, now_ms)
+                self._move(addr, NO_CONNECTION)
         self._forget_if_few()
         return gone
+
+    def drop_leaving(self, now_ms: int) -> list[str]:
+        """Remove masters that have left and were not replaced in time. Returns their addresses."""
+        due = [addr for addr in self._leaving.take_due(now_ms) if addr in self._live]
+        for addr in due:
+            live = self._live[addr]
+            if live.connection == NO_CONNECTION:
+                self._drop_addr(addr)
+            elif self._epoch_of(addr) is not None:
+                broker = self._brokers[live.broker_name]
+                self._keep_addrs(broker, {at: each for at, each in broker.broker_addrs.items() if at != MASTER_ID})
+        self._forget_if_few()
+        return due
 
     def expire(self, now_ms: int) -> list[tuple[str, int]]:
         """Remove brokers that were silent for too long. Returns (address, connection to close) of each."""
@@ -179,9 +226,16 @@ class RouteInfoManager:
         """Remove an address from all tables; the cost does not depend on the number of brokers."""
         broker = self._brokers.get(self._live[addr].broker_name)
         self._forget_live(addr)
+        self._leaving.forget(addr)
         self._filter_servers.pop(addr, None)
         if broker is not None:
             self._keep_addrs(broker, {at: other for at, other in broker.broker_addrs.items() if other != addr})
+
+    def _move(self, addr: str, connection: int) -> None:
+        live = self._live[addr]
+        _discard(self._addrs_of, live.connection, addr)
+        live.connection = connection
+        self._addrs_of.setdefault(connection, set()).add(addr)
 
     def _forget_live(self, addr: str) -> None:
         live = self._live.pop(addr, None)
@@ -226,104 +280,6 @@ class RouteInfoManager:
         if not queues:
             del self._topics[topic]
 
-    # --- questions ----------------------------------------------------------------------------------------------------
-
-    def route(self, topic: str) -> TopicRouteData | None:
-        """Code 105: queues and addresses; None when there is no such topic or none of its brokers is known."""
-        queues = self._topics.get(topic)
-        if queues is None:
-            return None
-        queues = {name: queue for name, queue in queues.items() if name in self._brokers}
-        brokers = [self._brokers[name] for name in queues]
-        if not brokers:
-            return None
-        filter_servers = {
-            addr: list(self._filter_servers[addr])
-            for broker in brokers
-            for addr in broker.broker_addrs.values()
-            if addr in self._filter_servers
-        }
-        return TopicRouteData(
-            queue_datas=[unpacked(name, queue) for name, queue in queues.items()],
-            broker_datas=[_copy(broker) for broker in brokers],
-            filter_server_table=filter_servers,
-        )
-
-    def cluster_info(self) -> ClusterInfo:
-        """Code 106."""
-        return ClusterInfo(
-            broker_addr_table={name: _copy(broker) for name, broker in self._brokers.items()},
-            cluster_addr_table={cluster: sorted(names) for cluster, names in self._clusters.items()},
-        )
-
-    def topics(self) -> Generator[None, None, list[str]]:
-        """Code 206."""
-        return self._topics_where(lambda queues: not self._brokers.keys().isdisjoint(queues))
-
-    def topics_of_cluster(self, cluster: str) -> Generator[None, None, list[str]]:
-        """Code 224; nothing for a cluster that is not known."""
-        names = frozenset(self._clusters.get(cluster, ()))
-        return self._topics_where(lambda queues: not names.isdisjoint(queues))
-
-    def system_topics(self) -> tuple[list[str], str | None]:
-        """Code 304: names of clusters and brokers (each is a topic), and the address of a broker to ask for more."""
-        names = [*self._clusters, *self._brokers]
-        addrs = (addr for broker in self._brokers.values() for addr in broker.broker_addrs.values())
-        return names, next(addrs, None)
-
-    def unit_topics(self) -> Generator[None, None, list[str]]:
-        """Code 311."""
-        return self._topics_by_flag(lambda flag: bool(flag & TOPIC_UNIT))
-
-    def unit_sub_topics(self) -> Generator[None, None, list[str]]:
-        """Code 312."""
-        return self._topics_by_flag(lambda flag: bool(flag & TOPIC_UNIT_SUB))
-
-    def unit_sub_ununit_topics(self) -> Generator[None, None, list[str]]:
-        """Code 313."""
-        return self._topics_by_flag(lambda flag: flag & (TOPIC_UNIT | TOPIC_UNIT_SUB) == TOPIC_UNIT_SUB)
-
-    def _topics_by_flag(self, predicate: Callable[[int], bool]) -> Generator[None, None, list[str]]:
-        """Decided by the flag of one broker's entry, because all brokers of a topic should have the same."""
-
-        def has_flag(queues: Mapping[str, bytes]) -> bool:
-            entry = next((queue for name, queue in queues.items() if name in self._brokers), None)
-            return entry is not None and predicate(QUEUES.unpack(entry)[3])
-
-        return self._topics_where(has_flag)
-
-    def _topics_where(self, predicate: Callable[[Mapping[str, bytes]], bool]) -> Generator[None, None, list[str]]:
-        found = []
-        for number, topic in enumerate(list(self._topics), 1):
-            queues = self._topics.get(topic)
-            if queues is not None and predicate(queues):
-                found.append(topic)
-            if number % TOPICS_PER_STEP == 0:
-                yield
-        return found
-
-    @property
-    def live_brokers(self) -> Mapping[str, LiveBroker]:
-        """Address -> broker, for logs and metrics."""
-        return dict(self._live)
-
-    @property
-    def cluster_count(self) -> int:
-        return len(self._clusters)
-
-    @property
-    def topic_count(self) -> int:
-        return len(self._topics)
-
-    @property
-    def route_count(self) -> int:
-        """Pairs of a topic and a broker that has it."""
-        return self._route_count
-
-    def brokers_of(self, topic: str) -> Set[str]:
-        """The names of the brokers that have the topic; a view."""
-        return self._topics.get(topic, {}).keys()
-
     # --- changes by administrators ------------------------------------------------------------------------------------
 
     def wipe_write_perm(self, broker_name: str) -> Generator[None, None, int]:
@@ -362,7 +318,3 @@ def _discard(table: dict[Any, set[str]], key: object, member: str) -> None:
     table[key].discard(member)
     if not table[key]:
         del table[key]
-
-
-def _copy(broker: BrokerData) -> BrokerData:
-    return BrokerData(cluster=broker.cluster, broker_name=broker.broker_name, broker_addrs=dict(broker.broker_addrs))

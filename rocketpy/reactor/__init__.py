@@ -8,7 +8,8 @@
     topology.py          all blocks and rings (ring.py), created before the first fork
     worker_spec.py       what a worker inherits; process.py what it does first
     pools.py             the table: request code -> pool, its bounds and processes; pool_queue.py what waits
-    detached.py          requests that have left their pool; crashed_request.py those that killed a worker
+    detached.py          requests that have left their pool; preparations.py those that will have another turn in it;
+                         crashed_request.py those that killed a worker
     worker_messages.py   what crosses the rings (csrc/ipc/worker_messages.h) as values;
                          filter_messages.py what of it is about SQL92
     ring_fast_path.py    the manager's side of the rings, with outbox.py, channel.py, internal_puts.py,

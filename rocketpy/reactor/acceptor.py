@@ -22,7 +22,7 @@ from rocketpy.errors import ConfigError, TransportError
 from rocketpy.log_limit import LogLimit
 from rocketpy.native.core import lib
 
-from .handoff import Accepted, hand_over
+from .handoff import Accepted, hand_over, take_over
 from .ring import WorkerBlock
 from .worker_spec import WorkerContext
 
@@ -91,6 +91,7 @@ class Acceptor:
     listeners: Sequence[tuple[socket.socket, int]]  # (socket, number: 0 main port, 1 VIP port)
     targets: Sequence[Target]
     block: WorkerBlock
+    parked: socket.socket | None = None  # connections of the process tree before
     clock: Callable[[], float] = time.monotonic
     _pending: list[Accepted] = attrs.field(init=False, factory=list)
     _turn: int = attrs.field(init=False, default=0)
@@ -101,6 +102,8 @@ class Acceptor:
     )
 
     def run(self, context: WorkerContext) -> None:
+        if self.parked is not None:
+            self._pending += take_over(self.parked)
         context.report_ready()
         while not self.block.stop:
             self.block.beat(time.monotonic_ns())

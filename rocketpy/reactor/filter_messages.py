@@ -9,6 +9,8 @@ from rocketpy.native.core import ffi
 from rocketpy.native.layout import Layout
 from rocketpy.remoting.fast_path import FilterPlace
 
+from .worker_messages import PULL_REQUEST
+
 SUBSCRIPTION = Layout("rp_msg_subscription")
 EXPRESSION = Layout("rp_msg_expression")
 FILTER = Layout("rp_msg_filter")
@@ -53,10 +55,12 @@ def _place(place: FilterPlace | None) -> dict[str, object]:
     }
 
 
-def encode_expression(text: str, program: bytes) -> bytes:
-    """EXPRESSION: the program of what a pull brings."""
-    data = text.encode()
-    return EXPRESSION.write(len(data), len(program)) + data + program
+def encode_expression(pull: bytes, program: bytes) -> bytes:
+    """EXPRESSION: the program of the text that a PULL record brings, with the bytes that it has there."""
+    request = PULL_REQUEST.read(pull)
+    start = PULL_REQUEST.size + request.group_size + request.topic_size
+    text = pull[start : start + request.subscription_size]
+    return EXPRESSION.write(len(text), len(program)) + text + program
 
 
 def encode_filter(

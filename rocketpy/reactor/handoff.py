@@ -52,3 +52,16 @@ def hand_over(target: socket.socket, connections: Sequence[Accepted]) -> int:
             raise
         return 0
     return len(batch)
+
+
+def take_over(source: socket.socket) -> list[Accepted]:
+    """Take all connections that were passed so far; the caller owns them."""
+    taken: list[Accepted] = []
+    while True:
+        try:
+            listeners, fds, _, _ = socket.recv_fds(source, HANDOFF_MAX, HANDOFF_MAX, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return taken
+        if not fds:
+            return taken
+        taken += [Accepted(fd, listener) for fd, listener in zip(fds, listeners, strict=True)]

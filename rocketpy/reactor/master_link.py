@@ -44,6 +44,11 @@ class MasterLink:
         return str(ffi.string(text).decode("utf-8", "replace"))
 
     @property
+    def stream(self) -> int:
+        """The number of the last stream: each connection to the master begins another one."""
+        return int(self.pointer.stream)
+
+    @property
     def refused_position(self) -> int:
         """The published position at which the send worker refused the last stream."""
         return int(self.pointer.refused_phy_offset)

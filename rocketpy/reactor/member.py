@@ -42,11 +42,14 @@ class MemberOrders:
     is_master: bool = False  # the role of the process tree that is wanted
     epoch: int = -1  # the one to serve; -1: none
     takes_sends: bool = False
+    keeps_sends: bool = False  # messages that are not taken are kept for a while, or passed on to the master
+    pauses_intake: bool = False  # a slave that is about to be the master reads no requests
     answers_waits: bool = False
     sends_stream: bool = False
     is_broker_0: bool = False
     following: Following | None = None
     counting: frozenset[tuple[str, str]] = frozenset()  # StoreName
+    unclean_epoch: int = 0  # the last one of an unclean election; 0: there was none
 
 
 class MemberBlock:
@@ -56,6 +59,11 @@ class MemberBlock:
         self.pointer: Any = lib.rp_member_create()
         if self.pointer == ffi.NULL:
             raise StoreError(f"no shared memory for automatic failover: {os.strerror(ffi.errno)}")
+
+    @property
+    def intake_paused(self) -> Any:
+        """A pointer to the number that is not 0 while selectors read no requests."""
+        return ffi.addressof(self.pointer, "intake_paused")
 
     # --- coordinator ------------------------------------------------------------------------------------------------
 
@@ -170,6 +178,10 @@ class MemberBlock:
         position = int(self.pointer.cut_phy_offset)
         return None if position == NO_CUT else position
 
+    def append_fault(self, end: int) -> int:
+        """The rp_status of the send worker's last append to the log that ends at `end`, if it failed; 0: it has not."""
+        return int(lib.rp_member_append_fault(self.pointer, end))
+
     @property
     def epochs_version(self) -> int:
         """How often the epoch file was written."""
@@ -202,8 +214,9 @@ def _encode(orders: MemberOrders) -> Any:
         raise ValueError(f"{len(orders.counting)} stores have to acknowledge, at most {COUNTING_MAX}")
     encoded = ffi.new("rp_member_orders *")
     encoded.role = lib.RP_ROLE_MASTER if orders.is_master else lib.RP_ROLE_SLAVE
-    encoded.epoch, encoded.following_epoch = orders.epoch, -1
+    encoded.epoch, encoded.following_epoch, encoded.unclean_epoch = orders.epoch, -1, orders.unclean_epoch
     encoded.takes_sends, encoded.answers_waits = orders.takes_sends, orders.answers_waits
+    encoded.keeps_sends, encoded.pauses_intake = orders.keeps_sends, orders.pauses_intake
     encoded.sends_stream, encoded.is_broker_0 = orders.sends_stream, orders.is_broker_0
     if orders.following is not None:
         encoded.following_epoch = orders.following.epoch
@@ -228,9 +241,12 @@ def _decode(found: Any) -> MemberOrders:
         is_master=found.role == lib.RP_ROLE_MASTER,
         epoch=int(found.epoch),
         takes_sends=bool(found.takes_sends),
+        keeps_sends=bool(found.keeps_sends),
+        pauses_intake=bool(found.pauses_intake),
         answers_waits=bool(found.answers_waits),
         sends_stream=bool(found.sends_stream),
         is_broker_0=bool(found.is_broker_0),
         following=following if following.member else None,
+        unclean_epoch=int(found.unclean_epoch),
         counting=frozenset(StoreName(_text(store.member), _text(store.incarnation)) for store in stores),
     )

@@ -2,6 +2,8 @@
 
 Connections take turns, and the requests of a connection keep their order: a connection with thousands of requests
 delays another by one request. It may also have only as many waiting as are still free, so that it cannot fill the pool.
+A connection whose first request is being prepared (remoting/abc.py, Preparation) is held: it has no turn until that is
+done.
 """
 
 from __future__ import annotations
@@ -48,40 +50,61 @@ class PoolQueue(Generic[_W]):
     """Bounded in requests and in bytes, together and for each connection."""
 
     pool: Pool
-    _send: trio.MemorySendChannel[None] = attrs.field(init=False)  # one for each request: `take` waits for it
-    _receive: trio.MemoryReceiveChannel[None] = attrs.field(init=False)
+    _tasks: trio.lowlevel.ParkingLot = attrs.field(init=False, factory=trio.lowlevel.ParkingLot)  # that wait in `take`
+    _is_closed: bool = attrs.field(init=False, default=False)
     _turns: OrderedDict[int, _Turn[_W]] = attrs.field(init=False, factory=OrderedDict)  # by connection, the next first
+    _held: dict[int, _Turn[_W]] = attrs.field(init=False, factory=dict)
     _count: int = attrs.field(init=False, default=0)
     _bytes: int = attrs.field(init=False, default=0)
 
-    def __attrs_post_init__(self) -> None:
-        self._send, self._receive = trio.open_memory_channel(self.pool.queue_max)
-
     def put(self, request: _W) -> bool:
         """False: a bound of the pool is reached, nothing was taken."""
-        turn = self._turns.get(request.sender) or _Turn()
+        held = self._held.get(request.sender)
+        turn = held or self._turns.get(request.sender) or _Turn()
         if self._bytes and request.size + turn.bytes > self.pool.queue_bytes_max - self._bytes:
             return False
         if len(turn.requests) >= self.pool.queue_max - self._count:
             return False
-        self._send.send_nowait(None)
         turn.requests.append(request)
-        self._turns[request.sender] = turn
         self._add(turn, 1, request.size)
+        if held is None:
+            self._enter(request.sender, turn)
         return True
+
+    def _enter(self, sender: int, turn: _Turn[_W]) -> None:
+        self._turns[sender] = turn
+        self._tasks.unpark()
 
     async def take(self) -> _W | None:
         """Wait for the next request; None: there will be none."""
-        try:
-            await self._receive.receive()
-        except trio.EndOfChannel:
-            return None
+        await trio.lowlevel.checkpoint()
+        while not self._turns:
+            if self._is_closed and not self._held:
+                return None
+            await self._tasks.park()
         sender, turn = self._turns.popitem(last=False)
         request = turn.requests.popleft()
         if turn.requests:
-            self._turns[sender] = turn  # behind all others
+            self._enter(sender, turn)  # behind all others
         self._add(turn, -1, -request.size)
         return request
+
+    def hold(self, request: _W) -> None:
+        """Put a request back that was taken: it is the next of its connection, which has no turn until `release`."""
+        assert self.pool.tasks == 1, "else the next request of the connection may be taken already"
+        turn = self._turns.pop(request.sender, None) or _Turn()
+        turn.requests.appendleft(request)
+        self._held[request.sender] = turn
+        self._add(turn, 1, request.size)
+
+    def release(self, sender: int) -> None:
+        """The connection takes its turn again, behind all others."""
+        self._enter(sender, self._held.pop(sender))
+
+    @property
+    def held(self) -> int:
+        """Requests of connections that are held."""
+        return sum(len(turn.requests) for turn in self._held.values())
 
     def _add(self, turn: _Turn[_W], count: int, size: int) -> None:
         self._count += count
@@ -90,7 +113,8 @@ class PoolQueue(Generic[_W]):
 
     def close(self) -> None:
         """What waits is still served."""
-        self._send.close()
+        self._is_closed = True
+        self._tasks.unpark_all()
 
     def __len__(self) -> int:
         return self._count

@@ -23,7 +23,7 @@ from rocketpy.codes import ResponseCode
 from rocketpy.errors import LocalProtocolError, RocketError
 from rocketpy.faults import Faults, do_each
 from rocketpy.native.core import lib
-from rocketpy.remoting.abc import ConnectionListener, Detached, Processor
+from rocketpy.remoting.abc import ConnectionListener, Detached, Preparation, Processor, Response, Rest
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fast_path import SlowPath
 from rocketpy.remoting.frame import REQUEST_HEADER_SIZE_MAX
@@ -35,6 +35,7 @@ from .crashed_request import REQUESTS
 from .detached import DetachedRequests
 from .pool_queue import PoolQueue
 from .pools import MANAGER, QUERY, PoolTable
+from .preparations import Preparations
 from .ring import Ring, RingReader, WorkerBlock
 from .ring_fast_path import RingFastPath
 from .selector_deaths import SelectorDeaths
@@ -69,12 +70,13 @@ class _Connection:
     is_closed: bool = False
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class _Job:
     request: RemotingCommand
     connection: _Connection
     received_ns: int
     size: int  # bytes that it counts while it waits
+    rest: Rest | None = None  # what is left of it when it has been prepared
 
     @property
     def sender(self) -> int:
@@ -105,6 +107,7 @@ class RequestServer:
     deaths: SelectorDeaths = attrs.field(factory=SelectorDeaths)
     faults: Faults = attrs.field(factory=Faults)
     detached: DetachedRequests = attrs.field(factory=DetachedRequests)
+    preparations: Preparations = attrs.field(factory=Preparations)
     now_ns: Callable[[], int] = time.monotonic_ns
     _connections: dict[int, _Connection] = attrs.field(init=False, factory=dict)
     _queues: dict[str, PoolQueue[_Job]] = attrs.field(init=False, factory=dict)
@@ -142,8 +145,9 @@ class RequestServer:
             if self.block.stop:
                 if self._is_drained():
                     return
-                if self._in_service == self.detached.count:
+                if self._in_service == self.detached.count + sum(queue.held for queue in self._queues.values()):
                     self.detached.stop()
+                    self.preparations.stop()
             self.block.prepare_sleep()
             if all(reader.is_empty() for reader in self.inputs):
                 with trio.move_on_after(STOP_TURN_S if self.block.stop else TURN_S):
@@ -182,16 +186,11 @@ class RequestServer:
         if self.fast_path is not None and self.fast_path.turn():
             moved = True
         self.block.beat(self.now_ns())
-        if self.role == QUERY:
-            self._show_load()
+        if self.role == QUERY:  # show the load where the manager, which answers for statistics, can see it
+            self.block.show(lib.RP_COUNT_WAITING, len(self._queues[QUERY]))
+            self.block.show(lib.RP_COUNT_WAITING_SINCE_NS, self._queues[QUERY].since_ns)
         self.block.add(lib.RP_COUNT_LOOPS)
         return moved
-
-    def _show_load(self) -> None:
-        """Where the manager, which answers for statistics, can see it."""
-        queue = self._queues[QUERY]
-        self.block.show(lib.RP_COUNT_WAITING, len(queue))
-        self.block.show(lib.RP_COUNT_WAITING_SINCE_NS, queue.since_ns)
 
     def _is_drained(self) -> bool:
         return (
@@ -225,11 +224,10 @@ class RequestServer:
             raise LocalProtocolError(f"worker {self.block.name} does not know ring messages of type {kind}")
 
     def _channel(self, origin: Origin) -> RingChannel:
-        """The channel of a request of the fast path. It is not stored: CLOSED may have arrived before."""
+        """The channel of a request. Of the fast path it is not stored: CLOSED may have arrived before."""
         known = self._connections.get(origin.connection)
-        return known.channel if known else self._new_channel(origin)
-
-    def _new_channel(self, origin: Origin) -> RingChannel:
+        if known is not None:
+            return known.channel
         return RingChannel(origin.connection, origin.peer, origin.listener != 0, self.gateway)
 
     def _take_send(self, slow_path: SlowPath, record: bytes) -> None:
@@ -266,7 +264,7 @@ class RequestServer:
         connection = self._connections.get(origin.connection)
         if connection is None:
             is_closed = self.deaths.is_gone(origin.connection)  # sent before its selector died: served, then dropped
-            connection = _Connection(self._new_channel(origin), is_closed=is_closed)
+            connection = _Connection(self._channel(origin), is_closed=is_closed)
             self._connections[origin.connection] = connection
         self._submit(_Job(request, connection, origin.received_ns, request.held_size))
 
@@ -283,18 +281,21 @@ class RequestServer:
 
     async def _serve_pool(self, queue: PoolQueue[_Job]) -> None:
         while (job := await queue.take()) is not None:
-            rest: Detached | None = None
+            rest: Detached | Preparation | None = None
             self.block.serve(job.connection.channel.connection)
             try:
                 rest = await self._serve(queue, job)
-                if rest is not None:
+                if isinstance(rest, Detached):
                     self._detach(job, rest, queue.pool.name)
             except Exception as exc:
                 self._fail(job.request, job.connection.channel.push, exc)
             finally:
                 self.block.serve(0)
-                self._leave(job.connection)
-                self._in_service -= 1
+                if isinstance(rest, Preparation) and self._nursery is not None:
+                    self.preparations.begin(self._nursery, queue, job, rest)
+                else:
+                    self._leave(job.connection)
+                    self._in_service -= 1
 
     def _leave(self, connection: _Connection) -> None:
         """A request of the connection is finished, or has left its pool."""
@@ -302,8 +303,8 @@ class RequestServer:
         if connection.is_closed and connection.in_service == 0:
             self._tell_closed(connection.channel.connection)
 
-    async def _serve(self, queue: PoolQueue[_Job], job: _Job) -> Detached | None:
-        """Answer a request; a returned `Detached` waits for another process."""
+    async def _serve(self, queue: PoolQueue[_Job], job: _Job) -> Detached | Preparation | None:
+        """Answer a request; what is returned waits for another process, or for work elsewhere."""
         request, channel = job.request, job.connection.channel
         if job.connection.is_closed and queue.pool.served_by == QUERY:
             return None  # it would only have read, for a client that is gone
@@ -317,8 +318,8 @@ class RequestServer:
         if processor is None or (channel.is_vip and queue.pool.main_port_only):
             self._answer(job, not_supported(request.code))
             return None
-        response = await processor.process(request, channel)
-        if isinstance(response, Detached):
+        response: Response = await (processor.process(request, channel) if job.rest is None else job.rest())
+        if isinstance(response, Detached | Preparation):
             return response
         if response is not None:
             self._answer(job, response)
@@ -366,6 +367,7 @@ class RequestServer:
         connection = self._connections.get(number)
         if connection is not None:
             connection.is_closed = True
+            self.preparations.cancel(number)
             if connection.in_service > 0:
                 if self.slow_path is not None:
                     self.slow_path.connection_closing(number)
@@ -379,6 +381,7 @@ class RequestServer:
             connection = self._connections.get(number)
             if connection is not None and connection.in_service > 0:
                 connection.is_closed = True
+                self.preparations.cancel(number)
             elif connection is not None:
                 del self._connections[number]
                 self._tell_listeners(self.listeners, number)

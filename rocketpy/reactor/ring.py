@@ -78,6 +78,11 @@ class WorkerBlock:
     def counters(self) -> tuple[int, ...]:
         return tuple(self.pointer.counters)
 
+    @property
+    def busy_since_ns(self) -> int:
+        """The start of the pass of a send worker (ns, CLOCK_MONOTONIC); 0 between passes."""
+        return int(self.pointer.busy_since_ns)
+
     def counter(self, counter: int) -> int:
         return int(self.pointer.counters[counter])
 

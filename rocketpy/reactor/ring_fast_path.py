@@ -307,7 +307,7 @@ class RingFastPath:
     def repull(self, request: PullRequest, program: bytes | None = None) -> None:
         owner = owner_of_pull(request.raw, len(self._pulls))
         if program is not None:
-            record = encode_expression(request.subscription, program)
+            record = encode_expression(request.raw, program)
             if not self._pulls[owner].outbox.put(WorkerMessage.EXPRESSION, record):
                 return self._refuse(request)
         if not self._pulls[owner].outbox.put(WorkerMessage.PULL, resolve_pull(request)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,6 +18,8 @@ from rocketpy.remoting.networks import Network
 
 from .codec import CodecConfig
 from .crashed_request import drop_crashed_request
+from .handoff import HANDOFF_MAX, Accepted, hand_over
+from .member import MemberBlock
 from .pools import PoolTable
 from .ring import WorkerBlock, ring_array
 from .topology import Topology
@@ -63,6 +66,12 @@ class SelectorSettings:
     """Bytes of unsent responses, of all connections together. Beyond it the connections with the most are closed."""
     proxies: Sequence[Network] = ()
     """Networks of proxies: their connections begin with a PROXY header, which names the real peer."""
+    member: MemberBlock | None = None
+    """With automatic failover: says when nothing is to be read."""
+    parked: socket.socket | None = None
+    """Where connections go that the next process tree is to serve (handoff.py)."""
+    parks: Callable[[], bool] = lambda: False
+    """Whether another process tree follows, when this one stops."""
 
 
 class SelectorMain:
@@ -71,6 +80,7 @@ class SelectorMain:
     def __init__(self, topology: Topology, name: str, table: PoolTable, settings: SelectorSettings) -> None:
         self._topology = topology
         self._settings = settings
+        self.parked = settings.parked
         sizes = topology.sizes
         self._codec = None if sizes.codecs else CodecConfig(topology, name, table, settings.send_stall_ms)
         codecs = ring_array([topology.ring(name, codec_name) for codec_name in sizes.codecs])
@@ -97,6 +107,7 @@ class SelectorMain:
                 "unsent_bytes_max": settings.unsent_bytes_max,
                 "proxy_count": len(settings.proxies),
                 "proxies": proxies,
+                "intake_paused": ffi.NULL if settings.member is None else settings.member.intake_paused,
             },
         )
 
@@ -109,6 +120,8 @@ class SelectorMain:
             raise TransportError(f"cannot open selector {context.name}: {os.strerror(ffi.errno)}")
         context.report_ready()
         self._serve(selector, view, context)
+        if self._settings.parked is not None and self._settings.parks():
+            park_all(selector, self._settings.parked)
         lib.rp_selector_close(selector)
         if codec != ffi.NULL:
             lib.rp_codec_close(codec)
@@ -135,6 +148,15 @@ class SelectorMain:
                 lib.rp_log_view_trim(view, min_phy_offset())
         if status != lib.RP_STOPPED:
             raise TransportError(f"selector {context.name}: epoll failed: {os.strerror(ffi.errno)}")
+
+
+def park_all(selector: Any, parked: socket.socket) -> None:
+    """Pass the connections of a stopped selector on to the next process tree. Connections without room close."""
+    fds, listeners = ffi.new("int32_t[]", HANDOFF_MAX), ffi.new("uint8_t[]", HANDOFF_MAX)
+    while given := lib.rp_selector_give_up(selector, fds, listeners, HANDOFF_MAX):
+        hand_over(parked, [Accepted(fds[index], listeners[index]) for index in range(given)])
+        for index in range(given):
+            os.close(fds[index])
 
 
 class Complaints:

@@ -67,8 +67,8 @@ class Supervisor:
 
     Args:
         specs: in the order in which they are started.
-        on_ready: called once, when every worker serves.
-        on_reload: called on SIGHUP.
+        on_ready: called once, when every worker serves. on_reload: called on SIGHUP.
+        on_turn: called HEARTBEAT_CHECK_S after the last time or sooner, with the names of workers that do not run.
         stop_timeout_s: for a clean stop; workers that take longer are killed.
         insist_after_s: a second signal within it is the same request (`timeout` and `make` pass on what the group got).
     """
@@ -77,6 +77,7 @@ class Supervisor:
     stop_timeout_s: float = 10.0
     on_ready: Callable[[], None] = lambda: None
     on_reload: Callable[[], None] = lambda: None
+    on_turn: Callable[[Sequence[str]], None] = lambda absent: None
     on_start: Callable[[str, int], None] = lambda name, pid: None
     jitter: Callable[[], float] = random.random
     log: Callable[[str], None] = report
@@ -101,7 +102,7 @@ class Supervisor:
     _reopens: bool = attrs.field(init=False, default=False)
 
     def run(self) -> int:
-        """Start all workers, supervise them, stop them. Returns the exit status: 1 if a worker failed too often or
+        """Start all workers, supervise them, stop them. Returns: the exit status: 1 if a worker failed too often or
         did not stop in time, else 0, or EXIT_REOPEN if a worker asked for that and nobody for a stop."""
         assert threading.active_count() == 1, "forking a process with threads is not safe"
         self._signals = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -157,6 +158,7 @@ class Supervisor:
                 self._start([child])
                 self._wake_all()
         self._kill_hung(now)
+        self.on_turn([child.spec.name for child in self._all if not child.pid])
         if not self._ready_told and all(
             child.spec.block.is_ready or child in self._waiting.values() for child in self._all
         ):
@@ -259,8 +261,7 @@ class Supervisor:
         self.on_start(child.spec.name, pid)
 
     def _try_later(self, child: _Child, pid: int, why: OSError) -> None:
-        """fork or pidfd_open failed, for lack of processes, memory or descriptors: try again later. The others go
-        on."""
+        """fork or pidfd_open failed, for lack of processes, memory or descriptors. Try again; the others go on."""
         if pid:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)

@@ -323,7 +323,7 @@ def resolve_pull(request: PullRequest) -> bytes:
 def decode_put_result(record: bytes, store_host: tuple[str, int]) -> tuple[int, PutResult]:
     """Decode to (token, result); `store_host` goes into the message id."""
     put = PUT_RESULT.read(record)
-    result = PutResult(code=put.code, queue_id=put.queue_id, timer_state=TimerState(put.timer_state))
+    result = PutResult(code=put.code, queue_id=put.queue_id, size=put.size, timer_state=TimerState(put.timer_state))
     if result.is_stored:
         result = PutResult(
             put.code,

@@ -80,13 +80,38 @@ class Detached:
     """Limit of requests of the same connection."""
 
 
+@attrs.frozen(eq=False)
+class Preparation:
+    """A request that needs work elsewhere, as of a thread, before it may change a table.
+
+    The server runs `prepare` outside of the pool, so that others are served meanwhile. Later requests of the same
+    connection to this pool wait, so that their order is kept. `prepare` returns the rest of the request, which is
+    served when its turn comes again. It is ended when the connection closes. Only for pools with one task.
+    """
+
+    prepare: Callable[[], Awaitable[Rest]]
+    timeout_s: float
+    """After this time the request is answered SYSTEM_ERROR."""
+
+
+Response = RemotingCommand | Detached | Preparation | None
+Rest = Callable[[], Awaitable[Response]]
+
+
+async def finished(response: Response) -> RemotingCommand | None:
+    """Wait for the response here, where nobody waits behind it."""
+    while isinstance(response, Preparation):
+        response = await (await response.prepare())()
+    return await response.finish() if isinstance(response, Detached) else response
+
+
 class Processor(Protocol):
     """Answers requests of the codes that it is registered for."""
 
-    async def process(self, request: RemotingCommand, channel: Channel) -> RemotingCommand | Detached | None:
+    async def process(self, request: RemotingCommand, channel: Channel) -> Response:
         """The response (opaque, flag and serialisation are set by the caller), or None: nothing is to be sent now.
 
-        Detached: the response will come from its `finish`.
+        Detached: the response will come from its `finish`. Preparation: it will come from what that returns.
 
         A RocketError that is raised becomes a response with its response_code and text; any other exception becomes
         SYSTEM_ERROR with the exception's name, as the reference does.

@@ -131,6 +131,7 @@ class TransactionEnd(IntEnum):
     ROLLBACK = 12
     DISCARD = 1  # store it in TRANS_CHECK_MAX_TIME_TOPIC, whose queue 0 must be there
     UNREADABLE = 2  # end it without a look at its record
+    RENEW = 3  # store it again at the end of the half queue, where it stays open
 
 
 @attrs.frozen
@@ -189,7 +190,7 @@ class TimerState(IntEnum):
 
 @attrs.frozen
 class PutResult:
-    """Result of a put. `code` is the response code: 0, 10, 11, 12 mean stored."""
+    """Result of a put. `code` is the response code: 0, 10, 11, 12 mean stored. Without a record `size` is 0."""
 
     code: int
     phy_offset: int = -1
@@ -203,6 +204,11 @@ class PutResult:
     @property
     def is_stored(self) -> bool:
         return self.code in (0, 10, 11, 12)
+
+    @property
+    def may_be_stored(self) -> bool:
+        """Return True if the master has stored the message and was not certain any more that it is the master."""
+        return self.code == 14 and self.size > 0
 
     @property
     def is_final_refusal(self) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from rocketpy.faults import Faults
 
-from .abc import Channel, Detached, Processor
+from .abc import Channel, Processor, finished
 from .command import RemotingCommand
 from .refusals import error_response, not_supported
 
@@ -42,6 +42,6 @@ class RequestTable:
     ) -> RemotingCommand | None:
         try:
             response = await processor.process(request, channel)
-            return await response.finish() if isinstance(response, Detached) else response
+            return await finished(response)
         except Exception as exc:
             return error_response(request, exc, self.faults)

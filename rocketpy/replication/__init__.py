@@ -7,6 +7,7 @@
     start.py           where a slave's stream begins; the comparison of the ends of both logs
     stream.py          one connection that brings the log
     introduction.py    what brokers of rocketpy say to each other before the first byte of the log; frames.py, secret.py
+    versions.py        the versions of it that a broker speaks, and the one that a pair uses
     handshake.py       the decisions of both sides about that; misfit.py has the reasons why a slave does not fit
     greeting.py        a slave's side of it, on a socket
     truncation.py      asks for a cut of a log that has diverged (haTruncateDiverged)

@@ -110,9 +110,9 @@ class Follower:
             MasterUnusable: this master cannot be followed now.
         """
         log = Log(epochs=self._written, end=own.end, confirmed=int(self.control.confirmed_phy_offset))
-        seen = self.block.newest_epoch_seen
+        seen, unclean = self.block.newest_epoch_seen, self._orders.unclean_epoch
         try:
-            epochs = check_welcome(welcome, log, own.begin, newest_seen=seen, is_sync=self.is_sync)
+            epochs = check_welcome(welcome, log, own.begin, newest_seen=seen, is_sync=self.is_sync, unclean=unclean)
         except NeedsCut as exc:
             check_tail(welcome, own, crc_of)
             self.block.pointer.cut_phy_offset = exc.position

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-from rocketpy.codes import REPLICATION_VERSION
+from rocketpy.codes import REPLICATION_VERSION_LOWEST
 from rocketpy.errors import ProtocolError
 from rocketpy.native.core import lib
 from rocketpy.remoting import fastjson
@@ -25,16 +25,10 @@ DATA = struct.Struct(
     "i"  # epoch
     "I"  # CRC-32 of the bytes, which follow
 )
-MAGIC = b"\xffRPHA\x00\x00" + bytes([REPLICATION_VERSION])
+MAGIC = b"\xffRPHA\x00\x00" + bytes([REPLICATION_VERSION_LOWEST])
 JSON_MAX = int(lib.RP_HA_JSON_MAX)
 TEXT_MAX = 500  # characters of the other side's text in a line of the log
 POSITION_MAX = 2**63 - 1
-
-
-def version_in(report: int) -> int | None:
-    """The version that a slave of rocketpy has begun with, if `report`, the first 8 bytes as a number, is a MAGIC."""
-    first = report.to_bytes(8, "big")
-    return first[7] if first[:7] == MAGIC[:7] else None
 
 
 class FrameInvalid(ProtocolError):
@@ -96,6 +90,9 @@ class Fields:
             if not all(0 <= number <= limit for number, limit in zip(pair, at_most, strict=True)):
                 raise FrameInvalid(f"{name} has a number that is not from 0 to its limit")
         return [(first, second) for first, second in value]
+
+    def has(self, name: str) -> bool:
+        return name in self._value
 
     def is_null(self, name: str) -> bool:
         return self._value.get(name, "") is None

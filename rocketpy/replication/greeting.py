@@ -9,7 +9,6 @@ import zlib
 from collections.abc import Callable
 from typing import TypeAlias
 
-from rocketpy.codes import REPLICATION_VERSION
 from rocketpy.native.core import lib
 
 from .errors import MasterUnusable
@@ -18,6 +17,7 @@ from .handshake import read_answer, read_challenge, tail_place
 from .introduction import NO_MEMBER, Extent, Group, Hello, Membership, Nonces, Tail, Welcome
 from .secret import new_nonce
 from .stream import ByteReader
+from .versions import OWN, common, no_common_version
 
 ReadLog: TypeAlias = Callable[[int, int], bytes]  # (position, size) of this slave's log, within one file
 
@@ -41,10 +41,11 @@ def introduce(
         CannotFollow: refused. MasterUnusable: the connection failed, or the other side is no such master.
     """
     _send(connection, MAGIC)
-    challenge, nonce = read_challenge(*_read_frame(reader)), new_nonce()
+    (challenge, versions), nonce = read_challenge(*_read_frame(reader)), new_nonce()
+    version = common(OWN, versions)
     tail = None if master is None or read_log is None else _tail(own, master, group.file_size, read_log)
     hello = Hello(
-        REPLICATION_VERSION,
+        OWN.highest if version is None else version,
         group.cluster,
         group.broker_name,
         broker_id,
@@ -56,7 +57,11 @@ def introduce(
     )
     _send(connection, hello.encode(group.secret, challenge))
     nonces = Nonces(challenge, nonce)
-    return read_answer(*_read_frame(reader), group, nonces, own, is_member=bool(membership.member))
+    if version is None:  # the master has read HELLO by its answer, and says the same in its log
+        with contextlib.suppress(MasterUnusable):
+            _read_frame(reader)
+        raise MasterUnusable(no_common_version(OWN, versions))
+    return read_answer(*_read_frame(reader), group, nonces, own, is_member=bool(membership.member), master=versions)
 
 
 def _tail(own: Extent, master: Extent, file_size: int, read_log: ReadLog) -> Tail | None:

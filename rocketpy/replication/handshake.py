@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rocketpy.codes import REPLICATION_VERSION
 from rocketpy.native.core import lib
 
 from .errors import CannotFollow, Diverged, MasterUnusable
@@ -18,6 +17,7 @@ from .frames import Fields, FrameInvalid, encode, printable
 from .introduction import NONCE, Extent, Group, Hello, Nonces, Refusal, Welcome
 from .misfit import differs, master_begins_later, master_is_shorter, other_file_size
 from .secret import MASTER, is_proof
+from .versions import OWN, RANGES_SINCE, Versions, common, no_common_version, read_versions
 
 TAIL_MAX = int(lib.RP_HA_TAIL_MAX)
 DIVERGED = frozenset({"behind", "longer", "diverged"})  # codes of REFUSE
@@ -29,7 +29,7 @@ LATER = "later"
 
 
 def encode_challenge(challenge: str) -> bytes:
-    return encode(lib.RP_HA_TYPE_CHALLENGE, {"version": REPLICATION_VERSION, "nonce": challenge})
+    return encode(lib.RP_HA_TYPE_CHALLENGE, {"version": OWN.lowest, "nonce": challenge} | OWN.fields)
 
 
 def start_for(
@@ -51,12 +51,20 @@ def start_for(
     )
 
 
+def read_hello(body: bytes) -> Hello | Refusal:
+    """Decode a HELLO. Returns: a Refusal if this master does not speak its version."""
+    try:
+        fields = Fields(body)
+        theirs = read_versions(fields)
+        if fields.number("version") not in OWN:
+            return Refusal("version", no_common_version(theirs, OWN))
+        return Hello.read(body)
+    except FrameInvalid as exc:
+        return Refusal("version", f"its HELLO is not one of its version: {printable(str(exc))}")
+
+
 def stranger(hello: Hello, group: Group, challenge: str) -> Refusal | None:
     """Why this is no slave of the group; None: it is one."""
-    if hello.version != REPLICATION_VERSION:
-        return Refusal(
-            "version", f"it speaks version {hello.version} of replication, this master {REPLICATION_VERSION}"
-        )
     if not hello.is_proved(group.secret, challenge):
         return Refusal("secret", "it has not proved that it knows the secret in this master's haSecretFile")
     if hello.proof and not group.secret:
@@ -114,24 +122,29 @@ def tail_place(own: Extent, master: Extent) -> tuple[int, int] | None:
     return (begin, own.end - begin) if begin < own.end else None
 
 
-def read_challenge(kind: int, body: bytes) -> str:
-    """The master's nonce.
+def read_challenge(kind: int, body: bytes) -> tuple[str, Versions]:
+    """The master's nonce, and the versions that it speaks.
 
     Raises:
         MasterUnusable: the frame is not a CHALLENGE.
     """
     try:
-        nonce = Fields(body).text("nonce")
+        fields = Fields(body)
+        nonce, versions = fields.text("nonce"), read_versions(fields)
     except FrameInvalid as exc:
         raise MasterUnusable(f"it sent a wrong frame: {exc}") from exc
     if kind != lib.RP_HA_TYPE_CHALLENGE or not NONCE.fullmatch(nonce):
         raise MasterUnusable(f"it sent frame {kind} instead of CHALLENGE")
-    return nonce
+    return nonce, versions
 
 
-def read_answer(kind: int, body: bytes, group: Group, nonces: Nonces, log: Extent, *, is_member: bool) -> Welcome:
+def read_answer(
+    kind: int, body: bytes, group: Group, nonces: Nonces, log: Extent, *, is_member: bool, master: Versions = OWN
+) -> Welcome:
     """WELCOME. Without failover the log goes on where it ends; otherwise the caller compares epochs.
 
+    Args:
+        master: the versions of CHALLENGE.
     Raises:
         CannotFollow: refused.
         MasterUnusable: it is not an answer, is not proved, or another try may succeed.
@@ -149,8 +162,10 @@ def read_answer(kind: int, body: bytes, group: Group, nonces: Nonces, log: Exten
             )
     except FrameInvalid as exc:
         raise MasterUnusable(f"it sent a wrong frame: {exc}") from exc
-    if welcome.version != REPLICATION_VERSION:
-        raise MasterUnusable(f"it speaks version {welcome.version} of replication, this slave {REPLICATION_VERSION}")
+    if welcome.version != (version := common(OWN, master)):
+        raise MasterUnusable(f"it answers in version {welcome.version} of replication, and was asked in {version}")
+    if welcome.version >= RANGES_SINCE and welcome.versions != master:
+        raise MasterUnusable(f"its CHALLENGE named versions {master}, its WELCOME {welcome.versions}")
     start = welcome.start
     is_elsewhere = welcome.truncate is not None or (log.end and start != log.end) or start > welcome.master_end
     if not is_member and is_elsewhere:

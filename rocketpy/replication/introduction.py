@@ -13,12 +13,12 @@ from typing import Any
 
 import attrs
 
-from rocketpy.codes import REPLICATION_VERSION
 from rocketpy.failover.epochs import Epoch, EpochList, EpochsInvalid
 from rocketpy.native.core import lib
 
 from .frames import POSITION_MAX, Fields, FrameInvalid, encode
 from .secret import MASTER, SLAVE, is_proof, make_proof
+from .versions import OWN, RANGES_SINCE, Versions, read_versions
 
 NO_EPOCHS = EpochList()
 NONCE = re.compile(r"[0-9a-f]{32}")
@@ -79,6 +79,14 @@ class Tail:
     crc: int
 
 
+def _range_of(sender: Any) -> Versions:
+    """Return the range of a sender that names none."""
+    return OWN if sender.version >= RANGES_SINCE else Versions(sender.version, sender.version)
+
+
+_RANGE: Any = attrs.Factory(_range_of, takes_self=True)
+
+
 @attrs.frozen
 class Hello:
     """What a slave says of itself."""
@@ -93,6 +101,7 @@ class Hello:
     nonce: str
     proof: str = ""
     membership: Membership = NO_MEMBER
+    versions: Versions = attrs.field(default=_RANGE)  # sent since version 3
 
     @classmethod
     def read(cls, body: bytes) -> Hello:
@@ -116,6 +125,7 @@ class Hello:
             nonce,
             fields.text("proof"),
             Membership(fields.text("member"), fields.text("incarnation"), _read_epochs(fields)),
+            _read_range(fields),
         )
 
     @property
@@ -134,7 +144,7 @@ class Hello:
             "tail": _sent_tail(self.tail),
             "epochs": _sent_epochs(self.membership.epochs),
             "nonce": self.nonce,
-        }
+        } | _sent_range(self.version, self.versions)
 
     def encode(self, secret: bytes, challenge: str) -> bytes:
         """The frame, with its proof."""
@@ -159,7 +169,8 @@ class Welcome:
     truncate: int | None = None
     master_begin: int = 0
     tail: Tail | None = None
-    version: int = REPLICATION_VERSION
+    version: int = OWN.highest
+    versions: Versions = attrs.field(default=_RANGE)  # of the master; sent since version 3
 
     @classmethod
     def read(cls, fields: Fields) -> Welcome:
@@ -176,6 +187,7 @@ class Welcome:
             fields.number("begin"),
             _read_tail(fields),
             fields.number("version"),
+            _read_range(fields),
         )
 
     @property
@@ -189,7 +201,7 @@ class Welcome:
             "start": self.start,
             "truncate": self.truncate,
             "tail": _sent_tail(self.tail),
-        }
+        } | _sent_range(self.version, self.versions)
 
     def encode(self, secret: bytes, nonces: Nonces) -> bytes:
         """The frame, with its proof."""
@@ -211,6 +223,16 @@ class Refusal:
     def encode(self, secret: bytes, nonces: Nonces) -> bytes:
         """The frame, with its proof."""
         return encode(lib.RP_HA_TYPE_REFUSE, self.fields | {"proof": nonces.proof(secret, MASTER, self.fields)})
+
+
+def _read_range(fields: Fields) -> Versions:
+    """Read the range of a HELLO or WELCOME. Before version 3 a range is not covered by the proof, and not read."""
+    version = fields.number("version")
+    return Versions(version, version) if version < RANGES_SINCE else read_versions(fields)
+
+
+def _sent_range(version: int, versions: Versions) -> dict[str, Any]:
+    return {} if version < RANGES_SINCE else versions.fields
 
 
 def _read_epochs(fields: Fields) -> EpochList:

@@ -18,7 +18,6 @@ from typing import Any
 
 import attrs
 
-from rocketpy.codes import REPLICATION_VERSION
 from rocketpy.errors import StoreError
 from rocketpy.failover.epochs import EpochList
 from rocketpy.log_limit import LogLimit, and_more
@@ -28,8 +27,8 @@ from rocketpy.native.status import Status
 from rocketpy.reactor.member import MemberBlock, fill_store
 from rocketpy.remoting.networks import Network, is_in, parse_address
 
-from .frames import FrameInvalid, printable, version_in
-from .handshake import LATER, encode_challenge, start_for, stranger
+from .frames import printable
+from .handshake import LATER, encode_challenge, read_hello, start_for, stranger
 from .introduction import Extent, Group, Hello, Nonces, Refusal, Tail, Welcome
 from .membership import Join, join_for, tail_below
 from .secret import new_nonce
@@ -64,10 +63,6 @@ REASON_OF = {
     "behind": lib.RP_SLAVE_BEHIND,
     "diverged": lib.RP_SLAVE_DIVERGED,
 }  # all others: a stranger
-OTHER_VERSION = (
-    "refused slave %(address)s: it speaks version %(version)d of replication, this master "
-    f"{REPLICATION_VERSION}; run the same version of rocketpy on both"
-)
 EXPECTED = frozenset({lib.RP_SLAVE_LEFT})
 
 
@@ -200,11 +195,9 @@ class Master:
         begin = int(self._control.min_phy_offset)
         own = Extent(begin - begin % self._group.file_size, int(self._control.published_phy_offset))
         address = ffi.string(self._table.pointer.rows[row].address).decode(errors="replace")
-        try:
-            hello = Hello.read(body)
-        except FrameInvalid as exc:
-            refusal = Refusal("version", f"its HELLO is not one of this version: {printable(str(exc))}")
-            self._refuse_hello(_Asking(row, address, Nonces(challenge, "")), refusal)
+        hello = read_hello(body)
+        if isinstance(hello, Refusal):
+            self._refuse_hello(_Asking(row, address, Nonces(challenge, "")), hello)
             return
         asking = _Asking(row, address, Nonces(challenge, hello.nonce))
         if self._member is not None:
@@ -214,7 +207,7 @@ class Master:
         if isinstance(start, Refusal):
             self._refuse_hello(asking, start)
             return
-        self._welcome(asking, hello, Welcome(start, own.end, master_begin=own.begin))
+        self._welcome(asking, hello, Welcome(start, own.end, master_begin=own.begin, version=hello.version))
 
     def _answer_member(self, member: MasterMember, asking: _Asking, hello: Hello, own: Extent) -> None:
         """The same with automatic failover: what a log is, its epochs say."""
@@ -248,7 +241,7 @@ class Master:
         if place is not None and crc is None:
             return Refusal(LATER, f"this master cannot read its log from {place[0]} on now")
         tail = None if place is None or crc is None else Tail(place[0], crc)
-        return Welcome(join.start, own.end, member.epochs, join.truncate, own.begin, tail)
+        return Welcome(join.start, own.end, member.epochs, join.truncate, own.begin, tail, hello.version)
 
     def _identify(self, asking: _Asking, hello: Hello) -> bool:
         """Say which member's store the connection is of. False: it cannot be named, and is refused."""
@@ -311,7 +304,5 @@ class Master:
                 "begin": int(self._control.min_phy_offset),
                 "behind": max(0, end - int(closed.acked)),
             }
-            version = version_in(int(closed.reported))
-            why = WHY[closed.reason] if version is None else OTHER_VERSION
             level = logging.INFO if closed.reason in EXPECTED else logging.WARNING
-            logger.log(level, "%s%s", why % (facts | {"version": version}), and_more(told))
+            logger.log(level, "%s%s", WHY[closed.reason] % facts, and_more(told))

@@ -17,12 +17,13 @@ from rocketpy.config import parse_addresses, properties
 from rocketpy.errors import RocketError
 from rocketpy.message.host import format_host
 from rocketpy.message.numbers import LONG_MAX, parse_integer
-from rocketpy.remoting import fastjson
 from rocketpy.remoting.bodies.kv import KVTable
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.frame import FrameCutter
 
 from .errors import MasterUnusable
+from .frames import Fields
+from .versions import Versions, read_versions
 
 ANSWER_MAX = 4 * 1024 * 1024  # bytes of an answer
 RECEIVE_SIZE = 65_536
@@ -35,7 +36,7 @@ class MasterLog:
     file_size: int  # mappedFileSizeCommitLog
     begin: int
     end: int
-    version: int = 0  # of rocketpy's frames on the HA port; 0: those of the reference
+    versions: Versions | None = None  # of rocketpy's frames on the HA port; None: those of the reference
 
 
 def connect(address: str, timeout_s: float) -> socket.socket:
@@ -81,7 +82,7 @@ def ask_master(address: str, timeout_s: float) -> MasterLog:
                     _number(config, "mappedFileSizeCommitLog"),
                     _number(runtime, "commitLogMinOffset"),
                     _number(runtime, "commitLogMaxOffset"),
-                    _version(connection, until_s),
+                    _versions(connection, until_s),
                 )
             )
         except (RocketError, OSError, UnicodeDecodeError, ValueError) as exc:
@@ -95,15 +96,14 @@ def _plausible(log: MasterLog) -> MasterLog:
     return log
 
 
-def _version(connection: socket.socket, until_s: float) -> int:
+def _versions(connection: socket.socket, until_s: float) -> Versions | None:
     answer = _answer(connection, RequestCode.GET_REPLICATION_VERSION, until_s)
     if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-        return 0
-    body = fastjson.loads(_body(answer, RequestCode.GET_REPLICATION_VERSION), is_strict=True)
-    version = body.get("version") if isinstance(body, dict) else None
-    if type(version) is not int or version < 1:
+        return None
+    versions = read_versions(Fields(_body(answer, RequestCode.GET_REPLICATION_VERSION)))
+    if versions.lowest < 1:
         raise ValueError("its replication version is not a number above 0")
-    return version
+    return versions
 
 
 def _ask(connection: socket.socket, code: RequestCode, until_s: float) -> bytes:

@@ -73,12 +73,15 @@ def join_for(
     return Join(end, end if end < hello.log.end else None)
 
 
-def check_welcome(welcome: Welcome, own: Log, begin: int, *, newest_seen: int, is_sync: bool) -> EpochList:
+def check_welcome(
+    welcome: Welcome, own: Log, begin: int, *, newest_seen: int, is_sync: bool, unclean: int = 0
+) -> EpochList:
     """A follower's view of a WELCOME: the epochs of its own log from now on.
 
     Args:
         own: this log. begin: where it begins.
         newest_seen: the newest epoch that a peer has named.
+        unclean: the last epoch of an unclean election.
     Raises:
         MasterReplaced, MasterUnusable: this master cannot be followed. NeedsCut: not before the log is cut.
         Diverged: a cut would not make the logs one history.
@@ -91,7 +94,7 @@ def check_welcome(welcome: Welcome, own: Log, begin: int, *, newest_seen: int, i
     if own.end == 0:
         return welcome.epochs.until(welcome.start)
     master = Log(epochs=welcome.epochs, end=welcome.master_end, confirmed=0)
-    cut = cut_for(own, master, is_sync=is_sync)
+    cut = cut_for(own, master, is_sync=is_sync, unclean=unclean)
     if cut is None or cut < begin or (cut == begin > 0 and cut < own.end):  # all of it would be cut
         shared = common_end(own.epochs, own.end, welcome.epochs, welcome.master_end)
         raise Diverged(member_cannot_be_cut(begin, own.end, own.confirmed, shared))

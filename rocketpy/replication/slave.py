@@ -22,7 +22,6 @@ from typing import NoReturn
 
 import attrs
 
-from rocketpy.codes import REPLICATION_VERSION
 from rocketpy.config import BrokerSettings
 from rocketpy.errors import StoreError
 from rocketpy.log_limit import LogLimit, and_more
@@ -155,9 +154,7 @@ class SlaveReplicator:
             self._follow_member(self.follower, master, ha, own)
             return
         log = ask_master(master, TIMEOUT_S)
-        if log.version not in (0, REPLICATION_VERSION):
-            raise MasterUnusable(f"it speaks version {log.version} of replication, this slave {REPLICATION_VERSION}")
-        start = None if log.version else self._reference_start(log, own)
+        start = None if log.versions else self._reference_start(log, own)
         if self.block.stop:
             return
         with connect(ha, TIMEOUT_S) as connection:
@@ -169,7 +166,7 @@ class SlaveReplicator:
                     self._ask_for_cut(exc, log, own, ha)
             else:
                 body_left = self._compare(connection, start)
-            self._take_stream(connection, start, body_left, master, ha, log.end, is_rocketpy=log.version > 0)
+            self._take_stream(connection, start, body_left, master, ha, log.end, is_rocketpy=log.versions is not None)
 
     def _take_stream(
         self,

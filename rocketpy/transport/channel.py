@@ -22,7 +22,7 @@ from rocketpy.remoting.frame import FRAME_SIZE_MAX, HEADER_SIZE_MAX, REQUEST_HEA
 from rocketpy.remoting.request_table import RequestTable
 
 from .budget import Budget
-from .streams import close_in_order
+from .streams import close_in_order, unacknowledged_bytes
 
 logger = logging.getLogger(__name__)
 
@@ -137,6 +137,11 @@ class StreamChannel:
     def silence_s(self) -> float:
         """Seconds since a request of ours after which nothing came from the peer; 0 if something has."""
         return 0.0 if self._waiting_since_s is None else trio.current_time() - self._waiting_since_s
+
+    @property
+    def is_unacknowledged(self) -> bool:
+        """Return True if written bytes wait for the acknowledgement of the peer's machine."""
+        return unacknowledged_bytes(self._stream) > 0
 
     @property
     def in_flight_count(self) -> int:

@@ -68,6 +68,15 @@ class RemotingClient:
         """Addresses with open connections."""
         return tuple(address for address, slot in self._slots.items() if slot.channel and slot.channel.is_open)
 
+    def reaches(self, address: str) -> bool:
+        """Return True if a connection is open and the peer's machine has acknowledged all written bytes.
+
+        A process that reads nothing is reached: its machine acknowledges for it.
+        """
+        slot = self._slots.get(address)
+        channel = slot.channel if slot is not None else None
+        return channel is not None and channel.is_open and not channel.is_unacknowledged
+
     async def invoke(self, address: str, request: RemotingCommand, timeout_s: float) -> RemotingCommand:
         """Send a request and wait for its response; `timeout_s` includes connecting.
 

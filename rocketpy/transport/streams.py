@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
@@ -13,6 +14,10 @@ import trio
 from rocketpy.errors import ConnectFailed, NumberInvalid
 from rocketpy.message.host import parse_host
 from rocketpy.remoting.abc import Peer
+
+if sys.platform != "win32":
+    import fcntl
+    import termios
 
 Connector: TypeAlias = Callable[[str], Awaitable[trio.abc.Stream]]
 """Opens a stream to an address `host:port`; raises ConnectFailed."""
@@ -46,6 +51,18 @@ async def open_listeners(host: str, port: int, *, backlog: int = BACKLOG) -> Seq
 def listening_port(listener: trio.SocketListener) -> int:
     """The port of a listener."""
     return int(listener.socket.getsockname()[1])
+
+
+def unacknowledged_bytes(stream: trio.abc.Stream) -> int:
+    """The bytes written that the peer's machine has not acknowledged. 0 as well where the system does not tell."""
+    while isinstance(stream, trio.SSLStream):
+        stream = stream.transport_stream
+    if not isinstance(stream, trio.SocketStream) or not sys.platform.startswith("linux"):
+        return 0
+    try:
+        return int.from_bytes(fcntl.ioctl(stream.socket, termios.TIOCOUTQ, bytes(4)), sys.byteorder)
+    except (OSError, ValueError):  # it was closed
+        return 0
 
 
 def reset_at_death(stream: trio.abc.Stream) -> None:

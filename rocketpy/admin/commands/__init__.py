@@ -109,6 +109,7 @@ REGISTRY: Mapping[str, Entry] = MappingProxyType(
         "failover",
         switchMaster="Hand over to another in-sync member",
         haElect="Make a member master that may lack messages",
+        haConfigure="Add or remove a member of a running group",
     )
     | _entries("timers", timerStatus="Show the pending timers of brokers")
     | _entries("monitoring", startMonitoring="Watch the backlog and the members of all groups")

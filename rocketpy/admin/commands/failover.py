@@ -81,9 +81,10 @@ def _require(settings: BrokerSettings, config_file: str) -> None:
 async def switch_master(
     admin: Admin, out: Output, config_file: str, cluster_name: str | None, broker_name: str | None, member: str
 ) -> None:
-    """Make another in-sync member master, and wait until it is, at most 5 s.
+    """Make another in-sync member master, and wait until it is, at most 8 s.
 
-    No message is lost. Sends are refused with SERVICE_NOT_AVAILABLE meanwhile, and producers repeat them.
+    No message is lost. Sends are refused with SERVICE_NOT_AVAILABLE meanwhile, and producers repeat them. A master that
+    cannot serve (see haStatus) gives its lease up; what only the log of an asynchronous one has is lost then.
     """
     async with opened_group(config_file, cluster_name, broker_name) as keys:
         from rocketpy.coordinator import operator
@@ -131,6 +132,31 @@ async def ha_elect(
     out.done(f"{state.master} is master in epoch {state.epoch}, alone in sync", master=state.master, epoch=state.epoch)
 
 
+@command(example="mqadmin haConfigure -f /etc/rocketpy/broker.conf")
+@option("-f", "--configFile", required=True, help="File of a broker, with what its group is to agree on.")
+async def ha_configure(admin: Admin, out: Output, config_file: str) -> None:
+    """Let a group with automatic failover agree on what this file says, while it runs.
+
+    haMembers may have one member more or less: start a new one afterwards, stop one that leaves before.
+    minInSyncReplicas changes at once. flushDiskType may become SYNC_FLUSH when all members that run have it. The
+    group overrules the files of the other brokers, and their logs say so.
+    """
+    async with opened_group(config_file, None, None) as keys:
+        from rocketpy.coordinator import operator
+        from rocketpy.coordinator.access import group_config
+
+        wanted = group_config(load_broker_config(config_file, environ=os.environ))
+        before, after = await operator.configure(keys, wanted)
+    out.done(
+        f"members: {', '.join(after.members)} (before: {', '.join(before.members)}); minInSyncReplicas: "
+        f"{after.in_sync_min}; {after.flush}",
+        members=",".join(after.members),
+        members_before=",".join(before.members),
+        in_sync_min=after.in_sync_min,
+        flush=after.flush,
+    )
+
+
 class GroupUnreadable(RocketError):
     """etcd does not tell about a group; the text says why."""
 
@@ -152,10 +178,13 @@ async def show_group(
     if view.state is not None:
         out.line(f"epoch {view.state.epoch}, in sync: {', '.join(sorted(view.state.in_sync))}")
     out.table(MEMBERS, rows)
+    faults = {name: record.fault for name, record in sorted(view.members.items()) if record.fault}
+    for name, fault in faults.items():
+        echo(f"{name} cannot serve as master: {fault}", err=True)
     if view.master is None:
         echo("this group has no master now: sends fail until one is elected", err=True)
         return EXIT_PARTIAL
-    return None
+    return EXIT_PARTIAL if faults else None
 
 
 async def _member_rows(admin: Admin, keys: GroupKeys, view: View) -> list[tuple[object, ...]]:

@@ -71,8 +71,9 @@ async def ha_status(
     slaves: bytes that are not acknowledged, and how long ago the last acknowledgement came. The exit status is 3 if a
     broker does not answer, or if a group has no master.
 
-    With -f the members of a group with automatic failover are shown: epochs, who is in sync, how long leases live. If
-    etcd does not answer, the brokers are asked as without -f, and the exit status is 3.
+    With -f the members of a group with automatic failover are shown: epochs, who is in sync, how long leases live, and
+    why a member cannot serve as master, with status 3. If etcd does not answer, the brokers are asked as without -f,
+    and the exit status is 3.
     """
     if config_file is None:
         return await _show_brokers(admin, out, await _groups(admin, broker, cluster_name))

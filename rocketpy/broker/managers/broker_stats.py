@@ -64,6 +64,7 @@ class WorkerCounters:
     get_time_max_us: int = 0  # the longest look for the messages of a pull
     put_latency_buckets: tuple[int, ...] = ()  # bucket k: up to 2^k microseconds
     put_latency_sum_us: int = 0
+    append_ms: int = 0  # how long the append under way has taken, with up to seven before it; 0: there is none
     timers_pending: int = 0  # gauges of the store worker
     timers_next_due_ms: int = 0
     timers_oldest_phy_offset: int = -1  # -1: none is pending

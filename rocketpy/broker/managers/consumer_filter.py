@@ -106,8 +106,7 @@ class ConsumerFilterManager:
         return entry.place if entry is not None and entry.data.expression == subscription.sub_string else None
 
     async def prepare(self, subscription: SubscriptionData) -> None:
-        """Compile it, in a thread, before it is registered. Heartbeats of others wait: so it does not wait for
-        pulls."""
+        """Compile it, in a thread, before it is registered; not behind pulls."""
         if self.is_compiled(subscription):
             await self.compiler.prepare(subscription.sub_string, is_urgent=True)
 

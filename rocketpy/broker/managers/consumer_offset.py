@@ -9,6 +9,10 @@ update: the time of each update is stored, and an offset of an earlier pull is d
 Changes since the last completed save are in a journal, for a restarted manager. The times of updates are not in it, so
 a restarted manager drops offsets of pulls that arrived before its start.
 
+Nothing runs ahead of the log (log_marks.py). The file says, as its last member, the log position that its offsets
+presume: the end of the log when the last of them was written. If the log is shorter when it is opened, offsets beyond
+the end of their queues are lowered (startup/boot/table_check.py). A slave takes no offset beyond the end of its queue.
+
 The table may hold a million offsets, so no step goes through all of it: it is kept by group, with an index by topic,
 and is written entry by entry.
 
@@ -24,7 +28,7 @@ from pathlib import Path
 
 from rocketpy.log_limit import LogLimit, and_more
 from rocketpy.message.numbers import INT_MAX
-from rocketpy.remoting.bodies.offset import ConsumerOffsetSerializeWrapper
+from rocketpy.remoting.bodies.offset import PHY_OFFSET, ConsumerOffsetSerializeWrapper
 from rocketpy.remoting.json_writer import Members, pretty_pieces
 from rocketpy.remoting.limits import Limit
 from rocketpy.transport.steps import Steps
@@ -55,21 +59,27 @@ class ConsumerOffsetManager:
         started_ms: int = -1,
         entries_max: Callable[[], int] = lambda: INT_MAX,
         now_s: Callable[[], float] = time.monotonic,
+        log_end: Callable[[], int] = lambda: -1,
     ) -> None:
         self.limit = Limit("offsets", "consumerOffsetsMax", entries_max)
         self._count = 0  # queues that have an offset
         self._offsets: dict[str, dict[str, Queues]] = {}  # group -> topic -> queue id -> next offset
         self._groups_of: dict[str, set[str]] = {}  # topic -> its groups, possibly also removed ones
-        self._updated_ms: dict[str, dict[str, Queues]] = {}  # same keys -> time of the last update, monotonic
+        self._updated_ms: dict[str, dict[str, Queues]] = {}  # some of these keys -> time of the last update, monotonic
         self._journal = journal or Journal.private("committed offsets", is_saved=True)
         self._started_ms = started_ms
-        self._gone_back = LogLimit(now_s=now_s)
+        self._gone_back, self._beyond = LogLimit(now_s=now_s), LogLimit(now_s=now_s)
+        self._log_end = log_end
         self.file = ConfigFile(path, self._begin_save)
         self.file.on_saved = lambda changes: self._journal.end_save()
 
     def _begin_save(self) -> Iterable[str]:
         self._journal.begin_save()
-        return pretty_pieces(self.document())
+        return pretty_pieces(Members(self._file_members))
+
+    def _file_members(self) -> Iterator[tuple[str, object]]:
+        yield "offsetTable", Members(self._entries)
+        yield PHY_OFFSET, self._log_end()  # looked up when all entries are written
 
     def load(self) -> None:
         """Read the saved offsets. Raises: ConfigError: the file cannot be read."""
@@ -136,13 +146,25 @@ class ConsumerOffsetManager:
                 )
         return before
 
-    def follow(self, group: str, topic: str, offsets: Queues) -> None:
-        """Take over what the master of this slave has of a group and topic; no limit applies to it."""
+    def drop(self, group: str, topic: str, queue_id: int, offset: int, end: int) -> None:
+        """Tell the operator of an offset that is not stored, because its queue ends before it."""
+        told = self._beyond.take()
+        if told:
+            text = "group %s: dropped the offset %d of topic %s, queue %d, which ends at %d: the log had more before%s"
+            logger.warning(text, group, offset, topic, queue_id, end, and_more(told))
+
+    def follow(self, group: str, topic: str, offsets: Queues, end_of: Callable[[str, int], int]) -> None:
+        """Take over the offsets of a group and topic from the master of this slave; no limit of entries applies.
+
+        `end_of`: the end of a queue here, beyond which no offset is taken: its messages are not here yet.
+        """
         queues = self._queues(group, topic)
         if queues is None:
             queues = self._put(group, topic, {})
-        for queue_id, offset in offsets.items():
-            before = queues.get(queue_id)
+        for queue_id, theirs in offsets.items():
+            before, offset = queues.get(queue_id), theirs
+            if before != offset:
+                offset = min(offset, end_of(topic, queue_id))
             if before != offset:
                 self._count += before is None
                 queues[queue_id] = offset
@@ -150,8 +172,10 @@ class ConsumerOffsetManager:
                 self.file.changed()
 
     def note_update(self, group: str, topic: str, queue_id: int, now_ms: int) -> None:
-        """Store the time of an UPDATE_CONSUMER_OFFSET for this queue."""
-        self._updated_ms.setdefault(group, {}).setdefault(topic, {})[queue_id] = now_ms
+        """Store the time of an UPDATE_CONSUMER_OFFSET for this queue, if it has an offset: the limit of offsets is also
+        that of times."""
+        if queue_id in (self._queues(group, topic) or ()):
+            self._updated_ms.setdefault(group, {}).setdefault(topic, {})[queue_id] = now_ms
 
     def was_updated_since(self, group: str, topic: str, queue_id: int, received_ms: int) -> bool:
         """Whether a pull that was received at `received_ms` is older than the last update. The same ms counts as older:
@@ -180,8 +204,10 @@ class ConsumerOffsetManager:
         if queues is not None:
             kept = self.query_all(target, topic)
             self.limit.check(self._count, max(0, len(queues) - len(kept)))
+            times = self._updated_ms.get(target, {}).get(topic, {})
             for queue_id in kept.keys() - queues.keys():
                 self._keep(target, topic, queue_id, None)
+                times.pop(queue_id, None)
             self._put(target, topic, dict(queues))
             for queue_id, offset in queues.items():
                 self._keep(target, topic, queue_id, offset)

@@ -7,7 +7,6 @@ Source: RocketMQ 4.9 `ProducerManager`.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Generator
 
 from rocketpy.faults import do_each
@@ -27,7 +26,8 @@ class ProducerManager:
         self._clock = clock
         self._pauses = pauses or ProcessPauses(clock)
         self._groups: dict[str, dict[int, ClientChannelInfo]] = {}
-        self._clients: dict[str, Counter[int]] = {}  # client id -> connection -> groups that use it
+        self._clients: dict[str, dict[int, int]] = {}
+        """Client id -> connection -> groups that use it. The connection with the last heartbeat is the last one."""
         self._connections: dict[int, set[str]] = {}  # connection -> its groups
         self._channels: dict[int, Channel] = {}
         self._next_channel = 0
@@ -43,10 +43,10 @@ class ProducerManager:
         table = self._groups.setdefault(group, {})
         known = table.get(info.connection)
         is_other = known is None or known.client_id != info.client_id
-        if is_other:
-            if known is not None:
-                self._release(known)
-            self._clients.setdefault(info.client_id, Counter())[info.connection] += 1
+        if known is not None and is_other:
+            self._release(known)
+        connections = self._clients.setdefault(info.client_id, {})
+        connections[info.connection] = connections.pop(info.connection, 0) + is_other
         self._connections.setdefault(info.connection, set()).add(group)
         self._channels[info.connection] = info.channel
         table[info.connection] = info
@@ -101,9 +101,10 @@ class ProducerManager:
         return names, self._groups[names[0]][connection] if names else None
 
     def find_channel(self, client_id: str) -> Channel | None:
-        """The newest connection of this client."""
+        """The connection of this client that sent the last heartbeat: one without an end, which the client has left,
+        sends none. Slots of connections are used again, so their numbers say nothing."""
         connections = self._clients.get(client_id)
-        return self._channels[max(connections)] if connections else None
+        return self._channels[next(reversed(connections))] if connections else None
 
     def available_channel(self, group: str) -> Channel | None:
         """One online member of the group, round robin."""
@@ -131,9 +132,9 @@ class ProducerManager:
         return {group: list(table.values()) for group, table in self._groups.items()}
 
     def _release(self, info: ClientChannelInfo) -> None:
-        connections = self._clients.get(info.client_id, Counter())
+        connections = self._clients[info.client_id]
         connections[info.connection] -= 1
-        if connections[info.connection] <= 0:
+        if not connections[info.connection]:
             del connections[info.connection]
         if not connections:
             self._clients.pop(info.client_id, None)

@@ -27,6 +27,7 @@ from rocketpy.transport.steps import encoded_body, finished
 from .. import remarks
 from ..managers.client_channel import ClientChannelInfo
 from ..services import BrokerServices
+from ..table_followers import TABLE_VERSION, version_text
 from .table import TableProcessor
 
 
@@ -71,7 +72,12 @@ class AdminGroupProcessor(TableProcessor):
         return RemotingCommand.response()
 
     async def _all(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        return RemotingCommand.response(body=await encoded_body(self._services.groups.document()))
+        """All groups, or `{}` if the slave has this version."""
+        services = self._services
+        fields = {TABLE_VERSION: version_text(services.groups.data_version)}
+        has_version = services.followers.has_version(request, channel)
+        body = await encoded_body({} if has_version else services.groups.document())
+        return RemotingCommand.response(body=body, ext_fields=fields)
 
     async def _one(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         name = GroupRequestHeader.of(request).group

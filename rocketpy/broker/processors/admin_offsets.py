@@ -17,7 +17,9 @@ from rocketpy.remoting.headers.offset import (
 from rocketpy.remoting.limits import require
 from rocketpy.transport.steps import Steps, encoded_body
 
+from ..log_marks import presumed_fields
 from ..services import BrokerServices
+from ..transaction_progress import FIELD
 from .table import TableProcessor
 
 QUEUES_PER_STEP = 200
@@ -38,10 +40,14 @@ class AdminOffsetProcessor(TableProcessor):
         self._services = services
 
     async def _all_consumer_offsets(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        return RemotingCommand.response(body=await encoded_body(self._services.offsets.document()))
+        progress = self._services.transactions.progress.text
+        body = await encoded_body(self._services.offsets.document())
+        return RemotingCommand.response(ext_fields={FIELD: progress} if progress else None, body=body)
 
     async def _all_delay_offsets(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        return RemotingCommand.response(body=await encoded_body(self._services.schedule.document()))
+        mark = self._services.schedule.mark()
+        body = await encoded_body({"offsetTable": mark.offset_table})
+        return RemotingCommand.response(body=body, ext_fields=presumed_fields(mark))
 
     async def _correction(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         """The smallest offset of each queue over all groups. It works on a copy (the reference deletes the entries that

@@ -19,6 +19,7 @@ from rocketpy.transport.steps import Steps, encoded_body, finished
 
 from .. import remarks
 from ..services import BrokerServices
+from ..table_followers import TABLE_VERSION, version_text
 from .deletion_wait import answer_after
 from .table import TableProcessor
 
@@ -95,10 +96,16 @@ class AdminTopicProcessor(TableProcessor):
         return answer_after([deletion])
 
     async def _all(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        """All topics; for slaves of rocketpy the recent deletions, too: a topic may have been created again since."""
-        body = await encoded_body(self._services.topics.document())
-        deleted = dict(self._services.fast_path.recent_deletions)
-        return RemotingCommand.response(body=body, ext_fields={DELETED_BELOW: json.dumps(deleted)} if deleted else {})
+        """All topics, or `{}` if the slave has this version. For slaves of rocketpy the recent deletions, too: a topic
+        may have been created again since."""
+        services = self._services
+        fields = {TABLE_VERSION: version_text(services.topics.data_version)}
+        has_version = services.followers.has_version(request, channel)
+        body = await encoded_body({} if has_version else services.topics.document())
+        deleted = dict(services.fast_path.recent_deletions)
+        return RemotingCommand.response(
+            body=body, ext_fields=fields | ({DELETED_BELOW: json.dumps(deleted)} if deleted else {})
+        )
 
     async def _one(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         config = self._find(TopicRequestHeader.of(request).topic)

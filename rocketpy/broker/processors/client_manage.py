@@ -5,14 +5,16 @@ Source: RocketMQ 4.9 `ClientManageProcessor`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from itertools import chain
 
 from rocketpy.codes import LanguageCode, RequestCode, ResponseCode
 from rocketpy.errors import RequestRefused
 from rocketpy.faults import do_each
 from rocketpy.message import names
 from rocketpy.message.sys_flag import TOPIC_SYS_FLAG_UNIT_SUB
-from rocketpy.remoting.abc import Channel
+from rocketpy.remoting.abc import Channel, Preparation, Response, Rest
 from rocketpy.remoting.bodies.heartbeat import (
     EXPRESSION_TYPE_SQL92,
     CheckClientRequestBody,
@@ -27,6 +29,7 @@ from rocketpy.transport.bodies import read_body
 from rocketpy.transport.steps import Steps
 
 from .. import remarks
+from ..filter_compiler import Compiled
 from ..managers.client_channel import ClientChannelInfo
 from ..managers.consumer_filter import is_tag_type
 from ..services import BrokerServices
@@ -39,8 +42,9 @@ SUBSCRIPTIONS_SIZE_MAX = 8 * 1024 * 1024
 GROUP_TEXT_MAX = 131_072
 """Characters of the expressions of one group, which is entered in one step: four of the longest."""
 EXPRESSIONS_SIZE_MAX = 65_536
-"""Limit of `_size` for the SQL92 subscriptions of one connection: other heartbeats wait while they are compiled, and
-their programs have to fit the table of those that are kept (filter_compiler.py)."""
+"""Limit of `_size` for the SQL92 subscriptions of one connection: their programs together have to fit the table of
+filter_compiler.py."""
+PREPARATION_TIMEOUT_S = 60.0  # of compiling them, in turns with those of others
 GROUPS_PER_STEP = 50  # each may be a new group and a new topic
 CHARACTERS_PER_UNIT = 2_500  # of expressions, read in about the time of a group
 
@@ -63,13 +67,19 @@ class ClientManageProcessor(TableProcessor):
         )
         self.topics_limit = Limit("topics of one group", "groupTopicsMax", lambda: settings.rocketpy.group_topics_max)
 
-    async def _heart_beat(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+    async def _heart_beat(
+        self, request: RemotingCommand, channel: Channel, compiled: Mapping[str, Compiled] | None = None
+    ) -> Response:
+        """Serve a heartbeat. `compiled`: its expressions, when its turn comes again. The body is read anew, so that
+        one that waits takes little memory."""
         services = self._services
         heartbeat = await read_body(HeartbeatData, request.body)
         await self._check(heartbeat, channel.connection)
-        for consumer in heartbeat.consumer_data_set:
-            for subscription in consumer.subscription_data_set:
-                await services.filters.prepare(subscription)
+        if compiled is None:
+            subscriptions = chain.from_iterable(each.subscription_data_set for each in heartbeat.consumer_data_set)
+            if preparation := self._preparation(subscriptions, partial(self._heart_beat, request, channel)):
+                return preparation
+        services.filters.compiler.keep(compiled or {})
         info = ClientChannelInfo(
             channel=channel,
             client_id=heartbeat.client_id,
@@ -85,6 +95,22 @@ class ClientManageProcessor(TableProcessor):
         await services.groups.file.save()
         await services.topics.file.save()
         return RemotingCommand.response()
+
+    def _preparation(
+        self,
+        subscriptions: Iterable[SubscriptionData],
+        rest: Callable[[Mapping[str, Compiled]], Awaitable[Response]],
+    ) -> Preparation | None:
+        """Return the compilation that `rest` needs; None if every expression is known."""
+        filters = self._services.filters
+        texts = [each.sub_string for each in subscriptions if filters.is_compiled(each)]
+        if all(map(filters.compiler.is_known, texts)):
+            return None
+
+        async def prepare() -> Rest:
+            return partial(rest, await filters.compiler.prepare_all(texts))
+
+        return Preparation(prepare, PREPARATION_TIMEOUT_S)
 
     async def _register(self, heartbeat: HeartbeatData, info: ClientChannelInfo) -> None:
         steps = Steps(GROUPS_PER_STEP)
@@ -170,14 +196,20 @@ class ClientManageProcessor(TableProcessor):
             self._services.consumers.unregister(header.consumer_group, channel.connection, notify=notify)
         return RemotingCommand.response(ext_fields={})
 
-    async def _check_config(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+    async def _check_config(
+        self, request: RemotingCommand, channel: Channel, compiled: Mapping[str, Compiled] | None = None
+    ) -> Response:
         subscription = (await read_body(CheckClientRequestBody, request.body)).subscription_data
         filters, kind = self._services.filters, subscription.expression_type
         if is_tag_type(kind):
             return RemotingCommand.response()
         if not filters.is_enabled or kind != EXPRESSION_TYPE_SQL92:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, remarks.unsupported_filter(kind or ""))
-        await filters.prepare(subscription)
+        if compiled is None and (
+            preparation := self._preparation([subscription], partial(self._check_config, request, channel))
+        ):
+            return preparation
+        filters.compiler.keep(compiled or {})
         filters.check(subscription)
         return RemotingCommand.response()
 

@@ -86,9 +86,16 @@ class ConsumerManageProcessor(TableProcessor):
 def commit_offset(services: BrokerServices, group: str, topic: str, queue_id: int, offset: int) -> None:
     """Store a group's offset.
 
+    An offset beyond the end of its queue is dropped: the consumer has it from a log that had more, before a power
+    failure or of another master. Kept, it would make the group pass over the messages that come next.
+
     Raises:
         RequestRefused: the limit of offsets is reached.
     """
     if group == TRANS_GROUP:  # the broker's own progress: a wrong one would drop open transactions
+        return
+    end = services.store.log_end_of(topic, queue_id)
+    if end is not None and offset > end:
+        services.offsets.drop(group, topic, queue_id, offset, end)
         return
     services.offsets.commit(group, topic, queue_id, offset)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rocketpy.codes import REPLICATION_VERSION, RequestCode
+from rocketpy.codes import REPLICATION_VERSION, REPLICATION_VERSION_LOWEST, RequestCode
 from rocketpy.remoting import fastjson
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.bodies.replication import HaStatus
@@ -32,7 +32,10 @@ class ReplicationProcessor(TableProcessor):
         self._status = status
 
     async def _version(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        return RemotingCommand.response(body=fastjson.dumps({"version": REPLICATION_VERSION}))
+        # a slave of the last release reads `version` alone, and asks for its own
+        lowest, highest = REPLICATION_VERSION_LOWEST, REPLICATION_VERSION
+        body = {"version": lowest, "lowest": lowest, "highest": highest}
+        return RemotingCommand.response(body=fastjson.dumps(body))
 
     async def _ha_status(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         return RemotingCommand.response(body=self._status().encode())

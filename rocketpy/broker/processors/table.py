@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 
 from rocketpy.config import BrokerSettings
-from rocketpy.remoting.abc import Channel, Detached, Processor
+from rocketpy.remoting.abc import Channel, Processor, Response
 from rocketpy.remoting.admin_guard import AdminGuard
 from rocketpy.remoting.command import RemotingCommand
 
-Handler = Callable[[RemotingCommand, Channel], Awaitable[RemotingCommand | Detached | None]]
+Handler = Callable[[RemotingCommand, Channel], Awaitable[Response]]
 
 
 class TableProcessor:
@@ -22,7 +22,7 @@ class TableProcessor:
     def codes(self) -> frozenset[int]:
         return frozenset(self._handlers)
 
-    async def process(self, request: RemotingCommand, channel: Channel) -> RemotingCommand | Detached | None:
+    async def process(self, request: RemotingCommand, channel: Channel) -> Response:
         return await self._handlers[request.code](request, channel)
 
 
@@ -33,7 +33,7 @@ class GuardedProcessor:
         self._processor = processor
         self._guard = guard
 
-    async def process(self, request: RemotingCommand, channel: Channel) -> RemotingCommand | Detached | None:
+    async def process(self, request: RemotingCommand, channel: Channel) -> Response:
         self._guard.check(request.code, channel.peer.host)
         return await self._processor.process(request, channel)
 

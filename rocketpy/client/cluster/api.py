@@ -156,6 +156,7 @@ class MQClientAPI:
             transaction_id=answer.transaction_id,
             region_id=answer.region or "DefaultRegion",
             trace_on=answer.trace_on is not False,
+            passed_on=bool(answer.passed_on),
         )
 
     async def send_oneway(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 import attrs
@@ -34,10 +34,13 @@ from .route import (
     subscribe_queues,
     vip_address,
 )
+from .route_renewal import RouteRenewal
+from .unanswered_sends import UnansweredSends
 
 logger = logging.getLogger(__name__)
 
 FIRST_HEARTBEAT_S = 1.0
+NEW_HEARTBEAT_S = 0.5  # for the heartbeat of a broker that is new in a route
 
 
 class ConsumerMember(Protocol):
@@ -81,6 +84,12 @@ class ClientInstance:
     _publish_infos: dict[str, PublishInfo] = attrs.field(factory=dict)
     _route_lock: trio.Lock = attrs.field(factory=trio.Lock)
     _heartbeat_lock: trio.Lock = attrs.field(factory=trio.Lock)
+    unanswered_sends: UnansweredSends = attrs.field(init=False)
+    _renewal: RouteRenewal = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._renewal = RouteRenewal(self._renew_route)
+        self.unanswered_sends = UnansweredSends(self.send_address, self._renewal.doubt, self.api.remoting.reaches)
 
     # --- jobs ---------------------------------------------------------------------------------------------------------
 
@@ -88,6 +97,8 @@ class ClientInstance:
         """The periodic jobs; ends by cancellation only."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._every, self.options.poll_name_server_interval, self.refresh_routes)
+            nursery.start_soon(self._renewal.run)
+            nursery.start_soon(self.unanswered_sends.run)
             nursery.start_soon(self._heartbeats)
 
     async def _every(self, interval_s: float, job: Callable[[], Awaitable[object]]) -> None:
@@ -114,6 +125,30 @@ class ClientInstance:
                 logger.warning("cannot refresh the route of topic %s: %s; keeping the known route", topic, error)
 
     # --- routes -------------------------------------------------------------------------------------------------------
+
+    async def doubt_route(self, topic: str, within_s: float) -> None:
+        """Have the route asked for, because the master of a broker seems to have changed, and wait for it a while."""
+        asked = self._renewal.doubt(topic)
+        with trio.move_on_after(max(0.0, within_s)):
+            await asked.wait()
+
+    def route_changed(self, topic: str) -> None:
+        """Have the route asked for soon: a broker has passed a message on to another one."""
+        self._renewal.doubt(topic)
+
+    async def wait_changed(self, topic: str, broker_name: str, addresses: Mapping[int, str], within_s: float) -> None:
+        """Ask for the route until the broker has other addresses than these; at most for `within_s` seconds."""
+        with trio.move_on_after(within_s):
+            while self.brokers.get(broker_name, {}) == addresses:
+                await self._renewal.doubt(topic).wait()
+
+    async def _renew_route(self, topic: str) -> None:
+        """Ask for the route. A broker that is new in it gets a heartbeat first: it may not know this client."""
+        known = set(self.heartbeat_targets())
+        await self.update_route(topic)
+        if not set(self.heartbeat_targets()) <= known:
+            with trio.move_on_after(NEW_HEARTBEAT_S):
+                await self.heartbeat()
 
     async def update_route(self, topic: str) -> bool:
         """Ask for the topic's route and store it. Returns: whether there is one.
@@ -200,6 +235,18 @@ class ClientInstance:
     def master_address(self, broker_name: str) -> str | None:
         return self.brokers.get(broker_name, {}).get(MASTER_ID)
 
+    def send_address(self, broker_name: str) -> str | None:
+        """Return the address that messages of a broker are sent to: its master's, or the VIP port of its master."""
+        master = self.master_address(broker_name)
+        return None if master is None else self.vip(master)
+
+    async def _ask_route(self, topic: str) -> None:
+        """Ask for a route that lacks a broker: not more often than the renewal does, if that runs."""
+        if self._renewal.is_running:
+            await self.doubt_route(topic, self.options.api_timeout)
+        else:
+            await self.update_route(topic)
+
     async def find_master(self, queue: MessageQueue) -> str:
         """The master of the queue's broker, asking for the route once when it is not known.
 
@@ -208,7 +255,7 @@ class ClientInstance:
         """
         address = self.master_address(queue.broker_name)
         if address is None:
-            await self.update_route(queue.topic)
+            await self._ask_route(queue.topic)
             address = self.master_address(queue.broker_name)
         if address is None:
             raise ClientError(f"broker {queue.broker_name} has no master", code=ClientCode.BROKER_NOT_EXIST)
@@ -218,7 +265,7 @@ class ClientInstance:
         """(broker id, address) to read the queue from. Raises ClientError when the broker is not known."""
         found = find_address(self.brokers.get(queue.broker_name, {}), broker_id, only_this_broker=only)
         if found is None:
-            await self.update_route(queue.topic)
+            await self._ask_route(queue.topic)
             found = find_address(self.brokers.get(queue.broker_name, {}), broker_id, only_this_broker=only)
         if found is None:
             raise ClientError(f"broker {queue.broker_name} is not known", code=ClientCode.BROKER_NOT_EXIST)

@@ -31,6 +31,8 @@ class Remoting(Protocol):
 
     async def invoke_oneway(self, address: str, command: RemotingCommand, timeout_s: float) -> None: ...
 
+    def reaches(self, address: str) -> bool: ...
+
 
 @attrs.define(eq=False)
 class NameServers:

@@ -7,7 +7,7 @@ Source: RocketMQ 4.9 `DefaultMQPushConsumerImpl#pullMessage`, `PullAPIWrapper`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import attrs
@@ -21,6 +21,7 @@ from rocketpy.remoting.headers.pull import PullMessageRequestHeader, PullSysFlag
 
 from ..cluster.instance import ClientInstance
 from ..cluster.route import MASTER_ID
+from ..cluster.route_renewal import tells_of_change
 from ..messages import ReceivedMessage
 from ..results import PullResult, PullStatus
 from .process_queue import ProcessQueue
@@ -91,6 +92,14 @@ class Puller:
         result = await self.instance.api.pull(address, header, queue.broker_name, timeout_s)
         self._suggested[queue] = result.suggest_which_broker_id
         return attrs.evolve(result, messages=tuple(keep_subscribed(result.messages, subscription)))
+
+    def addresses(self, queue: MessageQueue) -> Mapping[int, str]:
+        """The addresses of the queue's broker, by id, as they are known now."""
+        return dict(self.instance.brokers.get(queue.broker_name, {}))
+
+    async def wait_changed(self, queue: MessageQueue, addresses: Mapping[int, str], within_s: float) -> None:
+        """After a pull that failed: wait until the queue's broker has other addresses, or the time is over."""
+        await self.instance.wait_changed(queue.topic, queue.broker_name, addresses, within_s)
 
     def forget(self, queue: MessageQueue) -> None:
         self._suggested.pop(queue, None)
@@ -180,7 +189,7 @@ class PullLoop:
         subscription = self.host.subscription(self.queue.topic)
         if subscription is None:
             return self.settings.error_delay_s
-        begin_s = trio.current_time()
+        begin_s, addresses = trio.current_time(), self.puller.addresses(self.queue)
         try:
             result = await self._ask(subscription)
         except BrokerError as error:
@@ -194,7 +203,10 @@ class PullLoop:
             return self.settings.error_delay_s
         except RocketError as error:
             logger.warning("cannot pull queue %s at offset %d: %s", self.queue, self.next_offset, error)
-            return self.settings.error_delay_s
+            if not tells_of_change(error):
+                return self.settings.error_delay_s
+            await self.puller.wait_changed(self.queue, addresses, self.settings.error_delay_s)
+            return 0.0
         self.host.pulled(self.queue, len(result.messages), trio.current_time() - begin_s)
         if self.process_queue.dropped:
             return None

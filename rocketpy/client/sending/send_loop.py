@@ -15,6 +15,7 @@ from rocketpy.errors import BrokerError, RequestTimeout, RocketError
 from rocketpy.message.message_queue import MessageQueue
 
 from ..cluster.route import PublishInfo
+from ..cluster.route_renewal import tells_of_change
 from ..options import ProducerOptions
 from ..results import SendResult, SendStatus
 from .latency_fault import LatencyFaults
@@ -49,8 +50,18 @@ class SendLoop:
             return self.faults.select(info.queues, info.write_queue_nums, turn, trio.current_time() * 1000)
         return turn.next_queue(info.queues, last_broker)
 
-    async def send(self, message: OutgoingMessage, budget: SendBudget, *, is_async: bool = False) -> SendResult:
+    async def send(
+        self,
+        message: OutgoingMessage,
+        budget: SendBudget,
+        *,
+        queue: MessageQueue | None = None,
+        is_async: bool = False,
+    ) -> SendResult:
         """Attempts until one succeeds, is not worth repeating, or the budget is used up.
+
+        Args:
+            queue: send to this one only; a failed attempt is repeated there if the master seems to have changed.
 
         Raises:
             RequestTimeout: the time is used up. Otherwise the error of the last attempt.
@@ -59,23 +70,18 @@ class SendLoop:
         failure: RocketError | None = None
         while (remaining_s := budget.begin_attempt(trio.current_time())) is not None:
             try:
-                queue = self.choose(await self._within(remaining_s, message.topic), budget.last_broker)
+                target = queue or self.choose(await self._within(remaining_s, message.topic), budget.last_broker)
             except RocketError as error:
                 if result is not None:
                     return result
                 raise failure or error from error
-            budget.last_broker = queue.broker_name
+            budget.last_broker = target.broker_name
             try:
-                result = await self._attempt(queue, message, budget.remaining_s(trio.current_time()))
+                result = await self._attempt(target, message, budget.remaining_s(trio.current_time()))
             except RocketError as error:
                 failure = error
-                repeat = (
-                    is_worth_another_async_attempt(error)
-                    if is_async
-                    else is_worth_another_attempt(error, self.options.retry_codes)
-                )
-                logger.warning("cannot send message %s to queue %s: %s", message.name, queue, error)
-                if not repeat:
+                logger.warning("cannot send message %s to queue %s: %s", message.name, target, error)
+                if not (tells_of_change(error) if queue is not None else self._is_worth_another(error, is_async)):
                     break
                 continue
             if result.status is SendStatus.SEND_OK or not self.options.retry_another_broker_when_not_stored_ok:
@@ -87,6 +93,11 @@ class SendLoop:
         raise RequestTimeout(
             f"message {message.name}: its timeout of {budget.timeout_s} s ended after {budget.attempts} attempts"
         ) from failure
+
+    def _is_worth_another(self, error: RocketError, is_async: bool) -> bool:
+        if is_async:
+            return is_worth_another_async_attempt(error)
+        return is_worth_another_attempt(error, self.options.retry_codes)
 
     async def _within(self, remaining_s: float, topic: str) -> PublishInfo:
         with trio.move_on_after(remaining_s):

@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 import attrs
+import trio
 
 from rocketpy.codes import RequestCode
-from rocketpy.errors import CompressionError
+from rocketpy.errors import CompressionError, RocketError
 from rocketpy.message import properties as names
 from rocketpy.message.batch import BatchEntry, encode_batch
 from rocketpy.message.compression import compress
@@ -22,10 +23,12 @@ from rocketpy.message.sys_flag import CompressionType, with_compression
 from rocketpy.remoting.headers.send import SendMessageRequestHeader
 
 from ..cluster.instance import ClientInstance
+from ..cluster.route_renewal import tells_of_change
 from ..messages import Message, check_batch, check_message
 from ..options import ProducerOptions
 from ..results import SendResult
 
+ROUTE_S = 1.0  # for a failed attempt to wait for the route
 NO_PROPERTIES: Mapping[str, str] = MappingProxyType({})
 
 
@@ -134,17 +137,34 @@ class Sender:
         )
 
     async def send_to(self, queue: MessageQueue, message: OutgoingMessage, timeout_s: float) -> SendResult:
-        """One attempt at one queue.
+        """One attempt at one queue. If it fails because the master seems to have changed, the next attempt finds the
+        new one: the route has been asked for, unless that took longer than the time that is left.
 
         Raises:
             ClientError: the broker has no master. TransportError, BrokerError: see MQClientAPI.
         """
-        address = self.instance.vip(await self.instance.find_master(queue))
-        return await self.instance.api.send(
-            address, message.code, self.header(message, queue), message.body, queue, message.msg_id, timeout_s
-        )
+        end_s = trio.current_time() + timeout_s
+        address = self.instance.vip(await self._master(queue))
+        header = self.header(message, queue)
+        try:
+            with self.instance.unanswered_sends.waiting(queue, address):
+                result = await self.instance.api.send(
+                    address, message.code, header, message.body, queue, message.msg_id, timeout_s
+                )
+        except RocketError as error:
+            if tells_of_change(error) and self.instance.send_address(queue.broker_name) in (None, address):
+                await self.instance.doubt_route(queue.topic, min(ROUTE_S, end_s - trio.current_time()))
+            raise
+        if result.passed_on:
+            self.instance.route_changed(queue.topic)
+        return result
+
+    async def _master(self, queue: MessageQueue) -> str:
+        """The master of the queue's broker. The route of its topic is refreshed from now on."""
+        self.instance.publish_topics.add(queue.topic)
+        return await self.instance.find_master(queue)
 
     async def send_oneway_to(self, queue: MessageQueue, message: OutgoingMessage, timeout_s: float) -> None:
         """Send without a response: the result is unknown."""
-        address = self.instance.vip(await self.instance.find_master(queue))
+        address = self.instance.vip(await self._master(queue))
         await self.instance.api.send_oneway(address, message.code, self.header(message, queue), message.body, timeout_s)

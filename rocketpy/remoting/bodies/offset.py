@@ -6,6 +6,12 @@ from rocketpy.message.message_queue import MessageQueue
 
 from .schema import Body, Int, body, wire
 
+PHY_OFFSET = "phyOffset"
+"""Member of rocketpy in saved tables: the log position that the table presumes (broker/log_marks.py)."""
+PRESUMED = "presumedPhyOffset"
+PRESUMED_EPOCH = "presumedEpoch"
+"""Fields of rocketpy in the answers to 43 and 45: the log position that the table presumes (broker/log_marks.py)."""
+
 
 @body
 class ConsumerOffsetSerializeWrapper(Body):
@@ -19,6 +25,22 @@ class DelayOffsetSerializeWrapper(Body):
     """Delay level to offset."""
 
     offset_table: dict[Int, int] = wire("offsetTable", factory=dict)
+
+
+@body
+class LogMark(Body):
+    """A progress table at a position of the log: all messages that the table takes for stored are below it."""
+
+    epoch: int = wire("epoch", default=-1)  # of the group with failover that wrote the log up to there; -1: none
+    offset_table: dict[Int, int] = wire("offsetTable", factory=dict)
+    phy_offset: int = wire(PHY_OFFSET, default=-1)  # -1: not known
+
+
+@body
+class MarkedOffsets(LogMark):
+    """A saved progress table: one that the disk has the log for, and the same table at other positions."""
+
+    marks: list[LogMark] = wire("marks", factory=list)
 
 
 @body

@@ -39,6 +39,7 @@ class RegisterBrokerRequestHeader(Header):
     broker_id: int = wire("brokerId")
     compressed: bool = wire("compressed", default=False)
     body_crc32: Int = wire("bodyCrc32", default=0)  # over the body as sent, low 31 bits; 0: not checked
+    master_epoch: int | None = wire("masterEpoch", default=None)  # rocketpy: of a master with automatic failover
 
 
 @header

@@ -15,6 +15,9 @@ from ..schema import Header, Int, header, wire
 V2_CODES = frozenset({RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2})
 
 
+PASSED_ON_FIELD = "passedOn"  # of an answer: a slave of rocketpy has passed the send on, and the route has changed
+
+
 @header
 class SendMessageRequestHeader(Header):
     """What describes a message that is its request's body. `batch` decides how the body is read, not the code."""
@@ -80,6 +83,7 @@ class SendMessageResponseHeader(Header):
     transaction_id: str | None = wire("transactionId", default=None)
     region: str | None = wire("MSG_REGION", default=None)
     trace_on: bool | None = wire("TRACE_ON", default=None)
+    passed_on: bool | None = wire(PASSED_ON_FIELD, default=None)
 
 
 @header

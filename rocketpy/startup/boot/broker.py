@@ -92,6 +92,7 @@ def run_tree(
     clean = False
     try:
         from .memory import fill_pools, trim_before_fork
+        from .table_check import check_tables
         from .worker_list import Topology, manager_memory, reactor_sizes, worker_specs
 
         specs = list(beside())
@@ -100,12 +101,16 @@ def run_tree(
             _leave_group(settings)
         elif not member.begin(opened, is_sync_flush=settings.is_sync_flush):
             return EXIT_OTHER_EPOCH
+        check_tables(opened)
         most, selectors = settings.rocketpy.connections_max, settings.rocketpy.selector_workers
         logger.info("each of %d selectors accepts up to %d connections (connectionsMax)", selectors, most)
         topology = Topology.create(reactor_sizes(settings))
         memory = manager_memory(settings, opened)
         specs += worker_specs(settings, topology, opened, memory, sockets, member)
-        supervisor = Supervisor(specs, stop_timeout_s=settings.rocketpy.stop_timeout_millis / 1000, on_ready=on_ready)
+        stop_timeout_s = settings.rocketpy.stop_timeout_millis / 1000
+        supervisor = Supervisor(specs, stop_timeout_s=stop_timeout_s, on_ready=on_ready)
+        if member is not None:
+            supervisor.on_turn = member.watch(specs)
         if member is None:
             trim_before_fork()
         filling = fill_pools() if member is None else []  # a guardian has done both before it forked

@@ -1,26 +1,24 @@
 """Finds the open half messages of a store before the workers are forked (csrc/store/half_recovery.h).
 
-Every half message below the stored progress has ended. The progress is in consumerOffset.json, as in the reference.
-That file may be large, so only the one number is looked for.
+The saved progress was held to the log before (table_check.py): the log of a slave, or of a store that was put back, may
+end before the ends of transactions that the progress has passed. Offsets of CID_RMQ_SYS_TRANS in consumerOffset.json
+say nothing here, because no position comes with them.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
-import re
-from pathlib import Path
 
-from rocketpy.message.names import TRANS_GROUP, TRANS_HALF_TOPIC
+from rocketpy.broker.transaction_progress import FILE_NAME, progress_in
+from rocketpy.errors import StoreError
+from rocketpy.message.names import TRANS_HALF_TOPIC
 from rocketpy.native.core import ffi, lib
 from rocketpy.reactor.half_states import SharedHalfStates
 from rocketpy.store.control_block import fail
 from rocketpy.store.formats.unit import rounded_file_size
 from rocketpy.store.recovery.lifecycle import OpenedStore
 
-_KEY = f'"{TRANS_HALF_TOPIC}@{TRANS_GROUP}"'.encode()
-_PROGRESS = re.compile(_KEY + rb'\s*:\s*\{\s*"?0"?\s*:\s*(\d{1,18})\b')
 logger = logging.getLogger(__name__)
 
 
@@ -28,16 +26,21 @@ def recovered_half_states(opened: OpenedStore) -> SharedHalfStates:
     """The states of the store's half messages.
 
     Raises:
-        StoreError: the consume queues or the log cannot be read.
+        StoreError: the consume queues, the log or the saved progress cannot be read. ConfigError: it is damaged.
     """
     control = opened.control
     states = SharedHalfStates()
     if control.queue(TRANS_HALF_TOPIC, 0) is None:
         return states
+    path = opened.paths.root / "config" / FILE_NAME
+    try:
+        progress = progress_in(path)
+    except OSError as exc:
+        raise StoreError(f"cannot read {path}: {exc}") from exc
     found = ffi.new("rp_half_recovery *")
     status = lib.rp_half_recover(
         states.pointer,
-        stored_progress(opened.paths.root / "config" / "consumerOffset.json"),
+        progress,
         control.block,
         os.fsencode(opened.paths.commitlog),
         os.fsencode(opened.paths.consumequeue),
@@ -62,13 +65,3 @@ def recovered_half_states(opened: OpenedStore) -> SharedHalfStates:
             found.ops_missing,
         )
     return states
-
-
-def stored_progress(path: Path) -> int:
-    """The offset below which every half message has ended; 0 if it is not known."""
-    for candidate in (path, path.with_name(path.name + ".bak")):
-        with contextlib.suppress(OSError):
-            found = _PROGRESS.search(candidate.read_bytes())
-            if found:
-                return int(found[1])
-    return 0

@@ -16,6 +16,7 @@ from rocketpy.replication.slave_table import SlaveTable
 
 from ..member.guardian import Child, Guardian, Role
 from ..member.marks import TreeMarks
+from ..member.parked import Parked
 from ..member.requirement import require_client
 from ..member.tree import MemberTree
 from .memory import fill_pools, trim_before_fork
@@ -49,7 +50,10 @@ def run_member(settings: BrokerSettings, sockets: Sockets, run_tree: RunTree, on
     """
     require_client()
     bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-    shared = MemberTree(settings.store.ha_member, MemberBlock(), SlaveTable(), TreeMarks(), settings.is_sync_master)
+    parked = Parked()
+    shared = MemberTree(
+        settings.store.ha_member, MemberBlock(), SlaveTable(), TreeMarks(), settings.is_sync_master, parked=parked
+    )
 
     def coordinate(_role: Role) -> int:
         from ..member.coordinator_main import (
@@ -74,7 +78,7 @@ def run_member(settings: BrokerSettings, sockets: Sockets, run_tree: RunTree, on
         shared.block,
         shared.marks,
         Child("coordinator", coordinate, (bell,)),
-        Child("supervisor", serve, sockets.fds),
+        Child("supervisor", serve, (*sockets.fds, *parked.fds)),
         bell,
         settings.rocketpy.stop_timeout_millis / 1000,
     )

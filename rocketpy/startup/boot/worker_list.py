@@ -139,10 +139,10 @@ def worker_specs(
     for codec in sizes.codecs:
         yield spec(codec, "codec", CodecMain(topology, codec, table, stall_ms), StopPhase.CODECS)
     for selector in sizes.selectors:
-        fds = (topology.handoffs[selector][1].fileno(),)
-        main = SelectorMain(topology, selector, table, _selector_settings(settings, control))
+        main = SelectorMain(topology, selector, table, _selector_settings(settings, control, member))
+        fds = tuple(sock.fileno() for sock in (topology.handoffs[selector][1], main.parked) if sock is not None)
         yield spec(selector, "selector", main, StopPhase.SELECTORS, quiet_phase=StopPhase.INTAKE, keep_fds=fds)
-    acceptor, kept = _acceptor(topology, sockets.listeners)
+    acceptor, kept = _acceptor(topology, sockets.listeners, member)
     yield spec(ACCEPTOR, ACCEPTOR, acceptor.run, StopPhase.INTAKE, keep_fds=kept)
 
 
@@ -171,16 +171,19 @@ def _replicator(
     return SlaveReplicator(worker, control, link, ring, settings, secret, follower, truncation)
 
 
-def _acceptor(topology: Topology, listeners: Sequence[socket.socket]) -> tuple[Acceptor, tuple[int, ...]]:
+def _acceptor(
+    topology: Topology, listeners: Sequence[socket.socket], member: MemberTree | None
+) -> tuple[Acceptor, tuple[int, ...]]:
     """The acceptor, and the descriptors that it keeps."""
     selectors = topology.sizes.selectors
     targets = [Target(topology.blocks[selector], topology.handoffs[selector][0]) for selector in selectors]
     numbered = list(zip(listeners, (MAIN_LISTENER, VIP_LISTENER), strict=True))
-    kept = tuple(sock.fileno() for sock in (*listeners, *(target.handoff for target in targets)))
-    return Acceptor(numbered, targets, topology.blocks[ACCEPTOR]), kept
+    parked = member.parked.out if member is not None and member.parked is not None else None
+    sockets = [*listeners, *(target.handoff for target in targets), *([] if parked is None else [parked])]
+    return Acceptor(numbered, targets, topology.blocks[ACCEPTOR], parked), tuple(one.fileno() for one in sockets)
 
 
-def _selector_settings(settings: BrokerSettings, control: ControlBlock) -> SelectorSettings:
+def _selector_settings(settings: BrokerSettings, control: ControlBlock, member: MemberTree | None) -> SelectorSettings:
     store, own = settings.store, settings.rocketpy
     return SelectorSettings(
         commitlog_directory=str(StorePaths.of(store.store_path_root_dir, store.store_path_commit_log).commitlog),
@@ -194,4 +197,7 @@ def _selector_settings(settings: BrokerSettings, control: ControlBlock) -> Selec
         unfinished_bytes_max=own.unfinished_input_max,
         unsent_bytes_max=own.unsent_output_max,
         proxies=parse_networks(own.proxy_protocol_from),
+        member=None if member is None else member.block,
+        parked=None if member is None or member.parked is None else member.parked.into,
+        parks=(lambda: False) if member is None else (lambda: member.marks.gives_way),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import platform
 import resource
@@ -25,6 +26,7 @@ PORTS = {
     9876: "name server",
     5557: "metrics",
 }
+LOOPBACK = "127.0.0.1"
 FILES_WANTED = 20_000
 DISK_WANTED_BYTES = 4 << 30
 KERNEL_WANTED = (5, 14)  # pidfd, memfd, MADV_POPULATE_WRITE
@@ -34,12 +36,12 @@ def examine(store: Path, settings: BrokerSettings | None = None) -> int:
     """Print the findings for a broker with its store at `store`; 1 if one of them keeps a broker from running.
 
     Args:
-        settings: of a broker whose replication is to be checked as well.
+        settings: of a broker whose ports and replication are to be checked as well.
     """
     from rich.console import Console
     from rich.table import Table
 
-    findings = [*_findings(store), *_replication(settings)]
+    findings = [*_findings(store, settings), *_notes(settings), *_replication(settings)]
     table = Table(title=f"rocketpy {__version__}", title_justify="left")
     for heading in ("what", "found", "remedy"):
         table.add_column(heading, overflow="fold")
@@ -51,7 +53,7 @@ def examine(store: Path, settings: BrokerSettings | None = None) -> int:
     return int(any(finding.is_fatal for finding in findings))
 
 
-def _findings(store: Path) -> Iterator[Finding]:
+def _findings(store: Path, settings: BrokerSettings | None) -> Iterator[Finding]:
     yield Finding("Python", f"{platform.python_version()} at {sys.executable}")
     yield _core()
     yield _kernel()
@@ -59,8 +61,33 @@ def _findings(store: Path) -> Iterator[Finding]:
     yield Finding("cores", f"{cores}; by default {workers_text(cores)}")
     yield _open_files()
     yield _disk(store)
-    for port, use in PORTS.items():
-        yield _port(port, use)
+    for port, use in ports_of(settings).items():
+        yield _port(_address_of(settings), port, use)
+
+
+def ports_of(settings: BrokerSettings | None) -> dict[int, str]:
+    """The ports that a broker takes, and for what; without settings, the usual ones."""
+    if settings is None:
+        return PORTS
+    found = {
+        settings.server.listen_port: "broker",
+        settings.vip_port: "broker, VIP channel",
+        settings.store.ha_listen_port: "broker, replication",
+    }
+    metrics = settings.rocketpy.metrics_port  # below 0: the broker takes a free one
+    return found | ({metrics: "metrics"} if metrics > 0 else {})
+
+
+def _address_of(settings: BrokerSettings | None) -> str:
+    """The address at which a port has to be free."""
+    bind = settings.server.bind_address if settings is not None else LOOPBACK
+    return LOOPBACK if ":" in bind or bind == "*" else bind or LOOPBACK
+
+
+def _notes(settings: BrokerSettings | None) -> Iterator[Finding]:
+    """Findings for what the start-up log warns of."""
+    for note in settings.notes if settings is not None else ():
+        yield Finding(note.key, str(note), "see docs/configuration.md")
 
 
 def _replication(settings: BrokerSettings | None) -> Iterator[Finding]:
@@ -130,11 +157,14 @@ def _disk(store: Path) -> Finding:
     return Finding("store", found)
 
 
-def _port(port: int, use: str) -> Finding:
+def _port(address: str, port: int, use: str) -> Finding:
+    subject, remedy = f"port {port}", "stop what uses it (ss -ltnp), or choose another"
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", port))
+            probe.bind((address, port))
         except OSError as exc:
-            return Finding(f"port {port}", f"{use}: {exc.strerror}", "stop what uses it (ss -ltnp), or choose another")
-    return Finding(f"port {port}", f"{use}: free")
+            if exc.errno == errno.EADDRNOTAVAIL:
+                return Finding(subject, f"{use}: {address} is no address of this host", "correct bindAddress", True)
+            return Finding(subject, f"{use}: {exc.strerror}", remedy)
+    return Finding(subject, f"{use}: free at {address}")

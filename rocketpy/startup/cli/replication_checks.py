@@ -7,6 +7,7 @@ import importlib.util
 import ipaddress
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -22,6 +23,9 @@ from rocketpy.store.recovery.diverged import DIRECTORY, kept_aside
 
 from .findings import Finding
 
+if TYPE_CHECKING:
+    from rocketpy.failover.requests import View
+
 TIMEOUT_S = 3.0
 CLOSED_SOON_S = 0.5  # a master closes the connection of a stranger at once
 MASTER_ID = 0
@@ -35,7 +39,7 @@ def replication_findings(settings: BrokerSettings) -> Iterator[Finding]:
         yield _addresses(settings)
     yield from _kept(settings)
     if settings.store.is_automatic:
-        yield _etcd(settings)
+        yield from etcd_findings(settings)
     elif settings.is_slave:
         yield from _master(settings)
 
@@ -148,27 +152,42 @@ def _replication_port(ha: str) -> Finding:
 # --- automatic failover ---------------------------------------------------------------------------------------------
 
 
-def _etcd(settings: BrokerSettings) -> Finding:
+def etcd_findings(settings: BrokerSettings) -> Iterator[Finding]:
+    """The group of this broker in etcd, and the state of etcd itself."""
     if importlib.util.find_spec("httpcore") is None:
-        return Finding("etcd", "its client is not installed", "pip install 'rocketpy-mq[failover]'", True)
+        yield Finding("etcd", "its client is not installed", "pip install 'rocketpy-mq[failover]'", True)
+        return
     from rocketpy.coordinator.access import access
-    from rocketpy.coordinator.gateway import Gateway
+    from rocketpy.coordinator.gateway import EtcdStatus, Gateway
     from rocketpy.coordinator.group_keys import GroupKeys
-    from rocketpy.failover.requests import View
+    from rocketpy.coordinator.upkeep import remedy
+
+    async def read() -> tuple[View, EtcdStatus]:
+        async with Gateway(access(settings.store)) as gateway:
+            broker = settings.broker
+            keys = GroupKeys(gateway, broker.broker_cluster_name, broker.broker_name)
+            return await keys.read(), await gateway.status()
+
+    try:
+        view, status = trio.run(read)
+    except RocketError as exc:
+        yield Finding("etcd", str(exc), "start etcd, or correct haEtcdAddresses, user, password or certificates", True)
+        return
+    yield _group(settings, view)
+    task = remedy(status)
+    found = f"{status.alarms or 'no alarm'}; {status.db_bytes / 1e6:.0f} MB"
+    yield Finding("etcd's database", found, task, bool(status.alarms))
+
+
+def _group(settings: BrokerSettings, view: View) -> Finding:
+    from rocketpy.failover.records import differences, overruled
 
     from ..member.from_config import member_settings
 
-    async def read() -> View:
-        async with Gateway(access(settings.store)) as gateway:
-            broker = settings.broker
-            return await GroupKeys(gateway, broker.broker_cluster_name, broker.broker_name).read()
-
-    try:
-        view = trio.run(read)
-    except RocketError as exc:
-        return Finding("etcd", str(exc), "start etcd, or correct haEtcdAddresses, user, password or certificates", True)
-    wanted = member_settings(settings).config
-    if view.config is not None and view.config != wanted:
-        return Finding("etcd", f"the group has {view.config}", f"this broker has {wanted}: make them equal", True)
+    own = member_settings(settings)
+    if view.config is not None and (found := differences(own.config, view.config, own.member)):
+        return Finding("etcd", found, "make them equal", True)
+    if view.config is not None and (found := overruled(own.config, view.config)):
+        return Finding("etcd", found, "that of the group counts: correct the file, or see mqadmin haConfigure")
     master = view.master.member if view.master else "none"
     return Finding("etcd", f"reached; members: {', '.join(sorted(view.members)) or 'none'}; master: {master}")

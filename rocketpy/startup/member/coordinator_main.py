@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import time
 from collections.abc import Callable
 
 import trio
@@ -47,13 +48,24 @@ def run_coordinator(settings: BrokerSettings, tree: MemberTree, bell: int) -> in
 
 async def _coordinate(settings: BrokerSettings, tree: MemberTree, bell: int, gateway: Gateway) -> None:
     broker, paths = settings.broker, StorePaths.of(settings.store.store_path_root_dir)
-    while not tree.marks.is_open:  # noqa: ASYNC110 - another process sets it, which cannot set an Event
+    while not tree.marks.is_open:
+        tree.marks.coordinator_turned_s = time.monotonic()
         await trio.sleep(LOOK_S)
-    shared = SharedBroker(tree.block, tree.marks, tree.slaves, paths.root, paths.control, _ringing(bell), tree.shown)
+    shared = SharedBroker(
+        tree.block,
+        tree.marks,
+        tree.slaves,
+        paths.root,
+        paths.control,
+        _ringing(bell),
+        tree.shown,
+        is_sync_flush=settings.is_sync_flush,
+    )
     async with gateway:
         keys = GroupKeys(gateway, broker.broker_cluster_name, broker.broker_name)
         coordinator = Coordinator(member_settings(settings), place(settings), keys, shared)
         shared.registered = lambda: coordinator.member.registered
+        shared.etcd = lambda: coordinator.upkeep.status
         shared.lease_ends_s = lambda: _end_of(coordinator.member.lease)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(ReplacedMaster.of(settings, tree.block, shared.replaced).run)

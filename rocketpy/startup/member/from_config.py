@@ -5,10 +5,9 @@ In the coordinator's process only: this imports the client for etcd.
 
 from __future__ import annotations
 
-from rocketpy.config import BrokerRole, BrokerSettings
-from rocketpy.coordinator.access import access
+from rocketpy.config import BrokerSettings
+from rocketpy.coordinator.access import access, group_config
 from rocketpy.coordinator.coordinator import Place
-from rocketpy.failover.records import FORMAT, GroupConfig
 from rocketpy.failover.settings import Settings
 
 __all__ = ["access", "member_settings", "place"]
@@ -19,16 +18,13 @@ def member_settings(settings: BrokerSettings) -> Settings:
     store = settings.store
     return Settings(
         member=store.ha_member,
-        config=GroupConfig(
-            format=FORMAT,
-            mode="sync" if store.broker_role is BrokerRole.SYNC_MASTER else "async",
-            file_size=store.mapped_file_size_commit_log,
-            members=store.member_names,
-        ),
+        config=group_config(settings),
         lease_s=store.ha_lease_seconds,
         keep_up_s=store.ha_max_time_slave_not_catchup / 1000,
         without_lease=store.ha_serve_without_lease,
         in_sync_min=store.min_in_sync_replicas,
+        fault_s=store.ha_unhealthy_seconds,
+        keep_history_s=store.ha_etcd_compact_hours * 3600.0,
     )
 
 

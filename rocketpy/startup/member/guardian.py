@@ -38,6 +38,9 @@ GIVE_WAY_S = 2.0  # for a process tree to stop when another one is to start; the
 LEAVE_S = 3.0  # for the coordinator to hand the group on
 STOP_GRACE_S = 5.0  # beyond the supervisor's own bound
 LOOK_S = 0.25  # at the member block, if nobody rings
+HANGS_S = 5.0  # of a coordinator without a turn; it turns five times a second
+BOOT_S = 60.0  # before its first turn
+LATE_S = 1.0  # a turn of the guardian that is later means that all processes were paused
 INSIST_AFTER_S = 1.0  # a second signal within it is the same request
 ENDED_IN_ORDER = (0, -signal.SIGTERM)  # the latter while it opened the store: it served nobody yet
 LATER = RestartPolicy(limit=None, backoff_max_s=2.0)
@@ -92,6 +95,8 @@ class Guardian:
     _signals: tuple[int, int] = attrs.field(init=False, default=(-1, -1))  # wakeup pipe: read, write
     _orders: MemberOrders = attrs.field(init=False, factory=MemberOrders)
     _refused: int = attrs.field(init=False, default=-1)  # the epoch that the process tree cannot serve
+    _turned_at: float = attrs.field(init=False, default=float("-inf"))
+    _watching_since: float = attrs.field(init=False, default=0.0)  # time before it is no silence of the coordinator
     _stop_asked_at: float | None = attrs.field(init=False, default=None)
     _status: int = attrs.field(init=False, default=0)
 
@@ -133,8 +138,10 @@ class Guardian:
             if child.pidfd in events and child.pid:
                 self._ended(child)
         now = self.clock()
+        self._excuse_pauses(now)
         if self._stop_asked_at is None:
             self._change_role(now)
+            self._watch_coordinator(now)
             for child in self._children:
                 if child.start_at is not None and child.start_at <= now:
                     self._start(child)
@@ -200,6 +207,26 @@ class Guardian:
             )
         return None
 
+    # --- the coordinator's turns ------------------------------------------------------------------------------------
+
+    def _excuse_pauses(self, now: float) -> None:
+        """Time in which this process did not run either is no silence of the coordinator."""
+        if now > self._turned_at + LOOK_S + LATE_S:
+            self._watching_since = now
+        self._turned_at = now
+
+    def _watch_coordinator(self, now: float) -> None:
+        """Kill a coordinator that hangs: its successor gives the lease back, and the group has a master that turns."""
+        coordinator, turned_s = self.coordinator, self.marks.coordinator_turned_s
+        limit_s = HANGS_S if turned_s else BOOT_S
+        if not coordinator.pid or coordinator.ends_by is not None:
+            return
+        silent_s = now - max(turned_s, self._watching_since)
+        if silent_s > limit_s:
+            self.log(f"coordinator has made no turn for {silent_s:.1f} s: killing it")
+            self._watching_since = now  # one kill is enough, but one that has no effect is repeated
+            self._signal(coordinator, signal.SIGKILL)
+
     # --- life and death of a child ------------------------------------------------------------------------------------
 
     def _start(self, child: Child) -> None:
@@ -207,6 +234,8 @@ class Guardian:
         if child is self.tree:
             self.block.begin_tree()
             self.marks.gives_way, self.marks.is_open, self.marks.is_master = False, False, child.role.is_master
+        else:
+            self.marks.coordinator_turned_s, self._watching_since = 0.0, self.clock()
         identity = Identity(f"rocketpy: {child.name}", child.keep_fds, prefers_latency=False, ends_on_sigterm=True)
         sys.stdout.flush()
         sys.stderr.flush()

@@ -3,16 +3,52 @@
 from __future__ import annotations
 
 import mmap
+import struct
 
 SLAVE, MASTER = 1, 2  # values of the role
 _TOLD, _LEAVING, _ROLE, _OPENED = range(4)  # places of the bytes
+_TIME = struct.Struct("=d")
+_SUPERVISOR_AT, _COORDINATOR_AT = 8, 16  # places of the times
+_FAULT_AT, FAULT_BYTES_MAX = 24, 200  # a text that ends with a zero
 
 
 class TreeMarks:
-    """Made before the first fork, by the guardian, which writes all but `told_ready` and `is_open`."""
+    """Made before the first fork, by the guardian, which writes all that has no other writer below.
+
+    Times are those of CLOCK_MONOTONIC in seconds; 0: never.
+    """
 
     def __init__(self) -> None:
         self._bytes = mmap.mmap(-1, mmap.PAGESIZE)
+
+    @property
+    def supervisor_turned_s(self) -> float:
+        """The last turn of the supervisor, which writes it, of the process tree that runs."""
+        return float(_TIME.unpack_from(self._bytes, _SUPERVISOR_AT)[0])
+
+    @supervisor_turned_s.setter
+    def supervisor_turned_s(self, now_s: float) -> None:
+        _TIME.pack_into(self._bytes, _SUPERVISOR_AT, now_s)
+
+    @property
+    def coordinator_turned_s(self) -> float:
+        """The last turn of the coordinator, which writes it; the guardian forgets that of the one before."""
+        return float(_TIME.unpack_from(self._bytes, _COORDINATOR_AT)[0])
+
+    @coordinator_turned_s.setter
+    def coordinator_turned_s(self, now_s: float) -> None:
+        _TIME.pack_into(self._bytes, _COORDINATOR_AT, now_s)
+
+    @property
+    def tree_fault(self) -> str:
+        """The reason why not all workers of the process tree serve, as its supervisor knows it; empty: they do."""
+        found = bytes(self._bytes[_FAULT_AT : _FAULT_AT + FAULT_BYTES_MAX])
+        return found.partition(b"\0")[0].decode("utf-8", "replace")
+
+    @tree_fault.setter
+    def tree_fault(self, text: str) -> None:
+        encoded = text.encode()[: FAULT_BYTES_MAX - 1]
+        self._bytes[_FAULT_AT : _FAULT_AT + len(encoded) + 1] = encoded + b"\0"
 
     @property
     def told_ready(self) -> bool:

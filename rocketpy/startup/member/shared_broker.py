@@ -8,6 +8,7 @@ from pathlib import Path
 
 import attrs
 
+from rocketpy.coordinator.gateway import EtcdStatus
 from rocketpy.failover.epochs import EpochList, EpochsInvalid
 from rocketpy.failover.fences import FOR_EVER_S
 from rocketpy.failover.member import SERVING
@@ -20,6 +21,7 @@ from rocketpy.replication.epoch_file import EpochFile
 from rocketpy.replication.slave_table import SlaveTable
 from rocketpy.store.control_view import ControlView
 
+from .health import Health
 from .marks import TreeMarks
 from .shown import MemberShown
 
@@ -36,6 +38,7 @@ class SharedBroker:
         registered: the members that etcd knows, by name.
         ring: wakes the guardian.
         shown: what operators see of the member.
+        etcd: its state, as it was seen last.
         lease_ends_s: CLOCK_BOOTTIME at which the lease ends, as far as is known; 0: there is none.
     """
 
@@ -48,6 +51,8 @@ class SharedBroker:
     shown: MemberShown = attrs.field(factory=MemberShown)
     registered: Callable[[], Mapping[str, MemberRecord]] = dict
     lease_ends_s: Callable[[], float] = float
+    etcd: Callable[[], EtcdStatus] = EtcdStatus
+    is_sync_flush: bool = False
     _view: ControlView | None = attrs.field(init=False, default=None)  # of the tree that runs
     _end: int = attrs.field(init=False, default=0)
     _confirmed: int = attrs.field(init=False, default=0)
@@ -58,39 +63,55 @@ class SharedBroker:
     _epoch: int = attrs.field(init=False, default=-1)  # that this member serves
     _followed: Following | None = attrs.field(init=False, default=None)  # the master that was followed last
     _known: dict[str, MemberRecord] = attrs.field(init=False, factory=dict)  # as they were registered last
+    _health: Health = attrs.field(init=False)
+    _fault: str = attrs.field(init=False, default="")  # of the last report
+
+    def __attrs_post_init__(self) -> None:
+        self._health = Health(self.block, self.marks, self.is_sync_flush)
 
     # --- report -----------------------------------------------------------------------------------------------------
 
     def report(self) -> Report:
+        """The state of the store and of replication.
+
+        `done` is read first: sends that are stored between the two reads are below `end` then. A switch-over hands
+        over to a member that has everything below it. The tree that has done it must be the one whose end is read.
+        """
         block, own = self.block, self.block.own
-        self._read_positions()
+        is_done = self._is_done()
+        is_done = self._read_positions() and is_done
         self._incarnation = own.incarnation if own else self._incarnation
         opened = block.opened_epoch
         self._read_epochs()
+        self._fault = self._health.fault(None if self._view is None else self._view.header)
         return Report(
             incarnation=self._incarnation,
             epochs=self._epochs or EpochList(),
             damaged=self._epochs is None,
             confirmed=block.confirmed(self._confirmed),
             end=self._end,
-            done=self._is_done(),
+            done=is_done,
             opened=opened,
             newest_epoch_seen=block.newest_epoch_seen,
             diverged=block.is_diverged,
             acks=self.slaves.acknowledged(),
             wall_ms=time.time_ns() // 1_000_000,
+            fault=self._fault,
+            is_open=self._view is not None,
         )
 
-    def _read_positions(self) -> None:
+    def _read_positions(self) -> bool:
+        """Read the ends of the log. Returns: False: no store is open; what was read last stays."""
         if not self.marks.is_open:
             if self._view is not None:
                 self._view.close()
                 self._view = None
-            return
+            return False
         if self._view is None:
             self._view = ControlView(self.control)
         self._end = int(self._view.header.published_phy_offset)
         self._confirmed = int(self._view.header.confirmed_phy_offset)
+        return True
 
     def _is_done(self) -> bool:
         """Whether what the orders end has ended: in a slave's tree the stream, in a master's the sends."""
@@ -113,6 +134,7 @@ class SharedBroker:
     # --- orders -----------------------------------------------------------------------------------------------------
 
     def apply(self, orders: Orders) -> None:
+        self.marks.coordinator_turned_s = time.monotonic()
         following, self._epoch = self._following(orders.following), orders.epoch
         self._followed = following or self._followed
         known = self.block.orders()
@@ -121,11 +143,14 @@ class SharedBroker:
             is_master=orders.state in SERVING or (before.is_master and orders.state not in FOLLOWING),
             epoch=orders.epoch,
             takes_sends=orders.duties.takes_sends,
+            keeps_sends=orders.duties.keeps_sends,
+            pauses_intake=orders.is_next_master,
             answers_waits=orders.duties.answers_waits,
             sends_stream=orders.duties.sends_stream,
             is_broker_0=orders.duties.is_broker_0,
             following=following,
             counting=orders.counting,
+            unclean_epoch=orders.unclean,
         )
         until_ns = _deadline_ns(orders.deadline_s)
         if until_ns < self.block.deadline_ns:
@@ -135,6 +160,9 @@ class SharedBroker:
         if (given.is_master, given.epoch) != (before.is_master, before.epoch):
             self.ring()
         self.shown.show(orders.state, orders.epoch, len(orders.counting), self.lease_ends_s())
+        etcd = self.etcd()
+        self.shown.show_etcd(bool(etcd.alarms), etcd.db_bytes)
+        self.shown.show_faults(bool(self._fault), sum(bool(each.fault) for each in self.registered().values()))
 
     def replaced(self) -> Following | None:
         """While this member serves: the master that it followed before, if that may not know that it was replaced."""

@@ -16,6 +16,8 @@ from rocketpy.failover.states import State
 
 STATES = tuple(State)
 _FIELDS = struct.Struct("=BqIQd")  # state, epoch, members in sync, changes of state, end of the lease
+_FAULTS = struct.Struct("=BI")  # of this member, number of members with one; behind the fields
+_ETCD = struct.Struct("=BQ")  # has an alarm, bytes of the database; behind both
 
 
 @attrs.frozen(kw_only=True)
@@ -27,6 +29,10 @@ class MemberState:
     in_sync: int  # as master: members that have to acknowledge, itself included; otherwise 0
     changes: int  # of the state, since the broker was started
     lease_s: float  # seconds that the lease still has; 0: there is none
+    has_fault: bool = False  # it cannot serve as master
+    faulty: int = 0  # registered members that cannot, as etcd has them
+    has_alarm: bool = False  # etcd has
+    etcd_bytes: int = 0  # of the database of etcd
 
 
 class MemberShown:
@@ -43,7 +49,26 @@ class MemberShown:
         index = STATES.index(state)
         _FIELDS.pack_into(self._page, 0, index, epoch, in_sync, changes + (index != before), lease_ends_s)
 
+    def show_faults(self, has_fault: bool, faulty: int) -> None:
+        """`faulty`: the number of registered members that cannot serve as master."""
+        _FAULTS.pack_into(self._page, _FIELDS.size, has_fault, faulty)
+
+    def show_etcd(self, has_alarm: bool, db_bytes: int) -> None:
+        """The state of etcd, as the coordinator has seen it last."""
+        _ETCD.pack_into(self._page, _FIELDS.size + _FAULTS.size, has_alarm, db_bytes)
+
     def read(self) -> MemberState:
         index, epoch, in_sync, changes, lease_ends_s = _FIELDS.unpack_from(self._page)
-        lease_s = max(0.0, lease_ends_s - self._clock_s())
-        return MemberState(state=STATES[index].name, epoch=epoch, in_sync=in_sync, changes=changes, lease_s=lease_s)
+        has_fault, faulty = _FAULTS.unpack_from(self._page, _FIELDS.size)
+        has_alarm, etcd_bytes = _ETCD.unpack_from(self._page, _FIELDS.size + _FAULTS.size)
+        return MemberState(
+            state=STATES[index].name,
+            epoch=epoch,
+            in_sync=in_sync,
+            changes=changes,
+            lease_s=max(0.0, lease_ends_s - self._clock_s()),
+            has_fault=bool(has_fault),
+            faulty=faulty,
+            has_alarm=bool(has_alarm),
+            etcd_bytes=etcd_bytes,
+        )

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
 import attrs
 
 from rocketpy.reactor.member import MemberBlock
+from rocketpy.reactor.worker_spec import WorkerSpec
 from rocketpy.replication.slave_table import SlaveTable
 from rocketpy.store.recovery.lifecycle import Distrust, OpenedStore
 from rocketpy.store.recovery.positions import RecoveryKind
 
 from .identity import distrust, open_epoch, open_identity
 from .marks import TreeMarks
+from .parked import Parked
 from .shown import MemberShown
+
+SILENT_RATIO = 0.5  # of the time after which the supervisor kills a worker without a heartbeat
 
 
 @attrs.frozen
@@ -32,6 +38,7 @@ class MemberTree:
     epoch: int = -1  # the one to serve as master; -1: a slave
     cut_at: int | None = None  # where the log is to end
     shown: MemberShown = attrs.field(factory=MemberShown)
+    parked: Parked | None = None  # None: connections are closed when the role changes
 
     def distrust_in(self, root: Path) -> Distrust:
         """For who opens the store at `root`."""
@@ -56,6 +63,29 @@ class MemberTree:
             if begun is None:
                 return False
         self.block.count_epochs_change()
+        self.marks.tree_fault, self.marks.supervisor_turned_s = "its workers are being started", time.monotonic()
         self.marks.is_open = True
         self.block.opened_epoch = self.epoch
         return True
+
+    def watch(self, specs: Sequence[WorkerSpec]) -> Callable[[Sequence[str]], None]:
+        """For each turn of the supervisor: tell the coordinator that it runs, and which worker does not serve."""
+        clock_s, marks = time.monotonic, self.marks
+
+        def turned(absent: Sequence[str]) -> None:
+            now_s = clock_s()
+            marks.tree_fault = next((fault for spec in specs if (fault := fault_of(spec, absent, now_s))), "")
+            marks.supervisor_turned_s = now_s
+
+        return turned
+
+
+def fault_of(spec: WorkerSpec, absent: Sequence[str], now_s: float) -> str:
+    """The reason why this worker does not serve; empty: it does. `absent`: names of workers that do not run."""
+    if spec.name in absent:
+        return f"worker {spec.name} does not run"
+    if not spec.block.is_ready:
+        return f"worker {spec.name} has not begun to serve"
+    silent_s = now_s - spec.block.heartbeat_ns / 1e9
+    limit_s = spec.hang_timeout_s
+    return f"worker {spec.name} hangs" if limit_s is not None and silent_s > limit_s * SILENT_RATIO else ""

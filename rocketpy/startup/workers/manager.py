@@ -23,6 +23,7 @@ from rocketpy.reactor.crashed_request import drop_crashed_request
 from rocketpy.reactor.delivery_marks import DeliveryMarks
 from rocketpy.reactor.half_states import SharedHalfStates
 from rocketpy.reactor.master_link import MasterLink
+from rocketpy.reactor.member import MemberBlock
 from rocketpy.reactor.outbox import Outbox
 from rocketpy.reactor.request_server import RequestServer
 from rocketpy.reactor.ring import RingReader, RingWriter, WorkerBlock
@@ -34,6 +35,7 @@ from rocketpy.replication.slave_table import SlaveTable
 from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.transport.client import RemotingClient, open_remoting_client
 
+from ..member.certainty import MasterCertainty
 from ..member.shown import MemberShown
 from ..member.tree import MemberTree
 from .loading import loading
@@ -86,7 +88,7 @@ class ManagerMain(RequestServerMain):
             half_states=self.halves,
         )
 
-    def _replicate(self, controller: BrokerController) -> None:
+    def _replicate(self, controller: BrokerController, passing: RemotingClient) -> None:
         """Connect the controller with what the replicator and the coordinator say."""
         controller.replication_status = lambda: replication_status(
             self.settings, self.control, self.slaves, self.master_link
@@ -94,20 +96,23 @@ class ManagerMain(RequestServerMain):
         if self.master_link is not None:
             master_link = self.master_link
             controller.table_copier.followed = lambda: master_link.followed
+            controller.table_copier.stream = lambda: master_link.stream
             if self.member is None:
                 controller.table_copier.on_found = master_link.set_master
         if self.member is not None:
-            controller.be_member(self.settings.broker.broker_id)
+            block, own_id = self.member.block, self.settings.broker.broker_id
+            controller.be_member(own_id, MasterCertainty.of(self.member).epoch, lambda: _followed(block), passing)
 
     def _controller(
         self,
         store: MessageStore,
         fast_path: RingFastPath,
         client: RemotingClient,
+        passing: RemotingClient,
         faults: Faults,
         loads: Callable[[], dict[str, PoolLoad]],
     ) -> BrokerController:
-        """`loads`: of the pools of this process."""
+        """`passing`: for sends that are passed on to the master. `loads`: of the pools of this process."""
         controller = BrokerController(
             self.settings,
             store,
@@ -119,8 +124,9 @@ class ManagerMain(RequestServerMain):
             faults,
             self.memory,
             lambda: pool_loads(self.topology, self.table, loads()),
+            self.member.epoch if self.member is not None else -1,
         )
-        self._replicate(controller)
+        self._replicate(controller, passing)
         return controller
 
     async def _run(self, context: WorkerContext, store: MessageStore) -> None:
@@ -131,9 +137,9 @@ class ManagerMain(RequestServerMain):
         inputs = {ring.producer: RingReader(ring) for ring in topology.inputs(name)}
         fast_path = self._fast_path(inputs[SEND])
         with contextlib.ExitStack() as start:
-            async with open_remoting_client() as client:
+            async with open_remoting_client() as client, open_remoting_client() as passing:
                 start.enter_context(loading(context.block))
-                controller = self._controller(store, fast_path, client, faults, lambda: server.loads())
+                controller = self._controller(store, fast_path, client, passing, faults, lambda: server.loads())
                 controller.load(
                     lambda number, peer, is_vip: RingChannel(number, peer, is_vip, gateway), topology.is_connection_gone
                 )
@@ -177,6 +183,13 @@ async def _report_ready(context: WorkerContext, controller: BrokerController) ->
     """When name servers know the broker: whoever waits for the ready line asks them for routes next."""
     await controller.services.registrar.wait_first_round()
     context.report_ready()
+
+
+def _followed(block: MemberBlock) -> str | None:
+    """The address of the master that the coordinator wants to be followed."""
+    found = block.orders()
+    following = found[0].following if found is not None else None
+    return None if following is None else following.address
 
 
 async def _follow_orders(member: MemberTree, controller: BrokerController, master_link: MasterLink | None) -> None:

@@ -14,8 +14,9 @@ from rocketpy.reactor.topology import SEND, STORE, Topology
 from rocketpy.remoting.limits import PoolLoad
 
 
-def fast_path_counters(topology: Topology) -> WorkerCounters:
+def fast_path_counters(topology: Topology, now_ns: Callable[[], int] = time.monotonic_ns) -> WorkerCounters:
     """Totals of the send and pull workers since the start of the broker, across restarts; gauges of the timers."""
+    busy_since_ns = topology.blocks[SEND].busy_since_ns
     put = topology.blocks[SEND].counters()
     pulls = [topology.blocks[pull].counters() for pull in topology.sizes.pulls]
     got = [sum(counts) for counts in zip(*pulls, strict=True)]
@@ -33,6 +34,7 @@ def fast_path_counters(topology: Topology) -> WorkerCounters:
         get_time_max_us=max(counts[lib.RP_COUNT_GET_TIME_MAX_US] for counts in pulls),
         put_latency_buckets=put[latency : latency + lib.RP_COUNT_PUT_LATENCY_BUCKETS],
         put_latency_sum_us=put[lib.RP_COUNT_PUT_LATENCY_SUM_US],
+        append_ms=max(0, now_ns() - busy_since_ns) // 1_000_000 if busy_since_ns else 0,
         timers_pending=store.counter(lib.RP_COUNT_TIMERS_PENDING),
         timers_next_due_ms=store.counter(lib.RP_COUNT_TIMERS_NEXT_DUE_MS),
         timers_oldest_phy_offset=store.counter(lib.RP_COUNT_TIMERS_OLDEST) - 1,

@@ -122,6 +122,11 @@ class MessageStore:
         queue = self.control.queue(topic, queue_id)
         return QueueOffset(0 if queue is None else int(queue.max_offset))
 
+    def log_end_of(self, topic: str, queue_id: int) -> QueueOffset | None:
+        """The offset after the queue's last message in the log, readable or not yet; None for an unknown queue."""
+        queue = self.control.queue(topic, queue_id)
+        return None if queue is None else QueueOffset(max(int(queue.next_offset), int(queue.max_offset)))
+
     def queue_states(self, topic: str | None = None) -> list[QueueState]:
         """All live queues, or those of one topic."""
         return [state for state in self.control.queues() if topic is None or state.topic == topic]
@@ -263,6 +268,14 @@ class MessageStore:
     def max_phy_offset(self) -> PhyOffset:
         return PhyOffset(self.control.published_phy_offset)
 
+    def log_end(self) -> PhyOffset:
+        """The position below which every record of the log is complete."""
+        return PhyOffset(self.control.published_phy_offset)
+
+    def durable_end(self) -> PhyOffset:
+        """The position below which the log is on the disk."""
+        return PhyOffset(self.control.durable_phy_offset)
+
     @property
     def dispatch_behind_bytes(self) -> int:
         return max(0, self.control.published_phy_offset - self.control.dispatched_phy_offset)
@@ -282,6 +295,13 @@ class MessageStore:
     def request_delete_expired(self) -> None:
         """Request that the store worker deletes expired files now, independent of deleteWhen (code 329)."""
         self.control.header.delete_requests += 1
+
+    def kept_phy_offset(self) -> int:
+        """The log below it cannot be lost: it is on the disk, and, in a synchronous group with automatic failover,
+        confirmed."""
+        header = self.control.header
+        durable = int(header.durable_phy_offset)
+        return min(durable, int(header.confirmed_phy_offset)) if header.stops_at_confirmed else durable
 
     def trim(self) -> None:
         """Release deleted files, so that their disk space becomes free; called from time to time."""

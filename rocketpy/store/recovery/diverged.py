@@ -37,8 +37,6 @@ def kept_aside(files: Files, root: Path) -> Kept:
     Raises:
         StoreError: the directory cannot be read.
     """
-    if files.info(root / DIRECTORY) is None:
-        return Kept()
     sizes = [info.size for info in files.entries(root / DIRECTORY) if not info.is_directory]
     return Kept(len(sizes), sum(sizes))
 

@@ -159,8 +159,6 @@ def _finish(opened: OpenedStore) -> None:
         header.logics_timestamp_ms = header.physic_timestamp_ms
     if is_dispatched and opened.config.message_index_enable:
         header.index_timestamp_ms = header.physic_timestamp_ms
-    for entry in control.entries():
-        entry.next_offset = entry.max_offset
     save_checkpoint(control, opened.paths, opened.files)
     _remove_unused_files(
         opened.files, opened.paths, opened.config.mapped_file_size_commit_log, header.published_phy_offset

@@ -90,8 +90,8 @@ class Recovery:
         files: Files,
         control: ControlBlock,
         *,
-        stops_at_confirmed: bool = False,
-        distrust: Callable[[RecoveryKind], None] = lambda _kind: None,
+        stops_at_confirmed: bool,
+        distrust: Callable[[RecoveryKind], None],
     ) -> None:
         """`distrust` is called before anything is changed of a store of which the end may be lost."""
         self._distrust = distrust

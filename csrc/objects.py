@@ -1,0 +1,84 @@
+"""Compile the C files of csrc/ into objects, in parallel, and only those that have changed.
+
+Needs nothing but Python and a C compiler, so `make build` runs it beside the installation of the Python packages
+(`python csrc/objects.py`); setup.py calls `compile_changed` and links the objects into the extension. Each object is
+made with the compiler and flags of Python's own extensions, then FLAGS. What it was made with, and the headers that it
+includes, stand beside it, so a change of any of them compiles it again.
+
+Environment: CC, CFLAGS, and ROCKETPY_WERROR=1, which makes warnings errors.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+CSRC = Path(__file__).resolve().parent
+OBJECTS = CSRC.parent / "build" / "objects"
+FLAGS = ["-std=gnu11", "-O3", "-g", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wconversion", "-Wno-unused-parameter"]
+
+
+def command(options: Sequence[str]) -> list[str]:
+    """The compiler with the flags of an extension of this Python, then `options`."""
+    variables = sysconfig.get_config_vars("CC", "CFLAGS", "CCSHARED")
+    compiler = os.environ.get("CC") or variables[0] or "cc"
+    words = [compiler, variables[1] or "", os.environ.get("CFLAGS", ""), variables[2] or "-fPIC"]
+    return [*(word for text in words for word in shlex.split(text)), f"-I{CSRC}", *options]
+
+
+def is_current(target: Path, made_with: str) -> bool:
+    """Return True if the object was made with the same command, after its source and every header it includes."""
+    try:
+        time_ns = target.stat().st_mtime_ns
+        rule = target.with_suffix(".d").read_text().replace("\\\n", " ")
+        inputs = rule.partition(":")[2].split()
+        return target.with_suffix(".command").read_text() == made_with and all(
+            Path(name).stat().st_mtime_ns < time_ns for name in inputs
+        )
+    except OSError:  # no object, or a header that is gone
+        return False
+
+
+def compile_one(source: Path, target: Path, compiler: list[str]) -> None:
+    """Raises: CalledProcessError: the compiler has said why on standard error."""
+    made_with = shlex.join([*compiler, str(source)])
+    if is_current(target, made_with):
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = target.with_suffix(f".{os.getpid()}.o")
+    dependencies = ["-MMD", "-MF", str(target.with_suffix(".d"))]
+    subprocess.run([*compiler, *dependencies, "-c", "-o", str(unfinished), str(source)], check=True)
+    target.with_suffix(".command").write_text(made_with)
+    unfinished.replace(target)
+
+
+def compile_changed(build: Path, options: Sequence[str] | None = None) -> list[str]:
+    """Return the objects of every C file, compiled into `build` where they are missing or older than their sources.
+
+    Args:
+        options: of the compiler; None: FLAGS, and -Werror where the environment asks for it.
+
+    Raises:
+        CalledProcessError: a file does not compile.
+    """
+    werror = ["-Werror"] if os.environ.get("ROCKETPY_WERROR") == "1" else []
+    compiler = command([*FLAGS, *werror] if options is None else options)
+    targets = {source: (build / source.relative_to(CSRC)).with_suffix(".o") for source in sorted(CSRC.rglob("*.c"))}
+    largest_first = sorted(targets.items(), key=lambda pair: -pair[0].stat().st_size)  # none is left over at the end
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        for done in [pool.submit(compile_one, source, target, compiler) for source, target in largest_first]:
+            done.result()
+    return [str(target) for target in targets.values()]
+
+
+if __name__ == "__main__":
+    try:
+        compile_changed(OBJECTS)
+    except subprocess.CalledProcessError as failed:
+        sys.exit(failed.returncode)

@@ -1,0 +1,135 @@
+"""Holds saved tables to the log when the store is opened, before the workers are forked (broker/log_marks.py).
+
+A table that presumes messages which the log does not have (after a power failure, a cut, a change of master) is lowered
+in its file to what the log supports: progress to its newest mark that the log has, a committed offset to the end of its
+queue. The check is repeated if it is interrupted: nothing is appended to the log before it is done.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from rocketpy.atomic_file import write_atomically
+from rocketpy.broker import json_file
+from rocketpy.broker.log_marks import LogExtent, LogMarks
+from rocketpy.broker.transaction_progress import FILE_NAME as TRANSACTION_PROGRESS
+from rocketpy.errors import StoreError
+from rocketpy.failover.epochs import EpochsInvalid
+from rocketpy.remoting.bodies.offset import PHY_OFFSET, ConsumerOffsetSerializeWrapper, MarkedOffsets
+from rocketpy.remoting.json_writer import pretty_pieces
+from rocketpy.replication.epoch_file import EpochFile
+from rocketpy.store.control_block import ControlBlock
+from rocketpy.store.recovery.lifecycle import OpenedStore
+from rocketpy.store.recovery.positions import RecoveryKind
+
+MARKED_FILES = ("delayOffset.json", TRANSACTION_PROGRESS)
+"""Files in `config` whose content is a MarkedOffsets."""
+
+OFFSETS_FILE = "consumerOffset.json"
+TAIL_BYTES = 128
+_POSITION = re.compile(rb'"%s":(\d{1,19})\s*}\s*\Z' % PHY_OFFSET.encode())
+logger = logging.getLogger(__name__)
+
+
+def check_tables(opened: OpenedStore) -> None:
+    """Lower the tables that presume more than the log has.
+
+    Raises:
+        ConfigError: a file is damaged. StoreError: one cannot be read or written.
+    """
+    config, extent = opened.paths.root / "config", log_extent(opened)
+    try:
+        for name in MARKED_FILES:
+            check_marked(config / name, extent)
+        check_offsets(config / OFFSETS_FILE, extent.end, opened.control, opened.report.kind)
+    except OSError as exc:
+        raise StoreError(f"cannot hold the tables in {config} to the log: {exc}") from exc
+
+
+def log_extent(opened: OpenedStore) -> LogExtent:
+    """The log as it was opened, with the epochs of a member."""
+    end = int(opened.control.published_phy_offset)
+    try:
+        epochs = EpochFile(opened.paths.root).read()
+    except EpochsInvalid:  # the member halts
+        return LogExtent(end)
+    return LogExtent(end, {entry.number: epochs.end_of(entry.number, end) for entry in epochs.entries})
+
+
+def check_marked(path: Path, extent: LogExtent) -> None:
+    """Remove the marks of a progress table that presume more than the log has.
+
+    Raises:
+        ConfigError: the file is damaged. OSError: it cannot be read or written.
+    """
+    saved = json_file.load_as(path, MarkedOffsets)
+    marks = LogMarks.of(saved)
+    newest = marks.newest
+    if newest is None or not marks.keep(extent):
+        return
+    lowered = marks.to_save(extent.end)
+    _replace(path, pretty_pieces(lowered))
+    logger.warning(
+        "%s presumed the log up to %d, which ends at %d: lowered it to what the log had at %d",
+        path.name,
+        newest.phy_offset,
+        extent.end,
+        lowered.phy_offset,
+    )
+
+
+def check_offsets(path: Path, end: int, control: ControlBlock, kind: RecoveryKind) -> None:
+    """Lower the committed offsets that are beyond the ends of their queues, if the log may have lost its end.
+
+    The next message of a queue gets the queue's next offset, and a group beyond that would pass over the message. The
+    file may be large: it is read if the position at its end is beyond the log, or if it has none (of a Java broker) and
+    the log was not simply trusted.
+
+    Raises:
+        ConfigError: the file is damaged. OSError: it cannot be read or written.
+    """
+    position = _position_of(path)
+    is_supported = kind is RecoveryKind.TRUSTED if position is None else position <= end
+    if is_supported:
+        return
+    saved = json_file.load_as(path, ConsumerOffsetSerializeWrapper)
+    if saved is None:
+        return
+    ends = {(queue.topic, queue.queue_id): queue.next_offset for queue in control.queues()}
+    lowered = 0
+    for key, queues in saved.offset_table.items():
+        topic = key.partition("@")[0]
+        beyond = {queue_id: ends.get((topic, queue_id), 0) for queue_id in queues}
+        beyond = {queue_id: most for queue_id, most in beyond.items() if queues[queue_id] > most}
+        queues.update(beyond)
+        lowered += len(beyond)
+    if lowered or position is not None:
+        _replace(path, pretty_pieces({"offsetTable": saved.offset_table, PHY_OFFSET: end}))
+    if lowered:
+        logger.warning(
+            "%s had %d committed offsets beyond the ends of their queues, because the log lost its end (now at %d): "
+            "lowered them to those ends",
+            path.name,
+            lowered,
+            end,
+        )
+
+
+def _position_of(path: Path) -> int | None:
+    """The position at the end of the file, or of its .bak if there is none; None: there is none."""
+    for candidate in (path, Path(f"{path}.bak")):
+        with contextlib.suppress(FileNotFoundError), candidate.open("rb") as file:
+            file.seek(max(0, candidate.stat().st_size - TAIL_BYTES))
+            found = _POSITION.search(file.read())
+            return int(found[1]) if found else None
+    return None
+
+
+def _replace(path: Path, pieces: Iterable[str]) -> None:
+    """Replace a file, and remove its .bak first, which presumes what the file presumed."""
+    Path(f"{path}.bak").unlink(missing_ok=True)
+    write_atomically(path, [piece.encode("utf-8", "replace") for piece in pieces], keep_old=False)
