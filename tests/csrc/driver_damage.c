@@ -148,7 +148,7 @@ static void check_damaged_unit(const fuzz_paths *here) {
                               .slices_on_disk = RP_SLICES_MAX,
                               .memory_bytes = 1 << 20};
     rp_tags tags;
-    CHECK(rp_tags_parse(T, 0, &tags) == RP_OK);
+    CHECK(rp_tags_parse(T, 0, NULL, &tags) == RP_OK);
     for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
         uint8_t unit[UNIT] = {0};
         rp_fetch fetch;

@@ -51,12 +51,13 @@ int main(int argc, char **argv) {
                               .slices_on_disk = RP_SLICES_MAX,
                               .memory_bytes = LOG_FILE_SIZE};
     rp_tags tags;
+    int32_t hashes[RP_TAGS_MAX];
     pthread_t grower;
     make_directory(root, "fetch-threads");
     path_in(path, root, "control");
     path_in(queues, root, "queues");
     rp_control_block *block = rp_control_open(path, LOG_FILE_SIZE);
-    CHECK(block && rp_tags_parse(T, 1, &tags) == RP_OK && test.messages < UNITS_PER_FILE);
+    CHECK(block && rp_tags_parse(T, 1, hashes, &tags) == RP_OK && test.messages < UNITS_PER_FILE);
     test.control = rp_control_header(block);
     test.queue = rp_control_add(block, T, 1, 0);
     test.writer = rp_cq_writer_open(block, queues, UNITS_PER_FILE * UNIT, 4);

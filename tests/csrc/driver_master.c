@@ -178,7 +178,7 @@ static void act_own(struct peer *peer, random_source *random, uint64_t published
 
 static void join_own(struct peer *peer) {
     peer->is_rocketpy = 1;
-    rp_store64(peer->output, 0xff52504841000000 + RP_HA_VERSION);
+    rp_store64(peer->output, 0xff52504841000000 + RP_HA_VERSION_LOWEST);
     peer->output_size = RP_HA_SIZE_REPORT;
 }
 

@@ -77,8 +77,9 @@ static void check_fetches(const fuzz_paths *here, rp_cq_reader *reader, const rp
                           const rp_queue *queue, const uint8_t *data) {
     static const uint8_t some[] = "A || B";
     rp_tags tags;
+    int32_t hashes[RP_TAGS_MAX];
     rp_fetch fetch;
-    CHECK(rp_tags_parse(some, data[0] & 8 ? sizeof some - 1 : 0, &tags) == RP_OK);
+    CHECK(rp_tags_parse(some, data[0] & 8 ? sizeof some - 1 : 0, hashes, &tags) == RP_OK);
     rp_fetch_limits limits = {.bytes_in_memory = data[13] * 16u,
                               .count_in_memory = 32,
                               .bytes_on_disk = data[13] * 8u,

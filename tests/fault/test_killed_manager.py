@@ -15,7 +15,7 @@ pytest.importorskip("rocketpy.native._rocketpy", reason="the broker needs the co
 from rocketpy.remoting.command import RemotingCommand
 from tests.fault.test_killed_workers import wait_until_gone
 from tests.support.broker import RunningBroker, running_broker
-from tests.support.history import Connection
+from tests.support.history import Connection, send_request
 
 HEART_BEAT, LOCK, UNLOCK, MEMBERS, UPDATE_OFFSET, QUERY_OFFSET, PULL, CREATE_TOPIC = 34, 41, 42, 38, 15, 14, 11, 17
 PULL_NOT_FOUND, SUBSCRIPTION_NOT_EXIST = 19, 24
@@ -57,6 +57,10 @@ class Member:
         answer = self.ask(MEMBERS, {"consumerGroup": "G"})
         assert answer.code == 0 and answer.body, answer
         return sorted(json.loads(answer.body)["consumerIdList"])
+
+    def fill(self, queue: int, messages: int) -> None:
+        """Put messages into a queue: an offset beyond its end would be dropped."""
+        assert self.connection.ask(send_request("T", queue, [b"x"] * messages, 1)).code == 0
 
     def commit(self, queue: int, offset: int) -> None:
         fields = {"consumerGroup": "G", "topic": "T", "queueId": str(queue), "commitOffset": str(offset)}
@@ -127,11 +131,12 @@ def test_members_locks_and_offsets_outlive_the_manager(broker: RunningBroker, jo
     for member in (a, b):
         member.heart_beat()
     assert a.lock(0, 1) == [0, 1] and b.lock(0, 2) == [2]
+    a.fill(3, 310)
     for death in range(1, 4):
-        a.commit(0, 100 * death)
-        a.commit(0, 100 * death + 7)
+        a.commit(3, 100 * death)
+        a.commit(3, 100 * death + 7)
         kill(broker, "manager")
-        assert b.committed(0) == 100 * death + 7
+        assert b.committed(3) == 100 * death + 7
         assert a.members() == ["a", "b"]
         assert b.lock(0, 1, 2, 3) == [2, 3] if death == 1 else [2, 3]
         assert a.lock(0, 1, 2) == [0, 1]
@@ -166,7 +171,8 @@ def test_locks_outlive_the_broker_and_offsets_are_those_of_the_file(broker: Runn
     a = join("a")
     a.heart_beat()
     assert a.lock(0, 1) == [0, 1]
-    a.commit(0, 5)
+    a.fill(3, 5)
+    a.commit(3, 5)
     broker.kill_all()
     broker.start()
     a, b = join("a"), join("b")
@@ -174,4 +180,4 @@ def test_locks_outlive_the_broker_and_offsets_are_those_of_the_file(broker: Runn
     assert b.members() == ["b"], "connections end with the broker"
     assert b.lock(0, 1, 2) == [2]
     assert a.lock(0, 1, 2) == [0, 1]
-    assert b.committed(0) == 0, "it was not saved"
+    assert b.committed(3) == 0, "it was not saved"

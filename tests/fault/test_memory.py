@@ -83,3 +83,26 @@ def test_memory_follows_neither_messages_nor_past_connections() -> None:
         assert stored == WARM_MESSAGES + MESSAGES
         assert between - before < GROWTH_MAX_KIB and after - between < GROWTH_MAX_KIB
         assert broker.stop() == 0, broker.text()[-4000:]
+
+
+def test_memory_follows_no_offsets_that_are_not_kept() -> None:
+    """No client commits offsets of CID_RMQ_SYS_TRANS, and asking for it takes no memory."""
+
+    def commit(connection: Connection, first: int, count: int) -> None:
+        for number in range(first, first + count):
+            fields = {"consumerGroup": "CID_RMQ_SYS_TRANS", "topic": f"Topic{number}", "queueId": "0"}
+            connection.send(RemotingCommand.request(15, ext_fields=fields | {"commitOffset": "1"}, oneway=True))
+            if number % BURST == BURST - 1:  # the pool is bounded
+                query = fields | {"consumerGroup": "G"}
+                assert connection.ask(RemotingCommand.request(14, ext_fields=query)).code == 0
+
+    with running_broker() as broker:
+        connection = Connection(broker.port, timeout_s=30)
+        commit(connection, 0, 5 * BURST)
+        before = pss_kib(broker)
+        commit(connection, 5 * BURST, 15 * BURST)
+        after = pss_kib(broker)
+        connection.close()
+        print(f"PSS without store files: {before} KiB, {after} after offsets that are not kept")
+        assert after - before < GROWTH_MAX_KIB
+        assert broker.stop() == 0, broker.text()[-4000:]

@@ -1,8 +1,10 @@
-"""Transactions, crashed at named points between the records of their ends and their states, on a simulated disk.
+"""Transactions, crashed at named points between the records of their ends, their states and the file of their progress,
+on a simulated disk.
 
 Invariant, after the death of the send worker or of all, and after a power failure that keeps what was synced and any
 sectors of the rest: a half message is open if and only if the log does not end it. However often its producer repeats
-the end, each transaction that commits is delivered once, none that rolls back ever is, and each has one op message.
+the end, each transaction that commits is delivered once, none that rolls back ever is, and each half message has one op
+message, also where half messages were stored again.
 """
 
 from __future__ import annotations

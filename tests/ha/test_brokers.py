@@ -4,7 +4,6 @@ never do two masters acknowledge."""
 from __future__ import annotations
 
 import os
-import random
 import signal
 import time
 import urllib.request
@@ -15,22 +14,13 @@ import pytest
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from tests.support.broker import free_ports
+from tests.support.ha.at_random import play
 from tests.support.ha.clients import Clients
-from tests.support.ha.clocks import TurnedClock
-from tests.support.ha.faults import (
-    Fault,
-    cut,
-    end_a_lease,
-    freeze,
-    isolate,
-    kill,
-    kill_a_worker,
-    turn_the_clock,
-)
-from tests.support.ha.group import LEASE_S, Group, Member, real_group
+from tests.support.ha.faults import cut
+from tests.support.ha.group import LEASE_S, Group
 from tests.support.ha.history import NO_SLAVE
 from tests.support.ha.needs import needs_compiler, needs_network
-from tests.support.ha.network import CLIENTS, network
+from tests.support.ha.network import CLIENTS
 
 # --- deaths ---------------------------------------------------------------------------------------------------------
 
@@ -271,26 +261,6 @@ FAULTS_S = float(os.environ.get("HA_FAULTS_S") or 40)
 @needs_network
 @needs_compiler
 def test_three_members_with_faults_at_random(tmp_path: Path, library: Path, seed: int) -> None:
-    """Deaths, pauses, cuts, wrong clocks and leases that end early, at most one member at a time, in any order; then
-    all is healed. HA_FAULTS_S=600 goes on for ten minutes."""
-    choose = random.Random(seed)
-    clocks = {name: TurnedClock(library, tmp_path / f"{name}.clock") for name in "abc"}
-    faults: tuple[Fault, ...] = (kill, freeze, isolate, kill_a_worker, end_a_lease, turn_the_clock(clocks))
-
-    def arrange(member: Member) -> None:
-        member.prefix = [*member.prefix, *clocks[member.name].prefix]
-
-    with network("a", "b", "c", "etcd") as made, real_group(tmp_path, "abc", network=made, arrange=arrange) as group:
-        with Clients(group.servers, group.history, seed):
-            until_s = time.monotonic() + FAULTS_S
-            while time.monotonic() < until_s:
-                name = choose.choice("abc")
-                heal = choose.choice(faults)(group, name, choose)
-                time.sleep(choose.uniform(0.2, 1.6 * LEASE_S))
-                heal()
-                time.sleep(choose.uniform(0.0, LEASE_S))
-            group.wait_until_healed()
-        group.check()
-    print(
-        f"codes {group.history.codes()}, longest time without an acknowledgement {group.history.longest_gap_s():.1f} s"
-    )
+    """HA_FAULTS_S=600 goes on for ten minutes; `python -m tests.support.ha.at_random` plays one history after the
+    other."""
+    print(play(tmp_path, library, seed, FAULTS_S))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -9,16 +10,24 @@ import pytest
 
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
+from rocketpy.remoting.command import RemotingCommand
 from tests.interop import toolchain
 from tests.interop.programs import Launcher, Program
 from tests.support.ha.delayed import TOPIC, DelayedSends
 from tests.support.ha.group import Group, real_group
+from tests.support.ha.history import SUCCESS
+from tests.support.ha.needs import needs_network
+from tests.support.ha.network import network
+from tests.support.ha.places import QUEUES, connected
+from tests.support.pair import log_hashes
 
 FAILOVERS = 3
 REPEATED_S = 5.0  # copied delay offsets are a second old, and the machine may be busy
 DELAY_S = 1.0
+SHOWN_S = 0.3  # until a message that is due is in its queue
+STAYS_IN_SYNC = {"slaveTimeout": "20000", "haMaxTimeSlaveNotCatchup": "20000"}  # a slave without a stream
+TABLES_S = 1.7  # in which a slave asks for tables more than once
 TRANSACTIONS = 60
-CHECKS = {"transactionTimeOut": "2000", "transactionCheckInterval": "1000", "transactionCheckMax": "1000"}
 
 
 def test_delayed_messages(pair: Group, seed: int) -> None:
@@ -47,6 +56,56 @@ def test_delayed_messages(pair: Group, seed: int) -> None:
     pair.check()
 
 
+@needs_network
+@pytest.mark.parametrize("role", ["ASYNC_MASTER", "SYNC_MASTER"])
+def test_delayed_messages_whose_copies_the_new_master_does_not_have(tmp_path: Path, seed: int, role: str) -> None:
+    """The slave has all delayed messages. The log stream is cut before they are due, the copying of tables goes on,
+    and the master dies after it has delivered them."""
+    settings = {"brokerRole": role, "messageDelayLevel": "4s"} | STAYS_IN_SYNC
+    with network("a", "b", "etcd") as places, real_group(tmp_path, network=places, settings=settings) as group:
+        group.wait_in_sync()
+        first = group.master() or ""
+        second = group.other(first)
+        with DelayedSends(group.servers, seed, pause_s=0.001) as sends:
+            group.wait_for(lambda: len(sends.acknowledged) >= 100, "delayed messages that are acknowledged")
+            sends.stop()
+        sent_s = list(sends.acknowledged.values())
+        waiting = [member.store for member in group.members.values()]
+        group.wait_for(lambda: len({tuple(log_hashes(store).items()) for store in waiting}) == 1, "equal logs")
+        time.sleep(max(0.0, sent_s[0] + 3.7 - time.monotonic()))
+        places.cut_port(first, group.members[first].port + 1, second)
+        group.history.happened(f"the log stream of {first} is cut; tables are copied")
+        time.sleep(max(0.0, sent_s[-1] + 4.0 + SHOWN_S - time.monotonic()))
+        for queue_id in range(QUEUES):  # of copies that only the master has
+            end = ask(group, first, 30, queue_id)
+            ask(group, first, 15, queue_id, commitOffset=str(end))
+        time.sleep(TABLES_S)
+        group.history.happened(f"kill -9 of all of {first}")
+        group.members[first].kill_all()
+        assert log_hashes(group.members[second].store) != log_hashes(group.members[first].store), "nothing was cut"
+        group.wait_for(lambda: group.master() == second, "another master")
+        reached: list[tuple[int, int]] = []  # committed, end
+        for queue_id in range(QUEUES):
+            group.wait_for(lambda queue_id=queue_id: ask(group, second, 30, queue_id) >= 0, "an answer")  # type: ignore[misc]  # bound now
+            reached.append((ask(group, second, 14, queue_id), ask(group, second, 30, queue_id)))
+        assert all(committed <= end for committed, end in reached), reached
+        group.wait_for(lambda: set(sends.acknowledged) <= set(delivered(group)), "all delayed messages")
+        places.join_port(first, group.members[first].port + 1, second)  # before, its kernel would send what it has
+        group.members[first].begin()
+        group.wait_in_sync()
+        group.check()
+
+
+def ask(group: Group, name: str, code: int, queue_id: int, **fields: str) -> int:
+    """Ask a member for an offset of queue `queue_id`, or of group G in it."""
+    member = group.members[name]
+    queue = {"consumerGroup": "G", "topic": TOPIC, "queueId": str(queue_id)}
+    with connected(member.server, 10.0) as connection:
+        answer = connection.ask(RemotingCommand.request(code, ext_fields=queue | fields))
+    assert answer.code == SUCCESS, answer
+    return int((answer.ext_fields or {}).get("offset", 0))
+
+
 def wait_for_more(group: Group, sends: DelayedSends) -> None:
     begun = len(sends.acknowledged)
     group.wait_for(lambda: len(sends.acknowledged) > begun + 150, "delayed messages that are acknowledged")
@@ -65,7 +124,7 @@ def test_transactions_that_are_open(tmp_path: Path, language: str) -> None:
         toolchain.java_directory("4.9.8")
     except toolchain.Missing as missing:
         toolchain.skip_or_fail(str(missing))
-    with real_group(tmp_path, settings=CHECKS) as group:
+    with real_group(tmp_path) as group:
         launcher = Launcher(group.namesrv.namesrv, tmp_path)
         try:
             launcher.run("python", "send", topic=topic, group="first", prefix="first")  # creates the topic

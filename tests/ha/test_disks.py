@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -12,12 +14,14 @@ import pytest
 
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
-from tests.support.ha.clients import STORED_CODES, Clients
-from tests.support.ha.disks import Boots, Disk, disk
+from tests.support.ha.clients import Clients
+from tests.support.ha.disks import Boots, Disk, disk, failing
 from tests.support.ha.group import LEASE_S, Group, Member, real_group
-from tests.support.ha.history import NO_SLAVE
+from tests.support.ha.history import NO_SLAVE, SUCCESS
 from tests.support.ha.needs import needs_disks
+from tests.support.ha.places import STORED_CODES
 
+SERVES_S = 15.0  # after a fault of the master, another member serves: a promise of the page
 TRAFFIC_S = 2.0  # sends that are acknowledged behind a copy of a store
 
 
@@ -52,7 +56,7 @@ def test_a_slave_whose_disk_is_full(disked: Group, disks: dict[str, Disk], seed:
 
 @needs_disks
 def test_a_master_whose_disk_is_full(disked: Group, disks: dict[str, Disk], seed: int) -> None:
-    """It refuses sends until there is room; what it has acknowledged is there."""
+    """It hands over to the other member; what it has acknowledged is there. With room it follows again."""
     with Clients(disked.servers, disked.history, seed, body_bytes=3000):
         first = disked.wait_for_master()
         disked.history.happened(f"the disk of {first}, the master, is full")
@@ -64,10 +68,101 @@ def test_a_master_whose_disk_is_full(disked: Group, disks: dict[str, Disk], seed
             return any(each.member == first and each.code not in STORED_CODES for each in later)
 
         disked.wait_for(refuses, "a send that the master refuses")
+        wait_for_another(disked, first)
         disked.history.happened("there is room")
         disks[first].make_room()
         disked.wait_until_healed()
     disked.check()
+
+
+@needs_disks
+def test_a_master_whose_file_system_turns_read_only(disked: Group, disks: dict[str, Disk], seed: int) -> None:
+    """Another member serves; what is acknowledged until then is there. The master comes back with another disk."""
+    with Clients(disked.servers, disked.history, seed):
+        first = disked.wait_for_master()
+        disked.wait_in_sync()
+        disked.history.happened(f"the file system of {first}, the master, is read-only")
+        disks[first].turn_read_only()
+        wait_for_another(disked, first)
+        disked.members[first].kill_all()
+        disks[first].renew()
+        disked.members[first].begin()
+        disked.wait_until_healed()
+    disked.check()
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="errors of a disk are made by strace")
+def test_a_master_whose_disk_answers_with_errors(pair: Group, seed: int) -> None:
+    """Each write and sync fails with EIO. Its memory still takes messages, which both members have. It comes back with
+    another disk."""
+    with Clients(pair.servers, pair.history, seed):
+        first = pair.wait_for_master()
+        pair.wait_in_sync()
+        pair.history.happened(f"the disk of {first}, the master, answers with EIO")
+        with failing(pair.members[first].pids().values()):
+            wait_for_another(pair, first)
+            pair.members[first].kill_all()
+        pair.members[first].lose_store()
+        pair.members[first].begin()
+        pair.wait_until_healed()
+    pair.check()
+
+
+def wait_for_another(group: Group, first: str) -> None:
+    """Until the other member of a pair serves, within the bar."""
+    begun_s = time.monotonic()
+    group.wait_for_lone_master(group.other(first))
+    took_s = time.monotonic() - begun_s
+    print(f"another member serves after {took_s:.1f} s")
+    assert took_s < SERVES_S, f"another member serves after {took_s:.1f} s"
+
+
+def test_a_master_whose_manager_ends_in_a_loop(pair: Group, seed: int) -> None:
+    """A damaged topics.json, as a disk leaves it: neither the manager nor the next process tree can read it."""
+    with Clients(pair.servers, pair.history, seed):
+        first = pair.wait_for_master()
+        member = pair.members[first]
+        config = member.store / "config"
+        pair.wait_for((config / "topics.json").exists, "topics.json")
+        pair.history.happened(f"topics.json of {first}, the master, is damaged")
+        member.signal_worker("manager", signal.SIGSTOP)  # it writes the file no more
+        for path in config.glob("topics.json*"):
+            path.write_bytes(b'{"topicConfigTable":\x00\xff')
+        member.signal_worker("manager", signal.SIGKILL)
+        wait_for_another(pair, first)
+        group_says(pair, first)
+        member.kill_all()
+        member.lose_store()
+        member.begin()
+        pair.wait_until_healed()
+    pair.check()
+
+
+def group_says(group: Group, name: str) -> None:
+    """Wait until the group knows why a member cannot serve."""
+    group.wait_for(lambda: fault_of(group, name), f"the fault of {name}")
+
+
+def fault_of(group: Group, name: str) -> str:
+    record = group.registered(name)
+    return "" if record is None else record.fault
+
+
+@pytest.mark.parametrize("title", ["coordinator", "supervisor"])
+def test_a_process_of_the_master_that_hangs(pair: Group, seed: int, title: str) -> None:
+    """Its successor gives the lease of the one before back, or the other member's has all."""
+    with Clients(pair.servers, pair.history, seed):
+        first = pair.wait_for_master()
+        epoch, pid = pair.epoch(), pair.members[first].pids()[title]
+        pair.history.happened(f"the {title} of {first}, the master, hangs")
+        begun_s = time.monotonic()
+        os.kill(pid, signal.SIGSTOP)
+        pair.wait_for(lambda: pair.epoch() > epoch, "another epoch")
+        pair.wait_for_master(codes=(SUCCESS, NO_SLAVE))
+        assert time.monotonic() - begun_s < SERVES_S
+        pair.wait_for(lambda: pair.members[first].pids().get(title, pid) != pid, f"another {title}")
+        pair.wait_until_healed()
+    pair.check()
 
 
 @needs_disks

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import attrs
 import pytest
 import trio
 
+from rocketpy.config import load_broker_config
 from rocketpy.coordinator.gateway import Access, EtcdError, EtcdUnavailable, Gateway
 from rocketpy.coordinator.group_keys import EtcdReplaced, GroupKeys
+from rocketpy.coordinator.upkeep import Upkeep, remedy
 from rocketpy.failover.records import GroupConfig, GroupState, MasterRecord, MemberRecord, RecordInvalid, SwitchRequest
 from rocketpy.failover.requests import Kind, Outcome, Transaction
+from rocketpy.startup.cli.replication_checks import etcd_findings
 from tests.support.etcd import EtcdCluster, etcd_cluster
+from tests.unit.startup.test_member_from_config import MEMBER
 
 Work = Callable[[GroupKeys], Awaitable[None]]
 NAMES = itertools.count()
@@ -217,3 +222,52 @@ async def until_answered(keys: GroupKeys):  # type: ignore[no-untyped-def]  # a 
                 return await keys.read()
             except (EtcdUnavailable, EtcdError):
                 await trio.sleep(0.05)
+
+
+def test_an_etcd_that_is_full_says_so(tmp_path: Path) -> None:
+    """It renews leases and answers reads, and takes no writes. An operator compacts, defragments and disarms."""
+    with etcd_cluster(tmp_path, 1, options={"quota-backend-bytes": "200000"}) as cluster:
+
+        async def fill(keys: GroupKeys) -> None:
+            upkeep = Upkeep(keys.gateway, 10.0)
+            await upkeep.look(0.0, is_master=True)
+            assert upkeep.status.alarms == "" and upkeep.status.db_bytes > 0
+            with pytest.raises(EtcdUnavailable, match="space"):
+                for _ in range(200):
+                    await keys.gateway.put(keys.prefix + b"filler", b"x" * 3000)
+            await upkeep.look(5.0, is_master=True)
+            assert upkeep.status.alarms == "NOSPACE" and "alarm disarm" in remedy(upkeep.status)
+            await upkeep.look(16.0, is_master=True)  # removes the history
+
+        async def go_on(keys: GroupKeys) -> None:
+            status = await keys.gateway.status()
+            assert status.alarms == "" and status.db_bytes < 100_000
+            await keys.gateway.put(keys.prefix + b"filler", b"x")
+
+        settings = load_broker_config(None, MEMBER | {"haEtcdAddresses": cluster.addresses[0]}, {"HOME": "/nowhere"})
+        run(cluster, fill)
+        assert [finding.found.split(";")[0] for finding in etcd_findings(settings) if finding.is_fatal] == ["NOSPACE"]
+        cluster.control("defrag")
+        cluster.control("alarm", "disarm")
+        run(cluster, go_on)
+        assert not [finding for finding in etcd_findings(settings) if finding.is_fatal]
+
+
+def test_what_a_group_agrees_on_is_replaced_if_nothing_has_changed(etcd: EtcdCluster) -> None:
+    async def work(keys: GroupKeys) -> None:
+        await keys.configure(CONFIG)
+        lease, _ = await keys.gateway.grant(60)
+        await keys.register("b", member(lease))
+        view = await keys.read()
+        alone = attrs.evolve(CONFIG, members=("a",))
+        assert not await keys.reconfigure(alone, view), "b is registered"
+        await keys.gateway.revoke(lease)
+        assert await keys.reconfigure(alone, view)
+        assert (await keys.read()).config == alone
+        assert not await keys.reconfigure(CONFIG, view), "it was changed since"
+        state = election(0, "a", 1, (await keys.gateway.grant(60))[0])
+        view = await keys.read()
+        assert (await keys.decide(state))[0] is Outcome.SUCCEEDED
+        assert not await keys.reconfigure(CONFIG, view), "the state was changed since"
+
+    run(etcd, work)

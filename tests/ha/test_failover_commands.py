@@ -98,3 +98,21 @@ def test_an_election_by_hand_has_to_be_meant(tmp_path: Path, etcd: EtcdCluster) 
         assert refused.returncode == 1 and f"{first} is master in epoch".encode() in refused.stderr
 
     play(etcd, tmp_path, story)
+
+
+def test_a_member_is_added_by_command(tmp_path: Path, etcd: EtcdCluster) -> None:
+    async def story(group: LiveGroup, admin: Admin) -> None:
+        file = tmp_path / "broker.conf"
+        await group.until_master(set("ab"))
+        before = file.read_text()
+        file.write_text(before.replace("haMembers=a,b", "haMembers=a,b,c,d"))
+        refused = await admin("haConfigure")
+        assert refused.returncode == 1 and b"these are several: c, d" in refused.stderr
+        file.write_text(before.replace("haMembers=a,b", "haMembers=a,b,c"))
+        done = await admin("haConfigure")
+        assert done.returncode == 0 and b"members: a, b, c (before: a, b)" in done.stdout, done.stderr
+        group.add("c", list("abc"))
+        await group.start("c")
+        await group.until_in_sync()
+
+    play(etcd, tmp_path, story)

@@ -29,7 +29,7 @@ MEASURED = re.compile(
     r"|\d+\], queueOffset=\d+\]"  # where a send went
     r"|(?<=istenPort) +=  \d+"
     r"|\b[0-9A-F]{32,56}\b"  # message ids; their length is that of a host's address
-    r"|(?<=  )\d+(?=ms )"
+    r"|(?<=  )\d+ms +"  # a column as wide as its longest number
     r"|(?<=Message Body Path:).*"  # ours writes it only when told to
     r"|0x[0-9a-f]{16}"
 )

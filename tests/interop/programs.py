@@ -55,6 +55,7 @@ class Program:
                 event = json.loads(line)
             except json.JSONDecodeError:
                 event = {"event": "noise", "line": line}
+            event["arrived_s"] = time.monotonic()
             with self._changed:
                 self.events.append(event)
                 self._changed.notify_all()

@@ -50,7 +50,13 @@ ANY_ORDER = {  # commands whose lines stand in the order of a hash table in Java
     "statsAll",
     "topicList",
 }
-OWN_COMMANDS = {"haElect", "haStatus", "switchMaster", "timerStatus"}  # Java's tool has nothing to compare them with
+OWN_COMMANDS = {
+    "haConfigure",
+    "haElect",
+    "haStatus",
+    "switchMaster",
+    "timerStatus",
+}  # Java's tool has nothing to compare them with
 TOOL, BROKER = "tool", "broker"
 
 

@@ -37,7 +37,7 @@ from tests.interop.store_reading import Reading, differences, read_store
 
 DUE, GROUP = "matrix_due", "matrix_group"
 UPDATE_CONSUMER_OFFSET, UPDATE_AND_CREATE_SUBSCRIPTIONGROUP = 15, 200
-LATE_LEVEL, LATE = 2, 4  # sent as the last thing of a turn, due in the next (5 s)
+LATE_LEVEL, LATE = 3, 4  # sent as the last thing of a turn, due in the next (10 s)
 COMPRESSED = 1
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -56,6 +59,15 @@ def run_build(command: list[str], source: Path, **environment: str) -> None:
         raise AssertionError(f"{' '.join(command)} failed:\n{(done.stdout + done.stderr)[-TAIL:]}")
 
 
+@contextlib.contextmanager
+def alone(directory: Path) -> Iterator[None]:
+    """One process at a time builds in the cache; the others then find what it has built."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 def java_directory(version: str, *options: str) -> Path:
     """classes/ and lib/ for one version of the Java client.
 
@@ -68,12 +80,13 @@ def java_directory(version: str, *options: str) -> Path:
     target = cache_directory() / f"java-{version}"
     stamp = target / "stamp"
     wanted = fingerprint(source)
-    if not stamp.exists() or stamp.read_text() != wanted:
-        shutil.rmtree(target, ignore_errors=True)
-        target.mkdir(parents=True)
-        goals = ["-q", "-B", "compile", "dependency:copy-dependencies", f"-DoutputDirectory={target}/lib"]
-        run_build([maven, *goals, f"-Drocketmq.version={version}", f"-Dinterop.build={target}", *options], source)
-        stamp.write_text(wanted)
+    with alone(target.parent):
+        if not stamp.exists() or stamp.read_text() != wanted:
+            shutil.rmtree(target, ignore_errors=True)
+            target.mkdir(parents=True)
+            goals = ["-q", "-B", "compile", "dependency:copy-dependencies", f"-DoutputDirectory={target}/lib"]
+            run_build([maven, *goals, f"-Drocketmq.version={version}", f"-Dinterop.build={target}", *options], source)
+            stamp.write_text(wanted)
     return target
 
 
@@ -87,7 +100,7 @@ def go_program() -> Path:
     go = need("go")
     source = HERE / "go"
     target = cache_directory() / f"interop-go-{fingerprint(source)[:16]}"
-    if not target.exists():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        run_build([go, "build", "-mod=readonly", "-o", str(target), "."], source)
+    with alone(target.parent):
+        if not target.exists():
+            run_build([go, "build", "-mod=readonly", "-o", str(target), "."], source)
     return target

@@ -23,9 +23,10 @@ from rocketpy.remoting.frame import SerializeType
 from rocketpy.remoting.headers.pull import PullMessageRequestHeader
 from rocketpy.remoting.headers.send import SendMessageRequestHeader, read_send_header
 from rocketpy.remoting.headers.transaction import EndTransactionRequestHeader
+from tests.support.budget import budget
 from tests.support.fast_path import FastPath, drain
 
-seeded = settings(derandomize=True, max_examples=300, deadline=None, database=None)
+seeded = settings(derandomize=True, max_examples=budget(100, 300), deadline=None, database=None)
 
 INT32 = st.integers(-(1 << 31), (1 << 31) - 1)
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)

@@ -28,6 +28,7 @@ from rocketpy.store.inspection.dump import StoreDump
 from rocketpy.store.reading.get_message import GetMessageStatus
 from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.store.recovery.lifecycle import close_store, open_store
+from tests.support.budget import budget
 from tests.support.store_writer import StoreWriter, small_config
 
 TOPICS = ("T", "U")
@@ -40,7 +41,7 @@ FIELDS = (0, 4, 8, QUEUE_OFFSET_AT, 28, 90)  # size, magic, CRC, queue offset, o
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # there, syncing takes no time
 NUMBERS = (0, 1, 7, 90, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 1 << 62, (1 << 63) - 1, 1 << 63, (1 << 64) - 1)
 BOUNDED = settings(
-    max_examples=40,
+    max_examples=budget(20, 40),
     deadline=None,
     derandomize=True,
     database=None,

@@ -31,8 +31,9 @@ from rocketpy.replication.introduction import (
     Welcome,
 )
 from rocketpy.replication.membership import Join, NeedsCut, check_tail, check_welcome, join_for
+from tests.support.budget import budget
 
-repeatable = settings(derandomize=True, deadline=None, max_examples=100, database=None)
+repeatable = settings(derandomize=True, deadline=None, max_examples=budget(30, 100), database=None)
 
 SECRET, CHALLENGE, NONCE = b"0123456789abcdef", "0" * 32, "1" * 32
 GROUP = Group(cluster="c", broker_name="n", file_size=1024, secret=SECRET)

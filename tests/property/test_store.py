@@ -17,6 +17,7 @@ from rocketpy.store.inspection.dump import StoreDump
 from rocketpy.store.reading.get_message import GetMessageStatus
 from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.store.recovery.lifecycle import close_store, open_store
+from tests.support.budget import budget
 from tests.support.store_writer import StoreWriter, small_config
 
 Key = tuple[str, int]
@@ -120,6 +121,10 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 StoreMachine.TestCase.settings = settings(
-    max_examples=40, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
+    max_examples=budget(12, 40),
+    stateful_step_count=25,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    derandomize=True,
 )
 TestStore = StoreMachine.TestCase

@@ -14,12 +14,14 @@ pytest.importorskip("rocketpy.native._rocketpy", reason="timers are C")
 
 from rocketpy.message.properties import TIMER_OUT_MS, decode_properties
 from rocketpy.message.sys_flag import TRANSACTION_MASK
+from tests.support.budget import budget
 from tests.support.timer_rig import TIMER_TOPIC, TimerRig
 
 SEED = int(os.environ.get("ROCKETPY_SEED", random.SystemRandom().randrange(1 << 32)))
 FILE_SIZE, FILL = 65_536, b"f" * 8_000
-STEPS = 400
-STEPS_MAX = 4 * STEPS  # until enough of each kind has happened, which depends on the seed
+STEPS = budget(150, 400)
+ENOUGH = budget(180, 500)  # timers
+STEPS_MAX = 8 * STEPS  # until enough of each kind has happened, which depends on the seed
 
 
 class Model:
@@ -33,7 +35,7 @@ class Model:
     @property
     def is_varied(self) -> bool:
         """Whether enough of each kind has happened."""
-        return self.sent > 500 and self.cancelled > 5 and self.moved > 5 and self.deleted > 5
+        return self.sent > ENOUGH and self.cancelled > 5 and self.moved > 5 and self.deleted > 5
 
     def send(self) -> None:
         for _ in range(self.choose.randrange(1, 40)):

@@ -161,7 +161,6 @@ def test_retention_overtakes_the_reader(spark: Any, tmp_path: Path, fails: bool)
     assert written(spark, out) == list(range(10))
 
 
-@pytest.mark.slow
 def test_executors_in_processes_of_their_own(spark: Any, tmp_path: Path) -> None:
     """Two executors, as on a cluster: what is pickled, and what each process must open by itself."""
     out = tmp_path / "out"

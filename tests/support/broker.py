@@ -18,7 +18,18 @@ import attrs
 
 START_TIMEOUT_S = 60.0  # generous: the machine may be busy; nothing is measured here
 STOP_TIMEOUT_S = 60.0
+DISK = Path(__file__).parents[2] / "build"
 PORT_MIN, PORT_MAX = 12_000, 32_000  # net.ipv4.ip_local_port_range begins at 32768
+
+
+WORKER_MAX = 8  # workers of pytest-xdist; each has a part of the ports
+
+
+def port_range() -> range:
+    """The ports of this process: with pytest-xdist, of its worker, so that no two workers choose the same one."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % WORKER_MAX
+    count = (PORT_MAX - PORT_MIN) // WORKER_MAX
+    return range(PORT_MIN + worker * count, PORT_MIN + (worker + 1) * count)
 
 
 def free_ports() -> tuple[int, int]:
@@ -28,7 +39,7 @@ def free_ports() -> tuple[int, int]:
     client of anybody's between this look and the start, or between a stop and the next start.
     """
     while True:
-        port = random.randrange(PORT_MIN, PORT_MAX)
+        port = random.choice(port_range()[2:-2])
         with contextlib.ExitStack() as stack:
             try:
                 for number in (port - 2, port, port + 1, port + 2):
@@ -116,6 +127,13 @@ class RunningBroker:
 
     def text(self) -> str:
         return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+
+def disk_directory() -> tempfile.TemporaryDirectory[str]:
+    """A directory on the disk, for tests that memory (tmpfs) would disturb: the pages of its files are memory, and a
+    write through a mapping does not touch the file's time."""
+    DISK.mkdir(exist_ok=True)
+    return tempfile.TemporaryDirectory(dir=DISK)
 
 
 @contextlib.contextmanager

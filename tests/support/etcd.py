@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import socket
 import subprocess
 import urllib.request
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import attrs
 
+from tests.support.broker import port_range
 from tests.support.waiting import wait_until
 
 MISSING = "etcd is not installed (Debian: apt install etcd-server)"
@@ -27,10 +29,13 @@ def is_installed() -> bool:
 def free_ports(count: int) -> list[int]:
     """Ports that are free now, all at once, so that none is named twice."""
     with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+        found: list[int] = []
+        while len(found) < count:
+            port = random.choice(port_range())
+            with suppress(OSError):
+                stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
+                found.append(port)
+        return found
 
 
 @attrs.define(eq=False)
@@ -42,6 +47,8 @@ class EtcdCluster:
     peers: list[int]
     host: str = "127.0.0.1"
     prefix: list[str] = attrs.field(factory=list)  # of the command: how to run it in another place
+    options: dict[str, str] = attrs.field(factory=dict)  # more of them, by name
+    account: tuple[str, str] | None = None  # of an administrator, if etcd has accounts
     processes: dict[int, subprocess.Popen[bytes]] = attrs.field(factory=dict)
 
     @property
@@ -62,6 +69,7 @@ class EtcdCluster:
             "initial-cluster-state": "new",
             "heartbeat-interval": "100",
             "election-timeout": "1000",
+            **self.options,
         }
         with log:
             self.processes[member] = subprocess.Popen(
@@ -115,6 +123,10 @@ class EtcdCluster:
         self.start(0)
         wait_until(lambda: self.is_healthy(0), "health of etcd after a restore")
 
+    def control(self, *words: str) -> None:
+        """Give an order to the first member, as an operator does."""
+        self._etcdctl("--endpoints", self.addresses[0], *words)
+
     def _etcdctl(self, *words: str) -> None:
         environment = {"ETCDCTL_API": "3", "PATH": os.environ["PATH"]}
         subprocess.run(["etcdctl", *words], env=environment, check=True, capture_output=True, timeout=30)
@@ -122,11 +134,16 @@ class EtcdCluster:
 
 @contextmanager
 def etcd_cluster(
-    directory: Path, members: int = 3, *, host: str = "127.0.0.1", prefix: Sequence[str] = ()
+    directory: Path,
+    members: int = 3,
+    *,
+    host: str = "127.0.0.1",
+    prefix: Sequence[str] = (),
+    options: Mapping[str, str] | None = None,
 ) -> Iterator[EtcdCluster]:
     """Start a cluster; it is healthy when the block begins, and gone when it has ended."""
     ports = free_ports(2 * members)
-    cluster = EtcdCluster(directory, ports[:members], ports[members:], host, list(prefix))
+    cluster = EtcdCluster(directory, ports[:members], ports[members:], host, list(prefix), dict(options or {}))
     try:
         for member in range(members):
             cluster.start(member)

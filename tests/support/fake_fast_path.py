@@ -33,6 +33,7 @@ class FakeFastPath:
         self.calls: list[tuple[str, Any]] = []
         self.puts: list[MessageToPut] = []
         self.put_code = 0
+        self.is_fenced = False  # what is answered 14 is stored all the same
         self.put_codes: dict[str, int] = {}  # of topics that differ
         self.put_gate: trio.Event | None = None
         self.is_store_away = False
@@ -96,7 +97,7 @@ class FakeFastPath:
             phy_offset=900,
             queue_id=message.queue_id,
             queue_offset=len(self.puts) + 6,
-            size=100,
+            size=0 if code == 14 and not self.is_fenced else 100,
             store_timestamp_ms=STORED_MS,
             message_id="7F00000100002A9F0000000000000384",
         )

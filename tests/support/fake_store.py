@@ -57,6 +57,7 @@ class FakeStore:
         self.queue_count: Callable[[], int] = lambda: len(self.queues)
         self.now_ms, self._earliest_ms = now_ms, now_ms()
         self.slowed_from_ms: int | None = None
+        self.end = self.durable = 4096  # of the log
 
     def clock_ms(self) -> int:
         return self.now_ms()
@@ -93,6 +94,10 @@ class FakeStore:
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         return len(self.queues.get((topic, queue_id), []))
+
+    def log_end_of(self, topic: str, queue_id: int) -> int | None:
+        units = self.queues.get((topic, queue_id))
+        return None if units is None else len(units)
 
     def message_store_timestamp(self, topic: str, queue_id: int, offset: int) -> int:
         entries = self.queues.get((topic, queue_id), [])
@@ -131,7 +136,16 @@ class FakeStore:
         return phy_offset < self.on_disk_below
 
     def statistics(self) -> Statistics:
-        return Statistics(dispatch_behind_bytes=self.behind_bytes)
+        return Statistics(published_phy_offset=self.end, dispatch_behind_bytes=self.behind_bytes)
+
+    def log_end(self) -> int:
+        return self.end
+
+    def durable_end(self) -> int:
+        return self.durable
+
+    def kept_phy_offset(self) -> int:
+        return self.durable
 
     def trim(self) -> None:
         self.trimmed += 1

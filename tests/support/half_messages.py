@@ -8,7 +8,9 @@ from rocketpy.codes import RequestCode
 from rocketpy.message.message_id import decode_offset_message_id
 from rocketpy.message.record import StoredRecord, decode_records
 from rocketpy.native.core import lib
+from rocketpy.reactor.worker_messages import decode_put_result, encode_end
 from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.fast_path import EndTransaction, TransactionEnd
 from rocketpy.remoting.headers.send import SendMessageRequestHeader
 from rocketpy.remoting.headers.transaction import EndTransactionRequestHeader
 
@@ -58,6 +60,17 @@ def end(rig: FastPath, place: tuple[int, int], action: int, group: str = "P") ->
     rig.frame(RemotingCommand.request(RequestCode.END_TRANSACTION, header))
     found = answers(rig)
     return (found[0].code, found[0].remark or "") if found else None
+
+
+def renew(rig: FastPath, place: tuple[int, int]) -> int:
+    """Store an open half message again, as the manager does. Returns the offset of the copy."""
+    request = encode_end(EndTransaction(TransactionEnd.RENEW, *place), 5, 0)
+    rig.tell_send(lib.RP_MSG_END_TRANSACTION, request)
+    rig.turn()
+    (record,) = [record for kind, record in rig.for_manager() if kind == lib.RP_MSG_PUT_RESULT]
+    token, result = decode_put_result(record, ("127.0.0.1", 10911))
+    assert (token, result.code) == (5, 0)
+    return result.queue_offset
 
 
 def stored(rig: FastPath) -> list[StoredRecord]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.remoting.command import RemotingCommand
-from tests.support.broker import RunningBroker, running_broker
+from tests.support.broker import RunningBroker, disk_directory, running_broker
 from tests.support.hostile import attack, repeat_known_attacks
 from tests.support.wire import Wire, read_all, send_request, until
 
@@ -16,7 +16,7 @@ MARGIN_BYTES = 96 << 20  # over the whole tree: tables of what strangers made, a
 def run_hostile_requests(seed: int, count: int, repeats: int) -> None:
     """Send `count` requests to each server, known attacks `repeats` times; see that nothing has happened to either."""
     print(f"seed {seed}")
-    with running_broker({"namesrvAddr": ""}) as broker:
+    with disk_directory() as disk, running_broker({"namesrvAddr": ""}, store=Path(disk) / "store") as broker:
         serve(broker, f"Before{seed}")
         workers, before = broker.workers(), memory(broker)
         for port, probe in (

@@ -17,7 +17,7 @@ from rocketpy.config import BrokerConfig, BrokerSettings, MessageStoreConfig, Ro
 from rocketpy.errors import ConnectFailed, RequestTimeout, RocketError
 from rocketpy.message.record import encode_record
 from rocketpy.remoting import fastjson
-from rocketpy.remoting.abc import Detached, Peer
+from rocketpy.remoting.abc import Peer, finished
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fast_path import PullRequest, SendRequest
 from rocketpy.remoting.limits import PoolLoad
@@ -159,8 +159,7 @@ class SlowPathRig:
         request = RemotingCommand(code=code, ext_fields=ext_fields, body=data, version=version, language=language)
         try:
             response = await self.processors[code].process(request, channel or self.channel)
-            if isinstance(response, Detached):
-                response = await response.finish()
+            response = await finished(response)
         except RocketError as exc:
             return RemotingCommand.response(exc.response_code, str(exc))
         assert response is not None

@@ -28,12 +28,15 @@ MAX_DELAY_MS = 3 * 86_400_000
 
 
 class TimerRig:
-    """`heap_max`: timers in memory, so that runs come early. `root` may be a store."""
+    """`heap_max`: timers in memory, so that runs come early. `span_max`: numbers after the oldest pending one, before
+    it is stored again. `root` may be a store."""
 
-    def __init__(self, root: Path, *, heap_max: int = 0, now_ms: int = START_MS, **options: Any) -> None:
+    def __init__(
+        self, root: Path, *, heap_max: int = 0, span_max: int = 0, now_ms: int = START_MS, **options: Any
+    ) -> None:
         self.root = root
         self.wall_ms, self.boot_ms = now_ms, now_ms - START_MS + 1000
-        self.heap_max = heap_max
+        self.heap_max, self.span_max = heap_max, span_max
         self._deleted: list[StoredRecord] = []
         (root / "timer").mkdir(parents=True, exist_ok=True)
         self._clocks = (
@@ -74,6 +77,7 @@ class TimerRig:
             "consume_queue_file_size": self.path.cq_file_size,
             "to_send": self.path.store_send,
             "heap_max": self.heap_max,
+            "span_max": self.span_max,
             "wall_ms": self._clocks[0],
             "boot_ms": self._clocks[1],
         }

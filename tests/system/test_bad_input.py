@@ -21,7 +21,8 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.remoting.command import RemotingCommand
-from tests.support.broker import RunningBroker, running_broker
+from tests.support.broker import RunningBroker, disk_directory, running_broker
+from tests.support.hostile_run import memory
 from tests.support.wire import Wire, max_offset, offset_request, pull_request, read_all, send_request, until
 
 TOPIC = "Bystander"
@@ -39,14 +40,7 @@ class Tree:
     metrics_port: int
 
     def memory(self) -> int:
-        """PSS of the whole tree without pages of files: the log's are the kernel's to keep or drop."""
-        assert self.broker.process is not None
-        kib = 0
-        for pid in (self.broker.process.pid, *self.broker.workers().values()):
-            for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-                if line.startswith(("Pss_Anon:", "Pss_Shmem:")):
-                    kib += int(line.split()[1])
-        return kib * 1024
+        return memory(self.broker)
 
     def metrics(self) -> str:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=60) as answer:
@@ -57,7 +51,7 @@ class Tree:
 def tree() -> Iterator[Tree]:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         metrics_port = probe.getsockname()[1]
-    with running_broker({"metricsPort": str(metrics_port)}) as broker:
+    with disk_directory() as disk, running_broker({"metricsPort": str(metrics_port)}, store=Path(disk) / "s") as broker:
         running = Tree(broker, metrics_port)
         with Wire.open(broker.port) as wire:  # everything that is made once is made: buffers, topic, index, metrics
             for size in (10, BODY_MAX):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -20,7 +21,7 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.remoting.bodies.route import ClusterInfo
 from rocketpy.remoting.command import RemotingCommand
-from tests.support.broker import PORT_MAX, PORT_MIN
+from tests.support.broker import port_range
 from tests.support.pair import log_hashes
 from tests.support.wire import Wire, send_request, until
 
@@ -44,7 +45,7 @@ MODES = {
 
 def free_base() -> int:
     """A port with all that four brokers and a name server need, free now."""
-    for base in range(PORT_MIN + os.getpid() % 500 * 20, PORT_MAX, 2 * STEP):
+    for base in port_range()[2 + random.randrange(50) * 2 * STEP : -5 * STEP : 2 * STEP]:
         with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
             for number in range(base - 2, base + 4 * STEP + 1):
                 stack.enter_context(socket.socket()).bind(("127.0.0.1", number))

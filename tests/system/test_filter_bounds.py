@@ -3,6 +3,7 @@ exactly its messages all the same."""
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 import pytest
@@ -106,4 +107,32 @@ def test_a_pull_ends_before_it_takes_too_long(tmp_path: Path) -> None:
                 at, looks = at + passed, looks + 1
                 assert other.ask(pull_request(TOPIC, 0, group="Other")).code == ResponseCode.SUCCESS
             assert looks >= count * LARGE // PULL_WORK_MAX
+        assert broker.stop() == 0
+
+
+def test_a_pull_passes_over_nothing_that_it_cannot_read(tmp_path: Path) -> None:
+    """A pull worker without a descriptor for the next log file refuses pulls, suspended ones too, until it has one."""
+    settings = {"enablePropertyFilter": "true", "mappedFileSizeCommitLog": str(1 << 20), "maxMessageSize": "600000"}
+    with running_broker(settings, store=tmp_path / "store") as broker:
+        with Wire.open(broker.port) as wire, Wire.open(broker.port) as producer:
+            put(producer, TOPIC, 0, 2)
+            group = FilteredGroup(wire, TOPIC, "n >= 0")
+            group.join()
+            assert group.get(2) == [0, 1]
+            (waiting,) = wire.tell(group.request(2, hold_ms=60_000))
+            pulls = [pid for name, pid in broker.workers().items() if name.startswith("pull")]
+            before = resource.prlimit(pulls[0], resource.RLIMIT_NOFILE)
+            for pid in pulls:
+                resource.prlimit(pid, resource.RLIMIT_NOFILE, (0, before[1]))
+            filler = send_request("Filler", b"x" * (1 << 19))
+            for _ in range(3):
+                assert producer.ask(filler).code == ResponseCode.SUCCESS
+            put(producer, TOPIC, 2, 1)  # in the second or third log file
+            answer = wire.answers([waiting])[waiting]
+            assert answer.code == ResponseCode.SYSTEM_ERROR and "cannot read its CommitLog" in (answer.remark or "")
+            assert (answer.ext_fields or {})["nextBeginOffset"] == "2"
+            assert wire.ask(group.request(2)).code == ResponseCode.SYSTEM_ERROR
+            for pid in pulls:
+                resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+            assert group.get(3, begin=2) == [2]
         assert broker.stop() == 0

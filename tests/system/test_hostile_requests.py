@@ -1,4 +1,4 @@
-"""Some hundreds of hostile requests of every code, at broker and name server: afterwards both serve, no worker was
+"""Hundreds of hostile requests of every code, at broker and name server: afterwards both serve, no worker was
 replaced, no fault was caught, memory is back. `make test-fault` sends thousands."""
 
 from __future__ import annotations
@@ -7,10 +7,11 @@ import pytest
 
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
+from tests.support.budget import budget
 from tests.support.hostile_run import run_hostile_requests
 
 SEED = 20261122
 
 
 def test_some_hundred_hostile_requests() -> None:
-    run_hostile_requests(SEED, 600, 3)
+    run_hostile_requests(SEED, budget(300, 600), 3)

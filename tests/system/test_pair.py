@@ -17,6 +17,7 @@ from rocketpy.remoting.bodies.offset import ConsumerOffsetSerializeWrapper, Dela
 from rocketpy.remoting.bodies.schema import Body
 from rocketpy.remoting.bodies.topic import TopicConfigSerializeWrapper
 from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.fastjson import loads
 from tests.support.broker import RunningBroker
 from tests.support.pair import Pair, log_hashes, running_pair
 from tests.support.wire import Wire, max_offset, read_all, send_request, until
@@ -137,6 +138,33 @@ def test_a_slave_has_the_whole_log_and_the_tables(pair: Pair) -> None:
         assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
         for queue_id, end in enumerate(ends(pair.master)):
             assert read_all(wire, TOPIC, end, queue_id) == read_all(other, TOPIC, end, queue_id)
+
+
+def names_in(broker: RunningBroker, file: str, member: str) -> set[str]:
+    """What is in a table on the disk of a broker."""
+    path = broker.store / "config" / file
+    found = loads(path.read_bytes()) if path.exists() else {member: {}}
+    assert isinstance(found, dict) and isinstance(found[member], dict)
+    return set(found[member])
+
+
+def test_a_change_that_a_synchronous_master_has_acknowledged_is_on_its_slave(tmp_path: Path) -> None:
+    """Topics and groups, created and deleted; whatever happens to the master now."""
+    with running_pair(tmp_path, "SYNC_MASTER", FILES) as pair, Wire.open(pair.master.port) as wire:
+        ask(wire, RequestCode.UPDATE_AND_CREATE_TOPIC, TOPIC_FIELDS)
+        pair.slave.start()
+        wait_acknowledged(pair)
+        until(lambda: TOPIC in names_in(pair.slave, "topics.json", "topicConfigTable"), "the first topic")
+        for number in range(5):
+            topic, group = f"T{number}", f"G{number}"
+            ask(wire, RequestCode.UPDATE_AND_CREATE_TOPIC, TOPIC_FIELDS | {"topic": topic})
+            assert topic in names_in(pair.slave, "topics.json", "topicConfigTable")
+            ask(wire, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=b'{"groupName":"%s"}' % group.encode())
+            assert group in names_in(pair.slave, "subscriptionGroup.json", "subscriptionGroupTable")
+            ask(wire, RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})
+            assert topic not in names_in(pair.slave, "topics.json", "topicConfigTable")
+            ask(wire, RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": group})
+            assert group not in names_in(pair.slave, "subscriptionGroup.json", "subscriptionGroupTable")
 
 
 def restart(broker: RunningBroker, end: Callable[[], object]) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.doc_examples import ROOT
 from tests.support.doc_links import Link, anchors, code_paths, defines, documents, links, name_of, without_fences
+from tests.support.rules import hold, text_of
 
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 GENERATED = dict(re.findall(r"^\t\$\(BIN\)/python (.+) > (\S+\.md)$", MAKEFILE, re.MULTILINE))
@@ -22,17 +23,20 @@ SOURCES = sorted(
     for path in (ROOT / folder).rglob("*")
     if path.suffix in {".py", ".c", ".h", ".txt", ".conf", ".service", ".sh"} and "__pycache__" not in path.parts
 )
-EVERY_PAGE = pytest.mark.parametrize("page", documents(), ids=name_of)
 
 
-@EVERY_PAGE
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_lead_somewhere() -> None:
     def leads_nowhere(link: Link) -> bool:
         return not link.path.exists() or bool(
             link.anchor and link.path.suffix == ".md" and link.anchor not in anchors(link.path)
         )
 
-    assert [link.target for link in links(page) if leads_nowhere(link)] == []
+    found = [link for page in documents() for link in links(page)]
+    assert len(found) > 300, "the reader of links finds no links"
+    hold(
+        (f"{name_of(link.page)}: {link.target}" for link in found if leads_nowhere(link)),
+        "link to a file and a heading that are there",
+    )
 
 
 def test_the_readme_leads_to_every_page() -> None:
@@ -41,42 +45,69 @@ def test_the_readme_leads_to_every_page() -> None:
     assert [name_of(page) for page in sorted((ROOT / "docs").glob("*.md")) if page not in linked] == []
 
 
-@EVERY_PAGE
-def test_definitions_that_are_linked_are_in_their_files(page: Path) -> None:
+def test_definitions_that_are_linked_are_in_their_files() -> None:
     """[`rp_frame_cut`](../csrc/wire/frame.c) says that the file defines the name."""
-    named = [link for link in links(page) if link.identifier and link.path.exists()]
-    missing = [f"{link.identifier} in {link.target}" for link in named if not defines(link.path, link.identifier)]
-    assert missing == []
+    hold(
+        (
+            f"{name_of(page)}: {link.identifier} in {link.target}"
+            for page in documents()
+            for link in links(page)
+            if link.identifier and link.path.exists() and not defines(link.path, link.identifier)
+        ),
+        "link to the file that defines the name",
+    )
 
 
-@EVERY_PAGE
-def test_files_that_are_named_are_there(page: Path) -> None:
+def test_files_that_are_named_are_there() -> None:
     """From the root of the repository, or, in the pages of the tests, from tests/."""
-    roots = (ROOT, ROOT / "tests") if "tests" in page.relative_to(ROOT).parts else (ROOT,)
-    assert [path for path in code_paths(page) if not any((root / path).exists() for root in roots)] == []
+
+    def is_there(page: Path, path: str) -> bool:
+        roots = (ROOT, ROOT / "tests") if "tests" in page.relative_to(ROOT).parts else (ROOT,)
+        return any((root / path).exists() for root in roots)
+
+    hold(
+        (f"{name_of(page)}: {path}" for page in documents() for path in code_paths(page) if not is_there(page, path)),
+        "name a file that is there, from the root of the repository",
+    )
 
 
-@EVERY_PAGE
-def test_a_table_is_not_interrupted(page: Path) -> None:
+def test_a_table_is_not_interrupted() -> None:
     """After a blank line rows are shown as text: a table begins with its titles and a line of dashes."""
-    lines = without_fences(page).splitlines()
-    begins = [n for n, line in enumerate(lines) if line.startswith("|") and not lines[n - 1].startswith("|")]
-    assert [lines[n] for n in begins if not re.match(r"\|[ :]*---", "".join(lines[n + 1 : n + 2]))] == []
+    found = []
+    for page in documents():
+        lines = without_fences(page).splitlines()
+        begins = [n for n, line in enumerate(lines) if line.startswith("|") and not lines[n - 1].startswith("|")]
+        cut = [lines[n] for n in begins if not re.match(r"\|[ :]*---", "".join(lines[n + 1 : n + 2]))]
+        found += [f"{name_of(page)}: {line}" for line in cut]
+    hold(found, "a table begins with its titles and a line of dashes: remove the blank line above this row")
 
 
-@EVERY_PAGE
-def test_tests_in_commands_are_there(page: Path) -> None:
+def test_tests_in_commands_are_there() -> None:
     """`pytest tests/unit/x.py -k y`, as in the track record: the command still finds its fault."""
-    commands = re.findall(r"`([^`\n]*pytest [^`\n]*)`", page.read_text(encoding="utf-8"))
-    named = [path for command in commands for path in re.findall(r"\btests/[\w/.-]+", command)]
-    assert [path for path in named if not (ROOT / path).exists()] == []
+    hold(
+        (
+            f"{name_of(page)}: {path}"
+            for page in documents()
+            for command in re.findall(r"`([^`\n]*pytest [^`\n]*)`", text_of(page))
+            for path in re.findall(r"\btests/[\w/.-]+", command)
+            if not (ROOT / path).exists()
+        ),
+        "name the file that holds the test now",
+    )
 
 
-@EVERY_PAGE
-def test_make_targets_that_are_named_are_there(page: Path) -> None:
+def test_make_targets_that_are_named_are_there() -> None:
     targets = set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
-    lines = re.findall(r"(?:^|`)make ((?:[a-z-]+ ?)+)(?=[`#\n ])", page.read_text(encoding="utf-8"), re.MULTILINE)
-    assert {target for line in lines for target in line.split()} - targets == set()
+    hold(
+        (
+            f"{name_of(page)}: make {target}"
+            for page in documents()
+            for line in re.findall(r"(?:^|`)make ((?:[a-z-]+ ?)+)(?=[`#\n ])", text_of(page), re.MULTILINE)
+            for target in line.split()
+            if target not in targets
+        ),
+        "name a target that `make help` lists",
+    )
 
 
 def test_code_cites_documents_that_are_there() -> None:
@@ -85,7 +116,7 @@ def test_code_cites_documents_that_are_there() -> None:
     missing = [
         f"{name_of(path)}: {cited}"
         for path in SOURCES
-        for cited in re.findall(r"\b[\w-]+\.md\b", path.read_text(encoding="utf-8"))
+        for cited in re.findall(r"\b[\w-]+\.md\b", text_of(path))
         if cited not in names
     ]
     assert missing == []
@@ -95,19 +126,19 @@ def test_decisions_that_are_cited_are_there() -> None:
     missing = [
         f"{name_of(path)}: {number}"
         for path in [*SOURCES, *documents()]
-        for number in re.findall(r"\b(?:adr/|ADR )(\d{4})\b", path.read_text(encoding="utf-8"))
+        for number in re.findall(r"\b(?:adr/|ADR )(\d{4})\b", text_of(path))
         if number not in DECISIONS
     ]
     assert missing == []
 
 
-@pytest.mark.parametrize("page", sorted((ROOT / "docs/adr").glob("[0-9]*.md")), ids=lambda page: str(page.stem))
-def test_a_decision_has_a_title_and_says_why(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
-    assert re.match(rf"# {int(page.name[:4])}\. [A-Za-z].*[^.]\n\n\*\*Context\.\*\*", text), (
-        "`# N. Title`, then Context"
-    )
-    assert "\n**Decision.**" in text
+def test_decisions_have_a_title_and_say_why() -> None:
+    def is_decision(page: Path) -> bool:
+        heading = rf"# {int(page.name[:4])}\. [A-Za-z].*[^.]\n\n\*\*Context\.\*\*"
+        return bool(re.match(heading, text_of(page))) and "\n**Decision.**" in text_of(page)
+
+    pages = sorted((ROOT / "docs/adr").glob("[0-9]*.md"))
+    hold((name_of(page) for page in pages if not is_decision(page)), "`# N. Title`, **Context.**, then **Decision.**")
 
 
 @pytest.mark.parametrize("room", ["base", "wire", "ipc", "store", "workers", "replication", "arrow"])

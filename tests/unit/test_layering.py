@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parents[2] / "rocketpy"
+from tests.support.rules import ROOT, hold, nodes_of, text_of
+
+PACKAGE = ROOT / "rocketpy"
 CSRC = PACKAGE.parent / "csrc"
 GROUND = {"atomic_file", "codes", "errors", "faults", "log_limit", "units"}
 ALLOWED: dict[str, set[str]] = {
@@ -121,7 +123,7 @@ def imports_of(path: Path, root: Path | None = None) -> Iterator[str]:
     `root` holds its top package; without it the module is one of rocketpy.
     """
     package = [*path.relative_to(root).parts[:-1]] if root else ["rocketpy", *path.relative_to(PACKAGE).parts[:-1]]
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -147,7 +149,7 @@ def names_of_socket(path: Path) -> set[str]:
     """What a module uses of the standard library's `socket`."""
     used = {
         node.attr
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in nodes_of(path)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "socket"
     }
     return used | {name.split(".")[1] for name in imports_of(path) if name.startswith("socket.")}
@@ -157,49 +159,61 @@ def is_within(name: str, place: str) -> bool:
     return name == place or name.startswith(place + ".")
 
 
-IDS = [dotted(path) or "rocketpy" for path in modules()]
-EVERY_MODULE = pytest.mark.parametrize("path", modules(), ids=IDS)
+def test_arrows_point_down() -> None:
+    def excess(path: Path) -> set[str]:
+        layer = layer_of(dotted(path))
+        if layer in TOP:
+            return set()
+        allowed = GROUND_ALLOWED[layer] if layer in GROUND_ALLOWED else ALLOWED[layer] | GROUND
+        return our_layers(path) - allowed - {layer}
+
+    hold(
+        (f"{dotted(path)} imports {', '.join(sorted(excess(path)))}" for path in modules() if excess(path)),
+        "move the code to the layer that may, or pass a value in; ALLOWED has the table",
+    )
 
 
-@EVERY_MODULE
-def test_arrows_point_down(path: Path) -> None:
-    layer = layer_of(dotted(path))
-    if layer in TOP:
-        return
-    allowed = GROUND_ALLOWED[layer] if layer in GROUND_ALLOWED else ALLOWED[layer] | GROUND
-    excess = our_layers(path) - allowed - {layer}
-    assert not excess, f"{dotted(path)} may not import {sorted(excess)}; allowed: {sorted(allowed)}"
+def test_rooms_import_only_rooms_below() -> None:
+    def above(path: Path) -> set[str]:
+        package, _, inner = dotted(path).partition(".")
+        if package not in ROOMS or not inner:
+            return set()
+        levels = {name: level for level, names in enumerate(ROOMS[package]) for name in names}
+        prefix = f"rocketpy.{package}."
+        used = {name.removeprefix(prefix).split(".")[0] for name in imports_of(path) if name.startswith(prefix)}
+        return {name for name in used & levels.keys() if levels[name] > levels[inner.split(".")[0]]}
+
+    hold(
+        (f"{dotted(path)} imports {', '.join(sorted(above(path)))}" for path in modules() if above(path)),
+        "these are rooms above it: move the code up, or pass a value down; ROOMS has the table",
+    )
 
 
-@EVERY_MODULE
-def test_rooms_import_only_rooms_below(path: Path) -> None:
-    package, _, inner = dotted(path).partition(".")
-    if package not in ROOMS or not inner:
-        return
-    levels = {name: level for level, names in enumerate(ROOMS[package]) for name in names}
-    prefix = f"rocketpy.{package}."
-    used = {name.removeprefix(prefix).split(".")[0] for name in imports_of(path) if name.startswith(prefix)}
-    above = {name for name in used & levels.keys() if levels[name] > levels[inner.split(".")[0]]}
-    assert not above, f"{dotted(path)} may not import {sorted(above)}: they are rooms above it"
+def test_foreign_packages_stay_behind_their_seam() -> None:
+    hold(
+        (
+            f"{dotted(path)} imports {imported}: only {', '.join(sorted(places)) or 'nobody'} may"
+            for path in modules()
+            for imported in imports_of(path)
+            for guarded, places in ONLY_IN.items()
+            if is_within(imported, guarded)
+            and layer_of(dotted(path)) not in TOP
+            and not any(is_within(dotted(path), place) for place in places)
+        ),
+        "use the module that wraps the package",
+    )
 
 
-@EVERY_MODULE
-def test_foreign_packages_stay_behind_their_seam(path: Path) -> None:
-    name = dotted(path)
-    for imported in imports_of(path):
-        for guarded, places in ONLY_IN.items():
-            if is_within(imported, guarded) and layer_of(name) not in TOP:
-                assert any(is_within(name, place) for place in places), f"{name} imports {imported}: only {places} may"
-
-
-@EVERY_MODULE
-def test_lower_layers_know_neither_trio_nor_sockets(path: Path) -> None:
-    layer = layer_of(dotted(path))
-    if layer in WITHOUT_TRIO:
-        tops = {imported.split(".")[0] for imported in imports_of(path)}
-        assert not tops & {"trio", "asyncio"}, f"{dotted(path)}: bytes and values only"
-    if layer in WITHOUT_SOCKETS:
-        assert names_of_socket(path) <= ADDRESS_TEXT, f"{dotted(path)}: no sockets"
+def test_lower_layers_know_neither_trio_nor_sockets() -> None:
+    found = []
+    for path in modules():
+        layer = layer_of(dotted(path))
+        loops = {imported.split(".")[0] for imported in imports_of(path)} & {"trio", "asyncio"}
+        if layer in WITHOUT_TRIO and loops:
+            found.append(f"{dotted(path)} imports {', '.join(sorted(loops))}")
+        if layer in WITHOUT_SOCKETS and not names_of_socket(path) <= ADDRESS_TEXT:
+            found.append(f"{dotted(path)} uses sockets")
+    hold(found, "bytes and values only: move what waits or connects to transport or above")
 
 
 def module_names(root: Path) -> dict[str, Path]:
@@ -240,27 +254,29 @@ def test_a_circle_of_modules_is_seen(tmp_path: Path) -> None:
     (package / "d.py").write_text("from .a import x\n")
     assert module_imports(tmp_path)["rocketpy"] == {"rocketpy.d"}
     assert on_a_circle(module_imports(tmp_path)) == {"rocketpy.a", "rocketpy.b", "rocketpy.c"}
-    (package / "c.py").write_text("")
+    (package / "c.py").unlink()
     assert not on_a_circle(module_imports(tmp_path))
 
 
 def c_includes(path: Path) -> set[str]:
     """Headers of ours that a C file includes, as `room/name.h`."""
-    return set(re.findall(r'^#include "([\w/.]+)"', path.read_text(), re.MULTILINE))
+    return set(re.findall(r'^#include "([\w/.]+)"', text_of(path), re.MULTILINE))
 
 
 def c_files() -> list[Path]:
     return sorted(CSRC.rglob("*.[ch]"))
 
 
-@pytest.mark.parametrize("path", c_files(), ids=lambda path: str(path.relative_to(CSRC)))
-def test_c_includes_point_down(path: Path) -> None:
-    room = path.relative_to(CSRC).parts[0]
-    assert room in C_ROOMS, f"{path.name} lies in no room"
-    allowed = C_ROOMS[: C_ROOMS.index(room) + 1]
-    for name in c_includes(path):
-        assert (CSRC / name).exists(), f"{path.name} includes {name}: name it with its room"
-        assert name.split("/")[0] in allowed, f"{path.relative_to(CSRC)} may not include {name}"
+def test_c_includes_point_down() -> None:
+    found = []
+    for path in c_files():
+        room = path.relative_to(CSRC).parts[0]
+        assert room in C_ROOMS, f"{path.name} lies in no room: name it in C_ROOMS"
+        allowed = C_ROOMS[: C_ROOMS.index(room) + 1]
+        for name in sorted(c_includes(path)):
+            if not (CSRC / name).exists() or name.split("/")[0] not in allowed:
+                found.append(f"{path.relative_to(CSRC)} includes {name}")
+    hold(found, "name a header with its room, and include rooms below only (C_ROOMS)")
 
 
 def test_c_headers_form_no_circle() -> None:
@@ -299,7 +315,7 @@ def on_a_circle(calls: dict[str, set[str]]) -> set[str]:
 
 
 def test_c_calls_form_no_circle() -> None:
-    texts = {str(path.relative_to(CSRC)): path.read_text() for path in c_files() if path.suffix == ".c"}
+    texts = {str(path.relative_to(CSRC)): text_of(path) for path in c_files() if path.suffix == ".c"}
     calls = c_calls(texts)
     assert sum(map(len, calls.values())) > 100, "the reader of calls finds no calls"
     assert not on_a_circle(calls), "these files call each other, or files that do"

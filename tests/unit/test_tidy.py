@@ -1,4 +1,7 @@
-"""What a machine can check of the rules for code: docstrings, own test files, sizes that only shrink."""
+"""What a machine can check of the rules for code: docstrings, own test files, sizes that only shrink.
+
+One test per rule, over all files; a failure lists each place and the remedy (tests/support/rules.py).
+"""
 
 import ast
 import re
@@ -8,9 +11,10 @@ from typing import TypeGuard
 
 import pytest
 
-REPOSITORY = Path(__file__).parents[2]
-PACKAGE = REPOSITORY / "rocketpy"
-CSRC = REPOSITORY / "csrc"
+from tests.support.rules import ROOT, hold, name_of, nodes_of, text_of, tree_of
+
+PACKAGE = ROOT / "rocketpy"
+CSRC = ROOT / "csrc"
 
 # A function fits a screen; a file has one noun, and so has a test file or a page. What must be longer for now is named
 # with its length, which may only shrink, and goes off the list when it fits. A file has its reason beside it.
@@ -26,14 +30,22 @@ LONGER_FILES: dict[str, tuple[int, str]] = {}
 
 
 def sources() -> list[Path]:
-    return sorted(PACKAGE.rglob("*.py"))
+    found = sorted(PACKAGE.rglob("*.py"))
+    assert len(found) > 300, "the rules find no sources"
+    return found
+
+
+def c_sources() -> list[Path]:
+    found = sorted(CSRC.rglob("*.[ch]"))
+    assert len(found) > 100, "the rules find no C"
+    return found
 
 
 def files_with_one_noun() -> list[Path]:
     """Sources, tests and pages, without what a build has made."""
-    trees = [PACKAGE, CSRC, *(REPOSITORY / name for name in ("bench", "tests", "docs"))]
+    trees = [PACKAGE, CSRC, *(ROOT / name for name in ("bench", "tests", "docs"))]
     found = [path for tree in trees for path in sorted(tree.rglob("*.*")) if path.suffix in FILE_LINES_MAX]
-    found += sorted(REPOSITORY.glob("*.md"))
+    found += sorted(ROOT.glob("*.md"))
     return [path for path in found if path.name != "_driver.c" and "target" not in path.parts and path.is_file()]
 
 
@@ -47,31 +59,25 @@ def large_packages() -> list[Path]:
     ]
 
 
-def name_of(path: Path) -> str:
-    return str(path.relative_to(REPOSITORY))
-
-
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-EVERY_MODULE = pytest.mark.parametrize("path", sources(), ids=name_of)
 
 
-def functions(tree: ast.Module) -> Iterator[Function]:
-    return (node for node in ast.walk(tree) if isinstance(node, Function))
+def functions(path: Path) -> Iterator[Function]:
+    return (node for node in nodes_of(path) if isinstance(node, Function))
 
 
-def is_empty(path: Path) -> bool:
-    return path.read_text().strip() == ""
+def lines_of(node: Function) -> int:
+    return (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+def has_purpose(path: Path) -> bool:
+    return text_of(path).strip() == "" or ast.get_docstring(tree_of(path)) is not None
 
 
 def is_marked(node: ast.AST, name: str) -> bool:
     """Whether a decorator or base class of that name is there, as `name` or `module.name` or `name(...)`."""
     marks = [*getattr(node, "decorator_list", []), *getattr(node, "bases", [])]
     return any(ast.unparse(mark).split("(")[0].split("[")[0].split(".")[-1] == name for mark in marks)
-
-
-@EVERY_MODULE
-def test_module_has_a_docstring(path: Path) -> None:
-    assert is_empty(path) or ast.get_docstring(ast.parse(path.read_text())), "say what it owns and why"
 
 
 def behaves(node: ast.stmt) -> TypeGuard[ast.ClassDef]:
@@ -83,118 +89,174 @@ def behaves(node: ast.stmt) -> TypeGuard[ast.ClassDef]:
     )
 
 
-@EVERY_MODULE
-def test_public_classes_say_what_they_are(path: Path) -> None:
+def test_modules_have_a_docstring() -> None:
+    hold((name_of(path) for path in sources() if not has_purpose(path)), "say what the module owns and why")
+
+
+def test_public_classes_say_what_they_are() -> None:
     """The class is what editors show, so the module's docstring does not speak for it."""
-    classes = [node for node in ast.parse(path.read_text()).body if behaves(node)]
-    missing = [node.name for node in classes if ast.get_docstring(node) is None]
-    assert not missing, f"no docstring: {', '.join(missing)}"
+    hold(
+        (
+            f"{name_of(path)}: {node.name}"
+            for path in sources()
+            for node in tree_of(path).body
+            if behaves(node) and ast.get_docstring(node) is None
+        ),
+        "give the class a docstring: what it is, who owns it",
+    )
 
 
-@EVERY_MODULE
-def test_docstrings_begin_with_a_sentence(path: Path) -> None:
+def test_docstrings_begin_with_a_sentence() -> None:
     """What it does comes before its arguments and errors, which an editor cuts off."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        text = ast.get_docstring(node) if isinstance(node, ast.ClassDef | Function) else None
-        assert text is None or text.split(maxsplit=1)[0] not in SECTIONS, f"{getattr(node, 'name', '')}: {text!r}"
+    hold(
+        (
+            f"{name_of(path)}: {node.name}"
+            for path in sources()
+            for node in nodes_of(path)
+            if isinstance(node, ast.ClassDef | Function)
+            and (ast.get_docstring(node) or "sentence").split(maxsplit=1)[0] in SECTIONS
+        ),
+        f"write a sentence before {', '.join(SECTIONS)}",
+    )
 
 
-@pytest.mark.parametrize("package", large_packages(), ids=name_of)
-def test_large_packages_have_a_map(package: Path) -> None:
+def test_large_packages_have_a_map() -> None:
     """The package's docstring names every module, by theme: a newcomer has somewhere to begin."""
-    text = ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or ""
-    missing = {path.stem for path in package.glob("*.py")} - {"__init__"} - set(re.findall(r"\w+", text))
-    assert not missing, f"{name_of(package)}/__init__.py does not say where {', '.join(sorted(missing))} belong"
+
+    def unnamed(package: Path) -> set[str]:
+        text = ast.get_docstring(tree_of(package / "__init__.py")) or ""
+        return {path.stem for path in package.glob("*.py")} - {"__init__"} - set(re.findall(r"\w+", text))
+
+    assert len(large_packages()) > 3
+    hold(
+        (
+            f"{name_of(package)}/__init__.py: {', '.join(sorted(unnamed(package)))}"
+            for package in large_packages()
+            if unnamed(package)
+        ),
+        "say in the package's docstring where these modules belong",
+    )
 
 
-@EVERY_MODULE
-def test_public_functions_of_substance_say_what_they_do(path: Path) -> None:
+def test_public_functions_of_substance_say_what_they_do() -> None:
     """Small functions say it by their names."""
-    missing = [
-        node.name
-        for node in ast.parse(path.read_text()).body
-        if isinstance(node, Function)
-        and not node.name.startswith("_")
-        and (node.end_lineno or node.lineno) - node.lineno >= SMALL_FUNCTION_LINES
-        and ast.get_docstring(node) is None
-    ]
-    assert not missing, f"no docstring: {', '.join(missing)}"
+    hold(
+        (
+            f"{name_of(path)}: {node.name}"
+            for path in sources()
+            for node in tree_of(path).body
+            if isinstance(node, Function)
+            and not node.name.startswith("_")
+            and lines_of(node) > SMALL_FUNCTION_LINES
+            and ast.get_docstring(node) is None
+        ),
+        "give the function a docstring",
+    )
 
 
-@EVERY_MODULE
-def test_functions_fit_a_screen(path: Path) -> None:
-    for node in functions(ast.parse(path.read_text())):
-        lines = (node.end_lineno or node.lineno) - node.lineno + 1
-        key = f"{name_of(path)}:{node.name}"
-        limit = LONGER_FUNCTIONS.get(key, FUNCTION_LINES_MAX)
-        assert lines <= limit, f"{key} has {lines} lines, at most {limit}"
+def test_functions_fit_a_screen() -> None:
+    found = ((f"{name_of(path)}:{node.name}", lines_of(node)) for path in sources() for node in functions(path))
+    hold(
+        (f"{key} has {n} lines" for key, n in found if n > LONGER_FUNCTIONS.get(key, FUNCTION_LINES_MAX)),
+        f"at most {FUNCTION_LINES_MAX} lines: split the function",
+    )
 
 
-@pytest.mark.parametrize("path", files_with_one_noun(), ids=name_of)
-def test_files_have_one_noun(path: Path) -> None:
-    lines = path.read_text().count("\n")
-    limit, _ = LONGER_FILES.get(name_of(path), (FILE_LINES_MAX[path.suffix], ""))
-    assert lines <= limit, f"{name_of(path)} has {lines} lines, at most {limit}: look for the second noun"
+def test_files_have_one_noun() -> None:
+    def excess(path: Path) -> bool:
+        limit, _ = LONGER_FILES.get(name_of(path), (FILE_LINES_MAX[path.suffix], ""))
+        return text_of(path).count("\n") > limit
+
+    assert len(files_with_one_noun()) > 1000, "the rule finds no files"
+    hold(
+        (f"{name_of(path)} has {text_of(path).count(chr(10))} lines" for path in files_with_one_noun() if excess(path)),
+        f"at most {FILE_LINES_MAX} lines: look for the second noun, and give it a file",
+    )
 
 
 def test_the_ratchet_only_turns_one_way() -> None:
     """An exception whose function or file fits by now, or is gone, is struck off."""
-    longer = {}
-    for path in sources():
-        for node in functions(ast.parse(path.read_text())):
-            lines = (node.end_lineno or node.lineno) - node.lineno + 1
-            longer[f"{name_of(path)}:{node.name}"] = max(lines, longer.get(f"{name_of(path)}:{node.name}", 0))
-    for key in LONGER_FUNCTIONS:
-        assert longer.get(key, 0) > FUNCTION_LINES_MAX, f"{key} fits: take it off the list"
-    for name in LONGER_FILES:
-        path = REPOSITORY / name
-        is_longer = path.exists() and path.read_text().count("\n") > FILE_LINES_MAX[path.suffix]
-        assert is_longer, f"{name} fits: take it off the list"
+    longer = {
+        f"{name_of(path)}:{node.name}"
+        for path in sources()
+        for node in functions(path)
+        if lines_of(node) > FUNCTION_LINES_MAX
+    }
+    hold(sorted(LONGER_FUNCTIONS.keys() - longer), "the function fits: take it off LONGER_FUNCTIONS")
+    longer = {
+        name_of(path) for path in files_with_one_noun() if text_of(path).count("\n") > FILE_LINES_MAX[path.suffix]
+    }
+    hold(sorted(LONGER_FILES.keys() - longer), "the file fits: take it off LONGER_FILES")
 
 
 def opens_with_purpose(path: Path) -> bool:
-    lines = [line for line in path.read_text().splitlines() if line and not line.startswith("#")]
+    lines = [line for line in text_of(path).splitlines() if line and not line.startswith("#")]
     return bool(lines) and lines[0].startswith("/* ")
 
 
-@pytest.mark.parametrize("path", sorted(CSRC.rglob("*.[ch]")), ids=name_of)
-def test_c_file_opens_with_its_purpose(path: Path) -> None:
-    """Or its own header does."""
-    header = path.with_suffix(".h")
-    assert opens_with_purpose(path) or (header.exists() and opens_with_purpose(header))
+def test_c_files_open_with_their_purpose() -> None:
+    """Or their own header does."""
+    hold(
+        (
+            name_of(path)
+            for path in c_sources()
+            if not opens_with_purpose(path)
+            and not (path.with_suffix(".h").exists() and opens_with_purpose(path.with_suffix(".h")))
+        ),
+        "open the file, or its header, with a comment that says what it is for",
+    )
 
 
-@pytest.mark.parametrize("path", sorted(CSRC.rglob("*.c")), ids=name_of)
-def test_no_c_function_waits_to_be_written(path: Path) -> None:
-    for word in UNFINISHED:
-        assert not re.search(rf"\b{word}\b", path.read_text()), f"{path.name}: {word}"
+def test_nothing_waits_to_be_written() -> None:
+    found = [
+        f"{name_of(path)}: {word}"
+        for path in (*sources(), *c_sources())
+        for word in UNFINISHED
+        if re.search(rf"\b{word}\b", text_of(path))
+    ]
+    found += [
+        f"{name_of(path)}: {node.name} raises NotImplementedError"
+        for path in sources()
+        for node in functions(path)
+        if len(node.body) == 1 and ast.unparse(node.body[0]) == "raise NotImplementedError"
+    ]
+    hold(found, "finish it, or take it out")
 
 
-@EVERY_MODULE
-def test_no_python_waits_to_be_written(path: Path) -> None:
-    text = path.read_text()
-    for word in UNFINISHED:
-        assert not re.search(rf"\b{word}\b", text), f"{name_of(path)}: {word}"
-    for node in functions(ast.parse(text)):
-        assert not (len(node.body) == 1 and ast.unparse(node.body[0]) == "raise NotImplementedError"), node.name
+def test_no_module_keeps_state() -> None:
+    hold(
+        (name_of(path) for path in sources() if any(isinstance(node, ast.Global) for node in nodes_of(path))),
+        "no `global`: give the state to an object that somebody makes and passes on",
+    )
 
 
-@EVERY_MODULE
-def test_no_module_keeps_state(path: Path) -> None:
-    """No `global` statements: state belongs to objects that somebody made and passes on."""
-    assert not [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Global)]
-
-
-@EVERY_MODULE
-def test_ignores_name_their_code(path: Path) -> None:
-    for number, line in enumerate(path.read_text().splitlines(), 1):
-        assert "# type: ignore" not in line or "# type: ignore[" in line, f"{name_of(path)}:{number}"
-        assert "# noqa" not in line or "# noqa: " in line, f"{name_of(path)}:{number}"
+def test_ignores_name_their_code() -> None:
+    hold(
+        (
+            f"{name_of(path)}:{number}"
+            for path in sources()
+            for number, line in enumerate(text_of(path).splitlines(), 1)
+            if ("# type: ignore" in line and "# type: ignore[" not in line)
+            or ("# noqa" in line and "# noqa: " not in line)
+        ),
+        "name what is ignored: `# type: ignore[code]`, `# noqa: code`",
+    )
 
 
 def test_values_are_attrs() -> None:
     """One way to write a value: no dataclasses beside attrs."""
-    for path in sources():
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ClassDef):
-                assert not is_marked(node, "dataclass"), f"{name_of(path)}: {node.name}"
+    hold(
+        (
+            f"{name_of(path)}: {node.name}"
+            for path in sources()
+            for node in nodes_of(path)
+            if isinstance(node, ast.ClassDef) and is_marked(node, "dataclass")
+        ),
+        "use attrs.frozen or attrs.define",
+    )
+
+
+def test_offenders_are_listed_under_the_remedy() -> None:
+    with pytest.raises(AssertionError, match=r"2 places; do this:\n  a\n  b"):
+        hold(["a", "b"], "do this")
+    hold([], "do this")

@@ -94,11 +94,12 @@ class Shards:
 
 
 async def stream(given: dict[str, str]) -> None:
-    """One after the other until the input ends, each tried once, so that no message is stored twice by the client."""
+    """One after the other until the input ends, each tried once unless --retries says otherwise, so that no message is
+    stored twice by the client."""
     options = ProducerOptions(
         name_servers=given["namesrv"],
         send_timeout=3.0,
-        retries=0,
+        retries=int(given.get("retries", "0")),
         poll_name_server_interval=poll_interval(given),
     )
     async with Producer(given["group"], options) as producer, trio.open_nursery() as nursery:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib.util
-import os
 import shutil
 import sys
 import tempfile
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 ROOT = Path(__file__).parents[3]
 CSRC = ROOT / "csrc"
 HERE = Path(__file__).parent
 NAME = "rocketpy.native._rocketpy"
+OPTIONS = ["-std=gnu11", "-O1", "-g", "-w"]
 WRAPPED = ("fdatasync", "fsync", "syncfs", "fallocate")
 DECLARATIONS = """
 extern int crash_events_on;
@@ -37,7 +38,7 @@ def load() -> ModuleType:
 
 def build() -> Path:
     """The extension, made anew when any of its sources has changed. Several processes may ask at once."""
-    sources = [*sorted(CSRC.rglob("*.[ch]")), CSRC / "build_native.py", HERE / "crash_core.c", Path(__file__)]
+    sources = [*sorted(CSRC.rglob("*.[ch]")), *sorted(CSRC.glob("*.py")), HERE / "crash_core.c", Path(__file__)]
     digest = hashlib.sha256(sys.version.encode())
     for path in sources:
         digest.update(path.read_bytes())
@@ -54,18 +55,19 @@ def build() -> Path:
     return next((target / "rocketpy" / "native").glob("_rocketpy*.so"))
 
 
+def _module(name: str) -> Any:
+    """A module of csrc/, which is no package."""
+    spec = importlib.util.spec_from_file_location(name, CSRC / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def _compile(directory: Path) -> None:
     from cffi import FFI
 
-    spec = importlib.util.spec_from_file_location("build_native", CSRC / "build_native.py")
-    assert spec is not None and spec.loader is not None
-    product = importlib.util.module_from_spec(spec)
-    before = Path.cwd()
-    os.chdir(ROOT)  # it names its sources relative to the place that it is run from
-    try:
-        spec.loader.exec_module(product)
-    finally:
-        os.chdir(before)
+    product, objects = _module("build_native"), _module("objects")
     headers = [*product.headers, "workers/send_store.h"]
     ffi = FFI()
     for name in headers:
@@ -74,11 +76,12 @@ def _compile(directory: Path) -> None:
     own = "extern int crash_events_on;\nrp_status crash_put(rp_commitlog *, const rp_put *);\n"
     ffi.set_source(
         NAME,
-        "".join(f'#include "{name}"\n' for name in headers) + own + product.GENERATED_CODE,
-        sources=[str(path) for path in (*sorted(CSRC.rglob("*.c")), HERE / "crash_core.c")],
+        "".join(f'#include "{name}"\n' for name in headers) + own,
+        sources=[str(HERE / "crash_core.c")],
+        extra_objects=objects.compile_changed(ROOT / "build" / "crash-objects", [*OPTIONS, "-DRP_WITH_CRASH_POINTS=1"]),
         include_dirs=[str(CSRC)],
         define_macros=[("RP_WITH_CRASH_POINTS", "1")],
-        extra_compile_args=["-std=gnu11", "-O1", "-g", "-w"],
+        extra_compile_args=OPTIONS,
         extra_link_args=[f"-Wl,--wrap={name}" for name in WRAPPED],
         libraries=["pthread"],
     )

@@ -105,7 +105,7 @@ class SimulatedDisk:
         if stat.S_ISDIR(status.st_mode):
             self._names[status.st_ino] = list_directory(os.readlink(f"/proc/self/fd/{descriptor}"))
         else:
-            self._versions[status.st_ino] = [read_content(descriptor)]
+            self._versions[status.st_ino] = [content_of(f"/proc/self/fd/{descriptor}")]  # it may be open for writing
             self._mtimes[status.st_ino] = status.st_mtime_ns
 
     def sync_all(self) -> None:

@@ -84,6 +84,7 @@ class EtcdModel:
             self._view = View(
                 revision=self.revision,
                 config=values.get("config"),
+                config_revision=self.keys["config"].revision if "config" in self.keys else 0,
                 state=values.get("state"),
                 state_revision=self.keys["state"].revision if "state" in self.keys else 0,
                 master=values.get("master"),

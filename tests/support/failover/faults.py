@@ -29,6 +29,7 @@ class Faults:
         if world.now >= self.until:
             return
         kinds: list[Callable[[Node], None]] = [self.kill, self.pause, self.part, self.part, self.etcd_down, self.switch]
+        kinds += [self.break_store]
         if self.losses:
             kinds += [self.lose_power, self.lose_disk]
         node = world.random.choice(list(world.nodes.values()))
@@ -67,6 +68,15 @@ class Faults:
 
     def pause(self, node: Node) -> None:
         node.paused_until = self.world.now + 5.0 * self.world.random.random()
+
+    def break_store(self, node: Node) -> None:
+        """Its disk is full, or no process tree opens the store: it cannot serve as master for some time."""
+        node.fault, node.is_open = "it is broken", self.world.random.random() < 0.5
+
+        def repair() -> None:
+            node.fault, node.is_open = "", True
+
+        self.world.after(15.0 * self.world.random.random(), repair)
 
     def part(self, node: Node) -> None:
         """Cut a link of the node, one way or both."""
@@ -113,5 +123,6 @@ def heal(world: World) -> None:
     world.weather.lost = world.weather.slow = world.weather.early = 0.0
     for node in world.nodes.values():
         node.paused_until = 0.0
+        node.fault, node.is_open = "", True
         if node.member is None:
             node.start()

@@ -10,11 +10,10 @@ import trio
 
 from rocketpy.coordinator.coordinator import Coordinator, Place
 from rocketpy.coordinator.group_keys import GroupKeys
-from rocketpy.failover.member import Change
 from rocketpy.failover.orders import Orders
 from rocketpy.failover.requests import Report, RevokeLease, Transaction, View
 from rocketpy.failover.settings import Settings
-from rocketpy.failover.states import State
+from rocketpy.failover.states import Change, State
 
 from .checker import Checker
 from .node import Disk, Fetch, Node, Reply

@@ -9,7 +9,7 @@ from typing import cast
 import attrs
 import trio
 
-from rocketpy.coordinator.gateway import EtcdUnavailable
+from rocketpy.coordinator.gateway import EtcdStatus, EtcdUnavailable
 from rocketpy.coordinator.group_keys import GroupKeys
 from rocketpy.failover.records import GroupConfig, MemberRecord, SwitchRequest
 from rocketpy.failover.requests import Outcome, Transaction, View
@@ -27,6 +27,8 @@ class ModelKeys:
     is_away: bool = False
     asked: int = 0
     ttl_s: int = 0
+    alarms: str = ""
+    compacted: list[int] = attrs.field(factory=list)  # revisions
     prefix: bytes = b"/"
     _changed: trio.Event = attrs.field(factory=trio.Event)
 
@@ -66,6 +68,14 @@ class ModelKeys:
         self.etcd.revoke(lease)
         self._told()
 
+    async def status(self) -> EtcdStatus:
+        await self._travel()
+        return EtcdStatus(revision=self.etcd.revision, db_bytes=len(self.etcd.keys), alarms=self.alarms)
+
+    async def compact(self, revision: int) -> None:
+        await self._travel()
+        self.compacted.append(revision)
+
     async def read(self) -> View:
         await self._travel()
         return self.etcd.view()
@@ -80,6 +90,18 @@ class ModelKeys:
         if "config" not in self.etcd.keys:
             self.etcd.put("config", config)
         return self.etcd.view()
+
+    async def reconfigure(self, config: GroupConfig, view: View) -> bool:
+        await self._travel()
+        now = self.etcd.view()
+        gone = set(view.config.members if view.config else ()) - set(config.members)
+        if (now.config_revision, now.state_revision) != (view.config_revision, view.state_revision):
+            return False
+        if gone & now.members.keys():
+            return False
+        self.etcd.put("config", config)
+        self._told()
+        return True
 
     async def register(self, member: str, record: MemberRecord) -> None:
         await self._travel()

@@ -11,11 +11,11 @@ from rocketpy.failover.epochs import EpochList
 from rocketpy.failover.fences import Lease
 from rocketpy.failover.in_sync import Ack
 from rocketpy.failover.joining import Log
-from rocketpy.failover.member import Change, Member
+from rocketpy.failover.member import Member
 from rocketpy.failover.records import MemberRecord
 from rocketpy.failover.requests import Report, RevokeLease, Transaction
 from rocketpy.failover.settings import Settings
-from rocketpy.failover.states import Event, State
+from rocketpy.failover.states import Change, Event, State
 
 from .checker import Checker, Entry
 
@@ -97,6 +97,9 @@ class Node:
     fetched_s: float = -1e9
     asked: bool = False  # a fetch has no answer yet
     waits: list[int] = attrs.field(factory=list)  # positions of sends without an answer
+    fault: str = ""  # nothing can be stored
+    hangs: bool = False  # nothing is stored, answered or reported as done
+    is_open: bool = True  # False: there is no process tree, or it has not opened the store
 
     def clock(self) -> float:
         return self.world.now * self.rate + self.ahead_s
@@ -138,6 +141,7 @@ class Node:
             epoch=self.disk.epochs.last,
             end=len(self.disk.log),
             lease=self.member.lease.number if self.member.lease else 0,
+            fault=self.fault if self.member.fault.is_told else "",
         )
 
     def report(self) -> Report:
@@ -147,12 +151,14 @@ class Node:
             epochs=self.disk.epochs,
             end=len(self.disk.log),
             confirmed=self.disk.confirmed,
-            done=self.joined < 0 or self.member.duties.takes_stream,
+            done=self.is_open and not self.hangs and (self.joined < 0 or self.member.duties.takes_stream),
             opened=self.opened,
             newest_epoch_seen=self.newest_epoch_seen,
             diverged=self.diverged,
             acks=self.acks,
             wall_ms=int(self.world.now * 1000),
+            fault=self.fault,
+            is_open=self.is_open,
         )
 
     def lease_granted(self, number: int, sent_s: float, granted_s: float) -> None:
@@ -175,7 +181,7 @@ class Node:
         assert member is not None
         if not member.duties.takes_stream:
             self.joined, self.target = -1, None
-        if member.state is State.PROMOTING and self.opened != member.epoch:
+        if member.state is State.PROMOTING and self.opened != member.epoch and self.is_open:
             self.disk.epochs = self.disk.epochs.opened(member.epoch, len(self.disk.log))
             self.opened = member.epoch
         for change in member.changes_taken():
@@ -192,16 +198,16 @@ class Node:
         if member.duties.sends_stream:
             checker.shown(self.name, self.disk.log, self.disk.confirmed, member.confirmed)
             self.disk.confirmed = max(self.disk.confirmed, member.confirmed)
-        if not member.duties.answers_waits:
-            self.waits.clear()  # answered 14
-        while self.waits and self.waits[0] < member.acknowledged:
+        if not member.duties.answers_waits or not self.is_open:
+            self.waits.clear()  # answered 14, or the connection has ended
+        while not self.hangs and self.waits and self.waits[0] < member.acknowledged:
             position = self.waits.pop(0)
             if member.copies > 1 or not checker.is_sync:  # otherwise 11
                 checker.answered_0(member.epoch, position, self.disk.log[position])
 
     def send(self) -> None:
         """A client's message."""
-        if self.member is not None and self.member.duties.takes_sends and not self.is_leaving:
+        if self.member is not None and self.member.duties.takes_sends and not self.is_leaving and not self.fault:
             epoch = self.member.epoch
             self.world.checker.appended(epoch, f"{self.name}.{self.life}")
             self.waits.append(len(self.disk.log))
@@ -215,7 +221,7 @@ class Node:
         following = self.member.following
         if following is not None and following[0] != self.target:
             self.target, self.joined, self.session = following[0], -1, self.session + 1
-        if self.target is None:
+        if self.target is None or not self.is_open:
             return
         if self.joined >= 0 and not self.asked:
             self.fetch()
@@ -230,11 +236,11 @@ class Node:
         self.world.send(self.name, self.target, asked)
 
     def receive(self, message: Fetch | Reply) -> None:
-        if self.member is None:
+        if self.member is None or not self.is_open:
             return
         if isinstance(message, Fetch):
             self._serve(message)
-        elif message.session == self.session and self.target is not None:
+        elif message.session == self.session and self.target is not None and not self.fault:
             self._take(message)
 
     def _serve(self, asked: Fetch) -> None:
@@ -263,7 +269,8 @@ class Node:
         self.newest_epoch_seen = max(self.newest_epoch_seen, reply.epoch)
         if reply.kind == "WELCOME" and self.joined < 0:
             own = Log(epochs=disk.epochs, end=len(disk.log), confirmed=disk.confirmed)
-            cut = joining.cut_for(own, reply.log, is_sync=world.checker.is_sync)
+            unclean = self.member.orders.unclean if self.member is not None else 0
+            cut = joining.cut_for(own, reply.log, is_sync=world.checker.is_sync, unclean=unclean)
             if cut is None:
                 self.diverged = True
                 return

@@ -15,10 +15,9 @@ from collections.abc import Callable, Iterator
 
 import attrs
 
-from rocketpy.failover.member import Change
 from rocketpy.failover.requests import Kind, Outcome, RevokeLease, Transaction, View
 from rocketpy.failover.settings import Settings
-from rocketpy.failover.states import State
+from rocketpy.failover.states import Change, State
 
 from .checker import Checker
 from .etcd_model import EtcdModel, Registration

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 import attrs
 
@@ -21,6 +22,7 @@ from .history import Answer, History, Place
 
 @attrs.define(eq=False)
 class AsynchronousHistory(History):
+    keeps_acknowledged: ClassVar[bool] = False
     one_master: bool = True
     showings: set[tuple[Place, str, str]] = attrs.field(factory=set)
 

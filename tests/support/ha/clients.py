@@ -1,4 +1,5 @@
-"""Clients of a group: senders that go from member to member, and readers of all members. Threads with plain sockets."""
+"""Clients of a group: senders that go from member to member, readers of all members, and what `mixed` has beside them.
+Threads with plain sockets."""
 
 from __future__ import annotations
 
@@ -16,22 +17,10 @@ from rocketpy.message.record import decode_records
 from tests.support.history import PULL_FOUND, Connection, pull_request, send_request
 
 from .history import Answer, History
+from .mixed import Mixed
+from .places import QUEUES, READ_TIMEOUT_S, SEND_TIMEOUT_S, STORED_CODES, TOPIC, Server, connected, key_of
 
-TOPIC = "History"
-QUEUES = 4
-SEND_TIMEOUT_S = 6.0  # longer than slaveTimeout: the answer is worth waiting for
-READ_TIMEOUT_S = 2.0
 PAUSE_S = 0.02
-STORED_CODES = (0, 10, 11, 12)
-
-
-@attrs.frozen
-class Server:
-    """A member as clients reach it."""
-
-    member: str
-    host: str
-    port: int
 
 
 @attrs.define(eq=False)
@@ -45,10 +34,13 @@ class Clients:
     body_bytes: int = 300
     failure: BaseException | None = attrs.field(init=False, default=None)
     unanswered: dict[str, OSError] = attrs.field(init=False, factory=dict)  # keys of sends without an answer, and why
+    mixed: Mixed = attrs.field(init=False)
     _stop: threading.Event = attrs.field(init=False, factory=threading.Event)
     _threads: list[threading.Thread] = attrs.field(init=False, factory=list)
 
     def __enter__(self) -> Clients:
+        self.mixed = Mixed(self.servers, self.history, self.seed)
+        self.mixed.start()
         for number in range(self.senders):
             self._begin(self._send_all, number)
         for server in self.servers:
@@ -59,6 +51,7 @@ class Clients:
         self._stop.set()
         for thread in self._threads:
             thread.join()
+        self.mixed.stop()
         if self.failure is not None and exc[0] is None:
             raise self.failure
 
@@ -101,12 +94,18 @@ class Clients:
         if reply.code in STORED_CODES:
             fields = reply.ext_fields or {}
             place = int(fields["queueId"]), int(fields["queueOffset"])
-            at = decode_offset_message_id(fields["msgId"]).phy_offset
-            answered_s = time.monotonic()
-            self.history.answered(Answer(key, sender, number, reply.code, member, place, sent_s, answered_s, at))
+            at, answered_s = decode_offset_message_id(fields["msgId"]), time.monotonic()
+            master = self._member_at(at.store_host, member)
+            self.history.answered(
+                Answer(key, sender, number, reply.code, master, place, sent_s, answered_s, at.phy_offset)
+            )
             return True
         self.history.answered(Answer(key, sender, number, reply.code, member, (-1, -1), sent_s, time.monotonic()))
         return False
+
+    def _member_at(self, host: tuple[str, int], asked: str) -> str:
+        """The member that has stored a message: a slave may have passed it on."""
+        return next((server.member for server in self.servers if (server.host, server.port) == host), asked)
 
     # --- readers ------------------------------------------------------------------------------------------------------
 
@@ -131,12 +130,3 @@ class Clients:
             self.history.shown(member, (queue_id, record.queue_offset), key_of(bytes(record.body)))
             offsets[queue_id] = record.queue_offset + 1
         return True
-
-
-def connected(server: Server, timeout_s: float) -> contextlib.closing[Connection]:
-    """Raises: OSError."""
-    return contextlib.closing(Connection(server.port, timeout_s, server.host))
-
-
-def key_of(body: bytes) -> str:
-    return body.split(b" ", 1)[0].decode()

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -67,6 +67,17 @@ class Disk:
     def thaw(self) -> None:
         _run("fsfreeze", "--unfreeze", self.place)
 
+    def turn_read_only(self) -> None:
+        """As ext4 does when it meets an error of its device: nothing is written any more, fsync and msync fail with
+        EROFS, and what is in memory stays there."""
+        _run("mount", "-o", "remount,abort", self.place)
+
+    def renew(self) -> None:
+        """Another disk in its place, which is empty. Nobody may use the old one."""
+        self.unmount()
+        _run("mkfs.ext4", "-q", "-F", "-m", "0", self.image)
+        self.mount()
+
     def save(self) -> None:
         """Keep what a loss of power now would leave, if all was synced that was written."""
         self.freeze()
@@ -120,6 +131,22 @@ def disk(place: Path) -> Iterator[Disk]:
             with contextlib.suppress(OSError):
                 made.thaw()
             made.unmount()
+
+
+@contextmanager
+def failing(pids: Iterable[int]) -> Iterator[None]:
+    """Fail with EIO whatever these processes, and those that they start, write to a disk or bring to it.
+
+    Stores to mapped files succeed, as on a real disk: msync() tells of them.
+    """
+    calls = "pwrite64,msync,fsync,fdatasync,sync_file_range,ftruncate,fallocate"
+    words = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={calls}", "-e", f"inject={calls}:error=EIO"]
+    tracer = subprocess.Popen([*words, *(word for pid in pids for word in ("-p", str(pid)))], stderr=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        tracer.terminate()
+        tracer.wait(60)
 
 
 @attrs.define(eq=False)

@@ -24,10 +24,10 @@ from tests.support.etcd import EtcdCluster, etcd_cluster
 from tests.support.history import PULL_FOUND, Connection, pull_request
 from tests.support.pair import LoneBroker, NameServer, log_hashes
 
-from .clients import QUEUES, TOPIC, Server, key_of
 from .history import NO_SLAVE, SUCCESS, History, Place
 from .keys import WATCH_S, KeysInEtcd
 from .network import CLIENTS, Network
+from .places import QUEUES, TOPIC, Server, key_of
 
 LEASE_S = 3
 PATIENCE_S = 120.0  # generous: the machine may be busy; nothing is measured here
@@ -44,6 +44,9 @@ SETTINGS = {
     "maxIndexNum": "4000",
     "autoCreateTopicEnable": "true",
     "defaultTopicQueueNums": str(QUEUES),
+    "transactionTimeOut": "2000",
+    "transactionCheckInterval": "1000",
+    "transactionCheckMax": "1000",
 }
 
 
@@ -174,6 +177,8 @@ class Group(KeysInEtcd):
             AssertionError: a promise is broken.
         """
         self.wait_in_sync()
+        for check in self.history.checks:
+            check(self)
         stores = [member.store for member in self.members.values()]
         self.wait_for(lambda: len({tuple(log_hashes(store).items()) for store in stores}) == 1, "equal logs")
         self.wait_for(self.master, "a master")
@@ -222,6 +227,7 @@ def real_group(
     settings: dict[str, str] | None = None,
     history: History | None = None,
     arrange: Callable[[Member], None] = lambda member: None,
+    before: Callable[[EtcdCluster], None] = lambda etcd: None,
 ) -> Iterator[Group]:
     """A group whose members are all in sync. With `network` its places are the members and `etcd`.
 
@@ -230,16 +236,18 @@ def real_group(
     Args:
         history: with the promises of the group; those of a synchronous one if there is none.
         arrange: may change a member before it is started for the first time.
+        before: may change etcd before any member is started.
     """
     with ExitStack() as stack:
         place = {"host": network.address("etcd"), "prefix": network.command("etcd", [])} if network else {}
         (directory / "etcd").mkdir(exist_ok=True)
         etcd = stack.enter_context(etcd_cluster(directory / "etcd", etcd_members, **place))  # type: ignore[arg-type]  # two keys
+        before(etcd)
         namesrv, members = _namesrv(directory, network), {}
         stack.callback(namesrv.kill_all)
         namesrv.start()
         for number, name in enumerate(names, 1):
-            members[name] = _member(directory, names, name, number, etcd, namesrv, network, settings or {})
+            members[name] = made_member(directory, names, name, number, etcd, namesrv, network, settings or {})
             arrange(members[name])
             stack.callback(members[name].kill_all)
         group = Group(etcd=etcd, history=history or History(), members=members, namesrv=namesrv, network=network)
@@ -255,6 +263,8 @@ def real_group(
             for member in members.values():
                 failure.add_note(f"{member.name}:\n{member.text()[-6000:]}")
             raise
+        finally:
+            group.history.over.set()
 
 
 def _namesrv(directory: Path, network: Network | None) -> NameServer:
@@ -265,7 +275,7 @@ def _namesrv(directory: Path, network: Network | None) -> NameServer:
     return server
 
 
-def _member(
+def made_member(
     directory: Path,
     names: str,
     name: str,
@@ -275,6 +285,7 @@ def _member(
     network: Network | None,
     settings: dict[str, str],
 ) -> Member:
+    """A member of a group of `names`, not started."""
     port, _ = free_ports()
     own = {
         "brokerId": str(number),

@@ -14,7 +14,8 @@ import itertools
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar
 
 import attrs
 
@@ -57,6 +58,9 @@ class History:
     masterships: list[Mastership] = attrs.field(factory=list)
     events: list[tuple[float, str]] = attrs.field(factory=list)  # faults that were made
     faults: list[str] = attrs.field(factory=list)
+    checks: list[Callable[[Any], None]] = attrs.field(factory=list)  # what else a healed group is asked for
+    over: threading.Event = attrs.field(factory=threading.Event)  # its clients may end
+    keeps_acknowledged: ClassVar[bool] = True
     _lock: threading.Lock = attrs.field(factory=threading.Lock)
 
     def happened(self, text: str) -> None:

@@ -30,13 +30,14 @@ class KeysInEtcd:
 
     etcd: EtcdCluster
     history: History
+    _token: str = attrs.field(init=False, default="")
     _stop: threading.Event = attrs.field(init=False, factory=threading.Event)
 
     def _ask(self, what: str, body: dict[str, str]) -> dict[str, Any]:
         """Of the first member of etcd that answers."""
         failure: OSError = OSError("etcd has no members")
         for address in self.etcd.addresses:
-            request = urllib.request.Request(f"{address}/v3/{what}", json.dumps(body).encode())
+            request = urllib.request.Request(f"{address}/v3/{what}", json.dumps(body).encode(), self._headers(address))
             try:
                 with urllib.request.urlopen(request, timeout=ASK_TIMEOUT_S) as answer:
                     found: dict[str, Any] = json.load(answer)
@@ -44,6 +45,17 @@ class KeysInEtcd:
             except OSError as exc:
                 failure = exc
         raise failure
+
+    def _headers(self, address: str) -> dict[str, str]:
+        """With a token, if etcd has accounts."""
+        if self.etcd.account is None:
+            return {}
+        if not self._token:
+            name, password = self.etcd.account
+            body = json.dumps({"name": name, "password": password}).encode()
+            with urllib.request.urlopen(f"{address}/v3/auth/authenticate", body, timeout=ASK_TIMEOUT_S) as answer:
+                self._token = json.load(answer)["token"]
+        return {"Authorization": self._token}
 
     def _read(self, name: str, revision: int = 0) -> tuple[bytes | None, int]:
         """(value of a key of the group, the revision that has written it); `revision`: as it was then; 0: now."""
@@ -69,6 +81,11 @@ class KeysInEtcd:
         """The lease that `master` hangs on; 0: there is no master."""
         value, _ = self._read("master")
         return 0 if value is None else from_json(MasterRecord, value).lease
+
+    def registered(self, member: str) -> MemberRecord | None:
+        """The record of a member that is alive."""
+        value, _ = self._read(f"members/{member}")
+        return None if value is None else from_json(MemberRecord, value)
 
     def lease_of(self, member: str) -> int:
         """The lease that a member is registered with; 0: it is not."""

@@ -53,6 +53,14 @@ class Network:
         """Undo one `cut`."""
         self._route("del", source, target)
 
+    def cut_port(self, source: str, port: int, target: str) -> None:
+        """Drop what `source` sends to `target` from this port of TCP; all else passes."""
+        self._route("add", source, target, f"ipproto tcp sport {port}")
+
+    def join_port(self, source: str, port: int, target: str) -> None:
+        """Undo one `cut_port`."""
+        self._route("del", source, target, f"ipproto tcp sport {port}")
+
     @contextmanager
     def bad_link(self, *places: str, delay_ms: float, jitter_ms: float, loss: float, seed: int) -> Iterator[None]:
         """Between each two of these places packets are late, in another order, or lost (bad_link.py)."""
@@ -77,8 +85,8 @@ class Network:
         by = f"iif r{self._octet}.{self.names.index(source)}"
         return f"rule {change} pref 100 {by} to {self.address(target)} lookup {BAD_TABLE}"
 
-    def _route(self, change: str, source: str, target: str) -> None:
-        rule = f"rule {change} from {self.address(source)} to {self.address(target)} type blackhole"
+    def _route(self, change: str, source: str, target: str, match: str = "") -> None:
+        rule = f"rule {change} from {self.address(source)} to {self.address(target)} {match} type blackhole"
         self._run("router", rule)
 
     def _space(self, name: str) -> str:

@@ -7,7 +7,7 @@ from rocketpy.admin.commands import REGISTRY
 from tests.support.admin import Mqadmin, one_broker
 from tests.support.cluster import NAME_SERVER, FakeCluster
 
-WITH_A_FILE = {"switchMaster", "haElect"}  # they reach etcd by the file of a broker
+WITH_A_FILE = {"switchMaster", "haElect", "haConfigure"}  # they reach etcd by the file of a broker
 
 
 def test_the_list_of_commands_imports_none_of_them(capsys: pytest.CaptureFixture[str]) -> None:

@@ -38,3 +38,30 @@ def test_a_text_that_is_too_long_is_refused_at_once() -> None:
     with pytest.raises(FilterInvalid, match="at most"):
         compiler.program(text)
     assert compiler._bytes == 0
+
+
+def test_the_texts_of_clients_are_compiled_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client with many texts delays another by one of them."""
+    compiled: list[str] = []
+    monkeypatch.setattr(filter_compiler, "_compile", lambda text: compiled.append(text) or b"code")
+    compiler = FilterCompiler()
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            for client in "abc":
+                nursery.start_soon(compiler.prepare_all, [f"{client}{number}" for number in range(4)])
+
+    trio.run(main)
+    assert [sorted(compiled[at : at + 3]) for at in range(0, 12, 3)] == [
+        [f"{client}{number}" for client in "abc"] for number in range(4)
+    ]
+
+
+def test_programs_are_given_back_though_others_have_taken_their_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filter_compiler, "TEXTS_MAX", 1)
+    compiler = FilterCompiler()
+    compiled = trio.run(compiler.prepare_all, ["a = 1", "a =", "x" * (LENGTH_MAX + 1)])
+    assert list(map(type, compiled.values())) == [bytes, str, str]
+    monkeypatch.setattr(filter_compiler, "TEXTS_MAX", 2)
+    compiler.keep(compiled)
+    assert compiler.is_known("a = 1") and compiler.is_known("a =") and len(compiler._known) == 2

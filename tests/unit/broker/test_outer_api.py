@@ -128,7 +128,7 @@ def test_a_member_that_becomes_master_is_broker_0_at_once(tmp_path: Path) -> Non
     rig = SlowPathRig(tmp_path, namesrv_addr="10.0.0.1:9876", force_register=False)
     same = RemotingCommand.response(QueryDataVersionResponseHeader(changed=False))
     rig.name_servers.answers["10.0.0.1:9876"] = same
-    rig.broker.be_member(7)
+    rig.broker.be_member(7, lambda: 5, lambda: None, rig.name_servers)
 
     def ids() -> list[str]:
         return [(request.ext_fields or {})["brokerId"] for request in rig.name_servers.requests(103)]
@@ -143,8 +143,37 @@ def test_a_member_that_becomes_master_is_broker_0_at_once(tmp_path: Path) -> Non
                 rig.broker.be_master(is_master)
                 await trio.sleep(0.1)
             assert ids()[0] == "7" and ids()[-1] == "7" and set(ids()[1:-1]) == {"0"}
+            epochs = [(request.ext_fields or {}).get("masterEpoch") for request in rig.name_servers.requests(103)]
+            assert epochs[0] is None and epochs[-1] is None and set(epochs[1:-1]) == {"5"}
             assert rig.services.topics.data_version.counter == version.counter + 1
             nursery.cancel_scope.cancel()
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+def test_a_master_that_is_not_certain_registers_nothing(tmp_path: Path) -> None:
+    """It woke from a pause: another member may be the master, and its own id would take it out of routes."""
+    rig = SlowPathRig(tmp_path, namesrv_addr="10.0.0.1:9876", broker_id=7)
+    rig.name_servers.answers["10.0.0.1:9876"] = RemotingCommand.response()
+    certain: list[int | None] = [None]
+    rig.broker.be_member(7, lambda: certain[0], lambda: None, rig.name_servers)
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            rig.broker.be_master(True)
+            nursery.start_soon(rig.broker._outer_api.run)
+            await trio.sleep(100)
+            assert rig.name_servers.requests(103) == []
+            certain[0] = 5
+            await trio.sleep(31)
+            (request,) = rig.name_servers.requests(103)
+            fields = request.ext_fields or {}
+            assert (fields["brokerId"], fields["masterEpoch"]) == ("0", "5")
+            certain[0] = None
+            nursery.cancel_scope.cancel()
+        await rig.broker._outer_api.unregister()
+        (request,) = rig.name_servers.requests(104)
+        assert (request.ext_fields or {})["brokerId"] == "7", "id 0 may be another's"
 
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
 

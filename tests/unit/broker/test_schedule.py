@@ -194,7 +194,8 @@ def test_progress_is_read_within_the_queue_and_written_as_java_does(tmp_path: Pa
     assert rig.services.schedule.document() == {"offsetTable": {1: 0, 3: 2, 18: 4}}
     rig.services.schedule.file.changed()
     trio.run(rig.services.schedule.file.save)
-    assert path.read_text() == '{\n\t"offsetTable":{1:0,3:2,18:4\n\t}\n}'
+    saved = '{\n\t"epoch":-1,\n\t"marks":[{"epoch":-1,"offsetTable":{1:7,3:99,18:0,77:5},"phyOffset":-1}],\n\t'
+    assert path.read_text() == saved + '"offsetTable":{1:0,3:2,18:4\n\t},\n\t"phyOffset":4096\n}'
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,17 +10,16 @@ import pytest
 import trio
 import trio.testing
 
-from rocketpy.broker.slave_synchronize import NOT_SUPPORTED_S, PAUSE_MAX_S, PAUSE_MIN_S, deleted_below
+from rocketpy.broker.slave_synchronize import LOOK_S, NOT_SUPPORTED_S, PAUSE_MAX_S, PAUSE_MIN_S, deleted_below
 from rocketpy.codes import ResponseCode
-from rocketpy.config import BrokerRole
-from rocketpy.errors import ConnectFailed, RocketError, StoreError
+from rocketpy.errors import RocketError, StoreError
+from rocketpy.message.names import TRANS_GROUP, TRANS_HALF_TOPIC
 from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
 from rocketpy.remoting.bodies.heartbeat import SubscriptionData
+from rocketpy.remoting.bodies.offset import LogMark
 from rocketpy.remoting.bodies.topic import DELETED_BELOW, TopicConfig
 from rocketpy.remoting.command import RemotingCommand
-from tests.support.slow_path import SlowPathRig
-
-MASTER = "10.0.0.9:10911"
+from tests.support.copied_tables import MASTER, Pair, at_once
 
 
 class Unknown:
@@ -29,38 +27,6 @@ class Unknown:
 
     async def process(self, request: RemotingCommand, channel: object) -> RemotingCommand:
         return RemotingCommand.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "unknown")
-
-
-class Pair:
-    """A master, and a slave whose requests it answers."""
-
-    def __init__(self, root: Path, **settings: Any) -> None:
-        self.master = SlowPathRig(root / "master", **settings)
-        self.slave = SlowPathRig(root / "slave", broker_id=1, broker_role=BrokerRole.SLAVE, **settings)
-        self.copy = self.slave.broker.table_copier
-        self.codes: list[int] = []
-        self.is_down = False
-        self.slave.name_servers.invoke = self._invoke  # type: ignore[method-assign]
-        self.followed = MASTER
-        self.copy.followed = lambda: self.followed
-        self.answer: bytes | None = None  # to every request, instead of the master's
-        self.after_answer: Callable[[], None] = lambda: None
-
-    async def _invoke(self, address: str, request: RemotingCommand, timeout_s: float) -> RemotingCommand:
-        assert address == MASTER
-        await trio.lowlevel.checkpoint()
-        self.codes.append(request.code)
-        if self.is_down:
-            raise ConnectFailed("nobody there")
-        fields = RemotingCommand.decode(request.encode()).ext_fields
-        answer: RemotingCommand = await self.master.ask(request.code, fields)
-        if self.answer is not None:
-            answer = RemotingCommand.response(body=self.answer)
-        self.after_answer()
-        return RemotingCommand.decode(answer.encode())
-
-    def run(self) -> None:
-        trio.run(self.copy.copy)
 
 
 @pytest.fixture
@@ -197,7 +163,9 @@ def test_offsets_and_the_progress_of_delay_levels(pair: Pair) -> None:
     master.offsets.commit("G", "T", 1, 9)
     slave.offsets.commit("G", "T", 0, 100)  # overwritten, as by the reference
     slave.offsets.commit("own", "T", 0, 5)
-    master.schedule.follow({1: 90, 4: 2})
+    for queue_id in (0, 1):
+        pair.slave.store.fill("T", queue_id, 10)
+    master.schedule.follow(LogMark(offset_table={1: 90, 4: 2}))
     pair.run()
     assert slave.offsets.query_all("G", "T") == {0: 7, 1: 9} and slave.offsets.query("own", "T", 0) == 5
     assert len(slave.offsets) == 3
@@ -209,6 +177,19 @@ FILTERS = {"enable_property_filter": True, "enable_calc_filter_bit_map": True, "
 
 def subscription(expression: str, version: int) -> dict[str, SubscriptionData]:
     return {"T": SubscriptionData(topic="T", sub_string=expression, expression_type="SQL92", sub_version=version)}
+
+
+def test_the_progress_of_transactions_waits_for_the_slaves_log(pair: Pair) -> None:
+    """It says that half messages have ended: where the log lacks their ends, they have to be asked about."""
+    master, slave = pair.master.services, pair.slave.services
+    pair.master.store.end = pair.master.store.durable = 5000
+    master.transactions.progress.propose(7, 6)
+    pair.run()
+    assert slave.offsets.query_all(TRANS_GROUP, TRANS_HALF_TOPIC) == {}
+    pair.slave.store.end = pair.slave.store.durable = 5000
+    pair.run()
+    assert slave.offsets.query_all(TRANS_GROUP, TRANS_HALF_TOPIC) == {0: 7}
+    assert slave.transactions.progress.newest == master.transactions.progress.newest
 
 
 def test_filters_of_groups_that_are_not_connected_here(tmp_path: Path) -> None:
@@ -307,12 +288,37 @@ def test_it_is_repeated_and_at_once_when_the_log_brings_a_queue(pair: Pair) -> N
         async with trio.open_nursery() as nursery:
             nursery.start_soon(pair.copy.run)
             await trio.sleep(PAUSE_MIN_S / 2)
-            assert len(pair.codes) == 5
+            assert pair.codes.count(43) == 1
             pair.slave.store.fill("new", 0, 1)
             await trio.sleep(PAUSE_MIN_S / 4 + 0.1)
-            assert len(pair.codes) == 10
+            assert pair.codes.count(43) == 2
             await trio.sleep(PAUSE_MAX_S)
-            assert len(pair.codes) >= 15
+            assert pair.codes.count(43) >= 3
+            nursery.cancel_scope.cancel()
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+def test_topics_and_groups_follow_at_once_even_if_a_round_is_long(
+    pair: Pair, is_old: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not from a master that would send the whole tables five times a second."""
+    monkeypatch.setattr(trio.to_thread, "run_sync", at_once)  # else the clock jumps while a thread saves
+    pair.is_old = is_old
+
+    async def main() -> None:
+        master, slave = pair.master.services, pair.slave.services
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(pair.copy.run)
+            await trio.sleep(PAUSE_MIN_S / 2)
+            master.topics.update(TopicConfig(topic_name="T"))
+            master.groups.update(SubscriptionGroupConfig(group_name="G"))
+            await trio.sleep(2 * LOOK_S)
+            assert (slave.topics.select("T") is None, slave.groups.select("G") is None) == (is_old, is_old)
+            assert slave.topics.file.is_dirty is False and pair.codes.count(43) == 1
+            await trio.sleep(PAUSE_MIN_S)
+            assert slave.topics.select("T") is not None and slave.groups.select("G") is not None
             nursery.cancel_scope.cancel()
 
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))

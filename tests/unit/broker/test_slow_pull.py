@@ -12,6 +12,7 @@ import trio
 from rocketpy.broker.slow_pull import COMPILING_MAX
 from rocketpy.filter.parser import parse
 from rocketpy.filter.program import compile_program
+from rocketpy.message.tags import EXPRESSION_TAGS_MAX
 from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
 from rocketpy.remoting.bodies.topic import TopicConfig
 from rocketpy.remoting.fast_path import PullRequest
@@ -57,6 +58,12 @@ def rig_with_topic(root: Path, **settings: Any) -> SlowPathRig:
             "queueId[-1] is illegal, topic:[T] topicConfig.readQueueNums:[4] consumer:[10.0.0.1:4000]",
         ),
         ({}, SUBSCRIPTION | {"subscription": "||"}, 23, "parse the consumer's subscription failed"),
+        (
+            {},
+            SUBSCRIPTION | {"subscription": "a||" * EXPRESSION_TAGS_MAX},
+            23,
+            f"parse the consumer's subscription failed: more than {EXPRESSION_TAGS_MAX} tags",
+        ),
         (
             {},
             SUBSCRIPTION | {"subscription": "a > 1", "expression_type": "SQL92"},

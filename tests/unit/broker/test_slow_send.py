@@ -9,6 +9,7 @@ import pytest
 import trio
 import trio.testing
 
+from rocketpy.broker import remarks
 from rocketpy.broker.slow_send import Put, Refusal, Resend
 from rocketpy.config import BrokerRole
 from rocketpy.message.properties import decode_properties
@@ -302,10 +303,17 @@ def test_the_answer_to_a_put_names_the_queue_that_was_asked_for(rig: SlowPathRig
     rig.run(main)
 
 
-@pytest.mark.parametrize(("code", "remark"), [(14, "service not available now."), (13, "the message is illegal")])
-def test_a_put_that_fails_is_a_refusal(rig: SlowPathRig, code: int, remark: str) -> None:
+@pytest.mark.parametrize(
+    ("code", "is_fenced", "remark"),
+    [
+        (14, False, "service not available now. It may"),
+        (14, True, remarks.PERHAPS_STORED),
+        (13, False, "the message is illegal"),
+    ],
+)
+def test_a_put_that_fails_is_a_refusal(rig: SlowPathRig, code: int, is_fenced: bool, remark: str) -> None:
     async def main() -> None:
-        rig.fast_path.put_code = code
+        rig.fast_path.put_code, rig.fast_path.is_fenced = code, is_fenced
         rig.broker.slow_send(rig.send("TBW102", properties=b"DELAY\x013"))
         await trio.testing.wait_all_tasks_blocked()
         reply = rig.channel.last

@@ -150,10 +150,17 @@ def test_old_sends_are_stored_where_the_configuration_says_so(tmp_path: Path, se
 def test_too_many_sends_in_waiting_are_answered_busy(rig: SlowPathRig) -> None:
     async def main() -> None:
         rig.fast_path.put_gate = trio.Event()
-        for _ in range(PENDING_SENDS_MAX):
+        for _ in range(PENDING_SENDS_MAX // 2):
             rig.broker.slow_send(rig.send("TBW102", properties=b"DELAY\x013"))
+        assert not rig.channel.pushed
         rig.broker.slow_send(rig.send("TBW102"))
         assert rig.channel.last.code == 2
+        other = FakeChannel(2)
+        for _ in range(PENDING_SENDS_MAX // 4):
+            rig.broker.slow_send(rig.send("TBW102", properties=b"DELAY\x013", channel=other))
+        assert not other.pushed, "a connection with too many keeps no other out"
+        rig.broker.slow_send(rig.send("TBW102", channel=other))
+        assert other.last.code == 2
         assert rig.channel.last.remark == "[OVERLOAD]system busy, start flow control for a while"
 
     rig.run(main)
@@ -165,10 +172,10 @@ def test_sends_in_waiting_are_bounded_in_bytes_too(rig: SlowPathRig) -> None:
     async def main() -> None:
         rig.fast_path.put_gate = trio.Event()
         while not rig.channel.pushed:
-            assert len(rig.fast_path.puts) * len(body) <= PENDING_BYTES_MAX
+            assert len(rig.fast_path.puts) * len(body) <= PENDING_BYTES_MAX // 2
             rig.broker.slow_send(rig.send("TBW102", properties=b"DELAY\x013", body=body))
         assert rig.channel.last.code == 2 and len(rig.fast_path.named("complete")) == len(rig.fast_path.puts) + 1
-        assert (len(rig.fast_path.puts) + 2) * len(body) > PENDING_BYTES_MAX
+        assert (len(rig.fast_path.puts) + 2) * len(body) > PENDING_BYTES_MAX // 2
         rig.fast_path.put_gate.set()
         await trio.testing.wait_all_tasks_blocked()
         rig.channel.pushed.clear()

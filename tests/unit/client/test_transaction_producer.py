@@ -232,6 +232,28 @@ def test_a_check_is_answered(checked: Any, told: int) -> None:
     run(scenario)
 
 
+def test_a_check_is_answered_while_the_producer_closes() -> None:
+    """The local transaction ends after the producer was left, and before its connections are closed."""
+
+    async def scenario(cluster: FakeCluster) -> None:
+        broker, local = cluster.add_broker(T=1), Busy(UNKNOWN)
+        channels = remember_channel(broker)
+        unregister = broker.answers[RequestCode.UNREGISTER_CLIENT]
+
+        def let_go(request: RemotingCommand, channel: Channel) -> object:
+            local.gate.set()
+            return unregister(request, channel)
+
+        broker.answers[RequestCode.UNREGISTER_CLIENT] = let_go  # type: ignore[assignment]
+        async with transactions(cluster, local) as producer:
+            await producer.send_in_transaction(Message("T", b"m"))
+            channels[0].push(check_of(broker))
+            await trio.sleep(0.5)
+            assert len(local.asked) == 1
+
+    run(scenario)
+
+
 def traced_ends(broker: FakeBroker) -> list[EndTransaction]:
     images = broker.records.get((TRACE_TOPIC, 0), [])
     bodies = [record.body for image in images for record in stored_records(image)]

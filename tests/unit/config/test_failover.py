@@ -87,3 +87,28 @@ def test_what_does_not_fit_is_named(changes: dict[str, str], key: str, why: str)
     with pytest.raises(ConfigError, match=why) as caught:
         load(**changes)
     assert caught.value.key == key
+
+
+HOSTS = {"haAddresses": "10.0.0.0/24", "haSecretFile": "/a/secret", "brokerIP1": "10.0.0.1", "bindAddress": "10.0.0.1"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "keys"),
+    [
+        ({}, []),
+        ({"bindAddress": "0.0.0.0"}, []),
+        ({"bindAddress": "127.0.0.1"}, ["bindAddress"]),
+        ({"brokerIP1": "127.0.0.1"}, ["brokerIP1"]),
+        ({"brokerIP2": "::1"}, ["brokerIP2"]),
+        ({"bindAddress": "::1", "brokerIP1": "127.0.0.1"}, ["bindAddress", "brokerIP1"]),
+        ({"haAddresses": "127.0.0.0/8, ::1"}, ["haAddresses"]),
+        (
+            {"haAddresses": "127.0.0.0/8", "haEtcdAddresses": "http://localhost:2379", "bindAddress": "127.0.0.1"},
+            [],
+        ),
+    ],
+)
+def test_an_address_that_other_members_cannot_reach_is_noted(changes: dict[str, str], keys: list[str]) -> None:
+    notes = load(**HOSTS | changes).notes
+    assert [note.key for note in notes] == keys
+    assert all("other hosts" in note.text or "give the address of this host" in note.text for note in notes)

@@ -41,6 +41,8 @@ HONOURED = {
     "haMembers": f"{ETCD}::test_the_rules_get_what_is_configured",
     "haLeaseSeconds": f"{ETCD}::test_the_rules_get_what_is_configured",
     "haServeWithoutLease": f"{ETCD}::test_the_rules_get_what_is_configured",
+    "haEtcdCompactHours": f"{ETCD}::test_the_rules_get_what_is_configured",
+    "haUnhealthySeconds": f"{ETCD}::test_the_rules_get_what_is_configured",
     "haMaxTimeSlaveNotCatchup": f"{ETCD}::test_the_rules_get_what_is_configured",
     "minInSyncReplicas": f"{ETCD}::test_the_rules_get_what_is_configured",
     "disableConsumeIfConsumerReadSlowly": ("broker/test_slow_readers.py::test_nothing_happens_unless_it_is_asked_for"),

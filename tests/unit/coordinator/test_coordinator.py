@@ -285,6 +285,20 @@ def test_a_peer_that_names_an_epoch_that_etcd_does_not_have_changes_nothing() ->
     play(story)
 
 
+def test_an_etcd_that_is_away_is_told_in_single_lines(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(group: LiveGroup, keys: ModelKeys) -> None:
+        await group.until_master(set("ab"))
+        keys.is_away = True
+        await trio.sleep(3 * LEASE_S)
+        keys.is_away = False
+        await group.until_in_sync()
+        told = [record.getMessage() for record in caplog.records if "failed" in record.getMessage()]
+        assert any("lease failed: EtcdUnavailable: connection refused" in line for line in told)
+        assert not [line for line in told if "\n" in line or "File " in line]
+
+    play(story)
+
+
 def test_a_peer_is_believed_while_etcd_does_not_answer() -> None:
     async def story(group: LiveGroup, keys: ModelKeys) -> None:
         first = await group.until_master(set("ab"))

@@ -14,7 +14,7 @@ import trio
 import trio.testing
 
 from rocketpy.coordinator import gateway
-from rocketpy.coordinator.gateway import Access, EtcdError, EtcdUnavailable, Gateway
+from rocketpy.coordinator.gateway import Access, EtcdError, EtcdStatus, EtcdUnavailable, Gateway
 from rocketpy.coordinator.group_keys import EtcdReplaced, GroupKeys
 from rocketpy.failover.records import GroupState, MasterRecord
 from rocketpy.failover.requests import Kind, Outcome, Transaction
@@ -295,3 +295,40 @@ def test_names_cannot_leave_their_place() -> None:
 
     prefixes = run(answers({}), work)
     assert prefixes == [b"/rocketpy/a%2Fb/c/", b"/rocketpy/a/b%2Fc/", b"/rocketpy/..%2Fx/%C3%BC/"]
+
+
+def test_the_status_of_etcd_names_its_alarms() -> None:
+    """As 3.4.23 answers, with an alarm and without."""
+    full = {"header": {"revision": "39"}, "dbSize": "200704", "errors": ["memberID:331 alarm:NOSPACE "]}
+    answers = [given(full), given({"header": {"revision": "40"}, "dbSize": "20480"}), given({"errors": "?"})]
+
+    async def answering(asked: Asked) -> httpcore.Response:
+        assert asked.path == "/v3/maintenance/status"
+        return answers.pop(0)
+
+    async def work(gateway: Gateway) -> list[EtcdStatus]:
+        return [await gateway.status() for _ in range(3)]
+
+    found = run(answering, work)
+    assert found == [
+        EtcdStatus(revision=39, db_bytes=200_704, alarms="NOSPACE"),
+        EtcdStatus(revision=40, db_bytes=20_480),
+        EtcdStatus(),
+    ]
+
+
+def test_history_that_is_removed_already_is_no_fault() -> None:
+    compacted = {"error": "etcdserver: mvcc: required revision has been compacted", "code": 11}
+    answers = [({}, 200), *[(compacted, 400)] * 3, *[({"error": "etcdserver: no leader", "code": 14}, 503)] * 3]
+
+    async def answering(asked: Asked) -> httpcore.Response:
+        assert asked.path == "/v3/kv/compaction" and json.loads(asked.content) == {"revision": "20"}
+        return given(*answers.pop(0))
+
+    async def work(gateway: Gateway) -> None:
+        await gateway.compact(20)
+        await gateway.compact(20)
+        with pytest.raises(EtcdUnavailable, match="no leader"):
+            await gateway.compact(20)
+
+    run(answering, work)

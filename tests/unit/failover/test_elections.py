@@ -8,7 +8,8 @@ import pytest
 from rocketpy.failover import elections
 from rocketpy.failover.elections import Candidate
 from rocketpy.failover.fences import Lease
-from rocketpy.failover.records import GroupConfig, GroupState, MasterRecord, MemberRecord
+from rocketpy.failover.records import GroupConfig, GroupState, MasterRecord, MemberRecord, SwitchRequest
+from rocketpy.failover.requests import View
 
 STATE = GroupState(epoch=4, master="a", in_sync={"a": "ia", "b": "ib"})
 
@@ -39,6 +40,21 @@ def who(member: str, incarnation: str = "", **registered: tuple[str, int, int]) 
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_only_members_in_sync_stand(candidate: Candidate, may: bool, mode: str) -> None:
     assert elections.may_campaign(candidate, config(mode), STATE, absent_s=99.0, lease_s=6.0) is may
+
+
+def test_a_synchronous_group_does_not_wait_for_other_members_in_sync() -> None:
+    """Each of them has everything that was acknowledged."""
+    state = GroupState(epoch=4, master="a", in_sync={"a": "ia", "b": "ib", "c": "ic"})
+    alone = who("b", b=("ib", 4, 60))
+    assert elections.may_campaign(alone, config("sync"), state, absent_s=0.0, lease_s=6.0)
+    assert not elections.may_campaign(alone, config("async"), state, absent_s=0.0, lease_s=6.0)
+
+
+def test_nobody_campaigns_for_an_empty_set() -> None:
+    """Nobody knows then which log has what was acknowledged."""
+    state = GroupState(epoch=4, master="a", in_sync={})
+    candidate = who("b", b=("ib", 4, 60))
+    assert not elections.may_campaign(candidate, config(), state, absent_s=99.0, lease_s=6.0)
 
 
 def test_when_all_in_sync_members_have_lost_their_tails_the_longest_log_stands() -> None:
@@ -72,6 +88,14 @@ def test_a_store_of_the_set_from_a_backup_does_not_win_over_a_longer_log_that_ha
     assert not may("a", a=("backup", 4, 50), b=("ib", 4, 40))  # c may come with a longer log
     assert may("a", absent_s=6.0, a=("backup", 4, 50), b=("ib", 4, 40))  # it had its time
     assert may("a", a=("lost power", 4, 50), b=("ib", 4, 40), c=("ic", 3, 60))
+
+
+def test_a_removed_broker_that_is_still_registered_keeps_nobody_from_an_election() -> None:
+    """It has the longest log, and can not be elected itself."""
+    candidate = who("b", "new-b", a=("new-a", 4, 50), b=("new-b", 4, 60), z=("iz", 4, 99))
+    assert elections.may_campaign(candidate, config(), STATE, absent_s=99.0, lease_s=6.0)
+    removed = who("z", a=("new-a", 4, 50), b=("new-b", 4, 60), z=("iz", 4, 99))
+    assert not elections.may_campaign(removed, config(), STATE, absent_s=99.0, lease_s=6.0)
 
 
 def test_the_first_epoch_of_a_group_is_above_all_that_its_logs_name() -> None:
@@ -131,7 +155,7 @@ def test_rank_goes_by_epoch_then_length_then_name() -> None:
 
 @pytest.mark.parametrize(
     ("ends", "founder"),
-    [((0, 0, 0), "a"), ((0, 5, 0), "b"), ((0, 5, 5), None), ((0, 0, None), None)],
+    [((0, 0, 0), "a"), ((0, 1, 0), "b"), ((0, 1, 1), None), ((0, 0, None), None)],
 )
 def test_founding_needs_everybody_and_at_most_one_store_with_messages(
     ends: tuple[int | None, ...], founder: str | None
@@ -146,3 +170,27 @@ def test_the_new_set_leaves_the_old_master_out() -> None:
     assert elections.elected(who("a"), config(), STATE).in_sync == {"a": "ia", "b": "ib"}
     assert elections.elected(who("b", "new"), config(), STATE).in_sync == {"b": "new"}
     assert elections.elected(who("b"), config("async"), STATE).in_sync == {"b": "ib"}
+
+
+def test_only_a_member_in_sync_keeps_the_set_of_a_synchronous_group() -> None:
+    state = GroupState(epoch=4, master="a", in_sync={"a": "ia", "b": "ib", "c": "ic"})
+    assert elections.elected(who("b"), config(), state).in_sync == {"b": "ib", "c": "ic"}
+    assert elections.elected(who("b", "new"), config(), state).in_sync == {"b": "new"}
+    assert elections.elected(who("b"), config("async"), state).in_sync == {"b": "ib"}
+
+
+def test_an_asynchronous_group_prefers_the_longest_log_to_a_request() -> None:
+    """The request may be an old one: what only the longest log has would be cut."""
+    state = GroupState(epoch=5, master="a", in_sync={"a": "i", "b": "i", "c": "i"})
+    members = {
+        name: MemberRecord(address="x", ha_address="y", broker_id=1, incarnation="i", epoch=5, end=end, lease=end)
+        for name, end in (("b", 1_000), ("c", 9_000))
+    }
+    wanted = SwitchRequest(from_epoch=5, to="b", until_ms=1)
+    view = View(revision=1, state=state, state_revision=1, members=members, switch=wanted)
+
+    def first(mode: str) -> str:
+        candidates = [Candidate(member=name, incarnation="i", epoch=5, registered=members) for name in members]
+        return min(candidates, key=lambda one: elections.delay_s(one, config(mode), view)).member
+
+    assert (first("async"), first("sync")) == ("c", "b")

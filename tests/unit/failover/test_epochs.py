@@ -6,7 +6,16 @@ import random
 
 import pytest
 
-from rocketpy.failover.epochs import BEFORE_FAILOVER, Epoch, EpochList, EpochsInvalid, common_end, from_text, to_text
+from rocketpy.failover.epochs import (
+    BEFORE_FAILOVER,
+    EPOCHS_MAX,
+    Epoch,
+    EpochList,
+    EpochsInvalid,
+    common_end,
+    from_text,
+    to_text,
+)
 
 
 def listed(*entries: tuple[int, int]) -> EpochList:
@@ -55,6 +64,13 @@ def test_what_a_log_held_before_its_first_epoch_has_a_name() -> None:
     assert EpochList().opened(1, 500) == listed((BEFORE_FAILOVER, 0), (1, 500))
     assert EpochList().opened(1, 0) == listed((1, 0))
     assert listed((1, 0)).opened(2, 0) == listed((1, 0), (2, 0))
+
+
+def test_a_list_has_an_upper_bound() -> None:
+    """A follower reads the file at each start, and a peer sends the list."""
+    assert len(listed(*((number, 0) for number in range(EPOCHS_MAX))).entries) == EPOCHS_MAX
+    with pytest.raises(EpochsInvalid, match="100001 epochs, at most 100000"):
+        listed(*((number, 0) for number in range(EPOCHS_MAX + 1)))
 
 
 def test_epochs_behind_a_cut_are_dropped_and_one_at_it_stays() -> None:

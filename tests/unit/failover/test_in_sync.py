@@ -81,6 +81,27 @@ def test_an_asynchronous_group_cuts_no_more_than_a_failover_leaves(more: int, cu
     assert cut_for(own, log(80, 70, (1, 0), (2, 50)), is_sync=True) == 50  # nobody was told that it is stored
 
 
+@pytest.mark.parametrize(
+    ("own", "unclean", "cut"),
+    [
+        (log(60, 51, (1, 0)), 2, 50),  # the former lone master, after `haElect --unclean` began epoch 2
+        (log(60, 51, (1, 0)), 3, 50),  # and after an election since
+        (log(60, 51, (1, 0)), 0, None),
+        (log(60, 51, (1, 0)), 1, None),  # that was before: this log has it
+        (log(60, 51, (1, 0)), 4, None),  # the master's log does not have it
+        (log(70, 65, (1, 0), (2, 50)), 2, None),  # it differs after the unclean epoch
+        (log(60, 0, (7, 5)), 9, None),  # nothing in common
+    ],
+)
+@pytest.mark.parametrize("is_sync", [True, False])
+def test_an_operator_gives_up_what_a_lone_master_had(own: Log, unclean: int, cut: int | None, is_sync: bool) -> None:
+    master = log(80, 70, (1, 0), (2, 50), (3, 60))
+    expected = cut_for(own, master, is_sync=is_sync) if cut is None else cut
+    assert cut_for(own, master, is_sync=is_sync, unclean=unclean) == expected
+    if is_sync and cut is None:
+        assert expected is None
+
+
 def test_nobody_follows_an_older_master() -> None:
     epochs = EpochList((Epoch(1, 0), Epoch(4, 10)))
     assert (

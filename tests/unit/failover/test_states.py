@@ -28,6 +28,8 @@ SWITCH_OVER_WANTED  . . . . . O . . .
 SWITCHED_OVER       . . . . . . . J .
 SWITCH_OVER_FAILED  . . . . . . . M .
 OPERATOR_ORDER      . . . . . . . . J
+HAS_FAULT           . . . . . O . . .
+GAVE_UP             . . . . J J . J .
 """
 
 

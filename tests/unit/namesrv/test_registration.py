@@ -139,7 +139,7 @@ def test_no_more_brokers_of_one_topic_and_topics_of_all_brokers_than_there_may_b
     assert (asker.routes.route_count, asker.routes.topic_count) == (5, 4)
     asker.routes.delete_topic("W")
     register("c", "X")
-    asker.routes.unregister("b", "b:0", 0)
+    asker.routes.unregister("b:0")
     assert asker.routes.route_count == 3
     register("c", "TX")
     route = asker.routes.route("T")

@@ -5,41 +5,17 @@ from collections.abc import Generator
 import attrs
 import pytest
 
+from rocketpy.errors import RequestRefused
+from rocketpy.namesrv.leaving_masters import LEAVING_MS
 from rocketpy.namesrv.registration import MasterInfo, Registration
-from rocketpy.namesrv.route_info import BROKER_EXPIRY_MS, TOPICS_PER_STEP, RouteInfoManager
+from rocketpy.namesrv.route_info import BROKER_EXPIRY_MS, RouteInfoManager
+from rocketpy.namesrv.route_questions import TOPICS_PER_STEP
 from rocketpy.remoting.bodies.route import BrokerData, QueueData
-from rocketpy.remoting.bodies.topic import DataVersion, TopicConfig
+from rocketpy.remoting.bodies.topic import DataVersion
 from rocketpy.remoting.work import result_of
+from tests.support.routes import A_SLAVE, A, B, masters, registration, topic
 
-A, A_SLAVE, B = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"
 L = "10.0.0.9:10911"
-
-
-def topic(name: str, queues: int = 4, perm: int = 6, flag: int = 0) -> TopicConfig:
-    return TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=perm, topic_sys_flag=flag)
-
-
-def registration(*topics: TopicConfig, counter: int = 1, **changes: object) -> Registration:
-    base = Registration(
-        cluster="C",
-        broker_name="a",
-        broker_addr=A,
-        broker_id=0,
-        ha_server_addr="10.0.0.1:10912",
-        data_version=DataVersion(timestamp_ms=1, counter=counter),
-        topics={each.topic_name: each for each in topics},
-    )
-    return attrs.evolve(base, **changes)  # type: ignore[arg-type]  # the names are checked at run time
-
-
-@pytest.fixture
-def routes() -> RouteInfoManager:
-    """Master a with T1 and T2 on connection 1, its slave on 2, master b with T1 on 3."""
-    routes = RouteInfoManager()
-    routes.register(registration(topic("T1"), topic("T2")), 1, 0)
-    routes.register(registration(topic("T9"), broker_id=1, broker_addr=A_SLAVE), 2, 0)
-    routes.register(registration(topic("T1", 8), broker_name="b", broker_addr=B), 3, 0)
-    return routes
 
 
 def test_a_route_names_queues_and_brokers(routes: RouteInfoManager) -> None:
@@ -67,7 +43,7 @@ def test_a_slave_is_told_its_master() -> None:
     assert routes.register(slave, 2, 0) == MasterInfo()
     assert routes.register(registration(), 1, 0) == MasterInfo()
     assert routes.register(slave, 2, 0) == MasterInfo(A, "10.0.0.1:10912")
-    routes.connection_closed(1)
+    routes.connection_closed(1, 0)
     assert routes.register(slave, 2, 0) == MasterInfo()
 
 
@@ -84,7 +60,7 @@ def test_a_topic_that_is_not_mentioned_stays(routes: RouteInfoManager) -> None:
 
 
 def test_a_slave_that_became_master_leaves_its_old_id(routes: RouteInfoManager) -> None:
-    routes.connection_closed(1)
+    routes.connection_closed(1, 0)
     routes.register(registration(topic("T1"), broker_addr=A_SLAVE, broker_id=0), 2, 0)
     assert routes.cluster_info().broker_addr_table["a"].broker_addrs == {0: A_SLAVE}
 
@@ -95,7 +71,7 @@ def test_another_address_under_the_same_id_replaces_it(routes: RouteInfoManager)
 
 
 def test_the_master_goes_and_the_slave_keeps_the_topics(routes: RouteInfoManager) -> None:
-    assert routes.connection_closed(1) == [A]
+    assert routes.connection_closed(1, 0) == [A]
     route = routes.route("T2")
     assert route is not None
     assert route.broker_datas == [BrokerData(cluster="C", broker_name="a", broker_addrs={1: A_SLAVE})]
@@ -103,10 +79,10 @@ def test_the_master_goes_and_the_slave_keeps_the_topics(routes: RouteInfoManager
 
 def test_the_last_address_takes_topics_and_cluster_with_it(routes: RouteInfoManager) -> None:
     for connection in (1, 2):
-        routes.connection_closed(connection)
+        routes.connection_closed(connection, 0)
     assert result_of(routes.topics()) == ["T1"]
     assert routes.cluster_info().cluster_addr_table == {"C": ["b"]}
-    routes.connection_closed(3)
+    routes.connection_closed(3, 0)
     assert result_of(routes.topics()) == []
     assert routes.cluster_info().cluster_addr_table == {}
     assert (routes.cluster_count, routes.topic_count, routes.live_brokers) == (0, 0, {})
@@ -114,15 +90,15 @@ def test_the_last_address_takes_topics_and_cluster_with_it(routes: RouteInfoMana
 
 def test_the_late_close_of_an_old_connection_changes_nothing(routes: RouteInfoManager) -> None:
     routes.register(registration(topic("T1"), topic("T2")), 11, 0)
-    assert routes.connection_closed(1) == []
-    assert routes.connection_closed(11) == [A]
+    assert routes.connection_closed(1, 0) == []
+    assert routes.connection_closed(11, 0) == [A]
 
 
 def test_one_connection_may_carry_several_brokers() -> None:
     routes = RouteInfoManager()
     routes.register(registration(), 1, 0)
     routes.register(registration(broker_name="b", broker_addr=B), 1, 0)
-    assert routes.connection_closed(1) == [A, B]
+    assert routes.connection_closed(1, 0) == [A, B]
 
 
 def test_silence_for_two_minutes_ends_a_broker(routes: RouteInfoManager) -> None:
@@ -141,12 +117,68 @@ def test_an_unchanged_version_is_a_sign_of_life(routes: RouteInfoManager) -> Non
 
 
 def test_unregister(routes: RouteInfoManager) -> None:
-    routes.unregister("a", A, 0)
+    routes.unregister(A)
     assert routes.cluster_info().broker_addr_table["a"].broker_addrs == {1: A_SLAVE}
-    routes.unregister("a", A_SLAVE, 1)
+    routes.unregister(A_SLAVE)
     assert result_of(routes.topics()) == ["T1"]
-    routes.unregister("unknown", "x:1", 0)
+    routes.unregister("x:1")
     assert result_of(routes.topics()) == ["T1"]
+
+
+# --- masters of automatic failover ------------------------------------------------------------------------------------
+
+
+def test_a_master_does_not_replace_one_of_a_newer_epoch(routes: RouteInfoManager) -> None:
+    """A broker that wakes after a pause registers before it has learned of its successor."""
+    routes.register(registration(broker_addr=A_SLAVE, master_epoch=8), 2, 0)
+    with pytest.raises(RequestRefused, match=r"10\.0\.0\.1:10911 was master of a in epoch 7; .* epoch 8"):
+        routes.register(registration(topic("T9"), master_epoch=7), 1, 0)
+    assert masters(routes) == {0: A_SLAVE}
+    assert routes.route("T9") is None
+    routes.register(registration(broker_id=1), 1, 0)
+    assert masters(routes) == {0: A_SLAVE, 1: A}
+    routes.register(registration(master_epoch=9), 1, 0)
+    assert masters(routes) == {0: A}
+
+
+def test_a_master_replaces_what_has_no_newer_epoch(routes: RouteInfoManager) -> None:
+    """Of a broker without epochs, its own, or of a master that is gone: a group may have begun anew."""
+    routes.register(registration(master_epoch=5), 1, 0)
+    routes.register(registration(master_epoch=4), 1, 0)
+    routes.register(registration(broker_addr=A_SLAVE, master_epoch=6), 2, 0)
+    assert masters(routes) == {0: A_SLAVE}
+    routes.register(registration(), 1, 0)
+    assert masters(routes) == {0: A}, "a broker that says no epoch is not fenced"
+    routes.register(registration(broker_addr=A_SLAVE, master_epoch=2), 2, 0)
+    assert routes.connection_closed(2, 0) == routes.drop_leaving(LEAVING_MS) == [A_SLAVE]
+    routes.register(registration(master_epoch=1), 1, 0)
+    assert masters(routes) == {0: A}
+
+
+def test_a_replaced_master_that_unregisters_leaves_its_successor(routes: RouteInfoManager) -> None:
+    routes.register(registration(broker_addr=A_SLAVE, master_epoch=8), 2, 0)
+    routes.unregister(A)
+    assert masters(routes) == {0: A_SLAVE}
+
+
+@pytest.mark.parametrize("how", ["its connection closes", "it becomes a slave", "both"])
+def test_a_master_that_leaves_stays_until_its_successor_registers(routes: RouteInfoManager, how: str) -> None:
+    """A client that asked between the two masters of a switch-over found none."""
+    routes.register(registration(master_epoch=7), 1, 0)
+    own: dict[int, str] = {0: A, 1: A_SLAVE}
+    if how != "it becomes a slave":
+        routes.connection_closed(1, 100)
+    if how != "its connection closes":
+        assert routes.register(registration(broker_id=2), 4, 200) == MasterInfo()
+        own[2] = A
+    assert masters(routes) == own
+    assert routes.drop_leaving(3099) == []
+    with pytest.raises(RequestRefused):
+        routes.register(registration(broker_addr="10.0.0.7:10911", master_epoch=6), 5, 300)
+    routes.register(registration(broker_addr=A_SLAVE, master_epoch=8), 2, 300)
+    assert masters(routes)[0] == A_SLAVE and A not in (masters(routes)[0], masters(routes).get(1))
+    routes.drop_leaving(9999)
+    assert masters(routes) == ({0: A_SLAVE} if how == "its connection closes" else {0: A_SLAVE, 2: A})
 
 
 def test_write_permission_is_taken_and_given(routes: RouteInfoManager) -> None:
@@ -177,24 +209,6 @@ def test_delete_topic(routes: RouteInfoManager) -> None:
     routes.delete_topic("T1")
 
 
-def test_topics_of_a_cluster(routes: RouteInfoManager) -> None:
-    assert sorted(result_of(routes.topics_of_cluster("C"))) == ["T1", "T2"]
-    assert result_of(routes.topics_of_cluster("unknown")) == []
-
-
-def test_system_topics(routes: RouteInfoManager) -> None:
-    assert routes.system_topics() == (["C", "a", "b"], A)
-    assert RouteInfoManager().system_topics() == ([], None)
-
-
-def test_topics_by_unit_flag() -> None:
-    routes = RouteInfoManager()
-    routes.register(registration(*(topic(f"F{flag}", flag=flag) for flag in range(4))), 1, 0)
-    assert result_of(routes.unit_topics()) == ["F1", "F3"]
-    assert result_of(routes.unit_sub_topics()) == ["F2", "F3"]
-    assert result_of(routes.unit_sub_ununit_topics()) == ["F2"]
-
-
 def test_filter_servers(routes: RouteInfoManager) -> None:
     def known() -> dict[str, list[str]]:
         route = routes.route("T2")
@@ -207,18 +221,6 @@ def test_filter_servers(routes: RouteInfoManager) -> None:
     assert known() == {A: ["f:1", "f:2"]}
     routes.register(registration(filter_servers=()), 1, 0)
     assert known() == {}
-
-
-def test_what_is_handed_out_is_a_copy(routes: RouteInfoManager) -> None:
-    route = routes.route("T1")
-    assert route is not None
-    route.broker_datas[0].broker_addrs.clear()
-    route.queue_datas.clear()
-    routes.cluster_info().broker_addr_table["b"].broker_addrs.clear()
-    again = routes.route("T1")
-    assert again is not None
-    assert [broker.broker_addrs for broker in again.broker_datas] == [{0: A, 1: A_SLAVE}, {0: B}]
-    assert len(again.queue_datas) == 2
 
 
 def steps_of(work: Generator[None, None, object]) -> int:
@@ -243,7 +245,7 @@ def test_what_goes_through_all_topics_is_done_in_steps(routes: RouteInfoManager)
         routes.add_write_perm("l"),
     ):
         assert steps_of(work) >= 5
-    routes.connection_closed(9)
+    routes.connection_closed(9, 0)
     assert routes.has_gone_brokers and sorted(result_of(routes.topics())) == ["T1", "T2"], "out of answers at once"
     assert routes.route("L7") is None and result_of(routes.wipe_write_perm("l")) == 0
     assert steps_of(routes.forgetting()) >= 5
@@ -255,7 +257,7 @@ def test_a_broker_that_goes_while_it_is_entered_leaves_nothing(routes: RouteInfo
     work = routes.registering(registration(broker_name="l", broker_addr=L, topics=topics), 9, 0)
     next(work)
     assert routes.query_data_version(L, DataVersion(timestamp_ms=1, counter=1), 0)[0], "not known before all is entered"
-    routes.connection_closed(9)
+    routes.connection_closed(9, 0)
     assert steps_of(work) == 0
     result_of(routes.forgetting())
     assert sorted(result_of(routes.topics())) == ["T1", "T2"] and L not in routes.live_brokers
@@ -263,7 +265,7 @@ def test_a_broker_that_goes_while_it_is_entered_leaves_nothing(routes: RouteInfo
 
 def test_a_broker_that_returns_has_only_what_it_says_now(routes: RouteInfoManager) -> None:
     large(routes)
-    routes.connection_closed(9)
+    routes.connection_closed(9, 0)
     routes.register(registration(topic("L1"), broker_name="l", broker_addr=L), 10, 0)
     assert sorted(result_of(routes.topics())) == ["L1", "T1", "T2"]
     assert routes.topic_count == 3
@@ -276,17 +278,14 @@ def test_an_address_is_of_the_broker_that_it_named_last(routes: RouteInfoManager
         routes.register(registration(topic("N"), broker_addr="n:1", **names), 9, 0)
     assert set(routes.cluster_info().broker_addr_table) == {"a", "b", "n99"}
     assert set(routes.cluster_info().cluster_addr_table) == {"C", "K99"}
-    assert routes.connection_closed(9) == ["n:1"]
+    assert routes.connection_closed(9, 0) == ["n:1"]
     assert set(routes.cluster_info().broker_addr_table) == {"a", "b"}
     assert set(routes.cluster_info().cluster_addr_table) == {"C"}
 
 
-@pytest.mark.parametrize(("name", "broker_id"), [("other", 0), ("n", 7)])
-def test_an_address_that_unregisters_is_nobodys_whatever_it_calls_itself(
-    routes: RouteInfoManager, name: str, broker_id: int
-) -> None:
+def test_an_address_that_unregisters_is_nobodys(routes: RouteInfoManager) -> None:
     routes.register(registration(topic("N"), broker_name="n", broker_addr="n:1"), 9, 0)
-    routes.unregister(name, "n:1", broker_id)
+    routes.unregister("n:1")
     assert set(routes.cluster_info().broker_addr_table) == {"a", "b"}
     assert not routes.has_broker("n:1")
 
@@ -298,8 +297,8 @@ def test_brokers_of_one_connection_go_without_a_look_at_the_others(routes: Route
             registration(cluster=f"K{number}", broker_name=f"n{number}", broker_addr=f"n:{number}"), 10 + number % 2, 0
         )
     for number in reversed(range(0, 10_000, 2)):
-        routes.unregister("other", f"n:{number}", 0)
+        routes.unregister(f"n:{number}")
         routes.register(registration(cluster=f"K{number}", broker_name=f"n{number}", broker_addr=f"n:{number}"), 10, 0)
-    assert len(routes.connection_closed(10)) == 5_000
-    assert len(routes.connection_closed(11)) == 5_000
+    assert len(routes.connection_closed(10, 0)) == 5_000
+    assert len(routes.connection_closed(11, 0)) == 5_000
     assert set(routes.cluster_info().broker_addr_table) == {"a", "b"}

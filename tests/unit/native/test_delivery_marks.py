@@ -15,7 +15,7 @@ from rocketpy.native.core import ffi, lib
 from rocketpy.reactor.delivery_marks import DeliveryMarks
 from rocketpy.reactor.worker_messages import decode_put_result, encode_put
 from rocketpy.remoting.fast_path import Delivery, MessageToPut, PutResult
-from tests.support.fast_path import FastPath
+from tests.support.fast_path import TURN_NS, FastPath
 
 LEVELS = 3
 
@@ -151,3 +151,28 @@ def test_a_restarted_send_worker_knows_what_was_stored(rig: FastPath, delivered:
     assert bodies(rig) == [b"first"]
     log.published = lib.rp_control_header(rig.block).published_phy_offset
     assert delivered.last(1) == FIRST
+
+
+def test_a_delivery_that_became_due_while_a_pass_was_running_is_not_stored_as_earlier(tmp_path: Path) -> None:
+    """The manager finds it due by a clock that is read later than the one of the pass that stores it."""
+    due_ms = 1_700_000_000_000
+    due = MessageToPut("T", 0, b"due", b"", wait_store=False, delivery=FIRST)
+    readings: list[int] = []
+
+    @ffi.callback("int64_t(void)")  # type: ignore[untyped-decorator]
+    def wall_ms() -> int:
+        readings.append(due_ms - 1 if len(readings) < begun else due_ms)
+        if len(readings) == begun:  # the pass has read its clock; now the manager reads its own
+            rig.put(encode_put(due, 7, 0))
+        return readings[-1]
+
+    begun = 1 << 30
+    boot_ms = ffi.callback("int64_t(void)", lambda: 1000)
+    rig = FastPath(tmp_path, wall_ms=wall_ms, boot_ms=boot_ms)
+    rig.add_topic("T")
+    rig.tables_end()
+    begun = len(readings) + 1
+    lib.rp_send_run(rig.send, TURN_NS)
+    end = lib.rp_control_header(rig.block).published_phy_offset
+    assert [record.store_timestamp_ms for record in decode_records(rig.log(0, end))] == [due_ms]
+    rig.close()

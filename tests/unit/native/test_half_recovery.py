@@ -35,8 +35,13 @@ def put(rig: FastPath, topic: str, body: bytes = b"body", properties: bytes = b"
     lib.rp_send_run(rig.send, 0)
 
 
-def put_half(rig: FastPath, **properties: str) -> None:
-    put(rig, HALF, properties="\x02".join(f"{name}\x01{value}" for name, value in properties.items()).encode())
+def text(properties: dict[str, str]) -> bytes:
+    known = {"PGROUP": "P", "REAL_TOPIC": "T"} | properties
+    return "\x02".join(f"{name}\x01{value}" for name, value in known.items()).encode()
+
+
+def put_half(rig: FastPath, topic: str = HALF, body: bytes = b"body", **properties: str) -> None:
+    put(rig, topic, body, text(properties))
 
 
 def recover(rig: FastPath, base: int = 0) -> tuple[SharedHalfStates, Any]:
@@ -98,13 +103,13 @@ def test_the_window_begins_where_the_queue_does(rig: FastPath) -> None:
 
 @pytest.mark.parametrize("is_dispatched", [True, False])
 def test_a_progress_beyond_the_queue_ends_nothing_that_comes(rig: FastPath, is_dispatched: bool) -> None:
-    """The progress was saved, and then a power failure took the end of the log."""
+    """It is of another log."""
     put_half(rig)
     if is_dispatched:
         rig.turn()
     states, found = recover(rig, 50)
-    assert states.base == is_dispatched and found.open == 0
-    assert states.is_open(1)
+    assert states.base == 0 and found.open == is_dispatched
+    assert states.is_open(0) and states.is_open(1)
 
 
 # Java stores a half message again for each check, and in its immunity time.
@@ -132,6 +137,59 @@ def test_of_two_open_copies_one_is_kept(rig: FastPath) -> None:
     states, found = recover(rig)  # Java died before it saved its progress
     assert open_offsets(states, 5) == [0, 2, 4]
     assert (found.open, found.copies) == (3, 2)
+
+
+def test_a_copy_that_has_ended_ends_its_original(rig: FastPath) -> None:
+    """Java stores no op message for the original when it asks about the copy."""
+    put_half(rig, UNIQ_KEY="a")
+    put_half(rig, UNIQ_KEY="b")
+    put_half(rig, UNIQ_KEY="c")
+    put_half(rig, UNIQ_KEY="a", TRANSACTION_CHECK_TIMES="1")
+    put_half(rig, UNIQ_KEY="b", TRAN_PREPARED_QUEUE_OFFSET="1")
+    put_half(rig, UNIQ_KEY="a", TRANSACTION_CHECK_TIMES="2")
+    for body in (b"5", b"4"):
+        put(rig, OPS, body)
+    rig.turn()
+    states, found = recover(rig)
+    assert open_offsets(states, 6) == [2]
+    assert (found.open, found.copies) == (1, 3)
+
+
+def test_what_java_has_discarded_has_ended(rig: FastPath) -> None:
+    rig.add_topic(names.TRANS_CHECK_MAX_TIME_TOPIC, 1)
+    put_half(rig, UNIQ_KEY="a", TRANSACTION_CHECK_TIMES="15")
+    put_half(rig, UNIQ_KEY="b")
+    put_half(rig, names.TRANS_CHECK_MAX_TIME_TOPIC, UNIQ_KEY="a", TRANSACTION_CHECK_TIMES="15")
+    put_half(rig, names.TRANS_CHECK_MAX_TIME_TOPIC, b"other", UNIQ_KEY="b")
+    rig.turn()
+    states, found = recover(rig)
+    assert open_offsets(states, 2) == [1]
+    assert found.open == 1
+
+
+@pytest.mark.parametrize("is_ended", [True, False])
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"body": b"other"}, id="another body"),
+        pytest.param({"PGROUP": "Q"}, id="another group"),
+        pytest.param({"REAL_TOPIC": "U"}, id="another topic"),
+        pytest.param({"UNIQ_KEY": "b"}, id="another message"),
+    ],
+)
+@pytest.mark.parametrize("written", [{"TRAN_PREPARED_QUEUE_OFFSET": "0"}, {"TRANSACTION_CHECK_TIMES": "1"}])
+def test_what_a_client_has_written_ends_nothing(
+    rig: FastPath, written: dict[str, str], change: dict[str, Any], is_ended: bool
+) -> None:
+    """Two transactions, of which the second one only says that it is a copy of the first."""
+    put_half(rig, UNIQ_KEY="a")
+    put_half(rig, **{"UNIQ_KEY": "a"} | written | change)
+    if is_ended:
+        put(rig, OPS, b"1")
+    rig.turn()
+    states, found = recover(rig)
+    assert open_offsets(states, 2) == ([0] if is_ended else [0, 1])
+    assert found.copies == 0
 
 
 def test_a_store_without_half_messages(tmp_path: Path) -> None:
@@ -175,3 +233,20 @@ def test_a_lost_file_of_the_op_queue_hides_its_own_op_messages_only(rig: FastPat
     states, found = recover(rig)
     assert open_offsets(states, 3 * per_file) == list(range(per_file, 2 * per_file))
     assert found.ops == 2 * per_file
+
+
+def test_damage_before_an_op_message_that_is_not_dispatched_does_not_hide_it(rig: FastPath) -> None:
+    control = lib.rp_control_header(rig.block)
+    put_half(rig)
+    dispatched = control.published_phy_offset
+    put(rig, "T")
+    damaged_end = control.published_phy_offset
+    put(rig, OPS, b"0")
+    control.dispatched_phy_offset = dispatched
+    ops = lib.rp_control_find(rig.block, OPS.encode(), len(OPS), 0)
+    ops.max_offset = ops.max_phy_offset = 0
+    with open(rig.root / "commitlog" / f"{0:020d}", "r+b") as file:
+        file.seek(dispatched)
+        file.write(b"\xff" * (damaged_end - dispatched))
+    states, found = recover(rig)
+    assert found.ops == 1 and open_offsets(states, 1) == []

@@ -191,3 +191,27 @@ def append(rig: FastPath, change: dict[str, Any], half_phy_offset: int) -> str:
         file.write(image)
     control.published_phy_offset += len(image)
     return str((fields | change)["topic"])
+
+
+@pytest.mark.parametrize("topic", ["T", "T" * len(HALF)], ids=["short", "as long as the half topic"])
+def test_a_committed_message_that_names_another_topics_message_ends_nothing(rig: FastPath, topic: str) -> None:
+    """A delivered delayed message names its topic as a half message does. The half queue is not dispatched yet."""
+    send_half(rig, half("TRAN_MSG\x01true\x02PGROUP\x01P\x02UNIQ_KEY\x01u1"))
+    control, halves = lib.rp_control_header(rig.block), queue(rig, HALF, 0)
+    at = int(control.published_phy_offset)
+    append(rig, {"topic": topic, "sys_flag": 0, "properties": b"UNIQ_KEY\x01u1\x02REAL_TOPIC\x01T"}, 0)
+    append(rig, {}, at)
+    control.dispatched_phy_offset = halves.max_offset = halves.max_phy_offset = 0
+    states, found = recover(rig)
+    assert (found.ops_missing, states.is_open(0)) == (0, True)
+
+
+def test_a_half_message_of_an_earlier_queue_ends_none_of_this_one(rig: FastPath) -> None:
+    """It has the same offset, but the queue names another place for it."""
+    send_half(rig, half("TRAN_MSG\x01true\x02PGROUP\x01P\x02UNIQ_KEY\x01u2"))
+    at = int(lib.rp_control_header(rig.block).published_phy_offset)
+    earlier = {"topic": HALF, "queue_id": 0, "sys_flag": 0, "properties": b"UNIQ_KEY\x01u1\x02REAL_TOPIC\x01T"}
+    append(rig, earlier, 0)
+    append(rig, {}, at)
+    states, found = recover(rig)
+    assert (found.ops_missing, states.is_open(0)) == (0, True)

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 pytest.importorskip("rocketpy.native._rocketpy", reason="the send loop is C")
 
+from rocketpy.broker import remarks
 from rocketpy.message import names
 from rocketpy.native.core import ffi, lib
 from rocketpy.reactor.half_states import SharedHalfStates
@@ -49,6 +51,12 @@ class Ordered(Rig):
         self.boot_looks += 1
         self.before_boot_look()
         return self.boot_ms
+
+    def client_send(self, opaque: int, version: int = 409) -> None:
+        """One that has just arrived, from a connection of its own."""
+        command = attrs.evolve(send_v2(opaque=opaque), version=version)
+        self.frame(command, connection=opaque, received_ns=self.now_ns)
+        self.turn()
 
     def order(self, orders: MemberOrders) -> int:
         version = self.member.give(orders)
@@ -195,6 +203,25 @@ def test_no_answer_leaves_after_the_deadline(tmp_path: Path, is_sync: bool) -> N
     rig.send_one(3)
     assert rig.codes() == [(3, SERVICE_NOT_AVAILABLE)]
     rig.close()
+
+
+def test_the_answer_of_a_stored_send_says_that_it_may_be_stored(rig: Ordered) -> None:
+    """A member that has passed it on must not send it again, as it does after a refusal."""
+    rig.order(master(A, B))
+    rig.send_one(1)
+    rig.put(encode_put(MessageToPut("T", 0, b"x", b""), 7, 0))
+    rig.turn()
+    end = rig.published
+    rig.member.deadline_ns = 0
+    rig.order(master(A, B, takes_sends=False, answers_waits=False))
+    rig.send_one(2)
+    rig.put(encode_put(MessageToPut("T", 0, b"x", b""), 8, 0))
+    rig.turn()
+    answers = {reply.opaque: (reply.code, reply.remark == remarks.PERHAPS_STORED) for _, reply in rig.answers()}
+    assert end == rig.published and answers == {1: (14, True), 2: (14, False)}
+    records = [record for kind, record in rig.for_manager() if kind == lib.RP_MSG_PUT_RESULT]
+    results = dict(decode_put_result(record, ("127.0.0.1", 1)) for record in records)
+    assert {token: (put.code, put.may_be_stored) for token, put in results.items()} == {7: (14, True), 8: (14, False)}
 
 
 def test_replies_that_wait_do_not_wait_beyond_the_deadline(rig: Ordered) -> None:

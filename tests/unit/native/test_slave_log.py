@@ -52,6 +52,7 @@ def test_each_file_that_follows_another_is_counted(rig: SlaveRig) -> None:
     rig.receive(IMAGE, always(1000))
     counters = rig.workers["send"].counters
     assert counters[lib.RP_COUNT_ROLLS] == (len(IMAGE.data) - 1) // FILE_SIZE > 0
+    assert counters[lib.RP_COUNT_MESSAGES_PUT] == len(IMAGE.records), "a blank is no message"
 
 
 def test_only_whole_records_are_published(rig: SlaveRig) -> None:
@@ -116,6 +117,16 @@ def test_a_damaged_blank_is_not_published(rig: SlaveRig, change: tuple[int, int]
     end = IMAGE.data.index(b"\xcb\xd4\x31\x94", IMAGE.records[11]) - 4
     damaged = bytearray(IMAGE.data)
     damaged[end + change[0]] ^= change[1]
+    rig.chunk(0, bytes(damaged[:FILE_SIZE]))
+    rig.turn()
+    assert rig.published == end and rig.refused == rig.stream
+
+
+def test_a_blank_that_ends_before_its_file_is_not_published(rig: SlaveRig) -> None:
+    """The next record would begin in the middle of what a reader takes for a blank."""
+    end = IMAGE.data.index(b"\xcb\xd4\x31\x94", IMAGE.records[11]) - 4
+    damaged = bytearray(IMAGE.data)
+    damaged[end : end + 4] = (FILE_SIZE - end - 16).to_bytes(4)
     rig.chunk(0, bytes(damaged[:FILE_SIZE]))
     rig.turn()
     assert rig.published == end and rig.refused == rig.stream

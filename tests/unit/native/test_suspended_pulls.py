@@ -166,10 +166,12 @@ def test_a_pull_that_has_passed_messages_of_others_is_told_of_its_progress(rigs:
 
 @pytest.mark.parametrize(("suspend", "waits"), [(LONG_MAX, 1), (10**13, 1), (0, 0), (-1, 0), (-LONG_MAX - 1, 0)])
 def test_a_time_of_any_size_is_a_time(rigs: Callable[..., FastPath], suspend: int, waits: int) -> None:
-    rig = rigs()
+    clock = Clock()
+    rig = rigs(clock=clock)
     rig.frame(pull(0, flags=WAIT, suspend=suspend))
-    lib.rp_codec_wake(rig.codec)
-    lib.rp_pull_run(rig.pull, SWEPT_NS)
+    rig.turn()
+    clock.now_ns += S
+    rig.turn()
     assert suspended(rig) == waits
     assert [reply.code for _, reply in rig.answers()] == [19] * (1 - waits)
 
@@ -188,14 +190,20 @@ def test_a_time_of_any_size_is_a_time(rigs: Callable[..., FastPath], suspend: in
 def test_a_pull_whose_queue_it_may_no_longer_read_does_not_wait_for_its_deadline(
     rigs: Callable[..., FastPath], restrict: Callable[[FastPath], None]
 ) -> None:
-    rig = rigs()
+    clock = Clock()
+    rig = rigs(clock=clock)
+
+    def sweep() -> None:
+        clock.now_ns += S
+        rig.turn()
+
     rig.frame(pull(0, queue=1, flags=WAIT, opaque=77))
     rig.turn()
     rig.add_topic("U")  # concerns no pull
-    lib.rp_pull_run(rig.pull, SWEPT_NS)
+    sweep()
     assert suspended(rig) == 1 and rig.answers() == []
     restrict(rig)
-    lib.rp_pull_run(rig.pull, SWEPT_NS)
+    sweep()
     [(_, reply)] = rig.answers()
     assert (reply.opaque, reply.code, reply.ext_field("nextBeginOffset")) == (77, 20, "0")
     assert suspended(rig) == 0

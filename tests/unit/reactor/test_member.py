@@ -21,6 +21,7 @@ SERVE = MemberOrders(
     sends_stream=True,
     is_broker_0=True,
     counting=frozenset({("a", "1f"), ("b", "2e"), ("b", "3d")}),
+    unclean_epoch=4,
 )
 
 

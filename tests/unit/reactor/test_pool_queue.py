@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 import pytest
 import trio
+import trio.testing
 
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
@@ -76,3 +77,44 @@ def test_the_load_is_what_waits_and_for_how_long() -> None:
     assert waiting.load(9_000_000) == PoolLoad(1, 2, 4)
     take(waiting)
     assert waiting.load(9_000_000) == PoolLoad(0, 2, 0)
+
+
+def test_a_connection_that_is_held_has_no_turn_and_keeps_its_order() -> None:
+    waiting = queue(queue_max=10)
+    for number in (1, 2):
+        assert waiting.put(Request(number, sender=1))
+    assert waiting.put(Request(3, sender=2))
+    first = take(waiting)
+    assert first is not None
+    waiting.hold(first)
+    assert waiting.put(Request(4, sender=1)) and waiting.put(Request(5, sender=2))
+    assert (waiting.held, len(waiting)) == (3, 5)
+    assert [take(waiting) for _ in range(2)] == [Request(3, sender=2), Request(5, sender=2)]
+    waiting.close()
+    waiting.release(1)
+    assert [take(waiting) for _ in range(4)] == [*(Request(number, sender=1) for number in (1, 2, 4)), None]
+
+
+def test_a_task_waits_for_the_release_of_a_connection() -> None:
+    waiting, found = queue(), []
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+
+            async def serve() -> None:
+                while (request := await waiting.take()) is not None:
+                    found.append(request)
+
+            assert waiting.put(Request(1))
+            request = await waiting.take()
+            assert request is not None
+            waiting.hold(request)
+            nursery.start_soon(serve)
+            await trio.testing.wait_all_tasks_blocked()
+            waiting.close()
+            await trio.testing.wait_all_tasks_blocked()
+            assert found == []
+            waiting.release(1)
+
+    trio.run(main)
+    assert found == [Request(1)]

@@ -266,7 +266,7 @@ def test_beyond_its_backlog_pushes_are_dropped_and_a_lost_answer_closes(open_ben
     bench = open_bench({1: large})
 
     async def scene() -> None:
-        channel = bench.server._new_channel(worker_messages.decode_origin(ring_messages.origin_record(bench.origin())))
+        channel = bench.server._channel(worker_messages.decode_origin(ring_messages.origin_record(bench.origin())))
         for _ in range(20):  # more than ring and backlog hold
             channel.push(RemotingCommand.oneway(40, body=bytes(10_000)))
         pushed = bench.server.gateway.outboxes[0].backlog_bytes

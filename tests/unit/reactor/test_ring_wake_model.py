@@ -202,19 +202,19 @@ def successors(state: State, without: frozenset[str]) -> Iterator[State]:
             yield drain_oldest(state, who)
 
 
-def search(without: frozenset[str]) -> tuple[int, list[State]]:
-    """(states reached, those in which nothing can happen any more)."""
+def ends_of(without: frozenset[str], reached: set[State]) -> Iterator[State]:
+    """Yield the states in which nothing can happen any more; all states that were seen are added to `reached`."""
     start = State(Process("write"), Process("read"))
-    reached, frontier, ends = {start}, [start], []
+    reached.add(start)
+    frontier = [start]
     while frontier:
         state = frontier.pop()
         following = list(successors(state, without))
         if not following:
-            ends.append(state)
+            yield state
         fresh = [one for one in following if one not in reached]
         reached.update(fresh)
         frontier += fresh
-    return len(reached), ends
 
 
 def is_finished(state: State) -> bool:
@@ -222,13 +222,14 @@ def is_finished(state: State) -> bool:
 
 
 def test_nobody_sleeps_for_ever() -> None:
-    reached, ends = search(frozenset())
-    assert reached > 1000
+    reached: set[State] = set()
+    ends = list(ends_of(frozenset(), reached))
+    assert len(reached) > 1000
     assert ends
     assert all(is_finished(state) for state in ends)
 
 
 @pytest.mark.parametrize("fence", ["producer waits", "producer wakes", "consumer sleeps", "consumer finds empty"])
 def test_every_fence_is_needed(fence: str) -> None:
-    _, ends = search(frozenset({fence}))
-    assert any(not is_finished(state) for state in ends)
+    """The search without it ends at the first state in which somebody sleeps for ever."""
+    assert any(not is_finished(state) for state in ends_of(frozenset({fence}), set()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from rocketpy.replication.introduction import Extent
 from rocketpy.replication.stream import ByteReader
 from tests.support.log_images import image_of, record
 from tests.support.master_rig import FILE_SIZE, MasterRig
-from tests.support.own_frames import data_frame, fenced, heartbeat
+from tests.support.own_frames import FENCED, HEARTBEAT, data_frame, fenced, frame, heartbeat
 
 Open = Callable[..., MasterRig]
 ReadLog = Callable[[int, int], bytes]
@@ -128,6 +129,12 @@ def test_a_master_that_has_lost_more_than_the_bound(rig: MasterRig, monkeypatch:
         Finding(rig, LOG[: RECORDS[1]], LOG).run()
 
 
+def test_logs_that_differ_before_all_that_may_be_cut(rig: MasterRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(common_part, "CUT_BYTES_MAX", 1000)
+    with pytest.raises(Diverged, match="both logs differ before"):
+        Finding(rig, OTHER, LOG).run()
+
+
 def test_logs_that_do_not_differ_any_more(rig: MasterRig) -> None:
     with pytest.raises(MasterUnusable, match="goes on"):
         Finding(rig, LOG, LOG[: RECORDS[100]]).run()
@@ -139,9 +146,20 @@ def test_logs_that_do_not_differ_any_more(rig: MasterRig) -> None:
 def compare(stream: bytes, own: bytes = LOG, end: int = 2000) -> int:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        theirs.sendall(stream)
-        theirs.shutdown(socket.SHUT_WR)
-        return same_until(ByteReader(ours, 60.0, lambda: None), Extent(100, end), reader_of(own))
+        writer = threading.Thread(target=write, args=(theirs, stream))
+        writer.start()
+        try:
+            return same_until(ByteReader(ours, 60.0, lambda: None), Extent(100, end), reader_of(own))
+        finally:
+            ours.close()
+            writer.join()
+
+
+def write(connection: socket.socket, stream: bytes) -> None:
+    """Send it all, unless the reader has closed the connection; then end."""
+    with contextlib.suppress(OSError):
+        connection.sendall(stream)
+        connection.shutdown(socket.SHUT_WR)
 
 
 def test_frames_of_any_size_and_heartbeats_between() -> None:
@@ -149,27 +167,37 @@ def test_frames_of_any_size_and_heartbeats_between() -> None:
     assert compare(stream) == 2000
     changed = LOG[:1999] + b"\xff" + LOG[2000:]
     assert compare(stream, changed) == 1999 and compare(data_frame(100, LOG[100:300]), changed, end=300) == 300
+    largest = (LOG[100:] + bytes(lib.RP_HA_DATA_MAX))[: lib.RP_HA_DATA_MAX]
+    assert compare(data_frame(100, largest)) == 2000
+    assert compare(heartbeat(0) * common_part.BEATS_MAX + data_frame(100, LOG[100:2000])) == 2000
+
+
+WHOLE = data_frame(100, LOG[100:2000])
+CLOSED, NOT_THE_LOG, DAMAGED = "closed", "it sent frame", "or damaged bytes"
 
 
 @pytest.mark.parametrize(
-    "stream",
+    ("stream", "complaint"),
     [
-        b"",
-        b"\xff" * 40,
-        bytes(40),
-        data_frame(101, LOG[101:300]),
-        data_frame(99, LOG[99:300]),
-        data_frame(100, LOG[100:300], crc=0),
-        data_frame(100, b""),
-        data_frame(100, bytes(lib.RP_HA_DATA_MAX + 1)),
-        data_frame(100, LOG[100:300])[:-1],
-        fenced(7),
-        heartbeat(0) * (common_part.BEATS_MAX + 1),
+        (b"", CLOSED),
+        (b"\xff" * 40 + WHOLE, NOT_THE_LOG),
+        (bytes(40) + WHOLE, NOT_THE_LOG),
+        (data_frame(101, LOG[101:300]) + WHOLE, DAMAGED),
+        (data_frame(99, LOG[99:300]) + WHOLE, DAMAGED),
+        (data_frame(100, LOG[100:300], crc=0), DAMAGED),
+        (data_frame(100, b"") + WHOLE, NOT_THE_LOG),
+        (data_frame(100, bytes(lib.RP_HA_DATA_MAX + 1)), NOT_THE_LOG),
+        (data_frame(100, LOG[100:300])[:-1], CLOSED),
+        (fenced(7) + WHOLE, NOT_THE_LOG),
+        (frame(HEARTBEAT, bytes(27)) + WHOLE, NOT_THE_LOG),
+        (frame(FENCED, bytes(28)) + WHOLE, NOT_THE_LOG),
+        (frame(FENCED, WHOLE[5:]), NOT_THE_LOG),
+        (heartbeat(0) * (common_part.BEATS_MAX + 1) + WHOLE, NOT_THE_LOG),
     ],
 )
-def test_what_is_not_the_log_decides_nothing(stream: bytes) -> None:
-    with pytest.raises(MasterUnusable):
-        compare(stream[:60_000])
+def test_what_is_not_the_log_decides_nothing(stream: bytes, complaint: str) -> None:
+    with pytest.raises(MasterUnusable, match=complaint):
+        compare(stream)
 
 
 def test_a_slave_that_cannot_read_its_own_log() -> None:

@@ -113,8 +113,9 @@ def test_a_connection_that_is_gone_acknowledges_nothing_more(master: Master) -> 
 def test_of_two_connections_of_a_store_the_better_one_counts(master: Master) -> None:
     master.order(A, B)
     master.publish(1000)
-    master.ack(0, B, 0)
+    master.ack(0, B, 300)
     master.ack(1, B, 700)
+    master.ack(2, B, 500)
     assert master.run() == 700
 
 

@@ -53,3 +53,10 @@ def test_what_cannot_be_read_or_written_is_named(tmp_path: Path) -> None:
         file.read()
     with pytest.raises(StoreError, match=r"cannot write .*epochFileCheckpoint"):
         file.write(EpochList())
+
+
+def test_a_file_that_is_far_too_long_is_not_read_as_a_list(tmp_path: Path) -> None:
+    file = EpochFile(tmp_path)
+    file.path.write_bytes(b"0" * (SIZE_MAX + 1))
+    with pytest.raises(EpochsInvalid, match=f"has more than {SIZE_MAX} bytes"):
+        file.read()

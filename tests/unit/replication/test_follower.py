@@ -264,7 +264,7 @@ def test_a_master_that_may_not_send_its_log_closes_its_slaves(master: MemberMast
     master.block.see_epoch(11)
     master.serve(A, B, sends_stream=False)
     b.turn_until(lambda: b.block.newest_epoch_seen == 11, "b to be told")
-    assert master.table.closed()["fenced"] == 1
+    b.turn_until(lambda: master.table.closed()["fenced"] == 1, "a to close the connection")
 
 
 def test_an_epoch_that_is_not_open_yet_is_not_served(tmp_path: Path, made: list[Any], follower: Make) -> None:

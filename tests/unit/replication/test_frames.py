@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("rocketpy.native._rocketpy", reason="a part of the broker, which needs the compiled core")
 
-from rocketpy.codes import REPLICATION_VERSION
+from rocketpy.codes import REPLICATION_VERSION, REPLICATION_VERSION_LOWEST
 from rocketpy.native.core import lib
 from rocketpy.replication.frames import MAGIC, Fields, FrameInvalid, encode, printable
 from tests.support import own_frames
@@ -14,7 +14,8 @@ from tests.support import own_frames
 
 def test_the_bytes_of_a_frame() -> None:
     assert encode(lib.RP_HA_TYPE_REFUSE, {"a": 1}) == bytes.fromhex("00000008 04") + b'{"a":1}'
-    assert MAGIC == own_frames.MAGIC and MAGIC[7] == REPLICATION_VERSION == lib.RP_HA_VERSION
+    assert MAGIC == own_frames.MAGIC and MAGIC[7] == REPLICATION_VERSION_LOWEST == lib.RP_HA_VERSION_LOWEST
+    assert lib.RP_HA_VERSION == REPLICATION_VERSION
 
 
 def test_fields_of_every_kind() -> None:

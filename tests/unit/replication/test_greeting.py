@@ -98,7 +98,7 @@ def welcome(**changes: Any) -> bytes:
 
 def test_an_empty_slave_begins_where_the_master_says(play: Play) -> None:
     master = play(lambda _: welcome(start=FILE_SIZE, begin=FILE_SIZE))
-    assert master.introduce(Extent(0, 0)) == Welcome(FILE_SIZE, len(LOG), master_begin=FILE_SIZE)
+    assert master.introduce(Extent(0, 0)) == Welcome(FILE_SIZE, len(LOG), master_begin=FILE_SIZE, version=2)
     assert master.magic == MAGIC
     assert master.hello["tail"] is None and master.hello["end"] == 0 and master.hello["brokerId"] == 3
 
@@ -170,7 +170,7 @@ def test_a_refusal_stops_the_slave_if_it_is_proved(play: Play) -> None:
 
 
 def test_a_master_of_another_version_is_asked_again(play: Play) -> None:
-    with pytest.raises(MasterUnusable, match="speaks version 3 of replication, this slave 2"):
+    with pytest.raises(MasterUnusable, match="answers in version 3 of replication, and was asked in 2"):
         play(lambda _: welcome(version=3)).introduce(Extent(0, 0))
 
 

@@ -9,6 +9,7 @@ pytest.importorskip("rocketpy.native._rocketpy", reason="a part of the broker, w
 from rocketpy.replication import master_log
 from rocketpy.replication.errors import MasterUnusable
 from rocketpy.replication.master_log import MasterLog, ask_master, connect
+from rocketpy.replication.versions import Versions
 from tests.support.fake_master import FakeMaster
 
 
@@ -69,12 +70,19 @@ def test_both_answers_have_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None
     assert now[0] == 4.0 or now[0] == 5.0
 
 
-@pytest.mark.parametrize(("body", "version"), [(None, 0), (b'{"version":1}', 1), (b'{"version":7}', 7)])
-def test_which_frames_it_speaks(body: bytes | None, version: int) -> None:
+@pytest.mark.parametrize(
+    ("body", "version"),
+    [
+        (None, None),
+        (b'{"version":2}', Versions(2, 2)),
+        (b'{"version":2,"lowest":2,"highest":7}', Versions(2, 7)),
+    ],
+)
+def test_which_frames_it_speaks(body: bytes | None, version: Versions | None) -> None:
     """A broker of the reference does not support the question."""
     with FakeMaster(1000) as master:
         master.version = body
-        assert ask_master(master.address, 5.0).version == version
+        assert ask_master(master.address, 5.0).versions == version
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"version":0}', b'{"version":"1"}', b'{"version":true}'])

@@ -61,7 +61,7 @@ class Played:
         hello = Hello(
             2, "DefaultCluster", "broker-a", 2, FILE_SIZE, Extent(0, 0), None, "1" * 32, membership=membership
         )
-        return hello.encode(SECRET, read_challenge(*self.next()))
+        return hello.encode(SECRET, read_challenge(*self.next())[0])
 
     def join(self) -> None:
         self.socket.sendall(self.hello())

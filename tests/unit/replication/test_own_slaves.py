@@ -101,7 +101,7 @@ def other(log: bytes, at: int) -> bytes:
 
 
 REFUSALS: list[tuple[str, Callable[[bytes], bytes], dict[str, Any], str]] = [
-    ("version", lambda log: log, {"version": 3}, "stranger"),
+    ("version", lambda log: log, {"version": 4}, "stranger"),
     ("group", lambda log: log, {"cluster": "Other"}, "stranger"),
     ("group", lambda log: log, {"brokerName": "b\nfalse line"}, "stranger"),
     ("secret", lambda log: log, {"proof": "00"}, "stranger"),

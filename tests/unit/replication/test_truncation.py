@@ -88,13 +88,3 @@ def test_a_slave_that_may_not_be_cut_halts(
     slave.turn_until(lambda: slave.following == lib.RP_FOLLOWING_HALTED)
     assert text in caplog.text and take_cut_request(tmp_path) is None
     slave.close()
-
-
-def test_a_master_of_another_version_is_tried_again(
-    tmp_path: Path, master: FakeMaster, caplog: pytest.LogCaptureFixture
-) -> None:
-    master.version = b'{"version":1}'
-    slave = Slave(tmp_path, master, known=IMAGE.data[:END])
-    slave.turn_until(lambda: "speaks version 1 of replication, this slave 2" in caplog.text)
-    assert slave.following == lib.RP_FOLLOWING_SEARCHING
-    slave.close()

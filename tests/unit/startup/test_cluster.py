@@ -30,7 +30,19 @@ def settings_of(member: Member) -> dict[str, str]:
 
 
 def test_there_is_a_sample_of_each_mode() -> None:
-    assert {path.name for path in CLUSTERS.iterdir()} == set(MODES)
+    assert {path.name for path in CLUSTERS.iterdir()} == {*MODES, "3m-automatic"}
+
+
+def test_the_files_of_three_hosts_differ_in_what_is_the_host() -> None:
+    """tests/ha/test_three_hosts.py starts them."""
+    files = sorted((CLUSTERS / "3m-automatic").glob("broker-*.conf"))
+    members = [load_broker_config(file) for file in files]
+    assert all(settings.notes == () and settings.store.is_automatic for settings in members) and len(members) == 3
+    places = {(settings.broker_addr, settings.store.ha_member, settings.broker.broker_id) for settings in members}
+    assert len(places) == 3
+    own = ("bindAddress", "brokerIP1", "haMember ", "brokerId")
+    rest = {tuple(line for line in file.read_text().splitlines() if not line.startswith(own)) for file in files}
+    assert len(rest) == 1
 
 
 @pytest.mark.parametrize("mode", MODES)

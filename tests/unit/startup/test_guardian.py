@@ -17,7 +17,7 @@ from rocketpy.reactor.member import MemberBlock, MemberOrders
 from rocketpy.reactor.process import Identity
 from rocketpy.reactor.supervisor import EXIT_CANNOT_BOOT
 from rocketpy.startup.member.cuts import FORGET_S, TRIES_MAX, Cuts
-from rocketpy.startup.member.guardian import Child, Guardian, Role
+from rocketpy.startup.member.guardian import HANGS_S, LATE_S, Child, Guardian, Role
 from rocketpy.startup.member.marks import TreeMarks
 from rocketpy.startup.member.names import EXIT_OTHER_EPOCH
 from tests.support.toy_workers import Journal
@@ -309,3 +309,45 @@ def test_what_does_not_stop_is_killed(toy: Toy) -> None:
     toy.journal.line()
     os.kill(toy.pid, signal.SIGTERM)
     assert toy.end() == 1
+
+
+def test_a_coordinator_that_hangs_is_replaced(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has made a turn, and makes no more."""
+    monkeypatch.setattr("rocketpy.startup.member.guardian.HANGS_S", 0.5)
+
+    def turns_once(role: Role) -> int:
+        toy.marks.coordinator_turned_s = time.monotonic()
+        return toy.coordinator(role)
+
+    toy.start(coordinator=turns_once)
+    started = toy.started()
+    assert "coordinator has made no turn for" in toy.journal.line()
+    assert "coordinator was killed by SIGKILL" in toy.journal.line()
+    who, pid = toy.next()
+    assert who == "coordinator" and pid != started["coordinator"]
+
+
+def test_a_pause_of_all_processes_is_no_hanging_coordinator() -> None:
+    now = [100.0]
+    killed: list[str] = []
+    guardian = Guardian(
+        MemberBlock(),
+        TreeMarks(),
+        Child("coordinator", lambda _role: 0, ()),
+        Child("supervisor", lambda _role: 0, ()),
+        bell=-1,
+        clock=lambda: now[0],
+        log=killed.append,
+    )
+    guardian.coordinator.pid = 1
+    for seconds in (0.25, 60.0, 0.25, HANGS_S - 1.0, LATE_S):
+        now[0] += seconds
+        guardian._excuse_pauses(now[0])
+        guardian.marks.coordinator_turned_s = guardian.marks.coordinator_turned_s or now[0]
+        guardian._watch_coordinator(now[0])
+        assert not killed
+    for _ in range(24):
+        now[0] += 0.25
+        guardian._excuse_pauses(now[0])
+        guardian._watch_coordinator(now[0])
+    assert len(killed) == 1 and "coordinator has made no turn" in killed[0]

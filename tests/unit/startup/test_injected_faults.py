@@ -31,7 +31,7 @@ from tests.support.request_bench import CONNECTION, Bench, complete
 from tests.support.slow_path import SlowPathRig
 
 CODES = sorted(int(code) for code in RequestCode)
-ROUNDS = 3
+ROUNDS = 2
 
 
 def fail(*_: object, **__: object) -> None:

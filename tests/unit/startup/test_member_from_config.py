@@ -34,9 +34,15 @@ def load(**changes: str) -> BrokerSettings:
 
 def test_the_rules_get_what_is_configured() -> None:
     changes = {"haLeaseSeconds": "9", "haServeWithoutLease": "false", "haMaxTimeSlaveNotCatchup": "1500"}
+    changes |= {"haUnhealthySeconds": "8", "haEtcdCompactHours": "2"}
     found = member_settings(load(**changes, mappedFileSizeCommitLog="104857600", minInSyncReplicas="2"))
-    assert found.config == GroupConfig(format=1, mode="sync", file_size=104_857_600, members=("a", "b"))
+    assert found.config == GroupConfig(
+        format=1, mode="sync", file_size=104_857_600, members=("a", "b"), in_sync_min=2, flush="ASYNC_FLUSH"
+    )
+    assert member_settings(load(flushDiskType="SYNC_FLUSH")).config.flush == "SYNC_FLUSH"
     assert (found.member, found.lease_s, found.keep_up_s, found.without_lease) == ("b", 9, 1.5, False)
+    assert found.keep_history_s == 7200 and member_settings(load()).keep_history_s == 86_400
+    assert found.fault_s == 8 and member_settings(load()).fault_s == 5
     assert not found.may_store(1) and found.may_store(2)
     asynchronous = member_settings(load(brokerRole="ASYNC_MASTER", minInSyncReplicas="2"))
     assert asynchronous.config.mode == "async" and asynchronous.may_store(1)

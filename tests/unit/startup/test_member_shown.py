@@ -25,3 +25,11 @@ def test_changes_of_the_state_are_counted_and_a_lease_that_is_over_is_0() -> Non
     for state in (State.JOINING, State.FOLLOWER, State.FOLLOWER, State.IN_SYNC):
         shown.show(state, -1, 0, 99.0)
     assert (shown.read().changes, shown.read().lease_s) == (2, 0.0)
+
+
+def test_faults_are_shown_beside_the_state() -> None:
+    shown = MemberShown(lambda: 100.0)
+    assert (shown.read().has_fault, shown.read().faulty) == (False, 0)
+    shown.show_faults(True, 2)
+    shown.show(State.MASTER, 7, 2, 104.5)
+    assert (shown.read().has_fault, shown.read().faulty, shown.read().state) == (True, 2, "MASTER")

@@ -17,7 +17,7 @@ from rocketpy.reactor.ring import RingReader, RingWriter
 from rocketpy.reactor.topology import SEND, ReactorSizes, Topology
 from rocketpy.reactor.worker_messages import ORIGIN, WorkerMessage
 from rocketpy.remoting.limits import PoolLoad
-from rocketpy.startup.workers.shared_counts import load_of_rings, pool_loads
+from rocketpy.startup.workers.shared_counts import fast_path_counters, load_of_rings, pool_loads
 from tests.support.slow_path import SlowPathRig, body_of
 
 TABLE = broker_pools(BrokerSettings())
@@ -60,6 +60,19 @@ def test_what_waits_in_rings_is_counted_and_its_head_timed() -> None:
             pass
     assert load_of_rings(topology.requests_to(SEND), 9, 6_000_000) == PoolLoad(0, 9, 0)
     close(topology)
+
+
+def test_the_time_of_the_append_under_way_is_shown(tmp_path: Path) -> None:
+    topology = Topology.create(ReactorSizes(ring_bytes=65536))
+    assert fast_path_counters(topology, now_ns=lambda: 9_000_000).append_ms == 0
+    topology.blocks[SEND].pointer.busy_since_ns = 2_000_000
+    counters = fast_path_counters(topology, now_ns=lambda: 9_000_000)
+    assert counters.append_ms == 7
+    assert fast_path_counters(topology, now_ns=lambda: 1_000_000).append_ms == 0, "it began after the look at the clock"
+    close(topology)
+    rig = SlowPathRig(tmp_path)
+    rig.counters = counters
+    assert body_of(trio.run(lambda: rig.ask(28)))["table"]["pageCacheLockTimeMills"] == "7"
 
 
 def test_what_waits_in_query_workers_is_counted_with_the_rest() -> None:

@@ -18,6 +18,7 @@ from rocketpy.failover.records import GroupState, MasterRecord
 from rocketpy.failover.requests import View
 from rocketpy.startup.cli.set_aside import set_aside
 from rocketpy.startup.member.identity import open_identity
+from rocketpy.store.recovery import store_lock
 from rocketpy.store.recovery.lifecycle import close_store, open_store
 from tests.support.store_writer import StoreWriter, small_config
 
@@ -64,7 +65,8 @@ def everything(root: Path) -> set[Path]:
     return set(root.rglob("*"))
 
 
-def test_it_is_refused_while_the_broker_runs(tmp_path: Path) -> None:
+def test_it_is_refused_while_the_broker_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_lock, "ORPHANS_WAIT_S", 0.0)
     settings = settings_of(tmp_path / "store")
     opened = open_store(settings.store)
     with pytest.raises(StoreError, match="the store is in use"):

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import attrs
 import pytest
@@ -11,10 +16,12 @@ from rocketpy.failover.epochs import EpochList
 from rocketpy.failover.fences import FOR_EVER_S, NEVER_S
 from rocketpy.failover.orders import Orders
 from rocketpy.failover.records import MemberRecord
+from rocketpy.failover.requests import Report
 from rocketpy.failover.states import DUTIES, State
 from rocketpy.reactor.member import NO_DEADLINE_NS, Following, MemberBlock, MemberOrders
 from rocketpy.replication.epoch_file import EpochFile
 from rocketpy.replication.slave_table import SlaveTable
+from rocketpy.startup.member import shared_broker
 from rocketpy.startup.member.marks import TreeMarks
 from rocketpy.startup.member.shared_broker import SharedBroker
 from rocketpy.store.control_block import ControlBlock
@@ -192,3 +199,75 @@ def test_a_successor_knows_whom_it_has_replaced(play: Play) -> None:
     assert found is not None and (found.member, found.ha_address) == ("b", "h:2")
     connect(play.broker.slaves, 0, 1, "b", 800, epoch=4)
     assert play.broker.replaced() is None
+
+
+def stepped(broker: SharedBroker, event: Callable[[], None], at: int) -> tuple[Report, bool]:
+    """Make a report, and let `event` happen before its instruction number `at`. Returns: the report; did it happen?"""
+    left = at
+
+    def trace(frame: FrameType, kind: str, _: object) -> Any:
+        nonlocal left
+        if frame.f_code.co_filename != shared_broker.__file__:
+            return None
+        frame.f_trace_opcodes = True
+        if kind == "opcode":
+            left -= 1
+            if left == 0:
+                event()
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        return broker.report(), left <= 0
+    finally:
+        sys.settrace(before)
+
+
+@pytest.mark.parametrize("is_master", [False, True])
+def test_an_end_that_is_done_has_everything(play: Play, is_master: bool) -> None:
+    """The last message is stored, and then sends are refused, between any two instructions of a report.
+
+    A switch-over hands over to a member that has everything below the `end` of a report that is done. With an older
+    `end` an asynchronous group would lose what it has acknowledged last.
+    """
+    pointer = play.broker.block.pointer
+    play.apply(State.SWITCHING_OVER if is_master else State.CANDIDATE, epoch=3)
+
+    def stores_the_last_message() -> None:
+        play.control.header.published_phy_offset = 900
+        pointer.sends_refused = pointer.stream_stopped = play.broker.block.version
+
+    def report_at(number: int, event: Callable[[], None]) -> tuple[Report, bool]:
+        play.open(is_master=is_master, epoch=3)
+        play.control.header.published_phy_offset = 500
+        assert (play.broker.report().end, play.broker.report().done) == (500, False)
+        return stepped(play.broker, event, number)
+
+    steps = 0
+    for number in itertools.count(1):
+        report, has_happened = report_at(number, stores_the_last_message)
+        assert not report.done or report.end == 900, f"at instruction {number}"
+        if not has_happened:
+            break
+        steps = number
+    assert steps > 50, "the report was not stepped through"
+
+
+def test_an_end_of_a_tree_that_is_gone_is_not_done(play: Play) -> None:
+    """The tree ends between any two instructions of a report, after it has stored its last message."""
+    pointer = play.broker.block.pointer
+    play.apply(State.SWITCHING_OVER, epoch=3)
+
+    def ends() -> None:
+        play.broker.marks.is_master, play.broker.marks.is_open = None, False
+
+    for number in itertools.count(1):
+        play.open(is_master=True, epoch=3)
+        play.control.header.published_phy_offset = 500
+        assert play.broker.report().end == 500
+        play.control.header.published_phy_offset, pointer.sends_refused = 900, play.broker.block.version
+        report, has_happened = stepped(play.broker, ends, number)
+        assert not report.done or report.end == 900, f"at instruction {number}"
+        if not has_happened:
+            break

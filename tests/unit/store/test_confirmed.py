@@ -3,6 +3,7 @@ over every kind of start."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -149,11 +150,46 @@ def test_without_a_control_block_what_had_units_was_confirmed(config: MessageSto
     close_store(opened, clean=True)
 
 
-def test_what_was_shown_before_failover_came_counts_as_confirmed(config: MessageStoreConfig) -> None:
+def test_a_lost_queue_hides_nothing_that_was_confirmed(config: MessageStoreConfig) -> None:
+    """Its units are made again, like those of the other queues, as far as any queue had them."""
+    opened = open_bounded(config)
+    with StoreWriter(opened.config, opened.control) as writer:
+        puts = [writer.put(topic, 0, b"x", dispatch=False) for topic in ("U", "T") * 5]
+    opened.control.header.confirmed_phy_offset = end_of(puts[7])
+    assert dispatch(opened) == 4
+    close_store(opened, clean=True)
+    opened.paths.control.unlink()
+    shutil.rmtree(opened.paths.consumequeue / "U")
+    opened = open_bounded(config)
+    assert opened.report.kind is RecoveryKind.FILES and opened.report.queues_rebuilt
+    assert opened.control.header.confirmed_phy_offset == end_of(puts[7]) and visible(opened) == 4
+    close_store(opened, clean=True)
+
+
+def test_after_another_program_only_what_had_units_was_confirmed(config: MessageStoreConfig) -> None:
+    """The log may be another one since the block was written."""
+    opened = open_bounded(config)
+    puts = put(opened, 10)
+    opened.control.header.confirmed_phy_offset = end_of(puts[6])
+    assert dispatch(opened) == 7
+    opened.control.header.confirmed_phy_offset = end_of(puts[8])
+    close_store(opened, clean=False)
+    opened.paths.lock.write_bytes(b"lock")
+    opened = open_bounded(config)
+    assert opened.report.kind is RecoveryKind.FILES
+    assert opened.control.header.confirmed_phy_offset == opened.control.dispatched_phy_offset <= end_of(puts[6])
+    close_store(opened, clean=True)
+
+
+@pytest.mark.parametrize("loses_power", [True, False])
+def test_what_was_shown_before_failover_came_counts_as_confirmed(config: MessageStoreConfig, loses_power: bool) -> None:
     opened = open_store(config)
     puts = put(opened, 10)
     assert dispatch(opened) == 10
-    close_store(opened, clean=True)
+    opened.control.header.durable_phy_offset = opened.control.published_phy_offset
+    close_store(opened, clean=not loses_power)
+    if loses_power:
+        another_boot(opened.paths)
     opened = open_bounded(config)
     assert opened.control.header.confirmed_phy_offset == end_of(puts[-1]) and visible(opened) == 10
     close_store(opened, clean=True)

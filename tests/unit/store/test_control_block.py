@@ -55,6 +55,15 @@ def test_many_queues(path: Path) -> None:
     control.close()
 
 
+def test_many_queues_of_one_topic(path: Path) -> None:
+    """Some of them have the same slot."""
+    control = ControlBlock(path, 1 << 30)
+    entries = [control.add_queue(b"T", number) for number in range(10_000)]
+    assert control.header.queue_count == 10_000 and [entry.queue_id for entry in entries] == list(range(10_000))
+    assert all(control.queue("T", number) == entry for number, entry in enumerate(entries))
+    control.close()
+
+
 def test_a_deleted_entry_is_not_found_until_added_again(path: Path) -> None:
     control = ControlBlock(path, 1 << 30)
     entry = control.add_queue(b"T", 0)

@@ -7,6 +7,7 @@ import resource
 import shutil
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +17,15 @@ from rocketpy.native.status import Status
 from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
 from rocketpy.store.recovery.positions import RecoveryKind
 from rocketpy.store.running_flags import RunningFlag
-from tests.support.store_writer import StoreWriter
+from tests.support.broker import disk_directory
+from tests.support.store_writer import StoreWriter, small_config
+
+
+@pytest.fixture
+def on_disk() -> Iterator[Path]:
+    """A directory whose files have times that follow writes."""
+    with disk_directory() as directory:
+        yield Path(directory)
 
 
 @pytest.fixture
@@ -87,9 +96,16 @@ def test_a_restarted_worker_does_not_trust_the_next_success(
     close_store(again, clean=True)
 
 
-def test_a_restarted_worker_writes_again_what_is_not_durable(writer: StoreWriter, opened: OpenedStore) -> None:
+def test_a_restarted_worker_writes_again_what_is_not_durable(on_disk: Path) -> None:
     """The previous one may have died with a failed sync that nobody knows of. The kernel says that the pages are clean:
     whether they were written again shows in the file's time."""
+    opened = open_store(small_config(on_disk / "store"))
+    with StoreWriter(small_config(on_disk / "store"), opened.control) as writer:
+        check_that_clean_pages_are_written_again(writer, opened)
+    close_store(opened, clean=False)
+
+
+def check_that_clean_pages_are_written_again(writer: StoreWriter, opened: OpenedStore) -> None:
     writer.put(body=b"x" * 12_000)
     writer.put(body=b"x" * 12_000)  # in the second file
     paths = [opened.paths.commitlog / f"{start:020d}" for start in (0, 16_384)]

@@ -1,12 +1,22 @@
-"""Opening and closing a store: what of the control block outlives the kernel that wrote it."""
+"""Opening and closing a store: what outlives the kernel that wrote it, what a stop promises, what a failure leaves."""
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 from rocketpy.config import MessageStoreConfig
+from rocketpy.errors import StoreError
 from rocketpy.store.clocks import CautiousClock
+from rocketpy.store.files import StorePaths, file_name
+from rocketpy.store.formats.checkpoint import read_checkpoint
+from rocketpy.store.recovery import store_lock
 from rocketpy.store.recovery.lifecycle import close_store, open_store
+from rocketpy.store.recovery.positions import Recovery
+from rocketpy.store.running_flags import RunningFlag
+from tests.support.store_writer import StoreWriter
+
+STORED_MS = 1_700_000_000_000
 
 
 @pytest.mark.parametrize("is_other_kernel", [False, True])
@@ -38,3 +48,68 @@ def test_so_does_the_cautious_clock(config: MessageStoreConfig, is_other_kernel:
     clock = CautiousClock(opened.control.header, lambda: now_ms + 86_400_000, lambda: boot_ms)
     assert clock.now_ms() == now_ms + (86_400_000 if is_other_kernel else 0)
     close_store(opened, clean=False)
+
+
+def test_a_start_removes_what_a_dead_process_was_writing(config: MessageStoreConfig) -> None:
+    """On a file system without unnamed files, a new file has another name until it is complete."""
+    paths = StorePaths.of(config.store_path_root_dir, config.store_path_commit_log)
+    paths.commitlog.mkdir(parents=True)
+    directory = paths.root / "x.new.d"
+    directory.mkdir()
+    leftovers = [paths.root / "abort.new.77", paths.commitlog.parent / f"{file_name(0)}.new.1"]
+    own = paths.root / "new.txt"
+    for path in (*leftovers, own):
+        path.write_bytes(b"x")
+    close_store(open_store(config), clean=False)
+    assert not any(path.exists() for path in leftovers) and own.exists() and directory.exists()
+
+
+def test_a_store_that_cannot_be_opened_is_let_go(config: MessageStoreConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_lock, "ORPHANS_WAIT_S", 0.0)
+    close_store(open_store(config), clean=True)
+
+    def fail(*_: object, **__: object) -> None:
+        raise StoreError("no reason")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Recovery, "run", fail)
+        with pytest.raises(StoreError, match="no reason"):
+            open_store(config)
+    close_store(open_store(config), clean=True)
+
+
+def test_a_stop_that_fails_lets_the_store_go(config: MessageStoreConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_lock, "ORPHANS_WAIT_S", 0.0)
+    opened = open_store(config)
+    opened.paths.commitlog.rmdir()
+    opened.paths.commitlog.write_bytes(b"")  # no directory to flush
+    with pytest.raises(StoreError):
+        close_store(opened, clean=True)
+    assert opened.paths.abort.exists()
+    opened.paths.commitlog.unlink()
+    close_store(open_store(config), clean=True)
+
+
+def test_a_stop_with_a_full_disk_is_clean(config: MessageStoreConfig) -> None:
+    opened = open_store(config)
+    opened.control.header.running_flags = RunningFlag.DISK_FULL
+    close_store(opened, clean=True)
+    assert not opened.paths.abort.exists()
+
+
+@pytest.mark.parametrize("has_index", [True, False])
+@pytest.mark.parametrize("is_confirmed", [True, False])
+def test_a_clean_stop_promises_units_and_keys_that_are_there(
+    config: MessageStoreConfig, is_confirmed: bool, has_index: bool
+) -> None:
+    """Without the index, a later start with it has to build it; messages that are not confirmed have no units."""
+    config = attrs.evolve(config, message_index_enable=has_index)
+    opened = open_store(config, stops_at_confirmed=True)
+    with StoreWriter(config, opened.control) as writer:
+        put = writer.put(dispatch=False, store_timestamp_ms=STORED_MS)
+    opened.control.header.confirmed_phy_offset = put.size if is_confirmed else 0
+    close_store(opened, clean=True)
+    checkpoint = read_checkpoint(opened.files, opened.paths.checkpoint)
+    assert checkpoint.physic_msg_timestamp_ms == STORED_MS
+    assert checkpoint.logics_msg_timestamp_ms == (STORED_MS if is_confirmed else 0)
+    assert checkpoint.index_msg_timestamp_ms == (STORED_MS if is_confirmed and has_index else 0)

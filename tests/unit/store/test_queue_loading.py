@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.files import DiskFiles, file_name
 from rocketpy.store.formats.unit import BLANK_UNIT, CQ_UNIT
-from rocketpy.store.recovery.queue_loading import LoadedQueue, QueueFiles
+from rocketpy.store.recovery.queue_loading import LoadedQueue, QueueFiles, load_queues
 
 UNITS, SIZE = 50, 100  # units of a file, bytes of a record
 FILE_SIZE = UNITS * CQ_UNIT.size
@@ -49,3 +50,52 @@ def test_files_of_blanks_alone_hide_no_unit(queue: Path) -> None:
     """The last unit was of a record that a power failure took."""
     assert load(queue, 304 * SIZE) == LoadedQueue(0, 100, 60 * SIZE)
     assert len(list(queue.iterdir())) == 2, "a Java broker would count the blanks at the end"
+
+
+class Noted(DiskFiles):
+    """Notes the directories that are synced."""
+
+    def __init__(self) -> None:
+        self.synced: list[str] = []
+
+    def sync_directory(self, directory: Path) -> None:
+        self.synced.append(directory.name)
+        super().sync_directory(directory)
+
+
+def test_what_is_behind_the_end_is_zero_and_stays_away(queue: Path) -> None:
+    """Old units would come back with the next one: as its successors, and after a power failure as files."""
+    files = Noted()
+    assert QueueFiles(files, queue, FILE_SIZE).load(20 * SIZE, 0) == LoadedQueue(0, 20, 20 * SIZE)
+    (kept,) = queue.iterdir()
+    assert kept.read_bytes() == b"".join(map(unit, range(20))).ljust(FILE_SIZE, b"\0")
+    assert files.synced == ["0"]
+
+
+def test_a_queue_without_a_unit_goes_with_its_directory(queue: Path) -> None:
+    files = Noted()
+    assert QueueFiles(files, queue, FILE_SIZE).load(0, 0) is None
+    assert not queue.exists() and files.synced == ["T"]
+
+
+def test_a_queue_that_is_whole_is_not_touched(queue: Path) -> None:
+    files = Noted()
+    before = {path.name: path.stat().st_mtime_ns for path in queue.iterdir()}
+    QueueFiles(files, queue, FILE_SIZE).load(LOG_END, 0)
+    assert {path.name: path.stat().st_mtime_ns for path in queue.iterdir()} == before and files.synced == []
+
+
+def test_what_is_no_queue_is_left_alone(queue: Path) -> None:
+    """An operator's files, and directories whose names are no numbers."""
+    root = queue.parent.parent
+    (root / "notes").write_text("x")
+    (root / "T" / "1").write_text("x")
+    for name in ("copy of 0", "\u0661", "-1"):
+        (root / "T" / name).mkdir()
+    control = ControlBlock(root.parent / f"{root.name}-control", 1 << 30)
+    reached = load_queues(DiskFiles(), root, FILE_SIZE, control, phy_limit=LOG_END, log_min_phy_offset=7 * SIZE)
+    assert reached == 305 * SIZE
+    (state,) = control.queues()
+    assert (state.topic, state.queue_id, state.min_offset, state.max_offset, state.next_offset) == ("T", 0, 7, 305, 305)
+    assert (root / "notes").exists() and len(list((root / "T").iterdir())) == 5
+    control.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import subprocess
 import sys
@@ -67,6 +69,40 @@ def test_workers_of_a_dead_supervisor_hold_the_store(tmp_path: Path, monkeypatch
         StoreLock(tmp_path / "lock")
     os.close(orphan)
     StoreLock(tmp_path / "lock").release()
+
+
+def test_a_store_that_workers_hold_leaves_no_descriptor_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_lock, "ORPHANS_WAIT_S", 0.0)
+    held = StoreLock(tmp_path / "lock")
+    before = sorted(os.listdir("/proc/self/fd"))
+    with pytest.raises(StoreError, match="workers of an earlier broker"):
+        StoreLock(tmp_path / "lock")
+    assert sorted(os.listdir("/proc/self/fd")) == before
+    held.release()
+
+
+def test_a_file_system_that_has_no_record_locks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "lockf", refuse)
+    before = sorted(os.listdir("/proc/self/fd"))
+    with pytest.raises(StoreError, match=r"cannot lock .*lock: No locks available"):
+        StoreLock(tmp_path / "lock")
+    assert sorted(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_file_system_that_has_no_flock_does_not_wait_for_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOTSUP, "Operation not supported")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    lock = StoreLock(tmp_path / "lock")
+    assert lock.worker_fd >= 0
+    lock.release()
+    assert lock.worker_fd == -1
 
 
 def test_a_root_that_cannot_be_made_is_one_clear_line(tmp_path: Path, config: MessageStoreConfig) -> None:

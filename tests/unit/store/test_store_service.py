@@ -16,6 +16,7 @@ from rocketpy.native.core import ffi, lib
 from rocketpy.store.files import DiskFiles, file_name
 from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.store.recovery.lifecycle import OpenedStore
+from rocketpy.store.services import store_service
 from rocketpy.store.services.store_service import StoreSeams, StoreService
 from tests.support.store_writer import StoreWriter
 from tests.support.waiting import wait_until
@@ -101,7 +102,10 @@ def rig(
     flush_disk_type: FlushDiskType,
     changes: dict[str, Any],
     files: FaultyFiles,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Rig]:
+    monkeypatch.setattr(store_service, "ALLOCATE_INTERVAL_S", 0.02)
+    monkeypatch.setattr(store_service, "RETRY_S", 0.02)
     worker, pull, manager = (lib.rp_worker_create(index) for index in range(3))
     to_pull = lib.rp_ring_create(65_536, worker, pull)
     to_manager = lib.rp_ring_create(65_536, worker, manager)
@@ -348,6 +352,7 @@ def test_a_call_that_fails_is_left_to_the_next_round(
     while not files.failures:
         store.request_delete_expired()
         writer.put("Other", 0, dispatch=False)
+        rig.wake()
         writer.control.delete_queues("Other")
         writer.control.delete_units("Other", header.published_phy_offset)
         clean_topic(rig, b"Other")  # has units flushed, too

@@ -9,7 +9,7 @@ from trio.testing import memory_stream_pair
 
 from rocketpy.errors import ConnectFailed
 from rocketpy.remoting.abc import Peer
-from rocketpy.transport.streams import connect, listening_port, open_listeners, peer_of
+from rocketpy.transport.streams import connect, listening_port, open_listeners, peer_of, unacknowledged_bytes
 
 
 def test_both_ends_know_each_other() -> None:
@@ -43,3 +43,24 @@ def test_a_name_in_ascii_needs_no_tables_for_international_names(host: str) -> N
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert done.stdout == "False\n", done.stderr
+
+
+def test_bytes_are_unacknowledged_until_the_machine_of_the_peer_has_them() -> None:
+    """A stream in memory cannot tell."""
+
+    async def main() -> None:
+        (listener,) = await open_listeners("127.0.0.1", 0)
+        async with listener, await connect(f"127.0.0.1:{listening_port(listener)}") as stream:
+            peer = await listener.accept()
+            await stream.send_all(b"answered by the kernel, read by nobody")
+            with trio.fail_after(5):
+                while unacknowledged_bytes(stream):  # noqa: ASYNC110 -- no event tells
+                    await trio.sleep(0.001)
+            with trio.move_on_after(0.2):
+                await stream.send_all(bytes(64 << 20))  # more than the buffers of both take
+            assert unacknowledged_bytes(stream) > 0
+            await peer.aclose()
+        assert unacknowledged_bytes(stream) == 0, "it is closed"
+        assert unacknowledged_bytes(memory_stream_pair()[0]) == 0
+
+    trio.run(main)

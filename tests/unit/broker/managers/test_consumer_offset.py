@@ -19,15 +19,36 @@ from rocketpy.remoting import fastjson
 JAVA_FILE = '{\n\t"offsetTable":{\n\t\t"TopicTest@GroupA":{0:12,3:7\n\t\t},\n\t\t"TopicTest@GroupB":{1:9\n\t\t}\n\t}\n}'
 
 
-def test_a_file_of_java_is_read_and_written_as_it_was(tmp_path: Path) -> None:
+def test_a_file_of_java_is_read_and_written_as_it_was_with_the_position_that_it_presumes(tmp_path: Path) -> None:
     path = tmp_path / "consumerOffset.json"
     path.write_text(JAVA_FILE)
-    offsets = ConsumerOffsetManager(path)
+    offsets = ConsumerOffsetManager(path, log_end=lambda: 77)
     offsets.load()
     assert offsets.query_all("GroupA", "TopicTest") == {0: 12, 3: 7}
     offsets.file.changed()
     trio.run(offsets.file.save)
-    assert path.read_text() == JAVA_FILE
+    assert path.read_text() == JAVA_FILE.removesuffix("\n}") + ',\n\t"phyOffset":77\n}'
+
+
+def test_the_position_is_that_of_the_last_entry(tmp_path: Path) -> None:
+    """Entries are looked up when they are written; the log goes on meanwhile."""
+    end = 0
+
+    async def main() -> None:
+        nonlocal end
+        offsets = ConsumerOffsetManager(tmp_path / "x", log_end=lambda: end)
+        for number in range(2000):
+            offsets.commit("G", f"T{number}", 0, 1)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(offsets.file.save)
+            for end in range(1, 4):
+                await trio.lowlevel.checkpoint()
+                offsets.commit("G", "T1999", 0, end)
+        saved = fastjson.loads((tmp_path / "x").read_bytes())
+        assert isinstance(saved, dict) and isinstance(saved["offsetTable"], dict)
+        assert saved["offsetTable"]["T1999@G"]["0"] <= saved["phyOffset"] > 1
+
+    trio.run(main)
 
 
 def test_quoted_keys_are_read_too(tmp_path: Path) -> None:
@@ -189,3 +210,16 @@ def test_an_offset_of_a_pull_that_arrived_before_the_restart_undoes_nothing(tmp_
     table = lives.die(started_ms=1200)
     assert table.was_updated_since("G", "T", 0, 999) and table.was_updated_since("G", "T", 1, 1200)
     assert not table.was_updated_since("G", "T", 0, 1201)
+
+
+def test_times_of_updates_are_kept_of_queues_with_an_offset_alone(tmp_path: Path) -> None:
+    """Offsets are bounded by consumerOffsetsMax, and their times by them."""
+    offsets = ConsumerOffsetManager(tmp_path / "offsets")
+    for number in range(100):
+        offsets.note_update("CID_RMQ_SYS_TRANS", f"T{number}", 0, 5)
+        offsets.commit("G", "T", number, 1)
+        offsets.note_update("G", "T", number, 5)
+    offsets.commit("Other", "T", 3, 1)
+    offsets.clone("Other", "G", "T")
+    assert offsets._updated_ms == {"G": {"T": {3: 5}}}
+    assert offsets.was_updated_since("G", "T", 3, 5) and not offsets.was_updated_since("G", "T", 4, 5)

@@ -24,6 +24,20 @@ def test_a_client_is_found_until_its_last_group_is_gone() -> None:
     assert producers.find_channel("a") is None and producers.groups == {}
 
 
+def test_the_connection_heard_last_is_the_one_of_the_client() -> None:
+    """Numbers of connections say nothing about their age: a selector gives a free slot again."""
+    clock, old, new = FakeClock(), FakeChannel(900), FakeChannel(5)
+    producers = ProducerManager(clock)
+    for channel in (old, new):
+        for group in ("P1", "P2"):
+            producers.register(group, info("a", channel, clock))
+    assert producers.find_channel("a") is new
+    producers.register("P1", info("a", old, clock))
+    assert producers.find_channel("a") is old, "it is alive, and the other one was not heard since"
+    producers.connection_closed(900)
+    assert producers.find_channel("a") is new
+
+
 def test_the_newest_connection_of_a_client_counts() -> None:
     clock, old, new = FakeClock(), FakeChannel(1), FakeChannel(2)
     producers = ProducerManager(clock)

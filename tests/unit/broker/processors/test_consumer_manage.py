@@ -89,5 +89,20 @@ def test_a_new_group_starts_with_the_first_message_of_a_young_queue(
         assert response.remark == "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
 
 
+def test_an_offset_beyond_its_queue_is_dropped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A consumer that goes on over a failover has it from the last master, whose log had more."""
+    rig = SlowPathRig(tmp_path)
+    rig.store.fill("T", 0, 5)
+    for offset, stored in (("5", 5), ("4", 4), ("6", 4)):
+        assert trio.run(lambda offset=offset: rig.ask(15, QUEUE | {"commitOffset": offset})).code == 0  # type: ignore[misc]  # bound now
+        assert rig.services.offsets.query("G", "T", 0) == stored
+    rig.broker.commit_offset("G", "T", 0, 7, rig.clock.monotonic_ms() + 1)
+    assert rig.services.offsets.query("G", "T", 0) == 4
+    assert caplog.text.count("group G: dropped the offset 6 of topic T, queue 0, which ends at 5") == 1
+    rig.store.fill("T", 0, 7)
+    rig.broker.commit_offset("G", "T", 0, 7, rig.clock.monotonic_ms() + 1)
+    assert rig.services.offsets.query("G", "T", 0) == 7
+
+
 def test_a_header_that_is_none_is_refused(tmp_path: Path) -> None:
     assert trio.run(lambda: SlowPathRig(tmp_path).ask(14, {"topic": "T"})).code == 1

@@ -6,14 +6,18 @@ from pathlib import Path
 
 import trio
 
-from rocketpy.codes import REPLICATION_VERSION
+from rocketpy.codes import REPLICATION_VERSION, REPLICATION_VERSION_LOWEST
 from rocketpy.remoting.bodies.replication import HaStatus
 from tests.support.slow_path import SlowPathRig, body_of
 
 
 def test_which_frames_it_speaks_on_the_replication_port(tmp_path: Path) -> None:
     rig = SlowPathRig(tmp_path)
-    assert body_of(trio.run(lambda: rig.ask(30_001))) == {"version": REPLICATION_VERSION}
+    assert body_of(trio.run(lambda: rig.ask(30_001))) == {
+        "version": REPLICATION_VERSION_LOWEST,
+        "lowest": REPLICATION_VERSION_LOWEST,
+        "highest": REPLICATION_VERSION,
+    }
 
 
 def test_its_state_is_the_one_of_the_moment(tmp_path: Path) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("rocketpy.native._rocketpy", reason="the fast path is C")
 
-from rocketpy.message.tags import expression_tags, string_hash
+from rocketpy.message.tags import EXPRESSION_TAGS_MAX, expression_tags, string_hash
 from rocketpy.native.core import lib
 from tests.support.fast_path import EXT_FILE_SIZE, TURN_NS, FastPath
 from tests.support.fast_path_requests import pull, ready, records_of, send_v2
@@ -162,6 +163,64 @@ def test_pulls_without_a_header_subscription_need_the_group_online(rig: FastPath
     assert rig.answers() == []
     kinds = sorted(kind for kind, _ in rig.for_manager())
     assert kinds == [lib.RP_MSG_COMMAND, lib.RP_MSG_PULL, lib.RP_MSG_PULL, lib.RP_MSG_PULL, lib.RP_MSG_CLOSED][:4]
+
+
+@pytest.mark.parametrize(
+    ("asked", "fault"),
+    [
+        ({"group": "gone"}, "the group was removed or may not consume; pull again"),
+        ({"topic": "gone"}, "the topic was removed or may not be read; pull again"),
+        ({"queue": 99}, "the topic has no such queue; pull again"),
+        ({"queue": -1}, "the topic has no such queue; pull again"),
+        ({"flags": 0, "group": "silent"}, "the group is offline, or its filter cannot be evaluated; pull again"),
+        ({"expression": "||" * EXPRESSION_TAGS_MAX}, "the filter of this pull cannot be evaluated"),
+    ],
+)
+def test_a_pull_that_comes_back_and_cannot_be_served_gets_the_reason(
+    rig: FastPath, asked: dict[str, Any], fault: str
+) -> None:
+    rig.add_group("silent", online=False)
+    rig.frame(pull(**asked))
+    rig.turn()
+    ((kind, record),) = rig.for_manager()
+    rig.hand_back(kind, record, lib.RP_REQUEST_RESOLVED)
+    rig.turn()
+    ((_, reply),) = rig.answers()
+    assert (reply.code, reply.remark, rig.for_manager()) == (1, fault, [])
+
+
+def test_a_pull_that_comes_back_after_a_change_of_the_permission(rig: FastPath) -> None:
+    rig.tell_broker(2, 4096)
+    rig.frame(pull())
+    rig.turn()
+    ((kind, record),) = rig.for_manager()
+    rig.hand_back(kind, record, lib.RP_REQUEST_RESOLVED)
+    rig.turn()
+    ((_, reply),) = rig.answers()
+    assert (reply.code, reply.remark) == (1, "brokerPermission has no read; pull again")
+
+
+def test_as_many_tags_are_read_as_python_says() -> None:
+    assert lib.RP_TAGS_MAX == EXPRESSION_TAGS_MAX
+
+
+@pytest.mark.parametrize("count", [256, 257, 4096])
+def test_very_many_tags(rig: FastPath, count: int) -> None:
+    """Of a group, and of a pull that is suspended: the worker keeps its tags."""
+    tags = [f"t{number}" for number in range(count)]
+    rig.subscribe("G", "T", [string_hash(tag) for tag in tags])
+    rig.frame(pull(flags=6, expression="||".join(tags), opaque=70))
+    rig.frame(pull(expression="overwrites", flags=6, queue=1))
+    rig.turn()
+    for tag in ("t0", "other", f"t{count - 1}"):
+        rig.frame(send_v2(properties=f"TAGS\x01{tag}"))
+        rig.turn()
+    replies = {reply.opaque: reply for _, reply in rig.answers()}
+    assert [record.queue_offset for record in records_of(replies[70])] == [0]
+    rig.frame(pull(flags=0))
+    rig.turn()
+    ((_, reply),) = rig.answers()
+    assert [record.queue_offset for record in records_of(reply)] == [0, 2]
 
 
 def test_offsets_that_ride_on_pulls_reach_the_manager_once(rig: FastPath) -> None:

@@ -171,6 +171,28 @@ def test_the_manager_is_told_of_wait(rig: FastPath, given: str, has_wait: int, n
     assert got & (lib.RP_REQUEST_HAS_WAIT | lib.RP_REQUEST_NO_WAIT) == flags and b"WAIT" not in data
 
 
+def test_a_consumer_that_copies_properties_makes_no_half_message(rig: FastPath) -> None:
+    """A resend to a retry topic: without the flags of a transaction, which would keep it from being consumed."""
+    properties = "TRAN_MSG\x01true\x02UNIQ_KEY\x01u\x02tran_msg\x01true"
+    rig.frame(send_v2("%RETRY%G", properties=properties, f="12"))
+    rig.turn()
+    [(_, data)] = rig.for_manager()
+    flags, sys_flag = (
+        struct.unpack_from("=i", data, ffi.offsetof("rp_msg_send", name))[0] for name in ("flags", "sys_flag")
+    )
+    assert (flags & lib.RP_REQUEST_HALF, sys_flag) == (0, 0)
+    assert b"UNIQ_KEY\x01u\x02tran_msg\x01true" in data and b"TRAN_MSG" not in data
+
+
+@pytest.mark.parametrize("is_half", [True, False])
+def test_what_brokers_write_into_copies_of_half_messages_is_dropped(rig: FastPath, is_half: bool) -> None:
+    written = "TRAN_PREPARED_QUEUE_OFFSET\x010\x02UNIQ_KEY\x01u\x02TRANSACTION_CHECK_TIMES\x0115"
+    rig.frame(send_v2(properties=("TRAN_MSG\x01true\x02" if is_half else "DELAY\x013\x02") + written))
+    rig.turn()
+    [(_, data)] = rig.for_manager()
+    assert b"UNIQ_KEY\x01u" in data and b"TRAN_PREPARED" not in data and b"CHECK_TIMES" not in data
+
+
 def test_sends_of_a_connection_keep_their_order_around_the_manager(rig: FastPath) -> None:
     rig.frame(send_v2(topic="new", body=b"first"), connection=3)
     rig.frame(send_v2(body=b"second"), connection=3)

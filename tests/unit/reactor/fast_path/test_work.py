@@ -267,3 +267,11 @@ def test_the_expression_of_a_pull_is_told_before_it(desk: Desk) -> None:
     (first, expression), (second, _) = desk.told("pull")
     assert (first, second) == (WorkerMessage.EXPRESSION, WorkerMessage.PULL)
     assert expression[EXPRESSION.size :] == b"a > 1code"
+
+
+def test_an_expression_that_is_no_utf8_is_told_as_it_came(desk: Desk) -> None:
+    """The pull worker looks for the bytes of the pull: under others it would pass the pull back for ever."""
+    raw = PULL_REQUEST.write(group_size=1, topic_size=1, subscription_size=5) + b"GTa='\xff'"
+    desk.fast_path.repull(decode_pull(raw, FakeChannel(1)), b"code")
+    (_, expression), _ = desk.told("pull")
+    assert expression[EXPRESSION.size :] == b"a='\xff'code"

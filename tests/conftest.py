@@ -1,0 +1,83 @@
+"""Rules for all tests: hypothesis has no time limits, skips fail under CI, a second try is shown and hides no loss.
+
+CI tries a failed test once more (`--reruns 1`), because clients of three languages, kills and loads share two cores
+with everything else on the machine. A test that passes only then is printed as `flaky: NAME`, and is listed in
+tests/flaky.txt with its cause until the cause is removed. Tests that ask for lost or doubled messages have no second
+try: a loss in one run of two is a loss.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+# Directories and files whose subject is loss: histories, crashes, kills.
+ONE_TRY = (
+    "property/",
+    "fault/",
+    "ha/",
+    "unit/failover/",
+    "unit/store/",
+    "unit/replication/",
+    "interop/test_java_histories.py",
+    "interop/test_worker_deaths.py",
+    "interop/test_store_",
+)
+HERE = Path(__file__).parent
+
+# The machine is shared: a slow example says nothing about the code.
+hypothesis.settings.register_profile("rocketpy", deadline=None)
+hypothesis.settings.load_profile("rocketpy")
+
+
+def has_one_try(path: Path) -> bool:
+    return path.is_relative_to(HERE) and str(path.relative_to(HERE)).startswith(ONE_TRY)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Have the plugin for second tries send at once: each test would wait 40 ms for a delayed acknowledgement."""
+    connection = getattr(getattr(session.config, "failures_db", None), "sock", None)
+    if connection is not None:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("reruns", 0):
+        return  # nothing is tried twice
+    for item in items:
+        if has_one_try(item.path):
+            item.add_marker(pytest.mark.flaky(reruns=0))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> object:
+    """Fail a skipped test under CI: the machine lacks something that CI must have."""
+    report: pytest.TestReport = yield
+    if report.skipped and not hasattr(report, "wasxfail") and os.environ.get("CI") == "true":
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid} was skipped under CI=true: {reason}"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> object:
+    """Fail a file that is skipped as a whole under CI."""
+    report: pytest.CollectReport = yield
+    if report.skipped and os.environ.get("CI") == "true":
+        report.outcome = "failed"
+        report.longrepr = f"{collector.nodeid} was skipped under CI=true: {report.longrepr}"
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print `flaky: NAME` for each test that passed at its second try, under the failure of the first."""
+    failed = {report.nodeid for kind in ("failed", "error") for report in terminalreporter.stats.get(kind, [])}
+    for report in terminalreporter.stats.get("rerun", []):
+        if report.nodeid not in failed:
+            terminalreporter.write_line(report.longreprtext)
+            terminalreporter.write_line(f"flaky: {report.nodeid}")

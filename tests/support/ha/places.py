@@ -1,0 +1,33 @@
+"""Where clients of a group send to and read from: its members, and the topic of plain messages."""
+
+from __future__ import annotations
+
+import contextlib
+
+import attrs
+
+from tests.support.history import Connection
+
+TOPIC = "History"
+QUEUES = 4
+SEND_TIMEOUT_S = 6.0  # longer than slaveTimeout: the answer is worth waiting for
+READ_TIMEOUT_S = 2.0
+STORED_CODES = (0, 10, 11, 12)
+
+
+@attrs.frozen
+class Server:
+    """A member as clients reach it."""
+
+    member: str
+    host: str
+    port: int
+
+
+def connected(server: Server, timeout_s: float) -> contextlib.closing[Connection]:
+    """Raises: OSError."""
+    return contextlib.closing(Connection(server.port, timeout_s, server.host))
+
+
+def key_of(body: bytes) -> str:
+    return body.split(b" ", 1)[0].decode()

@@ -1,0 +1,40 @@
+"""Rules about the text of files: each is one test that lists every place that breaks it, and says what to do.
+
+A test for each pair of rule and file would be ten thousand tests, most of whose time is pytest's own.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+@cache
+def text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(text_of(path))
+
+
+@cache
+def nodes_of(path: Path) -> tuple[ast.AST, ...]:
+    """Every node of a module, walked once for all rules."""
+    return tuple(ast.walk(tree_of(path)))
+
+
+def name_of(path: Path) -> str:
+    """The path from the root of the repository."""
+    return str(path.relative_to(ROOT))
+
+
+def hold(offenders: Iterable[str], remedy: str) -> None:
+    """Fail with every place that breaks a rule, one to a line, under the remedy."""
+    found = list(offenders)
+    assert not found, "\n".join([f"{len(found)} places; {remedy}:", *(f"  {place}" for place in found)])

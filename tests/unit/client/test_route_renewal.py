@@ -1,0 +1,200 @@
+"""Clients ask for routes at once when a broker is not the master any more, and not too often."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from rocketpy.client.cluster.route_renewal import PAUSE_MAX_S, RouteRenewal, tells_of_change
+from rocketpy.client.messages import Message
+from rocketpy.codes import RequestCode, ResponseCode
+from rocketpy.errors import BrokerError, ClientError, ConnectFailed, ConnectionLost, RocketError, TooManyRequests
+from rocketpy.message.message_queue import MessageQueue
+from rocketpy.remoting.abc import Channel
+from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.headers.send import PASSED_ON_FIELD
+from tests.support.clients import producer, push_consumer
+from tests.support.cluster import FakeBroker, FakeCluster, no, run
+
+SEND, ROUTE = RequestCode.SEND_MESSAGE_V2, RequestCode.GET_ROUTEINFO_BY_TOPIC
+QUEUE = MessageQueue("T", "broker-a", 1)
+HOW: dict[str, dict[str, Any]] = {"plain": {}, "keyed": {"key": "order-1"}, "queue": {"queue": QUEUE}}
+
+
+def gone(request: RemotingCommand, channel: Channel) -> None:
+    channel.close()
+
+
+def fail_over(cluster: FakeCluster, old: FakeBroker, why: str) -> FakeBroker:
+    """Make another address the master of broker-a. Returns: the new one, which is in no route yet."""
+    if why == "answers 14":
+        old.answers[SEND] = lambda request, channel: no(ResponseCode.SERVICE_NOT_AVAILABLE)
+    else:
+        old.answers |= {SEND: gone, RequestCode.PULL_MESSAGE: gone}
+        old.unreachable = True
+    new = FakeBroker("10.0.0.9:10911", name="broker-a", now_ms=old.now_ms)
+    new.topics |= old.topics
+    return new
+
+
+@pytest.mark.parametrize("why", ["answers 14", "is gone"])
+@pytest.mark.parametrize("how", HOW)
+def test_a_send_that_meets_a_former_master_reaches_the_new_one(how: str, why: str) -> None:
+    """With `queue=` it never did."""
+
+    async def scenario(cluster: FakeCluster) -> None:
+        old = cluster.add_broker(T=4)
+        async with producer(cluster) as sender:
+            await sender.send(Message("T", b"m"), **HOW[how])
+            await trio.sleep(7)
+            new = cluster.brokers["broker-a"] = fail_over(cluster, old, why)
+            began_s = trio.current_time()
+            result = await sender.send(Message("T", b"m"), **HOW[how])
+            assert trio.current_time() < began_s + 1.0
+            assert len(new.got(SEND)) == 1 and result.queue.broker_name == "broker-a"
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_sends_follow_within_a_second_of_the_route_and_ask_for_it_about_once_a_second(how: str) -> None:
+    async def scenario(cluster: FakeCluster) -> None:
+        old = cluster.add_broker(T=4)
+        async with producer(cluster) as sender:
+            await sender.send(Message("T", b"m"), **HOW[how])
+            new, asked = fail_over(cluster, old, "is gone"), len(cluster.name_server.got(ROUTE))
+            began_s = trio.current_time()
+            while trio.current_time() < began_s + 10:
+                with pytest.raises(RocketError):
+                    await sender.send(Message("T", b"m"), **HOW[how])
+                await trio.sleep(0.002)
+            took_s = trio.current_time() - began_s
+            assert len(cluster.name_server.got(ROUTE)) - asked <= took_s / PAUSE_MAX_S + 5
+            cluster.brokers["broker-a"] = new
+            changed_s = trio.current_time()
+            while not new.got(SEND):
+                try:
+                    await sender.send(Message("T", b"m"), **HOW[how])
+                except RocketError:
+                    await trio.sleep(0.002)
+            assert trio.current_time() < changed_s + 1.0
+
+    run(scenario)
+
+
+def test_a_send_that_a_former_master_has_passed_on_moves_the_client_to_the_master() -> None:
+    """Its connection stays open and its sends succeed: nothing else tells it."""
+
+    async def scenario(cluster: FakeCluster) -> None:
+        old = cluster.add_broker(T=4)
+        async with producer(cluster) as sender:
+            await sender.send(Message("T", b"m"))
+            new = cluster.brokers["broker-a"] = fail_over(cluster, old, "answers 14")
+            fields = {"queueId": "1", "queueOffset": "7", "msgId": "", PASSED_ON_FIELD: "true"}
+            old.answers[SEND] = lambda request, channel: RemotingCommand(code=0, flag=1, ext_fields=dict(fields))
+            assert (await sender.send(Message("T", b"m"))).passed_on
+            await trio.sleep(0.5)
+            assert not (await sender.send(Message("T", b"m"))).passed_on
+            assert len(new.got(SEND)) == 1
+
+    run(scenario)
+
+
+def test_a_queue_that_only_queue_sends_name_is_refreshed_with_the_others() -> None:
+    async def scenario(cluster: FakeCluster) -> None:
+        old = cluster.add_broker(T=4)
+        async with producer(cluster) as sender:
+            await sender.send(Message("T", b"m"), queue=QUEUE)
+            new = cluster.brokers["broker-a"] = fail_over(cluster, old, "answers 14")
+            await trio.sleep(31)
+            await sender.send(Message("T", b"m"), queue=QUEUE)
+            assert (len(old.got(SEND)), len(new.got(SEND))) == (1, 1)
+
+    run(scenario)
+
+
+def test_a_send_in_the_background_to_one_queue_is_not_repeated_there() -> None:
+    """Later ones may be under way, and would be overtaken by nothing but it."""
+
+    async def scenario(cluster: FakeCluster) -> None:
+        old = cluster.add_broker(T=4)
+        async with producer(cluster) as sender:
+            await sender.send(Message("T", b"m"), queue=QUEUE)
+            cluster.brokers["broker-a"] = fail_over(cluster, old, "answers 14")
+            handle = await sender.send_soon(Message("T", b"m"), queue=QUEUE)
+            with pytest.raises(BrokerError):
+                await handle
+
+    run(scenario)
+
+
+def test_a_consumer_follows_within_a_second_of_the_route() -> None:
+    async def scenario(cluster: FakeCluster) -> None:
+        old = cluster.add_broker(T=1)
+        got: list[float] = []
+
+        async def handler(message: object) -> None:
+            got.append(trio.current_time())
+
+        async with push_consumer(cluster, handler), producer(cluster) as sender:
+            await trio.sleep(5)
+            await sender.send(Message("T", b"m"))
+            await trio.sleep(1)
+            assert len(got) == 1
+            new = fail_over(cluster, old, "is gone")
+            for channel in {channel for members in old.members.values() for channel in members.values()}:
+                channel.close()
+            await trio.sleep(8)
+            new.records |= old.records
+            cluster.brokers["broker-a"] = new
+            changed_s = trio.current_time()
+            while len(got) < 2:
+                with trio.move_on_after(0.1):
+                    await sender.send(Message("T", b"m"))
+                await trio.sleep(0.1)
+            assert got[1] < changed_s + 1.5
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("error", "tells"),
+    [
+        (ConnectFailed("x"), True),
+        (ConnectionLost("x"), True),
+        (BrokerError(ResponseCode.SERVICE_NOT_AVAILABLE, "x"), True),
+        (BrokerError(ResponseCode.MESSAGE_ILLEGAL, "x"), False),
+        (TooManyRequests("x"), False),
+        (ClientError("x"), False),
+    ],
+)
+def test_errors_that_tell_of_a_change(error: RocketError, tells: bool) -> None:
+    assert tells_of_change(error) is tells
+
+
+def test_a_round_that_fails_or_is_slow_wakes_all_the_same() -> None:
+    asked: list[str] = []
+
+    async def update(topic: str) -> None:
+        asked.append(topic)
+        await trio.sleep(0.5)
+        raise ConnectFailed("no name server")
+
+    async def main() -> None:
+        renewal = RouteRenewal(update)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(renewal.run)
+            one = renewal.doubt("A")
+            await trio.sleep(0.1)
+            two = renewal.doubt("A")
+            assert not one.is_set() and two is not one, "what was asked before the doubt does not count"
+            await one.wait()
+            assert asked == ["A"]
+            await two.wait()
+            assert asked == ["A", "A"]
+            nursery.cancel_scope.cancel()
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
