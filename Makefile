@@ -3,14 +3,18 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
-# compat: a plain path entry; the default hook would cost every start some milliseconds.
-INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-build-isolation --config-settings editable_mode=compat
+# The extension is linked in place, so pip installs Python alone. compat: a plain path entry; the default hook would cost
+# every start some milliseconds.
+INSTALL := ROCKETPY_BUILD=python $(BIN)/python -m pip install --disable-pip-version-check --config-settings editable_mode=compat
 export ROCKETPY_WERROR ?=
+# Each worker of pytest would otherwise rewrite the asserts of 500 files anew: 9 of its first 13 seconds.
+unexport PYTHONDONTWRITEBYTECODE
 PYTHON_SOURCES := rocketpy tests bench csrc docs/adr/index.py setup.py
 WITHOUT_CORE := build/without-core
+CORE_SOURCES := $(wildcard csrc/*/*.[ch]) csrc/build_native.py csrc/objects.py
 C_SOURCES := $(filter-out %/_driver.c,$(wildcard csrc/*/*.[ch] tests/csrc/*.[ch] bench/driver/*.[ch]))
 
-.PHONY: help run run-cluster build test test-python test-spark spark-demo test-fault test-ha test-interop interop sanitize fuzz lint style types check coverage \
+.PHONY: help run run-cluster build objects test test-long test-python test-spark spark-demo test-fault test-ha test-ha-short test-interop interop sanitize fuzz mutants faults lint style types check coverage \
         bench bench-compare bench-spark bench-smoke docs clean
 
 help:  ## this list
@@ -24,53 +28,78 @@ run-cluster: build  ## build, then run two masters with a slave each on this mac
 
 build: $(VENV)/.built  ## .venv with the commands rocketpy, mqnamesrv, mqbroker, mqadmin
 
-$(VENV)/.python: setup.py pyproject.toml
+# One run of pip brings the packages while the C files are compiled beside it; then the extension is linked.
+$(VENV)/.built: $(CORE_SOURCES) setup.py pyproject.toml
 	@sh deploy/prerequisites.sh $(PYTHON)
-	@echo "creating $(VENV) and installing what rocketpy needs ..."
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip setuptools wheel "cffi>=1.16"
-	@touch $@
-
-$(VENV)/.built: $(VENV)/.python $(wildcard csrc/*/*.[ch]) csrc/build_native.py
-	@echo "building the compiled core ..."
-	@$(INSTALL) --editable . > $(VENV)/build.log 2>&1 || { cat $(VENV)/build.log; exit 1; }
+	@$(MAKE) --no-print-directory --jobs=2 $(VENV)/.packages objects
+	@$(BIN)/python setup.py --quiet build_ext --inplace > $(VENV)/build.log 2>&1 || { cat $(VENV)/build.log; exit 1; }
 	@$(BIN)/python -m compileall -q rocketpy
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.built
-	@$(INSTALL) --editable ".[dev]" > $(VENV)/build.log 2>&1 || { cat $(VENV)/build.log; exit 1; }
+$(VENV)/.packages: setup.py pyproject.toml
+	@echo "creating $(VENV) and installing what rocketpy needs ..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(INSTALL) "setuptools>=70.1" "cffi>=1.16" --editable . > $(VENV)/pip.log 2>&1 || { cat $(VENV)/pip.log; exit 1; }
 	@touch $@
 
-test: $(VENV)/.dev  ## unit and property tests, and the whole broker in a small run; under ten minutes
-	$(PYTEST) tests/unit tests/property tests/system
+objects:
+	@echo "compiling the C core ..."
+	@$(PYTHON) csrc/objects.py
 
-test-python: $(VENV)/.dev  ## client and admin tool, installed without the compiled core
+$(VENV)/.dev: $(VENV)/.built
+	@$(INSTALL) --editable ".[dev]" > $(VENV)/pip.log 2>&1 || { cat $(VENV)/pip.log; exit 1; }
+	@touch $@
+
+# Tests run on several workers, a file on one of them; the longest files first. In `make test` stores lie in memory where
+# there is room: thousands of syncs would measure the disk. The longer targets use the disk. Kills and official clients wait
+# most of their time: two cores have room for more of them.
+WORKERS ?= 3
+PARALLEL = --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+MEMORY := $(shell df --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 > 4000000 {print "/dev/shm"}')
+TEMPORARY := $(or $(TMPDIR),/tmp)
+
+test: export TMPDIR = $(or $(MEMORY),$(TEMPORARY))
+test: $(VENV)/.dev  ## unit and property tests, and the whole broker in a small run; under four minutes
+	$(PYTEST) $(PARALLEL) tests/system tests/property tests/unit
+
+test-long: export TMPDIR = $(or $(MEMORY),$(TEMPORARY))
+test-long: export ROCKETPY_LONG = 1
+test-long: $(VENV)/.dev  ## the random tests of `make test` with their large budget
+	$(PYTEST) $(PARALLEL) tests/property tests/unit/failover/test_histories.py tests/system/test_hostile_requests.py
+
+test-python: export CI =
+test-python: $(VENV)/.dev  ## client and admin tool, installed without the compiled core; tests that need it are skipped
 	rm -rf build/lib $(WITHOUT_CORE)
-	ROCKETPY_BUILD=python $(INSTALL) --quiet --no-deps --target $(WITHOUT_CORE) .
+	$(INSTALL) --quiet --no-deps --target $(WITHOUT_CORE) .
 	PYTHONPATH=$(WITHOUT_CORE):. $(BIN)/python -P -m pytest tests/unit/native/test_door.py tests/unit/message \
 	    tests/unit/remoting tests/unit/transport tests/unit/client tests/unit/admin tests/unit/namesrv tests/unit/config
 
 $(VENV)/.spark: $(VENV)/.dev setup.py
 	@echo "installing the extra spark (about 500 MB) ..."
-	@$(INSTALL) --editable ".[spark]" > $(VENV)/build.log 2>&1 || { cat $(VENV)/build.log; exit 1; }
+	@$(INSTALL) --editable ".[spark]" > $(VENV)/pip.log 2>&1 || { cat $(VENV)/pip.log; exit 1; }
 	@touch $@
 
 test-spark: $(VENV)/.spark  ## the data source for PySpark on local[2], against a real broker (Java 17)
 	@sh deploy/java_17.sh
-	$(PYTEST) tests/spark
+	$(PYTEST) $(PARALLEL) tests/spark
 
 spark-demo: $(VENV)/.spark  ## a million messages: broker, DataFrame, windowed stream, Parquet, plots, in build/spark-demo
 	@sh deploy/java_17.sh
 	@$(BIN)/rocketpy pipeline demo build/spark-demo
 
+test-fault: WORKERS = 5
 test-fault: $(VENV)/.dev  ## killed processes, damaged files, full disks; minutes
-	$(PYTEST) tests/fault $(AGAIN)
+	$(PYTEST) $(PARALLEL) tests/fault
 
 test-ha: $(VENV)/.dev  ## failover of real brokers with a real etcd (Debian: etcd-server; root for partitions)
-	$(PYTEST) tests/ha
+	$(PYTEST) $(PARALLEL) tests/ha
 
+test-ha-short: $(VENV)/.dev  ## the histories of failover that CI plays, in five minutes
+	$(PYTEST) $(PARALLEL) tests/ha -m short
+
+interop: WORKERS = 4
 interop: $(VENV)/.dev  ## official Java and Go clients and mqadmin against rocketpy (Java 17, Maven, Go)
-	$(PYTEST) tests/interop $(AGAIN)
+	$(PYTEST) $(PARALLEL) tests/interop
 
 test-interop: interop
 
@@ -79,6 +108,12 @@ sanitize:  ## the C core under address, undefined and thread sanitizers
 
 fuzz:  ## coverage-guided fuzzing of what parses foreign bytes; FUZZ_SECONDS each
 	$(MAKE) -C tests/csrc fuzz
+
+mutants: $(VENV)/.dev  ## what the tests of a module would not find: make mutants MODULE=rocketpy/failover/in_sync.py
+	$(BIN)/python -m tests.support.mutations $(MODULE)
+
+faults: $(VENV)/.dev  ## a fault in each package that guards data, and one in C: the tests must find each
+	$(BIN)/python -m tests.support.faults
 
 lint: $(VENV)/.dev  ## ruff and clang-format
 	$(BIN)/ruff check $(PYTHON_SOURCES)

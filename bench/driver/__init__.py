@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import importlib
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,16 @@ def is_stale(directory: Path) -> bool:
 
 
 def load_driver() -> Any:
-    """The compiled module (`ffi`, `lib`), built first where it has to be: the driver belongs to no other build."""
-    if is_stale(HERE):
-        from .build_driver import build
+    """The compiled module (`ffi`, `lib`), built first where it has to be: the driver belongs to no other build.
 
-        build()
-        importlib.invalidate_caches()
+    Processes that want it at once build it once: the others wait for the lock on build_driver.py, then load the
+    complete extension.
+    """
+    with open(HERE / "build_driver.py", "rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if is_stale(HERE):
+            from .build_driver import build
+
+            build()
+            importlib.invalidate_caches()
     return importlib.import_module("bench.driver._driver")

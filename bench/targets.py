@@ -1,0 +1,135 @@
+"""`python -m bench.targets`: how many seconds do the targets of the Makefile take?
+
+Runs each target several times and enters its seconds into bench/results/targets.json; `--beside 2` keeps two more
+processes busy meanwhile. Then writes the table of CONTRIBUTING.md from the last five runs of each target. Target `ci`
+is .ci/run, and gives the seconds of each target that it calls; `build` has no cache of pip. These two begin in a clone
+of the commit; the others begin with what `make build` and the extras have left.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "bench" / "results" / "targets.json"
+PAGE = ROOT / "CONTRIBUTING.md"
+BEGIN, END = "<!-- seconds of targets: python -m bench.targets -->\n", "<!-- end -->\n"
+IN_A_CLONE, CI = "build", "ci"
+PARTS = "seconds of each target:"  # the last line of .ci/run
+SPIN = "while True: pass"
+RUNS = 5
+
+
+def name_of(target: str) -> str:
+    return ".ci/run" if target == CI else f"make {target}"
+
+
+def run_seconds(target: str) -> dict[str, float]:
+    """The seconds of one run: of the target, and of each target that .ci/run calls.
+
+    Raises:
+        ClickException: the target failed; its last lines are in the message.
+    """
+    with ExitStack() as stack:
+        place, environ = ROOT, dict(os.environ)
+        if target in (IN_A_CLONE, CI):
+            place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rocketpy-clone-")))
+            subprocess.run(["git", "clone", "--quiet", str(ROOT), str(place)], check=True)
+        if target == IN_A_CLONE:
+            environ["PIP_CACHE_DIR"] = str(place / "pip-cache")
+        begun_s = time.monotonic()
+        words = ["bash", ".ci/run"] if target == CI else ["make", target]
+        done = subprocess.run(words, cwd=place, env=environ, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise click.ClickException(f"{name_of(target)} failed:\n{(done.stdout + done.stderr)[-3000:]}")
+        seconds = {target: round(time.monotonic() - begun_s, 1)}
+        return seconds if target != CI else parts_of_ci(done.stdout) | seconds
+
+
+def parts_of_ci(output: str) -> dict[str, float]:
+    """The seconds of each target, from the line that .ci/run prints at its end."""
+    words = output.rpartition(PARTS)[2].split()
+    return dict(zip(words[::2], map(float, words[1::2]), strict=True))
+
+
+@contextmanager
+def busy(count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Keep `count` processes busy."""
+    spinning = [subprocess.Popen([sys.executable, "-c", SPIN]) for _ in range(count)]
+    try:
+        yield spinning
+    finally:
+        for one in spinning:
+            one.kill()
+            one.wait()
+
+
+def read_results() -> list[dict[str, object]]:
+    results: list[dict[str, object]] = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
+    return results
+
+
+def shown(rows: Sequence[dict[str, object]]) -> str:
+    """`median (lowest to highest, runs)` of the newest runs, or a dash."""
+    seconds = [float(str(row["seconds"])) for row in rows[-RUNS:]]
+    if not seconds:
+        return "-"
+    if len(seconds) == 1:
+        return f"{seconds[0]:.0f}"
+    return f"{statistics.median(seconds):.0f} ({min(seconds):.0f} to {max(seconds):.0f}, {len(seconds)} runs)"
+
+
+def table(results: Sequence[dict[str, object]]) -> str:
+    """The table of CONTRIBUTING.md: the seconds of each target, alone and beside a load."""
+    lines = ["| target | seconds | beside two busy processes |", "|---|---|---|"]
+    for target in dict.fromkeys(str(row["target"]) for row in results):
+        alone = [row for row in results if row["target"] == target and not row["beside"]]
+        beside = [row for row in results if row["target"] == target and row["beside"]]
+        lines.append(f"| `{name_of(target)}` | {shown(alone)} | {shown(beside)} |")
+    return "\n".join(lines) + "\n"
+
+
+def write_page(results: Sequence[dict[str, object]]) -> None:
+    """Replace the table between its two marks."""
+    text = PAGE.read_text()
+    pattern = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
+    PAGE.write_text(pattern.sub(lambda _: BEGIN + "\n" + table(results) + "\n" + END, text))
+
+
+@click.command(help=__doc__)
+@click.argument("targets", nargs=-1)
+@click.option("--runs", default=1, show_default=True, help="Runs of each target.")
+@click.option("--beside", default=0, show_default=True, help="Processes that are kept busy meanwhile.")
+def main(targets: tuple[str, ...], runs: int, beside: int) -> None:
+    console, results = Console(stderr=True), read_results()
+    head = ["git", "rev-parse", "--short", "HEAD"]
+    commit = subprocess.run(head, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    common: dict[str, object] = {"beside": beside, "commit": commit, "processors": os.cpu_count()}
+    for target in targets:
+        for number in range(1, runs + 1):
+            with busy(beside):
+                seconds = run_seconds(target)
+            day = datetime.now(UTC).date().isoformat()
+            results += [{"target": name, "seconds": value, "day": day} | common for name, value in seconds.items()]
+            RESULTS.parent.mkdir(exist_ok=True)
+            RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+            console.print(f"{name_of(target)}: run {number} of {runs}, {seconds[target]:.0f} s")
+    write_page(results)
+
+
+if __name__ == "__main__":
+    main()
