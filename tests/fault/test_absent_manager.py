@@ -17,11 +17,12 @@ from tests.support.history import PULL_NOT_FOUND, Connection, pull_request, send
 
 SHAPES = {"one codec": {"codecWorkers": "1"}, "inline codec": {"codecWorkers": "0"}}
 BURSTS, BURST = 40, 50
+ANSWER_S = 30.0  # the manager has thousands of requests to serve before the last one
 BODY = bytes(3000)  # 6 MB in all: more than the ring and the share of a connection
 
 
 def connected(broker: RunningBroker) -> contextlib.closing[Connection]:
-    return contextlib.closing(Connection(broker.port))
+    return contextlib.closing(Connection(broker.port, timeout_s=ANSWER_S))
 
 
 def slow_send(kind: str, opaque: int) -> RemotingCommand:
