@@ -106,7 +106,8 @@ def test_a_handshake_that_is_cut_at_any_byte(master: MemberMaster, tmp_path: Pat
         with contextlib.closing(Played(master)) as cut:
             cut.socket.sendall(cut.hello()[:end])
     wait_until_alone(master)
-    assert sockets() == before and not master.confirmed and master.block.newest_epoch_seen == -1
+    wait_until(lambda: sockets() == before, "the sockets to be closed")
+    assert not master.confirmed and master.block.newest_epoch_seen == -1
     check_still_serves(master, tmp_path)
 
 
@@ -173,7 +174,7 @@ def test_a_thousand_connections_and_some_that_never_end_their_sentence(master: M
     for stranger in lazy:
         stranger.close()
     wait_until_alone(master)
-    assert sockets() <= before
+    wait_until(lambda: sockets() <= before, "the sockets to be closed")
 
 
 # --- a lying master ---------------------------------------------------------------------------------------------------
