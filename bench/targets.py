@@ -27,6 +27,7 @@ from rich.console import Console
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "bench" / "results" / "targets.json"
 PAGE = ROOT / "CONTRIBUTING.md"
+LOGS = ROOT / "build" / "targets"  # the output of the last run of each
 BEGIN, END = "<!-- seconds of targets: python -m bench.targets -->\n", "<!-- end -->\n"
 IN_A_CLONE, CI = "build", "ci"
 PARTS = "seconds of each target:"  # the last line of .ci/run
@@ -42,7 +43,7 @@ def run_seconds(target: str) -> dict[str, float]:
     """The seconds of one run: of the target, and of each target that .ci/run calls.
 
     Raises:
-        ClickException: the target failed; its last lines are in the message.
+        ClickException: the target failed; the message names the file with its output.
     """
     with ExitStack() as stack:
         place, environ = ROOT, dict(os.environ)
@@ -53,16 +54,19 @@ def run_seconds(target: str) -> dict[str, float]:
             environ["PIP_CACHE_DIR"] = str(place / "pip-cache")
         begun_s = time.monotonic()
         words = ["bash", ".ci/run"] if target == CI else ["make", target]
-        done = subprocess.run(words, cwd=place, env=environ, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise click.ClickException(f"{name_of(target)} failed:\n{(done.stdout + done.stderr)[-3000:]}")
+        path = LOGS / f"{target}.log"
+        LOGS.mkdir(parents=True, exist_ok=True)
+        with path.open("w") as log:
+            status = subprocess.run(words, cwd=place, env=environ, stdout=log, stderr=log, check=False).returncode
+        if status:
+            raise click.ClickException(f"{name_of(target)} failed with status {status}; its output is in {path}")
         seconds = {target: round(time.monotonic() - begun_s, 1)}
-        return seconds if target != CI else parts_of_ci(done.stdout) | seconds
+        return seconds if target != CI else parts_of_ci(path.read_text()) | seconds
 
 
 def parts_of_ci(output: str) -> dict[str, float]:
     """The seconds of each target, from the line that .ci/run prints at its end."""
-    words = output.rpartition(PARTS)[2].split()
+    words = output.rpartition(PARTS)[2].partition("\n")[0].split()
     return dict(zip(words[::2], map(float, words[1::2]), strict=True))
 
 
