@@ -1,9 +1,10 @@
 """`python -m bench.targets`: how many seconds do the targets of the Makefile take?
 
-Runs each target several times and enters its seconds into bench/results/targets.json; `--beside 2` keeps two more
-processes busy meanwhile. Then writes the table of CONTRIBUTING.md from the last five runs of each target. Target `ci`
-is .ci/run, and gives the seconds of each target that it calls; `build` has no cache of pip. These two begin in a clone
-of the commit; the others begin with what `make build` and the extras have left.
+Runs each target several times and enters its seconds into bench/results/targets.json, then writes the table of
+CONTRIBUTING.md from the newest five runs of each; without a target it only writes the table. `--beside` keeps two more
+processes busy meanwhile. Target `ci` is .ci/run, and also gives the seconds of each target that it calls; `build` has
+no cache of pip. These two begin in a clone of the commit; the others begin in this tree, with the caches of the run
+before.
 """
 
 from __future__ import annotations
@@ -29,14 +30,16 @@ RESULTS = ROOT / "bench" / "results" / "targets.json"
 PAGE = ROOT / "CONTRIBUTING.md"
 LOGS = ROOT / "build" / "targets"  # the output of the last run of each
 BEGIN, END = "<!-- seconds of targets: python -m bench.targets -->\n", "<!-- end -->\n"
-IN_A_CLONE, CI = "build", "ci"
+BUILD, CI = "build", "ci"  # these begin in a clone
 PARTS = "seconds of each target:"  # the last line of .ci/run
 SPIN = "while True: pass"
-RUNS = 5
+NEWEST_RUNS = 5
+BUSY = 2  # processes that are kept busy, with --beside
 
 
-def name_of(target: str) -> str:
-    return ".ci/run" if target == CI else f"make {target}"
+def title_of(target: str) -> str:
+    """`make TARGET`; `.ci/run`, and `.ci/run: TARGET` for what it calls."""
+    return f"make {target}" if not target.startswith(CI) else f".ci/run{target.removeprefix(CI)}"
 
 
 def run_seconds(target: str) -> dict[str, float]:
@@ -47,10 +50,10 @@ def run_seconds(target: str) -> dict[str, float]:
     """
     with ExitStack() as stack:
         place, environ = ROOT, dict(os.environ)
-        if target in (IN_A_CLONE, CI):
+        if target in (BUILD, CI):
             place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rocketpy-clone-")))
             subprocess.run(["git", "clone", "--quiet", str(ROOT), str(place)], check=True)
-        if target == IN_A_CLONE:
+        if target == BUILD:
             environ["PIP_CACHE_DIR"] = str(place / "pip-cache")
         begun_s = time.monotonic()
         words = ["bash", ".ci/run"] if target == CI else ["make", target]
@@ -59,7 +62,7 @@ def run_seconds(target: str) -> dict[str, float]:
         with path.open("w") as log:
             status = subprocess.run(words, cwd=place, env=environ, stdout=log, stderr=log, check=False).returncode
         if status:
-            raise click.ClickException(f"{name_of(target)} failed with status {status}; its output is in {path}")
+            raise click.ClickException(f"{title_of(target)} failed with status {status}; its output is in {path}")
         seconds = {target: round(time.monotonic() - begun_s, 1)}
         return seconds if target != CI else parts_of_ci(path.read_text()) | seconds
 
@@ -67,7 +70,7 @@ def run_seconds(target: str) -> dict[str, float]:
 def parts_of_ci(output: str) -> dict[str, float]:
     """The seconds of each target, from the line that .ci/run prints at its end."""
     words = output.rpartition(PARTS)[2].partition("\n")[0].split()
-    return dict(zip(words[::2], map(float, words[1::2]), strict=True))
+    return {f"{CI}: {target}": float(seconds) for target, seconds in zip(words[::2], words[1::2], strict=True)}
 
 
 @contextmanager
@@ -89,12 +92,18 @@ def read_results() -> list[dict[str, object]]:
 
 def shown(rows: Sequence[dict[str, object]]) -> str:
     """`median (lowest to highest, runs)` of the newest runs, or a dash."""
-    seconds = [float(str(row["seconds"])) for row in rows[-RUNS:]]
+    seconds = [float(str(row["seconds"])) for row in rows[-NEWEST_RUNS:]]
     if not seconds:
         return "-"
     if len(seconds) == 1:
-        return f"{seconds[0]:.0f}"
-    return f"{statistics.median(seconds):.0f} ({min(seconds):.0f} to {max(seconds):.0f}, {len(seconds)} runs)"
+        return digits(seconds[0])
+    return (
+        f"{digits(statistics.median(seconds))} ({digits(min(seconds))} to {digits(max(seconds))}, {len(seconds)} runs)"
+    )
+
+
+def digits(seconds: float) -> str:
+    return f"{seconds:.0f}" if seconds >= 10 else f"{seconds:.1f}"
 
 
 def table(results: Sequence[dict[str, object]]) -> str:
@@ -103,7 +112,7 @@ def table(results: Sequence[dict[str, object]]) -> str:
     for target in dict.fromkeys(str(row["target"]) for row in results):
         alone = [row for row in results if row["target"] == target and not row["beside"]]
         beside = [row for row in results if row["target"] == target and row["beside"]]
-        lines.append(f"| `{name_of(target)}` | {shown(alone)} | {shown(beside)} |")
+        lines.append(f"| `{title_of(target)}` | {shown(alone)} | {shown(beside)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -115,23 +124,24 @@ def write_page(results: Sequence[dict[str, object]]) -> None:
 
 
 @click.command(help=__doc__)
-@click.argument("targets", nargs=-1)
+@click.argument("targets", nargs=-1, metavar="[TARGET]...")
 @click.option("--runs", default=1, show_default=True, help="Runs of each target.")
-@click.option("--beside", default=0, show_default=True, help="Processes that are kept busy meanwhile.")
-def main(targets: tuple[str, ...], runs: int, beside: int) -> None:
+@click.option("--beside", is_flag=True, help="Keep two more processes busy meanwhile.")
+def main(targets: tuple[str, ...], runs: int, beside: bool) -> None:
     console, results = Console(stderr=True), read_results()
     head = ["git", "rev-parse", "--short", "HEAD"]
     commit = subprocess.run(head, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
-    common: dict[str, object] = {"beside": beside, "commit": commit, "processors": os.cpu_count()}
+    common: dict[str, object] = {"beside": BUSY if beside else 0, "commit": commit, "processors": os.cpu_count()}
     for target in targets:
         for number in range(1, runs + 1):
-            with busy(beside):
+            with busy(BUSY if beside else 0):
                 seconds = run_seconds(target)
             day = datetime.now(UTC).date().isoformat()
             results += [{"target": name, "seconds": value, "day": day} | common for name, value in seconds.items()]
             RESULTS.parent.mkdir(exist_ok=True)
             RESULTS.write_text(json.dumps(results, indent=1) + "\n")
-            console.print(f"{name_of(target)}: run {number} of {runs}, {seconds[target]:.0f} s")
+            write_page(results)
+            console.print(f"{title_of(target)}: run {number} of {runs}, {seconds[target]:.0f} s")
     write_page(results)
 
 
