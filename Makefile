@@ -6,7 +6,6 @@ PYTEST := $(BIN)/python -m pytest
 # The extension is linked in place, so pip installs Python alone. compat: a plain path entry; the default hook would cost
 # every start some milliseconds.
 INSTALL := ROCKETPY_BUILD=python $(BIN)/python -m pip install --disable-pip-version-check --config-settings editable_mode=compat
-export ROCKETPY_WERROR ?=
 # Each worker of pytest would otherwise rewrite the asserts of 500 files anew: 9 of its first 13 seconds.
 unexport PYTHONDONTWRITEBYTECODE
 PYTHON_SOURCES := rocketpy tests bench csrc docs/adr/index.py setup.py
@@ -14,7 +13,7 @@ WITHOUT_CORE := build/without-core
 CORE_SOURCES := $(wildcard csrc/*/*.[ch]) csrc/build_native.py csrc/objects.py
 C_SOURCES := $(filter-out %/_driver.c,$(wildcard csrc/*/*.[ch] tests/csrc/*.[ch] bench/driver/*.[ch]))
 
-.PHONY: help run run-cluster build objects test test-long test-python test-spark spark-demo test-fault test-ha test-ha-short test-interop interop sanitize fuzz mutants faults lint style types check coverage \
+.PHONY: help run run-cluster build dev objects test test-long test-python test-spark spark-demo test-fault test-ha test-ha-short interop sanitize fuzz mutants faults lint style types check coverage \
         bench bench-compare bench-spark bench-smoke docs clean
 
 help:  ## this list
@@ -46,6 +45,8 @@ objects:
 	@echo "compiling the C core ..."
 	@$(PYTHON) csrc/objects.py
 
+dev: $(VENV)/.dev  ## build, with the tools for tests, lint and types
+
 $(VENV)/.dev: $(VENV)/.built
 	@$(INSTALL) --editable ".[dev]" > $(VENV)/pip.log 2>&1 || { cat $(VENV)/pip.log; exit 1; }
 	@touch $@
@@ -59,7 +60,7 @@ MEMORY := $(shell df --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 >
 TEMPORARY := $(or $(TMPDIR),/tmp)
 
 test: export TMPDIR = $(or $(MEMORY),$(TEMPORARY))
-test: $(VENV)/.dev  ## unit and property tests, and the whole broker in a small run; under four minutes
+test: $(VENV)/.dev  ## unit and property tests, and the whole broker in a small run
 	$(PYTEST) $(PARALLEL) tests/system tests/property tests/unit
 
 test-long: export TMPDIR = $(or $(MEMORY),$(TEMPORARY))
@@ -67,6 +68,7 @@ test-long: export ROCKETPY_LONG = 1
 test-long: $(VENV)/.dev  ## the random tests of `make test` with their large budget
 	$(PYTEST) $(PARALLEL) tests/property tests/unit/failover/test_histories.py tests/system/test_hostile_requests.py
 
+# Without the core some tests are skipped, also in CI.
 test-python: export CI =
 test-python: $(VENV)/.dev  ## client and admin tool, installed without the compiled core; tests that need it are skipped
 	rm -rf build/lib $(WITHOUT_CORE)
@@ -94,14 +96,12 @@ test-fault: $(VENV)/.dev  ## killed processes, damaged files, full disks; minute
 test-ha: $(VENV)/.dev  ## failover of real brokers with a real etcd (Debian: etcd-server; root for partitions)
 	$(PYTEST) $(PARALLEL) tests/ha
 
-test-ha-short: $(VENV)/.dev  ## the histories of failover that CI plays, in five minutes
+test-ha-short: $(VENV)/.dev  ## the histories of failover that CI plays
 	$(PYTEST) $(PARALLEL) tests/ha -m short
 
 interop: WORKERS = 4
 interop: $(VENV)/.dev  ## official Java and Go clients and mqadmin against rocketpy (Java 17, Maven, Go)
 	$(PYTEST) $(PARALLEL) tests/interop
-
-test-interop: interop
 
 sanitize:  ## the C core under address, undefined and thread sanitizers
 	$(MAKE) -C tests/csrc sanitize
@@ -110,7 +110,7 @@ fuzz:  ## coverage-guided fuzzing of what parses foreign bytes; FUZZ_SECONDS eac
 	$(MAKE) -C tests/csrc fuzz
 
 mutants: $(VENV)/.dev  ## what the tests of a module would not find: make mutants MODULE=rocketpy/failover/in_sync.py
-	$(BIN)/python -m tests.support.mutations $(MODULE)
+	$(BIN)/python -m tests.support.mutations $(MODULE) $(OPTIONS)
 
 faults: $(VENV)/.dev  ## a fault in each package that guards data, and one in C: the tests must find each
 	$(BIN)/python -m tests.support.faults
@@ -125,10 +125,10 @@ style: $(VENV)/.dev  ## repair what lint reports
 	$(BIN)/ruff format $(PYTHON_SOURCES)
 	$(BIN)/clang-format -i $(C_SOURCES)
 
-types: $(VENV)/.dev  ## mypy --strict
+types: $(VENV)/.dev  ## mypy --strict of rocketpy/
 	$(BIN)/mypy
 
-check: lint types test test-python sanitize  ## what CI runs beside interop
+check: lint types test test-python sanitize  ## lint, types, test, test-python and sanitize; .ci/run runs more
 
 coverage: $(VENV)/.dev  ## line coverage of the unit and property tests
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check coverage
@@ -152,7 +152,7 @@ docs: $(VENV)/.built  ## generate the pages that are made from code: configurati
 	$(BIN)/python -m rocketpy.failover.reference > docs/failover.md
 	$(BIN)/python docs/adr/index.py > docs/adr/README.md
 
-clean:  ## all that the other targets made
+clean:  ## remove all that the other targets made
 	rm -rf $(VENV) build dist *.egg-info rocketpy/native/_rocketpy*.so rocketpy/native/_rocketpy.c .pytest_cache .mypy_cache \
 	    .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -74,17 +74,6 @@ HEADERS = [
     "arrow/rows.h",
     "arrow/columns.h",
 ]
-# Every other header is exported once the C file of its name is there.
-TYPES_ONLY = {
-    "base/status.h",
-    "base/host.h",
-    "ipc/worker_counters.h",
-    "ipc/worker_messages.h",
-    "ipc/transaction_messages.h",
-    "ipc/filter_messages.h",
-    "wire/codes.h",
-    "replication/frames.h",
-}
 # The glue that cffi generates runs once per call, and a call works through a batch: -O1 halves the time it takes to
 # compile, a fifth of the build. Its warnings are not ours.
 GLUE_FLAGS = ["-std=gnu11", "-O1", "-fvisibility=hidden", "-w"]
@@ -95,17 +84,13 @@ def declarations(header: str) -> str:
     return "".join(line for line in (CSRC / header).read_text().splitlines(True) if not line.lstrip().startswith("#"))
 
 
-headers = [name for name in HEADERS if name in TYPES_ONLY or (CSRC / name).with_suffix(".c").exists()]
 ffi = FFI()
-for name in headers:
+for name in HEADERS:
     ffi.cdef(declarations(name))
 ffi.set_source(
     "rocketpy.native._rocketpy",
-    "".join(f'#include "{name}"\n' for name in headers),
+    "".join(f'#include "{name}"\n' for name in HEADERS),
     include_dirs=[str(CSRC)],
     extra_compile_args=GLUE_FLAGS,
     libraries=["pthread"],
 )
-
-if __name__ == "__main__":
-    ffi.compile(verbose=True)
