@@ -3,7 +3,7 @@
 CI tries a failed test once more (`--reruns 1`), because clients of three languages, kills and loads share two cores
 with everything else on the machine. A test that passes only then is printed as `flaky: NAME`, and is listed in
 tests/flaky.txt with its cause until the cause is removed. Tests that ask for lost or doubled messages have no second
-try: a loss in one run of two is a loss.
+try: a loss in one run of two is a loss. They lie in the places of ONE_TRY, or are marked `one_try`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def has_one_try(path: Path) -> bool:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Have the plugin for second tries send at once: each test would wait 40 ms for a delayed acknowledgement."""
+    """Set TCP_NODELAY on the connection of pytest-rerunfailures to its server: else each test waits 40 ms."""
     connection = getattr(getattr(session.config, "failures_db", None), "sock", None)
     if connection is not None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -49,7 +49,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not config.getoption("reruns", 0):
         return  # nothing is tried twice
     for item in items:
-        if has_one_try(item.path):
+        if has_one_try(item.path) or item.get_closest_marker("one_try"):
             item.add_marker(pytest.mark.flaky(reruns=0))
 
 

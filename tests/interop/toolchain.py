@@ -11,8 +11,6 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 HERE = Path(__file__).parent
 SERVER_VERSION = "4.9.7"  # the newest that has name server, broker and mqadmin
 BUILD_TIMEOUT_S = 600.0  # a first build downloads
@@ -21,13 +19,6 @@ TAIL = 3000  # characters of a failed build's output
 
 class Missing(Exception):
     """A tool of the official clients is not on this machine."""
-
-
-def skip_or_fail(reason: str) -> None:
-    """Locally a missing tool skips; CI has all of them, so there it is a failure."""
-    if os.environ.get("CI") == "true":
-        pytest.fail(reason)
-    pytest.skip(reason)
 
 
 def need(tool: str) -> str:

@@ -20,7 +20,7 @@ from rocketpy.spark.session import check_java, session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-MUST_RUN = os.environ.get("CI") == "true" or os.environ.get("ROCKETPY_REQUIRE_SPARK") == "1"
+MUST_RUN = os.environ.get("CI") == "true"
 MISSING = [name for name in ("pyarrow", "pyspark") if importlib.util.find_spec(name) is None]
 
 TASK_TRIES = 3  # local[N] alone never tries a task again

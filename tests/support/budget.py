@@ -1,7 +1,7 @@
 """How much a random test tries: a little in `make test`, all of it in `make test-long`, which sets ROCKETPY_LONG=1.
 
-The two differ in their counts only, so whatever the small one finds is found by the same code as what the large one
-finds.
+Only the counts differ, so `ROCKETPY_LONG=1 pytest FILE` repeats what `make test-long` does. A file that imports this
+lies below a path that test-long names in the Makefile (a test holds it).
 """
 
 from __future__ import annotations

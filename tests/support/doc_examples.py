@@ -45,7 +45,3 @@ class Page:
         """The numbers in the first column of the table with this title."""
         table = self.section(heading).split(f"| {title} |", 1)[1].split("\n\n")[0]
         return [int(at) for at in re.findall(r"^\| (\d+)[ |]", table, re.MULTILINE)]
-
-    def places(self) -> list[str]:
-        """Files and folders of the repository that the page names."""
-        return sorted(set(re.findall(r"`((?:csrc|rocketpy|tests|bench|deploy)/[\w/.]*)`", self.text)))

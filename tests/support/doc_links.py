@@ -9,7 +9,7 @@ from pathlib import Path
 
 import attrs
 
-from tests.support.doc_examples import ROOT
+from tests.support.rules import ROOT
 
 _LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\)")
 _IMAGE = re.compile(r"<(?:img|source)[^>]*\b(?:src|srcset)=\"(?P<target>[^\"]+)\"")
@@ -29,10 +29,6 @@ def documents() -> list[Path]:
 def without_fences(page: Path) -> str:
     """The text of a page without its examples."""
     return _FENCE.sub("", page.read_text(encoding="utf-8"))
-
-
-def name_of(path: Path) -> str:
-    return str(path.relative_to(ROOT))
 
 
 @attrs.frozen

@@ -35,6 +35,7 @@ def name_of(path: Path) -> str:
 
 
 def hold(offenders: Iterable[str], remedy: str) -> None:
-    """Fail with every place that breaks a rule, one to a line, under the remedy."""
+    """Hold a rule: fail with every place that breaks it, one to a line, under the remedy."""
     found = list(offenders)
-    assert not found, "\n".join([f"{len(found)} places; {remedy}:", *(f"  {place}" for place in found)])
+    places = "1 place" if len(found) == 1 else f"{len(found)} places"
+    assert not found, "\n".join([f"rule broken in {places}: {remedy}", *(f"  {place}" for place in found)])

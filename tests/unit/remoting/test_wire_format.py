@@ -15,7 +15,7 @@ from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.frame import FRAME_SIZE_MAX, PREFIX_SIZE, SerializeType
 from rocketpy.remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from rocketpy.remoting.rocketmq_header import FIXED
-from tests.support.doc_examples import ROOT, Page
+from tests.support.doc_examples import Page
 
 PAGE = Page.read("wire-format.md")
 REQUEST = RemotingCommand(
@@ -83,8 +83,3 @@ def test_the_dialect_of_fastjson() -> None:
     assert fastjson.loads(offsets.encode()) == {"offsetTable": {"TopicTest@GroupA": {"0": 12, "3": 7}}}
     broker = BrokerData(broker_addrs={0: "10.0.0.1:10911"}, broker_name="broker-a", cluster="DefaultCluster")
     assert fastjson.dumps(broker).decode() == route
-
-
-@pytest.mark.parametrize("place", PAGE.places())
-def test_the_places_named_are_there(place: str) -> None:
-    assert (ROOT / place).exists()

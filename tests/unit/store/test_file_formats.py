@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import attrs
-import pytest
 
 from rocketpy.broker import json_file, lock_file
 from rocketpy.broker.journal import HEAD_CELLS, LAYOUT, Journal, format_memory
@@ -20,7 +19,7 @@ from rocketpy.store.formats.consume_queue_ext import ADDRESS_BASE, ADDRESS_MAX, 
 from rocketpy.store.formats.index_file import INDEX_HEADER, INDEX_SLOT, INDEX_UNIT
 from rocketpy.store.formats.unit import BLANK_UNIT, CQ_UNIT
 from rocketpy.store.inspection.reader import DEFAULT_INDEX_SIZE
-from tests.support.doc_examples import ROOT, Page
+from tests.support.doc_examples import Page
 
 PAGE = Page.read("file-formats.md")
 OWN_PAGE = Page.read("file-formats-own.md")
@@ -204,8 +203,3 @@ def test_the_queue_locks() -> None:
     assert OWN_PAGE.first_column("queuelocks", "at | size | head") == [0, 8, 12, 16, 32]
     assert OWN_PAGE.first_column("queuelocks", "at | size | half") == [0, 8, 16, 24, 32]
     assert HEAD_CELLS * 8 == 64
-
-
-@pytest.mark.parametrize("path", [*PAGE.places(), *OWN_PAGE.places()])
-def test_the_places_named_are_there(path: str) -> None:
-    assert (ROOT / path).exists()
