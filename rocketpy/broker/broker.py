@@ -308,8 +308,7 @@ class BrokerController:
         """The background duties. A duty that fails affects neither other duties nor requests."""
         services, settings = self.services, self.services.settings
         stats = services.stats
-        # Saves changes that no request waits for: groups created by pulls, order flags, failed saves.
-        duties = [
+        duties = [  # they save what no request waits for: groups created by pulls, order flags, failed saves
             Duty("detecting process pauses", CHECK_INTERVAL_S, as_duty(self._pauses.check)),
             Duty("saving topics", CONFIG_SAVE_S, services.topics.file.save),
             Duty("saving subscription groups", CONFIG_SAVE_S, services.groups.file.save),
@@ -387,6 +386,9 @@ class BrokerController:
 
     def count_traffic(self, traffic: Traffic) -> None:
         self.services.stats.count_traffic(traffic)
+
+    def finish(self) -> bool:
+        return self._slow_send.finish()
 
     def connection_closing(self, connection: int) -> None:
         self._clients.closing(connection)

@@ -11,6 +11,7 @@ a batch series, batches have one send: otherwise a later send could be taken alt
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -31,6 +32,7 @@ from .property_edits import with_values
 from .replies import push_reply
 
 KEEP_S = 2.5  # clients wait for 3 s by default
+FINISH_S = 0.5  # for answers of the master, when this process is to leave
 PAUSE_S = 0.02  # until the master is asked again that refuses, or is looked for again
 BATCH_MAX = 32
 PASSED_ON = 0x40000000  # of the request's version: it was passed on once, and goes no further (RP_VERSION_PASSED_ON)
@@ -60,6 +62,8 @@ class PassedSends:
     _refuse: Callable[[SendRequest, int, str], None]
     _master: Callable[[], str | None]
     _waiting: dict[int, deque[PendingSend]] = attrs.field(factory=dict)  # by connection, behind a batch under way
+    _finish_at: float | None = attrs.field(init=False, default=None)  # of trio's clock; None: not to finish
+    _asking: set[trio.CancelScope] = attrs.field(init=False, factory=set)
 
     def take(self, send: PendingSend, tasks: trio.Nursery) -> None:
         """Pass a send on, behind the earlier ones of its connection."""
@@ -70,6 +74,14 @@ class PassedSends:
             return
         self._waiting[connection] = deque([send])
         tasks.start_soon(self._pass_all, connection)
+
+    def finish(self) -> None:
+        """Before this process leaves: refuse what the master does not take at once, and wait FINISH_S for answers. A
+        connection may outlive the process (docs/adr/0210), so a send without an answer would wait in vain."""
+        if self._finish_at is None:
+            self._finish_at = trio.current_time() + FINISH_S
+            for scope in self._asking:
+                scope.deadline = self._finish_at
 
     async def _pass_all(self, connection: int) -> None:
         queue, batch_max = self._waiting[connection], 1
@@ -91,15 +103,16 @@ class PassedSends:
 
     async def _pass(self, batch: list[PendingSend]) -> bool:
         """Pass sends on until each is answered or too old. Returns: whether the master has taken all."""
-        left, has_taken_all = batch, True
+        left, has_taken_all, has_asked = batch, True, False
         while left:
-            late = [send for send in left if self._left_s(send) <= 0]
+            late = [send for send in left if self._left_s(send) <= 0 or (has_asked and self._finish_at is not None)]
             for send in late:
                 self._refuse(send.request, ResponseCode.SERVICE_NOT_AVAILABLE, remarks.NOT_PASSED_ON)
             left = [send for send in left if send not in late]
             has_taken_all = has_taken_all and not late
             if left:
                 left, all_taken = await self._ask(left)
+                has_asked = True
                 has_taken_all = has_taken_all and all_taken
             if left:
                 await trio.sleep(PAUSE_S)
@@ -117,11 +130,8 @@ class PassedSends:
             return batch, False
         requests = [_request(send.request) for send in batch]
         try:
-            answers = await self._client.invoke_all(master, requests, min(map(self._left_s, batch)))
-        except (
-            ConnectionLost,
-            RequestTimeout,
-        ):  # they may be stored: only the client knows if a second copy is welcome
+            answers = await self._invoke(master, requests, min(map(self._left_s, batch)))
+        except (ConnectionLost, RequestTimeout):
             for send in batch:
                 self._refuse(send.request, ResponseCode.SERVICE_NOT_AVAILABLE, remarks.NOT_PASSED_ON)
             return [], False
@@ -137,6 +147,18 @@ class PassedSends:
                 fields = (answer.ext_fields or {}) | {PASSED_ON_FIELD: "true"}
                 push_reply(send.request, answer.code, answer.remark, fields)
         return left, all_taken
+
+    async def _invoke(
+        self, master: str, requests: Sequence[RemotingCommand], timeout_s: float
+    ) -> list[RemotingCommand]:
+        """Raises RequestTimeout also when this process is to leave and cannot wait any longer."""
+        with trio.CancelScope(deadline=math.inf if self._finish_at is None else self._finish_at) as scope:
+            self._asking.add(scope)
+            try:
+                return await self._client.invoke_all(master, requests, timeout_s)
+            finally:
+                self._asking.discard(scope)
+        raise RequestTimeout(f"no answer of {master} before this process leaves")
 
     def _left_s(self, send: PendingSend) -> float:
         return KEEP_S - (self._clock.monotonic_ms() - send.request.received_ms) / 1000

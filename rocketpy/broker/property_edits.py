@@ -16,3 +16,10 @@ def with_values(properties: bytes, **values: str) -> bytes:
     for name in values:
         properties = p.without_property(properties, name.encode())
     return p.join_properties(properties, p.encode_properties(values).encode())
+
+
+def without_timer(properties: bytes) -> bytes:
+    """The properties without those that make a timer: of a message that has both, the delay level counts."""
+    for name in p.TIMER_PROPERTIES:
+        properties = p.without_property(properties, name.encode())
+    return properties

@@ -1,8 +1,8 @@
 """Sends that need a decision: unknown topics, retry topics, delay levels, the first half message, and refusals.
 
-A send is validated without waiting. The result is a refusal, a resend (it goes back to the fast path, marked RESOLVED),
-or a put (it is stored in another topic: schedule topic, half topic, dead letters). A send waits only if it creates a
-topic, until topics.json is saved; then later sends of its connection wait behind it.
+A send is validated without waiting. It is refused, resent (to the fast path, marked RESOLVED), or put into another
+topic: schedule topic, half topic, dead letters. If it creates a topic, it waits until topics.json is saved, and later
+sends of its connection wait behind it.
 
 Source: RocketMQ 4.9 `AbstractSendMessageProcessor#msgCheck`, `SendMessageProcessor`.
 """
@@ -23,7 +23,6 @@ from rocketpy.message.properties import (
     CLUSTER,
     DELAY,
     PROPERTIES_SIZE_MAX,
-    TIMER_PROPERTIES,
     TRAN_MSG,
     without_property,
 )
@@ -46,7 +45,7 @@ from .managers.subscription_group import SubscriptionGroupManager
 from .managers.topic_config import TopicConfigManager
 from .passed_sends import PassedSends
 from .pending_sends import PendingSend, PendingSends
-from .property_edits import text_property, with_values
+from .property_edits import text_property, with_values, without_timer
 from .replies import push_send_reply, push_stored_reply
 from .store_api import Store
 from .timer_changes import TimerChange, TimerChanges, timer_change_of
@@ -127,9 +126,11 @@ class SlowSend:
         """Set the nursery for tasks that wait for a disk or a put. Called before the first `submit`."""
         self._nursery = nursery
 
-    @property
-    def pending(self) -> int:
-        return len(self.sends)
+    def finish(self) -> bool:
+        """Before the manager leaves: end what waits for the master. Returns: whether every send is answered."""
+        if self.passed is not None:
+            self.passed.finish()
+        return not len(self.sends)
 
     def submit(self, request: SendRequest) -> None:
         """Validate the send, now or behind earlier sends of its connection that wait."""
@@ -386,13 +387,6 @@ class SlowSend:
 
     def _random_queue(self, queue_nums: int) -> int:
         return self._choose.randrange(queue_nums) if queue_nums > 0 else 0
-
-
-def without_timer(properties: bytes) -> bytes:
-    """The properties without those that make a timer: of a message that has both, the delay level counts."""
-    for name in TIMER_PROPERTIES:
-        properties = without_property(properties, name.encode())
-    return properties
 
 
 def _wait(request: SendRequest) -> dict[str, str]:

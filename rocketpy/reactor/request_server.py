@@ -179,8 +179,7 @@ class RequestServer:
                     reader.release()
                 if self.now_ns() - now_ns > BATCH_NS:
                     break
-        if self.deaths.turn(self._drop_connections):
-            moved = True
+        moved = self.deaths.turn(self._drop_connections) or moved
         self.block.serve(0)
         self.gateway.flush()
         if self.fast_path is not None and self.fast_path.turn():
@@ -194,7 +193,8 @@ class RequestServer:
 
     def _is_drained(self) -> bool:
         return (
-            self._in_service == 0
+            (self.slow_path is None or self.slow_path.finish())
+            and self._in_service == 0
             and all(ring.depth_bytes == 0 for ring in self.drain_after)
             and all(reader.is_empty() for reader in self.inputs)
             and self.gateway.is_empty()

@@ -366,6 +366,10 @@ class SlowPath(Protocol):
     def count_traffic(self, traffic: Traffic) -> None:
         """Handle a TRAFFIC message, for statistics."""
 
+    def finish(self) -> bool:
+        """End what waits for another process; called in every turn before this one leaves. Returns: whether every send
+        is answered."""
+
     def connection_closing(self, connection: int) -> None:
         """The connection was closed while a request of it is being served; `connection_closed` follows after that."""
 

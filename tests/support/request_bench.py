@@ -43,6 +43,7 @@ class SlowPathLog:
 
     told: list[object] = attrs.field(factory=list)
     fail_with: Exception | None = None
+    has_answered: bool = True
 
     def slow_send(self, request: SendRequest) -> None:
         self.told.append(request)
@@ -59,6 +60,9 @@ class SlowPathLog:
 
     def count_traffic(self, traffic: Traffic) -> None:
         self.told.append(traffic)
+
+    def finish(self) -> bool:
+        return self.has_answered
 
     def connection_closing(self, connection: int) -> None:
         self.told.append(f"{connection} is closing")

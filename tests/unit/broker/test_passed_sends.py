@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from rocketpy.broker import remarks
-from rocketpy.broker.passed_sends import BATCH_MAX, KEEP_S, PASSED_ON
+from rocketpy.broker.passed_sends import BATCH_MAX, FINISH_S, KEEP_S, PASSED_ON
 from rocketpy.config import BrokerRole
 from rocketpy.errors import ConnectFailed, ConnectionLost, RequestTimeout
 from rocketpy.message.properties import decode_properties
@@ -30,13 +30,14 @@ class FakeMaster:
     asked: list[list[str]] = attrs.field(factory=list)  # bodies of each batch
     requests: list[RemotingCommand] = attrs.field(factory=list)
     remark: str = "r"
+    is_silent: bool = False
 
     async def invoke_all(
         self, address: str, requests: Sequence[RemotingCommand], timeout_s: float
     ) -> list[RemotingCommand]:
         assert address == MASTER and 0 < timeout_s <= KEEP_S
         self.asked.append([(request.body or b"").decode() for request in requests])
-        await trio.sleep(0.01)
+        await trio.sleep(3600 if self.is_silent else 0.01)
         found = self.script.pop(0) if self.script else 0
         if isinstance(found, Exception):
             raise found
@@ -95,7 +96,7 @@ def test_the_answer_is_the_masters(slave: Slave) -> None:
         assert (header.topic, header.queue_id, request.body) == ("T", 3, b"one")
         assert decode_properties(header.properties or "") == {"K": "v", "WAIT": "false"}
         assert request.version & PASSED_ON, "a broker that is no master either does not pass it on again"
-        assert slave.rig.broker._slow_send.pending == 0
+        assert len(slave.rig.broker._slow_send.sends) == 0
 
     slave.run(main)
 
@@ -140,7 +141,7 @@ def test_a_send_that_cannot_be_passed_on_in_time_is_refused(slave: Slave, why: s
         assert slave.codes == []
         await trio.sleep(0.3)
         assert slave.codes == [14]
-        assert slave.rig.broker._slow_send.pending == 0
+        assert len(slave.rig.broker._slow_send.sends) == 0
 
     slave.run(main)
 
@@ -154,7 +155,7 @@ def test_a_send_whose_answer_is_lost_is_not_sent_again(slave: Slave, lost: Excep
         slave.send("one")
         await trio.sleep(0.1)
         assert slave.codes == [14] and slave.client.asked == [["one"]]
-        assert slave.rig.broker._slow_send.pending == 0
+        assert len(slave.rig.broker._slow_send.sends) == 0
 
     slave.run(main)
 
@@ -166,6 +167,38 @@ def test_a_send_that_a_fenced_master_may_have_stored_is_not_sent_again(slave: Sl
         await trio.sleep(0.1)
         assert slave.codes == [14] and slave.client.asked == [["one"]]
         assert slave.rig.channel.pushed[0].remark == remarks.PERHAPS_STORED
+
+    slave.run(main)
+
+
+def test_what_the_master_does_not_take_is_refused_before_the_process_leaves(slave: Slave) -> None:
+    """The connection may outlive this process: without an answer its client would wait in vain."""
+
+    async def main() -> None:
+        slave.client.script = [14] * 1000
+        slave.send("one", "two")
+        await trio.sleep(0.05)
+        assert not slave.rig.broker.finish() and slave.codes == []
+        await trio.sleep(0.1)
+        assert slave.rig.broker.finish() and slave.codes == [14, 14]
+        slave.client.script = [0]
+        slave.send("three")
+        await trio.sleep(0.1)
+        assert slave.rig.broker.finish() and slave.codes == [14, 14, 0]
+
+    slave.run(main)
+
+
+def test_an_answer_that_does_not_come_is_not_waited_for_by_a_process_that_leaves(slave: Slave) -> None:
+    async def main() -> None:
+        slave.client.is_silent = True  # as a master that hands over
+        slave.send("one")
+        await trio.sleep(0.05)
+        assert not slave.rig.broker.finish()
+        await trio.sleep(FINISH_S - 0.1)
+        assert not slave.rig.broker.finish() and slave.codes == []
+        await trio.sleep(0.2)
+        assert slave.rig.broker.finish() and slave.codes == [14]
 
     slave.run(main)
 

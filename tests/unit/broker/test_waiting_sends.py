@@ -37,7 +37,7 @@ def test_sends_of_a_connection_wait_behind_one_that_creates_a_topic(rig: SlowPat
         assert [args[0] for args in rig.fast_path.named("resend")] == [first, second, third]
         assert '"NEW"' in rig.services.topics.file.path.read_text()
         await trio.testing.wait_all_tasks_blocked()
-        assert rig.broker._slow_send.pending == 0 and rig.broker._slow_send._waiting == {}
+        assert len(rig.broker._slow_send.sends) == 0 and rig.broker._slow_send._waiting == {}
 
     rig.run(main)
 
@@ -251,13 +251,13 @@ def test_no_send_stays_behind_whatever_fails(
                 patch.setattr(places[name], name, failing, raising=False)
             for request in requests:
                 rig.broker.slow_send(request)
-            while rig.broker._slow_send.pending:
+            while len(rig.broker._slow_send.sends):
                 await trio.lowlevel.checkpoint()
         assert sorted(map(id, rig.fast_path.named("complete"))) == sorted(map(id, requests))
         assert rig.broker._slow_send._waiting == {}
         last = rig.send("TBW102")
         rig.broker.slow_send(last)
-        while rig.broker._slow_send.pending:
+        while len(rig.broker._slow_send.sends):
             await trio.lowlevel.checkpoint()
         assert rig.fast_path.named("resend")[-1][0] is last
 
@@ -277,7 +277,7 @@ def test_sends_that_wait_when_the_broker_stops_are_counted_out(rig: SlowPathRig)
     async def main() -> None:
         for topic in ("NEW", "NEW", "OTHER"):
             rig.broker.slow_send(rig.send(topic))
-        assert rig.broker._slow_send.pending == 3
+        assert len(rig.broker._slow_send.sends) == 3
 
     rig.run(main)
-    assert rig.broker._slow_send.pending == 0 and len(rig.fast_path.named("complete")) == 3
+    assert len(rig.broker._slow_send.sends) == 0 and len(rig.fast_path.named("complete")) == 3

@@ -326,6 +326,27 @@ def test_a_slow_path_that_fails_answers_and_goes_on(open_bench: Callable[..., Be
     bench.run(scene)
 
 
+def test_it_leaves_only_when_the_sends_of_the_slow_path_are_answered(open_bench: Callable[..., Bench]) -> None:
+    """Their connections may outlive this process (docs/adr/0210): without an answer a client would wait in vain."""
+    bench = open_bench({})
+    bench.slow_path.has_answered, left = False, trio.Event()
+
+    async def scene() -> None:
+        async def run() -> None:
+            await bench.server.run()
+            left.set()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(run)
+            bench.blocks[1].order(STOP_LEAVE)
+            await trio.sleep(0.05)
+            assert not left.is_set()
+            bench.slow_path.has_answered = True
+            await left.wait()
+
+    trio.run(scene)
+
+
 def test_it_leaves_only_when_everything_is_answered(open_bench: Callable[..., Bench]) -> None:
     gate = trio.Event()
 
