@@ -11,9 +11,10 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTHON_SOURCES := rocketpy tests bench csrc docs/adr/index.py setup.py
 WITHOUT_CORE := build/without-core
 CORE_SOURCES := $(wildcard csrc/*/*.[ch]) csrc/build_native.py csrc/objects.py
+ROOMS := $(filter-out csrc/__pycache__/,$(wildcard csrc/*/))
 C_SOURCES := $(filter-out %/_driver.c,$(wildcard csrc/*/*.[ch] tests/csrc/*.[ch] bench/driver/*.[ch]))
 
-.PHONY: help run run-cluster build dev objects test test-long test-python test-spark spark-demo test-fault test-ha test-ha-short interop sanitize fuzz mutants faults lint style types check coverage \
+.PHONY: always help run run-cluster build dev objects test test-long test-python test-spark spark-demo test-fault test-ha test-ha-short interop sanitize fuzz mutants faults lint style types check coverage \
         bench bench-compare bench-spark bench-smoke docs clean
 
 help:  ## this list
@@ -27,8 +28,14 @@ run-cluster: build  ## build, then run two masters with a slave each on this mac
 
 build: $(VENV)/.built  ## .venv with the commands rocketpy, mqnamesrv, mqbroker, mqadmin
 
-# One run of pip brings the packages while the C files are compiled beside it; then the extension is linked.
-$(VENV)/.built: $(CORE_SOURCES) setup.py pyproject.toml
+# What the compiler is told by the environment; newer than .built when it has changed.
+$(VENV)/.flags: always
+	@mkdir -p $(VENV)
+	@echo "$(CC) $(CFLAGS) $(ROCKETPY_WERROR)" | cmp -s - $@ || echo "$(CC) $(CFLAGS) $(ROCKETPY_WERROR)" > $@
+
+# One run of pip brings the packages while the C files are compiled beside it; then the extension is linked. The rooms
+# of csrc are named because a file may have gone.
+$(VENV)/.built: $(CORE_SOURCES) $(ROOMS) $(VENV)/.flags setup.py pyproject.toml
 	@sh deploy/prerequisites.sh $(PYTHON)
 	@$(MAKE) --no-print-directory --jobs=2 $(VENV)/.packages objects
 	@$(BIN)/python setup.py --quiet build_ext --inplace > $(VENV)/build.log 2>&1 || { cat $(VENV)/build.log; exit 1; }
@@ -96,6 +103,7 @@ test-fault: $(VENV)/.dev  ## killed processes, damaged files, full disks; minute
 test-ha: $(VENV)/.dev  ## failover of real brokers with a real etcd (Debian: etcd-server; root for partitions)
 	$(PYTEST) $(PARALLEL) tests/ha
 
+test-ha-short: WORKERS = 2
 test-ha-short: $(VENV)/.dev  ## the histories of failover that CI plays
 	$(PYTEST) $(PARALLEL) tests/ha -m short
 

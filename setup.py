@@ -14,7 +14,7 @@ from setuptools.command.build_ext import build_ext
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "csrc"))  # a build front end does not put the project on the path
-from objects import OBJECTS, compile_changed  # noqa: E402
+from objects import LIST, OBJECTS, compile_changed  # noqa: E402
 
 VERSION = re.search(r'__version__ = "([^"]+)"', (HERE / "rocketpy/__init__.py").read_text()).group(1)
 NATIVE = [] if os.environ.get("ROCKETPY_BUILD") == "python" else ["csrc/build_native.py:ffi"]
@@ -26,7 +26,7 @@ class BuildExtension(build_ext):
 
     def build_extension(self, ext: Extension) -> None:
         ext.extra_objects = compile_changed(OBJECTS)
-        ext.depends = [*ext.depends, *ext.extra_objects]
+        ext.depends = [*ext.depends, *ext.extra_objects, str(OBJECTS / LIST)]
         super().build_extension(ext)
 
 
