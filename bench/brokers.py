@@ -9,6 +9,7 @@ from __future__ import annotations
 import compileall
 import contextlib
 import os
+import random
 import shlex
 import shutil
 import signal
@@ -29,6 +30,7 @@ from .control import Control, RequestFailed
 
 JAVA_VERSION = "4.9.7"
 HOST = "127.0.0.1"
+PORTS = range(12_002, 31_998)
 BROKER_NAME = "bench-broker"
 SLAVE_NOT_AVAILABLE = 11  # the message is stored: a master that waits for slaves has none yet
 ROOT = Path(__file__).resolve().parent.parent  # of the checkout that is measured
@@ -182,15 +184,14 @@ def fetch_jars(lib: Path) -> None:
 
 
 def free_ports(count: int, *, apart: int = 4) -> list[int]:
-    """Free ports with room around them: a broker also listens on port - 2 and port + 1."""
+    """Free ports with room around them: a broker also listens on port - 2 and port + 1. They lie below the range that
+    the kernel takes the near ends of connections from."""
     found: list[int] = []
     with contextlib.ExitStack() as stack:
         while len(found) < count:
-            probe = stack.enter_context(socket.socket())
-            probe.bind((HOST, 0))
-            port: int = probe.getsockname()[1]
+            port = random.choice(PORTS)
             try:
-                for near in (port - 2, port - 1, port + 1, port + 2):
+                for near in range(port - 2, port + 3):
                     stack.enter_context(socket.socket()).bind((HOST, near))
             except OSError:
                 continue

@@ -131,7 +131,7 @@ def test_no_death_of_a_worker_loses_repeats_or_reorders(shape: str) -> None:
 
 def test_workers_that_stand_still_are_replaced() -> None:
     print(f"ROCKETPY_FAULT_SEED={SEED}")
-    with running_broker({"workerHeartbeatTimeoutMillis": "3000", "selectorWorkers": "2"}) as broker:
+    with running_broker({"workerHeartbeatTimeoutMillis": "8000", "selectorWorkers": "2"}) as broker:
         names = sorted(broker.workers())
         with Load(broker.port, SEED, TOPICS) as load:
             load.wait_for_answers(10)
@@ -153,15 +153,15 @@ def test_workers_that_stand_still_are_replaced() -> None:
 def test_a_frozen_broker_wakes_with_the_workers_it_had() -> None:
     """All of it stands still for longer than a worker may (a paused container, Ctrl-Z): nobody is to blame."""
     print(f"ROCKETPY_FAULT_SEED={SEED}")
-    with running_broker({"workerHeartbeatTimeoutMillis": "3000"}) as broker:
+    with running_broker({"workerHeartbeatTimeoutMillis": "8000"}) as broker:
         before = broker.workers()
         assert broker.process is not None
         group = broker.process.pid
         with Load(broker.port, SEED, TOPICS) as load:
             load.wait_for_answers(10)
             os.killpg(group, signal.SIGSTOP)
-            time.sleep(5)
-            os.kill(group, signal.SIGCONT)  # the supervisor first: it sees the others silent for 5 s
+            time.sleep(10)
+            os.kill(group, signal.SIGCONT)  # the supervisor first: it sees the others silent for 10 s
             time.sleep(0.1)
             os.killpg(group, signal.SIGCONT)
             load.wait_for_answers(20)

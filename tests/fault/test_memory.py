@@ -5,9 +5,7 @@ Counted is what the processes hold beside the mapped files of the store, which t
 
 from __future__ import annotations
 
-import re
 import time
-from pathlib import Path
 
 import pytest
 
@@ -16,28 +14,13 @@ pytest.importorskip("rocketpy.native._rocketpy", reason="the broker needs the co
 from rocketpy.remoting.command import RemotingCommand
 from tests.support.broker import RunningBroker, running_broker
 from tests.support.history import MAX_OFFSET, Connection, Reader, pull_request, send_request
+from tests.support.hostile_run import memory
 
 GROWTH_MAX_KIB = 3 * 1024
 BURST = 2_000
 SUCCESS = b'"code":0'
 WARM_MESSAGES, MESSAGES = 200_000, 1_000_000
 WARM_LIVES, LIVES = 300, 1_000
-MAPPING = re.compile(r"^[0-9a-f]+-[0-9a-f]+ \S+ \S+ \S+ \S+ *(.*)$")
-
-
-def pss_kib(broker: RunningBroker) -> int:
-    """Proportional set size of the whole tree, without the files of its store."""
-    assert broker.process is not None
-    total = 0
-    for pid in (broker.process.pid, *broker.workers().values()):
-        is_store = False
-        for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
-            mapping = MAPPING.match(line)
-            if mapping:
-                is_store = mapping[1].startswith(str(broker.store))
-            elif line.startswith("Pss:") and not is_store:
-                total += int(line.split()[1])
-    return total
 
 
 def send_many(port: int, messages: int) -> None:
@@ -61,21 +44,21 @@ def live_and_go(port: int, lives: int) -> None:
         connection.close()
 
 
-def settled_pss_kib(broker: RunningBroker) -> int:
+def settled_memory_kib(broker: RunningBroker) -> int:
     """When the queues have caught up and every suspended pull of a closed connection has been dropped."""
     time.sleep(2)
-    return pss_kib(broker)
+    return memory(broker) // 1024
 
 
 def test_memory_follows_neither_messages_nor_past_connections() -> None:
     with running_broker() as broker:
         send_many(broker.port, WARM_MESSAGES)
         live_and_go(broker.port, WARM_LIVES)
-        before = settled_pss_kib(broker)
+        before = settled_memory_kib(broker)
         send_many(broker.port, MESSAGES)
-        between = settled_pss_kib(broker)
+        between = settled_memory_kib(broker)
         live_and_go(broker.port, LIVES)
-        after = settled_pss_kib(broker)
+        after = settled_memory_kib(broker)
         print(f"PSS without store files: {before} KiB, {between} after messages, {after} after connections")
         reader = Reader(broker.port)
         stored = reader.offset(MAX_OFFSET, "many", 1)
@@ -99,9 +82,9 @@ def test_memory_follows_no_offsets_that_are_not_kept() -> None:
     with running_broker() as broker:
         connection = Connection(broker.port, timeout_s=30)
         commit(connection, 0, 5 * BURST)
-        before = pss_kib(broker)
+        before = memory(broker) // 1024
         commit(connection, 5 * BURST, 15 * BURST)
-        after = pss_kib(broker)
+        after = memory(broker) // 1024
         connection.close()
         print(f"PSS without store files: {before} KiB, {after} after offsets that are not kept")
         assert after - before < GROWTH_MAX_KIB

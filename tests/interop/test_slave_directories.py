@@ -20,11 +20,11 @@ from tests.interop.java_slave import java_slave_of
 from tests.interop.slaves import running_slave
 from tests.interop.store_filling import DELAYED, QUEUES, SMALL_FILES, TOPIC, Expected, ends, fill
 from tests.support.history import Load, check
-from tests.support.waiting import DEADLINE_S
 
 SEED = int(os.environ.get("ROCKETPY_FAULT_SEED", random.SystemRandom().randrange(1 << 32)))
 LOADED, LOADED_QUEUES = "loaded", 4
 KILLS = 2
+DEADLINE_S = 120.0  # a JVM starts meanwhile
 PAUSE_S = 0.005  # of each connection: files are small, and a start opens each of them
 FILES = SMALL_FILES | {"mappedFileSizeCommitLog": "1048576", "mappedFileSizeConsumeQueue": "6000"}
 SYNC = {"brokerRole": "SYNC_MASTER"}

@@ -42,7 +42,7 @@ VICTIMS = (
     ["manager", "pull"],
     ["manager", "selector 0"],
 )
-QUERY_OFFSET = 14
+QUERY_OFFSET, QUERY_NOT_FOUND = 14, 22
 
 
 @attrs.define(eq=False)
@@ -108,9 +108,12 @@ class OffsetWatch(Background):
             for queue in range(QUEUES):
                 fields = {"consumerGroup": group, "topic": self.topic, "queueId": str(queue)}
                 reply = connection.ask(RemotingCommand.request(QUERY_OFFSET, ext_fields=fields))
+                before = self.seen.get((group, queue), 0)
+                if reply.code == QUERY_NOT_FOUND and (group, queue) in self.seen:
+                    self.steps_back.append(f"{group} queue {queue}: {before} -> no offset")
                 if reply.code != 0 or not reply.ext_fields:
                     continue
-                offset, before = int(reply.ext_fields["offset"]), self.seen.get((group, queue), 0)
+                offset = int(reply.ext_fields["offset"])
                 if offset < before:
                     self.steps_back.append(f"{group} queue {queue}: {before} -> {offset}")
                 self.seen[group, queue] = offset

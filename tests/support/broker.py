@@ -5,17 +5,22 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import re
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
 
+# A process that ended by itself, or an exception that nobody expected. The supervisor replaces the process and clients
+# try again, so nothing else shows it.
+CRASH = re.compile(r"was killed by SIG(?!KILL)|crashed while it served|^Traceback \(most recent", re.MULTILINE)
 START_TIMEOUT_S = 60.0  # generous: the machine may be busy; nothing is measured here
 STOP_TIMEOUT_S = 60.0
 DISK = Path(__file__).parents[2] / "build"
@@ -23,6 +28,8 @@ PORT_MIN, PORT_MAX = 12_000, 32_000  # net.ipv4.ip_local_port_range begins at 32
 
 
 WORKER_MAX = 8  # workers of pytest-xdist; each has a part of the ports
+APART = 5  # a broker listens on port - 2 to port + 1, its name server on port + 2
+_given: deque[int] = deque(maxlen=50)  # ports that were named last: who listens there may not have begun to
 
 
 def port_range() -> range:
@@ -30,6 +37,14 @@ def port_range() -> range:
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % WORKER_MAX
     count = (PORT_MAX - PORT_MIN) // WORKER_MAX
     return range(PORT_MIN + worker * count, PORT_MIN + (worker + 1) * count)
+
+
+def is_given(port: int) -> bool:
+    """Whether the port, or one beside it, was named not long ago; if not, it is from now on."""
+    if any(abs(port - other) < APART for other in _given):
+        return True
+    _given.append(port)
+    return False
 
 
 def free_ports() -> tuple[int, int]:
@@ -46,7 +61,8 @@ def free_ports() -> tuple[int, int]:
                     stack.enter_context(socket.socket()).bind(("127.0.0.1", number))
             except OSError:
                 continue
-            return port, port + 2
+            if not is_given(port):
+                return port, port + 2
 
 
 @attrs.define
@@ -59,6 +75,7 @@ class RunningBroker:
     log: Path
     settings: dict[str, str]
     process: subprocess.Popen[bytes] | None = None
+    may_crash: bool = False  # the test makes its processes crash
 
     @property
     def address(self) -> str:
@@ -125,6 +142,17 @@ class RunningBroker:
         os.kill(pid, signal.SIGKILL)
         return pid
 
+    def check_crashes(self) -> None:
+        """At the end of a test.
+
+        Raises:
+            AssertionError: a process has crashed that the test did not kill.
+        """
+        text = self.text()
+        found = None if self.may_crash else CRASH.search(text)
+        if found is not None:
+            raise AssertionError(f"a crash in the log:\n{text[max(0, found.start() - 1000) : found.end() + 3000]}")
+
     def text(self) -> str:
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
@@ -148,5 +176,6 @@ def running_broker(settings: dict[str, str] | None = None, *, store: Path | None
         broker.start()
         try:
             yield broker
+            broker.check_crashes()
         finally:
             broker.kill_all()

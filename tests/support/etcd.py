@@ -16,7 +16,7 @@ from typing import Any
 
 import attrs
 
-from tests.support.broker import port_range
+from tests.support.broker import is_given, port_range
 from tests.support.waiting import wait_until
 
 MISSING = "etcd is not installed (Debian: apt install etcd-server)"
@@ -34,7 +34,8 @@ def free_ports(count: int) -> list[int]:
             port = random.choice(port_range())
             with suppress(OSError):
                 stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
-                found.append(port)
+                if not is_given(port):
+                    found.append(port)
         return found
 
 

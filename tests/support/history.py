@@ -13,7 +13,7 @@ import struct
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 
@@ -329,9 +329,10 @@ def check(port: int, loads: Sequence[Load], timeout_s: float = 30.0) -> Verdict:
         AssertionError: with every fault found, at most ten of each kind.
     """
     faults: dict[str, list[str]] = defaultdict(list)
+    assert any(load.acks for load in loads), "nothing was acknowledged: the history says nothing"
     topics = {topic: queues for load in loads for topic, queues in load.sent_topics.items()}
     acks = {(load.seed, ack.life, ack.number): ack for load in loads for ack in load.acks}
-    wait_for_dispatch(port, topics, timeout_s)
+    wait_for_dispatch(port, topics, acks.values(), timeout_s)
     reader = Reader(port)
     stored: dict[tuple[int, str, int], Stored] = {}
     try:
@@ -377,18 +378,22 @@ def _check_queue(
         last[key[:2]] = max(before, found.number)
 
 
-def wait_for_dispatch(port: int, topics: dict[str, int], timeout_s: float) -> None:
-    """Until the queues have stopped growing: what was stored without an answer may still be on its way to them."""
+def wait_for_dispatch(port: int, topics: dict[str, int], acks: Iterable[Ack], timeout_s: float) -> None:
+    """Until the queues have all that is acknowledged, if need be for `timeout_s`, and have stopped growing: what was
+    stored without an answer may still be on its way to them."""
+    wanted: dict[tuple[str, int], int] = defaultdict(int)
+    for ack in acks:
+        wanted[ack.topic, ack.queue_id] = max(wanted[ack.topic, ack.queue_id], ack.queue_offset + 1)
+    places = [(topic, queue_id) for topic, queues in topics.items() for queue_id in range(queues)]
     reader = Reader(port)
     deadline = time.monotonic() + timeout_s
     before: list[int] = []
     while True:
-        now = [
-            reader.offset(MAX_OFFSET, topic, queue_id) for topic, queues in topics.items() for queue_id in range(queues)
-        ]
-        if now == before:
+        now = [reader.offset(MAX_OFFSET, *place) for place in places]
+        is_late = time.monotonic() > deadline
+        if now == before and (is_late or all(end >= wanted[place] for place, end in zip(places, now, strict=True))):
             break
-        assert time.monotonic() < deadline, f"queues still grow after {timeout_s:g} s"
+        assert now == before or not is_late, f"queues still grow after {timeout_s:g} s"
         before = now
         time.sleep(0.2)
     reader.close()

@@ -83,6 +83,8 @@ def running_pair(directory: Path, role: str, settings: dict[str, str]) -> Iterat
         namesrv.start()
         master.start()
         yield Pair(namesrv, master, slave)
+        for broker in (namesrv, master, slave):
+            broker.check_crashes()
     except BaseException as failure:
         failure.add_note(f"master:\n{master.text()[-TAIL:]}\nslave:\n{slave.text()[-TAIL:]}")
         raise

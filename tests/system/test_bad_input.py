@@ -21,7 +21,7 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.remoting.command import RemotingCommand
-from tests.support.broker import RunningBroker, disk_directory, running_broker
+from tests.support.broker import RunningBroker, disk_directory, free_ports, running_broker
 from tests.support.hostile_run import memory
 from tests.support.wire import Wire, max_offset, offset_request, pull_request, read_all, send_request, until
 
@@ -49,8 +49,7 @@ class Tree:
 
 @pytest.fixture(scope="module")
 def tree() -> Iterator[Tree]:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        metrics_port = probe.getsockname()[1]
+    metrics_port, _ = free_ports()
     with disk_directory() as disk, running_broker({"metricsPort": str(metrics_port)}, store=Path(disk) / "s") as broker:
         running = Tree(broker, metrics_port)
         with Wire.open(broker.port) as wire:  # everything that is made once is made: buffers, topic, index, metrics

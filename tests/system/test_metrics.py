@@ -17,7 +17,7 @@ from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.message.batch import BatchEntry, encode_batch
 from rocketpy.metrics.address import DEFAULT_PORT
 from rocketpy.remoting.command import RemotingCommand
-from tests.support.broker import RunningBroker, running_broker
+from tests.support.broker import RunningBroker, free_ports, running_broker
 from tests.support.wire import Wire, max_offset, pull_request, read_all, records_of, send_request, until
 
 SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$")
@@ -46,8 +46,7 @@ class Scraped:
 
 @pytest.fixture
 def scraped() -> Iterator[Scraped]:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port, _ = free_ports()
     with running_broker({"metricsPort": str(port), "codecWorkers": "1"}) as broker:
         yield Scraped(broker, port)
         assert broker.stop() == 0

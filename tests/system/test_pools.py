@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 import urllib.request
 from collections.abc import Iterator
 
@@ -18,7 +17,7 @@ from rocketpy.client.producer import Producer
 from rocketpy.client.push_consumer import PushConsumer
 from rocketpy.codes import RequestCode
 from rocketpy.remoting.command import RemotingCommand
-from tests.support.broker import RunningBroker, running_broker
+from tests.support.broker import RunningBroker, free_ports, running_broker
 from tests.support.wire import Wire, until
 
 MESSAGES = 60
@@ -26,8 +25,7 @@ MESSAGES = 60
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[RunningBroker]:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port, _ = free_ports()
     settings = {"pullWorkers": "3", "queryWorkers": "3", "metricsPort": str(port)}
     with running_broker(settings) as running:
         yield running

@@ -177,6 +177,7 @@ class Group(KeysInEtcd):
             AssertionError: a promise is broken.
         """
         self.wait_in_sync()
+        assert self.history.acknowledged, "nothing was acknowledged: the history says nothing"
         for check in self.history.checks:
             check(self)
         stores = [member.store for member in self.members.values()]
@@ -258,6 +259,8 @@ def real_group(
                 member.begin()
             group.wait_in_sync()
             yield group
+            for server in (namesrv, *group.members.values()):
+                server.check_crashes()
         except BaseException as failure:
             failure.add_note(group.history.story())
             for member in members.values():

@@ -106,7 +106,7 @@ def test_next_offsets_are_found_behind_deleted_files(config: MessageStoreConfig)
     arguments = (opened.control.block, os.fsencode(opened.paths.commitlog))
     found = threading.Thread(target=lib.rp_recovery_next_offsets, args=arguments)
     found.start()
-    found.join(5)
+    found.join(60)
     is_endless, header.min_phy_offset = found.is_alive(), 0  # which ends it
     found.join()
     assert not is_endless
