@@ -151,7 +151,7 @@ class BrokerOuterApi:
                     servers = self._begin(nursery, forced=forced)
                     if not self._first_round.is_set():
                         nursery.start_soon(self._end_first_round, servers)
-                    with trio.move_on_after(self._period_s):
+                    with trio.move_on_after(self.period_s):
                         await self._changed.wait()
                     forced = self._changed.is_set() or self._settings.broker.force_register
             finally:
@@ -201,14 +201,15 @@ class BrokerOuterApi:
         """Ask a name server something else. Raises: RocketError: there was no answer."""
         return await self._client.invoke(address, request, timeout_s)
 
-    def register_again(self, address: str) -> None:
-        """Begin a registration with a name server that has lost it; nothing, if one is under way."""
+    def register_again(self, address: str) -> bool:
+        """Begin a registration with a name server that has lost it. Returns: False: one is under way or impossible."""
         server = self._servers.get(address)
         if self._nursery is None or self._has_left or server is None or server.is_busy:
-            return
+            return False
         server.waiting = _Table(self._topics.topics, self._topics.data_version, self._settings.broker, is_wanted=True)
         server.idle = trio.Event()
         self._nursery.start_soon(self._serve, server)
+        return True
 
     def _begin(self, nursery: trio.Nursery, *, forced: bool) -> list[_Server]:
         """Begin a registration with each server, behind the one that is under way."""
@@ -267,7 +268,8 @@ class BrokerOuterApi:
         return list(dict.fromkeys(map(format_host, parse_addresses(text)))) if text else self._found
 
     @property
-    def _period_s(self) -> float:
+    def period_s(self) -> float:
+        """The seconds between two registrations when nothing changes."""
         if self._settings.is_slave and not self._knows_master:
             return SEARCH_PERIOD_S
         return min(PERIOD_MAX_S, max(PERIOD_MIN_S, self._settings.broker.register_name_server_period / 1000))

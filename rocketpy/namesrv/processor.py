@@ -6,6 +6,7 @@ REQUEST_CODE_NOT_SUPPORTED, where 4.9 keeps silent and the client waits for its 
 
 from __future__ import annotations
 
+import logging
 import zlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
@@ -16,8 +17,9 @@ from rocketpy.codes import MQVersion, RequestCode, ResponseCode
 from rocketpy.config import NamesrvSettings, properties, update_namesrv
 from rocketpy.config.change_file import change_file
 from rocketpy.errors import RequestRefused
+from rocketpy.log_limit import LogLimit, and_more
 from rocketpy.message.names import text_fault
-from rocketpy.remoting.abc import Channel
+from rocketpy.remoting.abc import Channel, Peer
 from rocketpy.remoting.admin_guard import AdminGuard
 from rocketpy.remoting.bodies.kv import KVTable
 from rocketpy.remoting.bodies.register import RegisterBrokerBody
@@ -36,6 +38,8 @@ from .kv_config import ORDER_TOPIC_CONFIG, KVConfigManager
 from .registration import MasterInfo, Registration
 from .registration_gate import NO_CONNECTION, RegistrationGate
 from .route_info import RouteInfoManager
+
+logger = logging.getLogger(__name__)
 
 FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 DATA_VERSION_BYTES_MAX = 4096
@@ -61,6 +65,7 @@ class NamesrvProcessor:
         self._clock_ms = clock_ms
         self._updating = trio.Lock()
         self._gate = RegistrationGate()
+        self._refused_masters = LogLimit()
         self.admission = Admission(routes, lambda: self.settings.rocketpy)
         self._guard = AdminGuard.of(
             settings.rocketpy.admin_addresses,
@@ -154,10 +159,28 @@ class NamesrvProcessor:
         """Read and apply a registration. It is a separate function so that its topics are freed before the next one."""
         work = RegisterBrokerBody.reading(request.body, compressed=header.compressed, version=request.version)
         body = await finished(work)
-        registration = _registration(header, body, says_filter_servers=request.version >= MQVersion.V3_0_11)
+        registration = _registration(
+            header, body, channel.peer, says_filter_servers=request.version >= MQVersion.V3_0_11
+        )
         await finished(self._routes.forgetting())  # removed topics must not count
         await finished(self.admission.checking(registration))
-        return await finished(self._routes.registering(registration, channel.connection, self._clock_ms()))
+        try:
+            return await finished(self._routes.registering(registration, channel.connection, self._clock_ms()))
+        except RequestRefused as exc:
+            self._tell_of_refused_master(registration, exc.remark)
+            raise
+
+    def _tell_of_refused_master(self, registration: Registration, remark: str) -> None:
+        """Log both addresses: an epoch that nobody has was registered by somebody else than the group."""
+        if told := self._refused_masters.take():
+            logger.warning(
+                "refused a master, from %s: %s, registered from %s. If that is not a broker of the group, close this "
+                "port to its host%s",
+                registration.peer,
+                remark,
+                self._routes.master_peer(registration.broker_name),
+                and_more(told),
+            )
 
     async def forget_gone_brokers(self) -> None:
         """Remove the topics of removed brokers; a duty of the server."""
@@ -173,7 +196,9 @@ class NamesrvProcessor:
     async def _query_data_version(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         header = headers.BrokerRequestHeader.of(request)
         asked = DataVersion.decode_request(request.body or b"{}", DATA_VERSION_BYTES_MAX)
-        changed, known = self._routes.query_data_version(header.broker_addr, asked, self._clock_ms())
+        changed, known = self._routes.query_data_version(
+            header.broker_addr, asked, channel.connection, self._clock_ms()
+        )
         return RemotingCommand.response(
             header=headers.QueryDataVersionResponseHeader(changed=changed),
             body=None if known is None else known.encode(),
@@ -260,7 +285,7 @@ async def _topic_list(topics: list[str], broker_addr: str | None = None) -> Remo
 
 
 def _registration(
-    header: headers.RegisterBrokerRequestHeader, body: RegisterBrokerBody, *, says_filter_servers: bool
+    header: headers.RegisterBrokerRequestHeader, body: RegisterBrokerBody, peer: Peer, *, says_filter_servers: bool
 ) -> Registration:
     return Registration(
         cluster=header.cluster_name,
@@ -272,4 +297,5 @@ def _registration(
         topics=body.topic_config_serialize_wrapper.topic_config_table,
         filter_servers=tuple(body.filter_server_list) if says_filter_servers else None,
         master_epoch=header.master_epoch,
+        peer=str(peer),
     )

@@ -22,6 +22,7 @@ class Registration:
     topics: Mapping[str, TopicConfig]
     filter_servers: tuple[str, ...] | None = ()  # None: not given (brokers before 3.0.11)
     master_epoch: int | None = None  # of a master with automatic failover
+    peer: str = ""  # the other end of the connection that it came on
 
 
 @attrs.frozen
@@ -42,3 +43,4 @@ class LiveBroker:
     connection: int
     ha_server_addr: str
     master_epoch: int | None = None
+    peer: str = ""

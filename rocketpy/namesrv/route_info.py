@@ -86,7 +86,8 @@ class RouteInfoManager(RouteQuestions):
         elif registration.filter_servers is not None:
             self._filter_servers.pop(addr, None)
         epoch = registration.master_epoch if registration.broker_id == MASTER_ID else self._epoch_of(addr)
-        live = LiveBroker(name, now_ms, UNKNOWN_VERSION, connection, registration.ha_server_addr, epoch)
+        ha_addr, peer = registration.ha_server_addr, registration.peer
+        live = LiveBroker(name, now_ms, UNKNOWN_VERSION, connection, ha_addr, epoch, peer)
         self._forget_live(addr)
         self._live[addr] = live
         self._addrs_of.setdefault(connection, set()).add(addr)
@@ -117,6 +118,12 @@ class RouteInfoManager(RouteQuestions):
                 f"{registration.broker_addr} was master of {registration.broker_name} in epoch {epoch}; {addr} is the "
                 f"master of epoch {newest}",
             )
+
+    def master_peer(self, broker_name: str) -> str:
+        """Return the other end of the connection that the master of this name was registered on."""
+        broker = self._brokers.get(broker_name)
+        live = None if broker is None else self._live.get(broker.broker_addrs.get(MASTER_ID, ""))
+        return "an unknown host" if live is None else live.peer
 
     def _epoch_of(self, addr: str) -> int | None:
         """The epoch that an address has registered as id 0; None: it is not, or without automatic failover."""
@@ -157,14 +164,18 @@ class RouteInfoManager(RouteQuestions):
         return topic in self._topics
 
     def query_data_version(
-        self, broker_addr: str, data_version: DataVersion, now_ms: int
+        self, broker_addr: str, data_version: DataVersion, connection: int, now_ms: int
     ) -> tuple[bool, DataVersion | None]:
         """Whether the broker should register again, and its known version. If not, the query counts as a sign of
-        life."""
+        life.
+
+        It should if its address was registered on another connection: that one is closed soon, and takes the address
+        with it, or belongs to somebody else.
+        """
         live = self._live.get(broker_addr)
         if live is None:
             return True, None
-        changed = live.data_version != data_version
+        changed = live.data_version != data_version or live.connection != connection
         if not changed:
             live.last_update_ms = now_ms
         return changed, live.data_version

@@ -35,7 +35,7 @@ class RouteTable:
         assert len(request.encode()) <= FRAME_SIZE_MAX
         addr = (request.ext_fields or {})["brokerAddr"]
         if request.code == 322:
-            changed, _ = self.routes.query_data_version(addr, DataVersion.decode(request.body), 0)
+            changed, _ = self.routes.query_data_version(addr, DataVersion.decode(request.body), 1, 0)
             return RemotingCommand.response(header=QueryDataVersionResponseHeader(changed=changed))
         self.registrations += 1
         if self.registrations == self.fails_at:

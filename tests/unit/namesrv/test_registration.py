@@ -74,6 +74,18 @@ def test_a_broker_before_3_0_11_sends_the_bare_table(asker: Asker) -> None:
     assert result_of(asker.routes.topics()) == ["T"]
 
 
+def test_a_master_that_is_refused_is_logged_with_both_addresses(asker: Asker, caplog: pytest.LogCaptureFixture) -> None:
+    """A registration of an epoch that no group has is found by where it came from."""
+    forged = registration_fields(brokerAddr="6.6.6.6:1", masterEpoch=str((1 << 63) - 1))
+    assert asker.ask(RequestCode.REGISTER_BROKER, forged, connection=9).code == 0
+    for _ in range(3):
+        with pytest.raises(RequestRefused, match=r"6\.6\.6\.6:1 is the master of epoch 9223372036854775807"):
+            asker.ask(RequestCode.REGISTER_BROKER, registration_fields(masterEpoch="7"), connection=1)
+    (line,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    for part in ("127.0.0.1:4444", "6.6.6.6:1", "epoch 7", "from 127.0.0.1:50001", "from 127.0.0.1:50009"):
+        assert part in line
+
+
 def test_a_slave_is_told_its_master(asker: Asker) -> None:
     assert asker.register().ext_fields == {}
     response = asker.register(broker_id=1, addr="127.0.0.1:4446")

@@ -110,9 +110,9 @@ def test_silence_for_two_minutes_ends_a_broker(routes: RouteInfoManager) -> None
 
 def test_an_unchanged_version_is_a_sign_of_life(routes: RouteInfoManager) -> None:
     version = DataVersion(timestamp_ms=1, counter=1)
-    assert routes.query_data_version(A, version, 1) == (False, version)
-    assert routes.query_data_version(B, DataVersion(timestamp_ms=1, counter=2), 1) == (True, version)
-    assert routes.query_data_version("unknown:1", version, 1) == (True, None)
+    assert routes.query_data_version(A, version, 1, 1) == (False, version)
+    assert routes.query_data_version(B, DataVersion(timestamp_ms=1, counter=2), 3, 1) == (True, version)
+    assert routes.query_data_version("unknown:1", version, 1, 1) == (True, None)
     assert [addr for addr, _ in routes.expire(BROKER_EXPIRY_MS + 1)] == [A_SLAVE, B]
 
 
@@ -179,6 +179,42 @@ def test_a_master_that_leaves_stays_until_its_successor_registers(routes: RouteI
     assert masters(routes)[0] == A_SLAVE and A not in (masters(routes)[0], masters(routes).get(1))
     routes.drop_leaving(9999)
     assert masters(routes) == ({0: A_SLAVE} if how == "its connection closes" else {0: A_SLAVE, 2: A})
+
+
+FORGED_EPOCH = (1 << 63) - 1
+FORGER = 9  # its connection
+
+
+@pytest.mark.parametrize("how", ["its connection closes", "it is silent"])
+def test_an_epoch_nobody_can_have_lasts_as_long_as_its_registration(routes: RouteInfoManager, how: str) -> None:
+    """Anyone who reaches the port can register it."""
+    routes.register(registration(broker_addr="6.6.6.6:1", master_epoch=FORGED_EPOCH), FORGER, 0)
+    own = registration(master_epoch=7)
+    with pytest.raises(RequestRefused):
+        routes.register(own, 1, 100)
+    if how == "it is silent":
+        assert routes.expire(BROKER_EXPIRY_MS + 1)
+    else:
+        assert routes.connection_closed(FORGER, 100) == routes.drop_leaving(100 + LEAVING_MS) == ["6.6.6.6:1"]
+    routes.register(own, 1, BROKER_EXPIRY_MS + 2)
+    assert masters(routes)[0] == A
+
+
+@pytest.mark.parametrize("addr", [A, A_SLAVE])
+def test_a_broker_whose_address_another_connection_has_registered_registers_again(
+    routes: RouteInfoManager, addr: str
+) -> None:
+    """Its question for its version kept the forged registration alive, and told it that all was well."""
+    version, own, connection = DataVersion(timestamp_ms=1, counter=1), int(addr == A_SLAVE), 2 if addr == A_SLAVE else 1
+    routes.register(registration(broker_addr=addr, master_epoch=FORGED_EPOCH), FORGER, 0)
+    assert routes.query_data_version(addr, version, connection, 100) == (True, version)
+    assert routes.expire(BROKER_EXPIRY_MS + 1), "the question of another connection is no sign of life"
+    routes.register(registration(broker_addr=addr, master_epoch=FORGED_EPOCH), FORGER, 0)
+    routes.register(registration(broker_addr=addr, broker_id=own, master_epoch=None if own else 7), connection, 200)
+    assert routes.query_data_version(addr, version, connection, 200) == (False, version)
+    routes.drop_leaving(200 + LEAVING_MS)
+    routes.register(registration(broker_addr="10.0.0.7:10911", master_epoch=8), 5, 9000)
+    assert masters(routes)[0] == "10.0.0.7:10911"
 
 
 def test_write_permission_is_taken_and_given(routes: RouteInfoManager) -> None:
@@ -256,7 +292,9 @@ def test_a_broker_that_goes_while_it_is_entered_leaves_nothing(routes: RouteInfo
     topics = {f"L{number}": topic(f"L{number}") for number in range(5 * TOPICS_PER_STEP)}
     work = routes.registering(registration(broker_name="l", broker_addr=L, topics=topics), 9, 0)
     next(work)
-    assert routes.query_data_version(L, DataVersion(timestamp_ms=1, counter=1), 0)[0], "not known before all is entered"
+    assert routes.query_data_version(L, DataVersion(timestamp_ms=1, counter=1), 9, 0)[0], (
+        "not known before all is entered"
+    )
     routes.connection_closed(9, 0)
     assert steps_of(work) == 0
     result_of(routes.forgetting())
