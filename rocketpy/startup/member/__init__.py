@@ -7,6 +7,7 @@ coordinator_main.py  the coordinator's process; from_config.py: its settings
 replaced_master.py   tells the last master that it was replaced, when it does not reach etcd
 shared_broker.py     the broker as the coordinator sees it: reports, orders
 certainty.py         if the broker certainly is the master still, before it registers as one
+manager_role.py      the manager as broker 0 of the group, or as one that follows the master
 cuts.py              when a log is to be cut
 marks.py, names.py   what the processes share beside the member block; names that others need, too
 parked.py            connections of clients between two process trees

@@ -23,7 +23,6 @@ from rocketpy.reactor.crashed_request import drop_crashed_request
 from rocketpy.reactor.delivery_marks import DeliveryMarks
 from rocketpy.reactor.half_states import SharedHalfStates
 from rocketpy.reactor.master_link import MasterLink
-from rocketpy.reactor.member import MemberBlock
 from rocketpy.reactor.outbox import Outbox
 from rocketpy.reactor.request_server import RequestServer
 from rocketpy.reactor.ring import RingReader, RingWriter, WorkerBlock
@@ -36,6 +35,7 @@ from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.transport.client import RemotingClient, open_remoting_client
 
 from ..member.certainty import MasterCertainty
+from ..member.manager_role import ManagerRole, followed_address
 from ..member.shown import MemberShown
 from ..member.tree import MemberTree
 from .loading import loading
@@ -50,7 +50,6 @@ Measured = tuple[  # what metrics show
     Topology, BrokerSettings, BrokerController, MessageStore, SlaveTable, MemberShown | None
 ]
 
-ORDERS_LOOK_S = 0.05
 logger = logging.getLogger(__name__)
 
 
@@ -88,8 +87,13 @@ class ManagerMain(RequestServerMain):
             half_states=self.halves,
         )
 
-    def _replicate(self, controller: BrokerController, passing: RemotingClient) -> None:
-        """Connect the controller with what the replicator and the coordinator say."""
+    def _replicate(self, controller: BrokerController, passing: RemotingClient) -> ManagerRole | None:
+        """Connect the controller with what the replicator and the coordinator say.
+
+        Args:
+            passing: for sends that are passed on to the master.
+        Returns: the task that follows the coordinator's orders, if there is one.
+        """
         controller.replication_status = lambda: replication_status(
             self.settings, self.control, self.slaves, self.master_link
         )
@@ -99,21 +103,23 @@ class ManagerMain(RequestServerMain):
             controller.table_copier.stream = lambda: master_link.stream
             if self.member is None:
                 controller.table_copier.on_found = master_link.set_master
-        if self.member is not None:
-            block, own_id = self.member.block, self.settings.broker.broker_id
-            controller.be_member(own_id, MasterCertainty.of(self.member).epoch, lambda: _followed(block), passing)
+        if self.member is None:
+            return None
+        block, own_id, certainty = self.member.block, self.settings.broker.broker_id, MasterCertainty.of(self.member)
+        controller.be_member(own_id, certainty.epoch, lambda: followed_address(block), passing)
+        register_soon = controller.services.registrar.topics_changed
+        return ManagerRole(block, certainty, controller.be_master, register_soon, self.master_link)
 
     def _controller(
         self,
         store: MessageStore,
         fast_path: RingFastPath,
         client: RemotingClient,
-        passing: RemotingClient,
         faults: Faults,
         loads: Callable[[], dict[str, PoolLoad]],
     ) -> BrokerController:
-        """`passing`: for sends that are passed on to the master. `loads`: of the pools of this process."""
-        controller = BrokerController(
+        """`loads`: of the pools of this process."""
+        return BrokerController(
             self.settings,
             store,
             fast_path,
@@ -126,8 +132,6 @@ class ManagerMain(RequestServerMain):
             lambda: pool_loads(self.topology, self.table, loads()),
             self.member.epoch if self.member is not None else -1,
         )
-        self._replicate(controller, passing)
-        return controller
 
     async def _run(self, context: WorkerContext, store: MessageStore) -> None:
         topology, name = self.topology, context.name
@@ -139,7 +143,8 @@ class ManagerMain(RequestServerMain):
         with contextlib.ExitStack() as start:
             async with open_remoting_client() as client, open_remoting_client() as passing:
                 start.enter_context(loading(context.block))
-                controller = self._controller(store, fast_path, client, passing, faults, lambda: server.loads())
+                controller = self._controller(store, fast_path, client, faults, lambda: server.loads())
+                role = self._replicate(controller, passing)
                 controller.load(
                     lambda number, peer, is_vip: RingChannel(number, peer, is_vip, gateway), topology.is_connection_gone
                 )
@@ -162,19 +167,24 @@ class ManagerMain(RequestServerMain):
                     start.close()
                     gc.freeze()  # the tables stay: to collect them would block the loop for tens of ms
                     measured = topology, self.settings, controller, store, self.slaves, self._shown
-                    await self._serve(context, server, controller, measured)
+                    await self._serve(context, server, controller, role, measured)
                     await controller.stop(unregister=self.member is None or not self.member.marks.gives_way)
 
     async def _serve(
-        self, context: WorkerContext, server: RequestServer, controller: BrokerController, measured: Measured
+        self,
+        context: WorkerContext,
+        server: RequestServer,
+        controller: BrokerController,
+        role: ManagerRole | None,
+        measured: Measured,
     ) -> None:
         """Serve until stopped; what runs beside it ends then, whatever it waits for."""
         async with trio.open_nursery() as beside:
             beside.start_soon(_report_ready, context, controller)
             if self.metrics is not None:
                 beside.start_soon(_serve_metrics, self.metrics, measured)
-            if self.member is not None:
-                beside.start_soon(_follow_orders, self.member, controller, self.master_link)
+            if role is not None:
+                beside.start_soon(role.run)
             await server.run()
             beside.cancel_scope.cancel()
 
@@ -183,27 +193,6 @@ async def _report_ready(context: WorkerContext, controller: BrokerController) ->
     """When name servers know the broker: whoever waits for the ready line asks them for routes next."""
     await controller.services.registrar.wait_first_round()
     context.report_ready()
-
-
-def _followed(block: MemberBlock) -> str | None:
-    """The address of the master that the coordinator wants to be followed."""
-    found = block.orders()
-    following = found[0].following if found is not None else None
-    return None if following is None else following.address
-
-
-async def _follow_orders(member: MemberTree, controller: BrokerController, master_link: MasterLink | None) -> None:
-    """Be the group's broker 0, or follow the master, as the coordinator wants it."""
-    is_master, followed = False, None
-    while True:
-        found = member.block.orders()
-        if found is not None and found[0].is_broker_0 != is_master:
-            is_master = found[0].is_broker_0
-            controller.be_master(is_master)
-        if found is not None and master_link is not None and found[0].following != followed:
-            followed = found[0].following
-            master_link.set_master(*((followed.address, followed.ha_address) if followed else ("", "")))
-        await trio.sleep(ORDERS_LOOK_S)
 
 
 async def _serve_metrics(listener: socket.socket, measured: Measured) -> None:
