@@ -1,12 +1,13 @@
 """Programs of SQL92 expressions, compiled once for each text.
 
 Parsing takes about a millisecond, of a long text much more, so it is done in a thread. Clients that wait take turns
-after each text. The programs of the last few texts are kept, and the reasons why others were refused.
+after each text. The programs of registered filters are kept as long as these are registered; anyone may bring other
+texts, so of them only the last few are kept, with the reasons why some were refused.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping
 
 import trio
@@ -24,21 +25,37 @@ Compiled = bytes | str  # a program, or the reason of a refusal
 
 
 class FilterCompiler:
-    """Compiles SQL92 expressions in a thread, and keeps the programs of the latest ones. One per broker."""
+    """Compiles SQL92 expressions in a thread, and keeps programs. One per broker."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[str, Compiled] = OrderedDict()
+        self._registered: Counter[str] = Counter()  # texts, by the number of their filters
+        self._held: dict[str, Compiled] = {}  # of registered texts
+        self._known: OrderedDict[str, Compiled] = OrderedDict()  # of others, the latest last
         self._bytes = 0
         self._limiters = {False: trio.CapacityLimiter(1), True: trio.CapacityLimiter(1)}  # by is_urgent
         self._lists = trio.CapacityLimiter(LISTS_MAX)
 
     def is_known(self, text: str) -> bool:
         """Whether `program` answers at once."""
-        return text in self._known or len(text) > LENGTH_MAX
+        return text in self._held or text in self._known or len(text) > LENGTH_MAX
+
+    def hold(self, text: str) -> None:
+        """Keep the program of a text while one more filter with it is registered. Their number bounds the memory."""
+        self._registered[text] += 1
+        found = self._known.pop(text, None)
+        if found is not None:
+            self._bytes -= _size(text, found)
+            self._held[text] = found
+
+    def release(self, text: str) -> None:
+        """One filter with this text is not registered any more. After the last one its program is one of many."""
+        self._registered -= Counter((text,))  # drops a text that has none left
+        if text not in self._registered and (found := self._held.pop(text, None)) is not None:
+            self.keep({text: found})
 
     async def prepare(self, text: str, *, is_urgent: bool = False) -> Compiled:
         """Compile the text in a thread, if it is not known. Urgent texts do not wait for others."""
-        found = self._known.get(text)
+        found = self._held.get(text) or self._known.get(text)
         if found is None and len(text) > LENGTH_MAX:
             found = _compile(text)  # refused unread
         elif found is None:
@@ -56,20 +73,23 @@ class FilterCompiler:
 
         Raises: FilterInvalid.
         """
-        found = self._known.get(text)
+        found = self._held.get(text) or self._known.get(text)
         if found is None:
             found = _compile(text)
             self.keep({text: found})
-        else:
+        elif text in self._known:
             self._known.move_to_end(text)
         if isinstance(found, str):
             raise FilterInvalid(found)
         return found
 
     def keep(self, compiled: Mapping[str, Compiled]) -> None:
-        """Keep these programs as the latest ones."""
+        """Keep these programs as the latest ones, or as those of registered filters."""
         for text, found in compiled.items():
             if len(text) > LENGTH_MAX:
+                continue
+            if text in self._registered:
+                self._held[text] = found
                 continue
             if text not in self._known:
                 self._bytes += _size(text, found)

@@ -247,6 +247,7 @@ class ConsumerFilterManager:
 
     def _enter(self, data: ConsumerFilterData) -> None:
         """Keep the filter, and let dispatch write its bits if it can be evaluated."""
+        self.compiler.hold(data.expression)
         place = self._tell(data)
         self._entries.setdefault(data.consumer_group, {})[data.topic] = _Entry(data, place)
         self._count += 1
@@ -275,6 +276,7 @@ class ConsumerFilterManager:
         self._dead.pop((group, topic), None)
         self._count -= 1
         self._text -= len(entry.data.expression)
+        self.compiler.release(entry.data.expression)
         if entry.place is not None:
             self._fast_path.filter_removed(group, topic)
             self._free_marks.append(entry.place.mark)

@@ -31,6 +31,35 @@ def test_the_last_used_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert compiler._bytes <= 1000
 
 
+def test_the_programs_of_registered_filters_are_not_displaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filter_compiler, "TEXTS_MAX", 2)
+    compiler = FilterCompiler()
+    compiler.program("a = 1")
+    for text in ("a = 1", "a = 1", "a = 2"):  # compiled before, and afterwards
+        compiler.hold(text)
+    held = compiler.program("a = 1"), compiler.program("a = 2")
+    for number in range(3, 9):
+        compiler.program(f"a = {number}")
+    compiler.keep({"a = 1": held[0]})
+    assert (compiler.program("a = 1"), compiler.program("a = 2")) == held
+    assert [number for number in range(1, 9) if compiler.is_known(f"a = {number}")] == [1, 2, 7, 8]
+    compiler.release("a = 1")
+    compiler.program("a = 9")
+    compiler.program("a = 10")
+    assert compiler.is_known("a = 1"), "another filter has it"
+    compiler.release("a = 1")
+    assert [number for number in range(1, 11) if compiler.is_known(f"a = {number}")] == [1, 2, 10]
+    compiler.program("a = 9")
+    compiler.program("a = 10")
+    assert not compiler.is_known("a = 1")
+    compiler.hold("a = 11")
+    compiler.release("a = 11")
+    assert not compiler.is_known("a = 11"), "it was not compiled"
+    monkeypatch.setattr(filter_compiler, "TEXTS_MAX", 0)
+    compiler.program("a = 12")
+    assert compiler._bytes == 0
+
+
 def test_a_text_that_is_too_long_is_refused_at_once() -> None:
     compiler = FilterCompiler()
     text = "a" * (LENGTH_MAX + 1)

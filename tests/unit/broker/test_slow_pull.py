@@ -9,6 +9,7 @@ import attrs
 import pytest
 import trio
 
+from rocketpy.broker import filter_compiler
 from rocketpy.broker.slow_pull import COMPILING_MAX
 from rocketpy.filter.parser import parse
 from rocketpy.filter.program import compile_program
@@ -238,6 +239,28 @@ def test_pulls_that_wait_for_the_compiler_are_bounded(tmp_path: Path) -> None:
     assert len(rig.fast_path.named("repull")) == COMPILING_MAX // 2 + 7
     submit_all(rig, [attrs.evolve(sql_pull(rig, 2000), channel=channels[0])])
     assert len(rig.fast_path.named("repull")) == COMPILING_MAX // 2 + 8, "those that are done count no more"
+
+
+def test_strangers_do_not_displace_the_expressions_of_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many connections that bring new texts made every pull and heartbeat of the groups compile again."""
+    compiled: list[str] = []
+    monkeypatch.setattr(filter_compiler, "TEXTS_MAX", 8)
+    compile_one = filter_compiler._compile
+    monkeypatch.setattr(filter_compiler, "_compile", lambda text: compiled.append(text) or compile_one(text))
+    rig = rig_with_topic(tmp_path, enable_property_filter=True)
+    join_with_sql(rig)
+    strangers = [attrs.evolve(sql_pull(rig, 100 + number), channel=FakeChannel(50 + number)) for number in range(20)]
+    submit_all(rig, strangers)
+    assert len(rig.fast_path.named("repull")) == 20
+    compiled.clear()
+    member = rig.pull(**SUBSCRIPTION, subscription="a > 1", expression_type="SQL92")
+    submit_all(rig, [member])
+    join_with_sql(rig)
+    assert rig.fast_path.named("repull")[-1] == (member, compile_program(parse("a > 1"))) and compiled == []
+    rig.services.filters._drop("G", "T")
+    submit_all(rig, strangers)
+    submit_all(rig, [member])
+    assert compiled[-1] == "a > 1", "a group that is gone is as everybody else"
 
 
 def sql_pull(rig: SlowPathRig, number: int) -> PullRequest:
