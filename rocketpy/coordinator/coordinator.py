@@ -19,6 +19,7 @@ import attrs
 import trio
 
 from rocketpy.errors import RocketError
+from rocketpy.failover import elections
 from rocketpy.failover.fences import Lease
 from rocketpy.failover.member import Member
 from rocketpy.failover.orders import Orders
@@ -303,8 +304,26 @@ class Coordinator:
             found = differences(self._settings.config, self._group, self._settings.member)
             why = f"{why}: {found or 'the epoch file is damaged'}"
         _log.warning("failover: %s is %s%s, was %s: %s", self._settings.member, after, epoch, before, why)
+        if change.after is State.PROMOTING:
+            self._tell_of_longer_logs(change.epoch)
         if change.after is State.CANDIDATE:
             self._doubted.set()  # register the end of the log as it is now: candidates are compared by it
+
+    def _tell_of_longer_logs(self, new_epoch: int) -> None:
+        """Tell of brokers outside of the group that may have messages which the group has lost, when this member
+        becomes its master."""
+        if self._group is None:
+            return
+        report = self._broker.report()
+        epoch = max((each.number for each in report.epochs.entries if each.number < new_epoch), default=-1)
+        text = (
+            "failover: %s is elected with a log that ends at %d in epoch %d, and the log of %s, which is not in "
+            "haMembers, ends at %d in epoch %d: it may have messages that this group has lost. Keep its store; "
+            "rocketpy pipeline replay sends them again"
+        )
+        longer = elections.longer_outside(self._group, self.member.registered, epoch=epoch, end=report.end)
+        for name, record in longer.items():
+            _log.warning(text, self._settings.member, report.end, epoch, name, record.end, record.epoch)
 
     def _tell_if_short(self) -> None:
         """Tell when messages are refused because too few members are in sync, and when they are taken again."""

@@ -92,6 +92,25 @@ def best(registered: Mapping[str, MemberRecord], among: frozenset[str]) -> str:
     return min(among, key=lambda name: (-registered[name].epoch, -registered[name].end, name))
 
 
+def longer_outside(
+    config: GroupConfig, registered: Mapping[str, MemberRecord], *, epoch: int, end: int
+) -> dict[str, MemberRecord]:
+    """Return the registered brokers that are not in the group, and whose log is longer than the new master's.
+
+    Such a broker was removed from the group, and may have messages that were acknowledged before the others lost
+    their tails.
+
+    Args:
+        epoch: the newest of the new master's log, before it begins its own.
+        end: of that log.
+    """
+    return {
+        name: record
+        for name, record in registered.items()
+        if name not in config.members and (record.epoch, record.end) > (epoch, end)
+    }
+
+
 def delay_s(candidate: Candidate, config: GroupConfig, view: View) -> float:
     """The seconds that a candidate waits before it asks: a better one is first, one with a fault comes last.
 

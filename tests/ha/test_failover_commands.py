@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import attrs
 import trio
 
 from rocketpy.coordinator.gateway import Access, Gateway
@@ -85,6 +86,24 @@ def test_the_status_of_a_group(tmp_path: Path, etcd: EtcdCluster) -> None:
         assert (rows[other]["role"], rows[other]["in_sync"]) == ("GONE", "no")
         await group.start(other)
         await group.until_in_sync()
+
+    play(etcd, tmp_path, story)
+
+
+def test_the_status_names_a_broker_outside_of_the_group_with_a_longer_log(tmp_path: Path, etcd: EtcdCluster) -> None:
+    async def story(group: LiveGroup, admin: Admin) -> None:
+        first = await group.until_master(set("ab"))
+        async with group.keys() as keys:
+            lease, _ = await keys.gateway.grant(60)
+            record = attrs.evolve((await keys.read()).members[first], lease=lease)
+            await keys.register("longer", attrs.evolve(record, end=1 << 40))
+            await keys.register("shorter", attrs.evolve(record, end=0))
+            done = await admin("haStatus")
+            await keys.gateway.revoke(lease)
+        lines = done.stderr.decode().splitlines()
+        (longer,) = [line for line in lines if line.startswith("longer is not in the group (haMembers)")]
+        assert longer.endswith("bytes longer than the longest of the group: keep its store")
+        assert "shorter is not in the group (haMembers)" in lines
 
     play(etcd, tmp_path, story)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -181,10 +181,24 @@ async def show_group(
     faults = {name: record.fault for name, record in sorted(view.members.items()) if record.fault}
     for name, fault in faults.items():
         echo(f"{name} cannot serve as master: {fault}", err=True)
+    for line in _of_outsiders(view, rows):
+        echo(line, err=True)
     if view.master is None:
         echo("this group has no master now: sends fail until one is elected", err=True)
         return EXIT_PARTIAL
     return EXIT_PARTIAL if faults else None
+
+
+def _of_outsiders(view: View, rows: list[tuple[object, ...]]) -> Iterator[str]:
+    """Yield a line about each registered broker that is not in the group: its log does not count in elections."""
+    members = view.config.members if view.config else ()
+    ends = {str(row[0]): row[4] for row in rows if isinstance(row[4], int)}
+    longest = max((end for name, end in ends.items() if name in members), default=0)
+    for name, end in ends.items():
+        if name not in members:
+            text = f"{name} is not in the group (haMembers)"
+            more = f", and its log is {end - longest} bytes longer than the longest of the group: keep its store"
+            yield text + (more if end > longest else "")
 
 
 async def _member_rows(admin: Admin, keys: GroupKeys, view: View) -> list[tuple[object, ...]]:

@@ -272,6 +272,32 @@ def test_a_member_with_other_settings_halts_and_names_them(caplog: pytest.LogCap
     play(story)
 
 
+def test_a_longer_log_of_a_broker_outside_of_the_group_is_told_when_a_master_is_elected(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It was removed from the group, and all others have lost their tails: it keeps nobody from an election."""
+
+    async def story(group: LiveGroup, keys: ModelKeys) -> None:
+        first = await group.until_master(set("ab"))
+        known, epoch = keys.etcd.view(), group.coordinators[first].member.epoch
+        lease = keys.etcd.grant(trio.current_time() + 1000)
+        record = attrs.evolve(known.members[first], end=1 << 40, lease=lease)
+        await keys.register("longer", attrs.evolve(record, epoch=epoch))
+        await keys.register("earlier", attrs.evolve(record, epoch=epoch - 1))
+        await trio.sleep(LEASE_S)
+        assert "haMembers" not in caplog.text
+        group.kill(first)
+        await group.until(lambda: group.master() == other(first))
+        (line,) = [each.getMessage() for each in caplog.records if "not in haMembers" in each.getMessage()]
+        assert line.startswith(f"failover: {other(first)} is elected with a log")
+        assert f"the log of longer, which is not in haMembers, ends at {1 << 40} in epoch {epoch}" in line
+        await keys.revoke(lease)
+        await group.start(first)
+        await group.until_in_sync()
+
+    play(story)
+
+
 def test_a_peer_that_names_an_epoch_that_etcd_does_not_have_changes_nothing() -> None:
     async def story(group: LiveGroup, _keys: ModelKeys) -> None:
         first = await group.until_master(set("ab"))

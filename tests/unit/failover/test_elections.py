@@ -98,6 +98,14 @@ def test_a_removed_broker_that_is_still_registered_keeps_nobody_from_an_election
     assert not elections.may_campaign(removed, config(), STATE, absent_s=99.0, lease_s=6.0)
 
 
+def test_longer_logs_of_brokers_that_are_not_in_the_group() -> None:
+    """By epoch, then by length, as candidates are compared."""
+    registered = who(
+        "b", a=("ia", 9, 999), x=("ix", 4, 61), y=("iy", 5, 1), z=("iz", 4, 60), w=("iw", 3, 99)
+    ).registered
+    assert set(elections.longer_outside(config(), registered, epoch=4, end=60)) == {"x", "y"}
+
+
 def test_the_first_epoch_of_a_group_is_above_all_that_its_logs_name() -> None:
     """The keys in etcd were deleted, and one store has messages of an earlier group."""
     old = {"a": ("ia", 7, 50), "b": ("ib", -1, 0), "c": ("ic", -1, 0)}
