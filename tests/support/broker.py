@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import attrs
 
@@ -69,6 +70,8 @@ def free_ports() -> tuple[int, int]:
 class RunningBroker:
     """The process tree of one `rocketpy standalone`."""
 
+    START_S: ClassVar[float] = START_TIMEOUT_S
+
     store: Path
     port: int
     namesrv_port: int
@@ -97,7 +100,7 @@ class RunningBroker:
         with self.log.open("ab") as log:
             start = log.tell()
             self.process = subprocess.Popen(self.command(), stdout=log, stderr=log, start_new_session=True)
-        deadline = time.monotonic() + START_TIMEOUT_S
+        deadline = time.monotonic() + self.START_S
         while b"boot success" not in self.log.read_bytes()[start:]:
             if self.process.poll() is not None or time.monotonic() > deadline:
                 raise AssertionError(f"rocketpy did not start:\n{self.text()}")

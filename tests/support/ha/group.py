@@ -229,6 +229,7 @@ def real_group(
     history: History | None = None,
     arrange: Callable[[Member], None] = lambda member: None,
     before: Callable[[EtcdCluster], None] = lambda etcd: None,
+    kind: type[NameServer] = NameServer,
 ) -> Iterator[Group]:
     """A group whose members are all in sync. With `network` its places are the members and `etcd`.
 
@@ -238,13 +239,14 @@ def real_group(
         history: with the promises of the group; those of a synchronous one if there is none.
         arrange: may change a member before it is started for the first time.
         before: may change etcd before any member is started.
+        kind: of name server.
     """
     with ExitStack() as stack:
         place = {"host": network.address("etcd"), "prefix": network.command("etcd", [])} if network else {}
         (directory / "etcd").mkdir(exist_ok=True)
         etcd = stack.enter_context(etcd_cluster(directory / "etcd", etcd_members, **place))  # type: ignore[arg-type]  # two keys
         before(etcd)
-        namesrv, members = _namesrv(directory, network), {}
+        namesrv, members = _namesrv(directory, network, kind), {}
         stack.callback(namesrv.kill_all)
         namesrv.start()
         for number, name in enumerate(names, 1):
@@ -270,9 +272,9 @@ def real_group(
             group.history.over.set()
 
 
-def _namesrv(directory: Path, network: Network | None) -> NameServer:
+def _namesrv(directory: Path, network: Network | None, kind: type[NameServer]) -> NameServer:
     _, port = free_ports()
-    server = NameServer(directory / "namesrv", 0, port, directory / "namesrv.log", {})
+    server = kind(directory / "namesrv", 0, port, directory / "namesrv.log", {})
     if network is not None:
         server.bind = network.address(CLIENTS)
     return server

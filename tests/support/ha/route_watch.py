@@ -33,6 +33,7 @@ class RouteWatch:
     port: int
     topic: str = "broker-a"
     shown: list[Shown] = attrs.field(factory=list)
+    most: int = 0  # masters in one route
     _stop: threading.Event = attrs.field(init=False, factory=threading.Event)
     _thread: threading.Thread | None = attrs.field(init=False, default=None)
 
@@ -76,15 +77,18 @@ class RouteWatch:
                 while not self._stop.wait(LOOK_S):
                     self._see(_ask(connection, self.topic))
 
-    def _see(self, master: str | None) -> None:
+    def _see(self, masters: list[str]) -> None:
+        self.most = max(self.most, len(masters))
+        master = masters[0] if masters else None
         if not self.shown or self.shown[-1].master != master:
             self.shown.append(Shown(time.monotonic(), master))
 
 
-def _ask(connection: Connection, topic: str) -> str | None:
+def _ask(connection: Connection, topic: str) -> list[str]:
+    """Return each address with id 0."""
     header = GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True)
     answer = connection.ask(RemotingCommand.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header))
     with contextlib.suppress(RocketError):
         route = TopicRouteData.decode(answer.body)
-        return next((data.broker_addrs.get(MASTER_ID) for data in route.broker_datas), None)
-    return None
+        return [data.broker_addrs[MASTER_ID] for data in route.broker_datas if MASTER_ID in data.broker_addrs]
+    return []
