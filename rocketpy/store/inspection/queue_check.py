@@ -11,12 +11,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from rocketpy.errors import RecordCorrupt, StoreError
-from rocketpy.message.names import TOPIC_LENGTH_MAX
+from rocketpy.message.names import TIMER_TOPIC, TOPIC_LENGTH_MAX
+from rocketpy.message.numbers import long_or
 from rocketpy.message.properties import (
     DELAY,
     INNER_MULTI_DISPATCH,
     INNER_MULTI_QUEUE_OFFSET,
     TAGS,
+    TIMER_OUT_MS,
     decode_properties,
 )
 from rocketpy.message.record import StoredRecord
@@ -212,7 +214,8 @@ class QueueCheck(Check):
     def _check_tags(
         self, queue: QueueDirectory, record: StoredRecord, properties: dict[str, str], unit: ConsumeQueueUnit
     ) -> str | None:
-        """The third field of a delay queue's unit depends on messageDelayLevel and is not checked."""
+        """The third field of a timer's unit is its time. That of a delay queue depends on messageDelayLevel, and is not
+        checked."""
         code = unit.tags_code
         if is_ext_address(code):
             ext = self._reader.ext_unit(queue, unit)
@@ -223,6 +226,8 @@ class QueueCheck(Check):
             code = ext.tags_code
         is_delayed = record.topic == SCHEDULE_TOPIC and DELAY in properties
         expected = tags_code(properties.get(TAGS))
+        if record.topic == TIMER_TOPIC:
+            expected = long_or(properties.get(TIMER_OUT_MS), expected)
         return None if is_delayed or code == expected else f"has the tags code {code}, expected {expected}"
 
 

@@ -13,6 +13,7 @@ import attrs
 import pytest
 
 from rocketpy.config import MessageStoreConfig
+from rocketpy.message.names import TIMER_TOPIC
 from rocketpy.store.files import file_name
 from rocketpy.store.inspection.findings import NoListener
 from rocketpy.store.inspection.queue_check import QueueCheck
@@ -292,6 +293,13 @@ def test_a_topic_that_was_deleted_and_created_again(config: MessageStoreConfig, 
 
 def test_delay_queues_are_compared_without_their_times(opened: OpenedStore, writer: StoreWriter) -> None:
     writer.put("SCHEDULE_TOPIC_XXXX", 2, b"", b"DELAY\x013\x02TAGS\x01A")
+    assert verify(opened.paths.root).problems == []
+
+
+@pytest.mark.parametrize("properties", [b"TIMER_OUT_MS\x011700000000123\x02TAGS\x01A", b"TAGS\x01A"])
+def test_the_unit_of_a_timer_has_its_time(opened: OpenedStore, writer: StoreWriter, properties: bytes) -> None:
+    """A cancellation in the timer topic has none."""
+    writer.put(TIMER_TOPIC, 0, b"", properties)
     assert verify(opened.paths.root).problems == []
 
 
