@@ -78,7 +78,7 @@ from .store_api import Store
 from .table_followers import CHANGES, FollowedProcessor
 from .transaction_progress import TransactionProgress
 from .transactions import TransactionService
-from .unfinished import adopt_queues, finish_deletions
+from .unfinished import adopt_queues, adopt_topics_of_log, finish_deletions
 from .water_marks import WaterMarks
 
 logger = logging.getLogger(__name__)
@@ -222,7 +222,8 @@ class BrokerController:
         services.schedule.load()
         services.transactions.load()
         services.filters.load()
-        adopt_queues(self.services)
+        adopt_queues(services)
+        adopt_topics_of_log(services)
         services.transactions.open_topics()
         if open_channel is not None:
             self._clients.restore(open_channel, is_gone)
@@ -255,6 +256,7 @@ class BrokerController:
                 if not services.settings.is_slave:
                     services.transactions.keep_progress()
                     services.transactions.keep_progress()  # the op queue's is that of the call before
+                services.topics.end()
                 services.schedule.end()
                 for file in self._files:
                     await self._save_at_last(file)

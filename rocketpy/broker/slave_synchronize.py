@@ -155,20 +155,24 @@ class SlaveSynchronize:
             await self._copy_groups_alone(master)
 
     async def _copy_topics_alone(self, master: str) -> None:
-        # What the master has deleted lies below. Records that come from here on may be of a topic created again.
+        # What the master has deleted lies below, and so do the messages whose topics it tells. Records that come from
+        # here on may be of a topic that it creates meanwhile, also again.
         end = self._store.statistics().published_phy_offset
         code = RequestCode.GET_ALL_TOPIC_CONFIG
         answer, is_same = await self._newer(master, code, self._topics.data_version, self._topics.file)
         if is_same:
             self._delete_messages(answer, end)
+            self._topics.know(end)
             return
         theirs = await self._parsed(master, answer, code, TopicConfigSerializeWrapper, "topicConfigTable")
         self._delete_messages(answer, end)
         if theirs.data_version == self._topics.data_version:
+            self._topics.know(end)
             return
         await self._topics.follow(
             theirs.topic_config_table,
             theirs.data_version,
+            end,
             lambda topic: self._delete_queues(topic, end),
             lambda: self.followed() == master,
         )

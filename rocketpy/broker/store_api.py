@@ -91,6 +91,10 @@ class Store(Protocol):
     def used_topics(self) -> Mapping[str, int]:
         """Topics that hold messages -> number of queues up to the last queue that holds messages."""
 
+    def topics_since(self, phy_offset: int) -> Mapping[str, int]:
+        """Topics that messages of the log name from this position on, readable or not yet -> number of queues up to the
+        last one."""
+
     def deleted_topics(self) -> Mapping[str, bool]:
         """Topics with deleted queues -> whether those still hold messages."""
 

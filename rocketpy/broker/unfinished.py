@@ -1,8 +1,10 @@
-"""What the previous manager had begun when it died: topics that it did not save, deletions that it did not complete."""
+"""What the previous manager, or the last master, had begun when it died: topics that our file does not have, deletions
+that are not complete."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 from .services import BrokerServices
 
@@ -15,9 +17,28 @@ def adopt_queues(services: BrokerServices) -> None:
     A topic is announced a moment before topics.json is saved. If the manager dies in between, messages that were
     acknowledged must stay visible.
     """
+    _adopt(services, services.store.used_topics())
+
+
+def adopt_topics_of_log(services: BrokerServices) -> None:
+    """On a master whose table is a copy of the last master's: restore topics that messages of the log name and that
+    the table cannot know (docs/adr/0280).
+
+    The last master may have made a topic, and acknowledged messages for it, after its table was copied. Messages with a
+    delay level or a timer, and half messages, have no queue of this topic yet. A topic that it had deleted before stays
+    deleted: the table knows all topics of the messages below its position.
+    """
+    topics = services.topics
+    if topics.known_below < 0 or services.settings.is_slave:
+        return
+    _adopt(services, services.store.topics_since(topics.known_below))
+    topics.own()
+
+
+def _adopt(services: BrokerServices, used_topics: Mapping[str, int]) -> None:
     topics = services.topics
     largest = topics.largest_template()
-    for topic, used in services.store.used_topics().items():
+    for topic, used in used_topics.items():
         if topics.select(topic) is None:
             count = topics.adopt(topic, used, largest).read_queue_nums
             logger.warning(

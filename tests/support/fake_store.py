@@ -48,6 +48,7 @@ class FakeStore:
         self.low: dict[tuple[str, int], int] = {}
         self.begins: dict[tuple[str, int], int] = {}  # offset of the first message of the topic, if not 0
         self.deleted: dict[str, bool] = {}
+        self.named: list[tuple[int, str, int]] = []  # positions of the log, topics that messages name there, queues
         self.deletion_bounds: dict[str, int] = {}
         self.records: dict[int, bytes] = {}
         self.on_disk_below = 0
@@ -79,6 +80,9 @@ class FakeStore:
     def used_topics(self) -> dict[str, int]:
         used = sorted(queue for queue, units in self.queues.items() if units)
         return {topic: queue_id + 1 for topic, queue_id in used}
+
+    def topics_since(self, phy_offset: int) -> dict[str, int]:
+        return {topic: count for at, topic, count in self.named if at >= phy_offset}
 
     def deleted_topics(self) -> dict[str, bool]:
         return self.deleted

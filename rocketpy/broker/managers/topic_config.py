@@ -1,5 +1,8 @@
 """The topics of this broker: `topics.json`, the built-in ones, and those created by a first send.
 
+On a slave the file says, as its last member, up to which log position the table knows all topics. A broker that is
+opened as the master with such a table looks for the topics of later messages in its log (unfinished.py).
+
 A change is made in memory and sent to the send and pull workers at once; `file.save()` waits for the disk. Unknown
 fields (5.x writes some) stay in the file.
 
@@ -17,6 +20,7 @@ from rocketpy.errors import StoreError
 from rocketpy.log_limit import LogLimit, and_more
 from rocketpy.message import names
 from rocketpy.message.sys_flag import PermName
+from rocketpy.remoting.bodies.offset import PHY_OFFSET
 from rocketpy.remoting.bodies.topic import DataVersion, TopicConfig
 from rocketpy.remoting.json_writer import Members, pretty_pieces
 from rocketpy.remoting.limits import Limit, require
@@ -33,6 +37,7 @@ logger = logging.getLogger(__name__)
 
 SCHEDULE_QUEUE_NUMS = 18
 ANNOUNCED_PER_STEP = 200  # topics and queues
+UNKNOWN_BYTES_MAX = 256 << 20  # of the log, after the position in the file: what a new master has to read
 READ_WRITE = int(PermName.READ | PermName.WRITE)
 KNOWN_FIELDS = frozenset(
     {"order", "perm", "readQueueNums", "topicFilterType", "topicName", "topicSysFlag", "writeQueueNums"}
@@ -50,7 +55,10 @@ class TopicConfigManager:
         self._unknown: dict[str, dict[str, Any]] = {}
         self._system = set(names.SYSTEM_TOPICS)
         self.data_version = DataVersion(timestamp_ms=clock.now_ms())
-        self.file = ConfigFile(path, lambda: pretty_pieces(self.document()))
+        self.file = ConfigFile(path, lambda: pretty_pieces(self._file_document()))
+        self.known_below = -1
+        """On a slave: the table has all topics of the messages below this log position. -1: the table is no copy."""
+        self._saved_below = -1
         self._log_limit = LogLimit()
         self.limit = Limit("topics", "topicsMax", lambda: settings.rocketpy.topics_max)
         self.on_change: Callable[[TopicConfig], None] = lambda config: None  # registration follows topic changes
@@ -66,6 +74,8 @@ class TopicConfigManager:
             unknown = {key: value for key, value in fields.items() if key not in KNOWN_FIELDS}
             if unknown:
                 self._unknown[name] = unknown
+        below = document.get(PHY_OFFSET)
+        self.known_below = self._saved_below = below if isinstance(below, int) else -1
         if document.get("dataVersion"):
             self.data_version = DataVersion.from_json(document["dataVersion"])
         logger.info("loaded %d topics, data version %d", len(self._topics), self.data_version.counter)
@@ -160,10 +170,10 @@ class TopicConfigManager:
         """Restore a topic that has messages in its first `used` queues and is missing from the file.
 
         The send worker may still accept messages for every queue that the topic was created with. It has as many as its
-        template; which template is not known, so the largest one is assumed.
+        template; which template is not known, so the largest one is assumed. Topics that a broker makes have none.
         """
         queue_nums = used
-        if not topic.startswith((names.RETRY_PREFIX, names.DLQ_PREFIX)):
+        if not topic.startswith((names.RETRY_PREFIX, names.DLQ_PREFIX)) and topic not in names.SYSTEM_TOPICS:
             queue_nums = max(used, largest_template)
         return self._create(TopicConfig(topic_name=topic, read_queue_nums=queue_nums, write_queue_nums=queue_nums))
 
@@ -186,15 +196,36 @@ class TopicConfigManager:
         self.file.changed()
         return True
 
+    def know(self, below: int) -> None:
+        """On a slave: the table has all topics of the messages below this log position. The file says so later."""
+        self.known_below = max(self.known_below, below)
+        if self.known_below - self._saved_below > UNKNOWN_BYTES_MAX:
+            self.file.changed()
+
+    def own(self) -> None:
+        """The table is no copy any more: a master saves a topic before it acknowledges a message for it."""
+        if self.known_below >= 0:
+            self.known_below = -1
+            self.file.changed()
+
+    def end(self) -> None:
+        """Before the last save."""
+        if self.known_below != self._saved_below:
+            self.file.changed()
+
     async def follow(
         self,
         topics: Mapping[str, TopicConfig],
         version: DataVersion,
+        below: int,
         delete_queues: Callable[[str], object],
         is_followed: Callable[[], bool],
     ) -> None:
         """Take over the table of the master of this slave. Topics that it has not, but for built-in ones, are removed
-        with their queues, as long as `is_followed`. The version is taken over with the last topic."""
+        with their queues, as long as `is_followed`. The version is taken over with the last topic.
+
+        `below`: the end of our log before the master was asked.
+        """
         steps, is_whole = Steps(ANNOUNCED_PER_STEP), True
         for name in self._topics.keys() - topics.keys():
             if not is_followed():
@@ -217,6 +248,7 @@ class TopicConfigManager:
             await steps.did()
         if is_whole:  # else all is compared again in the next round
             self.data_version = version
+            self.know(below)
         self.file.changed()
 
     async def update_order_topics(self, ordered: Collection[str]) -> bool:
@@ -260,6 +292,11 @@ class TopicConfigManager:
     def document(self) -> Members:
         """The table in the format of file and body: a copy of the topics and their version, to be written later."""
         return with_unknown_fields("topicConfigTable", self.data_version, self.topics, self._unknown)
+
+    def _file_document(self) -> Members:
+        below, document = self.known_below, self.document()
+        self._saved_below = below
+        return document if below < 0 else Members(lambda: [*document.wire_members(), (PHY_OFFSET, below)])
 
     def _add_built_in(self) -> None:
         config = self._settings.broker

@@ -2,7 +2,8 @@
 
 A table that presumes messages which the log does not have (after a power failure, a cut, a change of master) is lowered
 in its file to what the log supports: progress to its newest mark that the log has, a committed offset to the end of its
-queue. The check is repeated if it is interrupted: nothing is appended to the log before it is done.
+queue. A slave's table of topics gets the position up to which it knows all topics. The check is repeated if it is
+interrupted: nothing is appended to the log before it is done.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from rocketpy.broker.transaction_progress import FILE_NAME as TRANSACTION_PROGRE
 from rocketpy.errors import StoreError
 from rocketpy.failover.epochs import EpochsInvalid
 from rocketpy.remoting.bodies.offset import PHY_OFFSET, ConsumerOffsetSerializeWrapper, MarkedOffsets
-from rocketpy.remoting.json_writer import pretty_pieces
+from rocketpy.remoting.json_writer import Members, pretty_pieces
 from rocketpy.replication.epoch_file import EpochFile
 from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.recovery.lifecycle import OpenedStore
@@ -30,6 +31,7 @@ MARKED_FILES = ("delayOffset.json", TRANSACTION_PROGRESS)
 """Files in `config` whose content is a MarkedOffsets."""
 
 OFFSETS_FILE = "consumerOffset.json"
+TOPICS_FILE = "topics.json"
 TAIL_BYTES = 128
 _POSITION = re.compile(rb'"%s":(\d{1,19})\s*}\s*\Z' % PHY_OFFSET.encode())
 logger = logging.getLogger(__name__)
@@ -46,6 +48,8 @@ def check_tables(opened: OpenedStore) -> None:
         for name in MARKED_FILES:
             check_marked(config / name, extent)
         check_offsets(config / OFFSETS_FILE, extent.end, opened.control, opened.report.kind)
+        if opened.config.is_slave:
+            check_topics(config / TOPICS_FILE, extent.end)
     except OSError as exc:
         raise StoreError(f"cannot hold the tables in {config} to the log: {exc}") from exc
 
@@ -117,6 +121,24 @@ def check_offsets(path: Path, end: int, control: ControlBlock, kind: RecoveryKin
             lowered,
             end,
         )
+
+
+def check_topics(path: Path, end: int) -> None:
+    """Write into a slave's table of topics up to where in the log it knows all topics: at most to the end of the log.
+
+    A table without a position is that of a master, or there is none. The log that comes from now on may be of topics
+    that it does not have.
+
+    Raises:
+        ConfigError: the file is damaged. OSError: it cannot be read or written.
+    """
+    position = _position_of(path)
+    if position is not None and position <= end:
+        return
+    saved = json_file.load(path) or {"topicConfigTable": {}}
+    saved.pop(PHY_OFFSET, None)
+    pieces = pretty_pieces(Members(lambda: [*saved.items(), (PHY_OFFSET, end)]))
+    json_file.save(path, [piece.encode("utf-8", "replace") for piece in pieces])
 
 
 def _position_of(path: Path) -> int | None:

@@ -17,7 +17,6 @@ from .places import SEND_TIMEOUT_S, STORED_CODES, Server, connected
 
 TOPIC = "Delayed"
 PAUSE_S = 0.01
-LEARN_S = 3.0  # after the first plain message: the slaves have copied the topic that it has made
 
 
 @attrs.define(eq=False)
@@ -28,9 +27,6 @@ class DelayedSends:
     seed: int
     queues: int = 4
     pause_s: float = PAUSE_S
-    makes_topic: bool = (
-        False  # by a plain message: a master that dies at once takes a topic with it (docs/known-limits.md)
-    )
     acknowledged: dict[str, float] = attrs.field(init=False, factory=dict)  # key: when it was sent, CLOCK_MONOTONIC
     failure: BaseException | None = attrs.field(init=False, default=None)
     _number: int = attrs.field(init=False, default=0)
@@ -59,11 +55,6 @@ class DelayedSends:
                 server = self.servers[at % len(self.servers)]
                 at += 1
                 with contextlib.suppress(OSError, struct.error), connected(server, SEND_TIMEOUT_S) as connection:
-                    if self.makes_topic:
-                        if connection.ask(send_request(TOPIC, 0, [b"made "], 0)).code not in STORED_CODES:
-                            continue
-                        self.makes_topic = False
-                        self._stop.wait(LEARN_S)
                     while self._send(connection) and not self._stop.wait(self.pause_s):
                         pass
                 self._stop.wait(PAUSE_S)

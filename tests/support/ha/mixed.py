@@ -79,7 +79,7 @@ class Mixed:
     _stop: threading.Event = attrs.field(init=False, factory=threading.Event)
 
     def start(self) -> None:
-        self._delayed = DelayedSends(self.servers, self.seed, pause_s=PAUSE_S, makes_topic=True).__enter__()
+        self._delayed = DelayedSends(self.servers, self.seed, pause_s=PAUSE_S).__enter__()
         self._begin(self._transact, self.servers, self._stop)
         for work in (self._exchange, self._consume):
             self._begin(work, self.servers, self.history.over)

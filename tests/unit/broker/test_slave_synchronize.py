@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 import trio
 import trio.testing
 
+from rocketpy.broker.managers import topic_config
 from rocketpy.broker.slave_synchronize import LOOK_S, NOT_SUPPORTED_S, PAUSE_MAX_S, PAUSE_MIN_S, deleted_below
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import RocketError, StoreError
@@ -49,6 +51,43 @@ def test_topics_and_groups_with_their_versions(pair: Pair) -> None:
     assert told
     pair.run()
     assert pair.slave.fast_path.named("topic_changed") == told  # the versions are equal: nothing is done again
+
+
+def test_a_slave_saves_up_to_where_it_knows_all_topics(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages that come after the question may be of topics that the answer does not have."""
+    store, topics = pair.slave.store, pair.slave.services.topics
+    path = topics.file.path
+    pair.after_answer = lambda: setattr(store, "end", store.end + 1)
+    store.end = 500
+    pair.master.services.topics.update(TopicConfig(topic_name="T"))
+    pair.run()
+    assert list(json.loads(path.read_text()).items())[-1] == ("phyOffset", 500)
+    pair.after_answer = lambda: None
+    store.end = 700
+    pair.run()
+    assert topics.known_below == 700 and not topics.file.is_dirty, "a table that is the same is not saved each time"
+    monkeypatch.setattr(topic_config, "UNKNOWN_BYTES_MAX", 1_000)
+    for store.end, is_saved in ((1_500, False), (1_501, True)):
+        pair.run()
+        assert topics.file.is_dirty is is_saved
+    trio.run(topics.file.save)
+    store.end = 1_600
+    pair.run()
+    topics.end()
+    trio.run(topics.file.save)
+    assert json.loads(path.read_text())["phyOffset"] == 1_600
+
+
+def test_a_slave_that_could_not_take_a_topic_does_not_know_all(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair.slave.store.end = 500
+    pair.master.services.topics.update(TopicConfig(topic_name="T"))
+    monkeypatch.setattr(pair.slave.services.topics._tables, "topic", no_room)
+    pair.run()
+    assert pair.slave.services.topics.known_below == -1
+
+
+def no_room(config: TopicConfig) -> None:
+    raise StoreError("no room")
 
 
 def test_what_the_master_removes_is_removed_with_its_queues(pair: Pair) -> None:

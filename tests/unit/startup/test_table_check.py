@@ -9,12 +9,19 @@ import pytest
 
 from rocketpy.broker import json_file
 from rocketpy.broker.log_marks import LogExtent, LogMarks
+from rocketpy.config import BrokerRole
 from rocketpy.errors import ConfigError
 from rocketpy.failover.epochs import Epoch, EpochList
 from rocketpy.remoting.bodies.offset import ConsumerOffsetSerializeWrapper, LogMark, MarkedOffsets
 from rocketpy.remoting.json_writer import pretty_pieces
 from rocketpy.replication.epoch_file import EpochFile
-from rocketpy.startup.boot.table_check import check_marked, check_offsets, check_tables, log_extent
+from rocketpy.startup.boot.table_check import (
+    check_marked,
+    check_offsets,
+    check_tables,
+    check_topics,
+    log_extent,
+)
 from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
 from rocketpy.store.recovery.positions import RecoveryKind
 from tests.support.reopened_store import fill
@@ -159,3 +166,42 @@ def test_a_damaged_file_is_an_error(path: Path) -> None:
     path.write_text("{")
     with pytest.raises(ConfigError):
         check_marked(path, LogExtent(29))
+
+
+def topics_in(path: Path) -> dict[str, object]:
+    return json_file.load(path) or {}
+
+
+@pytest.mark.parametrize(
+    ("text", "position"),
+    [
+        (None, 50),
+        ('{"dataVersion":{"counter":3},"topicConfigTable":{"T":{"perm":6}}}', 50),  # of a master
+        ('{"topicConfigTable":{"T":{"perm":6}},"phyOffset":51}', 50),  # the log was cut
+        ('{"topicConfigTable":{"T":{"perm":6}},"phyOffset":50}', 50),
+        ('{"topicConfigTable":{"T":{"perm":6}},"phyOffset":20}', 20),
+    ],
+)
+def test_the_topics_of_a_slave_are_known_to_the_end_of_the_log_at_most(
+    tmp_path: Path, text: str | None, position: int
+) -> None:
+    path = tmp_path / "topics.json"
+    if text is not None:
+        path.write_text(text)
+    before = topics_in(path)
+    check_topics(path, 50)
+    found = topics_in(path)
+    assert found == {"topicConfigTable": {}, **before, "phyOffset": position} and list(found)[-1] == "phyOffset"
+    written = path.stat().st_mtime_ns
+    check_topics(path, 50)
+    assert path.stat().st_mtime_ns == written
+
+
+@pytest.mark.parametrize(("role", "position"), [(BrokerRole.SLAVE, 0), (BrokerRole.SYNC_MASTER, None)])
+def test_a_store_that_is_opened_as_a_slaves_has_the_position(
+    tmp_path: Path, role: BrokerRole, position: int | None
+) -> None:
+    opened = open_store(small_config(tmp_path / "store", broker_role=role))
+    check_tables(opened)
+    assert topics_in(tmp_path / "store" / "config" / "topics.json").get("phyOffset") == position
+    close_store(opened, clean=True)
