@@ -146,6 +146,13 @@ static rp_status to_manager(rp_pull *pull, const pull_checked *pulled, const uin
     return error_reply(pull, request, RP_RESPONSE_SYSTEM_BUSY, "[OVERLOAD]system busy, start flow control for a while");
 }
 
+/* The queue ends before the offset: the log had more, before a power failure or on another master. The manager knows
+ * where the group has to go on, and passes the pull back if it does not. */
+static int is_beyond_queue(const rp_pull *pull, const rp_msg_pull *request) {
+    return pull->fetch.status == RP_OFFSET_OVERFLOW_BADLY && !pull->config.is_slave &&
+           !(request->flags & RP_REQUEST_RESOLVED);
+}
+
 /* ------------------------------------------------------------------ fetching and suspending */
 
 static void fetch(rp_pull *pull, const pull_checked *pulled, int64_t offset) {
@@ -265,6 +272,7 @@ rp_status rp_pull_take(rp_pull *pull, const uint8_t *data, uint32_t size) {
     }
     if (!pull_check(pull, request, data + sizeof *request, NULL, &pulled)) return to_manager(pull, &pulled, data, size);
     fetch(pull, &pulled, request->queue_offset);
+    if (is_beyond_queue(pull, request)) return to_manager(pull, &pulled, data, size);
     int32_t code = code_of(&pull->fetch, request);
     int is_first = !(request->flags & RP_REQUEST_FIRST_TRY_DONE);
     int waits =
@@ -272,7 +280,8 @@ rp_status rp_pull_take(rp_pull *pull, const uint8_t *data, uint32_t size) {
     rp_status status = waits && is_first ? suspend(pull, &pulled, code) : answer(pull, &pulled, code);
     if (status != RP_OK) return status;
     pull_count(pull, RP_COUNT_PULLS, 1);
-    if (is_first && request->sys_flag & PULL_FLAG_COMMIT_OFFSET && !pull->config.is_slave)
+    if (is_first && request->sys_flag & PULL_FLAG_COMMIT_OFFSET && !pull->config.is_slave &&
+        pull->fetch.status != RP_OFFSET_OVERFLOW_BADLY)
         rp_commits_add(&pull->commits, pulled.names, request->group_size, pulled.names + request->group_size,
                        request->topic_size, request->queue_id, request->commit_offset, request->origin.received_ns);
     return RP_OK;

@@ -152,7 +152,7 @@ class BrokerController:
         self._slow_readers = SlowReaders(current, services.groups, services.stats)
         self._clients = ClientJournal(memory.clients_journal(), services.consumers, services.producers, clock)
         self._slow_send = SlowSend(current, clock, topics, services.groups, fast_path, levels, choose, faults, store)
-        self._slow_pull = SlowPull(current, topics, services.groups, services.consumers, filters, fast_path)
+        self._slow_pull = SlowPull(services)
         self._processors = self._make_processors(levels)
         self._role = MasterDuties()
         self._scope, self._finished = trio.CancelScope(), trio.Event()

@@ -1,14 +1,19 @@
-"""Pulls that the fast path does not serve: their group or topic is missing, they are not allowed, or C cannot evaluate
-their filter.
+"""Pulls that the fast path does not serve: their group or topic is missing, they are not allowed, C cannot evaluate
+their filter, or their queue ends before their offset.
 
 The checks are in the reference's order. A pull that passes all of them lacked only its group, which the checks have
 created; it goes back to the fast path.
+
+A consumer whose offset is beyond its queue has it from a log that had more: of another master, or before a power
+failure. In the reference it goes on at the end of the queue, and passes over the messages that have come since then.
+Here it goes on where its group has committed, if that is in the queue (docs/adr/0281).
 
 Source: RocketMQ 4.9 `PullMessageProcessor`.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 
 import attrs
@@ -16,23 +21,24 @@ import trio
 
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import FilterInvalid, RocketError
+from rocketpy.log_limit import LogLimit, and_more
 from rocketpy.message.sys_flag import PermName
 from rocketpy.message.tags import EXPRESSION_TAGS_MAX, has_too_many_tags
 from rocketpy.remoting.bodies.heartbeat import EXPRESSION_TYPE_SQL92, MessageModel
-from rocketpy.remoting.fast_path import FastPath, PullRequest
-from rocketpy.remoting.headers.pull import PullSysFlag
+from rocketpy.remoting.fast_path import PullRequest
+from rocketpy.remoting.headers.pull import PullMessageResponseHeader, PullSysFlag
 from rocketpy.remoting.refusals import OVERLOAD, not_supported_remark
 
 from . import remarks
-from .current_settings import CurrentSettings
-from .managers.consumer import ConsumerManager
-from .managers.consumer_filter import ConsumerFilterManager, is_tag_type
-from .managers.subscription_group import SubscriptionGroupManager
-from .managers.topic_config import TopicConfigManager
+from .managers.consumer_filter import is_tag_type
 from .replies import push_reply
+from .services import BrokerServices
+
+logger = logging.getLogger(__name__)
 
 PARSE_FAILED = "parse the consumer's subscription failed"
 FILTER_MISSING = "The broker's consumer filter data is not exist!Your expression may be wrong!"
+BEYOND = "OFFSET_OVERFLOW_BADLY"
 FILTER_OLD = "the consumer's consumer filter data not latest"
 COMPILING_MAX = 64  # pulls that wait until their expression is compiled; of a connection as many as are free
 
@@ -48,24 +54,19 @@ class PullRefusal:
 class SlowPull:
     """Admits pulls that the pull worker passes to the manager, and passes them back. One per broker."""
 
-    def __init__(
-        self,
-        settings: CurrentSettings,
-        topics: TopicConfigManager,
-        groups: SubscriptionGroupManager,
-        consumers: ConsumerManager,
-        filters: ConsumerFilterManager,
-        fast_path: FastPath,
-    ) -> None:
-        self._settings = settings
-        self._topics = topics
-        self._groups = groups
-        self._consumers = consumers
-        self._filters = filters
-        self._compiler = filters.compiler
-        self._fast_path = fast_path
+    def __init__(self, services: BrokerServices) -> None:
+        self._settings = services.settings
+        self._topics = services.topics
+        self._groups = services.groups
+        self._consumers = services.consumers
+        self._offsets = services.offsets
+        self._store = services.store
+        self._filters = services.filters
+        self._compiler = services.filters.compiler
+        self._fast_path = services.fast_path
         self._nursery: trio.Nursery | None = None
         self._compiling: Counter[int] = Counter()  # by connection
+        self._moved = LogLimit()
 
     def open(self, nursery: trio.Nursery) -> None:
         """Set the nursery for pulls whose SQL92 expression has to be compiled. Called before the first `submit`."""
@@ -75,6 +76,8 @@ class SlowPull:
         refusal = self.admit(request)
         if refusal is not None:
             push_reply(request, refusal.code, refusal.remark)
+        elif self._move_back(request):
+            return
         elif not brings_sql(request):
             self._fast_path.repull(request)
         elif self._compiler.is_known(request.subscription):
@@ -84,6 +87,28 @@ class SlowPull:
         else:
             self._compiling[request.channel.connection] += 1
             self._nursery.start_soon(self._compile, request)
+
+    def _move_back(self, request: PullRequest) -> bool:
+        """Answer a pull beyond its queue with the offset that its group has committed. Returns False if it is not
+        beyond, or if there is no such offset: a group that consumes by broadcast has none. A slave cannot tell: its
+        master may have the message."""
+        queue, store = (request.topic, request.queue_id), self._store
+        low, high, end = store.min_offset(*queue), store.max_offset(*queue), store.log_end_of(*queue)
+        committed = self._offsets.query(request.consumer_group, *queue)
+        entry = self._consumers.group(request.consumer_group)
+        broadcasts = entry is not None and entry.message_model is MessageModel.BROADCASTING
+        if self._settings.is_slave or end is None:
+            return False
+        if request.queue_offset <= max(high, end) or broadcasts or not 0 <= committed <= high:
+            return False
+        answer = PullMessageResponseHeader(
+            suggest_which_broker_id=0, next_begin_offset=max(low, committed), min_offset=low, max_offset=high
+        )
+        push_reply(request, ResponseCode.PULL_OFFSET_MOVED, BEYOND, answer.to_ext_fields())
+        if told := self._moved.take():
+            text = "group %s: offset %d of topic %s, queue %d, is beyond its end %d: continuing at %d, as committed%s"
+            logger.warning(text, request.consumer_group, request.queue_offset, *queue, high, committed, and_more(told))
+        return True
 
     def _is_full(self, connection: int) -> bool:
         return self._compiling[connection] >= COMPILING_MAX - self._compiling.total()

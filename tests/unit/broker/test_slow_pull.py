@@ -11,6 +11,7 @@ import trio
 
 from rocketpy.broker import filter_compiler
 from rocketpy.broker.slow_pull import COMPILING_MAX
+from rocketpy.config import BrokerRole
 from rocketpy.filter.parser import parse
 from rocketpy.filter.program import compile_program
 from rocketpy.message.tags import EXPRESSION_TAGS_MAX
@@ -126,6 +127,69 @@ def test_a_pull_that_lacked_only_its_group_goes_back(tmp_path: Path, pull: dict[
     names = [name for name, _ in rig.fast_path.calls]
     assert names.index("group_changed") < names.index("repull")
     assert rig.fast_path.named("repull") == [request]
+
+
+@pytest.mark.parametrize(
+    ("committed", "offset", "low", "next_begin"),
+    [
+        (3, 9, 0, 3),
+        (8, 9, 0, 8),
+        (3, 9, 5, 5),
+        (3, 8, 0, None),  # the end of the queue
+        (9, 10, 0, None),  # it is beyond the queue as well
+        (-1, 9, 0, None),
+    ],
+)
+def test_a_pull_beyond_its_queue_goes_on_where_its_group_has_committed(
+    tmp_path: Path, committed: int, offset: int, low: int, next_begin: int | None
+) -> None:
+    rig = rig_with_topic(tmp_path)
+    rig.store.fill("T", 1, 8, low=low)
+    if committed >= 0:
+        rig.services.offsets.commit("G", "T", 1, committed)
+    request = rig.pull(queue_id=1, queue_offset=offset, **SUBSCRIPTION)
+    rig.broker.slow_pull(request)
+    if next_begin is None:
+        assert rig.channel.pushed == [] and rig.fast_path.named("repull") == [request]
+        return
+    reply = rig.channel.last
+    assert (reply.code, reply.remark, reply.opaque) == (21, "OFFSET_OVERFLOW_BADLY", 9)
+    assert reply.ext_fields == {
+        "suggestWhichBrokerId": "0", "nextBeginOffset": str(next_begin), "minOffset": str(low), "maxOffset": "8",
+    }  # fmt: skip
+    assert rig.fast_path.named("repull") == []
+
+
+def test_messages_that_are_in_the_log_are_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are not dispatched yet: the consumer has them from this log."""
+    rig = rig_with_topic(tmp_path)
+    rig.store.fill("T", 1, 8)
+    monkeypatch.setattr(rig.store, "log_end_of", lambda topic, queue_id: 12)
+    rig.services.offsets.commit("G", "T", 1, 3)
+    for offset, is_moved in ((12, False), (13, True)):
+        rig.broker.slow_pull(rig.pull(queue_id=1, queue_offset=offset, **SUBSCRIPTION))
+        assert bool(rig.channel.pushed) is is_moved
+
+
+def test_a_group_that_consumes_by_broadcast_has_committed_nothing(tmp_path: Path) -> None:
+    """Its members have offsets of their own. What it has committed is of an earlier life."""
+    rig = rig_with_topic(tmp_path)
+    rig.store.fill("T", 1, 8)
+    rig.services.offsets.commit("G", "T", 1, 3)
+    trio.run(lambda: rig.heartbeat("a", group="G", topics={"T": "*"}, model="BROADCASTING"))
+    request = rig.pull(queue_id=1, queue_offset=9, **SUBSCRIPTION)
+    rig.broker.slow_pull(request)
+    assert rig.fast_path.named("repull") == [request]
+
+
+def test_a_slave_moves_nobody_back(tmp_path: Path) -> None:
+    """Its master may have the message."""
+    rig = rig_with_topic(tmp_path, broker_role=BrokerRole.SLAVE, broker_id=1)
+    rig.store.fill("T", 1, 8)
+    rig.services.offsets.commit("G", "T", 1, 3)
+    request = rig.pull(queue_id=1, queue_offset=9, **SUBSCRIPTION)
+    rig.broker.slow_pull(request)
+    assert rig.channel.pushed == [] and rig.fast_path.named("repull") == [request]
 
 
 def test_a_one_way_pull_is_refused_in_silence(tmp_path: Path) -> None:

@@ -75,15 +75,40 @@ def test_an_expression_selects_what_it_does_in_python(rig: FastPath, expression:
 
 @pytest.mark.parametrize(("offset", "code", "next_begin"), [(2, 19, "2"), (3, 21, "2"), (-1, 21, "0")])
 def test_offsets_out_of_range(rig: FastPath, offset: int, code: int, next_begin: str) -> None:
+    """The manager passes a pull beyond the queue back if the group has committed no offset."""
     rig.frame(send_v2())
     rig.frame(send_v2())
-    rig.frame(pull(offset))
     rig.turn()
     rig.answers()
     rig.frame(pull(offset))
     rig.turn()
+    for kind, record in rig.for_manager():
+        rig.hand_back(kind, record, lib.RP_REQUEST_RESOLVED)
+    rig.turn()
     [(_, reply)] = rig.answers()
     assert (reply.code, reply.ext_field("nextBeginOffset")) == (code, next_begin)
+
+
+@pytest.mark.parametrize(("is_slave", "is_asked"), [(False, True), (True, False)])
+def test_a_pull_beyond_its_queue_is_left_to_the_manager_of_a_master(
+    tmp_path: Path, is_slave: bool, is_asked: bool
+) -> None:
+    """And commits nothing: its offsets are those of another log."""
+    rig = ready(FastPath(tmp_path, pull_options={"is_slave": is_slave, "offset_check_in_slave": True}))
+    rig.frame(send_v2())
+    rig.turn()
+    rig.answers()
+    rig.frame(pull(2, flags=5, commit=1))
+    rig.turn()
+    left = rig.for_manager()
+    assert [kind for kind, _ in left] == [lib.RP_MSG_PULL] * is_asked
+    for kind, record in left:
+        rig.hand_back(kind, record, lib.RP_REQUEST_RESOLVED)
+    rig.turn()
+    ((_, reply),) = rig.answers()
+    assert (reply.code, reply.remark, reply.ext_field("nextBeginOffset")) == (21, "OFFSET_OVERFLOW_BADLY", "1")
+    rig.turn()
+    assert rig.for_manager() == []
 
 
 @pytest.mark.parametrize(("offset", "code"), [(0, 19), (5, 21)])
