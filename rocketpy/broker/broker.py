@@ -315,9 +315,7 @@ class BrokerController:
             Duty("saving topics", CONFIG_SAVE_S, services.topics.file.save),
             Duty("saving subscription groups", CONFIG_SAVE_S, services.groups.file.save),
             Duty("saving offsets", settings.broker.flush_consumer_offset_interval / 1000, services.offsets.file.save),
-            Duty(
-                "saving delay offsets", settings.store.flush_delay_offset_interval / 1000, services.schedule.file.save
-            ),
+            Duty("saving delays", settings.store.flush_delay_offset_interval / 1000, services.schedule.file.save),
             Duty("saving the progress of transactions", PROGRESS_S, services.transactions.progress.file.save),
             Duty("saving filters", FILTER_SAVE_S, services.filters.save),
             Duty("closing silent clients", CLIENT_SWEEP_S, self._sweep_clients),

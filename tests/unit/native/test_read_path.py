@@ -14,6 +14,7 @@ pytest.importorskip("rocketpy.native._rocketpy", reason="the pull worker is C")
 from rocketpy.config import MessageStoreConfig
 from rocketpy.message.record import decode_records
 from rocketpy.message.tags import string_hash
+from rocketpy.native.core import lib
 from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.reading.message_store import MessageStore
 from tests.support.fast_path import FastPath
@@ -63,6 +64,9 @@ class Shelf:
 
     def _by_c(self, offset: int, maximum: int, tag: str, queue: int) -> Found:
         self.rig.frame(pull(offset, queue, maximum=maximum, expression=tag))
+        self.rig.turn()
+        for kind, record in self.rig.for_manager():  # beyond the queue; the group has committed nothing
+            self.rig.hand_back(kind, record, lib.RP_REQUEST_RESOLVED)
         self.rig.turn()
         [(_, reply)] = self.rig.answers()
         status = reply.remark or ""
