@@ -137,12 +137,17 @@ class LogFiles:
         return bool(step.end == phy_offset)
 
     def cut(self, end: int) -> None:
-        """Cut the log at `end`: remove files that begin there or later, and fill the rest of the last one with
-        zeros."""
-        for start in [start for run in self._runs for start in run if start >= end and start > 0]:
-            self._files.remove(self._directory / file_name(start))
+        """Cut the log at `end`: remove files that begin there or later, and fill the rest of the last one with zeros.
+
+        The last file stays, empty, if it begins at `end` and is the only one: its name alone says where the log ends.
+        """
+        files = [start for run in self._runs for start in run]
+        kept = [start for start in files if start < end] or [start for start in files if start == end]
+        for start in files:
+            if start not in kept:
+                self._files.remove(self._directory / file_name(start))
         self._files.sync_directory(self._directory)  # else they may come back after new records
-        self._starts = [start for start in self._starts if start < end or start == 0]
+        self._starts = [start for start in self._starts if start in kept]
         if self._starts and end < self._starts[-1] + self._file_size:
             path = self._directory / file_name(self._starts[-1])
             if not self._files.is_zero(path, end - self._starts[-1]):

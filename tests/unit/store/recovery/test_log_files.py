@@ -183,6 +183,16 @@ def test_boundaries_are_ends_of_records_and_of_files(tmp_path: Path) -> None:
     assert {at for at in range(SIZE, SIZE + len(image.data) + 9) if log.is_boundary(at)} == ends
 
 
+def test_a_cut_at_the_begin_of_the_only_file_keeps_its_name(tmp_path: Path) -> None:
+    """Else a log whose earlier files were cleaned would begin at 0 again."""
+    log = log_of(tmp_path, [8, 9])
+    log.cut(8 * SIZE)
+    assert numbers_of(tmp_path) == [8] and log.begin(0) == 8 * SIZE
+    assert (tmp_path / file_name(8 * SIZE)).read_bytes() == bytes(SIZE)
+    log.cut(7 * SIZE)
+    assert numbers_of(tmp_path) == []
+
+
 @pytest.mark.parametrize(
     ("end", "left"),
     [(0, [0]), (1, [0]), (SIZE, [0]), (SIZE + 1, [0, 1]), (2 * SIZE, [0, 1]), (6 * SIZE, [0, 1, 2, 5])],
