@@ -369,7 +369,7 @@ CORE_FAULTS = (
     ),
     *_at(
         STREAM_C,
-        ("tests/unit/replication/test_slave.py",),
+        ("tests/unit/replication/test_stream.py",),
         ("a refused stream goes on", "    if (is_refused(stream)) end_stream(stream, RP_STREAM_END_REFUSED);\n", ""),
     ),
     *_at(

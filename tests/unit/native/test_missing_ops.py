@@ -17,11 +17,14 @@ from tests.support.fast_path import FastPath
 from tests.support.half_messages import COMMIT, ROLLBACK, end, half, in_topic, send_half, stored
 
 HALF, OPS = names.TRANS_HALF_TOPIC, names.TRANS_OP_HALF_TOPIC
+FILE_SIZE = 1 << 16
 
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[FastPath]:
-    rig = FastPath(tmp_path, half_states=SharedHalfStates().pointer)
+    """A log that cannot have a second file: op messages without end would fill the disk instead of failing a test."""
+    (tmp_path / "commitlog" / f"{FILE_SIZE:020d}").mkdir(parents=True)
+    rig = FastPath(tmp_path, file_size=FILE_SIZE, half_states=SharedHalfStates().pointer)
     for topic in (HALF, OPS):
         rig.add_topic(topic, 1, flags=lib.RP_TOPIC_NO_SEND)
     rig.add_topic("T", 4)

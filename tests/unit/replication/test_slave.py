@@ -63,7 +63,8 @@ class Slave:
         self.control = ControlBlock.__new__(ControlBlock)
         self.control.block, self.control.header = rig.block, rig.control
         self.replicator = kind(self.block, self.control, self.master_link, self.ring, settings, secret)
-        self.thread = threading.Thread(target=self.replicator, args=(WorkerContext("r", self.block, lambda: None),))
+        context = WorkerContext("r", self.block, lambda: None)
+        self.thread = threading.Thread(target=self.replicator, args=(context,), daemon=True)  # a failed test ends
         self.thread.start()
 
     def turn_until(self, condition: Callable[[], object]) -> None:

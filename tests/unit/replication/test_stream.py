@@ -192,7 +192,7 @@ def test_a_stream_that_the_send_worker_refuses(rig: Rig) -> None:
     rig.master_link.pointer.refused_phy_offset = 77
     rig.master_link.pointer.refused_reason = lib.RP_REFUSED_BAD_RECORD
     rig.master_link.pointer.refused_stream = rig.master_link.pointer.stream
-    assert rig.stream.run() and rig.stream.is_refused
+    assert rig.stream.turn(0) == lib.RP_STREAM_ENDED and rig.stream.is_refused
     assert rig.master_link.refused_position == 77 and rig.master_link.is_refused_for_a_record
 
 
@@ -239,7 +239,7 @@ def test_what_is_published_but_not_on_the_disk_is_not_acknowledged_under_sync_fl
 def test_a_silent_master_is_left(tmp_path: Path) -> None:
     settings = StreamSettings(is_durable=False, report_interval_ns=HOUR_NS, silence_max_ns=1)
     rig = Rig(tmp_path, Start(0, 0), settings=settings)
-    assert rig.stream.run() and "nothing" in rig.stream.reason
+    assert rig.stream.turn(0) == lib.RP_STREAM_ENDED and "nothing" in rig.stream.reason
     rig.close()
 
 
