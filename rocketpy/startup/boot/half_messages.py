@@ -28,10 +28,7 @@ def recovered_half_states(opened: OpenedStore) -> SharedHalfStates:
     Raises:
         StoreError: the consume queues, the log or the saved progress cannot be read. ConfigError: it is damaged.
     """
-    control = opened.control
     states = SharedHalfStates()
-    if control.queue(TRANS_HALF_TOPIC, 0) is None:
-        return states
     path = opened.paths.root / "config" / FILE_NAME
     try:
         progress = progress_in(path)
@@ -41,7 +38,7 @@ def recovered_half_states(opened: OpenedStore) -> SharedHalfStates:
     status = lib.rp_half_recover(
         states.pointer,
         progress,
-        control.block,
+        opened.control.block,
         os.fsencode(opened.paths.commitlog),
         os.fsencode(opened.paths.consumequeue),
         rounded_file_size(opened.config.mapped_file_size_consume_queue),

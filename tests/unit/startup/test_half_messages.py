@@ -80,6 +80,12 @@ def test_the_newest_mark_is_where_the_window_begins(root: Path) -> None:
     assert open_ones(root) == (2, [2, 3])
 
 
+def test_a_store_without_messages_has_no_open_transactions(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, half_messages.logger.name)
+    assert open_ones(tmp_path)[0] == 0
+    assert "transactions" not in caplog.text
+
+
 def test_offsets_of_the_group_alone_end_nothing(root: Path) -> None:
     """They may be ahead of the log: of a slave that copied them, or from before a power failure."""
     (root / "config").mkdir()
@@ -97,6 +103,12 @@ def test_a_mark_behind_the_log_ends_nothing(root: Path) -> None:
 def test_a_damaged_file_stops_the_start(root: Path) -> None:
     save(root, (2, 1, 300)).write_text("damage")
     with pytest.raises(ConfigError, match="damaged"):
+        open_ones(root)
+
+
+def test_progress_that_cannot_be_read_stops_the_start(root: Path) -> None:
+    (root / "config" / FILE_NAME).mkdir(parents=True)
+    with pytest.raises(StoreError, match=f"cannot read .*{FILE_NAME}"):
         open_ones(root)
 
 
@@ -123,6 +135,7 @@ def found_by_core(monkeypatch: pytest.MonkeyPatch, status: int, **numbers: int) 
 def test_op_messages_that_were_lost_with_the_power_are_told(
     root: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO, half_messages.logger.name)
     found_by_core(monkeypatch, lib.RP_OK, ops_missing=2)
     open_ones(root)
     assert "the log was cut after the committed messages of 2 transactions" in caplog.text
