@@ -117,6 +117,82 @@ def test_levels_whose_last_delivery_is_known_are_named(
     assert progress.offsets == offsets
 
 
+@pytest.mark.parametrize(
+    ("progress", "delivered", "known", "offset"),
+    [
+        (4, 4, {LEVEL}, 5),
+        (5, 4, {LEVEL}, 5),  # the file is newer
+        (0, 0, {LEVEL}, 1),
+        (0, 1000, set(), 0),  # the queue was rebuilt, and is shorter
+    ],
+)
+def test_the_newer_of_file_and_last_delivery_counts(
+    tmp_path: Path, progress: int, delivered: int, known: set[int], offset: int
+) -> None:
+    disk = Disk(tmp_path)
+    if progress:
+        disk.progress.advance(LEVEL, progress)
+    last = Delivery(LEVEL, 1000 + delivered, delivered)
+    assert disk.progress.follow_deliveries(lambda level: last if level == LEVEL else None) == known
+    assert disk.progress.offsets.get(LEVEL, 0) == offset
+
+
+def test_each_level_is_asked_for_its_last_delivery(tmp_path: Path) -> None:
+    asked: list[int] = []
+    assert Disk(tmp_path).progress.follow_deliveries(asked.append) == set()
+    assert asked == list(range(1, 19))
+
+
+def test_levels_that_the_broker_does_not_have_are_left_out(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    for level in (1, 18):
+        disk.store.fill(SCHEDULE_TOPIC, level - 1, 10)
+    json_file.save(disk.path, [b'{"offsetTable":{"0":5,"1":5,"18":6,"19":6}}'])
+    assert disk.open().offsets == {1: 5, 18: 6}
+
+
+def test_progress_stays_within_the_queue_of_its_level(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, delayed=30)
+    disk.store.low[SCHEDULE_TOPIC, LEVEL - 1] = 20
+    for saved, held in ((10, 20), (25, 25), (40, 30)):
+        json_file.save(disk.path, [b'{"offsetTable":{"3":%d}}' % saved])
+        assert disk.open().offsets == {LEVEL: held}
+
+
+def test_a_level_without_a_queue_begins_at_0(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    disk.store.low[SCHEDULE_TOPIC, 0] = -1
+    assert disk.progress.bounds(1) == (0, 0)
+
+
+def test_without_a_file_the_progress_presumes_nothing(tmp_path: Path) -> None:
+    progress = DelayProgress(tmp_path / "delayOffset.json", 18, FakeStore(lambda: 0))
+    assert progress.loaded == LogMark()
+    progress.follow_without_progress()
+    assert progress.file.is_dirty and progress.offsets == {}
+
+
+def test_a_slave_that_knows_no_progress_saves_that_once(tmp_path: Path) -> None:
+    """Its promotion looks for deliveries in the whole log."""
+    disk = Disk(tmp_path)
+    disk.progress.follow_without_progress()
+    disk.save()
+    assert disk.open().loaded.phy_offset == 0
+    disk.progress.follow_without_progress()
+    assert not disk.progress.file.is_dirty
+
+
+def test_a_slave_that_has_delivered_keeps_its_progress(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    disk.deliver(1)
+    changes = disk.progress.file.changes
+    disk.progress.follow_without_progress()
+    assert disk.progress.file.changes == changes
+    disk.progress.end()
+    disk.save()
+    assert disk.open().loaded.phy_offset == 100
+
+
 def test_a_table_of_the_master_that_has_not_changed_is_not_saved_again(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     disk.store.end = disk.store.durable = 300

@@ -30,6 +30,7 @@ def test_a_log_has_what_ends_in_it_and_in_its_epoch() -> None:
     assert member.has(mark(40, 1, epoch=2)) and not member.has(mark(41, 1, epoch=2))
     assert member.has(mark(100, 1, epoch=5)) and not member.has(mark(10, 1, epoch=3)), "no such epoch in this log"
     assert member.has(mark(90, 1)), "from before the group"
+    assert not LogExtent(100, {0: 40, 1: 100}).has(mark(41, 1, epoch=0)), "epochs count from 0"
     assert plain.has(LogMark()) and member.has(LogMark(epoch=3)), "of a Java broker: no position"
 
 
