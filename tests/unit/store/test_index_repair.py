@@ -47,6 +47,10 @@ def repair(root: Path, synced_until_ms: int = 0, phy_limit: int = 1 << 62) -> in
     return repair_index(FILES, root / "index", 100, 400, synced_until_ms, phy_limit)
 
 
+def end_timestamp_ms(path: Path) -> int:
+    return int(struct.unpack_from(">q", path.read_bytes(), 8)[0])
+
+
 def lose(path: Path, at: int, size: int) -> None:
     with path.open("r+b") as file:
         file.seek(at)
@@ -127,16 +131,22 @@ def test_a_lost_file_or_a_lost_directory(config: MessageStoreConfig, root: Path)
 
 
 def test_files_that_are_certainly_on_the_disk_are_not_looked_at(root: Path) -> None:
-    first, _ = index_files(FILES, root / "index")
+    first, second = index_files(FILES, root / "index")
     lose(first, UNITS_AT + 20 * 300, 20)
-    image = first.read_bytes()
-    end_ms = struct.unpack_from(">q", image, 8)[0]
-    repair(root, synced_until_ms=end_ms + 50)  # in the middle of the second
+    image, end_ms = first.read_bytes(), end_timestamp_ms(second)
+    repair(root, synced_until_ms=end_ms)
+    assert first.read_bytes() == image and second.exists()
+    repair(root, synced_until_ms=end_ms - 1)  # the second may lack its last key
     assert first.read_bytes() != image
-    lose(first, UNITS_AT + 20 * 200, 20)
-    image = first.read_bytes()
-    repair(root, synced_until_ms=1 << 60)
-    assert first.read_bytes() == image or len(index_files(FILES, root / "index")) == 1
+    assert not second.exists(), "keys are added to the newest file, and the first one has lost some"
+
+
+def test_after_a_failed_sync_files_that_were_synced_before_stay(root: Path) -> None:
+    first, second = index_files(FILES, root / "index")
+    end = repair_index(FILES, root / "index", 100, 400, end_timestamp_ms(first), 1 << 62, has_failed_sync=True)
+    assert first.exists() and not second.exists()
+    header = next(iter(StoreDump(root).index_headers()))[1]
+    assert header is not None and end == header.end_phy_offset
 
 
 def test_an_index_of_other_numbers_is_not_touched(root: Path) -> None:
