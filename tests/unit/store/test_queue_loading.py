@@ -9,6 +9,7 @@ import pytest
 from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.files import DiskFiles, file_name
 from rocketpy.store.formats.unit import BLANK_UNIT, CQ_UNIT
+from rocketpy.store.recovery import queue_loading
 from rocketpy.store.recovery.queue_loading import LoadedQueue, QueueFiles, load_queues
 
 UNITS, SIZE = 50, 100  # units of a file, bytes of a record
@@ -52,6 +53,26 @@ def test_files_of_blanks_alone_hide_no_unit(queue: Path) -> None:
     assert len(list(queue.iterdir())) == 2, "a Java broker would count the blanks at the end"
 
 
+@pytest.mark.parametrize("read", [1, 7, UNITS])
+def test_a_file_is_read_in_pieces(queue: Path, monkeypatch: pytest.MonkeyPatch, read: int) -> None:
+    monkeypatch.setattr(queue_loading, "READ_UNITS_MIN", read)
+    monkeypatch.setattr(queue_loading, "READ_UNITS_MAX", 2 * read)
+    assert load(queue) == LoadedQueue(0, 305, 305 * SIZE)
+
+
+def test_units_after_a_file_that_is_not_full_are_old_ones(queue: Path) -> None:
+    write(queue, 1, b"".join(map(unit, range(UNITS, 60))))
+    assert load(queue) == LoadedQueue(0, 60, 60 * SIZE)
+    assert len(list(queue.iterdir())) == 2
+
+
+def test_files_before_a_missing_one_go(queue: Path) -> None:
+    """Cleaning was removing them when the broker ended."""
+    (queue / file_name(4 * FILE_SIZE)).unlink()
+    assert load(queue) == LoadedQueue(304, 305, 305 * SIZE), "what is left before the last unit is blank"
+    assert sorted(path.name for path in queue.iterdir()) == [file_name(number * FILE_SIZE) for number in (5, 6)]
+
+
 class Noted(DiskFiles):
     """Notes the directories that are synced."""
 
@@ -83,6 +104,17 @@ def test_a_queue_that_is_whole_is_not_touched(queue: Path) -> None:
     before = {path.name: path.stat().st_mtime_ns for path in queue.iterdir()}
     QueueFiles(files, queue, FILE_SIZE).load(LOG_END, 0)
     assert {path.name: path.stat().st_mtime_ns for path in queue.iterdir()} == before and files.synced == []
+
+
+def test_a_queue_without_a_unit_goes_with_its_extension(queue: Path) -> None:
+    root = queue.parent.parent
+    extension = root.with_name(f"{root.name}_ext") / "T" / "0"
+    extension.mkdir(parents=True)
+    (extension / file_name(0)).write_bytes(b"x")
+    control = ControlBlock(root.parent / f"{root.name}-control", 1 << 30)
+    assert load_queues(DiskFiles(), root, FILE_SIZE, control, phy_limit=0, log_min_phy_offset=0) == 0
+    assert list(control.queues()) == [] and not queue.exists() and not extension.exists()
+    control.close()
 
 
 def test_what_is_no_queue_is_left_alone(queue: Path) -> None:
