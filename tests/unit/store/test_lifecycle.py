@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import os
+import types
+from pathlib import Path
+
 import attrs
 import pytest
 
 from rocketpy.config import MessageStoreConfig
 from rocketpy.errors import StoreError
+from rocketpy.native.core import ffi, lib
 from rocketpy.store.clocks import CautiousClock
 from rocketpy.store.files import StorePaths, file_name
 from rocketpy.store.formats.checkpoint import read_checkpoint
-from rocketpy.store.recovery import store_lock
+from rocketpy.store.recovery import lifecycle, store_lock
 from rocketpy.store.recovery.lifecycle import close_store, open_store
-from rocketpy.store.recovery.positions import Recovery
+from rocketpy.store.recovery.positions import Recovery, RecoveryKind
 from rocketpy.store.running_flags import RunningFlag
 from tests.support.store_writer import StoreWriter
 
 STORED_MS = 1_700_000_000_000
+
+
+def fail(*_: object, **__: object) -> None:
+    raise StoreError("no reason")
 
 
 @pytest.mark.parametrize("is_other_kernel", [False, True])
@@ -68,14 +77,89 @@ def test_a_store_that_cannot_be_opened_is_let_go(config: MessageStoreConfig, mon
     monkeypatch.setattr(store_lock, "ORPHANS_WAIT_S", 0.0)
     close_store(open_store(config), clean=True)
 
-    def fail(*_: object, **__: object) -> None:
-        raise StoreError("no reason")
-
     with monkeypatch.context() as patch:
         patch.setattr(Recovery, "run", fail)
         with pytest.raises(StoreError, match="no reason"):
             open_store(config)
     close_store(open_store(config), clean=True)
+
+
+def test_a_failed_opening_leaves_no_mapping(config: MessageStoreConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = StorePaths.of(config.store_path_root_dir, config.store_path_commit_log)
+    close_store(open_store(config), clean=True)
+    monkeypatch.setattr(Recovery, "run", fail)
+    with pytest.raises(StoreError, match="no reason"):
+        open_store(config)
+    assert str(paths.control) not in Path("/proc/self/maps").read_text()
+
+
+def test_a_log_of_another_file_size_is_refused_before_anything_is_made(
+    config: MessageStoreConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_lock, "ORPHANS_WAIT_S", 0.0)
+    paths = StorePaths.of(config.store_path_root_dir, config.store_path_commit_log)
+    paths.commitlog.mkdir(parents=True)
+    (paths.commitlog / file_name(0)).write_bytes(b"short")
+    with pytest.raises(StoreError, match="5 bytes"):
+        open_store(config)
+    assert not paths.control.exists() and not paths.abort.exists()
+    (paths.commitlog / file_name(0)).unlink()
+    close_store(open_store(config), clean=True)
+
+
+def test_a_log_in_several_directories_is_refused(config: MessageStoreConfig) -> None:
+    with pytest.raises(StoreError, match="names several directories"):
+        open_store(attrs.evolve(config, store_path_commit_log=f"{config.store_path_commit_log},/elsewhere"))
+
+
+def test_a_directory_that_cannot_be_written_is_named(
+    config: MessageStoreConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked of the system and not tried: root may write anywhere."""
+    paths = StorePaths.of(config.store_path_root_dir, config.store_path_commit_log)
+    monkeypatch.setattr(os, "access", lambda path, mode: path != paths.consumequeue)
+    with pytest.raises(StoreError, match=f"cannot write to {paths.consumequeue}"):
+        open_store(config)
+
+
+def test_the_owner_is_told_before_a_store_is_changed(config: MessageStoreConfig) -> None:
+    told: list[tuple[RecoveryKind, bool]] = []
+    close_store(open_store(config, distrust=lambda *what: told.append(what)), clean=True)
+    assert told == [(RecoveryKind.FILES, False)], "a new store: nothing says that it lost nothing"
+    close_store(open_store(config, distrust=lambda *what: told.append(what)), clean=True)
+    assert len(told) == 1, "after a clean stop nothing is changed"
+
+
+@pytest.mark.parametrize(
+    ("functions", "text"),
+    [
+        ({"rp_flush_open": lambda *_: ffi.NULL, "rp_flush_log": lib.rp_flush_log}, "cannot flush the log"),
+        ({"rp_flush_log": lambda _: lib.RP_IO_ERROR}, "cannot flush the log in"),
+    ],
+    ids=["no memory", "the disk fails"],
+)
+def test_a_log_that_cannot_be_flushed_is_not_marked_as_clean(
+    config: MessageStoreConfig, monkeypatch: pytest.MonkeyPatch, functions: dict[str, object], text: str
+) -> None:
+    opened = open_store(config)
+    core = types.SimpleNamespace(
+        **{"rp_flush_open": lib.rp_flush_open, "rp_flush_close": lib.rp_flush_close} | functions
+    )
+    monkeypatch.setattr(lifecycle, "lib", core)
+    with pytest.raises(StoreError, match=text):
+        close_store(opened, clean=True)
+    assert opened.paths.abort.exists()
+
+
+def test_a_clean_stop_removes_files_that_were_allocated_ahead(config: MessageStoreConfig) -> None:
+    opened = open_store(config)
+    with StoreWriter(config, opened.control) as writer:
+        writer.put(store_timestamp_ms=STORED_MS)
+    size = config.mapped_file_size_commit_log
+    for start in (size, 2 * size):
+        opened.files.write(opened.paths.commitlog / file_name(start), 0, bytes(size))
+    close_store(opened, clean=True)
+    assert [path.name for path in opened.paths.commitlog.iterdir()] == [file_name(0)]
 
 
 def test_a_stop_that_fails_lets_the_store_go(config: MessageStoreConfig, monkeypatch: pytest.MonkeyPatch) -> None:
