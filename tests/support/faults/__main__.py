@@ -1,7 +1,7 @@
 """`python -m tests.support.faults`: put faults into a copy of the tree, one after the other; tests must find each.
 
-The faults are in `faults_by_hand.py`. The tests that a fault names run without it, and have to pass; then with it, and
-one has to fail. `--everything` runs all that `make test` runs instead: minutes for each fault.
+The faults are in the tables beside this file. The tests that a fault names run without it, and have to pass; then with
+it, and one has to fail. `--everything` runs all that `make test` runs instead: minutes for each fault.
 
     python -m tests.support.faults                     # one fault in each package that guards data, and one in C
     python -m tests.support.faults --core              # the compiled core: recovery, control block, replication
@@ -23,11 +23,12 @@ from pathlib import Path
 
 import attrs
 
-from tests.support.faults_by_hand import CORE_FAULTS, FAULTS, Fault
+from tests.support.faults.fault import Fault, faults_of_core, faults_of_packages
 from tests.support.mutations import copy_tree, kill_group
 
 EVERYTHING = ("tests/unit", "tests/property", "tests/system")
-LIMIT_S, LIMIT_FACTOR = 30.0, 4.0  # for tests with a fault, by their time without; a fault that hangs them is found
+LIMIT_S = 90.0  # for tests with a fault: longer than any of them waits for a condition, so that it fails by itself
+LIMIT_FACTOR = 4.0  # and so much more, by their time without a fault; a fault that hangs them is found
 UNKNOWN_LIMIT_S = 3600.0
 FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 
@@ -107,7 +108,7 @@ def main() -> int:
     parser.add_argument("--only", default="", metavar="WORD", help="faults whose name has this word")
     parser.add_argument("--everything", action="store_true", help="run all tests of `make test` for each")
     given = parser.parse_args()
-    faults = [fault for fault in (CORE_FAULTS if given.core else FAULTS) if given.only in fault.name]
+    faults = [one for one in (faults_of_core() if given.core else faults_of_packages()) if given.only in one.name]
     missed, limits_s = [], dict[tuple[str, ...], float]()
     with tempfile.TemporaryDirectory(prefix="rp-", ignore_cleanup_errors=True) as directory:
         root = copy_tree(Path(directory) / "0")

@@ -1,0 +1,68 @@
+"""The tables of faults: `*.txt` in this directory.
+
+    file csrc/store/half_states.c              the source of the faults that follow
+    test tests/unit/native/test_half_messages.py
+    test tests/unit/native/test_half_renewal.py    one of these finds each of them
+
+    the base moves back                        the fault, in words
+    -    if (base > states->base) rp_store_release(&states->base, base);
+    +    rp_store_release(&states->base, base);
+
+The lines after `-` are in the source just once, and those after `+` take their place. A line that begins with `# ` says
+what the table is about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import attrs
+
+TABLES = Path(__file__).parent
+
+
+@attrs.frozen
+class Fault:
+    """A plausible slip. `old` occurs once in the file at `path`; one of `tests` fails with `new` in its place."""
+
+    name: str
+    path: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+def faults_of_packages() -> list[Fault]:
+    return faults_in(_lines(TABLES / "packages.txt"))
+
+
+def faults_of_core() -> list[Fault]:
+    return [fault for table in sorted(TABLES.glob("core_*.txt")) for fault in faults_in(_lines(table))]
+
+
+def faults_in(lines: Iterable[str]) -> list[Fault]:
+    """Read a table. Raises: ValueError: a line belongs to no fault, or a fault has no test."""
+    found: list[Fault] = []
+    path, tests = "", list[str]()
+    for line in lines:
+        mark, rest = line[:1], line[1:] + "\n"
+        if not line or line.startswith("# "):
+            continue
+        if line.startswith("file "):
+            path, tests = line.removeprefix("file "), []
+        elif line.startswith("test "):
+            tests.append(line.removeprefix("test "))
+        elif mark not in "+-":
+            found.append(Fault(f"{Path(path).name}: {line}", path, "", "", tuple(tests)))
+        elif not found or found[-1].path != path or not tests:
+            raise ValueError(f"{line!r} belongs to no fault of {path} that names a test")
+        elif mark == "-":
+            found[-1] = attrs.evolve(found[-1], old=found[-1].old + rest)
+        else:
+            found[-1] = attrs.evolve(found[-1], new=found[-1].new + rest)
+    return found
+
+
+def _lines(table: Path) -> list[str]:
+    return table.read_text(encoding="utf-8").splitlines()
