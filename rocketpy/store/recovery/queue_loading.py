@@ -105,8 +105,7 @@ class QueueFiles:
         at = len(self.starts) - 1
         while at > 0 and self.starts[at - 1] == self.starts[at] - self._file_size:
             at -= 1
-        if at > 0:
-            self._remove(self.starts[:at])
+        self._remove(self.starts[:at])
 
     def _remove_files(self, from_position: int) -> None:
         self._remove([start for start in self.starts if start >= from_position])
