@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 
 from rocketpy.config import MessageStoreConfig
+from rocketpy.errors import StoreError
+from rocketpy.native.core import lib
 from rocketpy.remoting.work import result_of
 from rocketpy.store.files import DiskFiles, file_name
 from rocketpy.store.formats.checkpoint import StoreCheckpoint, read_checkpoint, write_checkpoint
 from rocketpy.store.reading.message_store import MessageStore
+from rocketpy.store.recovery import positions, store_lock
 from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
 from rocketpy.store.recovery.positions import LOG_END_MAX, RecoveryKind
 from tests.support.reopened_store import another_boot, check, fill, kill
@@ -40,6 +43,41 @@ def test_a_block_that_contradicts_itself_is_not_trusted(
     kill(opened)
     opened = open_store(config)
     assert opened.report.kind is RecoveryKind.FILES
+    check(opened, puts)
+    kill(opened)
+
+
+class Core:
+    """The compiled core, but for one function."""
+
+    def __init__(self, name: str, status: int) -> None:
+        setattr(self, name, lambda *_: status)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(lib, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "text"),
+    [
+        ("rp_recovery_check_queues", -1, "cannot check the consume queues in"),
+        ("rp_recovery_next_offsets", lib.RP_IO_ERROR, "cannot read the log in"),
+    ],
+)
+def test_a_start_that_cannot_read_the_store_fails_and_changes_nothing(
+    config: MessageStoreConfig, monkeypatch: pytest.MonkeyPatch, name: str, status: int, text: str
+) -> None:
+    """There are no descriptors, or there is no memory."""
+    monkeypatch.setattr(store_lock, "ORPHANS_WAIT_S", 0.0)
+    opened = open_store(config)
+    puts = fill(opened, 30)
+    close_store(opened, clean=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(positions, "lib", Core(name, status))
+        with pytest.raises(StoreError, match=text):
+            open_store(config)
+    opened = open_store(config)
+    assert opened.report.kind is RecoveryKind.TRUSTED
     check(opened, puts)
     kill(opened)
 
