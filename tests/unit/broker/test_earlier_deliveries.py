@@ -207,6 +207,30 @@ def test_each_level_is_searched_to_its_first_message_that_is_not_found(
     assert f"delay level {LEVEL}: 2 messages more" in caplog.text
 
 
+def test_a_copy_that_answered_for_one_level_answers_for_no_other(tmp_path: Path) -> None:
+    rig = rig_with(tmp_path, [], {2000: "a", 2001: "b"})
+    asked = [(LEVEL, "a"), (LEVEL, "x"), (LEVEL + 1, "b"), (LEVEL + 1, "a")]
+    assert searched(rig, asked) == [True, False, True, False]
+
+
+def test_what_was_found_is_forgotten_after_the_last_level(tmp_path: Path) -> None:
+    """It may be of 65 536 messages, and the broker runs on for months."""
+    rig = rig_with(tmp_path, [], {2000: "a"})
+    delayed = decode_record(record(1000, properties=properties_of("x")))
+    assert delayed is not None
+
+    async def run() -> None:
+        earlier = earlier_deliveries.EarlierDeliveries(rig.store, [LEVEL, LEVEL + 1], -1)
+        await earlier.begin()
+        held = []
+        for level in (LEVEL, LEVEL + 1):
+            assert not await earlier.has(level, delayed, "T", 1)
+            held.append(len(earlier._copies))
+        assert held == [1, 0]
+
+    trio.run(run, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
 def test_a_level_without_earlier_deliveries_says_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, earlier_deliveries.logger.name)
     assert searched(rig_with(tmp_path, [], {2000: "a"}), [(LEVEL, "x")]) == [False]
