@@ -173,11 +173,11 @@ def test_queues_that_never_have_all_of_the_log_stop_no_delivery(tmp_path: Path) 
     assert len(rig.fast_path.puts) == 1
 
 
-def searched(rig: SlowPathRig, asked: list[tuple[int, str]], pause_s: float = 0.0) -> list[bool]:
+def searched(rig: SlowPathRig, asked: list[tuple[int, str]], pause_s: float = 0.0, *, since: int = -1) -> list[bool]:
     """The answers of a search in level LEVEL and the one after it, for the key of a message of a level each."""
 
     async def run() -> list[bool]:
-        earlier = earlier_deliveries.EarlierDeliveries(rig.store, [LEVEL, LEVEL + 1], -1)
+        earlier = earlier_deliveries.EarlierDeliveries(rig.store, [LEVEL, LEVEL + 1], since)
         await earlier.begin()
         answers = []
         for level, key in asked:
@@ -188,6 +188,16 @@ def searched(rig: SlowPathRig, asked: list[tuple[int, str]], pause_s: float = 0.
         return answers
 
     return trio.run(run, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+@pytest.mark.parametrize(("since", "first"), [(2010, 0), (2011, 0), (2012, 1), (2013, 2), (2014, 3), (2015, 4)])
+def test_a_queue_is_read_from_its_first_message_since_the_position(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, since: int, first: int
+) -> None:
+    monkeypatch.setattr(earlier_deliveries, "UNDER_WAY_BYTES", 10)
+    rig = rig_with(tmp_path, [], {2001: "a", 2002: "b", 2003: "c", 2004: "d"})
+    for number, key in enumerate("abcd"):
+        assert searched(rig, [(LEVEL, key)], since=since) == [number >= first]
 
 
 def test_the_search_ends_after_its_time(tmp_path: Path) -> None:
