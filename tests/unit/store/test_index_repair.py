@@ -7,18 +7,21 @@ import os
 import random
 import shutil
 import struct
+import types
 from pathlib import Path
 
 import pytest
 
 from rocketpy.config import MessageStoreConfig
 from rocketpy.errors import StoreError
+from rocketpy.native.status import Status
 from rocketpy.remoting.work import result_of
 from rocketpy.store.files import DiskFiles
 from rocketpy.store.formats.index_file import index_files
 from rocketpy.store.inspection.dump import StoreDump
 from rocketpy.store.inspection.verify import verify_store
 from rocketpy.store.reading.message_store import MessageStore
+from rocketpy.store.recovery import index_repair
 from rocketpy.store.recovery.index_repair import repair_index
 from rocketpy.store.recovery.lifecycle import close_store, open_store
 from rocketpy.store.recovery.positions import RecoveryKind
@@ -153,6 +156,13 @@ def test_an_index_of_other_numbers_is_not_touched(root: Path) -> None:
     first, second = (path.read_bytes() for path in index_files(FILES, root / "index"))
     assert repair_index(FILES, root / "index", 99, 400, 0, 1 << 62) == 0
     assert [path.read_bytes() for path in index_files(FILES, root / "index")] == [first, second]
+
+
+def test_a_file_that_cannot_be_read_stops_the_start(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    newest = index_files(FILES, root / "index")[-1]
+    monkeypatch.setattr(index_repair, "lib", types.SimpleNamespace(rp_index_repair=lambda *_: Status.IO_ERROR))
+    with pytest.raises(StoreError, match=f"cannot repair {newest}"):
+        repair(root)
 
 
 def test_keys_of_records_that_are_entered_again_are_forgotten(root: Path) -> None:
