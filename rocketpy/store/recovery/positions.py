@@ -168,7 +168,6 @@ class Recovery:
             return self._trust(checkpoint)
         kept = keep_aside(self._files, self._paths, self._config.mapped_file_size_commit_log, at, end)
         header.durable_phy_offset = min(header.durable_phy_offset, at)
-        header.units_durable_phy_offset = min(header.units_durable_phy_offset, at)
         header.units_lost = 1  # if this is interrupted, the next start must not trust the published position
         self._control.sync()
         self._end_log(at)

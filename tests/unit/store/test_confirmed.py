@@ -166,6 +166,20 @@ def test_a_lost_queue_hides_nothing_that_was_confirmed(config: MessageStoreConfi
     close_store(opened, clean=True)
 
 
+def test_queues_that_a_rebuild_has_replaced_hide_nothing_that_was_confirmed(config: MessageStoreConfig) -> None:
+    opened = open_bounded(config)
+    puts = put(opened, 10)
+    opened.control.header.confirmed_phy_offset = end_of(puts[6])
+    assert dispatch(opened) == 7
+    opened.control.header.queues_replaced = 1
+    close_store(opened, clean=False)
+    shutil.rmtree(opened.paths.consumequeue / "T")
+    opened = open_bounded(config)
+    assert opened.report.kind is RecoveryKind.FILES
+    assert opened.control.header.confirmed_phy_offset == end_of(puts[6]) and visible(opened) == 7
+    close_store(opened, clean=True)
+
+
 def test_after_another_program_only_what_had_units_was_confirmed(config: MessageStoreConfig) -> None:
     """The log may be another one since the block was written."""
     opened = open_bounded(config)

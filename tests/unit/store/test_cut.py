@@ -13,9 +13,11 @@ import pytest
 from rocketpy.config import MessageStoreConfig
 from rocketpy.errors import StoreError
 from rocketpy.native.core import lib
+from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.files import DiskFiles, DiskUsage, StorePaths
 from rocketpy.store.recovery.diverged import Kept, NoRoomAside, check_room, keep_aside, kept_aside
 from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
+from rocketpy.store.recovery.log_files import LogFiles
 from rocketpy.store.recovery.positions import RecoveryKind
 from rocketpy.store.timers import TimerMarks
 from tests.support.reopened_store import Filled, another_boot, check, fill
@@ -42,6 +44,28 @@ def log_of(opened: OpenedStore, begin: int, end: int) -> bytes:
     size = opened.config.mapped_file_size_commit_log
     files = [path.read_bytes() for path in sorted(opened.paths.commitlog.glob("[0-9]*"))]
     return b"".join(files)[begin:end] if len(files) * size >= end else b""
+
+
+def test_a_cut_is_known_on_the_disk_before_the_log_loses_anything(
+    config: MessageStoreConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a power failure in between, the next start must not trust the position of the old end."""
+    at = boundaries(filled(config))[75]
+    steps: list[tuple[str, int]] = []
+    sync, cut = ControlBlock.sync, LogFiles.cut
+
+    def noted_sync(control: ControlBlock) -> None:
+        steps.append(("sync", int(control.header.units_lost)))
+        sync(control)
+
+    def noted_cut(log: LogFiles, end: int) -> None:
+        steps.append(("cut", end))
+        cut(log, end)
+
+    monkeypatch.setattr(ControlBlock, "sync", noted_sync)
+    monkeypatch.setattr(LogFiles, "cut", noted_cut)
+    close_store(open_store(config, cut_at=at), clean=False)
+    assert steps[: steps.index(("cut", at))][-1:] == [("sync", 1)]
 
 
 @pytest.mark.parametrize("dispatch_until", [40, None])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 from rocketpy.config import MessageStoreConfig
@@ -10,6 +11,7 @@ from rocketpy.native.core import lib
 from rocketpy.remoting.work import result_of
 from rocketpy.store.files import DiskFiles, file_name
 from rocketpy.store.formats.checkpoint import StoreCheckpoint, read_checkpoint, write_checkpoint
+from rocketpy.store.formats.index_file import index_end
 from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.store.recovery import positions, store_lock
 from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
@@ -119,6 +121,67 @@ def test_messages_in_the_place_of_lost_ones_are_indexed(config: MessageStoreConf
     again = put_keyed(opened, *(f"again{number}" for number in range(10)))
     assert found(opened, "first") == [first.image] and found(opened, "lost3") == []
     assert [found(opened, f"again{number}") for number in range(10)] == [[put.image] for put in again]
+    kill(opened)
+
+
+@pytest.mark.parametrize("kind", [RecoveryKind.FLUSHED, RecoveryKind.FILES])
+def test_an_index_that_is_switched_off_meanwhile_ends_with_the_log_as_well(
+    config: MessageStoreConfig, kind: RecoveryKind
+) -> None:
+    opened = open_store(config)
+    (_, *lost) = put_keyed(opened, "first", *(f"lost{number}" for number in range(10)))
+    opened.control.header.durable_phy_offset = lost[0].phy_offset
+    kill(opened)
+    another_boot(opened.paths)
+    if kind is RecoveryKind.FILES:
+        opened.paths.control.unlink()
+    lose_end(opened, lost[0].phy_offset)
+    opened = open_store(attrs.evolve(config, message_index_enable=False))
+    assert opened.report.kind is kind and opened.report.log_end == lost[0].phy_offset
+    assert index_end(DiskFiles(), opened.paths.index) <= lost[0].phy_offset, "a Java broker indexes nothing before it"
+    kill(opened)
+    opened = open_store(config)
+    again = put_keyed(opened, *(f"again{number}" for number in range(10)))
+    assert [found(opened, f"again{number}") for number in range(10)] == [[put.image] for put in again]
+    kill(opened)
+
+
+def test_units_that_are_made_again_are_not_promised_by_the_checkpoint_on_the_disk(config: MessageStoreConfig) -> None:
+    """If this start is cut short and its control block is lost, the next one has nothing but the checkpoint."""
+    opened = open_store(config)
+    with StoreWriter(opened.config, opened.control) as writer:
+        puts = [writer.put("T", 0, b"x" * 500, store_timestamp_ms=STORED_MS + number) for number in range(60)]
+    header, size = opened.control.header, config.mapped_file_size_commit_log
+    first = next(number for number, put in enumerate(puts) if put.phy_offset >= size)
+    header.durable_phy_offset, header.units_durable_phy_offset = header.published_phy_offset, puts[first + 2].phy_offset
+    kill(opened)
+    another_boot(opened.paths)
+    write_checkpoint(DiskFiles(), opened.paths.checkpoint, StoreCheckpoint(*[STORED_MS + 59] * 3))
+    opened = open_store(config)
+    assert opened.report.kind is RecoveryKind.FLUSHED
+    checkpoint = read_checkpoint(DiskFiles(), opened.paths.checkpoint)
+    assert (checkpoint.physic_msg_timestamp_ms, checkpoint.logics_msg_timestamp_ms) == (
+        STORED_MS + 59,
+        STORED_MS + first,
+    )
+    kill(opened)
+
+
+@pytest.mark.parametrize("kind", [RecoveryKind.TRUSTED, RecoveryKind.FILES])
+def test_where_no_units_are_made_again_the_checkpoint_keeps_its_promises(
+    config: MessageStoreConfig, kind: RecoveryKind
+) -> None:
+    opened = open_store(config)
+    with StoreWriter(opened.config, opened.control) as writer:
+        for number in range(10):
+            writer.put("T", 0, store_timestamp_ms=STORED_MS + number)
+    close_store(opened, clean=True)
+    before = read_checkpoint(DiskFiles(), opened.paths.checkpoint)
+    if kind is RecoveryKind.FILES:
+        opened.paths.control.unlink()
+    opened = open_store(config)
+    assert opened.report.kind is kind and before.logics_msg_timestamp_ms == STORED_MS + 9
+    assert read_checkpoint(DiskFiles(), opened.paths.checkpoint) == before
     kill(opened)
 
 
