@@ -159,7 +159,6 @@ class Master:
         if not is_in(parse_address(peer[0]), self._networks):
             self._refuse(lib.RP_SLAVE_STRANGER, address, "its address is not in haAddresses")
             return
-        connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         status = lib.rp_master_add(self._pointer, connection.fileno(), address.encode())

@@ -6,13 +6,16 @@ import errno
 import logging
 import random
 import socket
+import types
 from collections.abc import Callable
 
 import pytest
 
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
-from rocketpy.native.core import lib
+from rocketpy.errors import StoreError
+from rocketpy.native.core import ffi, lib
+from rocketpy.replication import master
 from tests.support.master_rig import FILE_SIZE, MasterRig, frames, log_of, report
 from tests.support.waiting import is_readable, wait_until
 
@@ -228,7 +231,7 @@ def test_a_slave_that_acknowledges_a_byte_at_a_time_is_not_waited_for(rig: Maste
     assert not rig.can_wait(1400), "the next position that it has to reach is the end of the log of that moment"
 
 
-def test_strangers_and_too_many_are_refused(open_rig: Open) -> None:
+def test_strangers_and_too_many_are_refused(open_rig: Open, caplog: pytest.LogCaptureFixture) -> None:
     rig = open_rig(slaves_max=2)
     rig.append(10)
     good, early = rig.connect(10), rig.connect()
@@ -241,6 +244,7 @@ def test_strangers_and_too_many_are_refused(open_rig: Open) -> None:
     strange = open_rig(addresses="10.0.0.0/8")
     strange.wait_until_closed(strange.connect())
     assert strange.table.closed()["stranger"] == 1 and not strange.slaves()
+    assert "its address is not in haAddresses" in caplog.text
 
 
 def test_a_thousand_connections_cost_the_slave_nothing(rig: MasterRig) -> None:
@@ -327,11 +331,18 @@ def test_a_stop_waits_for_a_frozen_slave_as_long_as_a_send_would(rig: MasterRig)
     assert not rig.turn()
 
 
+def test_a_master_that_cannot_be_opened_says_so(rig: MasterRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(master, "lib", types.SimpleNamespace(rp_master_open=lambda _: ffi.NULL))
+    with pytest.raises(StoreError, match="cannot read the CommitLog for slaves"):
+        rig.open()
+
+
 def test_a_restarted_replicator_begins_without_slaves_and_keeps_the_position(rig: MasterRig) -> None:
     rig.append(500)
-    rig.connect(400)
-    assert rig.can_wait(500)
+    left = rig.connect(400)
+    assert rig.can_wait(500) and rig.received(left, 100)
     rig.master.close()
+    assert is_readable(left.fileno(), 30) and left.recv(1) == b"", "its connection is closed"
     rig.master = rig.open()
     assert rig.replicated == 400 and not rig.can_wait(500) and not rig.slaves()
     slave = rig.connect(450)
@@ -350,12 +361,13 @@ class NoDescriptors:
         raise OSError(errno.EMFILE, "Too many open files")
 
 
-def test_a_lack_of_descriptors_neither_spins_nor_stops_slaves(rig: MasterRig) -> None:
+def test_a_lack_of_descriptors_neither_spins_nor_stops_slaves(rig: MasterRig, caplog: pytest.LogCaptureFixture) -> None:
     rig.append(10)
     slave = rig.connect(0)
     listener, rig.master._listener = rig.master._listener, NoDescriptors()
     late = socket.create_connection(rig.listener.getsockname())
     rig.turn_until(lambda: rig.master._listener.tries == 1)
+    assert "cannot accept a slave: Too many open files" in caplog.text
     rig.turn(100)
     assert rig.master._listener.tries == 1, "the listener is left alone for a while"
     rig.say(slave, 10)
