@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 import pytest
 
@@ -9,6 +11,7 @@ from rocketpy.config import MessageStoreConfig
 from rocketpy.errors import StoreError
 from rocketpy.native.core import lib
 from rocketpy.remoting.work import result_of
+from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.files import DiskFiles, file_name
 from rocketpy.store.formats.checkpoint import StoreCheckpoint, read_checkpoint, write_checkpoint
 from rocketpy.store.formats.index_file import index_end
@@ -146,42 +149,29 @@ def test_an_index_that_is_switched_off_meanwhile_ends_with_the_log_as_well(
     kill(opened)
 
 
-def test_units_that_are_made_again_are_not_promised_by_the_checkpoint_on_the_disk(config: MessageStoreConfig) -> None:
-    """If this start is cut short and its control block is lost, the next one has nothing but the checkpoint."""
+def test_the_old_block_is_gone_from_the_disk_before_queues_are_cut(
+    config: MessageStoreConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It promises units that are removed then: after a power failure it must not come back."""
     opened = open_store(config)
-    with StoreWriter(opened.config, opened.control) as writer:
-        puts = [writer.put("T", 0, b"x" * 500, store_timestamp_ms=STORED_MS + number) for number in range(60)]
-    header, size = opened.control.header, config.mapped_file_size_commit_log
-    first = next(number for number, put in enumerate(puts) if put.phy_offset >= size)
-    header.durable_phy_offset, header.units_durable_phy_offset = header.published_phy_offset, puts[first + 2].phy_offset
+    put_keyed(opened, "a", "b")
     kill(opened)
     another_boot(opened.paths)
-    write_checkpoint(DiskFiles(), opened.paths.checkpoint, StoreCheckpoint(*[STORED_MS + 59] * 3))
-    opened = open_store(config)
-    assert opened.report.kind is RecoveryKind.FLUSHED
-    checkpoint = read_checkpoint(DiskFiles(), opened.paths.checkpoint)
-    assert (checkpoint.physic_msg_timestamp_ms, checkpoint.logics_msg_timestamp_ms) == (
-        STORED_MS + 59,
-        STORED_MS + first,
-    )
-    kill(opened)
+    steps: list[object] = []
+    sync, load = ControlBlock.sync, positions.load_queues
 
+    def noted_sync(control: ControlBlock) -> None:
+        steps.append(int(control.header.published_phy_offset))
+        sync(control)
 
-@pytest.mark.parametrize("kind", [RecoveryKind.TRUSTED, RecoveryKind.FILES])
-def test_where_no_units_are_made_again_the_checkpoint_keeps_its_promises(
-    config: MessageStoreConfig, kind: RecoveryKind
-) -> None:
+    def noted_load(*arguments: Any, **options: Any) -> int:
+        steps.append("queues")
+        return load(*arguments, **options)
+
+    monkeypatch.setattr(ControlBlock, "sync", noted_sync)
+    monkeypatch.setattr(positions, "load_queues", noted_load)
     opened = open_store(config)
-    with StoreWriter(opened.config, opened.control) as writer:
-        for number in range(10):
-            writer.put("T", 0, store_timestamp_ms=STORED_MS + number)
-    close_store(opened, clean=True)
-    before = read_checkpoint(DiskFiles(), opened.paths.checkpoint)
-    if kind is RecoveryKind.FILES:
-        opened.paths.control.unlink()
-    opened = open_store(config)
-    assert opened.report.kind is kind and before.logics_msg_timestamp_ms == STORED_MS + 9
-    assert read_checkpoint(DiskFiles(), opened.paths.checkpoint) == before
+    assert steps[: steps.index("queues")][-1:] == [0]
     kill(opened)
 
 
