@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -14,7 +15,7 @@ from rocketpy.remoting.work import result_of
 from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.files import DiskFiles, file_name
 from rocketpy.store.formats.checkpoint import StoreCheckpoint, read_checkpoint, write_checkpoint
-from rocketpy.store.formats.index_file import index_end
+from rocketpy.store.formats.index_file import INDEX_HEADER, index_end
 from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.store.recovery import positions, store_lock
 from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
@@ -87,6 +88,17 @@ def test_a_start_that_cannot_read_the_store_fails_and_changes_nothing(
     kill(opened)
 
 
+def test_a_start_leaves_no_mapping_of_what_it_has_dispatched(config: MessageStoreConfig) -> None:
+    opened = open_store(config)
+    fill(opened, 30)
+    kill(opened)
+    another_boot(opened.paths)
+    opened = open_store(config)
+    assert opened.report.dispatched_to > opened.report.dispatched_from
+    kill(opened)
+    assert str(opened.paths.root) not in Path("/proc/self/maps").read_text()
+
+
 def put_keyed(opened: OpenedStore, *keys: str, queue_id: int = 0) -> list[Put]:
     with StoreWriter(opened.config, opened.control) as writer:
         return [writer.put("T", queue_id, b"x" * 500, b"KEYS\x01%s" % key.encode()) for key in keys]
@@ -139,7 +151,10 @@ def test_an_index_that_is_switched_off_meanwhile_ends_with_the_log_as_well(
     if kind is RecoveryKind.FILES:
         opened.paths.control.unlink()
     lose_end(opened, lost[0].phy_offset)
+    (newest,) = opened.paths.index.iterdir()
+    entries = newest.read_bytes()[INDEX_HEADER.size :]
     opened = open_store(attrs.evolve(config, message_index_enable=False))
+    assert newest.read_bytes()[INDEX_HEADER.size :] == entries, "nobody asks for its keys now"
     assert opened.report.kind is kind and opened.report.log_end == lost[0].phy_offset
     assert index_end(DiskFiles(), opened.paths.index) <= lost[0].phy_offset, "a Java broker indexes nothing before it"
     kill(opened)
