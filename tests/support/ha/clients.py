@@ -52,8 +52,11 @@ class Clients:
         for thread in self._threads:
             thread.join()
         self.mixed.stop()
-        if self.failure is not None and exc[0] is None:
+        if exc[0] is not None:
+            return
+        if self.failure is not None:
             raise self.failure
+        assert self.history.acknowledged, "nothing was acknowledged: the history says nothing"
 
     def _begin(self, work: Callable[..., None], argument: object) -> None:
         def guarded() -> None:
