@@ -43,14 +43,13 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @attrs.frozen
 class Mutant:
-    """One replacement in a source, and the function that contains it."""
+    """One replacement in a source."""
 
     line: int
     last_line: int
     start: int
     end: int
     text: str
-    function: str
 
     @property
     def is_drop(self) -> bool:
@@ -89,24 +88,22 @@ class _Mutator:
         for line in source.splitlines(keepends=True):
             self._lines.append(self._lines[-1] + len(line))
         self._source_lines = source.splitlines(keepends=True)
-        self._fixed: set[ast.expr] = (
-            set()
-        )  # parts of a condition: fixing it, or leaving one out, asks more of the tests
-        self._may_return_nothing = False
+        # Parts of a condition, and constant indices: a condition that is fixed or lacks a part asks more of the tests.
+        self._covered: set[ast.expr] = set()
 
-    def visit_all(self, node: ast.AST, function: str = "") -> Iterator[Mutant]:
+    def visit_all(self, node: ast.AST, may_return_nothing: bool = False) -> Iterator[Mutant]:
+        """`may_return_nothing`: the function around `node` may return None or a bool."""
         for child in self._changeable(node):
-            inside = function
-            if isinstance(child, Function | ast.ClassDef):
-                inside = f"{function}.{child.name}".lstrip(".")
-                self._may_return_nothing = isinstance(child, Function) and _is_optional_or_bool(child.returns)
+            inside = may_return_nothing
+            if isinstance(child, Function):
+                inside = _is_optional_or_bool(child.returns)
             elif isinstance(child, ast.expr):
-                yield from (self._mutant(child, new, function) for new in self._expressions(child))
+                yield from (self._mutant(child, new) for new in self._expressions(child))
             elif isinstance(child, ast.stmt):
                 if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
                     continue
-                yield from (self._mutant(child, new, function) for new in self._statements(child))
-                yield from (self._mutant(test, new, function) for test, new in self._conditions(child))
+                yield from (self._mutant(child, new) for new in self._statements(child, may_return_nothing))
+                yield from (self._mutant(test, new) for test, new in self._conditions(child))
             yield from self.visit_all(child, inside)
 
     @staticmethod
@@ -118,10 +115,10 @@ class _Mutator:
                 if isinstance(child, ast.AST) and not _is_left_alone(child):
                     yield child
 
-    def _mutant(self, node: ast.expr | ast.stmt, new: str, function: str) -> Mutant:
+    def _mutant(self, node: ast.expr | ast.stmt, new: str) -> Mutant:
         assert node.end_lineno is not None and node.end_col_offset is not None
         start, end = self._at(node.lineno, node.col_offset), self._at(node.end_lineno, node.end_col_offset)
-        return Mutant(node.lineno, node.end_lineno, start, end, new, function)
+        return Mutant(node.lineno, node.end_lineno, start, end, new)
 
     def _at(self, line: int, column_bytes: int) -> int:
         text = self._source_lines[line - 1].encode()[:column_bytes].decode()
@@ -132,36 +129,36 @@ class _Mutator:
             case ast.Compare():
                 for position, op in enumerate(node.ops):
                     others = COMPARISONS[type(op)]
-                    for other in others[: len(others) - 1] if node in self._fixed else others:
+                    for other in others[: len(others) - 1] if node in self._covered else others:
                         new = copy.deepcopy(node)
                         new.ops[position] = other()
                         yield f"({ast.unparse(new)})"
             case ast.BoolOp():
-                self._fixed.update(node.values)
+                self._covered.update(node.values)
                 for position in range(len(node.values)):
                     new_bool = copy.deepcopy(node)
                     del new_bool.values[position]
                     yield f"({ast.unparse(new_bool)})"
-            case ast.UnaryOp(op=ast.Not()) if node not in self._fixed:
+            case ast.UnaryOp(op=ast.Not()) if node not in self._covered:
                 yield f"bool({ast.unparse(node.operand)})"
             case ast.BinOp() if type(node.op) in ARITHMETIC and not _is_text(node.left) and not _is_text(node.right):
                 new_binary = copy.deepcopy(node)
                 new_binary.op = ARITHMETIC[type(node.op)]()
                 yield f"({ast.unparse(new_binary)})"
             case ast.Subscript(slice=ast.Constant() as index):
-                self._fixed.add(index)
+                self._covered.add(index)
             case ast.Constant(value=bool()):
                 yield str(not node.value)
-            case ast.Constant(value=int() | float()) if node not in self._fixed:
+            case ast.Constant(value=int() | float()) if node not in self._covered:
                 yield f"({node.value!r} + 1)"
             case ast.IfExp():
-                self._fixed.add(node.test)
+                self._covered.add(node.test)
                 yield f"({ast.unparse(node.body)})"
                 yield f"({ast.unparse(node.orelse)})"
             case ast.Name() if node.id in NAMES:
                 yield NAMES[node.id]
 
-    def _statements(self, node: ast.stmt) -> Iterator[str]:
+    def _statements(self, node: ast.stmt, may_return_nothing: bool) -> Iterator[str]:
         match node:
             case ast.Expr(value=ast.Yield() | ast.YieldFrom()):
                 return
@@ -169,15 +166,13 @@ class _Mutator:
                 yield "pass"
             case ast.Assign(targets=[ast.Attribute() | ast.Subscript()]):
                 yield "pass"
-            case ast.Return(value=ast.expr() as value) if self._may_return_nothing and ast.unparse(value) not in (
-                "None",
-                "False",
-            ):
-                yield "return None"
+            case ast.Return(value=ast.expr() as value) if may_return_nothing:
+                if ast.unparse(value) not in ("None", "False"):
+                    yield "return None"
 
     def _conditions(self, node: ast.stmt) -> Iterator[tuple[ast.expr, str]]:
         if isinstance(node, ast.If | ast.While):
-            self._fixed.add(node.test)
+            self._covered.add(node.test)
         if isinstance(node, ast.If):
             yield from ((node.test, "True"), (node.test, "False"))
         elif isinstance(node, ast.While) and ast.unparse(node.test) != "True":

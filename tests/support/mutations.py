@@ -220,7 +220,24 @@ def try_mutant(copy: Path, module: str, source: str, mutant: Mutant, baseline: B
         shutil.rmtree(copy / "tmp", ignore_errors=True)
     if failed.exists():
         finds[failed.read_text(encoding="utf-8")] += 1
-    return {None: TIMED_OUT, 0: SURVIVED}.get(status, FOUND)
+    return outcome_of(status, failed.exists())
+
+
+def outcome_of(status: int | None, has_failed: bool) -> str:
+    """Say what a run of pytest with a mutant means. `status`: None if it had to be killed.
+
+    Raises:
+        RuntimeError: it says nothing of the mutant: no test was collected, or pytest itself failed.
+    """
+    if status is None:
+        return TIMED_OUT
+    if status == 0:
+        return SURVIVED
+    is_import_error = status == 2
+    is_crash = status in (-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS)
+    if is_import_error or is_crash or (status == 1 and has_failed):
+        return FOUND
+    raise RuntimeError(f"pytest ended with status {status} and no failed test")
 
 
 def own_tests(module: str) -> list[str]:

@@ -14,6 +14,7 @@ import argparse
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -72,8 +73,11 @@ def failing_test(copy: Path, tests: Iterable[str], limit_s: float) -> str | None
         if status == 0:
             return None
         output.seek(0)
-        found = FAILED.search(output.read())
-        return found[1] if found else f"status {status}"
+        text = output.read()
+        found = FAILED.search(text)
+        if found is None and status >= 0:
+            raise SystemExit(f"pytest ended with status {status} and no failed test:\n{text[-3000:]}")
+        return found[1] if found else f"a crash ({signal.Signals(-status).name})"
 
 
 @attrs.frozen
