@@ -49,7 +49,9 @@ class FilterCompiler:
 
     def release(self, text: str) -> None:
         """One filter with this text is not registered any more. After the last one its program is one of many."""
-        self._registered -= Counter((text,))  # drops a text that has none left
+        self._registered[text] -= 1
+        if not self._registered[text]:
+            del self._registered[text]
         if text not in self._registered and (found := self._held.pop(text, None)) is not None:
             self.keep({text: found})
 

@@ -84,12 +84,13 @@ class PassedSends:
                 scope.deadline = self._finish_at
 
     async def _pass_all(self, connection: int) -> None:
-        queue, batch_max = self._waiting[connection], 1
+        queue, batch_max, was_refused = self._waiting[connection], 1, False
         try:
             while queue:
                 batch = [queue.popleft() for _ in range(min(len(queue), batch_max))]
                 try:
-                    batch_max = BATCH_MAX if await self._pass(batch) else 1
+                    was_refused = not await self._pass(batch, was_refused)
+                    batch_max = 1 if was_refused else BATCH_MAX
                 except Exception as exc:
                     for send in batch:
                         self._pending.fail(send.request, exc)
@@ -101,20 +102,21 @@ class PassedSends:
             for send in queue:  # the manager is stopping
                 self._pending.end(send)
 
-    async def _pass(self, batch: list[PendingSend]) -> bool:
-        """Pass sends on until each is answered or too old. Returns: whether the master has taken all."""
-        left, has_taken_all, has_asked = batch, True, False
+    async def _pass(self, batch: list[PendingSend], was_refused: bool) -> bool:
+        """Pass sends on until each is answered or too old. Before this process leaves each is tried once, and none of a
+        connection of which the one before was refused. Returns: whether the master has taken all."""
+        left, has_taken_all, is_refused = batch, True, was_refused
         while left:
-            late = [send for send in left if self._left_s(send) <= 0 or (has_asked and self._finish_at is not None)]
+            late = [send for send in left if self._left_s(send) <= 0 or self._is_over(is_refused)]
             for send in late:
                 self._refuse(send.request, ResponseCode.SERVICE_NOT_AVAILABLE, remarks.NOT_PASSED_ON)
             left = [send for send in left if send not in late]
             has_taken_all = has_taken_all and not late
             if left:
                 left, all_taken = await self._ask(left)
-                has_asked = True
+                is_refused = True
                 has_taken_all = has_taken_all and all_taken
-            if left:
+            if left and not self._is_over(is_refused):
                 await trio.sleep(PAUSE_S)
         return has_taken_all
 
@@ -159,6 +161,12 @@ class PassedSends:
             finally:
                 self._asking.discard(scope)
         raise RequestTimeout(f"no answer of {master} before this process leaves")
+
+    def _is_over(self, is_refused: bool) -> bool:
+        """Whether nothing more is passed on, because this process is to leave."""
+        if self._finish_at is None:
+            return False
+        return is_refused or self._master() is None or trio.current_time() >= self._finish_at
 
     def _left_s(self, send: PendingSend) -> float:
         return KEEP_S - (self._clock.monotonic_ms() - send.request.received_ms) / 1000

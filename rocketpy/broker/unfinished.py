@@ -6,6 +6,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
+from rocketpy.errors import RocketError
+
 from .services import BrokerServices
 
 logger = logging.getLogger(__name__)
@@ -39,11 +41,16 @@ def _adopt(services: BrokerServices, used_topics: Mapping[str, int]) -> None:
     topics = services.topics
     largest = topics.largest_template()
     for topic, used in used_topics.items():
-        if topics.select(topic) is None:
+        if topics.select(topic) is not None:
+            continue
+        try:
             count = topics.adopt(topic, used, largest).read_queue_nums
-            logger.warning(
-                "topic %s has messages but is missing from topics.json: restored it with %d queues", topic, count
-            )
+        except RocketError as exc:  # the other topics are served
+            logger.error("topic %s has messages but is missing from topics.json, and is not restored: %s", topic, exc)
+            continue
+        logger.warning(
+            "topic %s has messages but is missing from topics.json: restored it with %d queues", topic, count
+        )
 
 
 def finish_deletions(services: BrokerServices) -> None:

@@ -196,7 +196,10 @@ def _remove_leftovers(files: Files, paths: StorePaths) -> None:
 
 
 def _remove_unused_files(files: Files, paths: StorePaths, file_size: int, end: int) -> None:
-    """Remove pre-allocated log files that are unused."""
-    for start in numbered_files(files, paths.commitlog, file_size):
-        if start >= end:
+    """Remove pre-allocated log files that are unused. One that begins at `end` stays if it is the only file: its name
+    alone says where the log ends."""
+    starts = numbered_files(files, paths.commitlog, file_size)
+    used = [start for start in starts if start < end] or [start for start in starts if start == end]
+    for start in starts:
+        if start not in used:
             files.remove(paths.commitlog / file_name(start))

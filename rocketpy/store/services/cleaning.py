@@ -179,8 +179,10 @@ class Cleaner:
         return len(expired)
 
     def _expired_files(self, done: int, at_once: bool) -> list[int]:
-        """Starts of the first files that end before `done` and may be deleted, at most FILES_PER_RUN."""
+        """Starts of the first files that end before `done` and may be deleted, at most FILES_PER_RUN. The last one
+        stays, also if the log ends with it: its name says where the log goes on."""
         size, expired = self.config.mapped_file_size_commit_log, list[int]()
+        done = min(done, int(self._control.header.published_phy_offset) - 1)
         for start in self._log_files(size):
             info = self._files.info(self._paths.commitlog / file_name(start))
             if start + size > done or len(expired) == FILES_PER_RUN or info is None:

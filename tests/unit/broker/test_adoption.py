@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 import trio
 
 from rocketpy.broker.managers.evolve import evolved
 from rocketpy.config import BrokerRole
+from rocketpy.errors import StoreError
 from rocketpy.message.names import TRANS_HALF_TOPIC
 from rocketpy.remoting.bodies.topic import TopicConfig
 from tests.support.slow_path import SlowPathRig
@@ -31,6 +33,25 @@ def test_it_has_at_least_the_queues_that_hold_messages(tmp_path: Path) -> None:
     lost, retry = rig.services.topics.select("lost"), rig.services.topics.select("%RETRY%group")
     assert lost is not None and lost.read_queue_nums == 21
     assert retry is not None and retry.read_queue_nums == 1
+
+
+def test_a_topic_without_room_keeps_no_master_from_starting(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = SlowPathRig(tmp_path)
+    rig.store.fill("full", 2, 3)
+    rig.store.fill("lost", 2, 3)
+    adopt = rig.services.topics.adopt
+
+    def without_room(topic: str, used: int, largest: int) -> TopicConfig:
+        if topic == "full":
+            raise StoreError("no room for its queues")
+        return adopt(topic, used, largest)
+
+    monkeypatch.setattr(rig.services.topics, "adopt", without_room)
+    rig.broker.load()
+    assert rig.services.topics.select("lost") is not None and rig.services.topics.select("full") is None
+    assert "topic full has messages but is missing from topics.json, and is not restored: no room" in caplog.text
 
 
 def test_it_needs_no_template(tmp_path: Path) -> None:

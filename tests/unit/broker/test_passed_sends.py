@@ -203,6 +203,32 @@ def test_an_answer_that_does_not_come_is_not_waited_for_by_a_process_that_leaves
     slave.run(main)
 
 
+def test_many_sends_without_a_master_do_not_delay_a_process_that_leaves(slave: Slave) -> None:
+    async def main() -> None:
+        slave.master = None
+        slave.send(*(str(number) for number in range(300)))
+        await trio.sleep(0.05)
+        slave.rig.broker.finish()
+        await trio.sleep(0.05)
+        assert slave.rig.broker.finish() and slave.codes == [14] * 300
+
+    slave.run(main)
+
+
+def test_behind_a_send_that_is_refused_at_the_end_none_of_its_connection_is_passed_on(slave: Slave) -> None:
+    """The master may take sends again meanwhile: they would be stored in another order."""
+
+    async def main() -> None:
+        slave.client.script = [14]
+        slave.send("one", "two", "three")
+        assert not slave.rig.broker.finish()
+        await trio.sleep(0.1)
+        assert slave.rig.broker.finish() and slave.codes == [14] * 3
+        assert slave.client.asked == [["one"]]
+
+    slave.run(main)
+
+
 def test_sends_have_connections_of_their_own(slave: Slave) -> None:
     """A large table that comes from the master on the others delays no send."""
 

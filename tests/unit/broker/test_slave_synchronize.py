@@ -191,6 +191,15 @@ def test_a_topic_that_was_deleted_and_created_again_between_two_rounds(pair: Pai
     assert len(pair.slave.fast_path.named("delete_messages")) == 1
 
 
+def test_the_file_tells_its_position_soon_after_a_deletion(pair: Pair) -> None:
+    """A new master that looks for topics from an older position on would find the deleted one."""
+    pair.run()
+    assert not pair.slave.services.topics.file.is_dirty
+    pair.master.fast_path.recent_deletions = {"T": 4096}
+    pair.run()
+    assert pair.slave.services.topics.file.is_dirty
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"T":"1"}', '{"T":-1}', '{"T":true}', '{"T":1.5}'])
 def test_deletions_that_are_none(text: str) -> None:
     assert deleted_below(RemotingCommand.response(ext_fields={DELETED_BELOW: text})) == {}

@@ -104,6 +104,16 @@ def test_expired_files_go_in_the_hour(rig: Rig, opened: OpenedStore, store: Mess
     assert 1 <= len(files) < 600 * 4 // 399
 
 
+def test_the_last_file_stays_though_the_log_ends_with_it(rig: Rig, opened: OpenedStore) -> None:
+    """Its name says where the log goes on: without any file the next start would begin at 0."""
+    rig.now_ms = NOON + 50 * 24 * HOUR + 16 * HOUR
+    header, before = opened.control.header, starts(opened)
+    header.published_phy_offset = header.dispatched_phy_offset = (before[-1] + 1) * 16_384
+    complete(opened)
+    rig.cleaner.clean()
+    assert starts(opened) == before[-1:]
+
+
 def test_files_of_pending_timers_stay(
     rig: Rig, config: MessageStoreConfig, opened: OpenedStore, store: MessageStore
 ) -> None:

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from rocketpy.config import MessageStoreConfig
 from rocketpy.errors import StoreError
 from rocketpy.native.core import lib
 from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.files import DiskFiles, file_name
 from rocketpy.store.recovery import log_files
+from rocketpy.store.recovery.lifecycle import close_store, open_store
 from rocketpy.store.recovery.log_files import NOTHING_MISSING, Durable, LogFiles
 from tests.support.log_images import BORN_MS, Image, image_of, record
 
@@ -181,6 +183,22 @@ def test_boundaries_are_ends_of_records_and_of_files(tmp_path: Path) -> None:
     log = LogFiles(tmp_path, DiskFiles(), SIZE)
     ends = {SIZE + at for at in image.records} | {SIZE + len(image.data)}
     assert {at for at in range(SIZE, SIZE + len(image.data) + 9) if log.is_boundary(at)} == ends
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_an_empty_log_keeps_its_position_over_stops(config: MessageStoreConfig, clean: bool) -> None:
+    """As after a power failure of which nothing was certain, behind files that were cleaned."""
+    start = 8 * config.mapped_file_size_commit_log
+    log = Path(config.store_path_root_dir) / "commitlog"
+    log.mkdir(parents=True)
+    for number in (8, 9):  # the second one was pre-allocated
+        path = log / file_name(number * config.mapped_file_size_commit_log)
+        path.write_bytes(bytes(config.mapped_file_size_commit_log))
+    for _ in range(3):
+        opened = open_store(config)
+        assert (opened.control.min_phy_offset, opened.control.published_phy_offset) == (start, start)
+        close_store(opened, clean=clean)
+        assert (log / file_name(start)).exists()
 
 
 def test_a_cut_at_the_begin_of_the_only_file_keeps_its_name(tmp_path: Path) -> None:
