@@ -235,8 +235,8 @@ class StoreService:
     def _finish(self, dispatch: Dispatch) -> None:
         try:
             dispatch.run_to_end()
-        except StoreError:
-            logger.exception("consume queues are incomplete; they are rebuilt at the next start")
+        except StoreError as exc:
+            logger.error("consume queues are incomplete, the next start rebuilds them: %s", exc)
 
     # --- requests of the manager ---
 
