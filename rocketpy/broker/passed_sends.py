@@ -163,7 +163,7 @@ class PassedSends:
         raise RequestTimeout(f"no answer of {master} before this process leaves")
 
     def _is_over(self, is_refused: bool) -> bool:
-        """Whether nothing more is passed on, because this process is to leave."""
+        """Return True if this process is to leave and passes no more sends on."""
         if self._finish_at is None:
             return False
         return is_refused or self._master() is None or trio.current_time() >= self._finish_at

@@ -19,7 +19,7 @@ def with_values(properties: bytes, **values: str) -> bytes:
 
 
 def without_timer(properties: bytes) -> bytes:
-    """The properties without those that make a timer: of a message that has both, the delay level counts."""
+    """Remove the properties that make a message a timer: of delay level and timer, the level counts."""
     for name in p.TIMER_PROPERTIES:
         properties = p.without_property(properties, name.encode())
     return properties

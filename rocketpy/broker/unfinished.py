@@ -1,5 +1,5 @@
-"""What the previous manager, or the last master, had begun when it died: topics that our file does not have, deletions
-that are not complete."""
+"""Completes the work of a manager or master that died: restores topics that topics.json lacks, and ends deletions of
+topics."""
 
 from __future__ import annotations
 
