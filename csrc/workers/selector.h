@@ -31,7 +31,7 @@ typedef struct rp_selector_config {
     uint64_t unsent_bytes_max; /* of memory for unsent output of all connections; 0: 256 MiB */
     uint32_t proxy_count;
     const rp_network *proxies;  /* connections from these begin with a PROXY header, which names the client */
-    const uint32_t *intake_paused; /* while it is not 0 no socket is read; NULL: never */
+    const uint32_t *intake_paused; /* while it is not 0 only the rest of half requests is read; NULL: never */
 } rp_selector_config;
 
 enum { RP_HANDOFF_MAX = 32, RP_SELECTOR_CONNECTION_SIZE = 128 };

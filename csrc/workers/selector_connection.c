@@ -22,7 +22,10 @@ rp_connection *rp_selector_find(rp_selector *selector, uint64_t number) {
 
 void rp_selector_update_interest(rp_selector *selector, rp_connection *connection) {
     uint32_t unread = CONNECTION_STALLED | CONNECTION_CHOKED | CONNECTION_CLOSE_AFTER;
-    uint32_t interest = (connection->flags & unread) || selector->stop_ns || selector->is_paused ? 0 : EPOLLIN;
+    /* A connection with half a request would close when the process tree ends: in a pause the rest of it is read. */
+    int is_in_request = connection->rest_size && !(connection->flags & CONNECTION_PROXIED);
+    int is_paused = selector->is_paused && !is_in_request;
+    uint32_t interest = (connection->flags & unread) || selector->stop_ns || is_paused ? 0 : EPOLLIN;
 
     if (connection->flags & CONNECTION_BLOCKED) interest |= EPOLLOUT;
     if (interest == connection->interest) return;

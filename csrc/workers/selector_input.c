@@ -15,7 +15,10 @@
 #include "ipc/serving.h"
 #include "workers/codec.h"
 
-enum { REST_MIN = 512 /* smallest buffer for an unfinished frame; it doubles with what has arrived */ };
+enum {
+    LENGTH_SIZE = 4, /* in front of each frame */
+    REST_MIN = 512   /* smallest buffer for an unfinished frame; it doubles with what has arrived */
+};
 
 /* ---- to the codec ---- */
 
@@ -92,7 +95,7 @@ static rp_status take_bytes(rp_selector *selector, rp_connection *connection, co
         frame.size = 0;
         /* The first byte of a length is zero. TLS, HTTP and others begin otherwise and are refused at once. */
         status = data[0] != 0 ? RP_INVALID : rp_frame_cut(data, size, selector->frame_size_max, &frame);
-        if (status == RP_OK) status = pass_frame(selector, connection, data + 4, frame.size - 4);
+        if (status == RP_OK) status = pass_frame(selector, connection, data + LENGTH_SIZE, frame.size - LENGTH_SIZE);
         if (status != RP_OK) break;
         data += frame.size;
         size -= frame.size;
@@ -158,11 +161,12 @@ void rp_selector_read(rp_selector *selector, rp_connection *connection) {
     uint32_t into_rest = 0;
     uint32_t front = 0;
     rp_frame frame = {0};
+    int is_more_wanted = !selector->is_paused; /* than the request that has begun */
 
     if (connection->flags & CONNECTION_PROXIED) {
         front = connection->rest_size;
         if (front > 0) memcpy(selector->buffer, connection->rest, front);
-    } else if (connection->rest_size >= 4) { /* the frame's size is known: its rest is read where it belongs */
+    } else if (connection->rest_size >= LENGTH_SIZE) { /* the size is known: the rest is read where it belongs */
         (void)rp_frame_cut(connection->rest, connection->rest_size, selector->frame_size_max, &frame);
         into_rest = connection->rest_capacity - connection->rest_size;
         vectors[vector_count++] = (struct iovec){connection->rest + connection->rest_size, into_rest};
@@ -170,8 +174,10 @@ void rp_selector_read(rp_selector *selector, rp_connection *connection) {
         front = connection->rest_size;
         memcpy(selector->buffer, connection->rest, front);
     }
-    if (vector_count == 0 || connection->rest_capacity == frame.size)
-        vectors[vector_count++] = (struct iovec){selector->buffer + front, SELECTOR_BUFFER_SIZE - front};
+    if (vector_count == 0 || (connection->rest_capacity == frame.size && is_more_wanted)) {
+        uint32_t room = is_more_wanted ? SELECTOR_BUFFER_SIZE - front : LENGTH_SIZE - front;
+        vectors[vector_count++] = (struct iovec){selector->buffer + front, room};
+    }
     ssize_t got = readv(connection->fd, vectors, vector_count);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (got <= 0) { /* the peer has finished, or the connection is broken */
@@ -185,6 +191,7 @@ void rp_selector_read(rp_selector *selector, rp_connection *connection) {
         rp_connection_touch(&selector->connections, slot_of(selector, connection), selector->now_s);
     if (into_rest > (uint64_t)got) into_rest = (uint32_t)got;
     took(selector, connection, into_rest, (uint32_t)got - into_rest + front);
+    if (!is_more_wanted && connection->flags & CONNECTION_OPEN) rp_selector_update_interest(selector, connection);
 }
 
 /* ---- connections that waited for their codec ---- */

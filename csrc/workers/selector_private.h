@@ -53,7 +53,7 @@ struct rp_selector {
     uint64_t now_ns;
     uint64_t stop_ns;  /* when the stop was noticed; 0: serving */
     const uint32_t *intake_paused; /* NULL: never */
-    int is_paused; /* no socket is read */
+    int is_paused; /* only the rest of half requests is read */
     uint64_t leave_ns; /* when the order to leave was noticed */
     uint32_t acknowledged_slots; /* slots below it have no acknowledged output left to report */
     uint8_t *buffer;

@@ -30,6 +30,12 @@ class Fault:
         self._looked_s = now_s
         self.lasts_s = 0.0 if self._since_s is None else now_s - self._since_s
 
+    def role_changed(self, fault: str) -> None:
+        """The process tree is about to be replaced. If the one before has no fault now, what the next one takes to
+        begin is another fault: role changes in quick succession would otherwise add up to one that lasts."""
+        if not fault:
+            self._since_s, self.lasts_s = None, 0.0
+
     @property
     def is_told(self) -> bool:
         """Return True if it has lasted so long that the group and its operators are to know of it."""

@@ -145,15 +145,15 @@ class Member:
 
     def _enter(self, after: State, event: Event) -> None:
         assert after is not self.state, f"{event} means nothing in {self.state}"
-        known = self._view.state if self._view else None
+        assert self._view is not None and self._report is not None
+        if (after in SERVING) != (self.state in SERVING):
+            self.fault.role_changed(self._report.fault)
         if after is State.PROMOTING:
-            assert known is not None
-            self.epoch = known.epoch
+            assert self._view.state is not None
+            self.epoch = self._view.state.epoch
         if after is State.CANDIDATE:
-            assert self._view is not None
             self._base = self._view.state_revision
         if after in SERVING and self._mastership is None:
-            assert self._report is not None
             self._mastership = Mastership(self.settings.member, self._report.incarnation, self.epoch, self._now_s)
             self.confirmed = self._report.confirmed
         elif after not in SERVING:

@@ -95,6 +95,32 @@ def test_a_fault_that_is_over_moves_no_master(slow_s: float) -> None:
     play(story, "abc")
 
 
+def test_role_changes_in_quick_succession_are_no_fault() -> None:
+    """Each takes some tenths of a second, and lasts less than the time after which a fault is over."""
+    times, slow_s = 30, 0.5
+
+    async def one_more(group: LiveGroup, keys: ModelKeys, epoch: int) -> None:
+        state, second = keys.etcd.view().state, other(group.master() or "")
+        assert state is not None and state.epoch == epoch, "nobody else was elected"
+        async with group.keys() as opened:
+            await opened.request_switch(SwitchRequest(from_epoch=epoch, to=second, until_ms=1 << 60))
+        await group.until(lambda: group.master() == second)
+        await group.until_in_sync()
+        assert {record.fault for record in keys.etcd.view().members.values()} == {""}
+
+    async def story(group: LiveGroup, keys: ModelKeys) -> None:
+        first = await group.until_master(set("ab"))
+        await group.until_in_sync()
+        for name in "ab":
+            slow = SlowBroker(group.nodes[name])
+            slow.slow_s, slow.was_master = slow_s, name == first
+            group.coordinators[name]._broker = slow
+        for epoch in range(1, 1 + times):
+            await one_more(group, keys, epoch)
+
+    play(story)
+
+
 def test_a_switch_over_that_cannot_be_done_is_given_up() -> None:
     """The send worker hangs: it neither stores nor says that it has stopped."""
 

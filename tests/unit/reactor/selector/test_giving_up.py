@@ -56,6 +56,24 @@ def test_nothing_is_read_in_a_pause_and_all_of_it_afterwards(rig: PausedRig) -> 
     assert {body_of(rig.next().frame) for _ in range(2)} == {b"one", b"two"}
 
 
+@pytest.mark.parametrize("have", [1, 3, 4, 5, -1], ids=lambda have: f"{have} bytes")
+def test_half_a_request_is_completed_in_a_pause_and_no_other_begun(rig: PausedRig, have: int) -> None:
+    """Go's client writes a request in four parts: its connection must not close because a pause comes in between."""
+    client, one, two = rig.connect(), frame(b"one" * 1000), frame(b"two")
+    client.sendall(one[:have])
+    rig.quiet()
+    rig.paused[0] = 1
+    rig.turn()
+    client.sendall(one[have:] + two)
+    assert body_of(rig.next().frame) == b"one" * 1000
+    rig.quiet()
+    rig.stop()
+    fds, listeners = ffi.new("int32_t[]", 8), ffi.new("uint8_t[]", 8)
+    assert lib.rp_selector_give_up(rig.selector, fds, listeners, 8) == 1
+    with socket.socket(fileno=fds[0]) as kept:
+        assert kept.recv(100) == two
+
+
 def test_answers_leave_in_a_pause(rig: PausedRig) -> None:
     client = rig.connect()
     client.sendall(frame(b"one"))
