@@ -19,13 +19,13 @@ import struct
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import attrs
 
-from rocketpy.codes import RequestCode
+from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.message import names
 from rocketpy.message.message_id import decode_offset_message_id
 from rocketpy.message.record import decode_record, decode_records
@@ -131,16 +131,16 @@ class Mixed:
             if code in STORED_CODES and number_of(key) % LEFT_OPEN:
                 fields = reply.ext_fields or {}
                 phy_offset = decode_offset_message_id(fields["msgId"]).phy_offset
-                connection.ask(_end(key, int(fields["queueOffset"]), phy_offset, is_checked=False))
+                end = _end(key, int(fields["queueOffset"]), phy_offset, is_checked=False)
+                if connection.ask(end).code == ResponseCode.SLAVE_NOT_AVAILABLE:  # it has passed the half message on
+                    return
 
     def _answer_checks(self, connection: Connection, server: Server) -> None:
         """As the producer that is asked for the outcome."""
         while not self.history.over.is_set():
             connection.send(_heartbeat(f"checked.{self.seed}", PRODUCERS))
-            until_s = time.monotonic() + 1.0
-            while time.monotonic() < until_s:
-                command = connection.receive()
-                if command.code == RequestCode.CHECK_TRANSACTION_STATE and not command.is_response:
+            while not (command := connection.receive()).is_response:
+                if command.code == RequestCode.CHECK_TRANSACTION_STATE:
                     header, record = CheckTransactionStateRequestHeader.of(command), decode_record(command.body or b"")
                     assert record is not None
                     key = key_of(bytes(record.body))
@@ -148,9 +148,7 @@ class Mixed:
                     connection.send(
                         _end(key, header.tran_state_table_offset, header.commit_log_offset, is_checked=True)
                     )
-                elif command.is_response:
-                    self.history.over.wait(PAUSE_S)
-                    break
+            self.history.over.wait(PAUSE_S)
 
     # --- request-reply ------------------------------------------------------------------------------------------------
 
@@ -229,8 +227,9 @@ class Mixed:
         deadline_s, seen = time.monotonic() + 60.0, _Seen()
         try:
             while True:
+                known = {topic: set(keys) for topic, keys in list(self.acknowledged.items())}  # it grows meanwhile
                 seen = _Seen.of(store)
-                missing = self._missing(seen)
+                missing = self._missing(seen, known)
                 if self.exchanges == exchanges:
                     missing["requests that are not answered any more"] = ["all"]
                 if not any(missing.values()) or time.monotonic() > deadline_s:
@@ -244,7 +243,7 @@ class Mixed:
         if self.failure is not None:
             raise self.failure
 
-    def _missing(self, seen: _Seen) -> dict[str, Sequence[str]]:
+    def _missing(self, seen: _Seen, acknowledged: Mapping[str, set[str]]) -> dict[str, Sequence[str]]:
         """Keys for which a promise is broken, or not fulfilled yet, by promise."""
         keys = seen.keys
         halves = keys[names.TRANS_HALF_TOPIC]
@@ -257,7 +256,7 @@ class Mixed:
             "wrong replies": self.faults,
         }
         if self.history.keeps_acknowledged:
-            for topic, known in self.acknowledged.items():
+            for topic, known in acknowledged.items():
                 found[f"acknowledged and not in the log ({topic})"] = [*known - keys[topic]]
         return found
 
@@ -314,7 +313,8 @@ def _end(key: str, queue_offset: int, phy_offset: int, *, is_checked: bool) -> R
         commit_or_rollback=COMMIT if commits(key) else ROLLBACK,
         from_transaction_check=is_checked,
     )
-    return RemotingCommand.request(RequestCode.END_TRANSACTION, header)
+    make = RemotingCommand.oneway if is_checked else RemotingCommand.request  # as official clients
+    return make(RequestCode.END_TRANSACTION, header)
 
 
 def _heartbeat(client: str, group: str) -> RemotingCommand:
