@@ -1,0 +1,54 @@
+"""The end of `.ci/run`: seconds of each target and the tests that were flaky, also when a target fails."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.rules import ROOT
+
+MAKE = """#!/bin/sh
+case "$1" in
+    test) echo tests/a.py::b >> "$ROCKETPY_FLAKY_LIST" ;;
+    FAILS) exit 2 ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(("fails", "status"), [("lint", 2), ("none", 0)])
+def test_seconds_and_flaky_tests_are_printed_at_the_end(tmp_path: Path, fails: str, status: int) -> None:
+    for name in ("make", "etcd", "ip", "clang"):
+        (tmp_path / name).write_text(MAKE.replace("FAILS", fails))
+        (tmp_path / name).chmod(0o755)
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "TMPDIR": str(tmp_path)}
+    run = subprocess.run(["bash", ROOT / ".ci/run"], env=environment, capture_output=True, text=True, check=False)
+    assert run.returncode == status, run.stderr
+    *_, count, name, seconds = run.stdout.splitlines()
+    assert (count, name) == ("flaky tests: 1", "flaky: tests/a.py::b")
+    targets = seconds.removeprefix("seconds of each target: ").split()[::2]
+    assert targets[:3] == [".venv/.dev", "test", "lint"] and len(targets) == (3 if status else 12)
+
+
+def test_a_test_that_passes_at_its_second_try_is_in_the_list(tmp_path: Path) -> None:
+    """With the workers and the conftest that CI has."""
+    (tmp_path / "conftest.py").write_text((ROOT / "tests/conftest.py").read_text())
+    (tmp_path / "test_one.py").write_text(
+        "from pathlib import Path\n"
+        "def test_flaky(request):\n"
+        "    mark = Path(__file__).with_name('tried')\n"
+        "    tried, _ = mark.exists(), mark.touch()\n"
+        "    assert tried\n"
+        "def test_broken():\n"
+        "    assert False\n"
+    )
+    names = tmp_path / "names"
+    words = [sys.executable, "-m", "pytest", "--reruns", "1", "-n", "1", "-p", "no:cacheprovider", "."]
+    environment = os.environ | {"ROCKETPY_FLAKY_LIST": str(names), "PYTEST_ADDOPTS": ""}
+    run = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert run.returncode == 1, run.stdout
+    assert names.read_text() == "test_one.py::test_flaky\n", run.stdout
+    assert "flaky: test_one.py::test_flaky\n" in run.stdout
