@@ -77,6 +77,7 @@ test-long: $(VENV)/.dev  ## the random tests of `make test` with their large bud
 
 # Without the core some tests are skipped, also in CI.
 test-python: export CI =
+test-python: export ROCKETPY_WITHOUT_CORE = 1
 test-python: $(VENV)/.dev  ## client and admin tool, installed without the compiled core; tests that need it are skipped
 	rm -rf build/lib $(WITHOUT_CORE)
 	$(INSTALL) --quiet --no-deps --target $(WITHOUT_CORE) .

@@ -19,36 +19,37 @@ from tests.support.ha.network import network
 
 # The histories that CI plays in five minutes: each kind of fault once (make test-ha-short).
 SHORT = {
-    "test_a_killed_master_is_replaced_and_comes_back_as_slave",
-    "test_a_master_that_comes_back_without_its_disk_copies_everything",
-    "test_a_worker_that_is_killed_costs_no_epoch[send]",
-    "test_a_master_that_stands_still_acknowledges_nothing_that_is_lost[-5]",
-    "test_a_pair_goes_on_without_etcd",
-    "test_a_master_that_is_cut_from_its_slave[True]",
-    "test_three_members_with_faults_at_random",
-    "test_killed_masters",
-    "test_planned_changes_lose_nothing",
-    "test_delayed_messages",
-    "test_transactions_that_are_open[python]",
-    "test_a_master_whose_disk_is_full",
-    "test_a_master_that_loses_power_and_its_tail",
-    "test_a_member_with_a_wrong_clock[slept]",
-    "test_packets_are_late_lost_and_in_another_order[0.03]",
-    "test_leases_that_are_revoked_by_hand",
-    "test_a_group_from_its_beginning",
-    "test_of_rivals_one_wins",
-    "test_a_switch_over_by_command",
-    "test_producer_and_consumer_follow_the_master[go]",
-    "test_switch_overs_lose_double_and_cut_nothing",
+    "test_brokers.py::test_a_killed_master_is_replaced_and_comes_back_as_slave",
+    "test_brokers.py::test_a_master_that_comes_back_without_its_disk_copies_everything",
+    "test_brokers.py::test_a_worker_that_is_killed_costs_no_epoch[send]",
+    "test_brokers.py::test_a_master_that_stands_still_acknowledges_nothing_that_is_lost[-5]",
+    "test_brokers.py::test_a_pair_goes_on_without_etcd",
+    "test_coordinator.py::test_a_pair_goes_on_without_etcd",
+    "test_brokers.py::test_a_master_that_is_cut_from_its_slave[True]",
+    "test_brokers.py::test_three_members_with_faults_at_random",
+    "test_asynchronous.py::test_killed_masters",
+    "test_asynchronous.py::test_planned_changes_lose_nothing",
+    "test_delayed_and_half.py::test_delayed_messages",
+    "test_delayed_and_half.py::test_transactions_that_are_open[python]",
+    "test_disks.py::test_a_master_whose_disk_is_full",
+    "test_disks.py::test_a_master_that_loses_power_and_its_tail",
+    "test_clocks.py::test_a_member_with_a_wrong_clock[slept]",
+    "test_links.py::test_packets_are_late_lost_and_in_another_order[0.03]",
+    "test_leases.py::test_leases_that_are_revoked_by_hand",
+    "test_etcd.py::test_a_group_from_its_beginning",
+    "test_etcd.py::test_of_rivals_one_wins",
+    "test_failover_commands.py::test_a_switch_over_by_command",
+    "test_official_clients.py::test_producer_and_consumer_follow_the_master[go]",
+    "test_switch_overs.py::test_switch_overs_lose_double_and_cut_nothing",
 }
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("markexpr") == "short" and (gone := SHORT - {item.name for item in items}):
+    named = {f"{item.path.name}::{item.name}": item for item in items}
+    if config.getoption("markexpr") == "short" and (gone := SHORT - named.keys()):
         raise pytest.UsageError(f"SHORT in tests/ha/conftest.py: no test has these names now: {sorted(gone)}")
-    for item in items:
-        if item.name in SHORT:
-            item.add_marker(pytest.mark.short)
+    for name in SHORT & named.keys():
+        named[name].add_marker(pytest.mark.short)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -93,5 +93,7 @@ def go_program() -> Path:
     target = cache_directory() / f"interop-go-{fingerprint(source)[:16]}"
     with alone(target.parent):
         if not target.exists():
-            run_build([go, "build", "-mod=readonly", "-o", str(target), "."], source)
+            begun = target.with_suffix(".new")  # a build that is killed leaves a part of the program
+            run_build([go, "build", "-mod=readonly", "-o", str(begun), "."], source)
+            begun.rename(target)
     return target

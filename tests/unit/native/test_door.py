@@ -1,5 +1,7 @@
 """Access to the extension: the error when it is missing, and the names of its return codes."""
 
+import importlib.util
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -13,6 +15,7 @@ from rocketpy.message import sys_flag
 from rocketpy.native.status import Status
 
 INSTALLED = Path(rocketpy.__file__).parents[1]
+CHECKOUT = Path(__file__).parents[3]
 
 
 def without_core(code: str) -> subprocess.CompletedProcess[str]:
@@ -22,6 +25,13 @@ def without_core(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", hide + code], env=environment, capture_output=True, text=True, check=False
     )
+
+
+def test_the_core_is_absent_from_make_test_python_alone() -> None:
+    """Else that target would test this checkout, with its extension, and show nothing."""
+    is_without = os.environ.get("ROCKETPY_WITHOUT_CORE") == "1"
+    assert (importlib.util.find_spec("rocketpy.native._rocketpy") is None) == is_without
+    assert (INSTALLED != CHECKOUT) == is_without
 
 
 def test_a_missing_core_is_named_with_the_remedy() -> None:
