@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+import os
 import socket
 import subprocess
 import sys
@@ -10,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.support.ha.network import CLIENTS, MISSING, Network, is_possible, network
+from tests.support.ha.network import CLIENTS, MISSING, OCTETS, Network, is_possible, network, subnets_of_routes
 
 ECHO = """
 import socket, sys
@@ -61,6 +63,30 @@ def test_a_bad_link_is_bad_while_it_is_there() -> None:
         with places.bad_link(CLIENTS, "a", delay_ms=0, jitter_ms=0, loss=1.0, seed=1):
             assert echoed(connection, b"lost", 0.5) == b""
         assert echoed(connection, b"", 20.0) == b"lost", "it was sent again"
+
+
+@pytest.mark.skipif(not is_possible(), reason=MISSING)
+def test_two_networks_at_once_have_subnets_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those of processes whose ids differ by a multiple of the number of subnets."""
+    first = os.getpid()
+    with network("a") as one:
+        monkeypatch.setattr(os, "getpid", lambda: first + len(OCTETS))
+        with network("a") as other:
+            assert one.subnet != other.subnet
+            for places in (one, other):
+                with pytest.raises(ConnectionRefusedError):  # it is reached, and nobody listens there
+                    socket.create_connection((places.address("a"), 4000), 30.0)
+
+
+@pytest.mark.skipif(not is_possible(), reason=MISSING)
+def test_a_subnet_that_has_a_route_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a container network, or of a test that was killed."""
+    with network() as places:
+        taken = ipaddress.ip_network(places.subnet)
+        assert taken in subnets_of_routes()
+    monkeypatch.setattr("tests.support.ha.network.subnets_of_routes", lambda: [taken])
+    with network() as places:
+        assert ipaddress.ip_network(places.subnet) != taken
 
 
 def check(places: Network, directions: list[tuple[str, str]]) -> None:

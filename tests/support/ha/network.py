@@ -5,6 +5,7 @@ A cut is silent, as a broken network is: the router drops what goes from one pla
 
 from __future__ import annotations
 
+import ipaddress
 import itertools
 import os
 import shutil
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import attrs
 
+OCTETS = range(64, 192)  # the second numbers of subnets 10.N.0.0/16
 MISSING = "network namespaces need root and the command ip (Debian: apt install iproute2)"
 CLIENTS = "clients"  # the place of the test itself
 BAD_LINK = Path(__file__).with_name("bad_link.py")
@@ -31,8 +33,7 @@ class Network:
     """Places by name; the first one is the test's own namespace."""
 
     names: Sequence[str]
-    _tag: str = attrs.field(init=False, factory=lambda: f"rp{os.getpid()}")
-    _octet: int = attrs.field(init=False, factory=lambda: 64 + os.getpid() % 128)
+    _octet: int = attrs.field(init=False, default=0)  # 0: no subnet yet
 
     @property
     def subnet(self) -> str:
@@ -90,7 +91,7 @@ class Network:
         self._run("router", rule)
 
     def _space(self, name: str) -> str:
-        return f"{self._tag}-{name}"
+        return f"rp{self._octet}-{name}"
 
     def _run(self, name: str | None, words: str) -> None:
         space = [] if name is None else ["-n", self._space(name)]
@@ -98,8 +99,10 @@ class Network:
 
     def open(self) -> None:
         """Make all places."""
-        for name in ("router", *self.names[1:]):
+        self._claim()
+        for name in self.names[1:]:
             self._run(None, f"netns add {self._space(name)}")
+        for name in ("router", *self.names[1:]):
             self._run(name, "link set lo up")
         for index, name in enumerate(self.names):
             own, there = f"h{self._octet}.{index}", f"r{self._octet}.{index}"
@@ -116,12 +119,42 @@ class Network:
         forward = ["sh", "-c", f"echo 1 > {settings}/ip_forward; echo 0 > {settings}/conf/all/rp_filter"]
         subprocess.run(["ip", "netns", "exec", self._space("router"), *forward], check=True, timeout=20)
 
+    def _claim(self) -> None:
+        """Take a subnet to which no route leads, and whose router's namespace can be made: of two processes one can.
+
+        Raises: RuntimeError: there is none, perhaps because killed tests have left theirs.
+        """
+        taken = subnets_of_routes()
+        first = os.getpid() % len(OCTETS)  # processes seldom begin with the same one
+        for octet in (*OCTETS[first:], *OCTETS[:first]):
+            space = f"rp{octet}-router"
+            if any(ipaddress.ip_network(f"10.{octet}.0.0/16").overlaps(subnet) for subnet in taken):
+                continue
+            made = subprocess.run(["ip", "netns", "add", space], check=False, capture_output=True, text=True, timeout=20)
+            if made.returncode == 0:
+                self._octet = octet
+                return
+            if "File exists" not in made.stderr:
+                raise RuntimeError(f"ip netns add {space}: {made.stderr}")
+        raise RuntimeError(f"no subnet is free of 10.{OCTETS[0]} to 10.{OCTETS[-1]}: see `ip route` and `ip netns`")
+
     def close(self) -> None:
         """Remove them; processes in them must have ended."""
+        if not self._octet:
+            return
         for name in ("router", *self.names[1:]):
             space = self._space(name)
             subprocess.run(["ip", "netns", "del", space], check=False, capture_output=True, timeout=20)
         subprocess.run(["ip", "link", "del", f"h{self._octet}.0"], check=False, capture_output=True, timeout=20)
+
+
+def subnets_of_routes() -> list[ipaddress.IPv4Network]:
+    """Subnets that this machine reaches by a route of their own; 10.0.0.0/8 as a whole does not count."""
+    words = ["ip", "-4", "-o", "route", "show"]
+    shown = subprocess.run(words, check=True, capture_output=True, text=True, timeout=20).stdout
+    firsts = [line.split()[0] for line in shown.splitlines() if line.strip()]
+    subnets = [ipaddress.IPv4Network(first, strict=False) for first in firsts if first[0].isdigit()]
+    return [subnet for subnet in subnets if subnet.prefixlen > 8]
 
 
 @contextmanager
