@@ -9,7 +9,9 @@ import ast
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
+Item = TypeVar("Item")
 ROOT = Path(__file__).parents[2]
 
 
@@ -32,6 +34,13 @@ def nodes_of(path: Path) -> tuple[ast.AST, ...]:
 def name_of(path: Path) -> str:
     """The path from the root of the repository."""
     return str(path.relative_to(ROOT))
+
+
+def enough(found: Iterable[Item], least: int, what: str) -> list[Item]:
+    """Return what a rule is about; fail if it is less than ever, because a reader that finds nothing holds nothing."""
+    items = list(found)
+    assert len(items) >= least, f"the rule found {len(items)} {what}, of at least {least}: is its pattern still right?"
+    return items
 
 
 def hold(offenders: Iterable[str], remedy: str) -> None:

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.support.doc_links import Link, anchors, code_paths, defines, documents, links, without_fences
-from tests.support.rules import ROOT, hold, name_of, text_of
+from tests.support.rules import ROOT, enough, hold, name_of, text_of
 
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 GENERATED = dict(re.findall(r"^\t\$\(BIN\)/python (.+) > (\S+\.md)$", MAKEFILE, re.MULTILINE))
@@ -30,8 +30,7 @@ def test_links_lead_somewhere() -> None:
             link.anchor and link.path.suffix == ".md" and link.anchor not in anchors(link.path)
         )
 
-    found = [link for page in documents() for link in links(page)]
-    assert len(found) > 300, "the reader of links finds no links"
+    found = enough((link for page in documents() for link in links(page)), 400, "links")
     hold(
         (f"{name_of(link.page)}: {link.target}" for link in found if leads_nowhere(link)),
         "link to a file and a heading that are there",
@@ -41,18 +40,18 @@ def test_links_lead_somewhere() -> None:
 def test_the_readme_leads_to_every_page() -> None:
     """A page that nothing leads to is not read."""
     linked = {link.path for link in links(ROOT / "README.md")}
-    pages = sorted((ROOT / "docs").glob("*.md"))
+    pages = enough(sorted((ROOT / "docs").glob("*.md")), 25, "pages")
     hold((name_of(page) for page in pages if page not in linked), "link the page from README.md")
 
 
 def test_definitions_that_are_linked_are_in_their_files() -> None:
     """[`rp_frame_cut`](../csrc/wire/frame.c) says that the file defines the name."""
+    named = [link for page in documents() for link in links(page) if link.identifier and link.path.exists()]
     hold(
         (
-            f"{name_of(page)}: {link.identifier} in {link.target}"
-            for page in documents()
-            for link in links(page)
-            if link.identifier and link.path.exists() and not defines(link.path, link.identifier)
+            f"{name_of(link.page)}: {link.identifier} in {link.target}"
+            for link in enough(named, 100, "definitions")
+            if not defines(link.path, link.identifier)
         ),
         "link to the file that defines the name",
     )
@@ -65,71 +64,71 @@ def test_files_that_are_named_are_there() -> None:
         roots = (ROOT, ROOT / "tests") if "tests" in page.relative_to(ROOT).parts else (ROOT,)
         return any((root / path).exists() for root in roots)
 
+    named = enough(((page, path) for page in documents() for path in code_paths(page)), 500, "names of files")
     hold(
-        (f"{name_of(page)}: {path}" for page in documents() for path in code_paths(page) if not is_there(page, path)),
+        (f"{name_of(page)}: {path}" for page, path in named if not is_there(page, path)),
         "name a file that is there, from the root of the repository",
     )
 
 
 def test_a_table_is_not_interrupted() -> None:
     """After a blank line rows are shown as text: a table begins with its titles and a line of dashes."""
-    found = []
+    found, tables = [], 0
     for page in documents():
         lines = without_fences(page).splitlines()
         begins = [n for n, line in enumerate(lines) if line.startswith("|") and not lines[n - 1].startswith("|")]
+        tables += len(begins)
         cut = [lines[n] for n in begins if not re.match(r"\|[ :]*---", "".join(lines[n + 1 : n + 2]))]
         found += [f"{name_of(page)}: {line}" for line in cut]
+    assert tables > 100, "the rule finds no tables"
     hold(found, "a table begins with its titles and a line of dashes: remove the blank line above this row")
 
 
 def test_tests_in_commands_are_there() -> None:
     """`pytest tests/unit/x.py -k y`, as in the track record: the command still finds its fault."""
-    hold(
-        (
-            f"{name_of(page)}: {path}"
-            for page in documents()
-            for command in re.findall(r"`([^`\n]*pytest [^`\n]*)`", text_of(page))
-            for path in re.findall(r"\btests/[\w/.-]+", command)
-            if not (ROOT / path).exists()
-        ),
-        "name the file that holds the test now",
-    )
+    named = [
+        (page, path)
+        for page in documents()
+        for command in re.findall(r"`([^`\n]*pytest [^`\n]*)`", text_of(page))
+        for path in re.findall(r"\btests/[\w/.-]+", command)
+    ]
+    enough((page for page, _ in named if page.name == "track-record.md"), 300, "commands of the track record")
+    missing = (f"{name_of(page)}: {path}" for page, path in named if not (ROOT / path).exists())
+    hold(missing, "name the file that holds the test now")
 
 
 def test_make_targets_that_are_named_are_there() -> None:
     targets = set(re.findall(r"^([a-z-]+):.*## ", MAKEFILE, re.MULTILINE))
-    hold(
-        (
-            f"{name_of(page)}: make {target}"
-            for page in documents()
-            for line in re.findall(r"(?:^|`)make ((?:[a-z-]+ ?)+)(?=[`#\n ])", text_of(page), re.MULTILINE)
-            for target in line.split()
-            if target not in targets
-        ),
-        "name a target that `make help` lists",
-    )
+    named = [
+        (page, target)
+        for page in documents()
+        for line in re.findall(r"(?:^|`)make ((?:[a-z-]+ ?)+)(?=[`#\n ])", text_of(page), re.MULTILINE)
+        for target in line.split()
+    ]
+    enough((page for page, _ in named if page.name == "CONTRIBUTING.md"), 10, "targets in CONTRIBUTING.md")
+    missing = (f"{name_of(page)}: make {target}" for page, target in enough(named, 50, "targets"))
+    hold((place for place in missing if place.split()[-1] not in targets), "name a target that `make help` lists")
 
 
 def test_code_cites_documents_that_are_there() -> None:
     """A comment names a page of this repository, or says the fact itself."""
     names = {page.name for page in documents()}
-    missing = [
-        f"{name_of(path)}: {cited}"
-        for path in SOURCES
-        for cited in re.findall(r"\b[\w-]+\.md\b", text_of(path))
-        if cited not in names
-    ]
+    found = ((path, cited) for path in SOURCES for cited in re.findall(r"\b[\w-]+\.md\b", text_of(path)))
+    missing = (f"{name_of(path)}: {cited}" for path, cited in enough(found, 80, "pages") if cited not in names)
     hold(missing, "cite a page that is there, or say the fact itself")
 
 
 def test_decisions_that_are_cited_are_there() -> None:
-    missing = [
-        f"{name_of(path)}: {number}"
+    found = (
+        (path, number)
         for path in [*SOURCES, *documents()]
         for number in re.findall(r"\b(?:adr/|ADR )(\d{4})\b", text_of(path))
-        if number not in DECISIONS
-    ]
-    hold(missing, "cite a decision that docs/adr has")
+    )
+    cited = enough(found, 150, "decisions")
+    hold(
+        (f"{name_of(path)}: {number}" for path, number in cited if number not in DECISIONS),
+        "cite a decision that docs/adr has",
+    )
 
 
 def test_decisions_have_a_title_and_say_why() -> None:
@@ -137,15 +136,14 @@ def test_decisions_have_a_title_and_say_why() -> None:
         heading = rf"# {int(page.name[:4])}\. [A-Za-z].*[^.]\n\n\*\*Context\.\*\*"
         return bool(re.match(heading, text_of(page))) and "\n**Decision.**" in text_of(page)
 
-    pages = sorted((ROOT / "docs/adr").glob("[0-9]*.md"))
+    pages = enough(sorted((ROOT / "docs/adr").glob("[0-9]*.md")), 100, "decisions")
     hold((name_of(page) for page in pages if not is_decision(page)), "`# N. Title`, **Context.**, then **Decision.**")
 
 
 def test_the_readme_of_the_core_names_every_file() -> None:
     text = text_of(ROOT / "csrc/README.md")
     sections = dict(re.findall(r"^### (\w+): (.*?)(?=^#)", text, re.MULTILINE | re.DOTALL))
-    files = sorted((ROOT / "csrc").glob("*/*.[ch]"))
-    assert len(files) > 100, "the rule finds no C"
+    files = enough(sorted((ROOT / "csrc").glob("*/*.[ch]")), 100, "files of C")
     unnamed = {
         f"{path.stem} in section `### {path.parent.name}`"
         for path in files
@@ -171,8 +169,7 @@ def test_a_picture_fits_a_phone(picture: Path) -> None:
 def test_the_glossary_explains_a_word_once() -> None:
     text = (ROOT / "docs/glossary.md").read_text(encoding="utf-8")
     words = [word for cell in re.findall(r"^\| ([^|]+) \| ", text, re.MULTILINE) for word in cell.split(", ")]
-    words = [word for word in words if word != "word"]
-    assert len(words) > 50
+    words = enough((word for word in words if word != "word"), 50, "words")
     hold((word for word in sorted(set(words)) if words.count(word) > 1), "explain the word in one row")
 
 
@@ -184,5 +181,6 @@ def test_generated_pages_are_current(command: str) -> None:
 
 def test_make_docs_makes_every_generated_page() -> None:
     """A page that says it is generated is made by `make docs`, so the test above holds it."""
-    pages = {name_of(page) for page in documents() if "\nGenerated by `" in page.read_text(encoding="utf-8")}
+    made = (name_of(page) for page in documents() if "\nGenerated by `" in page.read_text(encoding="utf-8"))
+    pages = set(enough(made, 4, "generated pages"))
     assert pages == set(GENERATED.values()), "let `make docs` make each page that says it is generated"

@@ -130,7 +130,8 @@ class Network:
             space = f"rp{octet}-router"
             if any(ipaddress.ip_network(f"10.{octet}.0.0/16").overlaps(subnet) for subnet in taken):
                 continue
-            made = subprocess.run(["ip", "netns", "add", space], check=False, capture_output=True, text=True, timeout=20)
+            words = ["ip", "netns", "add", space]
+            made = subprocess.run(words, check=False, capture_output=True, text=True, timeout=20)
             if made.returncode == 0:
                 self._octet = octet
                 return
