@@ -58,7 +58,7 @@ $(VENV)/.dev: $(VENV)/.built
 	@$(INSTALL) --editable ".[dev]" > $(VENV)/pip.log 2>&1 || { cat $(VENV)/pip.log; exit 1; }
 	@touch $@
 
-# Tests run on several workers, a file on one of them; the longest files first. In `make test` stores lie in memory where
+# Tests run on several workers, a file or a long test on one of them, the longest first (tests/support/distribution.py). In `make test` stores lie in memory where
 # there is room: thousands of syncs would measure the disk. The longer targets use the disk. Kills and official clients wait
 # most of their time: two cores have room for more of them.
 WORKERS ?= 3

@@ -1,4 +1,5 @@
-"""Rules for all tests: hypothesis has no time limits, skips fail under CI, a second try is shown and hides no loss.
+"""Rules for all tests: hypothesis has no time limits, skips fail under CI, a second try is shown and hides no loss,
+the longest tests begin first.
 
 CI tries a failed test once more (`--reruns 1`), because clients of three languages, kills and loads share two cores
 with everything else on the machine. A test that passes only then is printed as `flaky: NAME`, and is listed in
@@ -14,6 +15,9 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from xdist.remote import Producer
+
+from tests.support.distribution import Scheduling, longest_first
 
 # Directories and files whose subject is loss: histories, crashes, kills.
 ONE_TRY = (
@@ -59,7 +63,14 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling | None:
+    """Give tests to workers as tests/support/distribution.py says, where files are asked for."""
+    return Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    longest_first(items)
     if not config.getoption("reruns", 0):
         return  # nothing is tried twice
     for item in items:

@@ -18,21 +18,7 @@ from tests.interop.mqadmin import MqAdmin
 from tests.interop.programs import LANGUAGES, Launcher, command_of
 from tests.interop.store_filling import compile_filler
 
-# Files whose tests take minutes begin first, so that none of them runs alone at the end.
-LONGEST = (
-    "test_worker_deaths",
-    "test_store_matrix",
-    "test_store_both_ways",
-    "test_mqadmin_texts",
-    "test_request_reply",
-)
-
 Launch = Callable[[AnyBroker], Launcher]
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    rank = {name: number for number, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: rank.get(item.path.stem, len(rank)))
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,55 @@
+"""Which tests go to a worker of pytest-xdist together, and which begin first.
+
+Workers take units from a list. A unit is a file, because its tests may share fixtures that cost seconds, or a single
+test of the places in APART, whose tests start brokers of their own and share nothing. The longest units begin first:
+otherwise one of them runs alone at the end, while the other workers have nothing to do.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from xdist.scheduler import LoadScopeScheduling
+
+APART = re.compile(
+    r"tests/(?:fault/|ha/(?!test_upgrade)|interop/test_(?:java_slave|orderly|store_both_ways|store_matrix|worker_deaths))"
+)
+# Beginnings of the names of tests, by their seconds in a run of CI.
+LONGEST = (
+    "tests/interop/test_mqadmin_texts.py",
+    "tests/interop/test_store_matrix.py",
+    "tests/interop/test_worker_deaths.py",
+    "tests/interop/test_store_both_ways.py",
+    "tests/interop/test_request_reply.py",
+    "tests/interop/test_orderly.py::test_order_outlives",
+    "tests/interop/test_offset_reset.py",
+    "tests/interop/test_mqadmin.py",
+    "tests/interop/test_reading_from_slaves.py",
+    "tests/interop/test_push.py",
+    "tests/interop/test_send.py",
+    "tests/interop/test_java_histories.py",
+    "tests/interop/test_lite_pull.py",
+    "tests/interop/test_store_damage.py",
+)
+
+
+def unit_of(name: str) -> str:
+    """Return the unit of the test with this name: its file, or itself."""
+    return name if APART.match(name) else name.split("::", 1)[0]
+
+
+def longest_first(items: list[pytest.Item]) -> None:
+    """Sort the tests by LONGEST; the others keep their order, behind."""
+
+    def rank(item: pytest.Item) -> int:
+        return next((rank for rank, begin in enumerate(LONGEST) if item.nodeid.startswith(begin)), len(LONGEST))
+
+    items.sort(key=rank)
+
+
+class Scheduling(LoadScopeScheduling):
+    """Gives units to workers in the order of the tests (make passes --no-loadscope-reorder)."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return unit_of(nodeid)
