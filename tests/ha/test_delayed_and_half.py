@@ -18,7 +18,7 @@ from tests.support.ha.group import Group, real_group
 from tests.support.ha.history import SUCCESS
 from tests.support.ha.needs import needs_network
 from tests.support.ha.network import network
-from tests.support.ha.places import QUEUES, connected
+from tests.support.ha.places import ANSWER_S, QUEUES, connected
 from tests.support.pair import log_hashes
 
 FAILOVERS = 3
@@ -100,7 +100,7 @@ def ask(group: Group, name: str, code: int, queue_id: int, **fields: str) -> int
     """Ask a member for an offset of queue `queue_id`, or of group G in it."""
     member = group.members[name]
     queue = {"consumerGroup": "G", "topic": TOPIC, "queueId": str(queue_id)}
-    with connected(member.server, 10.0) as connection:
+    with connected(member.server, ANSWER_S) as connection:
         answer = connection.ask(RemotingCommand.request(code, ext_fields=queue | fields))
     assert answer.code == SUCCESS, answer
     return int((answer.ext_fields or {}).get("offset", 0))

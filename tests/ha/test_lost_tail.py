@@ -14,7 +14,7 @@ from tests.support.ha.group import Group, real_group
 from tests.support.ha.history import SUCCESS
 from tests.support.ha.needs import needs_network
 from tests.support.ha.network import network
-from tests.support.ha.places import SEND_TIMEOUT_S, connected
+from tests.support.ha.places import ANSWER_S, connected
 from tests.support.history import PULL_FOUND, pull_request, send_request
 from tests.support.pair import log_hashes
 
@@ -63,7 +63,7 @@ def send(group: Group, name: str, count: int) -> None:
 
 
 def ask(group: Group, name: str, request: RemotingCommand) -> RemotingCommand:
-    with connected(group.members[name].server, SEND_TIMEOUT_S) as connection:
+    with connected(group.members[name].server, ANSWER_S) as connection:
         return connection.ask(request)
 
 

@@ -15,7 +15,7 @@ from tests.support.ha.group import Group, real_group
 from tests.support.ha.history import SUCCESS
 from tests.support.ha.needs import needs_network
 from tests.support.ha.network import network
-from tests.support.ha.places import SEND_TIMEOUT_S, connected
+from tests.support.ha.places import ANSWER_S, connected
 from tests.support.history import send_request
 from tests.support.pair import log_hashes
 
@@ -47,7 +47,7 @@ def test_topics_that_the_new_master_has_not_copied(tmp_path: Path, role: str) ->
         group.members[first].kill_all()
         group.wait_for(lambda: group.master() == second, "another master")
         group.wait_for(lambda: found(group, PLAIN), "the plain message, with nothing but its queue")
-        with connected(group.members[second].server, SEND_TIMEOUT_S) as connection:
+        with connected(group.members[second].server, ANSWER_S) as connection:
             assert connection.ask(half).code == SUCCESS
         for topic in PROPERTIES:
             group.wait_for(lambda topic=topic: found(group, topic) == [(QUEUE, topic)], f"a message of {topic}")  # type: ignore[misc]  # bound now
@@ -59,7 +59,7 @@ def test_topics_that_the_new_master_has_not_copied(tmp_path: Path, role: str) ->
 
 def send(group: Group, name: str) -> RemotingCommand:
     """Send a message to each topic. Returns the end of the transaction."""
-    with connected(group.members[name].server, SEND_TIMEOUT_S) as connection:
+    with connected(group.members[name].server, ANSWER_S) as connection:
         for topic, properties in PROPERTIES.items():
             request = send_request(topic, QUEUE, [f"{topic} ".encode()], 1)
             assert request.ext_fields is not None
