@@ -17,6 +17,7 @@ from tests.interop.brokers import AnyBroker, NameMaker, TopicMaker, running_targ
 from tests.interop.mqadmin import MqAdmin
 from tests.interop.programs import LANGUAGES, Launcher, command_of
 from tests.interop.store_filling import compile_filler
+from tests.interop.training import make_archives
 
 Launch = Callable[[AnyBroker], Launcher]
 
@@ -32,7 +33,7 @@ def target() -> str:
 def _built() -> None:
     """Build and fetch everything before the first test, so that no test waits for a download."""
     try:
-        toolchain.server_directory()
+        make_archives()
         for name in LANGUAGES:
             command_of(name, Path())
     except toolchain.Missing as missing:

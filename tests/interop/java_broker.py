@@ -15,7 +15,7 @@ import attrs
 
 from tests.support.broker import free_ports
 
-from . import toolchain
+from . import archives, toolchain
 
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 60.0
@@ -91,8 +91,9 @@ class JavaBroker:
         self._start("broker", heap, "org.apache.rocketmq.broker.BrokerStartup")
 
     def _start(self, name: str, heap: list[str], main: str) -> None:
-        lib = toolchain.server_directory() / "lib"
-        command = ["java", "-cp", f"{lib}/*", f"-Duser.home={self.home}", *heap, *COMMON_FLAGS, *self.flags]
+        server = toolchain.server_directory()
+        command = ["java", "-cp", archives.class_path(server / "lib"), f"-Duser.home={self.home}"]
+        command += [*heap, *COMMON_FLAGS, *archives.flags(server), *self.flags]
         command += [main, "-c", str(self.home / f"{name}.conf")]
         log = self.home / f"{name}.log"
         with log.open("wb") as output:

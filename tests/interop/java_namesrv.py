@@ -8,7 +8,7 @@ import attrs
 
 from tests.support.pair import NameServer
 
-from . import toolchain
+from . import archives, toolchain
 from .java_broker import COMMON_FLAGS, write_logback
 
 
@@ -20,11 +20,12 @@ class JavaNameServer(NameServer):
 
     def command(self) -> list[str]:
         """Raises toolchain.Missing."""
-        lib, home = toolchain.server_directory() / "lib", self.store
+        server, home = toolchain.server_directory(), self.store
         home.mkdir(exist_ok=True)
         write_logback(home)
         conf = home / "namesrv.conf"
         conf.write_text(f"listenPort={self.namesrv_port}\nkvConfigPath={home}/kvConfig.json\n")
-        words = ["env", f"ROCKETMQ_HOME={home}", f"HOME={home}", "java", "-cp", f"{lib}/*", f"-Duser.home={home}"]
+        words = ["env", f"ROCKETMQ_HOME={home}", f"HOME={home}", "java", f"-Duser.home={home}"]
+        words += ["-cp", archives.class_path(server / "lib"), *archives.flags(server)]
         words += ["-Xms64m", "-Xmx256m", *COMMON_FLAGS, "org.apache.rocketmq.namesrv.NamesrvStartup", "-c", str(conf)]
         return words

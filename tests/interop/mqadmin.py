@@ -10,7 +10,7 @@ from pathlib import Path
 
 import attrs
 
-from . import toolchain
+from . import archives, toolchain
 from .brokers import AnyBroker
 from .java_broker import COMMON_FLAGS, write_logback
 
@@ -40,8 +40,9 @@ class MqAdmin:
     def __call__(self, broker: AnyBroker, command: str, *options: str) -> str:
         """Run one command against the broker's name server; what it printed. It must succeed without a complaint."""
         self.prepare()
-        lib = toolchain.server_directory() / "lib"
-        words = ["java", "-Xmx128m", *COMMON_FLAGS, f"-Duser.home={self.home}", "-cp", f"{lib}/*"]
+        server = toolchain.server_directory()
+        words = ["java", "-Xmx128m", *COMMON_FLAGS, *archives.flags(server), f"-Duser.home={self.home}"]
+        words += ["-cp", archives.class_path(server / "lib")]
         words += ["org.apache.rocketmq.tools.command.MQAdminStartup", command, *options, "-n", broker.namesrv]
         environment = os.environ | {"ROCKETMQ_HOME": str(self.home), "HOME": str(self.home)}
         done = subprocess.run(

@@ -14,7 +14,7 @@ from typing import Any
 
 import attrs
 
-from . import toolchain
+from . import archives, toolchain
 
 Event = dict[str, Any]
 
@@ -32,8 +32,16 @@ def command_of(language: str, home: Path) -> list[str]:
     if language == "python":
         return [sys.executable, str(Path(__file__).parent / "python" / "main.py")]
     directory = toolchain.java_directory(language.removeprefix("java-"))
-    class_path = f"{directory}/classes:{directory}/lib/*"
-    return ["java", *JAVA_FLAGS, f"-Duser.home={home}", "-cp", class_path, "interop.Interop"]
+    class_path = archives.class_path(directory / "lib", directory / "interop.jar")
+    return [
+        "java",
+        *JAVA_FLAGS,
+        *archives.flags(directory),
+        f"-Duser.home={home}",
+        "-cp",
+        class_path,
+        "interop.Interop",
+    ]
 
 
 @attrs.define(eq=False)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import attrs
 
-from tests.interop import toolchain
+from tests.interop import archives, toolchain
 from tests.interop.brokers import AnyBroker, max_offsets, wait_until
 
 from .java_broker import JVM_FLAGS
@@ -60,8 +60,18 @@ def compile_filler(directory: Path) -> Path:
 
 
 def filler_command(classes: Path, *words: str) -> list[str]:
-    class_path = f"{classes}:{toolchain.server_directory()}/lib/*"
-    return ["java", "-Xmx128m", *JVM_FLAGS, f"-Duser.home={classes}", "-cp", class_path, *words]
+    server = toolchain.server_directory()
+    class_path = archives.class_path(server / "lib", classes)
+    return [
+        "java",
+        "-Xmx128m",
+        *JVM_FLAGS,
+        *archives.flags(server),
+        f"-Duser.home={classes}",
+        "-cp",
+        class_path,
+        *words,
+    ]
 
 
 def ends(broker: AnyBroker, topic: str, queues: int) -> int:

@@ -60,7 +60,7 @@ def alone(directory: Path) -> Iterator[None]:
 
 
 def java_directory(version: str, *options: str) -> Path:
-    """classes/ and lib/ for one version of the Java client.
+    """lib/ and interop.jar, the programs of java/, for one version of the Java client.
 
     Raises:
         Missing: no JDK or no Maven.
@@ -70,13 +70,14 @@ def java_directory(version: str, *options: str) -> Path:
     source = HERE / "java"
     target = cache_directory() / f"java-{version}"
     stamp = target / "stamp"
-    wanted = fingerprint(source)
+    wanted = f"{fingerprint(source)} in a jar"
     with alone(target.parent):
         if not stamp.exists() or stamp.read_text() != wanted:
             shutil.rmtree(target, ignore_errors=True)
             target.mkdir(parents=True)
             goals = ["-q", "-B", "compile", "dependency:copy-dependencies", f"-DoutputDirectory={target}/lib"]
             run_build([maven, *goals, f"-Drocketmq.version={version}", f"-Dinterop.build={target}", *options], source)
+            run_build([need("jar"), "cf", str(target / "interop.jar"), "-C", str(target / "classes"), "."], source)
             stamp.write_text(wanted)
     return target
 
