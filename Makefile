@@ -14,7 +14,7 @@ CORE_SOURCES := $(wildcard csrc/*/*.[ch]) csrc/build_native.py csrc/objects.py
 ROOMS := $(filter-out csrc/__pycache__/,$(wildcard csrc/*/))
 C_SOURCES := $(filter-out %/_driver.c,$(wildcard csrc/*/*.[ch] tests/csrc/*.[ch] bench/driver/*.[ch]))
 
-.PHONY: always help run run-cluster build dev objects test test-long test-python test-spark spark-demo test-fault test-ha test-ha-short interop sanitize fuzz mutants faults lint style types check coverage \
+.PHONY: always help run run-cluster build dev objects test test-long test-python test-spark spark-demo test-fault test-ha test-ha-short interop sanitize fuzz mutants known-mutants lint style types check coverage \
         bench bench-compare bench-spark bench-smoke docs clean
 
 help:  ## this list
@@ -104,11 +104,10 @@ test-fault: $(VENV)/.dev  ## killed processes, damaged files, full disks; minute
 test-ha: $(VENV)/.dev  ## failover of real brokers with a real etcd (Debian: etcd-server; root for partitions)
 	$(PYTEST) $(PARALLEL) tests/ha
 
-test-ha-short: WORKERS = 2
 test-ha-short: $(VENV)/.dev  ## the histories of failover that CI plays
 	$(PYTEST) $(PARALLEL) tests/ha -m short
 
-interop: WORKERS = 4
+interop: WORKERS = 5
 interop: $(VENV)/.dev  ## official Java and Go clients and mqadmin against rocketpy (Java 17, Maven, Go)
 	$(PYTEST) $(PARALLEL) tests/interop
 
@@ -119,10 +118,10 @@ fuzz:  ## coverage-guided fuzzing of what parses foreign bytes; FUZZ_SECONDS eac
 	$(MAKE) -C tests/csrc fuzz
 
 mutants: $(VENV)/.dev  ## what the tests of a module would not find: make mutants MODULE=rocketpy/failover/in_sync.py
-	$(BIN)/python -m tests.support.mutations $(MODULE) $(OPTIONS)
+	$(BIN)/python -m tests.support.surviving_mutants $(MODULE) $(OPTIONS)
 
-faults: $(VENV)/.dev  ## a fault in each package that guards data, and one in C: the tests must find each
-	$(BIN)/python -m tests.support.faults
+known-mutants: $(VENV)/.dev  ## a mutant in each package that guards data, and one in C: the tests must find each
+	$(BIN)/python -m tests.support.known_mutants
 
 lint: $(VENV)/.dev  ## ruff and clang-format
 	$(BIN)/ruff check $(PYTHON_SOURCES)

@@ -15,7 +15,7 @@ from rocketpy.message.host import Host
 from rocketpy.message.message_id import encode_offset_message_id
 from rocketpy.message.properties import decode_properties, find_property, join_properties
 from tests.support import core_formats as core
-from tests.support.agreement import INT32, INT64, OFFSETS, TEXTS, agree, mutations, outcome, seeded
+from tests.support.agreement import INT32, INT64, OFFSETS, TEXTS, agree, damaged, outcome, seeded
 
 ADDRESSES = st.ip_addresses(v=4) | st.ip_addresses(v=6).filter(lambda address: address.ipv4_mapped is None)
 HOSTS = st.tuples(ADDRESSES.map(str), st.integers(0, 65535))
@@ -82,7 +82,7 @@ IMAGES = RECORDS.map(lambda fields: outcome(lambda: record.encode_record(**field
 
 
 @seeded
-@given(mutations(IMAGES), st.booleans())
+@given(damaged(IMAGES), st.booleans())
 def test_record_decode_of_damaged_images(image: bytes, check_crc: bool) -> None:
     agree_on_image(image, check_crc=check_crc)
 
@@ -116,7 +116,7 @@ def test_every_truncation_of_a_record(image: bytes) -> None:
 
 
 @seeded
-@given(mutations(TEXTS.map(str.encode)))
+@given(damaged(TEXTS.map(str.encode)))
 def test_hashes(raw: bytes) -> None:
     text = raw.decode("utf-8", "replace")
     assert core.string_hash(raw) == tags.string_hash(text)
@@ -147,7 +147,7 @@ def test_offset_message_id(host: Host, phy_offset: int) -> None:
 
 
 @seeded
-@given(mutations((INT64 | st.integers(-(1 << 70), 1 << 70)).map(lambda number: b"%d" % number)))
+@given(damaged((INT64 | st.integers(-(1 << 70), 1 << 70)).map(lambda number: b"%d" % number)))
 def test_parse_numbers(raw: bytes) -> None:
     text = raw.decode("utf-8", "replace")
     agree(lambda: core.parse_int(raw), lambda: numbers.parse_int(text))

@@ -18,7 +18,7 @@ from rocketpy.remoting.frame import FrameCutter, SerializeType
 from rocketpy.remoting.headers.pull import PullMessageResponseHeader
 from rocketpy.remoting.headers.send import SendMessageResponseHeader
 from tests.support import core_formats as core
-from tests.support.agreement import INT32, INT64, OFFSETS, PLAIN, TEXTS, agree, mutations, outcome, seeded
+from tests.support.agreement import INT32, INT64, OFFSETS, PLAIN, TEXTS, agree, damaged, outcome, seeded
 from tests.support.core_formats import FrameStart
 
 
@@ -76,7 +76,7 @@ def cut_in_python(data: bytes) -> FrameStart:
 
 @seeded
 @given(
-    mutations(st.builds(lambda size, rest: size.to_bytes(4, "big") + rest, st.integers(0, 40), st.binary(max_size=40)))
+    damaged(st.builds(lambda size, rest: size.to_bytes(4, "big") + rest, st.integers(0, 40), st.binary(max_size=40)))
 )
 def test_cut_frame(data: bytes) -> None:
     agree(lambda: core.cut_frame(data, FRAME_SIZE_MAX), lambda: cut_in_python(data))
@@ -116,7 +116,7 @@ def is_plain_key(key: str, header: bytes) -> bool:
 
 
 @seeded
-@given(mutations(json_headers()))
+@given(damaged(json_headers()))
 def test_damaged_json_header(header: bytes) -> None:
     agree_on_header(SerializeType.JSON, header)
 
@@ -130,13 +130,13 @@ def test_rocketmq_header(header: bytes) -> None:
 
 
 @seeded
-@given(mutations(rocketmq_headers()))
+@given(damaged(rocketmq_headers()))
 def test_damaged_rocketmq_header(header: bytes) -> None:
     agree_on_header(SerializeType.ROCKETMQ, header)
 
 
 @seeded
-@given(mutations(TEXTS.map(lambda text: json.dumps(text)[1:-1].encode())))
+@given(damaged(TEXTS.map(lambda text: json.dumps(text)[1:-1].encode())))
 def test_unescape_json(raw: bytes) -> None:
     """C takes escapes and leaves all other bytes as they are."""
     unescaped = outcome(lambda: core.unescape_json(raw))

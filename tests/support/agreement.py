@@ -36,7 +36,7 @@ def agree(in_c: Callable[[], Any], in_python: Callable[[], Any]) -> Any:
 
 
 @st.composite
-def mutations(draw: st.DrawFn, originals: st.SearchStrategy[bytes]) -> bytes:
+def damaged(draw: st.DrawFn, originals: st.SearchStrategy[bytes]) -> bytes:
     """An original with a few bytes changed, taken out, put in, or its end cut off."""
     image = bytearray(draw(originals))
     for _ in range(draw(st.integers(0, 3))):

@@ -17,6 +17,18 @@ APART = re.compile(
 )
 # Beginnings of the names of tests, by their seconds in a run of CI.
 LONGEST = (
+    "tests/fault/test_exact_restarts.py::test_a_send_is_stored_once",
+    "tests/fault/test_confirm_race.py",
+    "tests/fault/test_crash_points.py",
+    "tests/fault/test_killed_workers.py",
+    "tests/fault/test_memory.py",
+    "tests/fault/test_transaction_crashes.py",
+    "tests/fault/test_transactions.py",
+    "tests/fault/test_timers.py",
+    "tests/fault/test_slave_crashes.py",
+    "tests/ha/test_brokers.py::test_three_members_with_faults_at_random",
+    "tests/ha/test_asynchronous.py",
+    "tests/ha/test_brokers.py",
     "tests/interop/test_mqadmin_texts.py",
     "tests/interop/test_store_matrix.py",
     "tests/interop/test_worker_deaths.py",

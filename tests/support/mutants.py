@@ -1,4 +1,4 @@
-"""Small faults made of a Python source: comparisons turned, statements dropped, conditions fixed, numbers moved by one.
+"""Mutants of a Python source: comparisons turned, statements dropped, conditions fixed, numbers moved by one.
 
 A mutant is the text of the source with one expression or statement replaced, so that line numbers hold for all that is
 above it. Docstrings, annotations, assertions and calls that log are left alone: no test should depend on them.

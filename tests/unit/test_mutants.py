@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from tests.support.mutants import mutants_of
-from tests.support.mutations import FOUND, SURVIVED, TIMED_OUT, outcome_of
+from tests.support.surviving_mutants import FOUND, SURVIVED, TIMED_OUT, outcome_of
 
 NESTED = """
 def outer(a) -> bool:

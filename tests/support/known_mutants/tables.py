@@ -1,10 +1,10 @@
-"""The tables of faults: `*.txt` in this directory.
+"""The tables of mutants: `*.txt` in this directory.
 
-    file csrc/store/half_states.c              the source of the faults that follow
+    file csrc/store/half_states.c              the source of the mutants that follow
     test tests/unit/native/test_half_messages.py
     test tests/unit/native/test_half_renewal.py    one of these finds each of them
 
-    the base moves back                        the fault, in words
+    the base moves back                        the mutant, in words
     -    if (base > states->base) rp_store_release(&states->base, base);
     +    rp_store_release(&states->base, base);
 
@@ -23,7 +23,7 @@ TABLES = Path(__file__).parent
 
 
 @attrs.frozen
-class Fault:
+class KnownMutant:
     """A plausible slip. `old` occurs once in the file at `path`; one of `tests` fails with `new` in its place."""
 
     name: str
@@ -33,17 +33,17 @@ class Fault:
     tests: tuple[str, ...]
 
 
-def faults_of_packages() -> list[Fault]:
-    return faults_in(_lines(TABLES / "packages.txt"))
+def mutants_of_packages() -> list[KnownMutant]:
+    return mutants_in(_lines(TABLES / "packages.txt"))
 
 
-def faults_of_core() -> list[Fault]:
-    return [fault for table in sorted(TABLES.glob("core_*.txt")) for fault in faults_in(_lines(table))]
+def mutants_of_core() -> list[KnownMutant]:
+    return [mutant for table in sorted(TABLES.glob("core_*.txt")) for mutant in mutants_in(_lines(table))]
 
 
-def faults_in(lines: Iterable[str]) -> list[Fault]:
-    """Read a table. Raises: ValueError: a line belongs to no fault, or a fault has no test."""
-    found: list[Fault] = []
+def mutants_in(lines: Iterable[str]) -> list[KnownMutant]:
+    """Read a table. Raises: ValueError: a line belongs to no mutant, or a mutant has no test."""
+    found: list[KnownMutant] = []
     path, tests = "", list[str]()
     for line in lines:
         mark, rest = line[:1], line[1:] + "\n"
@@ -54,9 +54,9 @@ def faults_in(lines: Iterable[str]) -> list[Fault]:
         elif line.startswith("test "):
             tests.append(line.removeprefix("test "))
         elif mark not in "+-":
-            found.append(Fault(f"{Path(path).name}: {line}", path, "", "", tuple(tests)))
+            found.append(KnownMutant(f"{Path(path).name}: {line}", path, "", "", tuple(tests)))
         elif not found or found[-1].path != path or not tests:
-            raise ValueError(f"{line!r} belongs to no fault of {path} that names a test")
+            raise ValueError(f"{line!r} belongs to no mutant of {path} that names a test")
         elif mark == "-":
             found[-1] = attrs.evolve(found[-1], old=found[-1].old + rest)
         else:

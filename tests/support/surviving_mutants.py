@@ -1,11 +1,11 @@
-"""`python -m tests.support.mutations MODULE ...`: list small faults in a module that its tests do not find.
+"""`python -m tests.support.surviving_mutants MODULE ...`: list small mutants of a module that its tests do not find.
 
 Each module is mutated in a copy of the tree (`tests/support/mutants.py` says how). The tests that run the changed line
 run in a forked process, the quickest first, until one fails. A mutant that none of them finds is printed with its line:
 a test is missing, or code can go, or the change has no effect. A reader decides which.
 
-    python -m tests.support.mutations rocketpy/failover/in_sync.py
-    python -m tests.support.mutations rocketpy/broker/schedule.py --tests tests/unit/broker --lines 120-180
+    python -m tests.support.surviving_mutants rocketpy/failover/in_sync.py
+    python -m tests.support.surviving_mutants rocketpy/broker/schedule.py --tests tests/unit/broker --lines 120-180
 
 The tests of a module are by default the files in `tests/unit` that import it or bear its name. The extension module
 must be built. Processes that a test starts have the mutant as well, but only lines that run in the process of the test
@@ -116,7 +116,7 @@ class Chosen:
 
 @attrs.frozen
 class Baseline:
-    """The tests of a module as they run without a fault."""
+    """The tests of a module as they run without a mutant."""
 
     tests_of: dict[int, set[str]]
     seconds: dict[str, float]
@@ -187,7 +187,7 @@ def copy_tree(target: Path) -> Path:
 
 
 def measure(copy: Path, module: str, tests: list[str]) -> Baseline:
-    """Run the tests without a fault and note the lines of each; stop if one fails."""
+    """Run the tests without a mutant and note the lines of each; stop if one fails."""
     noted = copy / "lines"
 
     def act() -> int:
@@ -199,7 +199,7 @@ def measure(copy: Path, module: str, tests: list[str]) -> Baseline:
         return status
 
     if in_child(3600.0, act) != 0:
-        raise SystemExit(f"{module}: its tests fail without a fault:\n{(copy / 'output').read_text()[-3000:]}")
+        raise SystemExit(f"{module}: its tests fail without a mutant:\n{(copy / 'output').read_text()[-3000:]}")
     return Baseline(*pickle.loads(noted.read_bytes()))
 
 
@@ -295,7 +295,9 @@ def _lines(text: str) -> range:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.support.mutations", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.support.surviving_mutants", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("modules", nargs="+", metavar="MODULE", help="a file of rocketpy/")
     parser.add_argument(
         "--tests", nargs="+", default=[], metavar="PATH", help="instead of the tests that import the module"

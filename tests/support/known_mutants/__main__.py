@@ -1,11 +1,11 @@
-"""`python -m tests.support.faults`: put faults into a copy of the tree, one after the other; tests must find each.
+"""`python -m tests.support.known_mutants`: put mutants into a copy of the tree, one after the other; tests must find each.
 
-The faults are in the tables beside this file. The tests that a fault names run without it, and have to pass; then with
-it, and one has to fail. `--everything` runs all that `make test` runs instead: minutes for each fault.
+The mutants are in the tables beside this file. The tests that a mutant names run without it, and have to pass; then with
+it, and one has to fail. `--everything` runs all that `make test` runs instead: minutes for each mutant.
 
-    python -m tests.support.faults                     # one fault in each package that guards data, and one in C
-    python -m tests.support.faults --core              # the compiled core: recovery, control block, replication
-    python -m tests.support.faults --only schedule     # those whose name has this word
+    python -m tests.support.known_mutants                     # one mutant in each package that guards data, and one in C
+    python -m tests.support.known_mutants --core              # the compiled core: recovery, control block, replication
+    python -m tests.support.known_mutants --only schedule     # those whose name has this word
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from pathlib import Path
 
 import attrs
 
-from tests.support.faults.fault import Fault, faults_of_core, faults_of_packages
-from tests.support.mutations import copy_tree, kill_group
+from tests.support.known_mutants.tables import KnownMutant, mutants_of_core, mutants_of_packages
+from tests.support.surviving_mutants import copy_tree, kill_group
 
 EVERYTHING = ("tests/unit", "tests/property", "tests/system")
-LIMIT_S = 90.0  # for tests with a fault: longer than any of them waits for a condition, so that it fails by itself
-LIMIT_FACTOR = 4.0  # and so much more, by their time without a fault; a fault that hangs them is found
+LIMIT_S = 90.0  # for tests with a mutant: longer than any of them waits for a condition, so that it fails by itself
+LIMIT_FACTOR = 4.0  # and so much more, by their time without a mutant; a mutant that hangs them is found
 UNKNOWN_LIMIT_S = 3600.0
 FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 
@@ -82,7 +82,7 @@ def failing_test(copy: Path, tests: Iterable[str], limit_s: float) -> str | None
 
 @attrs.frozen
 class Copy:
-    """A copy of the tree that has at most one fault. `core`: only if some fault is in C."""
+    """A copy of the tree that has at most one mutant. `core`: only if some mutant is in C."""
 
     root: Path
     core: Core | None
@@ -93,13 +93,13 @@ class Copy:
             self.core.build()
         return failing_test(self.root, tests, limit_s)
 
-    def find(self, fault: Fault, tests: tuple[str, ...], limit_s: float) -> str | None:
-        """Return the test that finds the fault, or None."""
-        path = self.root / fault.path
+    def find(self, mutant: KnownMutant, tests: tuple[str, ...], limit_s: float) -> str | None:
+        """Return the test that finds the mutant, or None."""
+        path = self.root / mutant.path
         source = path.read_text(encoding="utf-8")
-        if source.count(fault.old) != 1:
-            raise SystemExit(f"{fault.name}: {fault.path} has not just once:\n{fault.old}")
-        path.write_text(source.replace(fault.old, fault.new), encoding="utf-8")
+        if source.count(mutant.old) != 1:
+            raise SystemExit(f"{mutant.name}: {mutant.path} has not just once:\n{mutant.old}")
+        path.write_text(source.replace(mutant.old, mutant.new), encoding="utf-8")
         try:
             return self.run(tests, limit_s)
         finally:
@@ -107,31 +107,31 @@ class Copy:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.support.faults", description=__doc__.splitlines()[0])
-    parser.add_argument("--core", action="store_true", help="the faults in the compiled core")
-    parser.add_argument("--only", default="", metavar="WORD", help="faults whose name has this word")
+    parser = argparse.ArgumentParser(prog="python -m tests.support.known_mutants", description=__doc__.splitlines()[0])
+    parser.add_argument("--core", action="store_true", help="the mutants in the compiled core")
+    parser.add_argument("--only", default="", metavar="WORD", help="mutants whose name has this word")
     parser.add_argument("--everything", action="store_true", help="run all tests of `make test` for each")
     given = parser.parse_args()
-    faults = [one for one in (faults_of_core() if given.core else faults_of_packages()) if given.only in one.name]
+    mutants = [one for one in (mutants_of_core() if given.core else mutants_of_packages()) if given.only in one.name]
     missed, limits_s = [], dict[tuple[str, ...], float]()
     with tempfile.TemporaryDirectory(prefix="rp-", ignore_cleanup_errors=True) as directory:
         root = copy_tree(Path(directory) / "0")
-        copy = Copy(root, Core(root) if any(fault.path.startswith("csrc/") for fault in faults) else None)
+        copy = Copy(root, Core(root) if any(mutant.path.startswith("csrc/") for mutant in mutants) else None)
         if copy.core:
             copy.core.build()
-        for fault in faults:
-            tests = EVERYTHING if given.everything else fault.tests
+        for mutant in mutants:
+            tests = EVERYTHING if given.everything else mutant.tests
             begun_s = time.monotonic()
             if tests not in limits_s:
                 if (failed := copy.run(tests, UNKNOWN_LIMIT_S)) is not None:
-                    raise SystemExit(f"{failed} fails without a fault:\n{(root / 'output').read_text()[-3000:]}")
+                    raise SystemExit(f"{failed} fails without a mutant:\n{(root / 'output').read_text()[-3000:]}")
                 limits_s[tests] = LIMIT_S + LIMIT_FACTOR * (time.monotonic() - begun_s)
                 begun_s = time.monotonic()
-            found = copy.find(fault, tests, limits_s[tests])
+            found = copy.find(mutant, tests, limits_s[tests])
             outcome = f"found by {found}" if found else "MISSED"
-            print(f"{fault.name}: {outcome}; {time.monotonic() - begun_s:.0f} s", flush=True)
-            missed += [] if found else [fault.name]
-    print(f"{len(faults) - len(missed)} of {len(faults)} found")
+            print(f"{mutant.name}: {outcome}; {time.monotonic() - begun_s:.0f} s", flush=True)
+            missed += [] if found else [mutant.name]
+    print(f"{len(mutants) - len(missed)} of {len(mutants)} found")
     return 1 if missed else 0
 
 
