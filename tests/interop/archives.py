@@ -37,6 +37,7 @@ def make(directory: Path, run: Callable[[Iterable[str]], None]) -> None:
     archive = archive_of(directory)
     begun = archive.with_suffix(".new")
     if not archive.exists():
+        begun.unlink(missing_ok=True)
         run([f"-XX:ArchiveClassesAtExit={begun}", *QUIET])
         if begun.exists():  # a JVM without this ability starts as before
             begun.rename(archive)

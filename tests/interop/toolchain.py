@@ -68,17 +68,16 @@ def java_directory(version: str, *options: str) -> Path:
     need("java"), need("javac")
     maven = need("mvn")
     source = HERE / "java"
-    target = cache_directory() / f"java-{version}"
-    stamp = target / "stamp"
-    wanted = f"{fingerprint(source)} in a jar"
+    target = cache_directory() / f"java-{version}-{fingerprint(source)[:16]}"  # of this checkout, beside another's
+    stamp = target / "built"
     with alone(target.parent):
-        if not stamp.exists() or stamp.read_text() != wanted:
+        if not stamp.exists():
             shutil.rmtree(target, ignore_errors=True)
             target.mkdir(parents=True)
             goals = ["-q", "-B", "compile", "dependency:copy-dependencies", f"-DoutputDirectory={target}/lib"]
             run_build([maven, *goals, f"-Drocketmq.version={version}", f"-Dinterop.build={target}", *options], source)
             run_build([need("jar"), "cf", str(target / "interop.jar"), "-C", str(target / "classes"), "."], source)
-            stamp.write_text(wanted)
+            stamp.touch()
     return target
 
 

@@ -1,11 +1,11 @@
-"""`python -m tests.support.known_mutants`: put mutants into a copy of the tree, one after the other; tests must find each.
+"""`python -m tests.support.known_mutants`: put mutants into a copy of the tree in turn; tests must find each.
 
-The mutants are in the tables beside this file. The tests that a mutant names run without it, and have to pass; then with
-it, and one has to fail. `--everything` runs all that `make test` runs instead: minutes for each mutant.
+The mutants are in the tables beside this file. The tests that a mutant names run without it, and have to pass;
+then with it, and one has to fail. `--everything` runs all that `make test` runs instead: minutes for each mutant.
 
-    python -m tests.support.known_mutants                     # one mutant in each package that guards data, and one in C
-    python -m tests.support.known_mutants --core              # the compiled core: recovery, control block, replication
-    python -m tests.support.known_mutants --only schedule     # those whose name has this word
+    python -m tests.support.known_mutants                   # one mutant in each package that guards data, and one in C
+    python -m tests.support.known_mutants --core            # the compiled core: recovery, control block, replication
+    python -m tests.support.known_mutants --only schedule   # those whose name has this word
 """
 
 from __future__ import annotations
