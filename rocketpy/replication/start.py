@@ -42,12 +42,14 @@ def start_of(master: MasterLog, begin: int, end: int, file_size: int) -> Start:
     """
     if master.file_size != file_size:
         raise CannotFollow(other_file_size(file_size, master.file_size))
+    if end > master.end:
+        raise CannotFollow(master_is_shorter(end, master.end))
     if end <= begin:
+        if end > 0 and master.begin <= end:  # all files were deleted: there is nothing to compare
+            return Start(end, end)
         if master.begin > 0:
             return Start(master.begin, master.begin)
         return Start(1, 1, adds_zero=True) if master.end >= file_size else Start(0, 0)
-    if end > master.end:
-        raise CannotFollow(master_is_shorter(end, master.end))
     if end <= master.begin:  # nothing that both have could be compared
         raise CannotFollow(master_begins_later(end, master.begin))
     return Start(max(1, begin, master.begin, end - TAIL_MAX), end)

@@ -23,6 +23,9 @@ SIZE = 1_000_000
         ((0, SIZE - 1), 0, 0, Start(0, 0)),  # its first file is its last one
         ((0, SIZE), 0, 0, Start(1, 1, adds_zero=True)),
         ((3 * SIZE, 9 * SIZE), 0, 0, Start(3 * SIZE, 3 * SIZE)),
+        ((0, 9 * SIZE), 5 * SIZE, 5 * SIZE, Start(5 * SIZE, 5 * SIZE)),  # its files were deleted
+        ((5 * SIZE, 5 * SIZE), 5 * SIZE, 5 * SIZE, Start(5 * SIZE, 5 * SIZE)),
+        ((6 * SIZE, 9 * SIZE), 5 * SIZE, 5 * SIZE, Start(6 * SIZE, 6 * SIZE)),
         ((0, 5000), 0, 5000, Start(1, 5000)),
         ((0, 9 * SIZE), 0, 5 * SIZE, Start(5 * SIZE - TAIL_MAX, 5 * SIZE)),
         ((4 * SIZE, 9 * SIZE), 0, 4 * SIZE + 10, Start(4 * SIZE, 4 * SIZE + 10)),
@@ -45,6 +48,12 @@ def test_where_it_begins(master: tuple[int, int], begin: int, end: int, start: S
 def test_logs_that_do_not_fit(master: MasterLog, end: int, reason: str) -> None:
     with pytest.raises(CannotFollow, match=reason):
         start_of(master, 0, end, SIZE)
+
+
+def test_an_empty_log_that_begins_beyond_its_masters_end() -> None:
+    """The master has lost its end. Positions that consumers were told mean other messages there."""
+    with pytest.raises(CannotFollow, match="ends at 5000000, that of its master at 4000000"):
+        start_of(MasterLog(SIZE, 0, 4 * SIZE), 5 * SIZE, 5 * SIZE, SIZE)
 
 
 OWN = bytes(range(256)) * 4
