@@ -76,20 +76,17 @@ from .slow_readers import SlowReaders
 from .slow_send import SlowSend
 from .store_api import Store
 from .table_followers import CHANGES, FollowedProcessor
+from .topics_of_log import KEEP_S, TopicsOfLog
 from .transaction_progress import TransactionProgress
 from .transactions import TransactionService
-from .unfinished import adopt_queues, adopt_topics_of_log, finish_deletions
+from .unfinished import adopt_queues, finish_deletions
 from .water_marks import WaterMarks
 
 logger = logging.getLogger(__name__)
 
-BACKLOG_S = 15.0
-CLIENT_SWEEP_S = 10.0
-CONFIG_SAVE_S = 1.0
-FILTER_SAVE_S = 10.0
-LOCK_SWEEP_S = 60.0
-STORE_TRIM_S = 60.0
-PROGRESS_S, CHECKS_SAVE_S = 5.0, 10.0
+CONFIG_SAVE_S, FILTER_SAVE_S, CHECKS_SAVE_S = 1.0, 10.0, 10.0
+BACKLOG_S, CLIENT_SWEEP_S, LOCK_SWEEP_S, STORE_TRIM_S = 15.0, 10.0, 60.0, 60.0
+PROGRESS_S = 5.0
 RESTART_S = 10.0  # of a duty that goes on by itself, when it has failed
 
 
@@ -149,6 +146,7 @@ class BrokerController:
         self.table_copier = SlaveSynchronize(name_server_client, services, self._outer_api)
         self.replication_status: Callable[[], HaStatus] = HaStatus  # the state of replication now
         self.backlog = BacklogMonitor(current, topics, services.groups, services.offsets, store, clock)
+        self.topics_of_log = TopicsOfLog(services)
         self._slow_readers = SlowReaders(current, services.groups, services.stats)
         self._clients = ClientJournal(memory.clients_journal(), services.consumers, services.producers, clock)
         self._slow_send = SlowSend(current, clock, topics, services.groups, fast_path, levels, choose, faults, store)
@@ -223,8 +221,6 @@ class BrokerController:
         services.transactions.load()
         services.filters.load()
         adopt_queues(services)
-        adopt_topics_of_log(services)
-        services.transactions.open_topics()
         if open_channel is not None:
             self._clients.restore(open_channel, is_gone)
 
@@ -235,11 +231,14 @@ class BrokerController:
 
     async def run(self, *, task_status: TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Send all tables to the send and pull workers, then run the background duties until `stop()`. Started when all
-        tables are sent."""
+        tables are sent. Raises: StoreError: the log cannot be read."""
         services = self.services
+        await self.topics_of_log.adopt()
+        services.transactions.open_topics()
         await services.topics.announce()
         await services.groups.announce()
         services.tell_broker_changed()
+        await self.topics_of_log.forget_others()
         services.fast_path.tables_end()
         finish_deletions(services)
         try:
@@ -256,10 +255,10 @@ class BrokerController:
                 if not services.settings.is_slave:
                     services.transactions.keep_progress()
                     services.transactions.keep_progress()  # the op queue's is that of the call before
-                services.topics.end()
                 services.schedule.end()
                 for file in self._files:
                     await self._save_at_last(file)
+                await services.topics.position.keep(sync=True)
             self._finished.set()
 
     async def _save_at_last(self, file: ConfigFile) -> None:
@@ -313,6 +312,7 @@ class BrokerController:
         duties = [  # they save what no request waits for: groups created by pulls, order flags, failed saves
             Duty("detecting process pauses", CHECK_INTERVAL_S, as_duty(self._pauses.check)),
             Duty("saving topics", CONFIG_SAVE_S, services.topics.file.save),
+            Duty("keeping the position of topics", KEEP_S, self.topics_of_log.keep, first_s=0.0),
             Duty("saving subscription groups", CONFIG_SAVE_S, services.groups.file.save),
             Duty("saving offsets", settings.broker.flush_consumer_offset_interval / 1000, services.offsets.file.save),
             Duty("saving delays", settings.store.flush_delay_offset_interval / 1000, services.schedule.file.save),

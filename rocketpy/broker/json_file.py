@@ -33,8 +33,14 @@ def load(path: Path) -> dict[str, Any] | None:
     Raises:
         ConfigError: a file is there but damaged, and there is no usable `.bak`.
     """
+    found = load_with_image(path)
+    return None if found is None else found[0]
+
+
+def load_with_image(path: Path) -> tuple[dict[str, Any], bytes] | None:
+    """As `load`, with the bytes that the object was read from."""
     try:
-        return read_with_backup(path, _decode)
+        return read_with_backup(path, lambda data: (_decode(data), data))
     except ValueError as exc:
         advice = "restore it, or remove it and its .bak to start without"
         raise ConfigError(f"damaged, and no usable .bak beside it ({exc}); {advice}", file=path) from exc

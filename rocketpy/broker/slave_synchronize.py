@@ -161,13 +161,12 @@ class SlaveSynchronize:
         code = RequestCode.GET_ALL_TOPIC_CONFIG
         answer, is_same = await self._newer(master, code, self._topics.data_version, self._topics.file)
         if is_same:
-            self._know(end, self._delete_messages(answer, end))
-            return
+            self._delete_messages(answer, end)
+            return self._topics.position.know(end)
         theirs = await self._parsed(master, answer, code, TopicConfigSerializeWrapper, "topicConfigTable")
-        has_deleted = self._delete_messages(answer, end)
+        self._delete_messages(answer, end)
         if theirs.data_version == self._topics.data_version:
-            self._know(end, has_deleted)
-            return
+            return self._topics.position.know(end)
         await self._topics.follow(
             theirs.topic_config_table,
             theirs.data_version,
@@ -177,23 +176,15 @@ class SlaveSynchronize:
         )
         await self._topics.file.save()
 
-    def _know(self, end: int, has_deleted: bool) -> None:
-        """After a deletion the file says so soon: a master that looks for topics from an older position on would find
-        the deleted ones."""
-        self._topics.know(end)
-        if has_deleted:
-            self._topics.file.changed()
-
-    def _delete_messages(self, answer: RemotingCommand, end: int) -> bool:
+    def _delete_messages(self, answer: RemotingCommand, end: int) -> None:
         """Delete what the master has deleted, of topics that may have been created again since the last round: once
-        the log, which ends at `end`, has got there. Returns: whether there was anything to delete."""
-        deleted, has_deleted = deleted_below(answer), False
+        the log, which ends at `end`, has got there."""
+        deleted = deleted_below(answer)
         for topic, below in deleted.items():
             if self._deleted.get(topic, 0) < below <= end:
                 self._fast_path.delete_messages(topic, below)
-                self._deleted[topic], has_deleted = below, True
+                self._deleted[topic] = below
         self._deleted = {topic: self._deleted[topic] for topic in deleted if topic in self._deleted}
-        return has_deleted
 
     async def _copy_groups_alone(self, master: str) -> None:
         code = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG

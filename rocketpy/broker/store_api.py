@@ -59,6 +59,18 @@ class StoreStatistics(Protocol):
     def consume_queue_disk_ratio(self) -> float: ...
 
 
+class TopicsInLog(Protocol):
+    """Topics that messages in a part of the log name."""
+
+    @property
+    def used(self) -> Mapping[str, int]:
+        """Topic -> number of queues up to the last one that a message names."""
+
+    @property
+    def until(self) -> int:
+        """The end of the part."""
+
+
 class QueueState(Protocol):
     """State of one queue of the store."""
 
@@ -91,9 +103,9 @@ class Store(Protocol):
     def used_topics(self) -> Mapping[str, int]:
         """Topics that hold messages -> number of queues up to the last queue that holds messages."""
 
-    def topics_since(self, phy_offset: int) -> Mapping[str, int]:
-        """Topics that messages of the log name from this position on, readable or not yet -> number of queues up to the
-        last one."""
+    def topics_in_log(self, begin: int, end: int, size_max: int) -> Generator[None, None, TopicsInLog]:
+        """Find the topics that messages name between two positions, readable or not yet, in steps. About `size_max`
+        bytes are read."""
 
     def deleted_topics(self) -> Mapping[str, bool]:
         """Topics with deleted queues -> whether those still hold messages."""

@@ -19,25 +19,11 @@ def adopt_queues(services: BrokerServices) -> None:
     A topic is announced a moment before topics.json is saved. If the manager dies in between, messages that were
     acknowledged must stay visible.
     """
-    _adopt(services, services.store.used_topics())
+    adopt(services, services.store.used_topics())
 
 
-def adopt_topics_of_log(services: BrokerServices) -> None:
-    """On a master whose table is a copy of the last master's: restore topics that messages of the log name and that
-    the table cannot know (docs/adr/0280).
-
-    The last master may have made a topic, and acknowledged messages for it, after its table was copied. Messages with a
-    delay level or a timer, and half messages, have no queue of this topic yet. A topic that it had deleted before stays
-    deleted: the table knows all topics of the messages below its position.
-    """
-    topics = services.topics
-    if topics.known_below < 0 or services.settings.is_slave:
-        return
-    _adopt(services, services.store.topics_since(topics.known_below))
-    topics.own()
-
-
-def _adopt(services: BrokerServices, used_topics: Mapping[str, int]) -> None:
+def adopt(services: BrokerServices, used_topics: Mapping[str, int]) -> None:
+    """Restore the topics among these that the table lacks; each with its number of used queues."""
     topics = services.topics
     largest = topics.largest_template()
     for topic, used in used_topics.items():

@@ -50,6 +50,14 @@ class _Deletion:
     recreated_at: int | None = None  # P is at most this: a topic of that name was, or may have been, created again
 
 
+@attrs.define
+class _Question:
+    """A POSITION request that belongs to no deletion."""
+
+    is_answered: trio.Event = attrs.field(factory=trio.Event)
+    position: int = -1
+
+
 class QueueDeletions:
     """`send`, `store`: outboxes to these workers; `store` is None in tests without a store worker."""
 
@@ -60,6 +68,7 @@ class QueueDeletions:
         self._last_token = TOKENS + now_ns()  # above all tokens of previous managers
         self._by_token: dict[int, _Deletion] = {}  # waiting for the answer of the send worker
         self._by_record: dict[bytes, _Deletion] = {}  # waiting for the answer of the store worker
+        self._questions: dict[int, _Question] = {}
         self.recent: dict[str, int] = {}
         """Of the last RECENT_MAX deletions the topics, and the positions below which their records are deleted."""
 
@@ -81,13 +90,21 @@ class QueueDeletions:
         self._last_token += 1
         self._delete_units(_Deletion(topic), below, self._last_token)
 
+    async def position(self) -> int:
+        """Wait for the end of the log at the time when the send worker has taken all that it was told so far."""
+        self._last_token += 1
+        question = self._questions[self._last_token] = _Question()
+        self._ask_position(self._last_token)
+        await question.is_answered.wait()
+        return question.position
+
     def _ask_position(self, token: int) -> None:
         self._send.put(WorkerMessage.POSITION, POSITION.write(token=token), always=True)
 
     def ask_positions_again(self) -> None:
         """The send worker was restarted: answers of the previous one may be lost. A later position is as good, because
         nothing is accepted for a deleted topic until it is created again."""
-        for token in self._by_token:
+        for token in (*self._by_token, *self._questions):
             self._ask_position(token)
 
     def created(self, topic: str) -> None:
@@ -102,6 +119,10 @@ class QueueDeletions:
         token = position.token
         if token < TOKENS:
             return False
+        question = self._questions.pop(token, None)
+        if question is not None:
+            question.position = position.phy_offset
+            question.is_answered.set()
         deletion = self._by_token.pop(token, None)
         if deletion is not None:
             known = (position.phy_offset, deletion.recreated_at)

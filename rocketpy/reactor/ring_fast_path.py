@@ -112,14 +112,14 @@ class RingFastPath:
         queried = [_FastPathProcess(*query, frozenset({WorkerMessage.SETTINGS})) for query in queries]
         self._with_tables = [self._send, *self._pulls, *queried]
         self._store = None if store is None else _FastPathProcess(*store, frozenset({WorkerMessage.FILTER}))
-        stores = [] if self._store is None else [self._store]
-        self._with_end = [self._send, *self._pulls, *stores]
+        self._with_end = [self._send, *self._pulls, *(stores := [] if self._store is None else [self._store])]
         self._all = [*self._with_tables, *stores]
         self._queues = queues
         self._tables: dict[int, dict[TableKey, bytes]] = {kind: {} for kind in TABLES}
         self._puts = InternalPuts(self._send.outbox, store_host, now_ns)
         self._deletions = QueueDeletions(queues, send[1], None if store is None else store[1], now_ns)
         self.delete_messages, self.recent_deletions = self._deletions.begin_below, self._deletions.recent
+        self.position = self._deletions.position
         self._expired: trio.Event | None = None  # set when CLEAN_EXPIRED is answered
         self._store_settings: dict[str, str] = {}  # changed since the start of the manager
         self._delivered = delivered

@@ -318,6 +318,9 @@ class FastPath(Protocol):
     def tables_end(self) -> None:
         """All table entries are sent: the send and pull workers may start to serve."""
 
+    async def position(self) -> int:
+        """Wait for the end of the log at the time when the send worker has taken all that it was told so far."""
+
     def resend(
         self,
         request: SendRequest,

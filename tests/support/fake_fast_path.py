@@ -42,6 +42,7 @@ class FakeFastPath:
         self.half_states = FakeHalfStates()
         self.ends: list[EndTransaction] = []
         self.end_code = 0
+        self.end = 4096  # of the log
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         if name not in {
@@ -74,6 +75,9 @@ class FakeFastPath:
         if not self.is_store_away:
             done.set()
         return done
+
+    async def position(self) -> int:
+        return self.end
 
     async def clean_expired_queues(self) -> None:
         self.calls.append(("clean_expired_queues", ()))

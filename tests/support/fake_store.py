@@ -24,6 +24,12 @@ class Query:
 
 
 @attrs.frozen
+class TopicsInLog:
+    used: dict[str, int]
+    until: int
+
+
+@attrs.frozen
 class State:
     topic: str
     queue_id: int = 0
@@ -81,8 +87,10 @@ class FakeStore:
         used = sorted(queue for queue, units in self.queues.items() if units)
         return {topic: queue_id + 1 for topic, queue_id in used}
 
-    def topics_since(self, phy_offset: int) -> dict[str, int]:
-        return {topic: count for at, topic, count in self.named if at >= phy_offset}
+    def topics_in_log(self, begin: int, end: int, size_max: int) -> Generator[None, None, TopicsInLog]:
+        yield
+        until = min(end, begin + size_max)
+        return TopicsInLog({topic: count for at, topic, count in self.named if begin <= at < until}, until)
 
     def deleted_topics(self) -> dict[str, bool]:
         return self.deleted

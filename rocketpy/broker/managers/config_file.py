@@ -4,7 +4,7 @@ disk."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,8 @@ class ConfigFile:
         self._retry_at_s = 0.0
         self.on_saved: Callable[[int], None] = lambda changes: None
         """Called after each completed save, with the number of the last change before it started."""
+        self.on_written: Callable[[Sequence[bytes]], None] = lambda pieces: None
+        """Called in the thread of a save, with what the file has from now on."""
 
     @property
     def changes(self) -> int:
@@ -69,12 +71,16 @@ class ConfigFile:
             changes = self._changes
             try:
                 pieces = await encoded(self._pieces())
-                await trio.to_thread.run_sync(json_file.save, self.path, pieces)
+                await trio.to_thread.run_sync(self._write, pieces)
             except OSError as exc:
                 self._failed(exc)
             else:
                 self._saved, self._failures, self._retry_at_s = changes, 0, 0.0
                 self.on_saved(changes)
+
+    def _write(self, pieces: Sequence[bytes]) -> None:
+        json_file.save(self.path, pieces)
+        self.on_written(pieces)
 
     def _failed(self, exc: OSError) -> None:
         wait_s = min(RETRY_MAX_S, RETRY_FIRST_S * 2**self._failures)

@@ -1,7 +1,7 @@
 """The topics of this broker: `topics.json`, the built-in ones, and those created by a first send.
 
-On a slave the file says, as its last member, up to which log position the table knows all topics. A broker that is
-opened as the master with such a table looks for the topics of later messages in its log (unfinished.py).
+The file says, as its last member, up to which log position the table knows all topics (topics_position.py). A broker
+that is opened as the master looks for the topics of later messages in its log (topics_of_log.py).
 
 A change is made in memory and sent to the send and pull workers at once; `file.save()` waits for the disk. Unknown
 fields (5.x writes some) stay in the file.
@@ -26,18 +26,19 @@ from rocketpy.remoting.json_writer import Members, pretty_pieces
 from rocketpy.remoting.limits import Limit, require
 from rocketpy.transport.steps import Steps
 
+from .. import json_file
 from ..clock import Clock
 from ..current_settings import CurrentSettings
 from .config_file import ConfigFile
 from .documents import with_unknown_fields
 from .evolve import evolved
 from .fast_path_tables import FastPathTables
+from .topics_position import TopicsPosition
 
 logger = logging.getLogger(__name__)
 
 SCHEDULE_QUEUE_NUMS = 18
 ANNOUNCED_PER_STEP = 200  # topics and queues
-UNKNOWN_BYTES_MAX = 256 << 20  # of the log, after the position in the file: what a new master has to read
 READ_WRITE = int(PermName.READ | PermName.WRITE)
 KNOWN_FIELDS = frozenset(
     {"order", "perm", "readQueueNums", "topicFilterType", "topicName", "topicSysFlag", "writeQueueNums"}
@@ -56,9 +57,7 @@ class TopicConfigManager:
         self._system = set(names.SYSTEM_TOPICS)
         self.data_version = DataVersion(timestamp_ms=clock.now_ms())
         self.file = ConfigFile(path, lambda: pretty_pieces(self._file_document()))
-        self.known_below = -1
-        """On a slave: the table has all topics of the messages below this log position. -1: the table is no copy."""
-        self._saved_below = -1
+        self.position = TopicsPosition(self.file)
         self._log_limit = LogLimit()
         self.limit = Limit("topics", "topicsMax", lambda: settings.rocketpy.topics_max)
         self.on_change: Callable[[TopicConfig], None] = lambda config: None  # registration follows topic changes
@@ -66,16 +65,17 @@ class TopicConfigManager:
 
     def load(self) -> None:
         """Load the file; it overrides built-in topics. Raises: ConfigError."""
-        document = self.file.load()
-        if document is None:
-            return
+        found = json_file.load_with_image(self.file.path)
+        if found is None:
+            return self.position.load(None, None)
+        document, image = found
         for name, fields in (document.get("topicConfigTable") or {}).items():
             self._topics[name] = evolved(TopicConfig.from_json(fields), topic_name=name)
             unknown = {key: value for key, value in fields.items() if key not in KNOWN_FIELDS}
             if unknown:
                 self._unknown[name] = unknown
         below = document.get(PHY_OFFSET)
-        self.known_below = self._saved_below = below if isinstance(below, int) else -1
+        self.position.load(image, below if isinstance(below, int) else None)
         if document.get("dataVersion"):
             self.data_version = DataVersion.from_json(document["dataVersion"])
         logger.info("loaded %d topics, data version %d", len(self._topics), self.data_version.counter)
@@ -196,23 +196,6 @@ class TopicConfigManager:
         self.file.changed()
         return True
 
-    def know(self, below: int) -> None:
-        """On a slave: the table has all topics of the messages below this log position. The file says so later."""
-        self.known_below = max(self.known_below, below)
-        if self.known_below - self._saved_below > UNKNOWN_BYTES_MAX:
-            self.file.changed()
-
-    def own(self) -> None:
-        """The table is no copy any more: a master saves a topic before it acknowledges a message for it."""
-        if self.known_below >= 0:
-            self.known_below = -1
-            self.file.changed()
-
-    def end(self) -> None:
-        """Before the last save."""
-        if self.known_below != self._saved_below:
-            self.file.changed()
-
     async def follow(
         self,
         topics: Mapping[str, TopicConfig],
@@ -226,7 +209,7 @@ class TopicConfigManager:
 
         `below`: the end of our log before the master was asked.
         """
-        steps, is_whole = Steps(ANNOUNCED_PER_STEP), True
+        steps, is_whole, is_changed = Steps(ANNOUNCED_PER_STEP), True, False
         for name in self._topics.keys() - topics.keys():
             if not is_followed():
                 return
@@ -244,12 +227,14 @@ class TopicConfigManager:
                     is_whole = False
                     continue
                 self._topics[name] = config
+                is_changed = True
                 await steps.did(config.write_queue_nums)
             await steps.did()
+        self.position.know(below)  # a topic for which there is no room here could not be restored from the log either
         if is_whole:  # else all is compared again in the next round
             self.data_version = version
-            self.know(below)
-        self.file.changed()
+        if is_whole or is_changed:
+            self.file.changed()
 
     async def update_order_topics(self, ordered: Collection[str]) -> bool:
         """Set the order flag of the topics that the name server lists, clear it on all others; True if any changed."""
@@ -294,8 +279,7 @@ class TopicConfigManager:
         return with_unknown_fields("topicConfigTable", self.data_version, self.topics, self._unknown)
 
     def _file_document(self) -> Members:
-        below, document = self.known_below, self.document()
-        self._saved_below = below
+        below, document = self.position.below, self.document()  # in this order: topics of later messages may be missing
         return document if below < 0 else Members(lambda: [*document.wire_members(), (PHY_OFFSET, below)])
 
     def _add_built_in(self) -> None:

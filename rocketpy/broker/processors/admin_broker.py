@@ -125,7 +125,7 @@ class AdminBrokerProcessor(TableProcessor):
             if services.topics.select(topic) is None and not services.topics.is_system(topic):
                 logger.info("topic %s has queues but no configuration: deleting its queues", topic)
                 deletions.append(services.fast_path.delete_queues(topic))
-        return answer_after(deletions)
+        return answer_after(deletions, services.topics.position.pass_deletion)
 
     async def _no_acl(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, "access control is off on this broker (aclEnable=false)")

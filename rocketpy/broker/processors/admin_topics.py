@@ -93,7 +93,7 @@ class AdminTopicProcessor(TableProcessor):
             await services.topics.file.save()
         if services.settings.broker.auto_delete_unused_stats:
             await finished(services.stats.forget_topic(topic))
-        return answer_after([deletion])
+        return answer_after([deletion], services.topics.position.pass_deletion)
 
     async def _all(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         """All topics, or `{}` if the slave has this version. For slaves of rocketpy the recent deletions, too: a topic

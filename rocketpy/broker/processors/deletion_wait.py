@@ -5,7 +5,7 @@ The wait occupies no task of the admin pool: administration is needed most when 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 import trio
@@ -27,15 +27,16 @@ EXPIRED_ARE_LEFT = (
 )
 
 
-def answer_after(deletions: Sequence[Completion]) -> Detached:
-    """The response to a deletion."""
-    return Detached(partial(_wait_for, deletions), STORE, DELETION_WAIT_S + 1.0, at_once_max=WAITERS_MAX)
+def answer_after(deletions: Sequence[Completion], keep: Callable[[], Awaitable[None]]) -> Detached:
+    """The response to a deletion. `keep` brings to the disk that the messages of the topics are passed."""
+    return Detached(partial(_wait_for, deletions, keep), STORE, DELETION_WAIT_S + 1.0, at_once_max=WAITERS_MAX)
 
 
-async def _wait_for(deletions: Sequence[Completion]) -> RemotingCommand:
+async def _wait_for(deletions: Sequence[Completion], keep: Callable[[], Awaitable[None]]) -> RemotingCommand:
     with trio.move_on_after(DELETION_WAIT_S):
         for deletion in deletions:
             await deletion.wait()
+    await keep()
     are_gone = all(deletion.is_set() for deletion in deletions)
     return RemotingCommand.response(remark=None if are_gone else FILES_ARE_LEFT)
 

@@ -2,26 +2,26 @@
 
 A table that presumes messages which the log does not have (after a power failure, a cut, a change of master) is lowered
 in its file to what the log supports: progress to its newest mark that the log has, a committed offset to the end of its
-queue. A slave's table of topics gets the position up to which it knows all topics. The check is repeated if it is
-interrupted: nothing is appended to the log before it is done.
+queue. The position up to which the table of topics knows all topics is lowered in its own file. The check is repeated
+if it is interrupted: nothing is appended to the log before it is done.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import re
 from collections.abc import Iterable
 from pathlib import Path
 
 from rocketpy.atomic_file import write_atomically
 from rocketpy.broker import json_file
 from rocketpy.broker.log_marks import LogExtent, LogMarks
+from rocketpy.broker.managers.topics_position import position_at_end, position_path, saved_position
+from rocketpy.broker.position_file import PositionFile
 from rocketpy.broker.transaction_progress import FILE_NAME as TRANSACTION_PROGRESS
 from rocketpy.errors import StoreError
 from rocketpy.failover.epochs import EpochsInvalid
 from rocketpy.remoting.bodies.offset import PHY_OFFSET, ConsumerOffsetSerializeWrapper, MarkedOffsets
-from rocketpy.remoting.json_writer import Members, pretty_pieces
+from rocketpy.remoting.json_writer import pretty_pieces
 from rocketpy.replication.epoch_file import EpochFile
 from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.recovery.lifecycle import OpenedStore
@@ -32,8 +32,6 @@ MARKED_FILES = ("delayOffset.json", TRANSACTION_PROGRESS)
 
 OFFSETS_FILE = "consumerOffset.json"
 TOPICS_FILE = "topics.json"
-TAIL_BYTES = 128
-_POSITION = re.compile(rb'"%s":(\d{1,19})\s*}\s*\Z' % PHY_OFFSET.encode())
 logger = logging.getLogger(__name__)
 
 
@@ -48,8 +46,7 @@ def check_tables(opened: OpenedStore) -> None:
         for name in MARKED_FILES:
             check_marked(config / name, extent)
         check_offsets(config / OFFSETS_FILE, extent.end, opened.control, opened.report.kind)
-        if opened.config.is_slave:
-            check_topics(config / TOPICS_FILE, extent.end)
+        check_topics(config / TOPICS_FILE, extent.end, is_slave=opened.config.is_slave)
     except OSError as exc:
         raise StoreError(f"cannot hold the tables in {config} to the log: {exc}") from exc
 
@@ -96,7 +93,7 @@ def check_offsets(path: Path, end: int, control: ControlBlock, kind: RecoveryKin
     Raises:
         ConfigError: the file is damaged. OSError: it cannot be read or written.
     """
-    position = _position_of(path)
+    position = position_at_end(path) if path.exists() else position_at_end(Path(f"{path}.bak"))
     is_supported = kind is RecoveryKind.TRUSTED if position is None else position <= end
     if is_supported:
         return
@@ -123,32 +120,30 @@ def check_offsets(path: Path, end: int, control: ControlBlock, kind: RecoveryKin
         )
 
 
-def check_topics(path: Path, end: int) -> None:
-    """Write into a slave's table of topics up to where in the log it knows all topics: at most to the end of the log.
+def check_topics(path: Path, end: int, *, is_slave: bool = True) -> None:
+    """Lower the position up to which a table of topics knows all topics to the end of the log, in its position file.
 
-    A table without a position is that of a master, or there is none. The log that comes from now on may be of topics
-    that it does not have.
+    A table without a position, or no table, begins with the end of the log: what comes from now on may be of topics
+    that it does not have. The file is made here, and overwritten in place later: that works on a full disk.
 
     Raises:
-        ConfigError: the file is damaged. OSError: it cannot be read or written.
+        OSError: a file cannot be read, or a slave's position cannot be lowered. A master serves without.
     """
-    position = _position_of(path)
-    if position is not None and position <= end:
+    table, position = saved_position(path)
+    slots = PositionFile(position_path(path))
+    if position is not None and position <= end and slots.path.exists():
         return
-    saved = json_file.load(path) or {"topicConfigTable": {}}
-    saved.pop(PHY_OFFSET, None)
-    pieces = pretty_pieces(Members(lambda: [*saved.items(), (PHY_OFFSET, end)]))
-    json_file.save(path, [piece.encode("utf-8", "replace") for piece in pieces])
-
-
-def _position_of(path: Path) -> int | None:
-    """The position at the end of the file, or of its .bak if there is none; None: there is none."""
-    for candidate in (path, Path(f"{path}.bak")):
-        with contextlib.suppress(FileNotFoundError), candidate.open("rb") as file:
-            file.seek(max(0, candidate.stat().st_size - TAIL_BYTES))
-            found = _POSITION.search(file.read())
-            return int(found[1]) if found else None
-    return None
+    try:
+        slots.write(table, end if position is None else min(position, end), sync=True)
+    except OSError as exc:
+        if is_slave and position is not None and position > end:
+            raise
+        logger.warning(
+            "cannot write %s: %s; messages that wait for topics which are created just before a kill or a power "
+            "failure may be lost with these topics",
+            slots.path,
+            exc,
+        )
 
 
 def _replace(path: Path, pieces: Iterable[str]) -> None:

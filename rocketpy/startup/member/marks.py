@@ -9,6 +9,7 @@ SLAVE, MASTER = 1, 2  # values of the role
 _TOLD, _LEAVING, _ROLE, _OPENED = range(4)  # places of the bytes
 _TIME = struct.Struct("=d")
 _SUPERVISOR_AT, _COORDINATOR_AT = 8, 16  # places of the times
+_MANAGER_AT = 224
 _FAULT_AT, FAULT_BYTES_MAX = 24, 200  # a text that ends with a zero
 
 
@@ -38,6 +39,15 @@ class TreeMarks:
     @coordinator_turned_s.setter
     def coordinator_turned_s(self, now_s: float) -> None:
         _TIME.pack_into(self._bytes, _COORDINATOR_AT, now_s)
+
+    @property
+    def manager_moved_s(self) -> float:
+        """The last piece of the log in which a manager that is being started has looked for topics; it writes this."""
+        return float(_TIME.unpack_from(self._bytes, _MANAGER_AT)[0])
+
+    @manager_moved_s.setter
+    def manager_moved_s(self, now_s: float) -> None:
+        _TIME.pack_into(self._bytes, _MANAGER_AT, now_s)
 
     @property
     def tree_fault(self) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 import attrs
 
 from rocketpy.reactor.member import MemberBlock
+from rocketpy.reactor.topology import MANAGER
 from rocketpy.reactor.worker_spec import WorkerSpec
 from rocketpy.replication.slave_table import SlaveTable
 from rocketpy.store.recovery.lifecycle import Distrust, OpenedStore
@@ -64,7 +65,7 @@ class MemberTree:
                 return False
         self.block.count_epochs_change()
         self.marks.tree_fault, self.marks.supervisor_turned_s = "its workers are being started", time.monotonic()
-        self.marks.is_open = True
+        self.marks.is_open, self.marks.manager_moved_s = True, 0.0
         self.block.opened_epoch = self.epoch
         return True
 
@@ -74,18 +75,26 @@ class MemberTree:
 
         def turned(absent: Sequence[str]) -> None:
             now_s = clock_s()
-            marks.tree_fault = next((fault for spec in specs if (fault := fault_of(spec, absent, now_s))), "")
+            faults = (fault_of(spec, absent, now_s, marks.manager_moved_s) for spec in specs)
+            marks.tree_fault = next(filter(None, faults), "")
             marks.supervisor_turned_s = now_s
 
         return turned
 
 
-def fault_of(spec: WorkerSpec, absent: Sequence[str], now_s: float) -> str:
-    """The reason why this worker does not serve; empty: it does. `absent`: names of workers that do not run."""
+def fault_of(spec: WorkerSpec, absent: Sequence[str], now_s: float, manager_moved_s: float = 0.0) -> str:
+    """The reason why this worker does not serve; empty: it does, or it will soon.
+
+    Args:
+        absent: names of workers that do not run.
+        manager_moved_s: when a manager that is being started has last read a piece of the log. As long as it goes on,
+            another member would not be faster: it would have to read the same (broker/topics_of_log.py).
+    """
     if spec.name in absent:
         return f"worker {spec.name} does not run"
-    if not spec.block.is_ready:
-        return f"worker {spec.name} has not begun to serve"
-    silent_s = now_s - spec.block.heartbeat_ns / 1e9
     limit_s = spec.hang_timeout_s
+    if not spec.block.is_ready:
+        moves = spec.name == MANAGER and limit_s is not None and now_s - manager_moved_s <= limit_s * SILENT_RATIO
+        return "" if moves else f"worker {spec.name} has not begun to serve"
+    silent_s = now_s - spec.block.heartbeat_ns / 1e9
     return f"worker {spec.name} hangs" if limit_s is not None and silent_s > limit_s * SILENT_RATIO else ""

@@ -24,15 +24,20 @@ class Beating(Protocol):
 @contextmanager
 def loading(
     block: Beating, *, limit_s: float = LOADING_MAX_S, now_ns: Callable[[], int] = time.monotonic_ns
-) -> Iterator[None]:
-    """A context in which the worker counts as alive for `limit_s`: its heartbeat is set ahead.
+) -> Iterator[Callable[[], None]]:
+    """A context in which the worker counts as alive for `limit_s`: its heartbeat is set ahead. It gives a function that
+    sets it ahead again, for work that takes longer and moves.
 
     A heartbeat thread would be blocked by one long call into C, and would cost memory.
     """
-    block.beat(now_ns() + int(limit_s * 1e9))
+
+    def moved() -> None:
+        block.beat(now_ns() + int(limit_s * 1e9))
+
+    moved()
     gc.disable()
     try:
-        yield
+        yield moved
     finally:
         gc.enable()
         block.beat(now_ns())

@@ -7,7 +7,9 @@ import gc
 import logging
 import random
 import socket
+import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
@@ -142,8 +144,9 @@ class ManagerMain(RequestServerMain):
         fast_path = self._fast_path(inputs[SEND])
         with contextlib.ExitStack() as start:
             async with open_remoting_client() as client, open_remoting_client() as passing:
-                start.enter_context(loading(context.block))
+                moved = start.enter_context(loading(context.block))
                 controller = self._controller(store, fast_path, client, faults, lambda: server.loads())
+                controller.topics_of_log.on_piece = partial(self._read_a_piece, moved)
                 role = self._replicate(controller, passing)
                 controller.load(
                     lambda number, peer, is_vip: RingChannel(number, peer, is_vip, gateway), topology.is_connection_gone
@@ -169,6 +172,12 @@ class ManagerMain(RequestServerMain):
                     measured = topology, self.settings, controller, store, self.slaves, self._shown
                     await self._serve(context, server, controller, role, measured)
                     await controller.stop(unregister=self.member is None or not self.member.marks.gives_way)
+
+    def _read_a_piece(self, moved: Callable[[], None]) -> None:
+        """A long look at the log at the start is no hang, and no fault of a member: it moves."""
+        moved()
+        if self.member is not None:
+            self.member.marks.manager_moved_s = time.monotonic()
 
     async def _serve(
         self,

@@ -7,7 +7,9 @@ a message goes later stands in its properties, and is found as well.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+
+import attrs
 
 from rocketpy.message.names import SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC, known_topic_fault
 from rocketpy.message.numbers import int_or
@@ -23,28 +25,46 @@ from rocketpy.message.record import (
 
 from .commitlog import CommitLog
 
-CHUNK_BYTES = 1 << 20
+CHUNK_BYTES = 1 << 16  # 1 to 3 ms
 QUEUE_ID_MAX = 65_535
 WAITING = frozenset({SCHEDULE_TOPIC, TRANS_HALF_TOPIC, TIMER_TOPIC})
 """The messages of these topics go to other ones."""
 
 
-def topics_in_log(log: CommitLog, begin: int, end: int) -> dict[str, int]:
-    """Topics of the messages between two positions -> number of queues up to the last one that a message names.
+@attrs.frozen
+class TopicsInLog:
+    """The topics that messages in a part of the log name."""
+
+    used: dict[str, int]
+    """Topic -> number of queues up to the last one that a message names."""
+    until: int
+    """The end of the part: a record begins there, or the log ends."""
+
+
+def topics_in_log(log: CommitLog, begin: int, end: int, size_max: int) -> Generator[None, None, TopicsInLog]:
+    """Find the topics of the messages from `begin` on, in steps of at most CHUNK_BYTES or one record.
 
     Args:
         begin: where a record begins. If a record cannot be read, the rest of its file is passed over.
+        end: of the log. size_max: about how much of it to read.
     Raises:
         StoreError: a file of the log cannot be opened now.
     """
     used: dict[str, int] = {}
-    for topic, queue_id in _addresses(log, max(begin, log.control.min_phy_offset), end):
-        if used.get(topic, 0) <= queue_id <= QUEUE_ID_MAX:
-            used[topic] = queue_id + 1
-    return {topic: count for topic, count in used.items() if known_topic_fault(topic) is None}
+    begin = position = max(begin, log.control.min_phy_offset)
+    while position < end and position - begin < size_max:
+        addresses, position = _addresses(log, position, end)
+        for topic, queue_id in addresses:
+            if used.get(topic, 0) <= queue_id <= QUEUE_ID_MAX:
+                used[topic] = queue_id + 1
+        yield
+    found = {topic: count for topic, count in used.items() if known_topic_fault(topic) is None}
+    return TopicsInLog(found, position)
 
 
-def _addresses(log: CommitLog, position: int, end: int) -> Iterator[tuple[str, int]]:
+def _addresses(log: CommitLog, position: int, end: int) -> tuple[list[tuple[str, int]], int]:
+    """The addresses of the records that one read brings, and where the next record begins."""
+    found: list[tuple[str, int]] = []
     while position < end:
         file_end = min(end, position - position % log.file_size + log.file_size)
         size = _size_of(log.read(position, RECORD_START.size) or b"", 0)
@@ -54,10 +74,11 @@ def _addresses(log: CommitLog, position: int, end: int) -> Iterator[tuple[str, i
             continue
         at = 0
         while size and at + size <= len(chunk):
-            yield from _of_record(chunk[at : at + size])
+            found.extend(_of_record(chunk[at : at + size]))
             at += size
             size = _size_of(chunk, at)
-        position += at
+        return found, position + at
+    return found, position
 
 
 def _size_of(image: bytes, at: int) -> int:

@@ -23,7 +23,7 @@ from ..formats.unit import ConsumeQueueUnit, rounded_file_size
 from .commitlog import CommitLog
 from .consume_queue import ConsumeQueues
 from .get_message import GetMessageResult, GetMessageStatus, TransferLimits, get_message
-from .log_topics import topics_in_log
+from .log_topics import TopicsInLog, topics_in_log
 from .time_search import offset_by_time
 
 __all__ = ["GetMessageResult", "GetMessageStatus", "MessageStore", "QueryResult", "StoreStatistics"]
@@ -273,10 +273,9 @@ class MessageStore:
         """The position below which every record of the log is complete."""
         return PhyOffset(self.control.published_phy_offset)
 
-    def topics_since(self, phy_offset: int) -> dict[str, int]:
-        """Topics that messages of the log name from this position on, readable or not yet -> number of queues up to the
-        last one."""
-        return topics_in_log(self.log, phy_offset, self.log_end())
+    def topics_in_log(self, begin: int, end: int, size_max: int) -> Generator[None, None, TopicsInLog]:
+        """Find the topics that messages of the log name from `begin` on, in steps, in about `size_max` bytes of it."""
+        return topics_in_log(self.log, begin, end, size_max)
 
     def durable_end(self) -> PhyOffset:
         """The position below which the log is on the disk."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 import trio
 
 from rocketpy.broker.managers.evolve import evolved
-from rocketpy.config import BrokerRole
 from rocketpy.errors import StoreError
 from rocketpy.message.names import TRANS_HALF_TOPIC
 from rocketpy.remoting.bodies.topic import TopicConfig
@@ -59,52 +57,6 @@ def test_it_needs_no_template(tmp_path: Path) -> None:
     for config in topics.topics.values():
         topics.update(evolved(config, perm=6))
     assert topics.adopt("lost", 3, 0).read_queue_nums == 3
-
-
-def slave_file(root: Path, **topics: object) -> None:
-    """As a slave has saved it: it knows all topics of the messages below 1000."""
-    path = root / "config" / "topics.json"
-    path.parent.mkdir(parents=True)
-    table = {name: {"topicName": name} for name in topics}
-    path.write_text(json.dumps({"topicConfigTable": table, "phyOffset": 1000}))
-
-
-def test_a_new_master_has_the_topics_that_its_log_names_after_its_table(tmp_path: Path) -> None:
-    """What the table does not have though it knows all topics of the messages there was deleted."""
-    slave_file(tmp_path, Known=1)
-    rig = SlowPathRig(tmp_path)
-    rig.store.named = [(999, "Deleted", 1), (1000, "Delayed", 20), (1500, "Known", 30), (1500, "%RETRY%G", 1)]
-    rig.broker.load()
-    topics = rig.services.topics
-    assert topics.select("Deleted") is None
-    delayed, known, retry = topics.select("Delayed"), topics.select("Known"), topics.select("%RETRY%G")
-    assert delayed is not None and (delayed.read_queue_nums, delayed.write_queue_nums, delayed.perm) == (20, 20, 6)
-    assert known is not None and known.read_queue_nums == 16
-    assert retry is not None and retry.read_queue_nums == 1
-    trio.run(topics.file.save)
-    again = SlowPathRig(tmp_path)
-    again.store.named = [(2000, "Later", 1)]
-    again.broker.load()
-    assert again.services.topics.select("Delayed") is not None
-    assert again.services.topics.select("Later") is None, "a master saves a topic before it acknowledges a message"
-
-
-def test_a_new_master_that_dies_before_its_table_is_saved_looks_again(tmp_path: Path) -> None:
-    slave_file(tmp_path)
-    for _ in range(2):
-        rig = SlowPathRig(tmp_path)
-        rig.store.named = [(1000, "Delayed", 1)]
-        rig.broker.load()
-        assert rig.services.topics.select("Delayed") is not None
-
-
-def test_a_slave_takes_topics_from_its_master_alone(tmp_path: Path) -> None:
-    slave_file(tmp_path)
-    rig = SlowPathRig(tmp_path, broker_role=BrokerRole.SLAVE, broker_id=1)
-    rig.store.named = [(1000, "Delayed", 1)]
-    rig.broker.load()
-    assert rig.services.topics.select("Delayed") is None
-    assert rig.services.topics.known_below == 1000
 
 
 def test_topics_that_a_broker_makes_have_the_queues_that_are_used(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 import trio
 import trio.testing
 
-from rocketpy.broker.managers import topic_config
+from rocketpy.broker.managers.topics_position import saved_position
 from rocketpy.broker.slave_synchronize import LOOK_S, NOT_SUPPORTED_S, PAUSE_MAX_S, PAUSE_MIN_S, deleted_below
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import RocketError, StoreError
@@ -53,7 +53,7 @@ def test_topics_and_groups_with_their_versions(pair: Pair) -> None:
     assert pair.slave.fast_path.named("topic_changed") == told  # the versions are equal: nothing is done again
 
 
-def test_a_slave_saves_up_to_where_it_knows_all_topics(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slave_saves_up_to_where_it_knows_all_topics(pair: Pair) -> None:
     """Messages that come after the question may be of topics that the answer does not have."""
     store, topics = pair.slave.store, pair.slave.services.topics
     path = topics.file.path
@@ -65,25 +65,27 @@ def test_a_slave_saves_up_to_where_it_knows_all_topics(pair: Pair, monkeypatch: 
     pair.after_answer = lambda: None
     store.end = 700
     pair.run()
-    assert topics.known_below == 700 and not topics.file.is_dirty, "a table that is the same is not saved each time"
-    monkeypatch.setattr(topic_config, "UNKNOWN_BYTES_MAX", 1_000)
-    for store.end, is_saved in ((1_500, False), (1_501, True)):
-        pair.run()
-        assert topics.file.is_dirty is is_saved
-    trio.run(topics.file.save)
-    store.end = 1_600
+    assert topics.position.below == 700 and not topics.file.is_dirty, "a table that is the same is not saved each time"
+    text = path.read_bytes()
+    trio.run(pair.slave.broker.topics_of_log.keep)
+    assert saved_position(path)[1] == 700 and path.read_bytes() == text
+
+
+def test_a_topic_for_which_there_is_no_room_does_not_hold_up_the_position(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new master would have no room for it either. The topic is tried again, and the table is not saved each time."""
     pair.run()
-    topics.end()
-    trio.run(topics.file.save)
-    assert json.loads(path.read_text())["phyOffset"] == 1_600
-
-
-def test_a_slave_that_could_not_take_a_topic_does_not_know_all(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    pair.slave.store.end = 500
+    topics = pair.slave.services.topics
     pair.master.services.topics.update(TopicConfig(topic_name="T"))
-    monkeypatch.setattr(pair.slave.services.topics._tables, "topic", no_room)
+    with monkeypatch.context() as patch:
+        patch.setattr(topics._tables, "topic", no_room)
+        for pair.slave.store.end in (5_000, 5_500):
+            pair.run()
+            assert topics.position.below == pair.slave.store.end
+        assert topics.file.changes == 0 and topics.select("T") is None
     pair.run()
-    assert pair.slave.services.topics.known_below == -1
+    assert topics.select("T") is not None and topics.file.changes == 1
 
 
 def no_room(config: TopicConfig) -> None:
@@ -189,15 +191,6 @@ def test_a_topic_that_was_deleted_and_created_again_between_two_rounds(pair: Pai
     pair.master.fast_path.recent_deletions = {"T": 4096 - 1}  # the master's manager has forgotten, and tells another
     pair.run()
     assert len(pair.slave.fast_path.named("delete_messages")) == 1
-
-
-def test_the_file_tells_its_position_soon_after_a_deletion(pair: Pair) -> None:
-    """A new master that looks for topics from an older position on would find the deleted one."""
-    pair.run()
-    assert not pair.slave.services.topics.file.is_dirty
-    pair.master.fast_path.recent_deletions = {"T": 4096}
-    pair.run()
-    assert pair.slave.services.topics.file.is_dirty
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"T":"1"}', '{"T":-1}', '{"T":true}', '{"T":1.5}'])

@@ -107,3 +107,17 @@ def test_a_worker_that_does_not_serve_is_named() -> None:
     assert fault_of(spec, ["manager"], 104.0) == ""
     assert fault_of(spec, ["send"], 104.0) == "worker send does not run"
     assert fault_of(spec, [], 106.0) == "worker send hangs"
+
+
+def test_a_manager_that_reads_the_log_before_it_serves_has_no_fault_as_long_as_it_goes_on() -> None:
+    block = WorkerBlock("manager", 0)
+    spec = WorkerSpec(name="manager", role="manager", block=block, main=lambda _context: None, hang_timeout_s=10.0)
+    block.begin(int(100e9))
+    assert fault_of(spec, [], 101.0, 0.0) == "worker manager has not begun to serve"
+    assert fault_of(spec, [], 120.0, 119.0) == ""
+    assert fault_of(spec, [], 120.0, 114.0) == "worker manager has not begun to serve", "it is silent"
+    assert fault_of(spec, ["manager"], 120.0, 119.0) == "worker manager does not run"
+    marks = TreeMarks()
+    marks.tree_fault = "x" * 300
+    marks.manager_moved_s = 119.5
+    assert marks.manager_moved_s == 119.5 and len(marks.tree_fault) == FAULT_BYTES_MAX - 1

@@ -20,10 +20,12 @@ class Block:
 
 
 def test_a_worker_that_loads_is_alive_for_so_long_and_looks_for_no_garbage() -> None:
-    block, times = Block(), iter((5 * S, 8 * S))
-    with loading(block, limit_s=600, now_ns=lambda: next(times)):
+    block, times = Block(), iter((5 * S, 7 * S, 8 * S))
+    with loading(block, limit_s=600, now_ns=lambda: next(times)) as moved:
         assert not gc.isenabled()
         assert block.heartbeat_ns == 605 * S, "the supervisor counts silence from here on"
+        moved()
+        assert block.heartbeat_ns == 607 * S
     assert gc.isenabled()
     assert block.heartbeat_ns == 8 * S, "from now on a hang is found as always"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 
 from rocketpy.broker import json_file
 from rocketpy.broker.log_marks import LogExtent, LogMarks
+from rocketpy.broker.managers.topics_position import position_path, saved_position
 from rocketpy.config import BrokerRole
 from rocketpy.errors import ConfigError
 from rocketpy.failover.epochs import Epoch, EpochList
@@ -168,10 +171,6 @@ def test_a_damaged_file_is_an_error(path: Path) -> None:
         check_marked(path, LogExtent(29))
 
 
-def topics_in(path: Path) -> dict[str, object]:
-    return json_file.load(path) or {}
-
-
 @pytest.mark.parametrize(
     ("text", "position"),
     [
@@ -188,20 +187,59 @@ def test_the_topics_of_a_slave_are_known_to_the_end_of_the_log_at_most(
     path = tmp_path / "topics.json"
     if text is not None:
         path.write_text(text)
-    before = topics_in(path)
     check_topics(path, 50)
-    found = topics_in(path)
-    assert found == {"topicConfigTable": {}, **before, "phyOffset": position} and list(found)[-1] == "phyOffset"
-    written = path.stat().st_mtime_ns
+    assert saved_position(path)[1] == position and (path.read_text() if path.exists() else None) == text
+    written = position_path(path).read_bytes()
     check_topics(path, 50)
-    assert path.stat().st_mtime_ns == written
+    assert position_path(path).read_bytes() == written
 
 
-@pytest.mark.parametrize(("role", "position"), [(BrokerRole.SLAVE, 0), (BrokerRole.SYNC_MASTER, None)])
-def test_a_store_that_is_opened_as_a_slaves_has_the_position(
-    tmp_path: Path, role: BrokerRole, position: int | None
-) -> None:
+@pytest.mark.parametrize("role", [BrokerRole.SLAVE, BrokerRole.SYNC_MASTER])
+def test_a_store_that_is_opened_has_the_position(tmp_path: Path, role: BrokerRole) -> None:
     opened = open_store(small_config(tmp_path / "store", broker_role=role))
     check_tables(opened)
-    assert topics_in(tmp_path / "store" / "config" / "topics.json").get("phyOffset") == position
+    assert saved_position(tmp_path / "store" / "config" / "topics.json")[1] == 0
     close_store(opened, clean=True)
+
+
+LATER = '{"topicConfigTable":{},"phyOffset":51}'
+
+
+def test_on_a_full_disk_a_position_is_lowered_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slave that does not start would never clean its disk."""
+    path = tmp_path / "topics.json"
+    path.write_text(LATER)
+    check_topics(path, 60)
+    full_disk(monkeypatch)
+    check_topics(path, 50)
+    assert saved_position(path)[1] == 50
+
+
+@pytest.mark.parametrize(
+    ("is_slave", "text", "fails"),
+    [(True, LATER, True), (False, LATER, False), (True, '{"topicConfigTable":{},"phyOffset":50}', False),
+     (True, None, False)],
+)  # fmt: skip
+def test_a_full_disk_has_no_room_for_the_first_position(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    is_slave: bool,
+    text: str | None,
+    fails: bool,
+) -> None:
+    """Only a slave whose log was cut below it needs it."""
+    path = tmp_path / "topics.json"
+    if text is not None:
+        path.write_text(text)
+    full_disk(monkeypatch)
+    with pytest.raises(OSError, match="No space") if fails else contextlib.nullcontext():
+        check_topics(path, 50, is_slave=is_slave)
+    assert fails or "No space" in caplog.text
+
+
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_space(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", no_space)  # new files; what is written in place is synced by another call

@@ -1,0 +1,104 @@
+"""Restores topics that messages of a master's log name and its table lacks, and keeps the position of the table.
+
+The table of a master lacks such a topic if
+
+- it is a copy of the last master's, which created the topic and acknowledged messages for it after the copy, or
+- the manager or the broker died after it had announced the topic to the send worker, and before topics.json was saved.
+
+Plain messages bring their topic back with their queue (unfinished.py). Messages with a delay level or a timer, and half
+messages, have no queue of it yet: without their topic they would become dead letters, or be discarded.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from rocketpy.transport.steps import Steps, finished
+
+from .services import BrokerServices
+from .unfinished import adopt
+
+logger = logging.getLogger(__name__)
+
+KEEP_S = 0.2
+PIECE_BYTES = 16 << 20  # of the log, between two saves of the position: less than a second
+SCAN_BYTES_MAX = 4 << 30  # about a minute; more can lie there if a Java broker has used the store
+
+
+class TopicsOfLog:
+    """One per manager. A slave takes topics from its master alone: here it only keeps its position."""
+
+    def __init__(self, services: BrokerServices) -> None:
+        self._services = services
+        self._topics, self._store = services.topics, services.store
+        self._known: frozenset[str] | None = None  # topics at the start; None: the table has been compared with the log
+        self.on_piece: Callable[[], None] = lambda: None
+        """Called after each piece of the log that was read before the broker serves."""
+
+    async def adopt(self) -> None:
+        """Before a master serves: restore the topics that the log names from the position on. A topic that was deleted
+        before stays deleted.
+
+        Raises:
+            StoreError: the log cannot be read.
+        """
+        if self._services.settings.is_slave:
+            return
+        await self._adopt_until(self._store.log_end())
+        self._known = frozenset(self._topics.topics)
+
+    async def forget_others(self) -> None:
+        """Before the end of the tables: a send worker that outlived the last manager is to drop the topics that only
+        this manager had known. Each has entries of its queues in the control block."""
+        if self._services.settings.is_slave:
+            return
+        steps, told = Steps(), set[str]()
+        for queue in self._store.queue_states():
+            if queue.topic not in told and self._topics.select(queue.topic) is None:
+                told.add(queue.topic)
+                self._services.fast_path.topic_removed(queue.topic)
+            await steps.did()
+
+    async def keep(self) -> None:
+        """Write the position; first compare the table with the messages that a send worker has stored by the tables of
+        the last manager."""
+        if self._known is not None:
+            await self._adopt_until(await self._services.fast_path.position())
+            self._known = None
+            self._topics.position.log_end = self._store.log_end
+        await self._topics.position.keep()
+
+    async def _adopt_until(self, end: int) -> None:
+        position = self._topics.position
+        at = self._begin(position.below, end)
+        while at < end:
+            found = await finished(self._store.topics_in_log(at, end, PIECE_BYTES))
+            adopt(self._services, {topic: count for topic, count in found.used.items() if not self._is_passed(topic)})
+            at = found.until
+            position.know(at)
+            await self._topics.file.save()
+            await position.keep()
+            self.on_piece()
+        position.know(end)
+
+    def _is_passed(self, topic: str) -> bool:
+        """Whether the topic was known at the start: if it is not now, it was deleted since."""
+        return topic in (self._known or ()) or topic in self._services.fast_path.recent_deletions
+
+    @staticmethod
+    def _begin(below: int, end: int) -> int:
+        """Where to begin: with the table's position. Nothing is known of a log without one."""
+        if below < 0:
+            return end
+        if end - below > SCAN_BYTES_MAX:
+            logger.warning(
+                "topics.json knows the topics of the log up to %d, which ends at %d: looking for new topics in the "
+                "last %d MiB only",
+                below,
+                end,
+                SCAN_BYTES_MAX >> 20,
+            )
+        elif end - below > PIECE_BYTES:
+            logger.info("looking for new topics in %d MiB of the log, up to %d", (end - below) >> 20, end)
+        return max(below, end - SCAN_BYTES_MAX)  # not the begin of a record: the rest of its file is passed over
