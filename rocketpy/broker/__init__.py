@@ -19,6 +19,7 @@
     queries, runtime_info    what operators read; backlog, slow_readers and water_marks watch and log
     journal, manager_memory, kept_tables, unfinished    what outlives a kill of the manager
     json_file, lock_file     files of tables, and of the locks of queues
+    topics_of_log            topics that messages of the log name and the table lacks; position_file: where to look
     log_marks                the log position that a saved or copied table presumes: nothing runs ahead of the log
     process_pauses           pauses of this process, which are no silence of clients
 

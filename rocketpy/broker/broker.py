@@ -142,11 +142,10 @@ class BrokerController:
             registrar=self._outer_api,
             pool_loads=pool_loads,
         )
-        services.schedule.on_delivered = services.stats.count_delivery
+        services.schedule.on_delivered, self.topics_of_log = services.stats.count_delivery, TopicsOfLog(services)
         self.table_copier = SlaveSynchronize(name_server_client, services, self._outer_api)
         self.replication_status: Callable[[], HaStatus] = HaStatus  # the state of replication now
         self.backlog = BacklogMonitor(current, topics, services.groups, services.offsets, store, clock)
-        self.topics_of_log = TopicsOfLog(services)
         self._slow_readers = SlowReaders(current, services.groups, services.stats)
         self._clients = ClientJournal(memory.clients_journal(), services.consumers, services.producers, clock)
         self._slow_send = SlowSend(current, clock, topics, services.groups, fast_path, levels, choose, faults, store)

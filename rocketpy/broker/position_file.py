@@ -57,7 +57,7 @@ class TableImage:
 
     @classmethod
     def of_file(cls, path: Path) -> TableImage:
-        """Raises: OSError."""
+        """Return the image of a file. Raises: OSError."""
         with path.open("rb") as file:
             return cls.of(iter(lambda: file.read(CHUNK_BYTES), b""))
 

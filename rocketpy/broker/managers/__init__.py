@@ -1,6 +1,7 @@
 """The broker's tables: plain values in memory, one owner each, saved as the reference's JSON files.
 
 topic_config, subscription_group, consumer_offset       topics, groups, committed offsets, each with its file
+topics_position                         up to which log position the table of topics knows all of them
 consumer, producer, client_channel      the clients that are online; client_journal keeps them for the next manager
 subscription_views, notify              whether a group's members subscribe alike; telling them of changes
 consumer_filter                         SQL92 subscriptions and their filter bits
