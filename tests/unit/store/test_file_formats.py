@@ -9,6 +9,7 @@ import attrs
 
 from rocketpy.broker import json_file, lock_file
 from rocketpy.broker.journal import HEAD_CELLS, LAYOUT, Journal, format_memory
+from rocketpy.broker.position_file import FILE_BYTES, SLOT_BYTES, Slot, TableImage
 from rocketpy.config.message_store_config import MessageStoreConfig
 from rocketpy.message.record import decode_record, encode_blank, encode_record
 from rocketpy.message.tags import index_hash, string_hash, tags_code
@@ -203,3 +204,10 @@ def test_the_queue_locks() -> None:
     assert OWN_PAGE.first_column("queuelocks", "at | size | head") == [0, 8, 12, 16, 32]
     assert OWN_PAGE.first_column("queuelocks", "at | size | half") == [0, 8, 16, 24, 32]
     assert HEAD_CELLS * 8 == 64
+
+
+def test_the_position_of_topics() -> None:
+    (image,) = OWN_PAGE.examples("config/topics.position")
+    assert image == Slot(1, TableImage.of([b"{}"]), 258).encode()
+    assert OWN_PAGE.first_column("config/topics.position", "at | size | slot") == [0, 4, 12, 20, 24, 32]
+    assert len(image) == 36 and (SLOT_BYTES, FILE_BYTES) == (4096, 8192)

@@ -218,6 +218,31 @@ def test_a_send_worker_that_was_replaced_is_asked_for_positions_again(desk: Desk
     assert WorkerMessage.POSITION not in desk.kinds("send")
 
 
+def test_the_position_at_which_the_send_worker_knew_all_that_it_was_told(desk: Desk) -> None:
+    """It stands behind the changes in the ring, and is asked for again if the worker dies with the answer."""
+    desk.fast_path.tables_end()
+    desk.told("send")
+    found: list[int] = []
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            desk.fast_path.topic_removed("T")
+            nursery.start_soon(ask)
+            await trio.testing.wait_all_tasks_blocked()
+            (_, (kind, asked)) = desk.told("send")
+            assert kind == WorkerMessage.POSITION and not found
+            desk.blocks["send"].begin(1)
+            assert (WorkerMessage.POSITION, asked) in desk.told("send")
+            for answer in (700, 800):  # of both processes
+                answer_position(desk, asked, answer)
+
+    async def ask() -> None:
+        found.append(await desk.fast_path.position())
+
+    trio.run(main)
+    assert found == [700] and not [entry for entry in desk.queues.log if entry[0] == "below"]
+
+
 def test_a_store_worker_that_was_replaced_is_asked_again(desk: Desk) -> None:
     """The previous one may have died with the request in its hands; doing it twice does no harm."""
     done = desk.fast_path.delete_queues("T")
