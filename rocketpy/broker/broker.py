@@ -230,9 +230,8 @@ class BrokerController:
 
     async def run(self, *, task_status: TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Send all tables to the send and pull workers, then run the background duties until `stop()`. Started when all
-        tables are sent. Raises: StoreError: the log cannot be read."""
+        tables are sent."""
         services = self.services
-        await self.topics_of_log.adopt()
         services.transactions.open_topics()
         await services.topics.announce()
         await services.groups.announce()

@@ -37,8 +37,8 @@ class TopicsOfLog:
         """Called after each piece of the log that was read before the broker serves."""
 
     async def adopt(self) -> None:
-        """Before a master serves: restore the topics that the log names from the position on. A topic that was deleted
-        before stays deleted.
+        """After the tables are loaded and before `run`: on a master, restore the topics that the log names from the
+        position on. A topic that was deleted before stays deleted.
 
         Raises:
             StoreError: the log cannot be read.

@@ -151,6 +151,7 @@ class ManagerMain(RequestServerMain):
                 controller.load(
                     lambda number, peer, is_vip: RingChannel(number, peer, is_vip, gateway), topology.is_connection_gone
                 )
+                await controller.topics_of_log.adopt()
                 server = RequestServer(
                     block=context.block,
                     inputs=list(inputs.values()),
