@@ -256,7 +256,7 @@ class BrokerController:
                 services.schedule.end()
                 for file in self._files:
                     await self._save_at_last(file)
-                await services.topics.position.keep(sync=True)
+                await services.topics.position.keep(sync=False)  # changes of roles do not wait for it
             self._finished.set()
 
     async def _save_at_last(self, file: ConfigFile) -> None:

@@ -79,8 +79,8 @@ class TopicsPosition:
     async def keep(self, *, sync: bool | None = None) -> None:
         """Write the position, if it has moved and topics.json has all changes of the table.
 
-        `sync`: on return it is on the disk; None: that is done from time to time. A failure is logged: more of the log
-        will be read at the next start.
+        `sync`: on return it is on the disk; False: it need not be; None: it is from time to time. A failure is
+        logged: more of the log will be read at the next start.
         """
         async with self._lock:
             table, below = self._table, self.below

@@ -124,6 +124,9 @@ def test_it_is_synced_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             await topics.position.keep()
             assert len(synced) == count, below
         await topics.position.keep(sync=True)
+        assert len(synced) == 3, "after a deletion"
+        topics.position.know(3 + 3 * SYNC_BYTES)
+        await topics.position.keep(sync=False)
         assert len(synced) == 3, "at a stop"
 
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
