@@ -154,17 +154,26 @@ static const char *role_refusal(const rp_send *send) {
     return send->config.member && !send->orders.takes_sends ? rp_send_refusal(send) : NULL;
 }
 
+/* Have the selector close the connection of a request that gets no answer. RP_OK, RP_FULL, RP_NO_MEMORY. */
+static rp_status close_connection(rp_send *send, const rp_msg_send *request) {
+    rp_ring_writer *selector = rp_send_ring_to(send, request->origin.connection);
+    rp_msg_reply close = {.connection = request->origin.connection, .flags = RP_REPLY_CLOSE_AFTER};
+    rp_span span = {&close, sizeof close};
+    return selector && !(request->flags & RP_REQUEST_ONEWAY) ? rp_ring_write(selector, RP_MSG_REPLY, &span, 1) : RP_OK;
+}
+
 /* A client's send that the role does not allow to store. A planned change of the master takes about a second: until it
- * is over a send stays in the ring (RP_FULL), or goes to the manager, which passes it on to the master. Once the
- * process tree of a former master is to end, sends have no answer: their connections close, and clients repeat them. If
- * the tree does not end, requests are read again (rp_send_read_orders), and sends have answers. */
+ * is over a send stays in the ring (RP_FULL), or goes to the manager, which passes it on to the master. One that comes
+ * when the process tree of a former master is about to end has no answer: its connection closes, and does not outlive
+ * the tree as others do. Clients repeat such a send; Go's repeats none that is refused. If the tree does not end,
+ * requests are read again (rp_send_read_orders), and sends have answers. */
 static rp_status turn_away(rp_send *send, const uint8_t *data, uint32_t size, const char *fault) {
     const rp_msg_send *request = (const rp_msg_send *)data;
     int is_resolved = is_internal(request) || request->flags & RP_REQUEST_RESOLVED;
     if (send->config.member && !is_resolved) {
         if (!send->config.is_slave && send->orders.role == RP_ROLE_SLAVE && send->orders.keeps_sends &&
             rp_load_acquire32(&send->config.member->intake_paused))
-            return RP_OK;
+            return close_connection(send, request);
         uint64_t now_ns = send->admission.now_ns, received_ns = request->origin.received_ns;
         int is_kept = send->orders.keeps_sends && now_ns < received_ns + KEEP_NS;
         if (is_kept && !send->config.is_slave) return RP_FULL;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import time
 from pathlib import Path
 
@@ -13,7 +14,7 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from tests.interop import toolchain
 from tests.interop.java_namesrv import JavaNameServer
-from tests.support.ha.group import Group, real_group
+from tests.support.ha.group import Group, Member, real_group
 from tests.support.ha.route_watch import RouteWatch
 from tests.support.pair import NameServer
 
@@ -21,6 +22,7 @@ FROZEN_S = 30.0  # longer than the lease, and than the least registerNameServerP
 SEEN_S = 12.0  # afterwards
 GAP_S = 2.0
 LATE_S = 0.5
+SILENT_S = 9.0  # more than registerBrokerTimeoutMills
 SETTINGS = {"haLeaseSeconds": "6", "registerNameServerPeriod": "10000"}
 
 
@@ -47,6 +49,24 @@ def test_a_master_that_wakes_leaves_the_route_to_its_successor(
             assert old not in route.masters_since(woken_s), f"the former master was in the route:\n{route.story()}"
             assert gap_s < GAP_S, f"no master in the route:\n{route.story()}"
         group.wait_in_sync()
+
+
+def test_a_silent_name_server_moves_no_master(tmp_path: Path) -> None:
+    """One of two accepts connections and answers nothing, longer than the time after which a member with a fault gives
+    way: no member has a fault because of it."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+
+        def arrange(member: Member) -> None:
+            member.more_namesrv = f";127.0.0.1:{silent.getsockname()[1]}"
+
+        with real_group(tmp_path, "abc", settings={"haUnhealthySeconds": "2"}, arrange=arrange) as group:
+            group.wait_in_sync()
+            first, state = group.master() or "", group.state()
+            assert state is not None and state.epoch == 1
+            group.switch_over("b" if first == "a" else "a")
+            time.sleep(SILENT_S)
+            state = group.state()
+            assert state is not None and state.epoch == 2, "the master has changed once"
 
 
 def need_java() -> None:

@@ -190,7 +190,7 @@ class ManagerMain(RequestServerMain):
     ) -> None:
         """Serve until stopped; what runs beside it ends then, whatever it waits for."""
         async with trio.open_nursery() as beside:
-            beside.start_soon(_report_ready, context, controller)
+            beside.start_soon(_report_ready, context, controller, self.member is None)
             if self.metrics is not None:
                 beside.start_soon(_serve_metrics, self.metrics, measured)
             if role is not None:
@@ -199,9 +199,14 @@ class ManagerMain(RequestServerMain):
             beside.cancel_scope.cancel()
 
 
-async def _report_ready(context: WorkerContext, controller: BrokerController) -> None:
-    """When name servers know the broker: whoever waits for the ready line asks them for routes next."""
-    await controller.services.registrar.wait_first_round()
+async def _report_ready(context: WorkerContext, controller: BrokerController, waits: bool) -> None:
+    """Report that this worker serves.
+
+    `waits`: when name servers know the broker: whoever waits for the ready line asks them for routes next. A member of
+    a group does not wait: it serves without name servers, and a silent one would be a fault of the member.
+    """
+    if waits:
+        await controller.services.registrar.wait_first_round()
     context.report_ready()
 
 

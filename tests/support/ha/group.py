@@ -57,6 +57,7 @@ class Member(LoneBroker):
     name: str = ""
     host: str = "127.0.0.1"
     namesrv_host: str = "127.0.0.1"
+    more_namesrv: str = ""  # behind the one of the group: ";HOST:PORT"
     prefix: list[str] = attrs.field(factory=list)
 
     @property
@@ -65,7 +66,7 @@ class Member(LoneBroker):
 
     @property
     def namesrv(self) -> str:
-        return f"{self.namesrv_host}:{self.namesrv_port}"
+        return f"{self.namesrv_host}:{self.namesrv_port}{self.more_namesrv}"
 
     @property
     def server(self) -> Server:
