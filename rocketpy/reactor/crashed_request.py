@@ -3,7 +3,7 @@
 Every worker stores in its block the connection whose request it is serving. If the worker crashes or hangs, the
 supervisor passes this connection to the restarted worker as its suspect. A kill from outside makes no suspect. Such a
 crash does not count towards the limit of restarts: a client that repeats the request must not end the broker
-(docs/adr/0073).
+(docs/adr/0044).
 
     worker:      serving = connection, take the record, release it, serving = 0
     supervisor:  crash or hang of the worker  ->  suspect = serving

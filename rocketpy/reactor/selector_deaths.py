@@ -1,4 +1,4 @@
-"""Detects restarted selectors and drops their old connections: a killed selector sends no CLOSED (docs/adr/0095)."""
+"""Detects restarted selectors and drops their old connections: a killed selector sends no CLOSED (docs/adr/0044)."""
 
 from __future__ import annotations
 
