@@ -1,4 +1,4 @@
-/* Closes connections that cost too much (docs/adr/0046).
+/* Closes connections that cost too much (docs/adr/0040).
  *
  *   idle        no byte in either direction for idle_s
  *   unfinished  the unfinished frames of all connections exceed unfinished_bytes_max: closes the connection whose

@@ -1,4 +1,4 @@
-"""The default of connectionsMax: how many connections this machine has room for (docs/adr/0086)."""
+"""The default of connectionsMax: how many connections this machine has room for (docs/adr/0040)."""
 
 from __future__ import annotations
 
