@@ -1,7 +1,7 @@
 #ifndef ROCKETPY_BACKLOG_H
 #define ROCKETPY_BACKLOG_H
 /* A queue in private memory for messages to a ring that is full, so that messages to other rings need not wait for it
- * (docs/adr/0074).
+ * (docs/adr/0070).
  *
  * Bounded by bytes, overhead included: RP_BACKLOG_BYTES in total. A connection may use as many bytes as are still free,
  * or hold one message of any size, so a single connection gets at most half of the room. Messages that belong to no

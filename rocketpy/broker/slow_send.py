@@ -252,7 +252,7 @@ class SlowSend:
 
     def _refuse_old(self, request: SendRequest) -> Refusal | None:
         """Decided by the full age of the request, including pauses of workers, because its client waits no longer
-        (docs/adr/0088). Nobody waits for a oneway send and nobody repeats it, so it is never too old."""
+        (docs/adr/0070). Nobody waits for a oneway send and nobody repeats it, so it is never too old."""
         age_ms = self._clock.monotonic_ms() - request.received_ms
         if request.is_oneway or not self._settings.broker.broker_fast_failure_enable:
             return None

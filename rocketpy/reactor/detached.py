@@ -1,6 +1,6 @@
 """Detached requests: they have left their pool because they wait for a client, a name server or the store worker.
 
-A slow or silent client must not occupy a task of a pool (docs/adr/0081). They are bounded in number and bytes for each
+A slow or silent client must not occupy a task of a pool (docs/adr/0070). They are bounded in number and bytes for each
 pool, so that one pool leaves the others their room, and in number for each asking connection and each target. One
 connection has as many requests and bytes waiting as are still free, so that it cannot fill a pool. Beyond a bound the
 answer is SYSTEM_BUSY. A deadline ends each wait.

@@ -1,7 +1,7 @@
 """Replies to requests of clients (324, 325): each is pushed to the client that waits for it (326), and stored.
 
 A requester is a producer. Its client id is in the properties of its message, and the consumer that answers copies it
-into the reply. The client may be slow, so the push waits outside of its pool (docs/adr/0081), and at most
+into the reply. The client may be slow, so the push waits outside of its pool (docs/adr/0070), and at most
 PUSHES_PER_CLIENT are sent to a client at once: a burst of replies waits here for its turn.
 
 Source: RocketMQ 4.9 `ReplyMessageProcessor`.
