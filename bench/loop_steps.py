@@ -298,7 +298,7 @@ def page(rows: list[Row], setting: str) -> str:
         "`python -m bench.loop_steps` fills the tables of a manager and of a name server, then runs each duty and asks",
         f"each question that goes through a table: {setting}. While it runs, other requests wait for the longest",
         "step at most. The bar is 20 ms of processor time; wall time has what else the two shared cores did.",
-        "The store is a fake (docs/adr/0096, 0098).",
+        "The store is a fake (docs/adr/0096).",
         "",
         "| loop | work | longest step, CPU ms | wall ms | longest collection, ms | all of it, s |",
         "|---|---|---:|---:|---:|---:|",
