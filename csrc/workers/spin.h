@@ -6,7 +6,7 @@
  * request. Looking again instead takes a core. So a loop spins only while
  *   - short waits are usual: the last wait of this kind was shorter than the bound. An idle broker never spins.
  *   - a core is free: over the last window the cores were idle, or spun on here, for three quarters of a core at least.
- * Private to one loop; docs/adr/0076. */
+ * Private to one loop; docs/adr/0075. */
 #include <stdint.h>
 
 typedef enum rp_wait_kind { RP_WAIT_FOR_REQUEST = 0, RP_WAIT_FOR_REPLY = 1, RP_WAIT_KINDS = 2 } rp_wait_kind;
