@@ -1,7 +1,7 @@
 #ifndef ROCKETPY_PROCESS_MEMORY_H
 #define ROCKETPY_PROCESS_MEMORY_H
 /* What this process does with its memory: which blocks malloc takes from where, and which pages go back
- * (docs/adr/0078).
+ * (docs/adr/0041).
  */
 #include <stdint.h>
 

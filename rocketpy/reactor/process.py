@@ -1,7 +1,7 @@
 """What a worker does to itself before anything else: nothing inherited by accident, a name, an end with its parent.
 
 It is written down before the fork (`Identity`) and done by C: each page that Python touches in a child is a page of
-that child's own (docs/adr/0078).
+that child's own (docs/adr/0041).
 """
 
 from __future__ import annotations
