@@ -42,7 +42,7 @@
 enum {
     AHEAD_MIN = 256 << 10, /* bytes ahead of the position that are populated, asked for at half way; doubled */
     AHEAD_MAX = 8 << 20, /* while the writer comes that far in less than ASK_NS, halved at 8 times that */
-    AHEAD_MAX_FLUSHED = 1 << 20, /* after a recent flush: the next one writes it all; 256 KiB: 6 % fewer sends/s */
+    AHEAD_MAX_FLUSHED = 1 << 20, /* after a recent flush: the next one writes it all; 512 KiB: 6 % fewer sends/s */
     CLOSE = 256 << 10, /* a flush counts as recent if less than this is dirty */
     ASK_NS = 20000000,
     FAST_SPAN = 8 << 20, /* the writer is fast if it appends this much ... */
