@@ -2,7 +2,7 @@
 records were all deleted from the log (CLEAN_EXPIRED, code 306).
 
 Both run in the thread of dispatch, so that no unit is written meanwhile, and in steps, so that dispatch continues
-between them. Offsets of a queue continue after a removal (docs/adr/0057): no offset is ever used twice, so the log can
+between them. Offsets of a queue continue after a removal (docs/adr/0030): no offset is ever used twice, so the log can
 be dispatched again from any point.
 """
 
