@@ -1,7 +1,7 @@
 #ifndef ROCKETPY_DELIVERY_MARKS_H
 #define ROCKETPY_DELIVERY_MARKS_H
 /* Delivery marks: the last delivered message of each delay level, in shared memory that survives the workers
- * (docs/adr/0091).
+ * (docs/adr/0090).
  *
  * A delivery is an internal put that names the delayed message that it stores again. The send worker marks it in the
  * same step in which it publishes the record, and answers a repeated delivery with success without storing it again. So

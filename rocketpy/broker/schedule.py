@@ -12,7 +12,7 @@ Time is the broker's clock, which store timestamps follow. When the system clock
 so that a delay keeps its length (docs/adr/0090).
 
 Each delivery names its delayed message, and the send worker stores it once, even if it is put several times
-(docs/adr/0091). So a restart of a worker neither repeats nor loses a message. Progress is saved every 10 s and at stop,
+(docs/adr/0090). So a restart of a worker neither repeats nor loses a message. Progress is saved every 10 s and at stop,
 with the log position that it presumes (delay_progress.py). After the death of the whole broker, or of another master,
 messages that were delivered since that position are looked up (earlier_deliveries.py).
 
