@@ -48,7 +48,7 @@ void rp_half_states_set(rp_half_states *states, uint64_t offset, int32_t state);
 rp_status rp_half_states_commit_without_op(rp_half_states *states, uint64_t offset);
 /* Send worker: 1 with the offset of a half message whose op message it has to store; complete it as any end. */
 int rp_half_states_missing_op(const rp_half_states *states, uint64_t *offset);
-/* A half message and the one that it was stored again as (docs/adr/0201): offset in the half queue, place in the log.
+/* A half message and the one that it was stored again as (docs/adr/0100): offset in the half queue, place in the log.
  */
 typedef struct rp_half_renewal {
     uint64_t offset;

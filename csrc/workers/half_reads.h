@@ -1,7 +1,7 @@
 #ifndef ROCKETPY_HALF_READS_H
 #define ROCKETPY_HALF_READS_H
 /* Ends of transactions whose half message is not in memory. A thread reads it from the disk, so that no send waits for
- * that; then the send worker serves the end (docs/adr/0102). C only; the send worker. */
+ * that; then the send worker serves the end (docs/adr/0100). C only; the send worker. */
 #include <stdint.h>
 #include "base/status.h"
 #include "ipc/transaction_messages.h"

@@ -2,7 +2,7 @@
  *
  * The end of a half message appends the committed message and an op message, or the op message alone, in one published
  * step: a killed worker leaves all of it or nothing. Its state says whether it has ended, so that a repeated end stores
- * nothing. A half message that is not in memory is read by a thread first (docs/adr/0102). */
+ * nothing. A half message that is not in memory is read by a thread first (docs/adr/0100). */
 #include <stdio.h>
 #include <string.h>
 

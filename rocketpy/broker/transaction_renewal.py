@@ -1,4 +1,4 @@
-"""Stores open half messages again that are far behind the others (docs/adr/0201).
+"""Stores open half messages again that are far behind the others (docs/adr/0100).
 
 The states of half messages are a window (csrc/store/half_states.h), which begins with the oldest open one. One that may
 stay open for days (CHECK_IMMUNITY_TIME_IN_SECONDS) would hold the window while millions are sent and ended, until none
