@@ -1,11 +1,10 @@
 /* Renewal: cleaning wants to delete log files that hold pending timers; or many numbers follow the oldest of them, and
  * beyond RP_TIMER_SPAN_MAX no timer would be taken, whoever sends it. The records of these timers are stored again at
- * the end of the log, by the send worker, each as a new timer in the same step that ends the old one (docs/adr/0113,
- * docs/adr/0202). Timers lie in the log in the order of their numbers, so those below a position are a range of the
- * timer queue. It is read twice: first the timers are measured, and nothing is done if the copies would take more than
- * half of what the deletion of their files frees, or if more than one in sixteen of the numbers is pending; then the
- * timers are given away. Those that are due go first: renewals are given when the ring is empty, and use a part of the
- * journal alone. */
+ * the end of the log, by the send worker, each as a new timer in the same step that ends the old one (docs/adr/0110).
+ * Timers lie in the log in the order of their numbers, so those below a position are a range of the timer queue. It is
+ * read twice: first the timers are measured, and nothing is done if the copies would take more than half of what the
+ * deletion of their files frees, or if more than one in sixteen of the numbers is pending; then the timers are given
+ * away. Those that are due go first: renewals are given when the ring is empty, and use a part of the journal alone. */
 #include "base/atomic.h"
 #include "store/timers_private.h"
 

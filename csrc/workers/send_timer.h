@@ -1,7 +1,7 @@
 #ifndef ROCKETPY_SEND_TIMER_H
 #define ROCKETPY_SEND_TIMER_H
 /* Timers in the send worker: accepts them into the timer topic, delivers those that are due (docs/adr/0110), and stores
- * others again where cleaning wants their log files (docs/adr/0113). C only. */
+ * others again where cleaning wants their log files (docs/adr/0110). C only. */
 #include "workers/send_private.h"
 #include "workers/send_store.h"
 

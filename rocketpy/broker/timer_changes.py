@@ -1,4 +1,4 @@
-"""Cancels and moves pending timers (docs/adr/0112).
+"""Cancels and moves pending timers (docs/adr/0110).
 
 A message with TIMER_DEL_UNIQKEY or TIMER_MOVE_UNIQKEY names a timer by its unique key. It is not delivered itself. The
 index finds the timer. The send worker stores what ends it only if it is still pending, in one published step: a

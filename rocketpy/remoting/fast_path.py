@@ -185,7 +185,7 @@ class TimerState(IntEnum):
     PENDING = 0  # nothing: the put could end it
     GONE = 1  # it was delivered, or there is none with this number
     CHANGED = 2  # it was cancelled or moved lately
-    RENEWED = 3  # it was stored again lately, under another number (docs/adr/0113)
+    RENEWED = 3  # it was stored again lately, under another number (docs/adr/0110)
 
 
 @attrs.frozen

@@ -1,4 +1,4 @@
-"""Cancels and moves timers that were sent before: messages to the broker that has them (docs/adr/0112)."""
+"""Cancels and moves timers that were sent before: messages to the broker that has them (docs/adr/0110)."""
 
 from __future__ import annotations
 
