@@ -1,7 +1,7 @@
 #ifndef ROCKETPY_FILTER_MARKS_H
 #define ROCKETPY_FILTER_MARKS_H
 /* Filter marks: from where on in the log the filter bits of messages speak for a subscription, in shared memory that
- * survives the workers (docs/adr/0106).
+ * survives the workers (docs/adr/0089).
  *
  * A message that was dispatched before the store worker knew a subscription has no bit for it and may match all the
  * same. So the store worker, when it learns of a subscription, marks the position after which it has dispatched
