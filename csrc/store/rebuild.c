@@ -1,6 +1,6 @@
 /* See rebuild.h. Units are kept in the order of the log, each with the number of its run, and are grouped by run when
  * the batch is taken: two passes over a batch that fits the processor's cache, instead of an array that grows for each
- * queue. With many queues the batch goes on, so that runs stay longer than what describes them (docs/adr/0142). */
+ * queue. With many queues the batch goes on, so that runs stay longer than what describes them (docs/adr/0121). */
 #include "store/rebuild.h"
 #include <errno.h>
 #include <stdlib.h>
