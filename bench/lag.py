@@ -23,7 +23,7 @@ INTERVAL_S = 0.002
 
 
 class ControlView:
-    """The header of a store's control block (csrc/store/control_block.h), mapped; the broker may be running."""
+    """The header of a store's control block (csrc/store/control/control_block.h), mapped; the broker may be running."""
 
     def __init__(self, store: Path) -> None:
         with (store / "control").open("r+b") as file:

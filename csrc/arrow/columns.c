@@ -1,12 +1,12 @@
 /* One loop per column. Fields before the born host are at fixed places of a record; those after it move with the
- * sizes of the hosts, which sys_flag gives (offset table: store/record.c). */
+ * sizes of the hosts, which sys_flag gives (offset table: store/log/record.c). */
 #include "arrow/columns.h"
 
 #include <arpa/inet.h>
 #include <string.h>
 
 #include "base/endian.h"
-#include "store/record.h"
+#include "store/log/record.h"
 #include "arrow/text_out.h"
 
 enum {

@@ -2,7 +2,7 @@
  * are compared with each other; many are sorted by name first, so that no message takes quadratic time. */
 #include <string.h>
 
-#include "store/record.h"
+#include "store/log/record.h"
 #include "arrow/columns.h"
 #include "arrow/separators.h"
 #include "arrow/text_out.h"

@@ -7,7 +7,7 @@
  * faults of the image only; nothing is allocated. */
 #include <stdint.h>
 #include "base/status.h"
-#include "store/filter.h"
+#include "store/filters/filter.h"
 
 /* One wanted record. A caller that inflates a body sets `body` and `body_size` to the result. */
 typedef struct rp_row {

@@ -10,7 +10,7 @@
 #include <emmintrin.h>
 #endif
 
-#include "store/record.h"
+#include "store/log/record.h"
 
 enum { SEPARATORS_STEP = 16 };
 

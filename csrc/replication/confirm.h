@@ -6,7 +6,7 @@
  * A position is confirmed only under orders that still hold (ipc/member.h). That this process is stopped anywhere
  * between two steps, for however long, or killed, changes nothing about that. */
 #include "ipc/member.h"
-#include "store/control_block.h"
+#include "store/control/control_block.h"
 #include "replication/slave_table.h"
 
 typedef struct rp_confirm {

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include "base/status.h"
 #include "ipc/worker.h"
-#include "store/control_block.h"
+#include "store/control/control_block.h"
 #include "replication/epochs.h"
 #include "replication/slave_table.h"
 

@@ -10,7 +10,7 @@
 #include "ipc/master_link.h"
 #include "ipc/member.h"
 #include "ipc/ring.h"
-#include "store/control_block.h"
+#include "store/control/control_block.h"
 #include "replication/epochs.h"
 
 typedef struct rp_slave_stream_config {

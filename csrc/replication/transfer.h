@@ -5,7 +5,7 @@
  * state there is. */
 #include <stdint.h>
 #include "base/status.h"
-#include "store/log_view.h"
+#include "store/log/log_view.h"
 #include "replication/epochs.h"
 #include "replication/frames.h"
 

@@ -54,7 +54,7 @@ def timer_change_of(request: SendRequest) -> TimerChange | None:
 
 def due_of(properties: bytes, now_ms: int) -> int | None:
     """The time (ms) that the properties of a timer ask for; None: none, or no number. The send worker reads the same
-    (csrc/workers/send_timer.c)."""
+    (csrc/workers/send/send_timer.c)."""
     for name in p.TIMER_PROPERTIES:
         text = text_property(properties, name)
         if text is None:
@@ -170,7 +170,7 @@ def _is_cancellation(sys_flag: int) -> bool:
 
 
 def _place_field(timer: StoredRecord) -> int:
-    """How a record names the timer that it ends: its log offset plus 1; 0: none (csrc/store/timer_properties.h)."""
+    """How a record names the timer that it ends: its log offset plus 1; 0: none (csrc/store/log/timer_properties.h)."""
     return timer.phy_offset + 1
 
 

@@ -1,10 +1,10 @@
 """Stores open half messages again that are far behind the others (docs/adr/0100).
 
-The states of half messages are a window (csrc/store/half_states.h), which begins with the oldest open one. One that may
-stay open for days (CHECK_IMMUNITY_TIME_IN_SECONDS) would hold the window while millions are sent and ended, until none
-is taken any more; and a start reads all op messages from there on. So it is stored again at the end of the half queue,
-and its first copy ends in the same step. The end that its producer sends for the first place is passed on.
-"""
+The states of half messages are a window (csrc/store/transactions/half_states.h), which begins with the oldest open one.
+One that may stay open for days (CHECK_IMMUNITY_TIME_IN_SECONDS) would hold the window while millions are sent and
+ended, until none is taken any more; and a start reads all op messages from there on. So it is stored again at the end
+of the half queue, and its first copy ends in the same step. The end that its producer sends for the first place is
+passed on. """
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
 """Checks of open half messages: their producers are asked, and those that nobody decides are discarded.
 
-A half message is open until its END_TRANSACTION has been stored (csrc/workers/send_end.c). All open ones are looked at
-every transactionCheckInterval. If one is older than transactionTimeOut, or than its CHECK_IMMUNITY_TIME_IN_SECONDS, a
-producer of its group is asked about it: CHECK_TRANSACTION_STATE (39). After transactionCheckMax checks, or when it is
-as old as the log may become (fileReservedTime), it is moved to TRANS_CHECK_MAX_TIME_TOPIC, with a warning in the log.
+A half message is open until its END_TRANSACTION has been stored (csrc/workers/send/send_end.c). All open ones are
+looked at every transactionCheckInterval. If one is older than transactionTimeOut, or than its
+CHECK_IMMUNITY_TIME_IN_SECONDS, a producer of its group is asked about it: CHECK_TRANSACTION_STATE (39). After
+transactionCheckMax checks, or when it is as old as the log may become (fileReservedTime), it is moved to
+TRANS_CHECK_MAX_TIME_TOPIC, with a warning in the log.
 
 The half message stays where it is, and how often it was asked about is kept here and in config/transactionChecks.json.
 (The reference stores the half message again for each question; so a late answer to the first copy delivers it twice.)

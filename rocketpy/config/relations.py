@@ -60,7 +60,7 @@ def parse_addresses(text: str) -> list[tuple[str, int]]:
     return addresses
 
 
-_BITS_MAX = 512  # csrc/store/consume_queue_ext.h
+_BITS_MAX = 512  # csrc/store/queues/consume_queue_ext.h
 
 
 class _Checker:

@@ -12,7 +12,7 @@ import math
 
 import attrs
 
-BITS_MAX = 512  # csrc/store/consume_queue_ext.h, RP_CQ_EXT_BITMAP_MAX
+BITS_MAX = 512  # csrc/store/queues/consume_queue_ext.h, RP_CQ_EXT_BITMAP_MAX
 _MASK = (1 << 64) - 1
 _C1, _C2 = 0x87C37B91114253D5, 0x4CF5AD432745937F
 

@@ -5,7 +5,7 @@ fails, and the message does not match, whatever the rest of the expression says.
 properties give them as numbers of 64 bits. A missing property is unknown. The
 rules are asymmetric in places, because the reference's are (tests/unit/filter/test_evaluate.py has them as a table).
 
-csrc/store/filter.c is the same in C (tests/property/test_filter_programs.py).
+csrc/store/filters/filter.c is the same in C (tests/property/test_filter_programs.py).
 
 Source: RocketMQ 4.9 package `org.apache.rocketmq.filter.expression`.
 """

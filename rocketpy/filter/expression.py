@@ -16,7 +16,7 @@ INT64_MAX = 2**63 - 1
 
 
 class Kind(enum.IntEnum):
-    """The kinds of values. The numbers are those of csrc/store/filter.c."""
+    """The kinds of values. The numbers are those of csrc/store/filters/filter.c."""
 
     UNKNOWN = 0
     BOOLEAN = 1

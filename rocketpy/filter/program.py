@@ -1,4 +1,4 @@
-"""A SQL92 expression as a program for a stack machine, which csrc/store/filter.c runs for each message.
+"""A SQL92 expression as a program for a stack machine, which csrc/store/filters/filter.c runs for each message.
 
 A program, big-endian:
 
@@ -24,7 +24,7 @@ SIZE_MAX = 65_535  # bytes of code; the limits of the parser keep it below
 
 
 class Op(enum.IntEnum):
-    """Instructions, with what follows each. The numbers are those of csrc/store/filter.c."""
+    """Instructions, with what follows each. The numbers are those of csrc/store/filters/filter.c."""
 
     UNKNOWN = 1
     TRUE = 2

@@ -20,7 +20,7 @@
     73+B+S+n+t    2 + p   properties (UTF-8)
 
 The filler at the end of a file is the remaining size (4), the blank magic (4), and whatever follows.
-csrc/store/record.c writes and reads the same; tests/property/test_compiled_formats.py compares the two.
+csrc/store/log/record.c writes and reads the same; tests/property/test_compiled_formats.py compares the two.
 """
 
 from __future__ import annotations

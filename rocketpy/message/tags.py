@@ -23,7 +23,7 @@ def string_hash(text: str) -> int:
 def expression_tags(expression: str) -> list[str] | None:
     """The tags that an expression like `TagA || TagB` selects; None: all messages (`*`, or nothing).
 
-    An expression of blanks and bars selects nothing. csrc/workers/subscription.c reads it in the same way.
+    An expression of blanks and bars selects nothing. csrc/workers/pull/subscription.c reads it in the same way.
     Source: RocketMQ 4.9 `FilterAPI#buildSubscriptionData`.
     """
     if expression in ("", "*"):

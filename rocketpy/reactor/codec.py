@@ -1,4 +1,4 @@
-"""A codec worker. It runs the C loop of csrc/workers/codec.c and returns to Python once a second, for signals.
+"""A codec worker. It runs the C loop of csrc/workers/codec/codec.c and returns to Python once a second, for signals.
 
 What the loop is configured with is written before the fork: Python that runs in the child costs it pages.
 """

@@ -1,5 +1,5 @@
 """Delivery marks: how far delayed messages have been delivered, in shared memory that survives a restart of the manager
-and the send worker (csrc/store/delivery_marks.h)."""
+and the send worker (csrc/store/timers/delivery_marks.h)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which half messages are open: shared memory that survives the workers (csrc/store/half_states.h)."""
+"""Which half messages are open: shared memory that survives the workers (csrc/store/transactions/half_states.h)."""
 
 from __future__ import annotations
 

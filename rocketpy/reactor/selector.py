@@ -1,4 +1,4 @@
-"""A selector worker. It runs the C loop of csrc/workers/selector.c and returns to Python once a second."""
+"""A selector worker. It runs the C loop of csrc/workers/selector/selector.c and returns to Python once a second."""
 
 from __future__ import annotations
 

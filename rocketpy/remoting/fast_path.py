@@ -144,7 +144,7 @@ class EndTransaction:
 
 
 class HalfStates(Protocol):
-    """Which half messages are open, by their offset in the half queue (csrc/store/half_states.h)."""
+    """Which half messages are open, by their offset in the half queue (csrc/store/transactions/half_states.h)."""
 
     @property
     def base(self) -> int:

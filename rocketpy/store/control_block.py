@@ -1,4 +1,4 @@
-"""The control block in Python: positions, and one entry per queue (csrc/store/control_block.h).
+"""The control block in Python: positions, and one entry per queue (csrc/store/control/control_block.h).
 
 Mapped by the supervisor, inherited by all workers. Each field has one writer, named in the header; all other processes
 only read it. Reads are plain loads: fields are aligned, and decisions in Python do not depend on their order.

@@ -1,4 +1,4 @@
-"""Dispatch (csrc/store/dispatch.c) from Python: in the store worker, in recovery, and at a clean stop."""
+"""Dispatch (csrc/store/dispatch/dispatch.c) from Python: in the store worker, in recovery, and at a clean stop."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from .formats.delay_level import parse_delay_levels
 from .formats.unit import rounded_file_size
 
 # Descriptors for consume queue files; the kernel's limit may make it fewer. With more queues in turn than this, files
-# are opened anew in each batch; dispatch then takes more units of each queue at once (csrc/store/unit_batch.c).
+# are opened anew in each batch; dispatch then takes more units of each queue at once
+# (csrc/store/dispatch/unit_batch.c).
 FILES_MAX = 16_384
 BUDGET = 64 << 20  # bytes of log per call
 

@@ -1,7 +1,7 @@
 """All access of Python to the store's files, and their names.
 
 Errors of the operating system become StoreError here, with path and reason in one line; a full disk becomes DiskFull.
-The C loops create files in csrc/store/new_file.c. Both follow the same rule: a partial file never gets a name in a
+The C loops create files in csrc/store/log/new_file.c. Both follow the same rule: a partial file never gets a name in a
 directory that a Java broker loads.
 """
 

@@ -11,7 +11,7 @@ from .control_block import ControlBlock
 
 class RunningFlag(enum.IntFlag):
     NOT_READABLE = lib.RP_FLAG_NOT_READABLE
-    NOT_WRITEABLE = lib.RP_FLAG_NOT_WRITEABLE  # the log cannot be flushed; set by csrc/store/flush.c
+    NOT_WRITEABLE = lib.RP_FLAG_NOT_WRITEABLE  # the log cannot be flushed; set by csrc/store/log/flush.c
     CONSUME_QUEUE_FAULT = lib.RP_FLAG_CONSUME_QUEUE_FAULT  # units cannot be written
     INDEX_FAULT = lib.RP_FLAG_INDEX_FAULT
     DISK_FULL = lib.RP_FLAG_DISK_FULL

@@ -1,4 +1,4 @@
-"""Which timers have ended: the mapped file `timer/delivered` (csrc/store/timer_marks.h, docs/adr/0110)."""
+"""Which timers have ended: the mapped file `timer/delivered` (csrc/store/timers/timer_marks.h, docs/adr/0110)."""
 
 from __future__ import annotations
 

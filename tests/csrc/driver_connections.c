@@ -1,6 +1,6 @@
 /* The numbers of connections: none is given twice before every slot has used up its generations, whatever the order of
  * coming and going, and none meets those of another epoch. Invariants (abort). driver_connections [SEED] */
-#include "workers/connection.h"
+#include "workers/selector/connection.h"
 #include "check.h"
 
 enum { SLOTS = 3, GENERATIONS = 1 << 20, EPOCHS = 1 << 12 };

@@ -1,12 +1,12 @@
 /* What the fuzzers of the store found, one case each: damage that was trusted, and what came of it. */
 #define _GNU_SOURCE
-#include "store/commitlog.h"
-#include "store/consume_queue.h"
-#include "store/control_block.h"
-#include "store/dispatch.h"
-#include "store/index_file.h"
-#include "store/recovery.h"
-#include "workers/fetch.h"
+#include "store/control/control_block.h"
+#include "store/dispatch/dispatch.h"
+#include "store/index/index_file.h"
+#include "store/log/commitlog.h"
+#include "store/queues/consume_queue.h"
+#include "store/recovery/recovery.h"
+#include "workers/pull/fetch.h"
 #include "fuzz_store.h"
 
 enum { UNIT = RP_CQ_UNIT_SIZE, QUEUE_FILE_SIZE = 20 * UNIT, BODY = 10 };

@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "store/broker_clock.h"
-#include "store/delivery_marks.h"
+#include "store/log/broker_clock.h"
+#include "store/timers/delivery_marks.h"
 #include "check.h"
 
 static random_source source = {.state = 90};

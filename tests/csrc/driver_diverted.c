@@ -1,5 +1,5 @@
 /* Sends left to the manager whose ring has room again only between two of them: each has a token of its own. */
-#include "workers/diverted.h"
+#include "workers/send/diverted.h"
 #include "check.h"
 
 enum { CAPACITY = 1 << 18, SMALL = 4096, LARGE = 100000, CONNECTION = 7 };

@@ -10,10 +10,10 @@
 #include <unistd.h>
 #include "base/endian.h"
 #include "ipc/filter_messages.h"
-#include "store/dispatch.h"
-#include "workers/codec.h"
-#include "workers/pull.h"
-#include "workers/send.h"
+#include "store/dispatch/dispatch.h"
+#include "workers/codec/codec.h"
+#include "workers/pull/pull.h"
+#include "workers/send/send.h"
 #include "check.h"
 #include "directory.h"
 

@@ -5,9 +5,9 @@
 #include <unistd.h>
 #include "base/atomic.h"
 #include "base/endian.h"
-#include "store/consume_queue.h"
-#include "store/control_block.h"
-#include "workers/fetch.h"
+#include "store/control/control_block.h"
+#include "store/queues/consume_queue.h"
+#include "workers/pull/fetch.h"
 #include "check.h"
 #include "directory.h"
 

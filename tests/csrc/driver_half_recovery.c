@@ -1,12 +1,12 @@
 /* What a start finds of transactions, under sanitizers: random stores against a plain model, some of them cut before an
  * op message; then the same stores with damaged bytes in log, queues and control block.   driver_half_recovery */
 #define _GNU_SOURCE
-#include "store/commitlog.h"
-#include "store/consume_queue.h"
-#include "store/control_block.h"
-#include "store/dispatch.h"
-#include "store/half_recovery.h"
-#include "store/transaction_names.h"
+#include "store/control/control_block.h"
+#include "store/dispatch/dispatch.h"
+#include "store/log/commitlog.h"
+#include "store/queues/consume_queue.h"
+#include "store/transactions/half_recovery.h"
+#include "store/transactions/transaction_names.h"
 #include "fuzz_store.h"
 
 enum { ROUNDS = 300, STEPS_MAX = 120, DAMAGES = 8, QUEUE_FILE_SIZE = 20 * RP_CQ_UNIT_SIZE, TEXT = 64 };

@@ -15,7 +15,7 @@
 #include <unistd.h>
 #include "base/crc32.h"
 #include "base/endian.h"
-#include "store/mapped_file.h"
+#include "store/log/mapped_file.h"
 #include "check.h"
 #include "replication/master.h"
 #include "replication/slave_connection.h"

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "store/queue_files.h"
+#include "store/queues/queue_files.h"
 #include "check.h"
 #include "directory.h"
 

@@ -1,9 +1,9 @@
 /* Units and keys of damaged logs: every image ends where its memory ends. What was collected adds up, whatever the
  * bytes say, and a sound log gives every record's unit in its run. */
 #include "base/endian.h"
-#include "store/consume_queue.h"
-#include "store/rebuild.h"
-#include "store/record.h"
+#include "store/log/record.h"
+#include "store/queues/consume_queue.h"
+#include "store/recovery/rebuild.h"
 #include "check.h"
 
 enum { RECORDS = 40, ROUNDS = 4000, REOPEN = 500 /* rounds */, IMAGE = RECORDS * 400 };

@@ -1,6 +1,6 @@
 /* Rows and columns of damaged images: every image and every buffer ends where its memory ends, so a byte read or
  * written too far is seen. Offsets of columns must ascend and end within their data. */
-#include "store/record.h"
+#include "store/log/record.h"
 #include "arrow/columns.h"
 #include "arrow/rows.h"
 #include "check.h"

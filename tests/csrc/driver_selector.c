@@ -13,8 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/endian.h"
-#include "store/log_view.h"
-#include "workers/selector.h"
+#include "store/log/log_view.h"
+#include "workers/selector/selector.h"
 #include "check.h"
 #include "handoff.h"
 

@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 #include "base/endian.h"
-#include "workers/selector_private.h"
+#include "workers/selector/selector_private.h"
 #include "check.h"
 #include "handoff.h"
 

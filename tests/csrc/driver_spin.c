@@ -1,6 +1,6 @@
 /* When a loop may spin, on a clock and an idle time of the test's own: only while its last wait of that kind was short
  * and three quarters of a core were free in the last window, its own spinning not counted against it. */
-#include "workers/spin.h"
+#include "workers/selector/spin.h"
 #include "check.h"
 
 enum { BOUND_US = 100 };

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/endian.h"
-#include "store/unit_batch.h"
+#include "store/dispatch/unit_batch.h"
 #include "check.h"
 #include "directory.h"
 

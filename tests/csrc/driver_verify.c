@@ -5,10 +5,10 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/endian.h"
-#include "store/index_file.h"
-#include "store/index_repair.h"
-#include "store/record.h"
-#include "store/verify.h"
+#include "store/index/index_file.h"
+#include "store/index/index_repair.h"
+#include "store/log/record.h"
+#include "store/recovery/verify.h"
 #include "check.h"
 #include "directory.h"
 

@@ -3,7 +3,7 @@
  *
  * Input: HEAD (0: 1 other boot, 2 clean), then changes of 8 bytes each: kind, which, at, more, value (4). */
 #define _GNU_SOURCE
-#include "store/control_block.h"
+#include "store/control/control_block.h"
 #include "fuzz_store.h"
 
 enum { QUEUES = 6, CHANGE = 8, TAKEN_MAX = 16 };

@@ -5,10 +5,10 @@
  *   1  files that are missing (bits)   2  published   4  budget   6  min phy offset   8  max offset of T/0   10  its
  * end */
 #define _GNU_SOURCE
-#include "store/consume_queue.h"
-#include "store/control_block.h"
-#include "store/dispatch.h"
-#include "store/log_view.h"
+#include "store/control/control_block.h"
+#include "store/dispatch/dispatch.h"
+#include "store/log/log_view.h"
+#include "store/queues/consume_queue.h"
 #include "fuzz_store.h"
 
 enum { UNIT = RP_CQ_UNIT_SIZE, QUEUE_FILE_SIZE = 20 * UNIT, SLOTS = 504, UNITS = 102 };

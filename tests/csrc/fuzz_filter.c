@@ -1,7 +1,7 @@
 /* Run any bytes as a program of a SQL92 expression (rocketpy/filter/program.py) on any properties: 2 bytes of size,
  * the program, the properties. Whatever they are, it ends, stays within them, and the work is counted. */
 #include "base/endian.h"
-#include "store/filter.h"
+#include "store/filters/filter.h"
 #include "check.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -3,7 +3,7 @@
  *   0  1 there is no file, 2 the file is longer, 4 its name is the largest that counts    1  keys to put
  *   2  hash of the first   6  offset in the log, byte 6 shifted up   8  store time, byte 8 shifted up   10  is_redo */
 #define _GNU_SOURCE
-#include "store/index_file.h"
+#include "store/index/index_file.h"
 #include "fuzz_store.h"
 
 enum {

@@ -5,12 +5,12 @@
  *   1  max offset   2  min offset   3  offset asked for   4  messages asked for (2)   6  min phy offset (2)
  *   8  units to write   9  where   10  published (2)   12  files kept open   13  limit of bytes / 16 */
 #define _GNU_SOURCE
-#include "store/consume_queue.h"
-#include "store/file_cache.h"
-#include "store/log_view.h"
-#include "store/verify.h"
-#include "workers/fetch.h"
-#include "workers/subscription.h"
+#include "store/log/log_view.h"
+#include "store/queues/consume_queue.h"
+#include "store/queues/file_cache.h"
+#include "store/recovery/verify.h"
+#include "workers/pull/fetch.h"
+#include "workers/pull/subscription.h"
 #include "fuzz_store.h"
 
 enum {

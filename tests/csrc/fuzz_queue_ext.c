@@ -5,9 +5,9 @@
  *   0  1 the first extension file is missing, 2 the last one, 4 the last one has another size, 8 all are missing
  *   1  max offset   2  min offset   3  units to extend */
 #define _GNU_SOURCE
-#include "store/consume_queue.h"
-#include "store/consume_queue_ext.h"
-#include "store/control_block.h"
+#include "store/control/control_block.h"
+#include "store/queues/consume_queue.h"
+#include "store/queues/consume_queue_ext.h"
 #include "fuzz_store.h"
 
 enum {

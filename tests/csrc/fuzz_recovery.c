@@ -5,8 +5,8 @@
  *   1  files that are missing (bits)
  *   2  from   4  limit   6  min offset of the queue   8  max offset   10  end of its last record   12  dispatched */
 #define _GNU_SOURCE
-#include "store/control_block.h"
-#include "store/recovery.h"
+#include "store/control/control_block.h"
+#include "store/recovery/recovery.h"
 #include "fuzz_store.h"
 
 enum { UNIT = 20, QUEUE_FILE_SIZE = 20 * UNIT, QUEUE_FILES = 3 };

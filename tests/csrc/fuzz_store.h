@@ -16,7 +16,7 @@
 #include <unistd.h>
 #include "base/crc32.h"
 #include "base/endian.h"
-#include "store/record.h"
+#include "store/log/record.h"
 #include "check.h"
 
 #if defined(__GNUC__) && !defined(__clang__)

@@ -5,9 +5,9 @@
  *   0  1 compare CRCs, 2 the index file is shorter    2  units limit   4  offset of the first unit   6  first   8  end
  *   10  log begin   12  index unit to begin with */
 #define _GNU_SOURCE
-#include "store/index_file.h"
-#include "store/index_repair.h"
-#include "store/verify.h"
+#include "store/index/index_file.h"
+#include "store/index/index_repair.h"
+#include "store/recovery/verify.h"
 #include "fuzz_store.h"
 
 enum {

@@ -4,7 +4,7 @@
 #include "base/numbers.h"
 #include "wire/frame.h"
 #include "wire/header.h"
-#include "store/record.h"
+#include "store/log/record.h"
 #include "check.h"
 
 static inline int lies_in(const uint8_t *part, uint64_t part_size, const uint8_t *whole, uint64_t size) {

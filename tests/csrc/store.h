@@ -5,11 +5,11 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include "store/commitlog.h"
-#include "store/consume_queue.h"
-#include "store/control_block.h"
-#include "store/dispatch.h"
-#include "store/record.h"
+#include "store/control/control_block.h"
+#include "store/dispatch/dispatch.h"
+#include "store/log/commitlog.h"
+#include "store/log/record.h"
+#include "store/queues/consume_queue.h"
 #include "check.h"
 #include "directory.h"
 

@@ -141,13 +141,13 @@ def test_decisions_have_a_title_and_say_why() -> None:
 
 
 def test_the_readme_of_the_core_names_every_file() -> None:
-    text = text_of(ROOT / "csrc/README.md")
-    sections = dict(re.findall(r"^### (\w+): (.*?)(?=^#)", text, re.MULTILINE | re.DOTALL))
-    files = enough(sorted((ROOT / "csrc").glob("*/*.[ch]")), 100, "files of C")
+    text, core = text_of(ROOT / "csrc/README.md"), ROOT / "csrc"
+    sections = dict(re.findall(r"^### ([\w/]+): (.*?)(?=^#)", text, re.MULTILINE | re.DOTALL))
+    files = enough(sorted(core.rglob("*.[ch]")), 100, "files of C")
     unnamed = {
-        f"{path.stem} in section `### {path.parent.name}`"
+        f"`{path.stem}` in section `### {room}`"
         for path in files
-        if f"`{path.stem}`" not in sections.get(path.parent.name, "")
+        if f"`{path.stem}`" not in sections.get(room := path.parent.relative_to(core).as_posix(), "")
     }
     hold(sorted(unnamed), "name the file in csrc/README.md")
 

@@ -1,8 +1,8 @@
 """Statistics of the broker: by name from the sums of the send and pull workers, totals from their counters.
 
 Sends and pulls are served in C, which reports once a second what was stored in a queue and what a group got from it
-(csrc/workers/traffic.h). Broadcast reads, which commit no offset, are so counted like all others. What the slow path
-does (send-backs, deliveries) is counted one by one.
+(csrc/workers/shared/traffic.h). Broadcast reads, which commit no offset, are so counted like all others. What the slow
+path does (send-backs, deliveries) is counted one by one.
 
 Source: RocketMQ 4.9 `BrokerStatsManager`, `BrokerStats`, `StoreStatsService`; item names are the reference's.
 """

@@ -33,7 +33,7 @@ from .evolve import evolved
 
 logger = logging.getLogger(__name__)
 
-MARKS = 4096  # csrc/store/filter_marks.h
+MARKS = 4096  # csrc/store/filters/filter_marks.h
 FILTERS_MAX = 10_000
 TEXT_MAX = 1024 * 1024  # characters of all expressions: a new manager compiles them again, at up to 8 us each
 LATE_MS = 30_000  # how long before a start its groups are taken to have been online

@@ -16,7 +16,7 @@ from rocketpy.remoting.schema import Header
 
 from .table import TableProcessor
 
-# Fields that the codec requires in addition to the header classes (csrc/workers/codec_request.c).
+# Fields that the codec requires in addition to the header classes (csrc/workers/codec/codec_request.c).
 _OF_SENDS = ("defaultTopicQueueNums", "sysFlag", "bornTimestamp", "flag")
 _OF_V2_SENDS = ("d", "f", "g", "h")
 _OF_PULLS = ("sysFlag", "commitOffset", "suspendTimeoutMillis", "subVersion")

@@ -6,8 +6,8 @@ import os
 import resource
 from pathlib import Path
 
-CONNECTIONS_LIMIT = 1_000_000  # slots of a selector (csrc/workers/selector.c)
-DESCRIPTORS_KEPT = 200  # of a selector, for rings, doorbells and log files; csrc/workers/selector.c keeps 64 at least
+CONNECTIONS_LIMIT = 1_000_000  # slots of a selector (csrc/workers/selector/selector.c)
+DESCRIPTORS_KEPT = 200  # of a selector, for rings, doorbells and log files; a selector keeps 64 at least
 CONNECTION_BYTES = 16 * 1024  # of an idle client, in all processes and the kernel, with room to spare
 MEMORY_SHARE = 4  # a quarter of the memory may go to connections
 CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")

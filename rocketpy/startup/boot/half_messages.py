@@ -1,4 +1,4 @@
-"""Finds the open half messages of a store before the workers are forked (csrc/store/half_recovery.h).
+"""Finds the open half messages of a store before the workers are forked (csrc/store/transactions/half_recovery.h).
 
 The saved progress was held to the log before (table_check.py): the log of a slave, or of a store that was put back, may
 end before the ends of transactions that the progress has passed. Offsets of CID_RMQ_SYS_TRANS in consumerOffset.json

@@ -1,6 +1,6 @@
-"""The main functions of the send and pull workers: they run the C loops of csrc/workers/send.c and csrc/workers/pull.c,
-which return to Python once a second. Their configuration is made here, from the broker's settings and the machine,
-before the fork (reactor/codec.py)."""
+"""The main functions of the send and pull workers: they run the C loops of csrc/workers/send/send.c and
+csrc/workers/pull/pull.c, which return to Python once a second. Their configuration is made here, from the broker's
+settings and the machine, before the fork (reactor/codec.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Extension units of consume queues (ConsumeQueueExt), as values; csrc/store/consume_queue_ext.c writes them.
+"""Extension units of consume queues (ConsumeQueueExt), as values; csrc/store/queues/consume_queue_ext.c writes them.
 
 With enableConsumeQueueExt the third field of a queue's unit is the address of one of these:
 

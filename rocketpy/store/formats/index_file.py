@@ -1,4 +1,5 @@
-"""Reads the index from keys to CommitLog offsets. csrc/store/index_file.c writes it; its header describes the layout.
+"""Reads the index from keys to CommitLog offsets. csrc/store/index/index_file.c writes it; its header describes the
+layout.
 
 Only hashes are compared, as in the reference: the caller compares the real key. File names are local creation times.
 """

@@ -1,6 +1,6 @@
-"""Checks the log from end to end in C (csrc/store/verify.c): CRC, own offset and queue offset of every record, blanks,
-sizes and order of files, and the bytes after the log's end. It also counts, per queue, the units that the queue must
-have."""
+"""Checks the log from end to end in C (csrc/store/recovery/verify.c): CRC, own offset and queue offset of every record,
+blanks, sizes and order of files, and the bytes after the log's end. It also counts, per queue, the units that the queue
+must have."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 @attrs.frozen
 class ControlState:
-    """The control block's header (csrc/store/control_block.h)."""
+    """The control block's header (csrc/store/control/control_block.h)."""
 
     queue_count: int
     topic_count: int

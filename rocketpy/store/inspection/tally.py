@@ -1,4 +1,4 @@
-"""What the log says of one queue: counted in C (csrc/store/verify.h, rp_tally), joined here over parts of the log."""
+"""The messages of one queue in the log: counted in C (rp_tally of csrc/store/recovery/verify.h), joined over parts."""
 
 from __future__ import annotations
 

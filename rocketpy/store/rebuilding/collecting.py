@@ -1,4 +1,4 @@
-"""Collects the units and keys of a piece of the log (csrc/store/rebuild.h)."""
+"""Collects the units and keys of a piece of the log (csrc/store/recovery/rebuild.h)."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class QueueFile:
 
 @attrs.define
 class QueueRuns:
-    """The units of a queue so far: what `bridge` of csrc/store/dispatch_batch.c makes of the log's queue offsets."""
+    """The units of a queue so far, as `bridge` of csrc/store/dispatch/dispatch_batch.c makes them of offsets."""
 
     units_per_file: int
     log_file_size: int

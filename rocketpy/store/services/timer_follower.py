@@ -1,4 +1,4 @@
-"""The timer thread of a slave (csrc/store/timer_follow.h): the master delivers, the marks follow the log."""
+"""The timer thread of a slave (csrc/store/timers/timer_follow.h): the master delivers, the marks follow the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The timer thread of the store worker (csrc/store/timers.h): one C call that returns once a second."""
+"""The timer thread of the store worker (csrc/store/timers/timers.h): one C call that returns once a second."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def _compile(directory: Path) -> None:
     from cffi import FFI
 
     product, objects = _module("build_native"), _module("objects")
-    headers = [*product.HEADERS, "workers/send_store.h"]
+    headers = [*product.HEADERS, "workers/send/send_store.h"]
     ffi = FFI()
     for name in headers:
         ffi.cdef(product.declarations(name))

@@ -1,11 +1,11 @@
 /* What the core calls in the build with crash points: the points themselves and, by the linker's --wrap, everything
- * that makes data durable. Also a send as the send worker stores it (csrc/workers/send_store.c), without its rings. */
+ * that makes data durable. Also a send as the send worker stores it (csrc/workers/send/send_store.c), without its rings. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stddef.h>
-#include "store/commitlog.h"
+#include "store/log/commitlog.h"
 #include "base/crash_point.h"
-#include "workers/send_store.h"
+#include "workers/send/send_store.h"
 
 enum { POINT = 0, SYNC_FILE = 1, SYNC_FILE_SYSTEM = 2 };
 enum { RESERVE_MAX = 256 << 10 }; /* blocks of the control block; a store of this size never needs them */

@@ -43,7 +43,7 @@ class Core:
 
     def build(self) -> None:
         """Compile what has changed and link. Raises: CalledProcessError."""
-        times = {path: path.stat().st_mtime_ns for path in (self._copy / "csrc").glob("*/*.[ch]")}
+        times = {path: path.stat().st_mtime_ns for path in (self._copy / "csrc").rglob("*.[ch]")}
         if times != self._built:
             command = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
             subprocess.run(command, cwd=self._copy, check=True, env=environment(self._copy))

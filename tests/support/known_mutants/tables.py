@@ -1,6 +1,6 @@
 """The tables of mutants: `*.txt` in this directory.
 
-    file csrc/store/half_states.c              the source of the mutants that follow
+    file csrc/store/transactions/half_states.c              the source of the mutants that follow
     test tests/unit/native/test_half_messages.py
     test tests/unit/native/test_half_renewal.py    one of these finds each of them
 

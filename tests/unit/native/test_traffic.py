@@ -16,7 +16,7 @@ from tests.support.fast_path import FastPath
 from tests.support.fast_path_requests import pull, ready, send_v2
 
 SECOND_NS = 1_000_000_000
-KEYS_MAX, DEPTH_MAX = 4096, 1 << 14  # csrc/workers/traffic.h
+KEYS_MAX, DEPTH_MAX = 4096, 1 << 14  # csrc/workers/shared/traffic.h
 
 
 class Clock:

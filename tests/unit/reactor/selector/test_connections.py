@@ -1,5 +1,5 @@
-"""The life of connections in csrc/workers/selector.c: each end is told once, and those for which there is no room are
-refused."""
+"""The life of connections in csrc/workers/selector/selector.c: each end is told once, and those for which there is no
+room are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""csrc/workers/selector_input.c: whatever bytes come, frames go on whole and in order; no connection harms another."""
+"""csrc/workers/selector/selector_input.c: frames go on whole and in order, whatever comes; no connection harms others."""
 
 from __future__ import annotations
 

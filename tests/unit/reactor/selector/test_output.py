@@ -1,4 +1,4 @@
-"""csrc/workers/selector_output.c: answers go out whole and in order, and a peer that reads nothing blocks nobody."""
+"""csrc/workers/selector/selector_output.c: answers go out whole, in order; a peer that reads nothing blocks none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The functions of csrc/store/recovery.h, each alone: scans of the log, units of a queue file, checks of the queues."""
+"""Each function of csrc/store/recovery/recovery.h: scans of the log, units of a queue file, checks of queues."""
 
 from __future__ import annotations
 

@@ -1,0 +1,38 @@
+/* See filter_marks.h. The id is cleared before the position changes and set after it; a reader that sees the same id
+ * before and after has read its position. */
+#define _GNU_SOURCE
+#include "store/filters/filter_marks.h"
+#include <stddef.h>
+#include <sys/mman.h>
+#include "base/atomic.h"
+
+struct rp_filter_marks {
+    struct {
+        uint64_t id;
+        uint64_t phy_offset;
+    } marks[RP_FILTER_MARKS];
+};
+
+rp_filter_marks *rp_filter_marks_create(void) {
+    rp_filter_marks *marks =
+        mmap(NULL, sizeof *marks, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return marks == MAP_FAILED ? NULL : marks;
+}
+
+void rp_filter_marks_destroy(rp_filter_marks *marks) {
+    if (marks) munmap(marks, sizeof *marks);
+}
+
+void rp_filter_marks_set(rp_filter_marks *marks, uint32_t mark, uint64_t id, uint64_t phy_offset) {
+    if (mark >= RP_FILTER_MARKS) return;
+    rp_store_release(&marks->marks[mark].id, 0);
+    rp_full_fence();
+    rp_store_release(&marks->marks[mark].phy_offset, phy_offset);
+    rp_store_release(&marks->marks[mark].id, id);
+}
+
+uint64_t rp_filter_marks_begin(const rp_filter_marks *marks, uint32_t mark, uint64_t id) {
+    if (!id || mark >= RP_FILTER_MARKS || rp_load_acquire(&marks->marks[mark].id) != id) return UINT64_MAX;
+    uint64_t phy_offset = rp_load_acquire(&marks->marks[mark].phy_offset);
+    return rp_load_acquire(&marks->marks[mark].id) == id ? phy_offset : UINT64_MAX;
+}

@@ -1,0 +1,315 @@
+/* See queue_files.h. */
+#define _GNU_SOURCE
+#include "store/queues/queue_files.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/atomic.h"
+#include "base/crash_point.h"
+#include "store/queues/file_cache.h"
+
+enum { NAME_DIGITS = 20, RELEASE_FILES = 1024 /* looked at per call: half a millisecond */ };
+enum { DIRTY_MAX = 256, DIRTY_SLOTS = 512 /* a power of two, never more than half full */ };
+enum {
+    WITH_DATA = 1,
+    WITH_NAMES = 2
+}; /* what of a file must be synced: what was written; that it is there, or is not */
+
+struct dirty_file {
+    uint32_t queue;
+    uint32_t what;
+    uint64_t number;
+};
+
+/* A set of files. When it is full, it stands for all files. */
+struct dirty_set {
+    struct dirty_file files[DIRTY_MAX];
+    uint16_t slots[DIRTY_SLOTS]; /* place in `files` + 1; 0: free */
+    uint32_t count;
+    int all;
+};
+
+struct rp_queue_files {
+    rp_control_block *block;
+    char *directory;
+    uint64_t file_size;
+    int is_writer;
+    rp_file_cache *cache;
+    pthread_mutex_t lock; /* over what follows; the writer adds, a flush thread takes */
+    struct dirty_set dirty;
+};
+
+rp_queue_files *rp_queue_files_open(rp_control_block *block, const char *directory, uint64_t file_size,
+                                    uint32_t files_max, int is_writer) {
+    rp_queue_files *files = calloc(1, sizeof *files);
+    if (!files) return NULL;
+    files->block = block;
+    files->file_size = file_size;
+    files->is_writer = is_writer;
+    files->dirty.all = 1; /* for writes of an earlier process that were not synced */
+    pthread_mutex_init(&files->lock, NULL);
+    files->directory = strdup(directory);
+    files->cache = rp_file_cache_open(files_max);
+    if (files->directory && files->cache) return files;
+    rp_queue_files_close(files);
+    errno = ENOMEM;
+    return NULL;
+}
+
+void rp_queue_files_close(rp_queue_files *files) {
+    if (!files) return;
+    rp_file_cache_close(files->cache);
+    pthread_mutex_destroy(&files->lock);
+    free(files->directory);
+    free(files);
+}
+
+/* "<directory>/<topic>/<queue id>", with the file's name after it unless `number` is UINT64_MAX. 0, or -1. */
+static int queue_path(const rp_queue_files *files, const rp_queue *queue, uint64_t number, char *out) {
+    const uint8_t *topic;
+    int topic_size = (int)rp_control_topic(files->block, queue->topic, &topic);
+    int size = number == UINT64_MAX
+                   ? snprintf(out, PATH_MAX, "%s/%.*s/%" PRIu32, files->directory, topic_size, (const char *)topic,
+                              queue->queue_id)
+                   : snprintf(out, PATH_MAX, "%s/%.*s/%" PRIu32 "/%020" PRIu64, files->directory, topic_size,
+                              (const char *)topic, queue->queue_id, number * files->file_size);
+    if (size >= 0 && size < PATH_MAX) return 0;
+    errno = ENAMETOOLONG;
+    return -1;
+}
+
+static rp_file_key file_key(const rp_queue_files *files, const rp_queue *queue, uint64_t number) {
+    return (rp_file_key){.queue = rp_control_queue_index(files->block, queue),
+                         .generation = (uint32_t)rp_load_acquire(&queue->generation),
+                         .number = number};
+}
+
+/* Reads do not update the access time (O_NOATIME, allowed for the owner): the first read after each write would dirty
+ * the inode, and sometimes wait for the journal. */
+static int open_file(const char *path, int is_writer) {
+    int fd = open(path, is_writer ? O_RDWR | O_CLOEXEC : O_RDONLY | O_CLOEXEC | O_NOATIME);
+    return fd < 0 && errno == EPERM && !is_writer ? open(path, O_RDONLY | O_CLOEXEC) : fd;
+}
+
+int rp_queue_files_find(rp_queue_files *files, const rp_queue *queue, uint64_t number) {
+    char path[PATH_MAX];
+    rp_file_key key = file_key(files, queue, number);
+    int fd = rp_file_cache_find(files->cache, key);
+    if (fd >= 0) return fd;
+    if (queue_path(files, queue, number, path) < 0) return -1;
+    fd = open_file(path, files->is_writer);
+    if (fd >= 0) rp_file_cache_put(files->cache, key, fd);
+    return fd;
+}
+
+void rp_queue_files_release(rp_queue_files *files) { rp_file_cache_release(files->cache, RELEASE_FILES); }
+
+/* ------------------------------------------------------------------ writing */
+
+static void mark_all_dirty(rp_queue_files *files) {
+    pthread_mutex_lock(&files->lock);
+    files->dirty.all = 1;
+    pthread_mutex_unlock(&files->lock);
+}
+
+static void add_dirty(struct dirty_set *dirty, uint32_t queue, uint64_t number, uint32_t what) {
+    uint32_t at = queue * 2654435761u ^ (uint32_t)number * 40503u;
+    if (dirty->all) return;
+    for (at ^= at >> 16;; at++) {
+        uint16_t *slot = &dirty->slots[at % DIRTY_SLOTS];
+        struct dirty_file *file = *slot ? &dirty->files[*slot - 1] : NULL;
+        if (file && (file->queue != queue || file->number != number)) continue;
+        if (file) {
+            file->what |= what;
+        } else if (dirty->count == DIRTY_MAX) {
+            dirty->all = 1;
+        } else {
+            dirty->files[dirty->count++] = (struct dirty_file){queue, what, number};
+            *slot = (uint16_t)dirty->count;
+        }
+        return;
+    }
+}
+
+static void mark_dirty(rp_queue_files *files, const rp_queue *queue, uint64_t number, uint32_t what) {
+    pthread_mutex_lock(&files->lock);
+    add_dirty(&files->dirty, rp_control_queue_index(files->block, queue), number, what);
+    pthread_mutex_unlock(&files->lock);
+}
+
+rp_status rp_queue_files_begin(const rp_queue_files *files, const rp_queue *queue, rp_new_file *file) {
+    char directory[PATH_MAX];
+    if (queue_path(files, queue, UINT64_MAX, directory) < 0) return RP_IO_ERROR;
+    if (rp_make_directories(directory) < 0) return rp_status_of_errno();
+    rp_status status = rp_new_file_begin(file, directory);
+    if (status != RP_OK) return status;
+    status = rp_new_file_size(file, files->file_size, 0);
+    if (status == RP_OK) return RP_OK;
+    rp_new_file_abandon(file);
+    return status;
+}
+
+rp_status rp_queue_files_finish(rp_queue_files *files, const rp_queue *queue, uint64_t number, rp_new_file *file,
+                                rp_status status) {
+    char path[PATH_MAX];
+    if (status == RP_OK && queue_path(files, queue, number, path) < 0) status = RP_IO_ERROR;
+    if (status != RP_OK) {
+        rp_new_file_abandon(file);
+        return status;
+    }
+    status = rp_new_file_finish(file, path);
+    if (status != RP_OK) return status == RP_FULL ? RP_IO_ERROR : status;
+    rp_file_cache_put(files->cache, file_key(files, queue, number), file->fd);
+    mark_dirty(files, queue, number, WITH_DATA | WITH_NAMES);
+    return RP_OK;
+}
+
+rp_status rp_queue_files_write(rp_queue_files *files, const rp_queue *queue, uint64_t number, int fd, const void *data,
+                               uint64_t size, uint64_t at) {
+    rp_status status = rp_write_at(fd, data, size, at);
+    if (status == RP_OK) mark_dirty(files, queue, number, WITH_DATA);
+    return status;
+}
+
+/* ------------------------------------------------------------------ removing */
+
+rp_status rp_queue_files_remove_one(rp_queue_files *files, const rp_queue *queue, uint64_t number) {
+    char path[PATH_MAX];
+    if (queue_path(files, queue, number, path) < 0) return RP_IO_ERROR;
+    rp_file_cache_drop(files->cache, file_key(files, queue, number));
+    if (unlink(path) < 0) return errno == ENOENT ? RP_NOT_FOUND : RP_IO_ERROR;
+    mark_dirty(files, queue, number, WITH_NAMES);
+    return RP_OK;
+}
+
+rp_status rp_queue_files_remove(rp_queue_files *files, const rp_queue *queue) {
+    char path[PATH_MAX];
+    rp_status status = RP_OK;
+    int error = 0;
+    if (queue_path(files, queue, UINT64_MAX, path) < 0) return RP_IO_ERROR;
+    DIR *directory = opendir(path);
+    if (!directory) return errno == ENOENT ? RP_OK : RP_IO_ERROR;
+    for (struct dirent *entry; (entry = readdir(directory));) {
+        RP_CRASH_POINT("queue.remove_file");
+        if (entry->d_name[0] == '.' || unlinkat(dirfd(directory), entry->d_name, 0) == 0 || errno == ENOENT) continue;
+        status = RP_IO_ERROR;
+        error = errno;
+    }
+    closedir(directory);
+    RP_CRASH_POINT("queue.remove_directory");
+    mark_dirty(files, queue, 0, WITH_NAMES);
+    if (rmdir(path) < 0) { /* an unknown file may be in it: then the directory stays */
+        int is_left = errno == ENOTEMPTY || errno == EEXIST;
+        if (status != RP_OK) errno = error;
+        return status != RP_OK || is_left ? status : RP_IO_ERROR;
+    }
+    *strrchr(path, '/') = 0;
+    rmdir(path); /* the topic's directory, if this was its last queue */
+    return RP_OK; /* the directory is gone, and so is all that was in it */
+}
+
+rp_status rp_queue_files_last(const rp_queue_files *files, const rp_queue *queue, int64_t *number) {
+    char path[PATH_MAX];
+    *number = -1;
+    if (queue_path(files, queue, UINT64_MAX, path) < 0) return RP_IO_ERROR;
+    DIR *directory = opendir(path);
+    if (!directory) return errno == ENOENT ? RP_OK : RP_IO_ERROR;
+    for (struct dirent *entry; (entry = readdir(directory));) {
+        char *end;
+        uint64_t start = strtoull(entry->d_name, &end, 10);
+        if (*end || end - entry->d_name != NAME_DIGITS || start > INT64_MAX || start % files->file_size) continue;
+        if ((int64_t)(start / files->file_size) > *number) *number = (int64_t)(start / files->file_size);
+    }
+    closedir(directory);
+    return RP_OK;
+}
+
+/* ------------------------------------------------------------------ syncing */
+
+/* Data that a sync could not write may be lost, although the kernel marks it clean from then on. */
+static rp_status lose_units(const rp_queue_files *files) {
+    rp_status status = rp_status_of_errno();
+    rp_store_release(&rp_control_header(files->block)->units_lost, 1);
+    return status;
+}
+
+static rp_status sync_file_system(const rp_queue_files *files) {
+    int fd = open(files->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return errno == ENOENT ? RP_OK : RP_IO_ERROR;
+    int failed = syncfs(fd) < 0, error = errno;
+    close(fd);
+    errno = error;
+    return failed ? lose_units(files) : RP_OK;
+}
+
+/* Sync one file or directory. A missing one was deleted meanwhile; then its directory is in the set. */
+static rp_status sync_path(const rp_queue_files *files, const char *path, int is_directory) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC | (is_directory ? O_DIRECTORY : 0));
+    if (fd < 0) return errno == ENOENT ? RP_OK : RP_IO_ERROR;
+    int failed = (is_directory ? fsync(fd) : fdatasync(fd)) < 0, error = errno;
+    close(fd);
+    errno = error;
+    return failed ? lose_units(files) : RP_OK;
+}
+
+/* Sync the directories of the queue and of its topic; skip the topic if it is `topic`, which was just synced. */
+static rp_status sync_names(const rp_queue_files *files, const rp_queue *queue, uint32_t *topic) {
+    char path[PATH_MAX];
+    if (queue_path(files, queue, UINT64_MAX, path) < 0) return RP_IO_ERROR;
+    rp_status status = sync_path(files, path, 1);
+    if (status != RP_OK || *topic == queue->topic) return status;
+    *topic = queue->topic;
+    *strrchr(path, '/') = 0;
+    return sync_path(files, path, 1);
+}
+
+/* Sync the directory of all topics and its parent, because it may be new itself. */
+static rp_status sync_root(const rp_queue_files *files) {
+    char path[PATH_MAX];
+    int size = snprintf(path, sizeof path, "%s/..", files->directory);
+    if (size < 0 || (size_t)size >= sizeof path) {
+        errno = ENAMETOOLONG;
+        return RP_IO_ERROR;
+    }
+    rp_status status = sync_path(files, files->directory, 1);
+    return status == RP_OK ? sync_path(files, path, 1) : status;
+}
+
+static rp_status sync_set(const rp_queue_files *files, const struct dirty_set *dirty) {
+    char path[PATH_MAX];
+    rp_status status = RP_OK;
+    uint32_t topic = UINT32_MAX;
+    uint32_t has_names = 0;
+    for (uint32_t i = 0; i < dirty->count && status == RP_OK; i++) {
+        const struct dirty_file *file = &dirty->files[i];
+        const rp_queue *queue = rp_control_queue(files->block, file->queue);
+        if (file->what & WITH_DATA) {
+            if (queue_path(files, queue, file->number, path) < 0) return RP_IO_ERROR;
+            status = sync_path(files, path, 0);
+        }
+        if (status == RP_OK && file->what & WITH_NAMES) status = sync_names(files, queue, &topic);
+        has_names |= file->what & WITH_NAMES;
+    }
+    return status == RP_OK && has_names ? sync_root(files) : status;
+}
+
+rp_status rp_queue_files_sync(rp_queue_files *files) {
+    struct dirty_set dirty;
+    pthread_mutex_lock(&files->lock);
+    dirty = files->dirty;
+    memset(files->dirty.slots, 0, sizeof files->dirty.slots);
+    files->dirty.count = 0;
+    files->dirty.all = 0;
+    pthread_mutex_unlock(&files->lock);
+    RP_CRASH_POINT("queue.sync");
+    rp_status status = dirty.all ? sync_file_system(files) : sync_set(files, &dirty);
+    if (status != RP_OK) mark_all_dirty(files); /* it all is still to be done */
+    return status;
+}

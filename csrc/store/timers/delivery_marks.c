@@ -1,0 +1,91 @@
+/* One slot per level: the last confirmed delivery, and the one that is valid once the log is published up to `end`. The
+ * next mark confirms the one before: its record is published, because the single writer stores one at a time.
+ */
+#define _GNU_SOURCE
+#include "store/timers/delivery_marks.h"
+
+#include <stddef.h>
+#include <sys/mman.h>
+
+#include "base/atomic.h"
+
+#define MAGIC 0x31305645444c4552ull /* "RELDEV01", little-endian */
+enum { LAYOUT_VERSION = 1 };
+
+typedef struct place {
+    uint64_t phy_offset; /* + 1: 0 says that there is none */
+    uint64_t queue_offset;
+} place;
+
+typedef struct slot {
+    place sure;
+    place next;
+    uint64_t end; /* of the record that `next` stands for; 0: there is none */
+    uint64_t reserved[3];
+} slot;
+_Static_assert(sizeof(slot) == 64, "one cache line per level");
+
+struct rp_delivery_marks {
+    uint64_t magic;
+    uint32_t layout_version;
+    uint32_t level_max;
+    uint64_t size; /* of the mapping */
+    uint64_t reserved[5];
+    slot slots[]; /* of level 1, 2, ... */
+};
+
+rp_delivery_marks *rp_delivery_marks_create(uint32_t level_max) {
+    uint64_t size = sizeof(rp_delivery_marks) + (uint64_t)level_max * sizeof(slot);
+    rp_delivery_marks *marks = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (marks == MAP_FAILED) return NULL;
+    marks->layout_version = LAYOUT_VERSION;
+    marks->level_max = level_max;
+    marks->size = size;
+    marks->magic = MAGIC;
+    return marks;
+}
+
+void rp_delivery_marks_destroy(rp_delivery_marks *marks) {
+    if (marks) munmap(marks, marks->size);
+}
+
+static slot *slot_of(const rp_delivery_marks *marks, uint32_t level) {
+    return level - 1u < marks->level_max ? (slot *)&marks->slots[level - 1] : NULL;
+}
+
+rp_status rp_delivery_marks_open(rp_delivery_marks *marks, uint64_t published_phy_offset) {
+    if (marks->magic != MAGIC || marks->layout_version != LAYOUT_VERSION) return RP_INVALID;
+    for (uint32_t level = 1; level <= marks->level_max; level++) {
+        slot *slot = slot_of(marks, level);
+        if (slot->end && slot->end <= published_phy_offset) slot->sure = slot->next;
+        rp_store_release(&slot->end, 0);
+    }
+    return RP_OK;
+}
+
+int rp_delivery_marks_has(const rp_delivery_marks *marks, const rp_delivery *delivery) {
+    const slot *slot = slot_of(marks, delivery->level);
+    if (!slot) return 0;
+    return delivery->phy_offset < (slot->end ? slot->next : slot->sure).phy_offset;
+}
+
+void rp_delivery_marks_mark(rp_delivery_marks *marks, const rp_delivery *delivery, uint64_t end_phy_offset) {
+    slot *slot = slot_of(marks, delivery->level);
+    if (!slot) return;
+    if (slot->end) slot->sure = slot->next;
+    rp_store_release(&slot->end, 0); /* from here on the one before is sure, whatever becomes of us */
+    rp_full_fence(); /* nothing of the next one is written before that */
+    slot->next = (place){delivery->phy_offset + 1, delivery->queue_offset};
+    rp_store_release(&slot->end, end_phy_offset);
+}
+
+int rp_delivery_marks_last(const rp_delivery_marks *marks, uint32_t level, uint64_t published_phy_offset,
+                           rp_delivery *last) {
+    const slot *slot = slot_of(marks, level);
+    if (!slot) return 0;
+    uint64_t end = rp_load_acquire(&slot->end);
+    place found = end && end <= published_phy_offset ? slot->next : slot->sure;
+    if (!found.phy_offset) return 0;
+    *last = (rp_delivery){.phy_offset = found.phy_offset - 1, .queue_offset = found.queue_offset, .level = level};
+    return 1;
+}

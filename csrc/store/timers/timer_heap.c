@@ -1,0 +1,45 @@
+/* See timer_heap.h. */
+#include "store/timers/timer_heap.h"
+#include <stdlib.h>
+
+enum { FIRST_CAPACITY = 64 };
+
+int rp_timer_compare(const void *a, const void *b) {
+    const rp_timer *left = a, *right = b;
+    if (left->due_ms != right->due_ms) return left->due_ms < right->due_ms ? -1 : 1;
+    return (left->number > right->number) - (left->number < right->number);
+}
+
+rp_status rp_timer_heap_push(rp_timer_heap *heap, const rp_timer *timer) {
+    if (heap->count == heap->capacity) {
+        uint32_t capacity = heap->capacity ? heap->capacity * 2 : FIRST_CAPACITY;
+        rp_timer *timers = realloc(heap->timers, capacity * sizeof *timers);
+        if (!timers) return RP_NO_MEMORY;
+        heap->timers = timers;
+        heap->capacity = capacity;
+    }
+    uint32_t at = heap->count++;
+    while (at && rp_timer_compare(timer, &heap->timers[(at - 1) / 2]) < 0) {
+        heap->timers[at] = heap->timers[(at - 1) / 2];
+        at = (at - 1) / 2;
+    }
+    heap->timers[at] = *timer;
+    return RP_OK;
+}
+
+void rp_timer_heap_pop(rp_timer_heap *heap) {
+    rp_timer last = heap->timers[--heap->count];
+    uint32_t at = 0, child;
+    while ((child = at * 2 + 1) < heap->count) {
+        if (child + 1 < heap->count && rp_timer_compare(&heap->timers[child + 1], &heap->timers[child]) < 0) child++;
+        if (rp_timer_compare(&last, &heap->timers[child]) <= 0) break;
+        heap->timers[at] = heap->timers[child];
+        at = child;
+    }
+    heap->timers[at] = last;
+}
+
+void rp_timer_heap_destroy(rp_timer_heap *heap) {
+    free(heap->timers);
+    *heap = (rp_timer_heap){0};
+}

@@ -1,0 +1,259 @@
+/* The file: header (4096 bytes), journal, bits. Bits are a ring: number n has bit n % RP_TIMER_SPAN_MAX. They are
+ * zeroed and given their blocks in chunks before a number of the chunk is used, so that a full disk cannot fail a write
+ * through the mapping; chunks below the floor become holes. */
+#define _GNU_SOURCE
+#include "store/timers/timer_marks.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "base/atomic.h"
+#include "base/crash_point.h"
+#include "store/log/new_file.h"
+
+#define MAGIC 0x3152454d49545052ull /* "RPTIMER1", little-endian */
+enum {
+    LAYOUT_VERSION = 1,
+    HEADER_SIZE = 4096,
+    CHUNK_SIZE = 1 << 20, /* bytes of bits */
+    CHUNK_NUMBERS = CHUNK_SIZE * 8,
+    BITS_SIZE = RP_TIMER_SPAN_MAX / 8
+};
+
+#define IS_CHANGE ((uint64_t)1 << 63)
+#define IS_RENEWAL ((uint64_t)1 << 62)
+
+struct entry {
+    uint64_t number; /* | IS_CHANGE or IS_RENEWAL */
+    uint64_t end_phy_offset;
+};
+#define JOURNAL_SIZE ((uint64_t)RP_TIMER_JOURNAL_MAX * sizeof(struct entry))
+#define BITS_AT (HEADER_SIZE + JOURNAL_SIZE)
+#define FILE_SIZE (BITS_AT + BITS_SIZE)
+
+struct rp_timer_marks {
+    rp_timer_header *header;
+    struct entry *journal;
+    uint64_t *bits;
+    int fd;
+};
+
+static int is_known(const rp_timer_header *header) {
+    return header->magic == MAGIC && header->layout_version == LAYOUT_VERSION &&
+           header->journal_begin <= header->journal_end &&
+           header->journal_end - header->journal_begin <= RP_TIMER_JOURNAL_MAX &&
+           (header->reserved < header->floor || header->reserved - header->floor <= RP_TIMER_SPAN_MAX);
+}
+
+/* Empty the file and give header and journal their blocks. */
+static int begin_anew(rp_timer_marks *marks) {
+    if (ftruncate(marks->fd, 0) != 0 || ftruncate(marks->fd, (off_t)FILE_SIZE) != 0) return -1;
+    if (fallocate(marks->fd, 0, 0, (off_t)BITS_AT) != 0 && errno != EOPNOTSUPP) return -1;
+    marks->header->layout_version = LAYOUT_VERSION;
+    marks->header->magic = MAGIC;
+    return 0;
+}
+
+static void lower(uint64_t *position, uint64_t end) {
+    if (*position > end) *position = end;
+}
+
+/* Under another kernel, or with a log that recovery has made shorter (it clears boot_id), the journal, and what was not
+ * synced, does not count. The position from which on numbers may be used again is on the disk before one is: until the
+ * lost ones are forgotten, a second power failure must find it. */
+static int begin_boot(rp_timer_marks *marks, const rp_control *control) {
+    rp_timer_header *header = marks->header;
+    if (memcmp(header->boot_id, control->boot_id, sizeof header->boot_id) == 0) return 0;
+    uint64_t end = control->published_phy_offset, boot = end + 1;
+    if (!header->must_scan || !header->boot_phy_offset || boot < header->boot_phy_offset)
+        header->boot_phy_offset = boot;
+    header->must_scan = 1;
+    header->journal_begin = header->journal_end = 0;
+    header->filed = header->filed_durable;
+    lower(&header->scanned_phy_offset, end);
+    lower(&header->followed_durable, end);
+    header->marked_phy_offset = header->scanned_phy_offset;
+    header->followed_phy_offset = header->followed_durable;
+    memcpy(header->boot_id, control->boot_id, sizeof header->boot_id);
+    return fdatasync(marks->fd);
+}
+
+rp_timer_marks *rp_timer_marks_open(const char *path, const rp_control *control) {
+    struct stat info;
+    rp_timer_marks *marks = calloc(1, sizeof *marks);
+    if (!marks) return NULL;
+    marks->header = MAP_FAILED;
+    marks->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (marks->fd < 0 || fstat(marks->fd, &info) != 0) goto fail;
+    int is_whole = info.st_size == (off_t)FILE_SIZE;
+    if (!is_whole && ftruncate(marks->fd, (off_t)FILE_SIZE) != 0) goto fail;
+    uint8_t *base = mmap(NULL, FILE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, marks->fd, 0);
+    if (base == MAP_FAILED) goto fail;
+    marks->header = (rp_timer_header *)base;
+    marks->journal = (struct entry *)(base + HEADER_SIZE);
+    marks->bits = (uint64_t *)(base + BITS_AT);
+    if ((!is_whole || !is_known(marks->header)) && begin_anew(marks) != 0) goto fail;
+    if (begin_boot(marks, control) != 0) goto fail;
+    return marks;
+fail:;
+    int error = errno;
+    rp_timer_marks_close(marks);
+    errno = error;
+    return NULL;
+}
+
+void rp_timer_marks_close(rp_timer_marks *marks) {
+    if (!marks) return;
+    if ((void *)marks->header != MAP_FAILED) munmap(marks->header, FILE_SIZE);
+    if (marks->fd >= 0) close(marks->fd);
+    free(marks);
+}
+
+rp_timer_header *rp_timer_marks_header(rp_timer_marks *marks) { return marks->header; }
+
+int rp_timer_marks_descriptor(const rp_timer_marks *marks) { return marks->fd; }
+
+/* ------------------------------------------------------------------ journal */
+
+static struct entry *entry_at(const rp_timer_marks *marks, uint64_t at) {
+    return &marks->journal[at % RP_TIMER_JOURNAL_MAX];
+}
+
+void rp_timer_journal_recover(rp_timer_marks *marks, uint64_t published_phy_offset) {
+    rp_timer_header *header = marks->header;
+    uint64_t end = header->journal_end;
+    if (end > rp_load_acquire(&header->journal_begin) &&
+        entry_at(marks, end - 1)->end_phy_offset > published_phy_offset)
+        rp_store_release(&header->journal_end, end - 1);
+}
+
+int rp_timer_journal_has_room(const rp_timer_marks *marks) {
+    return marks->header->journal_end - rp_load_acquire(&marks->header->journal_begin) < RP_TIMER_JOURNAL_MAX;
+}
+
+rp_timer_end rp_timer_journal_at(const rp_timer_marks *marks, uint64_t at) {
+    const struct entry *entry = entry_at(marks, at);
+    return (rp_timer_end){.number = entry->number & ~(IS_CHANGE | IS_RENEWAL),
+                          .end_phy_offset = entry->end_phy_offset,
+                          .kind = entry->number & IS_CHANGE
+                                      ? RP_TIMER_CHANGED
+                                      : (entry->number & IS_RENEWAL ? RP_TIMER_RENEWED : RP_TIMER_DELIVERED)};
+}
+
+void rp_timer_journal_add(rp_timer_marks *marks, const rp_timer_end *end) {
+    static const uint64_t flags[] = {[RP_TIMER_CHANGED] = IS_CHANGE, [RP_TIMER_RENEWED] = IS_RENEWAL};
+    uint64_t at = marks->header->journal_end;
+    *entry_at(marks, at) = (struct entry){end->number | flags[end->kind], end->end_phy_offset};
+    rp_store_release(&marks->header->journal_end, at + 1);
+}
+
+/* ------------------------------------------------------------------ bits */
+
+static uint64_t *word_of(const rp_timer_marks *marks, uint64_t number) {
+    return &marks->bits[number % RP_TIMER_SPAN_MAX / 64];
+}
+
+int rp_timer_has_ended(const rp_timer_marks *marks, uint64_t number) {
+    if (number < marks->header->floor) return 1;
+    return number < marks->header->reserved && *word_of(marks, number) >> number % 64 & 1;
+}
+
+void rp_timer_set_ended(rp_timer_marks *marks, uint64_t number) {
+    if (number >= marks->header->floor && number < marks->header->reserved)
+        *word_of(marks, number) |= (uint64_t)1 << number % 64;
+}
+
+static off_t chunk_at(uint64_t number) {
+    return (off_t)(BITS_AT + number % RP_TIMER_SPAN_MAX / CHUNK_NUMBERS * CHUNK_SIZE);
+}
+
+static void make_hole(rp_timer_marks *marks, uint64_t number) {
+    if (fallocate(marks->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, chunk_at(number), CHUNK_SIZE) != 0)
+        memset((uint8_t *)marks->header + chunk_at(number), 0, CHUNK_SIZE);
+}
+
+rp_status rp_timer_marks_reserve(rp_timer_marks *marks, uint64_t number) {
+    rp_timer_header *header = marks->header;
+    if (header->reserved < header->floor - header->floor % CHUNK_NUMBERS)
+        header->reserved = header->floor - header->floor % CHUNK_NUMBERS;
+    while (number >= header->reserved) {
+        if (header->reserved + CHUNK_NUMBERS > header->floor + RP_TIMER_SPAN_MAX - CHUNK_NUMBERS) return RP_FULL;
+        make_hole(marks, header->reserved);
+        if (fallocate(marks->fd, 0, chunk_at(header->reserved), CHUNK_SIZE) != 0 && errno != EOPNOTSUPP)
+            return rp_status_of_errno();
+        header->reserved += CHUNK_NUMBERS;
+        if (fdatasync(marks->fd) != 0) return RP_IO_ERROR;
+    }
+    return RP_OK;
+}
+
+void rp_timer_marks_move_floor(rp_timer_marks *marks, uint64_t least, uint64_t end) {
+    rp_timer_header *header = marks->header;
+    uint64_t floor = header->floor < least ? least : header->floor;
+    if (end > header->reserved) end = header->reserved;
+    while (floor < end) {
+        if (floor % 64 == 0 && end - floor >= 64 && *word_of(marks, floor) == UINT64_MAX)
+            floor += 64;
+        else if (*word_of(marks, floor) >> floor % 64 & 1)
+            floor++;
+        else
+            break;
+    }
+    uint64_t chunk = header->floor - header->floor % CHUNK_NUMBERS;
+    rp_store_release(&header->floor, floor);
+    for (uint32_t i = 0; chunk + CHUNK_NUMBERS <= floor && i < BITS_SIZE / CHUNK_SIZE; i++, chunk += CHUNK_NUMBERS)
+        make_hole(marks, chunk);
+}
+
+uint64_t rp_timer_marks_pending(const rp_timer_marks *marks, uint64_t end) {
+    uint64_t pending = 0, at = marks->header->floor, limit = marks->header->reserved;
+    while (at < end && at < limit) {
+        if (at % 64 == 0 && end - at >= 64) {
+            pending += 64 - (uint64_t)__builtin_popcountll(*word_of(marks, at));
+            at += 64;
+        } else {
+            pending += !rp_timer_has_ended(marks, at++);
+        }
+    }
+    return pending + (at < end ? end - at : 0);
+}
+
+uint64_t rp_timer_marks_next_pending(const rp_timer_marks *marks, uint64_t from, uint64_t end) {
+    uint64_t reserved = marks->header->reserved, at = from < marks->header->floor ? marks->header->floor : from;
+    while (at < end && at < reserved) {
+        if (at % 64 == 0 && *word_of(marks, at) == UINT64_MAX)
+            at += 64;
+        else if (rp_timer_has_ended(marks, at))
+            at++;
+        else
+            break;
+    }
+    return at < end ? at : end;
+}
+
+void rp_timer_marks_cut(rp_timer_marks *marks, uint64_t number) {
+    rp_timer_header *header = marks->header;
+    uint64_t chunk = number - number % CHUNK_NUMBERS, end = chunk + CHUNK_NUMBERS;
+    if (header->filed > number) header->filed = number;
+    if (header->filed_durable > number) header->filed_durable = number;
+    if (number < header->floor) { /* its chunk may be a hole: it is made anew when it is reserved */
+        header->floor = number;
+        if (header->reserved > chunk) header->reserved = chunk;
+        return;
+    }
+    if (header->reserved > end) header->reserved = end;
+    for (; number < header->reserved && number % 64; number++) *word_of(marks, number) &= ~((uint64_t)1 << number % 64);
+    if (number < header->reserved) memset(word_of(marks, number), 0, (header->reserved - number) / 8);
+}
+
+rp_status rp_timer_marks_sync(rp_timer_marks *marks) {
+    rp_timer_header *header = marks->header;
+    uint64_t marked = rp_load_acquire(&header->marked_phy_offset);
+    if (fdatasync(marks->fd) != 0) return RP_IO_ERROR; /* what was written through the mapping, too */
+    RP_CRASH_POINT("timer.synced");
+    if (!rp_load_acquire32(&header->must_scan)) rp_store_release(&header->scanned_phy_offset, marked);
+    return RP_OK;
+}

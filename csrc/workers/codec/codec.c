@@ -1,0 +1,399 @@
+/* Each input frame yields exactly one output message (or a refusal), and the input is released only after the output
+ * is published. A resume point in the worker block connects the two, so that a codec that dies in between neither loses
+ * the request nor passes it on twice: the restarted codec skips the input that the resume point shows as processed. */
+#include "workers/codec/codec.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/endian.h"
+#include "wire/codes.h"
+#include "wire/header.h"
+#include "ipc/backlog.h"
+#include "ipc/query_workers.h"
+#include "ipc/queue_owner.h"
+#include "ipc/resume.h"
+#include "ipc/selectors.h"
+#include "ipc/serving.h"
+#include "workers/codec/codec_request.h"
+#include "workers/shared/admission.h"
+#include "workers/shared/error_reply.h"
+
+static const int64_t LOOK_INTERVAL_NS = 1000000;
+enum {
+    BATCH_FRAMES = 256,
+    CODES = 512,
+    SMALL_PULL = 2048, /* bytes of a pull that is built on the stack */
+    PULLS_WAITING_MAX = 512 * 1024 /* bytes of pulls that wait for the ring: each may take long to serve */
+};
+enum output { OUT_SEND, OUT_MANAGER, OUT_PULLS }; /* then the query workers */
+static const char OVERLOAD[] = "[OVERLOAD]system busy, start flow control for a while";
+
+struct rp_codec {
+    rp_worker *worker;
+    uint32_t input_count;
+    uint32_t selector_count;
+    uint32_t output_count; /* send, manager, pull workers, query workers */
+    uint32_t pull_count;
+    uint32_t query_count;
+    uint32_t query_turn; /* the query worker whose turn it is */
+    int32_t version;
+    uint64_t (*clock_ns)(void);
+    uint64_t opened_ns; /* ages of requests count from here: before, the last codec was being replaced */
+    uint64_t send_stall_ns;
+    uint64_t looked_ns; /* when busy_since_ns of the send worker was last read; seldom, since each read slows its next
+                           write */
+    int is_send_stalled;
+    uint8_t destinations[CODES]; /* RP_TO_*, by request code; others go to the manager */
+    rp_ring_reader **inputs;
+    rp_ring_writer **outputs;   /* by enum output */
+    rp_backlog *backlogs;       /* likewise; all but that of sends are used */
+    rp_ring_writer **selectors;
+    rp_ring **output_rings;
+    uint32_t current_input; /* whose frame is being taken; input_count when inline */
+};
+
+static uint64_t reached(void *context, uint32_t output) {
+    const rp_codec *codec = context;
+    return output < codec->output_count ? rp_ring_tail(codec->output_rings[output]) : 0;
+}
+
+static rp_ring *ring_of(const rp_codec_config *config, uint32_t output) {
+    if (output == OUT_SEND) return config->send;
+    if (output == OUT_MANAGER) return config->manager;
+    output -= OUT_PULLS;
+    return output < config->pull_count ? config->pulls[output] : config->queries[output - config->pull_count];
+}
+
+rp_codec *rp_codec_open(const rp_codec_config *config) {
+    rp_codec *codec = calloc(1, sizeof *codec);
+    if (!codec) return NULL;
+    codec->worker = config->worker;
+    codec->version = config->version;
+    codec->clock_ns = config->clock_ns ? config->clock_ns : rp_now_ns;
+    codec->opened_ns = codec->clock_ns();
+    codec->send_stall_ns = config->send_stall_ms > 0 ? (uint64_t)config->send_stall_ms * 1000000u : 0;
+    codec->inputs = calloc(config->input_count + 1, sizeof *codec->inputs);
+    codec->pull_count = config->pull_count;
+    codec->query_count = config->query_count;
+    uint32_t outputs = OUT_PULLS + config->pull_count + config->query_count;
+    codec->outputs = calloc(outputs, sizeof *codec->outputs);
+    codec->output_rings = calloc(outputs, sizeof *codec->output_rings);
+    codec->backlogs = calloc(outputs, sizeof *codec->backlogs);
+    codec->selectors = calloc(config->selector_count + 1, sizeof *codec->selectors);
+    if (!codec->inputs || !codec->outputs || !codec->backlogs || !codec->output_rings || !codec->selectors) goto fail;
+    memset(codec->destinations, RP_TO_MANAGER, sizeof codec->destinations);
+    for (uint32_t i = 0; i < config->route_count; i++)
+        if (config->routes[i].code >= 0 && config->routes[i].code < CODES &&
+            config->routes[i].destination <= RP_TO_QUERY)
+            codec->destinations[config->routes[i].code] = (uint8_t)config->routes[i].destination;
+    for (uint32_t i = 0; i < outputs; i++, codec->output_count++) {
+        codec->output_rings[i] = ring_of(config, i);
+        if (!(codec->outputs[i] = rp_ring_writer_open(codec->output_rings[i])) ||
+            rp_backlog_init(&codec->backlogs[i], codec->outputs[i]) != 0)
+            goto fail;
+        if (i >= OUT_PULLS && i < OUT_PULLS + config->pull_count) codec->backlogs[i].bytes_max = PULLS_WAITING_MAX;
+    }
+    for (uint32_t i = 0; i < config->selector_count; i++, codec->selector_count++)
+        if (!(codec->selectors[i] = rp_ring_writer_open(config->selectors[i]))) goto fail;
+    for (uint32_t i = 0; i < config->input_count; i++, codec->input_count++)
+        if (!(codec->inputs[i] = rp_ring_reader_open(config->inputs[i]))) goto fail;
+    rp_resume(codec->worker, codec->inputs, codec->input_count, reached, codec);
+    return codec;
+fail:
+    rp_codec_close(codec);
+    return NULL;
+}
+
+void rp_codec_close(rp_codec *codec) {
+    if (!codec) return;
+    for (uint32_t i = 0; i < codec->input_count; i++) rp_ring_reader_close(codec->inputs[i]);
+    for (uint32_t i = 0; i < codec->output_count; i++) {
+        rp_backlog_destroy(&codec->backlogs[i]);
+        rp_ring_writer_close(codec->outputs[i]);
+    }
+    for (uint32_t i = 0; i < codec->selector_count; i++) rp_ring_writer_close(codec->selectors[i]);
+    free(codec->inputs);
+    free(codec->outputs);
+    free(codec->backlogs);
+    free(codec->output_rings);
+    free(codec->selectors);
+    free(codec);
+}
+
+static rp_ring_writer *selector_of(const rp_codec *codec, uint64_t connection) {
+    return rp_selector_of(codec->selectors, codec->selector_count, connection);
+}
+
+/* Answer SYSTEM_BUSY, and keep the fast path moving. */
+static rp_status refuse(rp_codec *codec, const rp_origin *origin, const rp_header *header, uint8_t serialize_type,
+                        const char *remark) {
+    rp_ring_writer *selector = selector_of(codec, origin->connection);
+    rp_add(&codec->worker->counters[RP_COUNT_BUSY], 1);
+    if (!selector || !header || header->flag & (RP_FLAG_ONEWAY | RP_FLAG_RESPONSE)) return RP_OK;
+    rp_error_reply reply = {.opaque = header->opaque,
+                            .code = RP_RESPONSE_SYSTEM_BUSY,
+                            .version = codec->version,
+                            .serialize_type = serialize_type,
+                            .remark = remark};
+    return rp_error_reply_send(selector, origin->connection, &reply);
+}
+
+/* Before the output is published: it proves the current input done. */
+static void set_resume_point(rp_codec *codec, uint32_t output, uint64_t tail_after) {
+    uint32_t input = codec->current_input;
+    if (input >= codec->input_count || input >= RP_RESUME_POINTS_MAX) return;
+    codec->worker->resume_points[input].output = output;
+    codec->worker->resume_points[input].output_position = tail_after;
+    rp_store_release(&codec->worker->resume_points[input].source_head, rp_ring_head_after(codec->inputs[input]));
+}
+
+/* Pass a command to the manager or a query worker. No other request waits behind it: if the ring is full, it goes to a
+ * backlog, or is refused, as in the reference when a pool's queue is full. If there is no room for the refusal, its
+ * connection is closed (RP_INVALID).
+ */
+static rp_status command(rp_codec *codec, uint32_t out, const rp_origin *origin, const uint8_t *frame, uint32_t size,
+                         const rp_header *header) {
+    rp_ring_writer *output = codec->outputs[out];
+    rp_backlog *backlog = &codec->backlogs[out];
+    uint8_t *room = rp_backlog_is_empty(backlog) ? rp_ring_reserve(output, (uint32_t)sizeof *origin + size) : NULL;
+    rp_span spans[2] = {{origin, sizeof *origin}, {frame, size}};
+    if (room) {
+        memcpy(room, origin, sizeof *origin);
+        memcpy(room + sizeof *origin, frame, size);
+        set_resume_point(codec, out, rp_ring_tail_after(output, (uint32_t)sizeof *origin + size));
+        rp_ring_commit(output, (uint32_t)sizeof *origin + size, RP_MSG_COMMAND);
+        return RP_OK;
+    }
+    rp_status status =
+        rp_backlog_put(backlog, origin->connection, RP_MSG_COMMAND, spans, 2); /* full, or large: no resume point */
+    if (status != RP_FULL) return status;
+    return header ? refuse(codec, origin, header, frame[0], OVERLOAD) : RP_INVALID;
+}
+
+typedef uint32_t (*fill_function)(const rp_header *, const rp_frame *, const rp_origin *, uint8_t *);
+
+/* Build the message in the ring. RP_UNSUPPORTED: it takes the slow path; RP_FULL: no room, or it is too large. */
+static rp_status fill_ring(rp_codec *codec, uint32_t out, fill_function fill, uint32_t bound, uint16_t type,
+                           const rp_origin *origin, const rp_frame *frame, const rp_header *header) {
+    rp_ring_writer *output = codec->outputs[out];
+    uint8_t *room = rp_ring_reserve(output, bound);
+    if (!room) return RP_FULL;
+    uint32_t size = fill(header, frame, origin, room);
+    if (!size) return RP_UNSUPPORTED;
+    set_resume_point(codec, out, rp_ring_tail_after(output, size));
+    rp_ring_commit(output, size, type);
+    return RP_OK;
+}
+
+static rp_status send_to_ring(rp_codec *codec, const rp_origin *origin, const rp_frame *frame,
+                              const rp_header *header) {
+    int is_end = header->code == RP_CODE_END_TRANSACTION;
+    uint16_t type = is_end ? RP_MSG_END_TRANSACTION : RP_MSG_SEND;
+    fill_function fill = is_end ? rp_end_request_fill : rp_send_request_fill;
+    uint32_t bound = rp_request_bound(header, frame->body_size, sizeof(rp_msg_send)); /* the larger of both */
+    rp_status status = fill_ring(codec, OUT_SEND, fill, bound, type, origin, frame, header);
+    if (status != RP_FULL || bound <= rp_ring_capacity(codec->output_rings[OUT_SEND]) / 4) return status;
+    if (rp_ring_pump(codec->outputs[OUT_SEND]) != RP_OK) return RP_FULL;
+    uint8_t *copy = malloc(bound);
+    if (!copy) return RP_NO_MEMORY;
+    rp_span span = {copy, fill(header, frame, origin, copy)};
+    status = span.size ? rp_ring_write(codec->outputs[OUT_SEND], type, &span, 1) : RP_UNSUPPORTED;
+    free(copy);
+    return status;
+}
+
+/* Pass a pull to the worker that owns its queue. RP_FULL: the ring has no room. */
+static rp_status pass_pull(rp_codec *codec, const uint8_t *pull, uint32_t size) {
+    const rp_msg_pull *request = (const rp_msg_pull *)pull;
+    const uint8_t *topic = pull + sizeof *request + request->group_size;
+    uint32_t out = OUT_PULLS + rp_queue_owner(topic, request->topic_size, request->queue_id, codec->pull_count);
+    rp_backlog *backlog = &codec->backlogs[out];
+    uint8_t *room = rp_backlog_is_empty(backlog) ? rp_ring_reserve(codec->outputs[out], size) : NULL;
+    if (room) {
+        memcpy(room, pull, size);
+        set_resume_point(codec, out, rp_ring_tail_after(codec->outputs[out], size));
+        rp_ring_commit(codec->outputs[out], size, RP_MSG_PULL);
+        return RP_OK;
+    }
+    rp_span span = {pull, size};
+    return rp_backlog_put(backlog, request->origin.connection, RP_MSG_PULL, &span, 1);
+}
+
+/* A pull. Pulls may take long, and sends of other connections must not wait behind them: if the ring is full, a pull
+ * goes to a backlog, or is refused. With one pull worker it is built in the ring. */
+static rp_status to_pull(rp_codec *codec, const rp_origin *origin, const rp_frame *frame, const rp_header *header) {
+    uint32_t bound = rp_request_bound(header, 0, sizeof(rp_msg_pull));
+    _Alignas(8) uint8_t small[SMALL_PULL];
+    rp_status status = RP_FULL;
+    if (codec->pull_count == 1 && rp_backlog_is_empty(&codec->backlogs[OUT_PULLS]))
+        status = fill_ring(codec, OUT_PULLS, rp_pull_request_fill, bound, RP_MSG_PULL, origin, frame, header);
+    if (status != RP_FULL) return status;
+    uint8_t *pull = bound <= sizeof small ? small : malloc(bound);
+    if (!pull) return RP_NO_MEMORY;
+    uint32_t size = rp_pull_request_fill(header, frame, origin, pull);
+    status = size ? pass_pull(codec, pull, size) : RP_UNSUPPORTED;
+    if (pull != small) free(pull);
+    return status == RP_FULL ? refuse(codec, origin, header, frame->serialize_type, OVERLOAD) : status;
+}
+
+static int is_send_stalled(rp_codec *codec, uint64_t now_ns) {
+    codec->looked_ns = now_ns;
+    codec->is_send_stalled =
+        rp_worker_is_stalled(rp_ring_consumer(codec->output_rings[OUT_SEND]), codec->send_stall_ns, now_ns);
+    return codec->is_send_stalled;
+}
+
+/* A send. While the send worker is stalled (its disk is busy), sends are refused as in the reference, so that those
+ * that wait for room in its ring do not block other requests. Oneway sends are refused when there is no room. */
+static rp_status to_send(rp_codec *codec, const rp_origin *origin, const rp_frame *frame, const rp_header *header) {
+    int is_time = (int64_t)(origin->received_ns - codec->looked_ns) > LOOK_INTERVAL_NS;
+    int stalled = is_time ? is_send_stalled(codec, origin->received_ns) : codec->is_send_stalled;
+    if (header->flag & RP_FLAG_ONEWAY || !stalled || !is_send_stalled(codec, codec->clock_ns())) {
+        rp_status status = send_to_ring(codec, origin, frame, header);
+        if (status != RP_FULL || !is_send_stalled(codec, codec->clock_ns())) return status;
+    }
+    return refuse(codec, origin, header, frame->serialize_type,
+                  "[REJECTREQUEST]system busy, start flow control for a while");
+}
+
+static rp_status take(rp_codec *codec, const rp_origin *origin, const uint8_t *data, uint32_t size) {
+    rp_frame frame = {.size = size + 4};
+    rp_header header;
+    if (size < 4) return RP_INVALID;
+    uint32_t descriptor = rp_load32(data);
+    frame.serialize_type = (uint8_t)(descriptor >> 24);
+    frame.header_size = descriptor & 0xFFFFFF;
+    if (frame.serialize_type > RP_SERIALIZE_ROCKETMQ || frame.header_size > size - 4) return RP_INVALID;
+    frame.header = data + 4;
+    frame.body = data + 4 + frame.header_size;
+    frame.body_size = size - 4 - frame.header_size;
+
+    rp_status status = rp_header_parse(frame.serialize_type, frame.header, frame.header_size, &header);
+    /* The header cannot be read, so it may be any request. The manager serves it in order if it is a command, and
+     * refuses a send or pull with the reason. So no send is stored after a later one of its connection. */
+    if (status == RP_UNSUPPORTED) return command(codec, OUT_MANAGER, origin, data, size, NULL);
+    if (status != RP_OK) return RP_INVALID;
+    if (header.flag & RP_FLAG_RESPONSE) return command(codec, OUT_MANAGER, origin, data, size, &header);
+    uint32_t destination =
+        header.code >= 0 && header.code < CODES ? codec->destinations[header.code] : (uint32_t)RP_TO_MANAGER;
+    if (destination == RP_TO_SEND || (destination == RP_TO_PULL && origin->listener == 0)) {
+        status = destination == RP_TO_SEND ? to_send(codec, origin, &frame, &header)
+                                           : to_pull(codec, origin, &frame, &header);
+        if (status != RP_UNSUPPORTED) return status;
+    }
+    uint32_t out = OUT_MANAGER, first_query = OUT_PULLS + codec->pull_count;
+    if (destination == RP_TO_QUERY && codec->query_count)
+        out = first_query +
+              rp_query_workers_next(&codec->output_rings[first_query], codec->query_count, codec->query_turn++);
+    return command(codec, out, origin, data, size, &header);
+}
+
+rp_status rp_codec_frame(rp_codec *codec, const rp_origin *origin, const uint8_t *frame, uint32_t size) {
+    rp_origin late;
+    if (origin->received_ns < codec->opened_ns && codec->input_count) {
+        late = *origin;
+        late.received_ns = codec->opened_ns;
+        origin = &late;
+    }
+    rp_add(&codec->worker->counters[RP_COUNT_FRAMES_IN], codec->input_count ? 1 : 0);
+    return take(codec, origin, frame, size);
+}
+
+/* All workers but the send worker must receive it; receiving it twice does no harm. */
+rp_status rp_codec_closed(rp_codec *codec, const rp_origin *origin) {
+    rp_span span = {origin, sizeof *origin};
+    for (uint32_t i = OUT_MANAGER; i < codec->output_count; i++)
+        if (rp_backlog_put(&codec->backlogs[i], RP_CONNECTION_INTERNAL, RP_MSG_CLOSED, &span, 1) == RP_FULL)
+            return RP_FULL;
+    return RP_OK;
+}
+
+static void flush_outputs(rp_codec *codec) {
+    for (uint32_t i = 0; i < codec->output_count; i++) {
+        rp_ring_pump(codec->outputs[i]);
+        rp_backlog_flush(&codec->backlogs[i]);
+    }
+}
+
+static int has_backlog(const rp_codec *codec) {
+    for (uint32_t i = 0; i < codec->output_count; i++)
+        if (!rp_backlog_is_empty(&codec->backlogs[i])) return 1;
+    return 0;
+}
+
+void rp_codec_wake(rp_codec *codec) {
+    flush_outputs(codec);
+    for (uint32_t i = 0; i < codec->output_count; i++) rp_ring_wake(codec->outputs[i]);
+    for (uint32_t i = 0; i < codec->selector_count; i++) rp_ring_wake(codec->selectors[i]);
+}
+
+/* The connection broke the protocol: ask its selector to close it. */
+static rp_status close_bad(rp_codec *codec, const rp_origin *origin) {
+    rp_ring_writer *selector = selector_of(codec, origin->connection);
+    rp_msg_reply close = {.connection = origin->connection, .flags = RP_REPLY_CLOSE_AFTER};
+    rp_span span = {&close, sizeof close};
+    rp_add(&codec->worker->counters[RP_COUNT_FRAMES_BAD], 1);
+    return selector ? rp_ring_write(selector, RP_MSG_REPLY, &span, 1) : RP_OK;
+}
+
+/* Process up to BATCH_FRAMES frames of one selector; returns their number. */
+static uint32_t drain(rp_codec *codec, uint32_t input) {
+    rp_ring_reader *reader = codec->inputs[input];
+    const uint8_t *data;
+    uint32_t size, taken = 0;
+    uint16_t type;
+    codec->current_input = input;
+    while (taken < BATCH_FRAMES && rp_ring_read(reader, &data, &size, &type) == RP_OK) {
+        const rp_origin *origin = (const rp_origin *)data;
+        rp_status status = RP_OK;
+        rp_serving_message(codec->worker, data, size);
+        if (size >= sizeof *origin && type == RP_MSG_FRAME)
+            status = rp_codec_frame(codec, origin, data + sizeof *origin, size - (uint32_t)sizeof *origin);
+        else if (size >= sizeof *origin && type == RP_MSG_CLOSED)
+            status = rp_codec_closed(codec, origin);
+        if (status == RP_INVALID) status = close_bad(codec, origin);
+        if (status == RP_FULL || status == RP_NO_MEMORY) {
+            rp_add(&codec->worker->counters[RP_COUNT_STALLS], 1);
+            break;
+        }
+        rp_ring_release(reader);
+        taken++;
+    }
+    rp_serving(codec->worker, 0);
+    return taken;
+}
+
+static uint32_t pass(rp_codec *codec) {
+    uint32_t taken = 0;
+    /* Before the inputs, so that an input that waits for a large message to be written is served in this pass. */
+    flush_outputs(codec);
+    for (uint32_t i = 0; i < codec->input_count; i++) taken += drain(codec, i);
+    rp_codec_wake(codec);
+    return taken;
+}
+
+rp_status rp_codec_run(rp_codec *codec, int64_t timeout_ns) {
+    rp_worker *worker = codec->worker;
+    uint64_t end = rp_now_ns() + (uint64_t)timeout_ns;
+    for (;;) {
+        uint64_t now = rp_now_ns();
+        worker->heartbeat_ns = now;
+        rp_add(&worker->counters[RP_COUNT_LOOPS], 1);
+        if (pass(codec)) {
+            if (now >= end) return RP_OK;
+            continue;
+        }
+        if (rp_load_acquire32(&worker->stop) && !has_backlog(codec)) return RP_STOPPED;
+        if (now >= end) return RP_OK;
+        rp_worker_prepare_sleep(worker);
+        if (pass(codec)) {
+            rp_worker_end_sleep(worker);
+            continue;
+        }
+        rp_add(&worker->counters[RP_COUNT_SLEEPS], 1);
+        rp_worker_sleep(worker, (int64_t)(end - now));
+    }
+}

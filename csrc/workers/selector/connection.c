@@ -1,0 +1,301 @@
+/* See connection.h. Slots are referred to by number, not by pointer: a number fits into lists and into ring messages.
+ * */
+#define _GNU_SOURCE
+#include "workers/selector/connection.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum {
+    BLOCK_BYTES = 2048 - (int)sizeof(rp_segment), /* holds about eight replies to sends */
+    POOL_MAX = 512,                               /* 1 MiB of blocks kept for reuse */
+    SLICE_MAX = 1 << 30,
+    GENERATION_MASK = (1 << RP_GENERATION_BITS) - 1
+};
+
+/* ---- slots ---- */
+
+rp_status rp_connections_open(rp_connections *all, uint32_t count_max, uint32_t epoch, rp_log_view *log) {
+    memset(all, 0, sizeof *all);
+    all->slots = mmap(NULL, count_max * sizeof *all->slots, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (all->slots == MAP_FAILED) {
+        all->slots = NULL;
+        return RP_NO_MEMORY;
+    }
+    all->count_max = count_max;
+    all->first_free = all->first_retired = all->last_retired = all->oldest = all->newest = NO_SLOT;
+    all->first_rest = all->last_rest = NO_SLOT;
+    all->generation_base = epoch << RP_GENERATION_BITS;
+    all->log = log;
+    return RP_OK;
+}
+
+void rp_connections_close(rp_connections *all) {
+    for (rp_segment *block = all->pool; block != NULL;) {
+        rp_segment *next = block->next;
+        free(block);
+        block = next;
+    }
+    if (all->slots != NULL) munmap(all->slots, all->count_max * sizeof *all->slots);
+    memset(all, 0, sizeof *all);
+}
+
+/* The slot that was freed last is used first, which keeps few slots in the cache. A slot that has used all its
+ * generations waits until every other slot has: after a million connections per slot, no process still has its old
+ * numbers. */
+uint32_t rp_connections_take(rp_connections *all) {
+    uint32_t slot = all->first_free;
+    uint32_t generation = all->generation_base;
+
+    if (slot != NO_SLOT) {
+        all->first_free = all->slots[slot].next_free;
+        generation =
+            all->slots[slot].generation + 1; /* not into the epoch's bits, which others read: it retires before */
+    } else if (all->slots_used < all->count_max) {
+        slot = all->slots_used++;
+    } else if ((slot = all->first_retired) != NO_SLOT) {
+        all->first_retired = all->slots[slot].next_free;
+    } else {
+        return NO_SLOT;
+    }
+    rp_connection *connection = &all->slots[slot];
+    memset(connection, 0, sizeof *connection);
+    connection->generation = generation;
+    connection->fd = -1;
+    connection->older = connection->newer = connection->older_rest = connection->newer_rest = NO_SLOT;
+    return slot;
+}
+
+void rp_connections_give_back(rp_connections *all, uint32_t slot) {
+    rp_connection *connection = &all->slots[slot];
+
+    connection->flags = 0;
+    if ((connection->generation & GENERATION_MASK) != GENERATION_MASK) {
+        connection->next_free = all->first_free;
+        all->first_free = slot;
+        return;
+    }
+    connection->next_free = NO_SLOT;
+    if (all->first_retired == NO_SLOT)
+        all->first_retired = slot;
+    else
+        all->slots[all->last_retired].next_free = slot;
+    all->last_retired = slot;
+}
+
+/* ---- the idle list, oldest first; exact to the second ---- */
+
+void rp_connection_untrack(rp_connections *all, uint32_t slot) {
+    rp_connection *connection = &all->slots[slot];
+
+    if (connection->older != NO_SLOT)
+        all->slots[connection->older].newer = connection->newer;
+    else if (all->oldest == slot)
+        all->oldest = connection->newer;
+    if (connection->newer != NO_SLOT)
+        all->slots[connection->newer].older = connection->older;
+    else if (all->newest == slot)
+        all->newest = connection->older;
+    connection->older = connection->newer = NO_SLOT;
+}
+
+void rp_connection_touch(rp_connections *all, uint32_t slot, uint32_t now_s) {
+    rp_connection *connection = &all->slots[slot];
+
+    if (connection->active_s == now_s && now_s != 0) return;
+    rp_connection_untrack(all, slot);
+    connection->active_s = now_s;
+    connection->older = all->newest;
+    if (all->newest != NO_SLOT)
+        all->slots[all->newest].newer = slot;
+    else
+        all->oldest = slot;
+    all->newest = slot;
+}
+
+/* ---- input that waits ---- */
+
+static void unlist_rest(rp_connections *all, rp_connection *connection) {
+    if (connection->older_rest != NO_SLOT)
+        all->slots[connection->older_rest].newer_rest = connection->newer_rest;
+    else
+        all->first_rest = connection->newer_rest;
+    if (connection->newer_rest != NO_SLOT)
+        all->slots[connection->newer_rest].older_rest = connection->older_rest;
+    else
+        all->last_rest = connection->older_rest;
+    connection->older_rest = connection->newer_rest = NO_SLOT;
+}
+
+static void list_rest(rp_connections *all, rp_connection *connection) {
+    uint32_t slot = (uint32_t)(connection - all->slots);
+
+    connection->older_rest = all->last_rest;
+    if (all->last_rest != NO_SLOT)
+        all->slots[all->last_rest].newer_rest = slot;
+    else
+        all->first_rest = slot;
+    all->last_rest = slot;
+}
+
+/* Every change of the buffer goes through here, so that the sum is right. */
+static void set_rest(rp_connections *all, rp_connection *connection, uint8_t *rest, uint32_t capacity) {
+    if (connection->rest == NULL && rest != NULL) list_rest(all, connection);
+    if (connection->rest != NULL && rest == NULL) unlist_rest(all, connection);
+    all->rest_bytes += (uint64_t)capacity - connection->rest_capacity;
+    connection->rest = rest;
+    connection->rest_capacity = capacity;
+}
+
+void rp_connection_renew_rest(rp_connections *all, rp_connection *connection) {
+    if (connection->rest == NULL) return;
+    unlist_rest(all, connection);
+    list_rest(all, connection);
+}
+
+void rp_connection_drop_rest(rp_connections *all, rp_connection *connection) {
+    free(connection->rest);
+    set_rest(all, connection, NULL, 0);
+    connection->rest_size = 0;
+}
+
+rp_status rp_connection_grow_rest(rp_connections *all, rp_connection *connection, uint32_t capacity) {
+    uint8_t *larger = realloc(connection->rest, capacity);
+
+    if (larger == NULL) return RP_NO_MEMORY;
+    set_rest(all, connection, larger, capacity);
+    return RP_OK;
+}
+
+rp_status rp_connection_keep(rp_connections *all, rp_connection *connection, const uint8_t *data, uint32_t size,
+                             uint32_t capacity) {
+    if (capacity < size) capacity = size;
+    if (capacity == 0) {
+        rp_connection_drop_rest(all, connection);
+        return RP_OK;
+    }
+    uint8_t *rest = connection->rest;
+    if (connection->rest_capacity < capacity || connection->rest_capacity / 4 > capacity) {
+        rest = malloc(capacity);
+        if (rest == NULL) return RP_NO_MEMORY;
+    }
+    memmove(rest, data, size);
+    if (rest != connection->rest) {
+        free(connection->rest);
+        set_rest(all, connection, rest, capacity);
+    }
+    connection->rest_size = size;
+    return RP_OK;
+}
+
+/* ---- output that waits ---- */
+
+static uint64_t memory_of(const rp_segment *segment) { return sizeof *segment + segment->capacity; }
+
+static void append(rp_connections *all, rp_connection *connection, rp_segment *segment) {
+    segment->next = NULL;
+    connection->output_memory += memory_of(segment);
+    all->output_memory += memory_of(segment);
+    if (connection->last != NULL)
+        connection->last->next = segment;
+    else
+        connection->first = segment;
+    connection->last = segment;
+}
+
+static rp_segment *new_block(rp_connections *all, uint32_t size) {
+    int usual = size <= BLOCK_BYTES;
+    rp_segment *block = usual ? all->pool : NULL;
+
+    if (block != NULL) {
+        all->pool = block->next;
+        all->pool_count--;
+    } else {
+        block = malloc(sizeof *block + (usual ? (uint32_t)BLOCK_BYTES : size));
+        if (block == NULL) return NULL;
+    }
+    block->data = block->bytes;
+    block->size = 0;
+    block->room = block->capacity = usual ? (uint32_t)BLOCK_BYTES : size;
+    block->is_mapped = 0;
+    block->is_block = (uint8_t)usual;
+    return block;
+}
+
+static void free_segment(rp_connections *all, rp_segment *segment) {
+    if (segment->is_mapped) rp_log_view_release(all->log, segment->phy_offset);
+    if (segment->is_block && all->pool_count < POOL_MAX) {
+        segment->next = all->pool;
+        all->pool = segment;
+        all->pool_count++;
+        return;
+    }
+    free(segment);
+}
+
+rp_status rp_connection_queue(rp_connections *all, rp_connection *connection, const uint8_t *data, uint32_t size) {
+    rp_segment *block = connection->last;
+
+    if (size == 0) return RP_OK;
+    if (block == NULL || block->room < size) {
+        block = new_block(all, size);
+        if (block == NULL) return RP_NO_MEMORY;
+        append(all, connection, block);
+    }
+    memcpy((uint8_t *)(uintptr_t)block->data + block->size, data, size);
+    block->size += size;
+    block->room -= size;
+    connection->queued_bytes += size;
+    return RP_OK;
+}
+
+rp_status rp_connection_queue_slice(rp_connections *all, rp_connection *connection, const rp_slice *slice) {
+    if (slice->size == 0) return RP_OK;
+    if (all->log == NULL || slice->size > SLICE_MAX) return RP_NOT_FOUND;
+    rp_segment *segment = calloc(1, sizeof *segment);
+    if (segment == NULL) return RP_NO_MEMORY;
+    segment->data = rp_log_view_acquire(all->log, slice->phy_offset, slice->size);
+    if (segment->data == NULL) {
+        free(segment);
+        return RP_NOT_FOUND;
+    }
+    segment->size = (uint32_t)slice->size;
+    segment->phy_offset = slice->phy_offset;
+    segment->is_mapped = 1;
+    append(all, connection, segment);
+    connection->queued_bytes += slice->size;
+    return RP_OK;
+}
+
+uint32_t rp_connection_gather(const rp_connection *connection, struct iovec *vectors, uint32_t vectors_max) {
+    uint32_t count = 0;
+
+    for (const rp_segment *segment = connection->first; segment != NULL && count < vectors_max; segment = segment->next)
+        vectors[count++] = (struct iovec){.iov_base = (void *)(uintptr_t)segment->data, .iov_len = segment->size};
+    return count;
+}
+
+void rp_connection_written(rp_connections *all, rp_connection *connection, uint64_t size) {
+    connection->queued_bytes -= size;
+    while (size > 0) {
+        rp_segment *segment = connection->first;
+        uint32_t part = size < segment->size ? (uint32_t)size : segment->size;
+
+        segment->data += part;
+        segment->size -= part;
+        size -= part;
+        if (segment->size == 0) {
+            connection->first = segment->next;
+            if (connection->first == NULL) connection->last = NULL;
+            connection->output_memory -= memory_of(segment);
+            all->output_memory -= memory_of(segment);
+            free_segment(all, segment);
+        }
+    }
+}
+
+void rp_connection_drop_output(rp_connections *all, rp_connection *connection) {
+    rp_connection_written(all, connection, connection->queued_bytes);
+}

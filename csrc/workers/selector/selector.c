@@ -1,0 +1,382 @@
+/* One selector: everything that is ready, in one call, until the deadline.
+ *
+ *   turn:  sockets (read, cut, pass to codecs; write where blocked) -> reply rings -> flush what they filled
+ *          -> connections that waited for a codec -> wake the codecs
+ *          -> close connections that are idle or take too much memory (selector_limits.c)
+ *          -> sleep if nothing moved
+ *
+ * Input. One readv per ready socket and turn: first the missing bytes of an incomplete frame, directly after its
+ * beginning, then the big buffer, from which frames are cut and copied once, into the codec's ring. The rest is kept in
+ * a buffer of the connection. When the ring is full, frames stay there and the connection is not read until there is
+ * room (back-pressure reaches the client through TCP).
+ *
+ * Output. All replies of a turn are queued per connection and leave in one sendmsg each. Reply bytes are copied out of
+ * the ring, so a slow client only uses its own memory; slices of the log are written from the mapping. */
+#define _GNU_SOURCE
+#include "workers/selector/selector_private.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "wire/frame.h"
+#include "ipc/serving.h"
+#include "workers/codec/codec.h"
+
+enum {
+    EVENTS_MAX = 256,
+    CONNECTIONS_DEFAULT = 20000,
+    DESCRIPTORS_KEPT = 64, /* of the limit, for everything that is not a connection */
+    HIGH_WATER_DEFAULT = 1024 * 1024,
+    UNFINISHED_DEFAULT = 256 * 1024 * 1024,
+    UNSENT_DEFAULT = 256 * 1024 * 1024,
+    DELETED_GRACE_DEFAULT_MS = 30000,
+    LONE = 1 /* events or replies in a turn, after which a wait may spin: under load, sleeping makes larger batches */
+};
+#define ACKNOWLEDGE_NS 500000000ull /* a peer that is gone acknowledges nothing */
+#define PAUSE_LOOK_NS 10000000ull /* the end of a pause wakes nobody */
+#define EVENT_DOORBELL UINT64_MAX
+#define EVENT_HANDOFF (UINT64_MAX - 1)
+
+static void tick(rp_selector *selector) {
+    selector->now_ns = rp_now_ns();
+    selector->now_s = (uint32_t)(selector->now_ns / NS_PER_S);
+}
+
+/* ---- new connections ---- */
+
+static void open_connection(rp_selector *selector, int fd, uint8_t listener) {
+    const int on = 1;
+    uint32_t slot = selector->stop_ns ? (uint32_t)NO_SLOT : rp_connections_take(&selector->connections);
+
+    if (slot == NO_SLOT) {
+        count(selector, RP_COUNT_CONNECTIONS_REFUSED, 1);
+        close(fd);
+        return;
+    }
+    rp_connection *connection = at_slot(selector, slot);
+    connection->fd = fd;
+    connection->listener = listener;
+    connection->peer = rp_peer_of_socket(fd);
+    connection->interest = EPOLLIN;
+    rp_selector_reset_at_death(fd);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* not of a unix socket */
+    struct epoll_event event = {.events = EPOLLIN, .data.u64 = number_of(selector, connection)};
+    if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) != 0 ||
+        epoll_ctl(selector->epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
+        close(fd);
+        rp_connections_give_back(&selector->connections, slot);
+        count(selector, RP_COUNT_CONNECTIONS_REFUSED, 1);
+        return;
+    }
+    connection->flags = CONNECTION_OPEN;
+    if (rp_peer_is_in(&connection->peer, selector->proxies, selector->proxy_count))
+        connection->flags |= CONNECTION_PROXIED;
+    selector->connections.open_count++;
+    rp_connection_touch(&selector->connections, slot, selector->now_s);
+    rp_selector_update_interest(selector, connection);
+    count(selector, RP_COUNT_CONNECTIONS_OPENED, 1);
+}
+
+/* Receive one message of the acceptor. Returns 0 if there is none. */
+static int take_handoff(rp_selector *selector) {
+    uint8_t listeners[RP_HANDOFF_MAX] = {0};
+    struct iovec vector = {listeners, sizeof listeners};
+    union {
+        struct cmsghdr align;
+        uint8_t bytes[CMSG_SPACE(RP_HANDOFF_MAX * sizeof(int))];
+    } control;
+    struct msghdr message = {
+        .msg_iov = &vector, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    ssize_t got = recvmsg(selector->handoff, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    int fds[RP_HANDOFF_MAX];
+    size_t fd_count = 0;
+
+    if (got < 0) return errno == EINTR;
+    if (got == 0) { /* nobody holds the other end any more */
+        (void)epoll_ctl(selector->epoll, EPOLL_CTL_DEL, selector->handoff, NULL);
+        return 0;
+    }
+    for (struct cmsghdr *part = CMSG_FIRSTHDR(&message); part != NULL; part = CMSG_NXTHDR(&message, part)) {
+        if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
+        fd_count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        memcpy(fds, CMSG_DATA(part), fd_count * sizeof(int));
+    }
+    for (size_t i = 0; i < fd_count; i++) open_connection(selector, fds[i], listeners[i]);
+    /* Out of descriptors: the kernel has closed those that it could not pass. */
+    if ((size_t)got > fd_count) count(selector, RP_COUNT_CONNECTIONS_REFUSED, (uint64_t)got - fd_count);
+    return 1;
+}
+
+/* ---- the loop ---- */
+
+static void handle_socket(rp_selector *selector, const struct epoll_event *event) {
+    rp_connection *connection = rp_selector_find(selector, event->data.u64);
+
+    if (connection == NULL) return; /* closed earlier in this batch */
+    uint32_t asked = connection->interest;
+    if (event->events & EPOLLOUT) rp_selector_flush(selector, connection);
+    if (!(connection->flags & CONNECTION_OPEN)) return;
+    if (event->events & EPOLLIN && connection->interest & EPOLLIN) {
+        /* Other connections of this codec are stalled too: do not read. */
+        if (rp_selector_codec_is_full(selector, connection))
+            rp_selector_stall(selector, connection);
+        else
+            rp_selector_read(selector, connection);
+    } else if (event->events & (EPOLLHUP | EPOLLERR)) {
+        if (asked & EPOLLIN)
+            rp_selector_close_connection(selector, connection);
+        else
+            rp_selector_end_output(selector, connection);
+    }
+}
+
+static void wake_codecs(rp_selector *selector) {
+    if (selector->codec != NULL) rp_codec_wake(selector->codec);
+    for (uint32_t i = 0; i < selector->codec_input_count; i++) {
+        if (selector->codec_inputs[i].writer == NULL) continue;
+        (void)rp_ring_pump(selector->codec_inputs[i].writer);
+        rp_ring_wake(selector->codec_inputs[i].writer);
+    }
+}
+
+static int output_waiting(const rp_selector *selector) {
+    for (uint32_t slot = 0; slot < selector->connections.slots_used; slot++)
+        if (selector->connections.slots[slot].first != NULL) return 1;
+    return 0;
+}
+
+static void update_interests(rp_selector *selector) {
+    for (uint32_t slot = 0; slot < selector->connections.slots_used; slot++)
+        if (at_slot(selector, slot)->flags & CONNECTION_OPEN)
+            rp_selector_update_interest(selector, at_slot(selector, slot));
+}
+
+static void begin_stop(rp_selector *selector) {
+    selector->stop_ns = selector->now_ns;
+    (void)epoll_ctl(selector->epoll, EPOLL_CTL_DEL, selector->handoff, NULL);
+    update_interests(selector);
+}
+
+/* Before sockets are read. */
+static void look_at_pause(rp_selector *selector) {
+    int is_paused = selector->intake_paused != NULL && rp_load_acquire32(selector->intake_paused) != 0;
+
+    if (is_paused == selector->is_paused) return;
+    selector->is_paused = is_paused;
+    update_interests(selector);
+}
+
+/* 1: the peer has not acknowledged all bytes of an answer. Closing a socket with unread input sends a reset, which
+ * would overtake them. Those found to be done are not asked again; the caller bounds the time. */
+static int unacknowledged(rp_selector *selector) {
+    for (; selector->acknowledged_slots < selector->connections.slots_used; selector->acknowledged_slots++) {
+        const rp_connection *connection = at_slot(selector, selector->acknowledged_slots);
+        int bytes = 0;
+        if (!(connection->flags & CONNECTION_OPEN)) continue;
+        if (ioctl(connection->fd, SIOCOUTQ, &bytes) == 0 && bytes > 0) return 1;
+    }
+    return 0;
+}
+
+/* 1: all responses are sent, or it has taken too long. */
+static int has_stopped(rp_selector *selector) {
+    uint32_t stop = rp_load_acquire32(&selector->worker->stop);
+
+    if (stop == 0) return 0;
+    if (selector->stop_ns == 0) begin_stop(selector);
+    if (stop != RP_STOP_LEAVE) return 0;
+    if (selector->leave_ns == 0) selector->leave_ns = selector->now_ns;
+    if (selector->now_ns - selector->leave_ns >= STOP_S * NS_PER_S) return 1;
+    if (rp_selector_has_replies(selector) || output_waiting(selector)) return 0;
+    return selector->now_ns - selector->leave_ns >= ACKNOWLEDGE_NS || !unacknowledged(selector);
+}
+
+/* Wait (if `may_sleep`) and handle all events. Returns their number, or -1. */
+static int poll_once(rp_selector *selector, int may_sleep, uint64_t deadline_ns) {
+    struct epoll_event events[EVENTS_MAX];
+    if (selector->is_paused && deadline_ns > selector->now_ns + PAUSE_LOOK_NS)
+        deadline_ns = selector->now_ns + PAUSE_LOOK_NS;
+    int ready = may_sleep ? rp_selector_wait(selector, events, EVENTS_MAX, deadline_ns)
+                          : epoll_wait(selector->epoll, events, EVENTS_MAX, 0);
+
+    if (ready < 0 && errno == EINTR) ready = 0; /* a signal, a debugger: nothing is ready, nothing is wrong */
+    tick(selector);
+    look_at_pause(selector);
+    for (int i = 0; i < ready; i++) {
+        if (events[i].data.u64 == EVENT_DOORBELL)
+            rp_worker_end_sleep(selector->worker);
+        else if (events[i].data.u64 == EVENT_HANDOFF)
+            while (take_handoff(selector)) {
+            }
+        else
+            handle_socket(selector, &events[i]);
+    }
+    return ready;
+}
+
+/* What the next wait is for. A turn that moved nothing changes nothing. */
+static void note_turn(rp_selector *selector, int ready) {
+    if (ready <= 0 && selector->replies_taken == 0) return;
+    selector->wait_kind = selector->replies_taken > 0 ? RP_WAIT_FOR_REQUEST : RP_WAIT_FOR_REPLY;
+    selector->is_lone = ready <= LONE && selector->replies_taken <= LONE;
+}
+
+rp_status rp_selector_run(rp_selector *selector, int64_t timeout_ns) {
+    tick(selector);
+    rp_selector_close_pinning(selector);
+    uint64_t deadline_ns = timeout_ns < 0 ? UINT64_MAX : selector->now_ns + (uint64_t)timeout_ns;
+    int may_sleep = 0;
+
+    for (;;) {
+        int ready = poll_once(selector, may_sleep, deadline_ns);
+        if (ready < 0) return RP_IO_ERROR;
+        int more = rp_selector_drain_replies(selector);
+        rp_selector_resume_stalled(selector);
+        rp_serving(selector->worker, 0);
+        wake_codecs(selector);
+        rp_selector_close_costly(selector);
+        __atomic_store_n(&selector->worker->heartbeat_ns, selector->now_ns, __ATOMIC_RELAXED);
+        count(selector, RP_COUNT_LOOPS, 1);
+        if (has_stopped(selector)) return RP_STOPPED;
+        if (selector->now_ns >= deadline_ns) return RP_OK;
+        note_turn(selector, ready);
+        may_sleep = ready <= 0 && !more;
+    }
+}
+
+/* ---- open and close ---- */
+
+static uint32_t connections_allowed(uint32_t wanted) {
+    struct rlimit limit;
+    uint64_t allowed = wanted == 0 ? CONNECTIONS_DEFAULT : wanted;
+
+    if (allowed > CONNECTIONS_LIMIT) allowed = CONNECTIONS_LIMIT;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < allowed + DESCRIPTORS_KEPT)
+        allowed = limit.rlim_cur > DESCRIPTORS_KEPT ? limit.rlim_cur - DESCRIPTORS_KEPT : 1;
+    return (uint32_t)allowed;
+}
+
+static int watch(rp_selector *selector, int fd, uint64_t name) {
+    struct epoll_event event = {.events = EPOLLIN, .data.u64 = name};
+
+    return epoll_ctl(selector->epoll, EPOLL_CTL_ADD, fd, &event);
+}
+
+static int take_proxies(rp_selector *selector, const rp_selector_config *config) {
+    selector->proxies = calloc(config->proxy_count + 1u, sizeof *selector->proxies);
+    if (selector->proxies == NULL) return 0;
+    for (; selector->proxy_count < config->proxy_count; selector->proxy_count++)
+        selector->proxies[selector->proxy_count] = config->proxies[selector->proxy_count];
+    return 1;
+}
+
+static int open_rings(rp_selector *selector, const rp_selector_config *config) {
+    uint32_t inputs = config->codec_count == 0 ? 1 : config->codec_count;
+
+    selector->replies = calloc(config->reply_count + 1, sizeof *selector->replies);
+    selector->codec_inputs = calloc(inputs, sizeof *selector->codec_inputs);
+    if (selector->replies == NULL || selector->codec_inputs == NULL) return 0;
+    for (; selector->reply_count < config->reply_count; selector->reply_count++) {
+        rp_ring_reader *reader = rp_ring_reader_open(config->replies[selector->reply_count]);
+        if (reader == NULL) return 0;
+        selector->replies[selector->reply_count] = reader;
+    }
+    for (; selector->codec_input_count < inputs; selector->codec_input_count++) {
+        codec_input *input = &selector->codec_inputs[selector->codec_input_count];
+        input->first_stalled = input->last_stalled = NO_SLOT;
+        if (config->codec_count == 0) continue;
+        input->writer = rp_ring_writer_open(config->codecs[selector->codec_input_count]);
+        if (input->writer == NULL) return 0;
+    }
+    return 1;
+}
+
+rp_selector *rp_selector_open(const rp_selector_config *config) {
+    rp_selector *selector = calloc(1, sizeof *selector);
+
+    if (selector == NULL) return NULL;
+    selector->worker = config->worker;
+    selector->index = config->index;
+    selector->handoff = config->handoff;
+    selector->intake_paused = config->intake_paused;
+    selector->codec = config->codec_count == 0 ? config->inline_codec : NULL;
+    selector->frame_size_max = config->frame_size_max == 0 ? RP_FRAME_SIZE_MAX : config->frame_size_max;
+    selector->idle_s = config->idle_s;
+    selector->high_water_bytes = config->high_water_bytes == 0 ? HIGH_WATER_DEFAULT : config->high_water_bytes;
+    selector->unfinished_bytes_max =
+        config->unfinished_bytes_max == 0 ? UNFINISHED_DEFAULT : config->unfinished_bytes_max;
+    selector->unsent_bytes_max = config->unsent_bytes_max == 0 ? UNSENT_DEFAULT : config->unsent_bytes_max;
+    selector->deleted_grace_ms = config->deleted_grace_ms == 0 ? DELETED_GRACE_DEFAULT_MS : config->deleted_grace_ms;
+    selector->first_dirty = NO_SLOT;
+    rp_spin_open(&selector->spin, config->spin_us);
+    selector->epoll = epoll_create1(EPOLL_CLOEXEC);
+    selector->buffer = malloc(SELECTOR_BUFFER_SIZE);
+    if (config->codec_count == 0 && config->inline_codec == NULL)
+        errno = EINVAL;
+    else if (selector->epoll >= 0 && selector->buffer != NULL && take_proxies(selector, config) &&
+             open_rings(selector, config) &&
+             rp_connections_open(&selector->connections, connections_allowed(config->connections_max),
+                                 config->worker->epoch, config->log) == RP_OK &&
+             watch(selector, selector->worker->doorbell, EVENT_DOORBELL) == 0 &&
+             watch(selector, selector->handoff, EVENT_HANDOFF) == 0) {
+        /* The connections of the previous process were closed when it died. */
+        uint64_t *counters = selector->worker->counters;
+        counters[RP_COUNT_CONNECTIONS_CLOSED] = counters[RP_COUNT_CONNECTIONS_OPENED];
+        return selector;
+    }
+    int reason = errno;
+    rp_selector_close(selector);
+    errno = reason;
+    return NULL;
+}
+
+uint32_t rp_selector_give_up(rp_selector *selector, int32_t *fds, uint8_t *listeners, uint32_t max) {
+    uint32_t given = 0;
+    for (uint32_t slot = 0; slot < selector->connections.slots_used && given < max; slot++) {
+        rp_connection *connection = at_slot(selector, slot);
+        int is_plain = (connection->flags & ~CONNECTION_GREETED) == CONNECTION_OPEN;
+        if (!is_plain || connection->rest_size || connection->first || selector->proxy_count) continue;
+        (void)epoll_ctl(selector->epoll, EPOLL_CTL_DEL, connection->fd, NULL);
+        fds[given] = connection->fd;
+        listeners[given++] = (uint8_t)connection->listener;
+        connection->fd = -1;
+        connection->flags = 0;
+        selector->connections.open_count--;
+        count(selector, RP_COUNT_CONNECTIONS_CLOSED, 1);
+    }
+    return given;
+}
+
+void rp_selector_close(rp_selector *selector) {
+    if (selector == NULL) return;
+    for (uint32_t slot = 0; slot < selector->connections.slots_used; slot++) {
+        rp_connection *connection = at_slot(selector, slot);
+        if (!(connection->flags & CONNECTION_OPEN)) continue;
+        rp_selector_close_socket(connection->fd, connection->first == NULL);
+        rp_connection_drop_rest(&selector->connections, connection);
+        rp_connection_drop_output(&selector->connections, connection);
+    }
+    rp_connections_close(&selector->connections);
+    for (uint32_t i = 0; i < selector->reply_count; i++) rp_ring_reader_close(selector->replies[i]);
+    for (uint32_t i = 0; i < selector->codec_input_count; i++) rp_ring_writer_close(selector->codec_inputs[i].writer);
+    free(selector->replies);
+    free(selector->codec_inputs);
+    free(selector->proxies);
+    free(selector->buffer);
+    if (selector->epoll >= 0) close(selector->epoll);
+    rp_spin_close(&selector->spin);
+    free(selector);
+}
+
+uint32_t rp_selector_connection_count(const rp_selector *selector) { return selector->connections.open_count; }
