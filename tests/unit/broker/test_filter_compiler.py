@@ -1,5 +1,10 @@
 """Programs by text: made once, in a thread, and kept within a bound."""
 
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
 import pytest
 import trio
 
@@ -58,6 +63,38 @@ def test_the_programs_of_registered_filters_are_not_displaced(monkeypatch: pytes
     monkeypatch.setattr(filter_compiler, "TEXTS_MAX", 0)
     compiler.program("a = 12")
     assert compiler._bytes == 0
+
+
+def instructions(act: Callable[[], object]) -> int:
+    """How many instructions of Python `act` takes."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, argument: object) -> Any:
+        nonlocal count
+        frame.f_trace_opcodes = True
+        count += event == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        act()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def test_the_end_of_a_filter_takes_as_long_in_a_large_table_as_in_a_small_one() -> None:
+    def steps(texts: int) -> int:
+        compiler = FilterCompiler()
+        for number in range(texts):
+            compiler.hold(f"a = {number}")
+        compiler.keep({f"a = {number}": b"code" for number in range(texts)})
+        found = instructions(lambda: compiler.release("a = 1"))
+        assert list(compiler._known) == ["a = 1"] and len(compiler._held) == len(compiler._registered) == texts - 1
+        return found
+
+    assert steps(2000) < 2 * steps(2)
 
 
 def test_a_text_that_is_too_long_is_refused_at_once() -> None:
