@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import trio
 import trio.testing
@@ -12,32 +10,13 @@ from rocketpy.client.cluster.route_renewal import PAUSE_MAX_S, RouteRenewal, tel
 from rocketpy.client.messages import Message
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.errors import BrokerError, ClientError, ConnectFailed, ConnectionLost, RocketError, TooManyRequests
-from rocketpy.message.message_queue import MessageQueue
-from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.send import PASSED_ON_FIELD
 from tests.support.clients import producer, push_consumer
-from tests.support.cluster import FakeBroker, FakeCluster, no, run
+from tests.support.cluster import FakeCluster, run
+from tests.support.former_master import HOW, QUEUE, SEND, fail_over
 
-SEND, ROUTE = RequestCode.SEND_MESSAGE_V2, RequestCode.GET_ROUTEINFO_BY_TOPIC
-QUEUE = MessageQueue("T", "broker-a", 1)
-HOW: dict[str, dict[str, Any]] = {"plain": {}, "keyed": {"key": "order-1"}, "queue": {"queue": QUEUE}}
-
-
-def gone(request: RemotingCommand, channel: Channel) -> None:
-    channel.close()
-
-
-def fail_over(cluster: FakeCluster, old: FakeBroker, why: str) -> FakeBroker:
-    """Make another address the master of broker-a. Returns: the new one, which is in no route yet."""
-    if why == "answers 14":
-        old.answers[SEND] = lambda request, channel: no(ResponseCode.SERVICE_NOT_AVAILABLE)
-    else:
-        old.answers |= {SEND: gone, RequestCode.PULL_MESSAGE: gone}
-        old.unreachable = True
-    new = FakeBroker("10.0.0.9:10911", name="broker-a", now_ms=old.now_ms)
-    new.topics |= old.topics
-    return new
+ROUTE = RequestCode.GET_ROUTEINFO_BY_TOPIC
 
 
 @pytest.mark.parametrize("why", ["answers 14", "is gone"])

@@ -14,7 +14,7 @@ from rocketpy.transport.client import RemotingClient
 from tests.support.clients import producer
 from tests.support.cluster import FakeCluster, run
 from tests.support.fake_broker import FakeBroker
-from tests.unit.client.test_route_renewal import HOW, SEND, fail_over
+from tests.support.former_master import HOW, SEND, fail_over
 
 
 @pytest.mark.parametrize("how", HOW)
