@@ -101,12 +101,12 @@ class FakeNameServers:
 
 
 class SlowPathRig:
-    """A BrokerController in a directory of its own, and what surrounds it."""
+    """A BrokerController in a directory of its own, and what surrounds it. `store`, `fast_path`: instead of fakes."""
 
-    def __init__(self, root: Path, **settings: Any) -> None:
+    def __init__(self, root: Path, *, store: Any = None, fast_path: Any = None, **settings: Any) -> None:
         self.clock = FakeClock()
-        self.fast_path = FakeFastPath()
-        self.store = FakeStore(self.clock.now_ms)
+        self.fast_path = fast_path or FakeFastPath()
+        self.store = store or FakeStore(self.clock.now_ms)
         self.name_servers = FakeNameServers()
         self.counters = WorkerCounters()
         self.pool_loads: dict[str, PoolLoad] = {}

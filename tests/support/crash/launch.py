@@ -40,7 +40,7 @@ def run_crashes(seed: int, count: int, processes: int = os.cpu_count() or 1) -> 
 
 
 def run_seeded(module: str, crashes: int) -> Outcome:
-    """Look at `crashes` crashes or a few more of `transactions` or `timers`, in one process.
+    """Look at `crashes` crashes or a few more of a module of lives (`timers`), in one process.
 
     Raises:
         AssertionError: a crash left what it must not; the text has the end of the output, with the seed.

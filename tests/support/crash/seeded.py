@@ -1,7 +1,7 @@
 """A life of seeded operations that looks at what crashes would leave, and the command line that runs many of them.
 
-What `slave`, `tables`, `timers` and `transactions` share. A failure names the seed, the point and the kind of the
-crash; the same seed makes the same life again. Import it after `core.load()`.
+What `slave`, `cut_slave`, `tables`, `timers` and `transactions` share. A failure names the seed, the point and the kind
+of the crash; the same seed makes the same life again. Import it after `core.load()`.
 """
 
 from __future__ import annotations
