@@ -38,6 +38,37 @@ def master(now_s: float) -> Member:
     return member
 
 
+def test_orders_and_changes_name_the_epoch_and_what_etcd_says() -> None:
+    member = master(100.0)
+    assert (member.orders.epoch, member.orders.unclean, member.following) == (3, 0, None)
+    assert {change.epoch for change in member.changes_taken()} == {3} and member.changes_taken() == []
+    member.learn(attrs.evolve(VIEW, revision=10, state=attrs.evolve(STATE, unclean=2)))
+    assert member.orders.unclean == 2
+    member.step(100.0, report(damaged=True))
+    assert [(change.after, change.epoch) for change in member.changes_taken()] == [(State.HALTED, -1)]
+
+
+def test_a_read_of_etcd_that_comes_late_changes_nothing() -> None:
+    member = master(100.0)
+    members = ("a", "b", "c")
+    member.learn(attrs.evolve(VIEW, revision=10, config=attrs.evolve(CONFIG, members=members)))
+    assert member.settings.config.members == members
+    member.learn(VIEW)
+    assert member.settings.config.members == members
+
+
+def test_a_follower_takes_the_stream_of_the_master_that_etcd_names() -> None:
+    member = Member(SETTINGS)
+    assert (member.registered, member.in_sync_count, member.following, member.orders.epoch) == ({}, 0, None, -1)
+    held = MasterRecord(member="b", epoch=3, lease=7)
+    state = GroupState(epoch=3, master="b", in_sync={"b": "j", "a": "i"})
+    member.learn(attrs.evolve(VIEW, state=state, master=held))
+    for now_s in (100.0, 101.0):
+        member.step(now_s, attrs.evolve(REPORT))
+    assert (member.in_sync_count, member.following, member.orders.epoch) == (2, ("b", 3), -1)
+    assert member.state is State.IN_SYNC
+
+
 def test_the_end_of_another_lease_ends_nothing() -> None:
     """A late answer, about a lease that was given up before."""
     member = master(100.0)

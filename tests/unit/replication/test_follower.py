@@ -121,6 +121,7 @@ def test_a_log_of_another_history_has_to_be_cut(master: MemberMaster, follower: 
     assert b.block.cut_phy_offset == SECOND and not b.block.is_diverged
     assert b.rig.published == IMAGE.records[20], "nothing was appended"
     assert master.table.acknowledged() == {}, "nor acknowledged"
+    b.turn_until(lambda: master.table.closed()["diverged"], "a to refuse the connection")
 
 
 def test_what_was_confirmed_is_not_cut(master: MemberMaster, follower: Make) -> None:

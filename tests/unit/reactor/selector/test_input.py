@@ -1,4 +1,4 @@
-"""csrc/workers/selector/selector_input.c: frames go on whole and in order, whatever comes; no connection harms others."""
+"""csrc/workers/selector/selector_input.c: frames go on whole and in order; no connection harms another."""
 
 from __future__ import annotations
 
