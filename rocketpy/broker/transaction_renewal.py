@@ -4,7 +4,7 @@ The states of half messages are a window (csrc/store/transactions/half_states.h)
 One that may stay open for days (CHECK_IMMUNITY_TIME_IN_SECONDS) would hold the window while millions are sent and
 ended, until none is taken any more; and a start reads all op messages from there on. So it is stored again at the end
 of the half queue, and its first copy ends in the same step. The end that its producer sends for the first place is
-passed on. """
+passed on."""
 
 from __future__ import annotations
 

@@ -99,7 +99,9 @@ class Broker:
         number = {"broker_id": 1} if is_slave else {}
         rig = SlowPathRig(root, store=store, fast_path=fast_path, broker_role=role, **number)
         rig.broker.load()
-        if not is_slave:  # as `announce` does, without the topics of each broker, which have a thousand queues
+        if not is_slave:
+            trio.run(rig.broker.topics_of_log.adopt)
+            # as `announce` does, without the topics of each broker, which have a thousand queues
             topics = rig.services.topics
             for name, topic_config in topics.topics.items():
                 if name not in topics.system_topics and name not in OWN_TOPICS:
@@ -134,4 +136,4 @@ class Broker:
     def known_below(self) -> int:
         """Up to where in the log a slave's table knows all topics. The only place of this model that knows where a
         broker has that position."""
-        return self.rig.services.topics.known_below
+        return self.rig.services.topics.position.below
