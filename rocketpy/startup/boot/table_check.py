@@ -87,15 +87,16 @@ def check_offsets(path: Path, end: int, control: ControlBlock, kind: RecoveryKin
     """Lower the committed offsets that are beyond the ends of their queues, if the log may have lost its end.
 
     The next message of a queue gets the queue's next offset, and a group beyond that would pass over the message. The
-    file may be large: it is read if the position at its end is beyond the log, or if it has none (of a Java broker) and
-    the log was not simply trusted.
+    file may be large: it is read if the position at its end is beyond the log. If the log was not simply trusted, it is
+    read as well if the log has nothing below that position, because a power failure may have taken its first files, or
+    if it has no position (of a Java broker).
 
     Raises:
         ConfigError: the file is damaged. OSError: it cannot be read or written.
     """
     position = position_at_end(path) if path.exists() else position_at_end(Path(f"{path}.bak"))
-    is_supported = kind is RecoveryKind.TRUSTED if position is None else position <= end
-    if is_supported:
+    is_trusted = kind is RecoveryKind.TRUSTED
+    if is_trusted if position is None else position <= end and (is_trusted or control.min_phy_offset < position):
         return
     saved = json_file.load_as(path, ConsumerOffsetSerializeWrapper)
     if saved is None:

@@ -39,7 +39,6 @@ from rocketpy.native.core import lib  # noqa: E402
 from rocketpy.remoting.command import RemotingCommand  # noqa: E402
 from rocketpy.remoting.fast_path import MessageToPut  # noqa: E402
 from tests.support.crash.broker import FILE_SIZE, Broker  # noqa: E402
-from tests.support.crash.disk import SimulatedDisk  # noqa: E402
 from tests.support.crash.seeded import SeededLife, run_lives  # noqa: E402
 from tests.support.half_messages import COMMIT, ROLLBACK, end, half, send_half  # noqa: E402
 from tests.support.power_loss import lose_log_from  # noqa: E402
@@ -265,7 +264,7 @@ class Life(SeededLife):
         if how == "power":
             before, self._copies = self.root, self._copies + 1
             with self.taps.listening(None):
-                self.disk = self._lose_power(self._base / f"{self._copies}", self._another_rng())
+                self.disk = self.disk.lose_power(self._base / f"{self._copies}", self._another_rng())
             self.root = self.disk.root
             shutil.rmtree(before)
         self._follow()
@@ -275,18 +274,8 @@ class Life(SeededLife):
 
     def look(self, kind: str, root: Path) -> None:
         rng = self._another_rng()
-        disk = self._lose_power(root, rng) if kind == "power" else self.disk.survive(root)
+        disk = self.disk.lose_power(root, rng) if kind == "power" else self.disk.survive(root)
         in_thread(self._look, disk.root, rng)
-
-    def _lose_power(self, root: Path, rng: random.Random) -> SimulatedDisk:
-        """Log files are named one after the other, and lose their names from the last one on: an end of the log alone,
-        without its begin, is a case that the tables are not held to yet."""
-        disk = self.disk.lose_power(root, rng)
-        found = sorted(int(path.name) for path in (root / "commitlog").iterdir())
-        for start in (start for number, start in enumerate(found) if start != number * FILE_SIZE):
-            (root / "commitlog" / f"{start:020d}").unlink()
-        disk.sync_all()
-        return disk
 
     def _another_rng(self) -> random.Random:
         """What a disk keeps takes as many numbers as it has sectors that differ: the life goes on with its own."""

@@ -144,6 +144,16 @@ def test_offsets_beyond_the_ends_of_their_queues_are_lowered(
     assert path.read_bytes() == text and len(caplog.records) == 1, "once"
 
 
+@pytest.mark.parametrize("kind", [RecoveryKind.FLUSHED, RecoveryKind.TRUSTED])
+def test_offsets_are_compared_if_the_log_has_nothing_of_what_they_presume(
+    opened: OpenedStore, kind: RecoveryKind
+) -> None:
+    """A power failure has taken the first files of the log; a log that was trusted has lost nothing."""
+    opened.control.header.min_phy_offset = position = int(opened.control.published_phy_offset)
+    found = lowered(opened, BEYOND % position, kind)
+    assert found["A@G"][0] == (51 if kind is RecoveryKind.TRUSTED else 50)
+
+
 def test_a_large_file_that_the_log_supports_is_not_read(opened: OpenedStore, monkeypatch: pytest.MonkeyPatch) -> None:
     end = int(opened.control.published_phy_offset)
     assert lowered(opened, BEYOND % end)["A@G"] == {0: 51, 1: 50}
