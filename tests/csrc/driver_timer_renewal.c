@@ -11,6 +11,7 @@
 #include "store/dispatch/dispatch.h"
 #include "store/log/log_view.h"
 #include "store/log/mapped_file.h"
+#include "store/log/timer_properties.h"
 #include "store/queues/consume_queue.h"
 #include "store/timers/timers.h"
 #include "workers/send/send.h"
