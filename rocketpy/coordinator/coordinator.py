@@ -86,6 +86,7 @@ class Coordinator:
         self._news = trio.Event()  # something to decide on
         self._changed = trio.Event()  # something to read
         self._doubted = trio.Event()  # whether the lease and what is registered with it still hold
+        self._renewed = trio.Event()  # the lease: what is registered with it may have changed
         self._registered: MemberRecord | None = None
         self._revoking: set[int] = set()
         self._is_short = False  # of members in sync: messages are refused
@@ -103,6 +104,7 @@ class Coordinator:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._lease)
+                nursery.start_soon(self._registrations)
                 nursery.start_soon(self._watch)
                 nursery.start_soon(self._read)
                 nursery.start_soon(self._keep_up)
@@ -148,7 +150,7 @@ class Coordinator:
             self._doubted = trio.Event()
 
     async def _keep_lease(self) -> None:
-        """Get a lease or renew it, and register with it when something about the member has changed."""
+        """Get a lease or renew it."""
         self._keys.check()
         sent_s, known = self._clock(), self.member.lease
         if known is None:
@@ -161,7 +163,15 @@ class Coordinator:
         if known is self.member.lease:  # otherwise it was revoked in the meantime
             self.member.lease = Lease(number, sent_s, granted_s)
             self._news.set()
-            await self._register(number)
+            self._renewed.set()
+
+    async def _registrations(self) -> None:
+        """Register again when something about the member has changed: beside the renewals, which wait for nothing."""
+        while True:
+            await self._renewed.wait()
+            self._renewed = trio.Event()
+            if self.member.lease is not None:
+                await self._tried("registration", self._register, self.member.lease.number)
 
     async def _register(self, lease: int) -> None:
         report = self._broker.report()

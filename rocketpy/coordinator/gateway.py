@@ -268,26 +268,28 @@ class Gateway:
         """One request to one member; with a new token if the old one is not taken any more."""
         session, has_account = self._session, self.access.user is not None
         if has_account and session.token is None and path not in OPEN_PATHS:
-            await self._renew(None)
+            await self._renew(None, None)
         token = session.token
         try:
             return await self._post(address, path, body, token)
         except EtcdError as exc:
             if not exc.wants_log_in or not has_account:
                 raise
-        await self._renew(token)
+        await self._renew(token, address)
         return await self._post(address, path, body, session.token)
 
-    async def _renew(self, refused: str | None) -> None:
+    async def _renew(self, refused: str | None, address: str | None) -> None:
         """Get another token. The request that needs it was not sent, or was refused: nothing was done."""
         try:
-            await self._session.renew(refused)
+            await self._session.renew(refused, address)
         except EtcdUnavailable as exc:
             raise EtcdUnavailable(f"cannot log in: {exc}", unsent=True) from exc
 
-    async def _log_in(self) -> str | None:
-        """Ask one member for a token, which all members take; if it does not answer, the next time another one."""
-        addresses, at = self.access.addresses, self._preferred
+    async def _log_in(self, address: str | None) -> str | None:
+        """Ask one member for a token, which all members take: the one at `address`, or the preferred one. If that does
+        not answer, another one is preferred from then on."""
+        addresses = self.access.addresses
+        at = self._preferred if address is None else addresses.index(address)
         body = {"name": self.access.user, "password": self.access.password}
         try:
             answer = await self._post(addresses[at], LOG_IN_PATH, body, None, LOG_IN_TIMEOUT_S)

@@ -22,18 +22,20 @@ class Session:
     """One account.
 
     Args:
-        log_in: asks etcd for a token.
+        log_in: asks a member of etcd for a token: the one at this address, or any.
     """
 
-    log_in: Callable[[], Awaitable[str | None]]
+    log_in: Callable[[str | None], Awaitable[str | None]]
     token: str | None = None
     _lock: trio.Lock = attrs.field(factory=trio.Lock)
     _failures: int = 0  # in a row
     _again_s: float = 0.0  # no log-in before
     _failure: RocketError | None = None
 
-    async def renew(self, refused: str | None) -> None:
+    async def renew(self, refused: str | None, address: str | None) -> None:
         """Get another token than `refused`, unless another task has got one.
+
+        `address`: of the member that has refused it: it answers, where others may be frozen.
 
         Raises:
             EtcdError, EtcdUnavailable: the log-in failed, now or a moment ago.
@@ -44,7 +46,7 @@ class Session:
             if self._failure is not None and trio.current_time() < self._again_s:
                 raise self._failure.with_traceback(None)  # it would grow with each task
             try:
-                self.token = await self.log_in()
+                self.token = await self.log_in(address)
             except RocketError as exc:
                 self._again_s = trio.current_time() + min(BACK_OFF_MAX_S, BACK_OFF_S * 2**self._failures)
                 self._failures, self._failure = min(self._failures + 1, 16), exc

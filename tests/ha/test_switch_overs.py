@@ -9,6 +9,7 @@ HA_SWITCH_OVERS=100 does a hundred; docs/automatic-failover.md has such a run.
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 
@@ -42,3 +43,20 @@ def test_switch_overs_lose_double_and_cut_nothing(pair: Group, seed: int) -> Non
     )
     assert [key for key in clients.unanswered if key in stored] == [], "stored, and the answer is lost"
     assert [why for why in clients.unanswered.values() if isinstance(why, TimeoutError)] == [], "no answer"
+
+
+def test_a_member_whose_guardian_is_frozen_gives_the_mastership_back(pair: Group, seed: int) -> None:
+    """Its other processes run, and its coordinator keeps the lease; but nobody replaces its process tree."""
+    with Clients(pair.servers, pair.history, seed):
+        first = pair.wait_for_master()
+        target = pair.other(first)
+        guardian = pair.members[target].process
+        assert guardian is not None
+        pair.history.happened(f"SIGSTOP of the guardian of {target}")
+        guardian.send_signal(signal.SIGSTOP)
+        pair.switch_over(target)
+        pair.wait_for(lambda: pair.master() == target, "the election")
+        pair.wait_for(lambda: pair.master() == first, "a master that serves")
+        guardian.send_signal(signal.SIGCONT)
+        pair.wait_until_healed()
+    pair.check()

@@ -95,8 +95,10 @@ def check_offsets(path: Path, end: int, control: ControlBlock, kind: RecoveryKin
         ConfigError: the file is damaged. OSError: it cannot be read or written.
     """
     position = position_at_end(path) if path.exists() else position_at_end(Path(f"{path}.bak"))
-    is_trusted = kind is RecoveryKind.TRUSTED
-    if is_trusted if position is None else position <= end and (is_trusted or control.min_phy_offset < position):
+    is_supported = is_trusted = kind is RecoveryKind.TRUSTED
+    if position is not None:
+        is_supported = position <= end and (is_trusted or control.min_phy_offset < position)
+    if is_supported:
         return
     saved = json_file.load_as(path, ConsumerOffsetSerializeWrapper)
     if saved is None:

@@ -137,7 +137,7 @@ class Guardian:
         for child in self._children:
             if child.pidfd in events and child.pid:
                 self._ended(child)
-        now = self.clock()
+        now = self.marks.guardian_turned_s = self.clock()
         self._excuse_pauses(now)
         if self._stop_asked_at is None:
             self._change_role(now)

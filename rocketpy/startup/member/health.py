@@ -19,6 +19,7 @@ from rocketpy.store.running_flags import RunningFlag
 from .marks import TreeMarks
 
 SUPERVISOR_SILENT_S = 3.0  # it turns once a second
+GUARDIAN_SILENT_S = 3.0  # it turns four times a second
 SYNC_STUCK_S = 5.0  # without progress of a disk that is waited for
 FLAGS = {
     RunningFlag.NOT_WRITEABLE: "the log cannot be brought to the disk",
@@ -58,6 +59,8 @@ class Health:
             self._durable = -1
             return "its store is not open: it is being opened, or its processes end again and again; see its log"
         now_s = self.clock_s()
+        if now_s > self.marks.guardian_turned_s + GUARDIAN_SILENT_S:  # no process tree would follow an election
+            return "its guardian does not run"
         if now_s > self.marks.supervisor_turned_s + SUPERVISOR_SILENT_S:
             return "its supervisor does not run"
         flags = next((text for flag, text in FLAGS.items() if header.running_flags & flag), "")

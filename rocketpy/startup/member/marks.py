@@ -9,7 +9,7 @@ SLAVE, MASTER = 1, 2  # values of the role
 _TOLD, _LEAVING, _ROLE, _OPENED = range(4)  # places of the bytes
 _TIME = struct.Struct("=d")
 _SUPERVISOR_AT, _COORDINATOR_AT = 8, 16  # places of the times
-_MANAGER_AT = 224
+_MANAGER_AT, _GUARDIAN_AT = 224, 232
 _FAULT_AT, FAULT_BYTES_MAX = 24, 200  # a text that ends with a zero
 
 
@@ -39,6 +39,15 @@ class TreeMarks:
     @coordinator_turned_s.setter
     def coordinator_turned_s(self, now_s: float) -> None:
         _TIME.pack_into(self._bytes, _COORDINATOR_AT, now_s)
+
+    @property
+    def guardian_turned_s(self) -> float:
+        """The last turn of the guardian, which writes it: it replaces the process tree when the role changes."""
+        return float(_TIME.unpack_from(self._bytes, _GUARDIAN_AT)[0])
+
+    @guardian_turned_s.setter
+    def guardian_turned_s(self, now_s: float) -> None:
+        _TIME.pack_into(self._bytes, _GUARDIAN_AT, now_s)
 
     @property
     def manager_moved_s(self) -> float:

@@ -98,3 +98,27 @@ def test_after_a_log_in_that_failed_the_next_one_waits(answer: tuple[object, int
 
     run(etcd, work, user="u", password="p")
     assert LOG_IN_TIMEOUT_S > BCRYPT_S
+
+
+def test_a_log_in_goes_to_the_member_that_has_refused_the_token() -> None:
+    """Tokens end at each member by itself, and the preferred member may be frozen when another one refuses."""
+
+    class Frozen(Etcd):
+        is_frozen = False
+
+        async def __call__(self, asked: Asked) -> httpcore.Response:
+            if self.is_frozen and asked.host == "one":
+                await trio.sleep_forever()
+            return await super().__call__(asked)
+
+    etcd = Frozen()
+
+    async def work(gateway: Gateway) -> None:
+        await gateway.read(b"/k")
+        etcd.is_frozen, etcd.log_ins = True, 7  # no member knows the token any more
+        gateway._preferred = 0
+        began_s = trio.current_time()
+        await gateway.read(b"/k")
+        assert trio.current_time() - began_s < BCRYPT_S + 1.0 < LOG_IN_TIMEOUT_S
+
+    run(etcd, work, user="u", password="p")

@@ -14,7 +14,7 @@ from rocketpy.native.status import Status
 from rocketpy.reactor.member import MemberBlock
 from rocketpy.reactor.ring import WorkerBlock
 from rocketpy.reactor.worker_spec import WorkerSpec
-from rocketpy.startup.member.health import APPENDS, FLAGS, SUPERVISOR_SILENT_S, SYNC_STUCK_S, Health
+from rocketpy.startup.member.health import APPENDS, FLAGS, GUARDIAN_SILENT_S, SUPERVISOR_SILENT_S, SYNC_STUCK_S, Health
 from rocketpy.startup.member.marks import FAULT_BYTES_MAX, TreeMarks
 from rocketpy.startup.member.tree import fault_of
 from rocketpy.store.control_block import ControlBlock
@@ -33,16 +33,16 @@ class Play:
     def make(cls, directory: Path, *, is_sync_flush: bool = False) -> Play:
         now_s = [100.0]
         health = Health(MemberBlock(), TreeMarks(), is_sync_flush, lambda: now_s[0])
-        health.marks.supervisor_turned_s = now_s[0]
+        health.marks.supervisor_turned_s = health.marks.guardian_turned_s = now_s[0]
         return cls(ControlBlock(directory / "control", 1 << 20), health, now_s)
 
     def fault(self) -> str:
         return self.health.fault(self.control.header)
 
     def after(self, seconds: float) -> str:
-        """The fault after some time in which the supervisor turned."""
+        """The fault after some time in which supervisor and guardian turned."""
         self.now_s[0] += seconds
-        self.health.marks.supervisor_turned_s = self.now_s[0]
+        self.health.marks.supervisor_turned_s = self.health.marks.guardian_turned_s = self.now_s[0]
         return self.fault()
 
 
@@ -71,9 +71,19 @@ def test_an_append_that_failed_is_a_fault_until_one_succeeds(tmp_path: Path, sta
     assert play.fault() == ""
 
 
+def test_a_guardian_that_does_not_turn_is_a_fault(tmp_path: Path) -> None:
+    """Nobody would replace the process tree of a member that is elected."""
+    play = Play.make(tmp_path)
+    play.now_s[0] += GUARDIAN_SILENT_S + 0.1
+    play.health.marks.supervisor_turned_s = play.now_s[0]
+    assert play.fault() == "its guardian does not run"
+    assert play.after(0.2) == ""
+
+
 def test_a_supervisor_that_does_not_turn_is_a_fault(tmp_path: Path) -> None:
     play = Play.make(tmp_path)
     play.now_s[0] += SUPERVISOR_SILENT_S + 0.1
+    play.health.marks.guardian_turned_s = play.now_s[0]
     assert play.fault() == "its supervisor does not run"
     play.health.marks.tree_fault = "worker send hangs"
     assert play.after(1.0) == "worker send hangs"
