@@ -129,7 +129,8 @@ class Broker:
 
     def records(self) -> list[StoredRecord]:
         found: list[StoredRecord] = []
-        for start in range(0, self.end, FILE_SIZE):
+        begin = self.control.min_phy_offset  # a power failure may take the first files
+        for start in range(begin, self.end, FILE_SIZE):
             found += decode_records(self.log(start, min(start + FILE_SIZE, self.end)), start, check_crc=True)
         return found
 
