@@ -38,11 +38,13 @@ def mark_of(half: int, op: int, phy_offset: int) -> LogMark:
 def progress_in(path: Path) -> int:
     """The offset below which every half message has ended, by a file that was held to the log; 0: nothing is known.
 
+    A table without a position was not compared with the log, and so it proves nothing.
+
     Raises:
         ConfigError: it is damaged. OSError: it cannot be read.
     """
     newest = LogMarks.of(json_file.load_as(path, MarkedOffsets)).newest
-    return newest.offset_table.get(HALF, 0) if newest else 0
+    return newest.offset_table.get(HALF, 0) if newest and newest.phy_offset >= 0 else 0
 
 
 class TransactionProgress:

@@ -5,6 +5,7 @@
 #include "store/dispatch/dispatch.h"
 #include "store/log/commitlog.h"
 #include "store/queues/consume_queue.h"
+#include "store/recovery/recovery.h"
 #include "store/transactions/half_recovery.h"
 #include "store/transactions/transaction_names.h"
 #include "fuzz_store.h"
@@ -145,6 +146,7 @@ static void check_states(struct store *store) {
     rp_half_states *states = rp_half_states_create();
     uint64_t first_open = 0, offset;
     while (first_open < store->half_count && !store->halves[first_open].is_open) first_open++;
+    CHECK(rp_recovery_next_offsets(store->block, store->here->log) == RP_OK);
     CHECK(states && recover(store, states, below((uint32_t)first_open + 1), &found) == RP_OK);
     for (uint64_t i = 0; i < store->half_count; i++)
         CHECK((rp_half_states_of(states, i) == RP_HALF_OPEN) == store->halves[i].is_open);

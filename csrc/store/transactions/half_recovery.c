@@ -311,7 +311,8 @@ static rp_status recover(struct recovery *recovery, uint64_t base) {
     const rp_queue *halves = queue_of(recovery, RP_HALF_TOPIC), *ops = queue_of(recovery, RP_OP_TOPIC);
     if (!halves) return RP_OK;
     recovery->halves = halves;
-    if (base > halves->max_offset) base = 0; /* it is of another log */
+    if (base > halves->next_offset) base = 0; /* it is of another log */
+    if (base > halves->max_offset) base = halves->max_offset; /* read_tail ends the rest */
     if (halves->max_offset > LOOKED_AT && base < halves->max_offset - LOOKED_AT) base = halves->max_offset - LOOKED_AT;
     if (base < halves->min_offset) base = halves->min_offset;
     rp_half_states_move_base(recovery->states, base);

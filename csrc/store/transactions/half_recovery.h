@@ -16,7 +16,9 @@ typedef struct rp_half_recovery {
 /* Begin the window at `progress`, below which every half message has ended by this log, and mark the half messages that
  * the op queue names from there on. The progress must be proved: one that is only known from a table may name half
  * messages whose ends a power failure or a failover has taken. 0: nothing is known; the window begins with the half
- * queue, or 15/16 of a window before its end: no broker leaves half messages open for longer.
+ * queue, or 15/16 of a window before its end: no broker leaves half messages open for longer. A progress beyond the
+ * dispatched half queue begins the window at that queue's end; one beyond the half messages of the log counts as 0. So
+ * rp_recovery_next_offsets comes first.
  *
  * If the log was cut between a committed message and its op message, the half message counts as committed, too. Half
  * messages that a Java broker has stored again (for a check, or in the immunity time) count as one transaction: with an

@@ -103,13 +103,37 @@ def test_the_window_begins_where_the_queue_does(rig: FastPath) -> None:
 
 @pytest.mark.parametrize("is_dispatched", [True, False])
 def test_a_progress_beyond_the_queue_ends_nothing_that_comes(rig: FastPath, is_dispatched: bool) -> None:
-    """It is of another log."""
+    """It is of another log: the half queue of this one does not reach it, with what is not dispatched either."""
     put_half(rig)
     if is_dispatched:
         rig.turn()
     states, found = recover(rig, 50)
     assert states.base == 0 and found.open == is_dispatched
     assert states.is_open(0) and states.is_open(1)
+
+
+@pytest.mark.parametrize("progress", [601, 605, 610])
+def test_a_progress_beyond_the_dispatched_queue_saves_reading(rig: FastPath, progress: int) -> None:
+    """A slave takes the progress when its log has got there, and may be promoted before its dispatch has."""
+    for number in range(610):
+        if number == 600:
+            rig.turn()
+        put_half(rig)
+        if number < 605:
+            put(rig, OPS, b"%d" % number)
+    states, found = recover(rig, progress)
+    assert states.base == 600 and open_offsets(states, 610) == list(range(605, 610))
+    assert found.ops == 5, "op messages that are not dispatched, no others"
+
+
+def test_a_progress_of_half_messages_that_the_log_does_not_have_ends_nothing(rig: FastPath) -> None:
+    for number in range(20):
+        if number == 10:
+            rig.turn()
+        put_half(rig)
+    states, found = recover(rig, 21)
+    assert states.base == 0 and open_offsets(states, 20) == list(range(20))
+    assert found.open == 10
 
 
 # Java stores a half message again for each check, and in its immunity time.

@@ -100,6 +100,12 @@ def test_a_mark_behind_the_log_ends_nothing(root: Path) -> None:
     assert open_ones(root) == (2, [2, 3])
 
 
+def test_a_table_without_a_position_ends_nothing(root: Path) -> None:
+    """It was not held to the log."""
+    save(root, (4, 3, -1))
+    assert open_ones(root) == (0, [2, 3])
+
+
 def test_a_damaged_file_stops_the_start(root: Path) -> None:
     save(root, (2, 1, 300)).write_text("damage")
     with pytest.raises(ConfigError, match="damaged"):
