@@ -20,6 +20,8 @@ from .brokers import work_directory
 from .spark_page import write_page
 from .spark_questions import QUESTIONS, Figure, Scale
 
+RESULTS = Path(__file__).parent / "results" / "spark.json"
+
 QUICK = Scale(messages=20_000, repeat=1, tasks=(4, 8), micro_batches=3, scan_bytes=0, has_bars=False)
 
 
@@ -34,7 +36,7 @@ def line_of(figure: Figure) -> str:
 @click.option("--messages", default=1_000_000, help="in each topic and store")
 @click.option("--repeat", default=5, help="runs of each measurement")
 @click.option("--quick", is_flag=True, help=f"{QUICK.messages} messages, once: whether it works")
-@click.option("--json", "json_path", type=click.Path(path_type=Path), default="bench-spark.json", help="figures")
+@click.option("--json", "json_path", type=click.Path(path_type=Path), default=RESULTS, help="figures")
 @click.option("--docs", type=click.Path(path_type=Path), help="write the page of the documentation, and its plot")
 def main(only: tuple[str, ...], messages: int, repeat: int, quick: bool, json_path: Path, docs: Path | None) -> None:
     """Measure the sources of rocketpy.spark. Needs the extra spark and Java 17."""

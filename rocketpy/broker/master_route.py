@@ -8,8 +8,8 @@ The route is that of the topic with the broker's name, which each broker has: th
 server that does not know this topic does not know the broker either.
 
 A name server may show another master whatever it is told: anyone who reaches its port can register one, with an epoch
-above all others. A registration carries the whole topic table, so it is repeated AT_ONCE times each second, then after
-twice the time each, up to the period of ordinary registrations.
+above all others. A registration carries the whole topic table, so it is repeated every second, AT_ONCE times, then
+after twice the time each, up to the period of ordinary registrations.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ class PositionFile:
         """Overwrite the older slot, or create the file. `sync`: on return it is on the disk.
 
         Raises:
-            OSError: the file is as it was.
+            OSError: the newest slot is still there; the new one may be, too.
         """
         if self._number is None:
             self.read()
@@ -131,7 +131,7 @@ class PositionFile:
                 return
         finally:
             os.close(descriptor)
-        self._create(slot, at)  # its creation was interrupted
+        self._create(slot, at)  # somebody has cut it short
 
     def _create(self, slot: Slot, at: int) -> None:
         """Write all pages, so that no later write needs space."""

@@ -32,13 +32,13 @@ class TopicsOfLog:
     def __init__(self, services: BrokerServices) -> None:
         self._services = services
         self._topics, self._store = services.topics, services.store
-        self._known: frozenset[str] | None = None  # topics at the start; None: the table has been compared with the log
+        self._known: frozenset[str] | None = None  # topics at the start; None: there is nothing (more) to compare
         self.on_piece: Callable[[], None] = lambda: None
         """Called after each piece of the log that was read before the broker serves."""
 
     async def adopt(self) -> None:
-        """After the tables are loaded and before `run`: on a master, restore the topics that the log names from the
-        position on. A topic that was deleted before stays deleted.
+        """After the tables are loaded and before the broker serves: on a master, restore the topics that the log names
+        from the position on. A topic that was deleted before stays deleted.
 
         Raises:
             StoreError: the log cannot be read.
@@ -49,8 +49,8 @@ class TopicsOfLog:
         self._known = frozenset(self._topics.topics)
 
     async def forget_others(self) -> None:
-        """Before the end of the tables: a send worker that outlived the last manager is to drop the topics that only
-        this manager had known. Each has entries of its queues in the control block."""
+        """Before the end of the tables: a send worker that outlived the last manager is to drop the topics that the
+        last one knew and this one does not. Each has entries of its queues in the control block."""
         if self._services.settings.is_slave:
             return
         steps, told = Steps(), set[str]()

@@ -32,11 +32,9 @@ def adopt(services: BrokerServices, used_topics: Mapping[str, int]) -> None:
         try:
             count = topics.adopt(topic, used, largest).read_queue_nums
         except RocketError as exc:  # the other topics are served
-            logger.error("topic %s has messages but is missing from topics.json, and is not restored: %s", topic, exc)
+            logger.error("the log names topic %s, which topics.json lacks, and it is not restored: %s", topic, exc)
             continue
-        logger.warning(
-            "topic %s has messages but is missing from topics.json: restored it with %d queues", topic, count
-        )
+        logger.warning("the log names topic %s, which topics.json lacks: restored it with %d queues", topic, count)
 
 
 def finish_deletions(services: BrokerServices) -> None:

@@ -65,7 +65,7 @@ class BrokerConfig(FilterConfig):
         6,
         "brokerPermission",
         "2 write, 4 read, 6 both. Without write, routes say so and producers turn to other brokers; "
-        "sends that arrive all the same are stored, but for ordered topics.",
+        "sends that arrive all the same are refused (16).",
         effect=Effect.AT_ONCE,
         at_most=7,
     )

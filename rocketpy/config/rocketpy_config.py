@@ -317,7 +317,7 @@ class RocketpyConfig:
         259_200,
         "timerMaxDelaySec",
         "How far ahead a timer (TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS, __STARTDELIVERTIME) may be; one "
-        "further ahead is refused. Log files are kept until their timers are delivered, whatever fileReservedTime is.",
+        "further ahead is refused. Pending timers of a log file that is to be deleted are stored again.",
         unit="s",
         at_least=1,
         at_most=31_536_000,

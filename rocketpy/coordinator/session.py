@@ -1,8 +1,8 @@
 """The token of an account of etcd: one log-in at a time, for all requests of a process.
 
 A log-in costs etcd a tenth of a second of a processor (bcrypt), more under load. Requests that found no token, each
-with a log-in at every member, kept etcd busy for longer than they waited. So tasks share one log-in, which gets more
-time than other requests, and after a failure the next one waits.
+with a log-in at every member, kept etcd busy for longer than they waited. So tasks share one log-in. After a failure
+none is tried for BACK_OFF_S, which doubles up to BACK_OFF_MAX_S: who needs one meanwhile fails with the same reason.
 """
 
 from __future__ import annotations

@@ -8,14 +8,14 @@ from .requests import View
 
 RECOVERED_S = 3.0  # without a fault: the next is another one; processes that crash in a loop serve in between
 PAUSE_S = 1.0  # between two looks: this process was stopped, and knows nothing of the time between
-TELL_S = 2.0  # a fault that is over sooner comes with each change of the role: nobody is told, nothing is given up
+TELL_S = 2.0  # a fault that is over sooner comes with each change of the role: it is not registered and not logged
 
 
 @attrs.define
 class Fault:
     """The fault of one member, as its reports tell it one after the other."""
 
-    lasts_s: float = 0.0  # so far; 0: there is none
+    lasts_s: float = 0.0  # since it was seen first; it counts until RECOVERED_S without one
     _since_s: float | None = None
     _seen_s: float = 0.0  # with the fault
     _looked_s: float = 0.0

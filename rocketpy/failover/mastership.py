@@ -22,7 +22,7 @@ class Mastership:
     since_s: float
     _progress: dict[str, Progress] = attrs.field(factory=dict)
     _entering: dict[str, str] = attrs.field(factory=dict)  # counted, and asked for when they have all; incarnations
-    _request: SwitchRequest | None = None  # the operator's; it is being carried out, or has failed
+    _request: SwitchRequest | None = None  # of an operator or of this master; it is being carried out, or has failed
     _leaves_set: bool = False  # by that: this member cannot serve, so it has to enter again
 
     def acknowledging(self, known: GroupState, acks: Mapping[str, Ack]) -> frozenset[str]:

@@ -157,7 +157,10 @@ class GroupState:
 
 @attrs.frozen(kw_only=True)
 class SwitchRequest:
-    """An operator wants another master: valid while `from_epoch` is the epoch, until `until_ms` of the wall clock."""
+    """An operator, or a master with a fault, wants another master.
+
+    Valid while `from_epoch` is the epoch, until `until_ms` of the wall clock.
+    """
 
     from_epoch: int = _number(INT_MAX)
     to: str = _text()

@@ -54,7 +54,8 @@ class Event(enum.Enum):
     OPERATOR_ORDER = "`haElect --unclean` names this member"
     HAS_FAULT = "this member has had a fault for haUnhealthySeconds, and a member of the in-sync set has none"
     GAVE_UP = (
-        "the same, and its store is not open or it could not switch over; also if an operator asked for the switch-over"
+        "HAS_FAULT holds and the member is PROMOTING or its store is not open; or a switch-over did not succeed in "
+        "3 s, the member has had a fault for 2 s, and a member of the in-sync set has none"
     )
 
 
@@ -140,8 +141,8 @@ class Duties:
     takes_stream: bool = False  # follows the master that `state` names, acknowledges what it has
     sends_stream: bool = False  # lets other members follow
     answers_waits: bool = False  # waiting sends may get SUCCESS; otherwise SERVICE_NOT_AVAILABLE
-    takes_sends: bool = False  # stores new messages; otherwise SERVICE_NOT_AVAILABLE, unless it
-    keeps_sends: bool = False  # keeps messages for a while, until it is master or can pass them on to the master
+    takes_sends: bool = False  # stores new messages; otherwise SERVICE_NOT_AVAILABLE
+    keeps_sends: bool = False  # instead: a master holds sends for a while, a slave passes them on to the master
     is_broker_0: bool = False  # registers brokerId 0, runs the delay and transaction services
 
 

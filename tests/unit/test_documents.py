@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -87,14 +88,30 @@ def test_a_table_is_not_interrupted() -> None:
 def test_tests_in_commands_are_there() -> None:
     """`pytest tests/unit/x.py -k y`, as in the track record: the command still finds its fault."""
     named = [
-        (page, path)
+        (page, path, re.findall(r"[\w-]+", chosen.strip("\"'")))
         for page in documents()
         for command in re.findall(r"`([^`\n]*pytest [^`\n]*)`", text_of(page))
-        for path in re.findall(r"\btests/[\w/.-]+", command)
+        for paths, chosen in re.findall(r"((?:\btests/[\w/.-]+\s*)+)(?:-k (\"[^\"]+\"|'[^']+'|\S+))?", command)
+        for path in [paths.split()]
     ]
-    enough((page for page, _ in named if page.name == "track-record.md"), 300, "commands of the track record")
-    missing = (f"{name_of(page)}: {path}" for page, path in named if not (ROOT / path).exists())
+    enough((page for page, *_ in named if page.name == "track-record.md"), 300, "commands of the track record")
+    missing = [f"{name_of(page)}: {path}" for page, paths, _ in named for path in paths if not (ROOT / path).exists()]
     hold(missing, "name the file that holds the test now")
+    missing = [
+        f"{name_of(page)}: {' '.join(paths)} -k {word}"
+        for page, paths, words in named
+        for word in words
+        if word not in ("and", "or", "not") and not any(word in text for path in paths for text in texts_below(path))
+    ]
+    hold(missing, "name the test as it is called now")
+
+
+@cache
+def texts_below(path: str) -> list[str]:
+    """The text of a test file, or of those in a directory, each with its name."""
+    place = ROOT / path
+    files = [place] if place.is_file() else sorted(place.rglob("*.py"))
+    return [f"{file.name}\n{text_of(file)}" for file in files]
 
 
 def test_make_targets_that_are_named_are_there() -> None:

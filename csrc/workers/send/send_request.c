@@ -165,8 +165,8 @@ static rp_status close_connection(rp_send *send, const rp_msg_send *request) {
 /* A client's send that the role does not allow to store. A planned change of the master takes about a second: until it
  * is over a send stays in the ring (RP_FULL), or goes to the manager, which passes it on to the master. One that comes
  * when the process tree of a former master is about to end has no answer: its connection closes, and does not outlive
- * the tree as others do. Clients repeat such a send; Go's repeats none that is refused. If the tree does not end,
- * requests are read again (rp_send_read_orders), and sends have answers. */
+ * the tree as others do. Go's client repeats such a send after its timeout, and would repeat none that is refused. If
+ * the tree does not end, requests are read again (rp_send_read_orders), and sends have answers. */
 static rp_status turn_away(rp_send *send, const uint8_t *data, uint32_t size, const char *fault) {
     const rp_msg_send *request = (const rp_msg_send *)data;
     int is_resolved = is_internal(request) || request->flags & RP_REQUEST_RESOLVED;

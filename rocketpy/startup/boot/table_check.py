@@ -142,8 +142,8 @@ def check_topics(path: Path, end: int, *, is_slave: bool = True) -> None:
         if is_slave and position is not None and position > end:
             raise
         logger.warning(
-            "cannot write %s: %s; messages that wait for topics which are created just before a kill or a power "
-            "failure may be lost with these topics",
+            "cannot write %s: %s; after a kill or a power failure delayed messages and half messages for a topic that "
+            "was created moments before may be lost",
             slots.path,
             exc,
         )

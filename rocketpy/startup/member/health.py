@@ -1,7 +1,7 @@
 """Finds the reason why a broker cannot serve as the master of its group, from what its processes share.
 
-A broker that cannot open, write or acknowledge its log keeps the processes, and so the lease, of one that can. The
-coordinator asks `Health` with each report; the rules (rocketpy/failover) decide what follows from it.
+The coordinator of a broker that cannot open, write or acknowledge its log still runs, and renews the lease. It asks
+`Health` with each report; the rules (rocketpy/failover) decide what follows from it.
 """
 
 from __future__ import annotations

@@ -14,7 +14,8 @@ _FAULT_AT, FAULT_BYTES_MAX = 24, 200  # a text that ends with a zero
 
 
 class TreeMarks:
-    """Made before the first fork, by the guardian, which writes all that has no other writer below.
+    """Made before the first fork, by the guardian. It writes what names no other writer; the supervisor of a process
+    tree also says that the store is open and that the operator was told, and resets what the tree before has left.
 
     Times are those of CLOCK_MONOTONIC in seconds; 0: never.
     """

@@ -4,7 +4,7 @@ The mutants are in the tables beside this file. The tests that a mutant names ru
 then with it, and one has to fail. `--everything` runs all that `make test` runs instead: minutes for each mutant.
 
     python -m tests.support.known_mutants                   # one mutant in each package that guards data, and one in C
-    python -m tests.support.known_mutants --core            # the compiled core: recovery, control block, replication
+    python -m tests.support.known_mutants --core            # the compiled core: core_*.txt
     python -m tests.support.known_mutants --only schedule   # those whose name has this word
 """
 

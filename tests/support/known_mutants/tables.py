@@ -1,15 +1,17 @@
 """The tables of mutants: `*.txt` in this directory.
 
-    file csrc/store/transactions/half_states.c              the source of the mutants that follow
+    # What the table is about.
+    file csrc/store/transactions/half_states.c
     test tests/unit/native/test_half_messages.py
-    test tests/unit/native/test_half_renewal.py    one of these finds each of them
+    test tests/unit/native/test_half_renewal.py
 
-    the base moves back                        the mutant, in words
+    the base moves back
     -    if (base > states->base) rp_store_release(&states->base, base);
     +    rp_store_release(&states->base, base);
 
-The lines after `-` are in the source just once, and those after `+` take their place. A line that begins with `# ` says
-what the table is about.
+`file` is the source of the mutants that follow, and one of the tests finds each of them. A mutant begins with its
+name. The lines after `-` are in the source just once, and those after `+` take their place. A line that begins with
+`# ` is a comment.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def test_a_topic_without_room_keeps_no_master_from_starting(
     monkeypatch.setattr(rig.services.topics, "adopt", without_room)
     rig.broker.load()
     assert rig.services.topics.select("lost") is not None and rig.services.topics.select("full") is None
-    assert "topic full has messages but is missing from topics.json, and is not restored: no room" in caplog.text
+    assert "the log names topic full, which topics.json lacks, and it is not restored: no room" in caplog.text
 
 
 def test_it_needs_no_template(tmp_path: Path) -> None:

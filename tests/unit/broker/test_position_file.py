@@ -77,7 +77,7 @@ def test_a_file_that_cannot_be_made_leaves_nothing(path: Path, monkeypatch: pyte
         path.parent.mkdir()
         PositionFile(path).write(TABLE, 7, sync=True)
     assert not list(path.parent.iterdir())
-    path.write_bytes(b"short")  # its creation was interrupted
+    path.write_bytes(b"short")  # somebody has cut it
     slots = PositionFile(path)
     assert slots.position_of(TABLE) is None
     slots.write(TABLE, 7, sync=True)
