@@ -116,8 +116,8 @@ def run_tree(
         filling = fill_pools() if member is None else []  # a guardian has done both before it forked
         status = supervisor.run()
         del filling
-        gives_way = member is not None and member.marks.gives_way  # the next tree need not wait for the disk
-        clean = status in (0, EXIT_REOPEN) and not gives_way
+        is_replaced = member is not None and member.marks.is_replaced  # the next tree need not wait for the disk
+        clean = status in (0, EXIT_REOPEN) and not is_replaced
     finally:
         opening.close(clean=clean)
     return status

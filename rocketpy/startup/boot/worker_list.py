@@ -199,5 +199,5 @@ def _selector_settings(settings: BrokerSettings, control: ControlBlock, member: 
         proxies=parse_networks(own.proxy_protocol_from),
         member=None if member is None else member.block,
         parked=None if member is None or member.parked is None else member.parked.into,
-        parks=(lambda: False) if member is None else (lambda: member.marks.gives_way),
+        parks=(lambda: False) if member is None else (lambda: member.marks.is_replaced),
     )

@@ -34,7 +34,7 @@ from .cuts import Cuts
 from .marks import TreeMarks
 from .names import EXIT_OTHER_EPOCH
 
-GIVE_WAY_S = 2.0  # for a process tree to stop when another one is to start; then it is killed
+REPLACE_S = 2.0  # for a process tree to stop when another one is to start; then it is killed
 LEAVE_S = 3.0  # for the coordinator to hand the group on
 STOP_GRACE_S = 5.0  # beyond the supervisor's own bound
 LOOK_S = 0.25  # at the member block, if nobody rings
@@ -86,7 +86,7 @@ class Guardian:
     tree: Child
     bell: int
     stop_timeout_s: float = 10.0
-    give_way_s: float = GIVE_WAY_S
+    replace_s: float = REPLACE_S
     clock: Callable[[], float] = time.monotonic
     jitter: Callable[[], float] = random.random
     log: Callable[[str], None] = report
@@ -188,9 +188,9 @@ class Guardian:
             return
         has_role = (tree.role.is_master, tree.role.epoch) == (wanted.is_master, wanted.epoch)
         if tree.ends_by is None and (not has_role or wanted.cut_at is not None):
-            self.marks.gives_way = True
+            self.marks.is_replaced = True
             tree.role, tree.start_at = wanted, None
-            self._end(tree, self.give_way_s)
+            self._end(tree, self.replace_s)
 
     def _cut_at(self, now: float) -> int | None:
         """Where the next process tree has to cut the log; None: nowhere, or not now."""
@@ -233,7 +233,7 @@ class Guardian:
         child.start_at, child.ends_by = None, None
         if child is self.tree:
             self.block.begin_tree()
-            self.marks.gives_way, self.marks.is_open, self.marks.is_master = False, False, child.role.is_master
+            self.marks.is_replaced, self.marks.is_open, self.marks.is_master = False, False, child.role.is_master
         else:
             self.marks.coordinator_turned_s, self._watching_since = 0.0, self.clock()
         identity = Identity(f"rocketpy: {child.name}", child.keep_fds, prefers_latency=False, ends_on_sigterm=True)
@@ -314,7 +314,7 @@ class Guardian:
         now = self.clock()
         if self._stop_asked_at is None:
             self._stop_asked_at = now
-            self.marks.gives_way = False
+            self.marks.is_replaced = False
             for child in self._children:
                 child.start_at = None
             self._end(self.coordinator, LEAVE_S)

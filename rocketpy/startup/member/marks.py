@@ -6,7 +6,7 @@ import mmap
 import struct
 
 SLAVE, MASTER = 1, 2  # values of the role
-_TOLD, _LEAVING, _ROLE, _OPENED = range(4)  # places of the bytes
+_TOLD, _REPLACED, _ROLE, _OPENED = range(4)  # places of the bytes
 _TIME = struct.Struct("=d")
 _SUPERVISOR_AT, _COORDINATOR_AT = 8, 16  # places of the times
 _MANAGER_AT, _GUARDIAN_AT = 224, 232
@@ -80,14 +80,14 @@ class TreeMarks:
         self._bytes[_TOLD] = told
 
     @property
-    def gives_way(self) -> bool:
+    def is_replaced(self) -> bool:
         """Whether the process tree is being stopped for another one of the same broker: it stays registered, and
         leaves what takes time to the next."""
-        return bool(self._bytes[_LEAVING])
+        return bool(self._bytes[_REPLACED])
 
-    @gives_way.setter
-    def gives_way(self, gives_way: bool) -> None:
-        self._bytes[_LEAVING] = gives_way
+    @is_replaced.setter
+    def is_replaced(self, is_replaced: bool) -> None:
+        self._bytes[_REPLACED] = is_replaced
 
     @property
     def is_master(self) -> bool | None:

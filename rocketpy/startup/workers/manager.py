@@ -172,7 +172,7 @@ class ManagerMain(RequestServerMain):
                     gc.freeze()  # the tables stay: to collect them would block the loop for tens of ms
                     measured = topology, self.settings, controller, store, self.slaves, self._shown
                     await self._serve(context, server, controller, role, measured)
-                    await controller.stop(unregister=self.member is None or not self.member.marks.gives_way)
+                    await controller.stop(unregister=self.member is None or not self.member.marks.is_replaced)
 
     def _read_a_piece(self, moved: Callable[[], None]) -> None:
         """A long look at the log at the start is no hang, and no fault of a member: it moves."""

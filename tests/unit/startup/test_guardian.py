@@ -60,7 +60,7 @@ class Toy:
         self.marks.told_ready = True
         self.journal.say(f"{what}{cut} {os.getpid()}")
         wait_for_the_end()
-        self.journal.say("tree gives way" if self.marks.gives_way else "tree leaves")
+        self.journal.say("tree is replaced" if self.marks.is_replaced else "tree leaves")
         return 0
 
     def start(self, tree: Main | None = None, coordinator: Main | None = None, **settings: Any) -> None:
@@ -129,11 +129,11 @@ def test_another_role_is_another_tree(toy: Toy) -> None:
     toy.start()
     toy.started()
     toy.give(MASTER_3)
-    assert toy.journal.line() == "tree gives way" and toy.next()[0] == "master 3"
+    assert toy.journal.line() == "tree is replaced" and toy.next()[0] == "master 3"
     toy.give(MemberOrders(is_master=True, epoch=4))
-    assert toy.journal.line() == "tree gives way" and toy.next()[0] == "master 4"
+    assert toy.journal.line() == "tree is replaced" and toy.next()[0] == "master 4"
     toy.give(MemberOrders())
-    assert toy.journal.line() == "tree gives way" and toy.next()[0] == "slave"
+    assert toy.journal.line() == "tree is replaced" and toy.next()[0] == "slave"
     assert toy.stop() == 0
 
 
@@ -163,7 +163,7 @@ def test_a_log_that_must_be_cut_is_cut_by_the_next_tree(toy: Toy) -> None:
     toy.start()
     toy.started()
     toy.block.pointer.cut_phy_offset = 700
-    assert toy.journal.line() == "tree gives way"
+    assert toy.journal.line() == "tree is replaced"
     what, pid = toy.next()
     assert what == "slave cut 700" and toy.block.cut_phy_offset is None
     os.kill(pid, signal.SIGKILL)
@@ -207,7 +207,7 @@ def test_a_tree_that_does_not_give_way_is_killed(toy: Toy) -> None:
         while True:
             signal.pause()
 
-    toy.start(stubborn, give_way_s=0.01)
+    toy.start(stubborn, replace_s=0.01)
     toy.started()
     toy.give(MASTER_3)
     assert toy.journal.line() == "log: broker did not end in time: killing it"
@@ -222,11 +222,11 @@ def test_a_store_that_cannot_serve_the_epoch_leaves_the_mastership(toy: Toy) -> 
     toy.started()
     toy.give(MASTER_3)
     lines = [toy.journal.line() for _ in range(5)]
-    assert lines[:2] == ["tree gives way", "log: this store cannot serve epoch 3: leaving the mastership"]
+    assert lines[:2] == ["tree is replaced", "log: this store cannot serve epoch 3: leaving the mastership"]
     assert "log: coordinator was killed by SIGKILL; restarting now" in lines
     assert sorted(line.split()[0] for line in lines[2:]) == ["coordinator", "log:", "slave"]
     toy.give(MemberOrders(is_master=True, epoch=4))
-    assert toy.journal.line() == "tree gives way" and toy.next()[0] == "master 4"
+    assert toy.journal.line() == "tree is replaced" and toy.next()[0] == "master 4"
 
 
 @pytest.mark.parametrize("who", ["tree", "coordinator"])
