@@ -41,12 +41,20 @@ class DelayProgress:
         self.file.on_saved = lambda changes: self._saved()
 
     def load(self) -> None:
-        """Read the saved progress and limit it to the offsets that the queues have. Raises: ConfigError."""
+        """Read the saved progress and limit it to the offsets that the queues have.
+
+        The start has held a progress with a position to the log. Dispatch may still be behind it, so it is limited to
+        the messages that are in the log, dispatched or not: otherwise they would be delivered again.
+
+        Raises: ConfigError.
+        """
         self._marks = LogMarks.of(json_file.load_as(self.file.path, MarkedOffsets))
         self.loaded = self._marks.newest or LogMark()
         for level, offset in self.loaded.offset_table.items():
             if 1 <= level <= self._level_max:
                 low, high = self.bounds(level)
+                if self.loaded.phy_offset >= 0:
+                    high = max(high, self._store.log_end_of(SCHEDULE_TOPIC, level - 1) or 0)
                 self.offsets[level] = max(low, min(offset, high))
 
     def follow_deliveries(self, last_delivery: Callable[[int], Delivery | None]) -> set[int]:
@@ -89,7 +97,7 @@ class DelayProgress:
         self.file.changed()
 
     def bounds(self, level: int) -> tuple[int, int]:
-        """The first offset of the level's queue, and its end."""
+        """The first offset of the level's queue, and its end as far as it is dispatched: the progress may be beyond."""
         queue_id = level - 1
         low = max(0, self._store.min_offset(SCHEDULE_TOPIC, queue_id))
         return low, max(low, self._store.max_offset(SCHEDULE_TOPIC, queue_id))

@@ -172,7 +172,7 @@ class ScheduleService:
         if trio.current_time() < self._rest_until.get(level, 0.0):
             return False
         low, high = self._bounds(level)
-        return max(self._progress.offsets.get(level, low), low) != high
+        return max(self._progress.offsets.get(level, low), low) < high
 
     async def _work_off(self, level: int) -> None:
         try:
@@ -186,8 +186,8 @@ class ScheduleService:
 
     async def deliver_due(self, level: int) -> bool:
         """Deliver the due messages of one read of the level's queue. Returns True if more may be due now."""
-        low, high = self._bounds(level)
-        offset = max(low, min(self._progress.offsets.get(level, low), high))
+        low, _ = self._bounds(level)
+        offset = max(low, self._progress.offsets.get(level, low))
         units = self._store.consume_queue_units(SCHEDULE_TOPIC, level - 1, offset, UNITS_PER_READ)
         for unit in units:
             if not self._is_due(level, offset, unit.tags_code):

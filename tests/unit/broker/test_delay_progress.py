@@ -159,6 +159,17 @@ def test_progress_stays_within_the_queue_of_its_level(tmp_path: Path) -> None:
         assert disk.open().offsets == {LEVEL: held}
 
 
+@pytest.mark.parametrize(("saved", "position", "held"), [(40, 900, 40), (50, 900, 50), (60, 900, 50), (40, -1, 30)])
+def test_progress_with_a_position_is_kept_though_its_queue_is_not_dispatched_so_far(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saved: int, position: int, held: int
+) -> None:
+    """Of a slave that is promoted while its dispatch is behind. Without a position nothing says that the log has it."""
+    disk = Disk(tmp_path, delayed=30)
+    monkeypatch.setattr(disk.store, "log_end_of", lambda topic, queue_id: 50)
+    json_file.save(disk.path, [b'{"offsetTable":{"3":%d},"phyOffset":%d}' % (saved, position)])
+    assert disk.open().offsets == {LEVEL: held}
+
+
 def test_a_level_without_a_queue_begins_at_0(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     disk.store.low[SCHEDULE_TOPIC, 0] = -1

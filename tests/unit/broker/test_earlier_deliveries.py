@@ -143,6 +143,46 @@ def test_it_waits_until_the_queues_have_what_the_last_master_wrote(tmp_path: Pat
     assert rig.fast_path.puts == [] and rig.services.schedule.document() == {"offsetTable": {LEVEL: 1}}
 
 
+def test_messages_below_the_progress_are_not_delivered_when_their_queue_is_dispatched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The progress was held to the log, of which the queue has a part only. The copies are long before its position."""
+    monkeypatch.setattr(earlier_deliveries, "UNDER_WAY_BYTES", 10)
+    rig = rig_with(tmp_path, ["a", "b", "c"], {2000: "a", 2001: "b"})
+    json_file.save(rig.services.schedule.file.path, [b'{"offsetTable":{"%d":2},"phyOffset":3000}' % LEVEL])
+    queue = SCHEDULE, LEVEL - 1
+    units = rig.store.queues[queue]
+    rig.store.queues[queue] = units[:1]
+    monkeypatch.setattr(rig.store, "log_end_of", lambda topic, queue_id: len(units) if topic == SCHEDULE else None)
+
+    async def run() -> None:
+        rig.services.schedule.load()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(rig.services.schedule.run)
+            for count in (1, 2):
+                rig.store.queues[queue] = units[:count]
+                await trio.sleep(3)
+                assert rig.services.schedule.document() == {"offsetTable": {LEVEL: 2}}
+            rig.store.queues[queue] = units
+            await trio.sleep(3)
+            nursery.cancel_scope.cancel()
+
+    trio.run(run, clock=trio.testing.MockClock(autojump_threshold=0))
+    assert [put.properties.partition(b"UNIQ_KEY\x01")[2][:1] for put in rig.fast_path.puts] == [b"c"]
+
+
+def test_an_end_of_the_queue_that_dispatch_has_passed_takes_no_progress_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dispatch goes on between the look at the end of the queue and the read of its units."""
+    rig = rig_with(tmp_path, ["a", "b", "c"], {})
+    json_file.save(rig.services.schedule.file.path, [b'{"offsetTable":{"%d":2},"phyOffset":4096}' % LEVEL])
+    rig.services.schedule.load()
+    monkeypatch.setattr(rig.store, "max_offset", lambda topic, queue_id: 1)
+    trio.run(rig.services.schedule.deliver_due, LEVEL)
+    assert [put.properties.partition(b"UNIQ_KEY\x01")[2][:1] for put in rig.fast_path.puts] == [b"c"]
+
+
 def test_a_message_that_is_consumed_again_is_another_one(tmp_path: Path) -> None:
     """A retry keeps the key of its message, with one more attempt."""
     rig = rig_with(tmp_path, ["a"], {2000: "a"})
