@@ -59,12 +59,18 @@ class Health:
             self._durable = -1
             return "its store is not open: it is being opened, or its processes end again and again; see its log"
         now_s = self.clock_s()
-        if now_s > self.marks.guardian_turned_s + GUARDIAN_SILENT_S:  # no process tree would follow an election
+        if now_s > self.marks.guardian_turned_s + GUARDIAN_SILENT_S and not self._serves():
             return "its guardian does not run"
         if now_s > self.marks.supervisor_turned_s + SUPERVISOR_SILENT_S:
             return "its supervisor does not run"
         flags = next((text for flag, text in FLAGS.items() if header.running_flags & flag), "")
         return self.marks.tree_fault or flags or self._append_fault(header) or self._sync_fault(header, now_s)
+
+    def _serves(self) -> bool:
+        """Whether the process tree that runs is the one that is wanted: a master needs its guardian for the next role
+        only. A slave that is elected needs another process tree."""
+        found = self.block.orders()
+        return found is not None and found[0].is_master and found[0].epoch == self.block.opened_epoch
 
     def _append_fault(self, header: Any) -> str:
         status = self.block.append_fault(int(header.published_phy_offset))

@@ -11,7 +11,7 @@ pytest.importorskip("rocketpy.native._rocketpy", reason="shared memory is C")
 
 from rocketpy.native.core import lib
 from rocketpy.native.status import Status
-from rocketpy.reactor.member import MemberBlock
+from rocketpy.reactor.member import MemberBlock, MemberOrders
 from rocketpy.reactor.ring import WorkerBlock
 from rocketpy.reactor.worker_spec import WorkerSpec
 from rocketpy.startup.member.health import APPENDS, FLAGS, GUARDIAN_SILENT_S, SUPERVISOR_SILENT_S, SYNC_STUCK_S, Health
@@ -77,6 +77,11 @@ def test_a_guardian_that_does_not_turn_is_a_fault(tmp_path: Path) -> None:
     play.now_s[0] += GUARDIAN_SILENT_S + 0.1
     play.health.marks.supervisor_turned_s = play.now_s[0]
     assert play.fault() == "its guardian does not run"
+    play.health.block.give(MemberOrders(is_master=True, epoch=7))
+    assert play.fault() == "its guardian does not run", "the epoch is not open"
+    play.health.block.opened_epoch = 7
+    assert play.fault() == "", "it serves, and another one would have to do without it"
+    play.health.block.give(MemberOrders())
     assert play.after(0.2) == ""
 
 
