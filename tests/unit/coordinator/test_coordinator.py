@@ -37,6 +37,21 @@ def other(name: str) -> str:
     return "b" if name == "a" else "a"
 
 
+def test_a_registration_without_an_answer_delays_no_renewal(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def never(*_: object) -> None:
+        await trio.sleep_forever()
+
+    async def story(group: LiveGroup, keys: ModelKeys) -> None:
+        slave = other(await group.until_master(set("ab")))
+        await group.until_in_sync()
+        monkeypatch.setattr(ModelKeys, "register", never)
+        group.nodes[slave].fault = "its disk is full"  # to be registered
+        await trio.sleep(4 * LEASE_S)
+        assert slave in keys.etcd.view().members
+
+    play(story)
+
+
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_a_killed_master_is_replaced_when_its_lease_has_ended(mode: str) -> None:
     async def story(group: LiveGroup, _keys: ModelKeys) -> None:
