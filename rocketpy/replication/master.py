@@ -235,11 +235,11 @@ class Master:
 
     def _join_answer(self, member: MasterMember, join: Join, hello: Hello, own: Extent) -> Welcome | Refusal:
         """WELCOME, with this log's bytes below the position where the stream begins, or the slave's log is cut."""
-        place = None if hello.log.end == 0 else tail_below(join.start, hello.log, own)
-        crc = None if place is None else self._crc(*place)
-        if place is not None and crc is None:
-            return Refusal(LATER, f"this master cannot read its log from {place[0]} on now")
-        tail = None if place is None or crc is None else Tail(place[0], crc)
+        tail = None
+        if (place := tail_below(join.start, hello.log, own)) is not None:
+            if (crc := self._crc(*place)) is None:
+                return Refusal(LATER, f"this master cannot read its log from {place[0]} on now")
+            tail = Tail(place[0], crc)
         return Welcome(join.start, own.end, member.epochs, join.truncate, own.begin, tail, hello.version)
 
     def _identify(self, asking: _Asking, hello: Hello) -> bool:

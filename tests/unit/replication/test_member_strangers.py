@@ -8,7 +8,9 @@ import random
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import attrs
 import pytest
 
 pytest.importorskip("rocketpy.native._rocketpy", reason="a part of the broker, which needs the compiled core")
@@ -54,14 +56,14 @@ class Played:
         self._rest = self._rest[5 + len(payload) :]
         return kind, payload
 
-    def hello(self) -> bytes:
+    def hello(self, **changes: Any) -> bytes:
         """The frame HELLO of an empty member b, once the master has sent its challenge."""
         self.socket.sendall(MAGIC)
         membership = Membership(*B)
         hello = Hello(
             2, "DefaultCluster", "broker-a", 2, FILE_SIZE, Extent(0, 0), None, "1" * 32, membership=membership
         )
-        return hello.encode(SECRET, read_challenge(*self.next())[0])
+        return attrs.evolve(hello, **changes).encode(SECRET, read_challenge(*self.next())[0])
 
     def join(self) -> None:
         self.socket.sendall(self.hello())
