@@ -107,7 +107,7 @@ class Member:
     def orders(self) -> Orders:
         """What the broker has to do now. They count what the last `step` asks for, so apply them before asking."""
         duties = self.duties
-        if duties.takes_sends and not self.settings.may_store(self.in_sync_count):
+        if not self.settings.may_store(self.in_sync_count):
             duties = attrs.evolve(duties, takes_sends=False)
         return Orders(
             state=self.state,
@@ -125,9 +125,8 @@ class Member:
 
         Returns: what to ask etcd for, at most one transaction at a time.
         """
-        members = self.settings.config.members
-        if not report.acks.keys() <= set(members):  # who knows the secret may follow under any name
-            report = attrs.evolve(report, acks={name: ack for name, ack in report.acks.items() if name in members})
+        members = self.settings.config.members  # who knows the secret may follow under any name
+        report = attrs.evolve(report, acks={name: ack for name, ack in report.acks.items() if name in members})
         self._now_s, self._report = now_s, report
         self.fault.update(now_s, report.fault)
         if self._view is None:
@@ -284,7 +283,8 @@ class Member:
 
     def _may_campaign(self) -> bool:
         view = self._view
-        if view is None or view.state is None or view.master is not None or self._absent_since_s is None:
+        assert view is not None
+        if view.state is None or self._absent_since_s is None:  # the latter: there is a master
             return False
         absent_s, lease_s = self._now_s - self._absent_since_s, self.settings.lease_s
         if self.fault.is_told and absent_s < 2 * lease_s and able_others(view, self.settings.member):
@@ -293,9 +293,8 @@ class Member:
             self._candidate, self.settings.config, view.state, absent_s=absent_s, lease_s=lease_s
         )
 
-    def _master_lease(self) -> Lease | None:
+    def _master_lease(self, held: MasterRecord | None) -> Lease | None:
         """The lease that holds `master`, if this member has it."""
-        held = self._view.master if self._view else None
         if held is None or self.lease is None or held.lease != self.lease.number:
             return None
         return self.lease if held.member == self.settings.member and held.epoch == self.epoch else None
@@ -307,7 +306,8 @@ class Member:
         assert self._view is not None and self._view.state is not None and self._mastership is not None
         assert self._report is not None
         acknowledging = self._mastership.acknowledging(self._view.state, self._report.acks)
-        return self.settings.fence.open_until(self._master_lease(), self._view.state, acknowledging)
+        lease = self._master_lease(self._view.master)
+        return self.settings.fence.open_until(lease, self._view.state, acknowledging)
 
     def _acknowledge(self) -> None:
         """Move `confirmed`, and `acknowledged` where the fence is open."""
@@ -336,7 +336,7 @@ class Member:
         if self.state is State.CANDIDATE:
             return self._campaign(view)
         if self.state is State.JOINING and view.master and view.master.member == self.settings.member:
-            gives_back = elections.may_give_back(view.master, view.members, self.lease) and not self._is_appointed()
+            gives_back = elections.may_give_back(view.master, view.members, self.lease)
             return [RevokeLease(view.master.lease)] if gives_back else []
         if self._mastership is None or self._decisions.waiting or self.state is State.PROMOTING:
             return []
