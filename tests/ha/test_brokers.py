@@ -135,7 +135,7 @@ def test_a_member_shows_its_state_in_metrics(pair: Group) -> None:
 @pytest.mark.parametrize("title", ["coordinator", "supervisor"])
 def test_a_process_that_takes_its_role_up_again(pair: Group, seed: int, title: str) -> None:
     """Of the slave, then of the master: a coordinator has to be elected again, and another member may win
-    (docs/adr/0162); a process tree goes on in its epoch."""
+    (docs/adr/0132); a process tree goes on in its epoch."""
     with Clients(pair.servers, pair.history, seed):
         first, epoch = pair.wait_for_master(), pair.epoch()
         for name in (pair.other(first), first):
