@@ -77,7 +77,7 @@ class PassedSends:
 
     def finish(self) -> None:
         """Before this process leaves: refuse what the master does not take at once, and wait FINISH_S for answers. A
-        connection may outlive the process (docs/adr/0210), so a send without an answer would wait in vain."""
+        connection may outlive the process (docs/adr/0114), so a send without an answer would wait in vain."""
         if self._finish_at is None:
             self._finish_at = trio.current_time() + FINISH_S
             for scope in self._asking:

@@ -4,7 +4,7 @@
  * The orders are read at the start of a pass. So when this worker reports that sends are refused, all that it had taken
  * before is in the log, and nothing more will be. A master that hands over lets selectors read no more requests, and
  * takes those that were read before: their answers leave before its process tree ends, and its connections, with what
- * clients send meanwhile, go to the next one (docs/adr/0210). The deadline is compared for each answer: nothing but a
+ * clients send meanwhile, go to the next one (docs/adr/0114). The deadline is compared for each answer: nothing but a
  * process that is stopped between both can let one leave later, which is what the margin of the lease fence is for. */
 #include "workers/send/send_private.h"
 

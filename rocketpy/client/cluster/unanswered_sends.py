@@ -3,7 +3,7 @@
 A machine that dies, or is cut off, closes no connection. A send to it would wait for its whole timeout, and so would
 the next one, while the new master is in the route already. So after SILENCE_S the client asks for the route of a
 waiting send, as it does for one that fails (route_renewal.py). A slow broker stays in its route: its sends wait on. So
-do those of a former master that lives: it passes them on (docs/adr/0210), and another attempt would store them twice.
+do those of a former master that lives: it passes them on (docs/adr/0114), and another attempt would store them twice.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A role changes with the process tree. Selectors of the tree that ends pass the connections on which nothing is under way
 into a unix socket pair, and the acceptor of the next tree takes them out. What clients have sent meanwhile waits in the
-connections, so that a planned change of the master costs them a second and no failed request (docs/adr/0210).
+connections, so that a planned change of the master costs them a second and no failed request (docs/adr/0114).
 """
 
 from __future__ import annotations

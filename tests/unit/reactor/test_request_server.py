@@ -327,7 +327,7 @@ def test_a_slow_path_that_fails_answers_and_goes_on(open_bench: Callable[..., Be
 
 
 def test_it_leaves_only_when_the_sends_of_the_slow_path_are_answered(open_bench: Callable[..., Bench]) -> None:
-    """Their connections may outlive this process (docs/adr/0210): without an answer a client would wait in vain."""
+    """Their connections may outlive this process (docs/adr/0114): without an answer a client would wait in vain."""
     bench = open_bench({})
     bench.slow_path.has_answered, left = False, trio.Event()
 
