@@ -1,7 +1,7 @@
 #ifndef ROCKETPY_MASTER_LINK_H
 #define ROCKETPY_MASTER_LINK_H
 /* A slave's link to its master: what the slave's workers tell each other about it, in shared memory that survives them
- * (docs/adr/0155).
+ * (docs/adr/0124).
  *
  * The replicator numbers its streams: every connection to the master begins a new one. The send worker refuses a
  * stream that brings a bad record, or that does not continue the log; the replicator then begins another one. */

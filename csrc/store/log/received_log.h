@@ -1,6 +1,6 @@
 #ifndef ROCKETPY_RECEIVED_LOG_H
 #define ROCKETPY_RECEIVED_LOG_H
-/* A slave's log: bytes of the master's log, checked and published record by record (docs/adr/0155).
+/* A slave's log: bytes of the master's log, checked and published record by record (docs/adr/0124).
  *
  * The send worker owns it, as the only writer. Bytes come as the streams of connections to the master. A stream begins
  * at the published position, and each chunk continues where the last one ended. A part of a record stays after the

@@ -1,4 +1,4 @@
-/* A slave's log (docs/adr/0155): chunks of the master's log are appended, and a stream that fails is refused. The
+/* A slave's log (docs/adr/0124): chunks of the master's log are appended, and a stream that fails is refused. The
  * replicator begins another one then, at the published position. */
 #include <string.h>
 #include "workers/send/send_private.h"
