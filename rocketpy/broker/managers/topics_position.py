@@ -1,4 +1,4 @@
-"""The log position below which the table of topics knows the topics of all messages (docs/adr/0280).
+"""The log position below which the table of topics knows the topics of all messages (docs/adr/0126).
 
     slave    the end of its log before it asked its master for the table
     master   the end of its log: a topic is in the table before the first message for it is stored
