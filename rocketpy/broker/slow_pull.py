@@ -6,7 +6,7 @@ created; it goes back to the fast path.
 
 A consumer whose offset is beyond its queue has it from a log that had more: of another master, or before a power
 failure. In the reference it goes on at the end of the queue, and passes over the messages that have come since then.
-Here it goes on where its group has committed, if that is in the queue (docs/adr/0281).
+Here it goes on where its group has committed, if that is in the queue (docs/adr/0131).
 
 Source: RocketMQ 4.9 `PullMessageProcessor`.
 """
