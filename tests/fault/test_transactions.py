@@ -19,12 +19,13 @@ pytest.importorskip("rocketpy.native._rocketpy", reason="the broker needs the co
 from rocketpy.codes import RequestCode
 from rocketpy.message import names
 from rocketpy.message.message_id import decode_offset_message_id
-from rocketpy.message.record import StoredRecord, decode_record, decode_records
+from rocketpy.message.record import StoredRecord, decode_record
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.transaction import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
 from rocketpy.store.inspection.dump import StoreDump
 from tests.support.broker import RunningBroker, running_broker
 from tests.support.history import Connection, send_request
+from tests.support.kills import stored
 
 SEED = int(os.environ.get("ROCKETPY_FAULT_SEED", random.SystemRandom().randrange(1 << 32)))
 TOPIC, QUEUES, GROUP = "transactions", 4, "P"
@@ -140,13 +141,6 @@ class Load:
                     end_of(header.tran_state_table_offset, header.commit_log_offset, number, from_check=True)
                 )
                 self.answered += 1
-
-
-def stored(broker: RunningBroker) -> list[StoredRecord]:
-    records: list[StoredRecord] = []
-    for path in sorted((broker.store / "commitlog").iterdir()):
-        records += decode_records(path.read_bytes(), int(path.name))
-    return records
 
 
 def open_offsets(records: list[StoredRecord]) -> set[int]:

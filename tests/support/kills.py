@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from rocketpy.message.record import StoredRecord, decode_records
+from rocketpy.message.record import StoredRecord
 from tests.support.broker import RunningBroker
+from tests.support.live_log import records_in
 
 WAIT_S = 120.0
 POLL_S = 0.05
@@ -19,7 +20,7 @@ def stored(broker: RunningBroker, kept: Path | None = None) -> list[StoredRecord
     """All records of the log, of all topics. `kept`: links to its files, also to those that it has lost."""
     records: list[StoredRecord] = []
     for path in sorted((kept or broker.store / "commitlog").iterdir()):
-        records += decode_records(path.read_bytes(), int(path.name))
+        records += records_in(path)
     return records
 
 

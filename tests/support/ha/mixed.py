@@ -33,6 +33,7 @@ from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.client import ReplyMessageRequestHeader
 from rocketpy.remoting.headers.transaction import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
 from tests.support.history import PULL_FOUND, Connection, pull_request, send_request
+from tests.support.live_log import records_in
 
 from .delayed import TOPIC as DELAYED
 from .delayed import DelayedSends
@@ -287,7 +288,7 @@ class _Seen:
     def of(cls, store: Path) -> _Seen:
         found, halves, ended = cls(), set[int](), set[int]()
         for path in sorted((store / "commitlog").iterdir()):
-            for record in decode_records(path.read_bytes(), int(path.name)):
+            for record in records_in(path):
                 found.keys[record.topic].add(key_of(bytes(record.body)))
                 if record.topic == names.TRANS_HALF_TOPIC:
                     halves.add(record.queue_offset)
