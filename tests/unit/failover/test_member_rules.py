@@ -234,6 +234,15 @@ def test_a_member_does_not_take_an_epoch_that_is_older_than_one_it_has_heard_of(
     assert member.state is State.PROMOTING
 
 
+def test_the_orders_of_a_fenced_master_whose_state_is_lost_name_nobody_who_counts() -> None:
+    member = master(100.0)
+    member.lease_gone(5)
+    member.step(100.1, report())
+    assert member.state is State.FENCED and member.orders.counting == {("a", "i")}
+    member.learn(View(revision=10, config=CONFIG))
+    assert member.orders.counting == frozenset()
+
+
 def test_a_master_of_a_state_that_etcd_has_lost_acknowledges_nothing_more() -> None:
     """etcd was put back from a backup, which has an older epoch."""
     member = master(100.0)

@@ -112,6 +112,17 @@ def test_a_master_notes_the_epoch_of_a_newer_log_only(ask: Ask, master: MemberMa
     assert master.block.newest_epoch_seen == seen
 
 
+def test_a_stranger_names_no_epoch(master: MemberMaster) -> None:
+    """It could end the rule of a master that does not reach etcd."""
+    with contextlib.closing(Played(master)) as played:
+        newer = Membership(*B, epochs((1, 0), (8, FIRST)))
+        played.socket.sendall(played.hello(cluster="Other", membership=newer))
+        kind, payload = played.next()
+        assert (kind, json.loads(payload)["code"]) == (REFUSE, "group") and played.is_closed()
+    check_closed(master, "stranger")
+    assert master.block.newest_epoch_seen == -1
+
+
 def test_a_master_whose_epoch_is_not_open_answers_later_and_notes_nothing(ask: Ask, master: MemberMaster) -> None:
     master.block.opened_epoch = -1
     for _ in range(2):
