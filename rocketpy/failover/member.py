@@ -303,11 +303,11 @@ class Member:
         return self._now_s < self._open_until()
 
     def _open_until(self) -> float:
-        assert self._view is not None and self._view.state is not None and self._mastership is not None
-        assert self._report is not None
-        acknowledging = self._mastership.acknowledging(self._view.state, self._report.acks)
-        lease = self._master_lease(self._view.master)
-        return self.settings.fence.open_until(lease, self._view.state, acknowledging)
+        assert self._view is not None and self._mastership is not None and self._report is not None
+        if (known := self._view.state) is None:  # etcd has lost it, and there was no step since
+            return NEVER_S
+        acknowledging = self._mastership.acknowledging(known, self._report.acks)
+        return self.settings.fence.open_until(self._master_lease(self._view.master), known, acknowledging)
 
     def _acknowledge(self) -> None:
         """Move `confirmed`, and `acknowledged` where the fence is open."""

@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from rocketpy.failover.epochs import Epoch, EpochList
-from rocketpy.failover.fences import Lease
+from rocketpy.failover.fences import NEVER_S, Lease
 from rocketpy.failover.in_sync import Ack
 from rocketpy.failover.member import Member
 from rocketpy.failover.records import MasterRecord, MemberRecord, SwitchRequest
@@ -241,6 +241,13 @@ def test_the_orders_of_a_fenced_master_whose_state_is_lost_name_nobody_who_count
     assert member.state is State.FENCED and member.orders.counting == {("a", "i")}
     member.learn(View(revision=10, config=CONFIG))
     assert member.orders.counting == frozenset()
+
+
+def test_the_orders_of_a_master_whose_state_is_lost_let_no_answer_leave() -> None:
+    """A coordinator that ends reads them once more, perhaps between a read of etcd and the next step."""
+    member = master(100.0)
+    member.learn(View(revision=10, config=CONFIG))
+    assert member.state is State.MASTER and member.orders.deadline_s == NEVER_S
 
 
 def test_a_master_of_a_state_that_etcd_has_lost_acknowledges_nothing_more() -> None:
