@@ -84,11 +84,15 @@ def test_delayed_messages_whose_copies_the_new_master_does_not_have(tmp_path: Pa
         group.members[first].kill_all()
         assert log_hashes(group.members[second].store) != log_hashes(group.members[first].store), "nothing was cut"
         group.wait_for(lambda: group.master() == second, "another master")
-        reached: list[tuple[int, int]] = []  # committed, end
-        for queue_id in range(QUEUES):
-            group.wait_for(lambda queue_id=queue_id: ask(group, second, 30, queue_id) >= 0, "an answer")  # type: ignore[misc]  # bound now
-            reached.append((ask(group, second, 14, queue_id), ask(group, second, 30, queue_id)))
-        assert all(committed <= end for committed, end in reached), reached
+        reached: dict[int, tuple[int, int]] = {}  # by queue: committed, end
+
+        def look() -> bool:
+            for queue_id in range(len(reached), QUEUES):  # its connections end when it opens the epoch
+                reached[queue_id] = ask(group, second, 14, queue_id), ask(group, second, 30, queue_id)
+            return True
+
+        group.wait_for(look, "an answer for each queue")
+        assert all(committed <= end for committed, end in reached.values()), reached
         group.wait_for(lambda: set(sends.acknowledged) <= set(delivered(group)), "all delayed messages")
         places.join_port(first, group.members[first].port + 1, second)  # before, its kernel would send what it has
         group.members[first].begin()
