@@ -75,10 +75,10 @@ setup(
     },
     entry_points={
         "console_scripts": [
-            "rocketpy = rocketpy.startup.cli.main:rocketpy",
-            "mqnamesrv = rocketpy.startup.cli.main:mqnamesrv",
-            "mqbroker = rocketpy.startup.cli.main:mqbroker",
-            "mqadmin = rocketpy.startup.cli.main:mqadmin",
+            "rocketpy = rocketpy.cli.main:rocketpy",
+            "mqnamesrv = rocketpy.cli.main:mqnamesrv",
+            "mqbroker = rocketpy.cli.main:mqbroker",
+            "mqadmin = rocketpy.cli.main:mqadmin",
         ]
     },
 )

@@ -32,11 +32,11 @@ from rocketpy.errors import BodyInvalid
 from rocketpy.namesrv.kv_config import KVConfigManager
 from rocketpy.namesrv.processor import NamesrvProcessor
 from rocketpy.namesrv.route_info import RouteInfoManager
+from rocketpy.processes.workers.garbage_collection import short_collections
 from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
 from rocketpy.remoting.bodies.register import TOPICS_MAX, RegisterBrokerBody
 from rocketpy.remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.startup.workers.garbage_collection import short_collections
 from tests.support.slow_path import FakeChannel, SlowPathRig
 
 BAR_MS = 20.0

@@ -1,7 +1,7 @@
 """The broker's slow path: everything that needs a decision. Plain Python in one trio process, the manager.
 
-`broker.BrokerController` is the entry point for startup: `load`, `run`, `stop`, `processors`, and the SlowPath methods
-(remoting/fast_path.py) for requests that the fast path cannot serve.
+`broker.BrokerController` is what processes/workers/manager.py runs: `load`, `run`, `stop`, `processors`, and the
+SlowPath methods (remoting/fast_path.py) for requests that the fast path cannot serve.
 
     managers/     tables, one owner each, with their files: topics, groups, offsets, clients, locks, statistics
     processors/   one file per request family; a new code is one method and one line in its family's table

@@ -7,7 +7,7 @@ a power failure, a cut, or a change of master the log may be shorter than the ta
               the log decides at the next open which of them holds
     copied    a slave is told the position, and takes the table when its own log has got there
     opened    before the first worker is forked, marks that presume more than the log has are removed from the file
-              (startup/boot/table_check.py); so a promotion, which opens the store, uses what the new master's log has
+              (processes/boot/table_check.py); so a promotion, which opens the store, uses what the new master's log has
 
 A mark is a table at a position. Marks are few: they lie closer together towards the end of the log, where a log is cut.
 """

@@ -10,5 +10,5 @@
     operator.py      what mqadmin asks of a group: who is what, another master
     access.py        from a broker's settings to its access to etcd
 
-It runs in a process of its own (startup/member): a slow request of an operator must not cost the lease.
+It runs in a process of its own (processes/member): a slow request of an operator must not cost the lease.
 """

@@ -18,7 +18,7 @@
     shared memory        delivery_marks.py, filter_marks.py, half_states.py outlive the manager; master_link.py joins
                          the workers of a slave, member.py a broker and its coordinator
 
-This package knows no broker. The Processors (remoting.abc) and the SlowPath (remoting.fast_path) that startup passes in
-give requests their meaning. Lifecycle: Topology.create -> WorkerSpecs -> Supervisor.run -> fork -> WorkerSpec.main in
-each child.
+This package knows no broker. The Processors (remoting.abc) and the SlowPath (remoting.fast_path) that
+rocketpy/processes passes in give requests their meaning. Lifecycle: Topology.create -> WorkerSpecs -> Supervisor.run ->
+fork -> WorkerSpec.main in each child.
 """

@@ -17,10 +17,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rocketpy.cli import store_tools
 from rocketpy.config import MessageStoreConfig
 from rocketpy.errors import StoreError
 from rocketpy.remoting.work import result_of
-from rocketpy.startup.cli import store_tools
 from rocketpy.store.files import DiskFiles, StorePaths
 from rocketpy.store.formats.checkpoint import read_checkpoint
 from rocketpy.store.formats.index_file import Index

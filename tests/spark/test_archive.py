@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
+from rocketpy.cli.command_line import cli
 from rocketpy.errors import ConfigError, StoreError
 from rocketpy.spark.jobs import archive_files, running
 from rocketpy.spark.jobs import compact as compact_module
@@ -19,7 +20,6 @@ from rocketpy.spark.jobs.archive import archive
 from rocketpy.spark.jobs.archive_log import ArchiveLog, Manifest, files_of, manifests_of
 from rocketpy.spark.jobs.compact import compact
 from rocketpy.spark.jobs.inputs import Input
-from rocketpy.startup.cli.command_line import cli
 from rocketpy.store.files import file_name
 from rocketpy.store.inspection.reader import StoreReader
 from tests.spark.test_segments import SEGMENT, make_store

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
+from rocketpy.cli.command_line import cli
 from rocketpy.client import Message, ProducerOptions
 from rocketpy.client.sync import Producer
 from rocketpy.errors import ConfigError, StoreError
@@ -36,7 +37,6 @@ from rocketpy.spark.jobs.compact import compact
 from rocketpy.spark.jobs.replay import replay
 from rocketpy.spark.jobs.replay.plan import Wanted
 from rocketpy.spark.pulls import Slice
-from rocketpy.startup.cli.command_line import cli
 from tests.support.broker import RunningBroker, running_broker
 
 BROKER = "broker-a"

@@ -11,13 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
+from rocketpy.cli.command_line import cli
 from rocketpy.errors import RecordCorrupt
 from rocketpy.spark.bad_places import BadPlace
 from rocketpy.spark.jobs import bad_rows
 from rocketpy.spark.jobs.archive_log import Manifest
 from rocketpy.spark.jobs.compact import compact
 from rocketpy.spark.segments import list_segments
-from rocketpy.startup.cli.command_line import cli
 from rocketpy.store.files import file_name
 from tests.spark.test_archive import logged, rows, run
 from tests.spark.test_segments import SEGMENT, make_store

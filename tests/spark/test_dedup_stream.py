@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from rocketpy.cli.command_line import cli
 from rocketpy.client import Message, ProducerOptions
 from rocketpy.client.sync import Producer
 from rocketpy.errors import ConfigError, StoreError
 from rocketpy.spark.jobs.dedup_stream import BatchWriter, DedupStream, dedup_stream
-from rocketpy.startup.cli.command_line import cli
 from tests.spark.test_dedup_job import COLUMNS, Given
 from tests.support.broker import RunningBroker, running_broker
 

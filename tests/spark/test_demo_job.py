@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from rocketpy.startup.cli.command_line import cli
+from rocketpy.cli.command_line import cli
 
 COUNT = 2000
 STOPPED_S = 120.0

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from rocketpy.cli.command_line import cli
 from rocketpy.client.options import ClientOptions, Credentials
 from rocketpy.spark.jobs import inputs
 from rocketpy.spark.jobs.dedup_stream import DedupStream
 from rocketpy.spark.jobs.inputs import Input
 from rocketpy.spark.jobs.target import asked_of
 from rocketpy.spark.jobs.windows import Windows
-from rocketpy.startup.cli.command_line import cli
 
 SECRETS = {"accessKey": "me", "secretKey": "hidden"}
 
@@ -62,7 +62,7 @@ def test_arguments_are_checked_before_spark_is_started(
     def start(*_: Any, **__: Any) -> None:
         raise AssertionError("Spark was started")
 
-    monkeypatch.setattr("rocketpy.startup.cli.pipeline.analytics.job_session", start)
+    monkeypatch.setattr("rocketpy.cli.pipeline.analytics.job_session", start)
     done = CliRunner().invoke(cli, ["pipeline", *words])
     assert done.exit_code == 2 and isinstance(done.exception, SystemExit)
     assert message in done.stderr and done.stderr.count("\n") == 1

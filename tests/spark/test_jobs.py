@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
+from rocketpy.cli.command_line import cli
 from rocketpy.spark.jobs import rebuild
 from rocketpy.spark.jobs.audit import audit
 from rocketpy.spark.jobs.running import run_in_groups, run_parts
-from rocketpy.startup.cli.command_line import cli
 from rocketpy.store.files import file_name
 from rocketpy.store.inspection.reader import StoreReader
 from rocketpy.store.inspection.verify import verify_store

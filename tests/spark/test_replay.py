@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from rocketpy.cli.command_line import cli
 from rocketpy.errors import ConfigError, StoreError
 from rocketpy.spark.cluster import CLUSTERS
 from rocketpy.spark.jobs.archive import archive
@@ -25,7 +26,6 @@ from rocketpy.spark.options import parse_options
 from rocketpy.spark.pulls import Slice
 from rocketpy.spark.slices import read_slices
 from rocketpy.spark.topic_options import TopicOptions
-from rocketpy.startup.cli.command_line import cli
 from rocketpy.store.files import file_name
 from rocketpy.store.inspection.reader import StoreReader
 from tests.spark.test_sink import load

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-import rocketpy.startup.cli.pipeline.main as pipeline
+import rocketpy.cli.pipeline.main as pipeline
 from rocketpy.store.files import file_name
 from tests.unit.store.test_java_store import unpack
 

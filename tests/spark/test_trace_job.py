@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from rocketpy.cli.command_line import cli
 from rocketpy.client import Message, ProducerOptions
 from rocketpy.client.sync import Producer
 from rocketpy.message.trace import EndTransaction, MessageKind, Pub, SubAfter, SubBefore, decode_records
 from rocketpy.spark.jobs import trace as job
-from rocketpy.startup.cli.command_line import cli
 from tests.support.broker import running_broker
 
 T0 = 1_700_000_000_000

@@ -11,10 +11,10 @@ from typing import Any
 from click.testing import CliRunner
 
 import rocketpy.spark
+from rocketpy.cli.command_line import cli
 from rocketpy.client import Message, ProducerOptions
 from rocketpy.client.sync import Producer
 from rocketpy.spark.jobs.windows import Windows
-from rocketpy.startup.cli.command_line import cli
 from tests.support.broker import RunningBroker, running_broker
 
 

@@ -22,9 +22,7 @@ from tests.support.broker import RunningBroker, free_ports, running_broker
 from tests.support.wire import Wire, send_request, until
 
 ENDS_WITHIN_S = 60.0
-COMMANDS = {
-    name: f"from rocketpy.startup.cli.main import {name}; {name}()" for name in ("mqbroker", "mqnamesrv", "mqadmin")
-}
+COMMANDS = {name: f"from rocketpy.cli.main import {name}; {name}()" for name in ("mqbroker", "mqnamesrv", "mqadmin")}
 
 
 # To the superuser nothing is unwritable, unless this capability is dropped.
@@ -217,7 +215,7 @@ def test_help_loads_little_and_says_something(words: list[str], tmp_path: Path) 
         "import sys, atexit\n"
         "atexit.register(lambda: print('LOADED', *sorted(sys.modules), file=sys.stderr))\n"
         f"sys.argv = {[*words, '--help']!r}\n"
-        f"from rocketpy.startup.cli.main import {spelled}\n"
+        f"from rocketpy.cli.main import {spelled}\n"
         f"{spelled}()\n"
     )
     result = subprocess.run(
@@ -231,7 +229,7 @@ def test_help_loads_little_and_says_something(words: list[str], tmp_path: Path) 
     assert result.returncode == 0, result.stderr
     assert len(result.stdout.splitlines()) >= 4
     loaded = result.stderr.rpartition("LOADED")[2].split()
-    assert "rocketpy.startup.cli.main" in loaded
+    assert "rocketpy.cli.main" in loaded
     if words[0] != "mqadmin" and words[1:] != ["admin"]:
         assert not {"trio", "prometheus_client", "rocketpy.native._rocketpy", "rich"} & set(loaded)
 

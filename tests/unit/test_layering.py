@@ -34,6 +34,11 @@ ALLOWED: dict[str, set[str]] = {
     "admin": {"client", "coordinator", "failover", "remoting", "message", "config"},
     "spark": {"client", "store", "filter", "message", "config", "native", "remoting"},
     "metrics": set(),
+    # where the parts of a server meet: all but what clients and tools are made of
+    "processes": {
+        *("broker", "config", "coordinator", "failover", "message", "metrics", "namesrv", "native", "reactor"),
+        *("remoting", "replication", "store", "transport"),
+    },
 }
 # Inside a package: its rooms from the bottom up. A room imports those before it. Names are modules or folders.
 ROOMS: dict[str, tuple[set[str], ...]] = {
@@ -60,7 +65,7 @@ ROOMS: dict[str, tuple[set[str], ...]] = {
         {"inspection"},
         {"rebuilding"},
     ),
-    "startup": ({"member"}, {"workers"}, {"boot"}, {"cli"}),
+    "processes": ({"member"}, {"workers"}, {"boot"}),
 }
 # The rooms of csrc/ from the bottom up: a file includes headers of its own room and of those before it.
 C_ROOMS = (
@@ -71,7 +76,7 @@ C_ROOMS = (
     *("workers/shared", "workers/codec", "workers/selector", "workers/send", "workers/pull"),
     "arrow",
 )
-TOP = {"startup", "__main__"}  # where everything meets: may import all, is imported by none
+TOP = {"cli", "__main__"}  # may import all, is imported by none
 GROUND_ALLOWED: dict[str, set[str]] = {
     "atomic_file": set(),
     "codes": set(),
@@ -92,7 +97,7 @@ ONLY_IN: dict[str, set[str]] = {
     "httpcore": {"coordinator.gateway"},
     "rocketpy.native._rocketpy": {"native.core"},
     "cffi": set(),
-    "rocketpy.native.core": {"native", "store", "reactor", "replication", "spark"},
+    "rocketpy.native.core": {"native", "store", "reactor", "replication", "processes", "spark"},
 }
 WITHOUT_TRIO = {
     "atomic_file",

@@ -10,8 +10,8 @@ Changes since the last completed save are in a journal, for a restarted manager.
 a restarted manager drops offsets of pulls that arrived before its start.
 
 Nothing runs ahead of the log (log_marks.py). The file says, as its last member, the log position that its offsets
-presume: the end of the log when the last of them was written. If the log is shorter when it is opened, offsets beyond
-the end of their queues are lowered (startup/boot/table_check.py). A slave takes no offset beyond the end of its queue.
+presume: the end of the log when the last of them was written. If the log is shorter when it is opened, the offsets that
+lie beyond the end of their queues are lowered (processes/boot/table_check.py). A slave takes no such offset.
 
 The table may hold a million offsets, so no step goes through all of it: it is kept by group, with an index by topic,
 and is written entry by entry.

@@ -26,7 +26,7 @@ from rocketpy.broker.delay_progress import DelayProgress  # noqa: E402
 from rocketpy.broker.managers.consumer_offset import ConsumerOffsetManager  # noqa: E402
 from rocketpy.message.names import SCHEDULE_TOPIC  # noqa: E402
 from rocketpy.message.record import decode_records  # noqa: E402
-from rocketpy.startup.boot.table_check import check_tables  # noqa: E402
+from rocketpy.processes.boot.table_check import check_tables  # noqa: E402
 from rocketpy.store.reading.message_store import MessageStore  # noqa: E402
 from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store  # noqa: E402
 from tests.support.crash.seeded import SeededLife, run_lives  # noqa: E402

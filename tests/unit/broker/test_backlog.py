@@ -12,11 +12,11 @@ import trio
 
 from rocketpy.broker import backlog
 from rocketpy.broker.backlog import Backlog, BacklogMonitor
+from rocketpy.processes.workers.traffic_rows import consumption_rows, online_consumers, topic_row
 from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
 from rocketpy.remoting.bodies.topic import TopicConfig
 from rocketpy.remoting.fast_path import Traffic
 from rocketpy.remoting.work import result_of
-from rocketpy.startup.workers.traffic_rows import consumption_rows, online_consumers, topic_row
 from rocketpy.transport.steps import Steps
 from tests.support.fake_store import Unit
 from tests.support.slow_path import NOW_MS, SlowPathRig

@@ -12,9 +12,9 @@ from rocketpy.broker import json_file
 from rocketpy.broker.delay_progress import DelayProgress
 from rocketpy.broker.log_marks import LogExtent
 from rocketpy.message.names import SCHEDULE_TOPIC
+from rocketpy.processes.boot.table_check import check_marked
 from rocketpy.remoting.bodies.offset import DelayOffsetSerializeWrapper, LogMark
 from rocketpy.remoting.fast_path import Delivery
-from rocketpy.startup.boot.table_check import check_marked
 from tests.support.fake_store import FakeStore
 
 LEVEL = 3

@@ -19,15 +19,15 @@ TESTS = Path(__file__).parents[1]
 DIFFERENCES = Path(__file__).parents[3] / "docs" / "compatibility" / "administration.md"
 
 CLEAN, PACE, SERVICE = "store/test_cleaning.py", "store/test_intervals.py", "store/test_store_service.py"
-PROPERTIES, HOT, BROKER = "store/test_properties.py", "startup/test_send_and_pull.py", "broker/test_broker.py"
-REPLICATION = "startup/test_replicator.py"
+PROPERTIES, HOT, BROKER = "store/test_properties.py", "processes/test_send_and_pull.py", "broker/test_broker.py"
+REPLICATION = "processes/test_replicator.py"
 LEVELS = f"{CLEAN}::test_levels_are_configured"
 TRANSFER = f"{PROPERTIES}::test_transfer_limits"
 TRANSACTIONS = "broker/test_transactions.py::test_settings_are_read_at_each_round"
 PULL = f"{HOT}::test_pull_limits"
 FILTERS = "broker/managers/test_consumer_filter.py"
 
-FAILOVER, ETCD = "config/test_failover.py", "startup/test_member_from_config.py"
+FAILOVER, ETCD = "config/test_failover.py", "processes/test_member_from_config.py"
 
 HONOURED = {
     "haMode": f"{FAILOVER}::test_the_process_tree_of_a_role",
@@ -103,7 +103,7 @@ HONOURED = {
     "filterDataCleanTimeSpan": f"{FILTERS}::test_the_old_dead_are_dropped",
     "shortPollingTimeMills": PULL,
     "slaveReadEnable": PULL,
-    "brokerRole": "startup/test_send_and_pull.py::test_a_sync_master_waits_for_slaves",
+    "brokerRole": "processes/test_send_and_pull.py::test_a_sync_master_waits_for_slaves",
     "haSlaveFallbehindMax": f"{HOT}::test_send_limits",
     "slaveTimeout": f"{HOT}::test_send_limits",
     "haSendHeartbeatInterval": f"{REPLICATION}::test_limits_of_the_loop",

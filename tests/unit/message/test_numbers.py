@@ -66,7 +66,7 @@ OTHER_TEXTS = {
     "config/setting.py": "settings; their length is checked",
     "message/numbers.py": "the parser",
     "remoting/fastjson.py": "a literal that its pattern has found, of bounded length",
-    "startup/cli/doctor.py": "the kernel's release",
+    "cli/doctor.py": "the kernel's release",
     "store/services/cleaning.py": "settings; checked by config/relations.py",
     "spark/jobs/archive_log.py": "names of files",
     "spark/jobs/checkpoints.py": "names of files",

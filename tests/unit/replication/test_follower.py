@@ -15,10 +15,10 @@ pytest.importorskip("rocketpy.native._rocketpy", reason="a part of the broker, w
 from rocketpy.failover.epochs import EpochList
 from rocketpy.failover.in_sync import Ack
 from rocketpy.native.core import lib
+from rocketpy.processes.member.replaced_master import ReplacedMaster
 from rocketpy.reactor.member import Following, MemberBlock, MemberOrders
 from rocketpy.replication.epoch_file import EpochFile
 from rocketpy.replication.slave import LOOK_S, SlaveReplicator
-from rocketpy.startup.member.replaced_master import ReplacedMaster
 from tests.support.member_pair import GROUP, IMAGE, A, B, MemberFollower, MemberMaster, epochs
 from tests.support.slave_rig import FILE_SIZE
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import attrs
 import pytest
 
+from rocketpy.cli import store_tools
 from rocketpy.config import MessageStoreConfig
 from rocketpy.message.tags import string_hash
-from rocketpy.startup.cli import store_tools
 from rocketpy.store.files import DiskFiles, file_name
 from rocketpy.store.formats.consume_queue_ext import (
     ADDRESS_BASE,

@@ -1,0 +1,351 @@
+"""The command line of `rocketpy`, `mqbroker` and `mqnamesrv`: options, help, and what each command runs.
+
+Every command ends a mistake of its user with one line that names the thing and the remedy, and exit status 1 (2 for
+wrong arguments). What a command needs is imported when it runs, so that `--help` is quick. Commands that serve only
+hand on what they are asked to do (`deliver`, the context's object): the server runs in another process (main.py).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rocketpy import __version__
+from rocketpy.errors import RocketError
+from rocketpy.processes.boot.serving import Deliver, Order
+
+from .exit_status import exit_status
+from .pipeline.main import pipeline
+
+_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+_FILE = click.Path(exists=False, dir_okay=False)
+
+
+@click.group(context_settings=_CONTEXT)
+@click.version_option(__version__, prog_name="rocketpy")
+def cli() -> None:
+    """rocketpy: an Apache RocketMQ 4.x compatible message broker.
+
+    \b
+    rocketpy standalone                     name server and broker for a first look
+    rocketpy admin topicList -n HOST:PORT   administer any RocketMQ cluster
+    """
+
+
+@cli.command()
+@click.option(
+    "--store", "store", type=click.Path(file_okay=False), help="Directory of the store.  [default: your data directory]"
+)
+@click.option(
+    "--port",
+    type=click.IntRange(3, 65534),
+    default=10911,
+    show_default=True,
+    help="Port of the broker. PORT - 2 is used as well.",
+)
+@click.option(
+    "--namesrv-port", type=click.IntRange(1, 65535), default=9876, show_default=True, help="Port of the name server."
+)
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    help="Port of the Prometheus endpoint; 0 switches it off.  [default: 5557 or the next free port]",
+)
+@click.option(
+    "--bind",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on. Any address but loopback lets other hosts connect.",
+)
+@click.option("-c", "--config", type=_FILE, help="Broker configuration file (Java property names).")
+@click.option(
+    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Set a property; overrides the file; may be repeated."
+)
+@click.pass_obj
+def standalone(
+    deliver: Deliver,
+    store: str | None,
+    port: int,
+    namesrv_port: int,
+    metrics_port: int | None,
+    bind: str,
+    config: str | None,
+    settings: tuple[str, ...],
+) -> None:
+    """Run a name server and a broker together, with their own store.
+
+    \b
+    Example: rocketpy standalone --store /var/lib/rocketpy --set flushDiskType=SYNC_FLUSH
+    """
+    overrides = {
+        "storePathRootDir": str(Path(store or default_store()).absolute()),
+        "listenPort": str(port),
+        "bindAddress": bind,
+    } | pairs(settings)
+    if metrics_port is not None:
+        overrides.setdefault("metricsPort", str(metrics_port))
+    deliver(Order("standalone", {"config": config, "overrides": overrides, "namesrv_port": namesrv_port}))
+
+
+@cli.command("broker", context_settings=_CONTEXT)
+@click.option("-c", "--configFile", "config", type=_FILE, help="Broker configuration file (Java property names).")
+@click.option(
+    "-n",
+    "--namesrvAddr",
+    "namesrv",
+    metavar="HOST:PORT;...",
+    help="Name servers. Overrides the file and NAMESRV_ADDR.",
+)
+@click.option("-p", "--printConfigItem", "print_all", is_flag=True, help="Print every property and exit.")
+@click.option(
+    "-m", "--printImportantConfig", "print_important", is_flag=True, help="Print the important properties and exit."
+)
+@click.option(
+    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Set a property; overrides the file; may be repeated."
+)
+@click.pass_obj
+def broker(
+    deliver: Deliver,
+    config: str | None,
+    namesrv: str | None,
+    print_all: bool,
+    print_important: bool,
+    settings: tuple[str, ...],
+) -> None:
+    """Run a broker.
+
+    \b
+    Example: mqbroker -c broker.conf -n "10.0.0.1:9876;10.0.0.2:9876"
+    """
+    overrides = ({"namesrvAddr": namesrv} if namesrv else {}) | pairs(settings)
+    to_print = "all" if print_all else "important" if print_important else None
+    deliver(Order("broker", {"config": config, "overrides": overrides, "to_print": to_print}))
+
+
+@cli.command("namesrv", context_settings=_CONTEXT)
+@click.option("-c", "--configFile", "config", type=_FILE, help="Name server configuration file (Java property names).")
+@click.option("-n", "--namesrvAddr", "ignored", hidden=True)
+@click.option("-p", "--printConfigItem", "print_all", is_flag=True, help="Print every property and exit.")
+@click.option(
+    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Set a property; overrides the file; may be repeated."
+)
+@click.pass_obj
+def namesrv(
+    deliver: Deliver, config: str | None, ignored: str | None, print_all: bool, settings: tuple[str, ...]
+) -> None:
+    """Run a name server.
+
+    \b
+    Example: mqnamesrv --set listenPort=9876 --set bindAddress=0.0.0.0
+    """
+    deliver(
+        Order("namesrv", {"config": config, "overrides": pairs(settings), "to_print": "all" if print_all else None})
+    )
+
+
+@cli.command("admin", context_settings=_CONTEXT | {"ignore_unknown_options": True}, add_help_option=False)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def admin(arguments: tuple[str, ...]) -> None:
+    """Administer a cluster; the same as mqadmin. `rocketpy admin --help` lists its commands."""
+    from rocketpy.admin.cli import main
+
+    sys.exit(int(main(list(arguments)) or 0))
+
+
+@cli.group()
+def store() -> None:
+    """Inspect a store directory of rocketpy or of a Java broker; nothing is changed, except by set-aside.
+
+    \b
+    Exit status: 0 the store is sound, 1 it is damaged, 2 it cannot be read.
+    A running broker's store can be inspected too; what it writes meanwhile is left out.
+    """
+
+
+_DIRECTORY = click.argument("directory", type=click.Path())
+_COMMITLOG = click.option(
+    "--commitlog", default="", help="Directory of the CommitLog, if it is not DIRECTORY/commitlog."
+)
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+_SLOTS = click.option(
+    "--hash-slots",
+    "slots",
+    type=click.IntRange(1),
+    help="maxHashSlotNum, if it cannot be derived from the size of an index file.",
+)
+
+
+def _look(command: Callable[[], int]) -> int:
+    """Exit status of a look at a store: what cannot be read is told from what is damaged."""
+    try:
+        return command()
+    except (RocketError, OSError) as exc:
+        click.echo(f"rocketpy: {exc}", err=True)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+@store.command("dump")
+@_DIRECTORY
+@_COMMITLOG
+@click.option(
+    "--show",
+    type=click.Choice(["records", "units", "index", "state"]),
+    help="What to print.  [default: records, or units if --queue is given]",
+)
+@click.option("--topic", help="Print this topic only.")
+@click.option("--queue", type=click.IntRange(0), help="Print this queue only.")
+@click.option(
+    "--from",
+    "--start",
+    "start",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Begin at this log offset (records), queue offset (units) or number (index).",
+)
+@click.option(
+    "--count", type=click.IntRange(0), default=100, show_default=True, help="Largest number of lines to print."
+)
+@_JSON
+@_SLOTS
+def store_dump(directory: str, commitlog: str, **wanted: Any) -> None:
+    """Print records, consume queue units, index entries or the state of the store, one per line.
+
+    \b
+    rocketpy store dump DIR --topic T --count 10        first messages of a topic
+    rocketpy store dump DIR --topic T --queue 0         units of a queue
+    rocketpy store dump DIR --from 1073741824 --json    records of the second log file on
+    rocketpy store dump DIR --show state                checkpoint, abort, lock, control
+    """
+    from .store_tools import Selection, dump
+
+    wanted["queue_id"] = wanted.pop("queue")
+    sys.exit(_look(lambda: dump(Path(directory), Selection(**wanted), commitlog)))
+
+
+@store.command("verify")
+@_DIRECTORY
+@_COMMITLOG
+@_JSON
+@_SLOTS
+def store_verify(directory: str, commitlog: str, as_json: bool, slots: int | None) -> None:
+    """Check every record, unit and index entry; the exit status is 1 if anything is damaged.
+
+    Each finding names the file and the byte. Notes are no damage: what a killed broker left half done, and what the
+    next start repairs.
+    """
+    from .store_tools import verify
+
+    sys.exit(_look(lambda: verify(Path(directory), as_json=as_json, slots=slots, commitlog=commitlog)))
+
+
+@store.command("stats")
+@_DIRECTORY
+@_COMMITLOG
+@_JSON
+def store_stats(directory: str, commitlog: str, as_json: bool) -> None:
+    """Print sizes, offsets, times, state, and the number of messages by topic."""
+    from .store_tools import stats
+
+    sys.exit(_look(lambda: stats(Path(directory), as_json=as_json, commitlog=commitlog)))
+
+
+@store.command("set-aside")
+@click.option("-c", "--configFile", "config", type=_FILE, required=True, help="File of the broker.")
+def store_set_aside(config: str) -> None:
+    """Move the store of a stopped member of a group away, so that its broker begins with an empty one.
+
+    For a member that has halted because its log differs from its master's. Nothing is deleted: the store is in the
+    directory aside-TIME of storePathRootDir afterwards. It is refused while the broker runs, and for the master, or
+    the only member in sync.
+
+    \b
+    Example: rocketpy store set-aside -c /etc/rocketpy/broker.conf
+    """
+
+    def run() -> int:
+        from rocketpy.config import load_broker_config
+        from rocketpy.processes.member.requirement import require_client
+
+        require_client()
+        from .set_aside import set_aside
+
+        click.echo(set_aside(load_broker_config(config, environ=os.environ)))
+        return 0
+
+    sys.exit(exit_status(run))
+
+
+cli.add_command(pipeline)
+
+
+@cli.command()
+@click.argument("directory", type=click.Path(exists=True, file_okay=False))
+@click.option(
+    "--store", "store", type=click.Path(file_okay=False), help="Directory for all stores and logs.  [default: yours]"
+)
+@click.option(
+    "--port",
+    type=click.IntRange(3, 65000),
+    help="listenPort of the first broker; each further one is 10 above.  [default: as in the files]",
+)
+@click.option(
+    "--namesrv-port", type=click.IntRange(1, 65535), default=9876, show_default=True, help="Port of the name server."
+)
+@click.option(
+    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Set a property of every broker; may be repeated."
+)
+def cluster(directory: str, store: str | None, port: int | None, namesrv_port: int, settings: tuple[str, ...]) -> None:
+    """Run a name server, and a broker for each *.conf in DIRECTORY, on this machine: to try a cluster out.
+
+    \b
+    Example: rocketpy cluster deploy/clusters/2m-2s-sync
+    """
+    from .cluster import plan, run_cluster
+
+    files, overrides = Path(directory), pairs(settings)
+    root = Path(store) if store else default_store().with_name("rocketpy-clusters") / files.resolve().name
+    sys.exit(exit_status(lambda: run_cluster(plan(files, root.absolute(), namesrv_port, port, overrides), click.echo)))
+
+
+@cli.command()
+@click.option("--store", "store", type=click.Path(file_okay=False), help="Directory of the store to check.")
+@click.option("-c", "config", metavar="FILE", help="Configuration of a broker whose replication is to be checked, too.")
+def doctor(store: str | None, config: str | None) -> None:
+    """Check whether this machine can run a broker: compiled core, limits, ports, disk; with -c its replication."""
+
+    def check() -> int:
+        from rocketpy.config import load_broker_config
+
+        from .doctor import examine
+
+        if config is None:
+            return examine(Path(store or default_store()))
+        settings = load_broker_config(config, environ=os.environ)
+        return examine(Path(store or settings.store.store_path_root_dir), settings)
+
+    sys.exit(exit_status(check))
+
+
+def default_store() -> Path:
+    """`rocketpy` in the user's data directory (XDG)."""
+    data = os.environ.get("XDG_DATA_HOME")
+    return (Path(data) if data else Path.home() / ".local" / "share") / "rocketpy"
+
+
+def pairs(settings: Sequence[str]) -> dict[str, str]:
+    """KEY=VALUE of --set to a table."""
+    found: dict[str, str] = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals or not key.strip():
+            raise click.BadParameter(f"{setting!r} is not KEY=VALUE", param_hint="--set")
+        found[key.strip()] = value.strip()
+    return found

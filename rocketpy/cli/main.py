@@ -1,0 +1,136 @@
+"""Entry points of the commands.
+
+The arguments of a server are parsed in a child process. The library for that takes more than a megabyte, which all
+workers would inherit and none needs (docs/adr/0041). Meanwhile this process imports the modules of the server: parsing
+takes a fifth of the whole start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import os
+import pickle
+import select
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .exit_status import exit_status
+
+if TYPE_CHECKING:
+    from rocketpy.processes.boot.serving import Deliver, Order
+
+SERVERS = ("standalone", "broker", "namesrv")
+# Of the garbage collector while modules are imported: nearly all objects stay, so it looks at young ones only, often
+# enough that those which go leave no holes. boot/memory.py sets Python's own thresholds again.
+IMPORT_GENERATIONS = 2_000, 10, 1_000
+INFORMATION = {"-h", "--help", "--version"}  # arguments that start no server
+# In the order of their dependencies: what is imported between two looks at the child should be little.
+IMPORTED_MEANWHILE = {
+    False: (
+        "attrs",
+        "rocketpy.config",
+        "rocketpy.native.core",
+        "trio",
+        "rocketpy.processes.boot.broker",
+        "rocketpy.processes.boot.worker_list",
+    ),
+    True: ("attrs", "rocketpy.config", "trio", "rocketpy.processes.boot.namesrv"),
+}
+
+
+def rocketpy() -> None:
+    """Entry point of `rocketpy`."""
+    if sys.argv[1:2] and sys.argv[1] in SERVERS:
+        sys.exit(_serve("cli", "rocketpy"))
+    from .command_line import cli
+
+    cli(prog_name="rocketpy")
+
+
+def mqbroker() -> None:
+    """Entry point of `mqbroker`."""
+    sys.exit(_serve("broker", "mqbroker"))
+
+
+def mqnamesrv() -> None:
+    """Entry point of `mqnamesrv`."""
+    sys.exit(_serve("namesrv", "mqnamesrv"))
+
+
+def mqadmin() -> None:
+    """Entry point of `mqadmin`."""
+    from rocketpy.admin.cli import main
+
+    sys.exit(int(main(sys.argv[1:]) or 0))
+
+
+def _serve(command: str, program: str) -> int:
+    """Parse the arguments and run the server; its modules are imported inside of this function."""
+    child = _Child(lambda deliver: _read_arguments(command, program, deliver))
+    gc.set_threshold(*IMPORT_GENERATIONS)
+    if not INFORMATION & set(sys.argv):
+        child.import_meanwhile(IMPORTED_MEANWHILE[command == "namesrv" or sys.argv[1:2] == ["namesrv"]])
+    order, status = child.wait()
+    if order is None:
+        return status  # help or an error was printed
+    return exit_status(order.run)
+
+
+def _read_arguments(command: str, program: str, deliver: Deliver) -> Any:
+    from . import command_line as cli
+
+    return getattr(cli, command)(prog_name=program, obj=deliver)
+
+
+class _Child:
+    """A child process that parses the arguments and returns them as an Order."""
+
+    def __init__(self, read: Callable[[Deliver], Any]) -> None:
+        self._source, target = os.pipe()
+        self._pid = os.fork()
+        if self._pid == 0:
+            os.close(self._source)
+            _end_with(lambda: read(lambda order: _write_all(target, pickle.dumps(order))))
+        os.close(target)
+
+    def import_meanwhile(self, names: Sequence[str]) -> None:
+        """Import modules until the child has answered or ended. A failed import is reported later, where the module is
+        needed."""
+        for name in names:
+            if select.select([self._source], [], [], 0)[0]:
+                return
+            with contextlib.suppress(ImportError):
+                importlib.import_module(name)
+
+    def wait(self) -> tuple[Order | None, int]:
+        """Its Order, if any, and its exit status."""
+        with open(self._source, "rb") as pipe:
+            delivered = pipe.read()
+        status = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+        return (pickle.loads(delivered) if delivered else None), status if status >= 0 else 128 - status
+
+
+def _write_all(target: int, data: bytes) -> None:
+    with open(target, "wb", closefd=False) as pipe:
+        pipe.write(data)
+
+
+def _end_with(work: Callable[[], Any]) -> None:
+    """End this process with the status of `work`, without the exit handlers of the parent."""
+    status = 1
+    try:
+        work()
+        status = 0
+    except SystemExit as exc:
+        status = exc.code if isinstance(exc.code, int) else 0 if exc.code is None else 1
+    except KeyboardInterrupt:
+        status = 130
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)

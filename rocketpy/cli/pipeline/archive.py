@@ -1,0 +1,126 @@
+"""`rocketpy pipeline archive`: a store, or topics of running brokers, as Parquet files."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rocketpy.cli.pipeline.frame import (
+    INLINE,
+    MASTER,
+    OPTIONS,
+    connection_options,
+    job_progress,
+    job_session,
+    status_of,
+)
+from rocketpy.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from rocketpy.spark.jobs.archive_log import Manifest
+    from rocketpy.store.inspection.findings import ProgressListener
+
+OF_STORE = {"broker": "--broker", "live_tail": "--live-tail", "skip_damage": "--skip-damage"}
+OF_TOPICS = {"topics": "--topic", "options": "--option"}
+
+
+@click.command("archive", short_help="A store, or topics, as Parquet files.")
+@click.argument("places", nargs=-1, metavar="[DIRECTORY] TARGET", type=click.Path(path_type=Path))
+@click.option("--broker", help="Name of the broker of DIRECTORY; tells the stores in one archive apart.")
+@click.option("-n", "--name-server", metavar="HOST:PORT;...", help="Read topics of running brokers, not a DIRECTORY.")
+@click.option("-t", "--topic", "topics", multiple=True, help="Topic to archive, with -n. May be repeated.")
+@click.option("--allow-gap", is_flag=True, help="Go on where records were deleted before they were archived.")
+@click.option("--compact", is_flag=True, help="Then merge small files. Nothing should be reading the archive.")
+@click.option("--live-tail", is_flag=True, help="A broker is writing: its unfinished record ends the log.")
+@click.option("--skip-damage", is_flag=True, help="Go on after damage; what it was is in the table of bad rows.")
+@OPTIONS
+@MASTER
+@INLINE
+def archive_command(places: tuple[Path, ...], master: str | None, inline: bool, **given: Any) -> None:
+    """Write what is new in a store, or in topics, to Parquet files: TARGET/topic=T/dt=YYYY-MM-DD/BROKER-….parquet.
+
+    The first run archives all that is there, a later one goes on after it. A run may be cut short and repeated: each
+    record is in the archive once. What cannot be read of a store is in TARGET/_rocketpy/BROKER/bad, with the reason.
+
+    \b
+    rocketpy pipeline archive --broker broker-a /var/lib/rocketmq/store /archive
+    rocketpy pipeline archive -n 127.0.0.1:9876 -t Orders /archive
+
+    Prints a line of JSON. Exit status 1: there are new bad rows.
+    """
+    sys.exit(status_of(lambda: _archive(places, master, inline, given)))
+
+
+def _archive(places: tuple[Path, ...], master: str | None, inline: bool, given: dict[str, Any]) -> int:
+    from rocketpy.spark.jobs.compact import compact
+
+    is_compacting = given.pop("compact")
+    _check(places, given)
+    target, run = places[-1], _of_topics if given["name_server"] else _of_store
+    with job_session(master, inline) as spark, job_progress(inline) as listener:
+        began_s = time.monotonic()
+        manifests = run(spark, places, given, listener)
+        merged = [compact(spark, target, broker) for broker in _brokers(target, given)] if is_compacting else []
+        seconds = time.monotonic() - began_s
+    bad_rows = sum(file.rows for manifest in manifests for file in manifest.bad)
+    report = {
+        "rows": sum(manifest.rows for manifest in manifests),
+        "bad_rows": bad_rows,
+        "files": sum(len(manifest.files) for manifest in manifests),
+        "bytes": sum(file.bytes for manifest in manifests for file in manifest.files),
+        "begin": manifests[0].begin if manifests and not manifests[0].positions else None,
+        "end": manifests[-1].end if manifests and not manifests[-1].positions else None,
+        "merged_files": sum(len(one.removed) for one in merged if one is not None),
+        "seconds": round(seconds, 3),
+    }
+    click.echo(json.dumps(report))
+    return int(bad_rows > 0)
+
+
+def _check(places: tuple[Path, ...], given: dict[str, Any]) -> None:
+    """Raises ConfigError for options that do not go together."""
+    is_store = not given["name_server"]
+    if len(places) != 1 + is_store:
+        wanted = "DIRECTORY and TARGET are needed, or -n, -t and TARGET" if is_store else "with -n only TARGET is named"
+        raise ConfigError(wanted)
+    for name, option in (OF_TOPICS if is_store else OF_STORE).items():
+        if given[name]:
+            raise ConfigError("belongs to topics (-n)" if is_store else "belongs to a store, not to -n", key=option)
+    if is_store and not given["broker"]:
+        raise ConfigError("is needed: it tells the stores in one archive apart", key="--broker")
+
+
+def _of_store(
+    spark: SparkSession | None, places: tuple[Path, ...], given: dict[str, Any], listener: ProgressListener
+) -> list[Manifest]:
+    from rocketpy.spark.jobs.archive import archive
+
+    names = ("broker", "allow_gap", "live_tail", "skip_damage")
+    return archive(spark, places[0], places[1], **{name: given[name] for name in names}, listener=listener)
+
+
+def _of_topics(
+    spark: SparkSession | None, places: tuple[Path, ...], given: dict[str, Any], listener: ProgressListener
+) -> list[Manifest]:
+    from rocketpy.spark.jobs.archive_topics import archive_topics
+
+    connection = {**connection_options(given["options"]), "nameServer": given["name_server"]}
+    return archive_topics(
+        spark, places[-1], given["topics"], connection, allow_gap=given["allow_gap"], listener=listener
+    )
+
+
+def _brokers(target: Path, given: dict[str, Any]) -> list[str]:
+    """Whose files are merged: all brokers of the archive, if topics of several were read."""
+    from rocketpy.spark.jobs.archive_log import manifests_of
+
+    if given["broker"]:
+        return [given["broker"]]
+    return [broker for broker, manifests in manifests_of(target).items() if manifests and manifests[-1].positions]

@@ -1,0 +1,88 @@
+"""What the commands of `rocketpy pipeline` have in common: options, the session, progress, and the exit status."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from subprocess import SubprocessError
+from typing import TYPE_CHECKING
+
+import click
+
+from rocketpy.errors import ConfigError, RocketError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from rocketpy.store.inspection.findings import ProgressListener
+
+FAILED = 2
+MASTER = click.option("--master", help="Spark master.  [default: that of spark-submit, otherwise local[*]]")
+INLINE = click.option("--inline", is_flag=True, help="Run in this process, without Spark.")
+OPTIONS = click.option(
+    "--option",
+    "options",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Option of the connection, like credentialsFile=FILE. May be repeated.",
+)
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def connection_options(given: Iterable[str]) -> dict[str, str]:
+    """What `--option` gives. Raises ConfigError."""
+    options = {}
+    for one in given:
+        key, equals, value = one.partition("=")
+        if not equals:
+            raise ConfigError(f'"{one}" is not KEY=VALUE', key="--option")
+        options[key] = value
+    return options
+
+
+@contextmanager
+def job_session(master: str | None, inline: bool, *, has_bar: bool = True) -> Iterator[SparkSession | None]:
+    """A session that shows Spark's own bar of tasks on a terminal, if `has_bar`; None with `inline`."""
+    if inline:
+        yield None
+        return
+    from rocketpy.spark.session import session
+
+    config = {"spark.ui.showConsoleProgress": str(has_bar and sys.stderr.isatty()).lower(), "spark.log.level": "ERROR"}
+    spark = session(master, name="rocketpy pipeline", config=config)
+    try:
+        yield spark
+    except (KeyboardInterrupt, SystemExit):  # a signal, in the middle of a talk with the JVM: it ends with this process
+        raise
+    except BaseException:
+        spark.stop()
+        raise
+    spark.stop()
+
+
+def job_progress(inline: bool) -> AbstractContextManager[ProgressListener]:
+    """Our own bar where Spark does not show one."""
+    from rocketpy.cli.store_progress import StoreProgress
+    from rocketpy.store.inspection.findings import NoListener
+
+    return StoreProgress() if inline else nullcontext(NoListener())
+
+
+def status_of(job: Callable[[], int]) -> int:
+    """The exit status of a job; what it could not do is one line on standard error."""
+    try:
+        return job()
+    except (RocketError, OSError, SubprocessError) as exc:
+        click.echo(f"rocketpy: {exc}", err=True)
+    except ModuleNotFoundError as exc:
+        if (exc.name or "").split(".")[0] not in ("pyspark", "pyarrow", "matplotlib"):
+            raise
+        click.echo(f'rocketpy: {exc.name} is not installed: pip install "rocketpy-mq[spark]"', err=True)
+    except Exception as exc:
+        if not type(exc).__module__.startswith(("pyspark.", "py4j.")):
+            raise
+        from rocketpy.spark.session import reason_of
+
+        click.echo(f"rocketpy: {reason_of(exc)}", err=True)
+    return FAILED

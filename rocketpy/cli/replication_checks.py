@@ -1,0 +1,192 @@
+"""The part of `rocketpy doctor` that looks at replication: secret, addresses, the master, the group in etcd."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import ipaddress
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import trio
+
+from rocketpy.admin.admin import Admin
+from rocketpy.config import BrokerSettings, parse_addresses
+from rocketpy.errors import ConfigError, RocketError, StoreError
+from rocketpy.remoting.networks import parse_networks
+from rocketpy.replication.errors import MasterUnusable
+from rocketpy.replication.master_log import ask_master, connect, request_address
+from rocketpy.replication.secret import read_secret
+from rocketpy.store.files import DiskFiles
+from rocketpy.store.recovery.diverged import DIRECTORY, kept_aside
+
+from .findings import Finding
+
+if TYPE_CHECKING:
+    from rocketpy.failover.requests import View
+
+TIMEOUT_S = 3.0
+CLOSED_SOON_S = 0.5  # a master closes the connection of a stranger at once
+MASTER_ID = 0
+
+
+def replication_findings(settings: BrokerSettings) -> Iterator[Finding]:
+    """What keeps a broker with these settings from replicating."""
+    if settings.store.ha_secret_file is not None:
+        yield _secret(settings.store.ha_secret_file)
+    if not settings.is_slave or settings.store.is_automatic:
+        yield _addresses(settings)
+    yield from _kept(settings)
+    if settings.store.is_automatic:
+        yield from etcd_findings(settings)
+    elif settings.is_slave:
+        yield from _master(settings)
+
+
+def _secret(path: str) -> Finding:
+    try:
+        size = len(read_secret(path))
+    except ConfigError as exc:
+        return Finding("haSecretFile", str(exc), "write the same 16 bytes or more on all brokers", True)
+    if Path(path).stat().st_mode & 0o077:
+        return Finding("haSecretFile", f"{path}: other users may read it", f"chmod 600 {path}")
+    return Finding("haSecretFile", f"{path}: {size} bytes")
+
+
+def _addresses(settings: BrokerSettings) -> Finding:
+    networks = parse_networks(settings.store.ha_addresses)
+    found = settings.store.ha_addresses
+    if all(network.network_address.is_loopback for network in networks) and not _is_loopback(settings):
+        return Finding(
+            "haAddresses", f"{found}: slaves of this machine only", "name the machines of the slaves, if there are any"
+        )
+    return Finding("haAddresses", found)
+
+
+def _kept(settings: BrokerSettings) -> Iterator[Finding]:
+    """What was cut off the log, if there is any."""
+    root, most = Path(settings.store.store_path_root_dir), settings.store.ha_diverged_size_max
+    try:
+        kept = kept_aside(DiskFiles(), root)
+    except StoreError as exc:
+        yield Finding("diverged", str(exc), "let the user of the broker read the directory")
+        return
+    if kept.files:
+        found = f"{kept.files} files in {root / DIRECTORY}, {kept.size} of at most {most} bytes"
+        yield Finding("diverged", found, "messages that were cut off this log: move away what nobody needs")
+
+
+def _is_loopback(settings: BrokerSettings) -> bool:
+    """Whether only this machine reaches the broker."""
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(settings.server.bind_address).is_loopback
+    return False
+
+
+# --- a slave --------------------------------------------------------------------------------------------------------
+
+
+def _master(settings: BrokerSettings) -> Iterator[Finding]:
+    try:
+        address, ha = _find_master(settings)
+        log = ask_master(address, TIMEOUT_S)
+    except (MasterUnusable, RocketError, ValueError) as exc:
+        yield Finding(
+            "master", str(exc), "start the master; it and this broker need the same brokerName and name server"
+        )
+        return
+    yield Finding("master", f"{address}: log from {log.begin} to {log.end}")
+    own = settings.store.mapped_file_size_commit_log
+    if log.file_size != own:
+        remedy = f"set mappedFileSizeCommitLog={log.file_size} and begin with an empty store"
+        yield Finding("log files", f"{own} bytes here, {log.file_size} on the master", remedy, True)
+    yield _replication_port(ha)
+
+
+def _find_master(settings: BrokerSettings) -> tuple[str, str]:
+    """(its address for requests, where it sends its log).
+
+    Raises:
+        RocketError: name servers know no master, or do not answer. ValueError: haMasterAddress is not host:port.
+    """
+    given, name, servers = (
+        settings.store.ha_master_address,
+        settings.broker.broker_name,
+        settings.broker.namesrv_addr,
+    )
+    if given:
+        return request_address(given), given
+    if not servers:
+        raise RocketError("neither namesrvAddr nor haMasterAddress is set")
+
+    async def ask() -> str | None:
+        async with Admin(name_servers=servers, timeout=TIMEOUT_S) as admin:
+            data = (await admin.cluster_info()).broker_addr_table.get(name)
+            return data.broker_addrs.get(MASTER_ID) if data else None
+
+    address = trio.run(ask)
+    if address is None:
+        raise RocketError(f"the name servers {servers} know no master of {name}")
+    ((_, port),) = parse_addresses(address)
+    return address, f"{address.rpartition(':')[0]}:{port + 1}"
+
+
+def _replication_port(ha: str) -> Finding:
+    try:
+        with connect(ha, TIMEOUT_S) as connection:
+            connection.settimeout(CLOSED_SOON_S)
+            is_closed = connection.recv(1) == b""
+            own = connection.getsockname()[0]
+    except TimeoutError:
+        return Finding("replication port", f"{ha}: takes connections")
+    except (MasterUnusable, OSError) as exc:
+        return Finding("replication port", f"{ha}: {exc}", "let the firewall pass it; is it listenPort + 1?", True)
+    if is_closed:
+        return Finding(
+            "replication port", f"{ha}: refuses {own}", "name this address in the master's haAddresses", True
+        )
+    return Finding("replication port", f"{ha}: takes connections")
+
+
+# --- automatic failover ---------------------------------------------------------------------------------------------
+
+
+def etcd_findings(settings: BrokerSettings) -> Iterator[Finding]:
+    """The group of this broker in etcd, and the state of etcd itself."""
+    if importlib.util.find_spec("httpcore") is None:
+        yield Finding("etcd", "its client is not installed", "pip install 'rocketpy-mq[failover]'", True)
+        return
+    from rocketpy.coordinator.access import access
+    from rocketpy.coordinator.gateway import EtcdStatus, Gateway
+    from rocketpy.coordinator.group_keys import GroupKeys
+    from rocketpy.coordinator.upkeep import remedy
+
+    async def read() -> tuple[View, EtcdStatus]:
+        async with Gateway(access(settings.store)) as gateway:
+            broker = settings.broker
+            keys = GroupKeys(gateway, broker.broker_cluster_name, broker.broker_name)
+            return await keys.read(), await gateway.status()
+
+    try:
+        view, status = trio.run(read)
+    except RocketError as exc:
+        yield Finding("etcd", str(exc), "start etcd, or correct haEtcdAddresses, user, password or certificates", True)
+        return
+    yield _group(settings, view)
+    task = remedy(status)
+    found = f"{status.alarms or 'no alarm'}; {status.db_bytes / 1e6:.0f} MB"
+    yield Finding("etcd's database", found, task, bool(status.alarms))
+
+
+def _group(settings: BrokerSettings, view: View) -> Finding:
+    from rocketpy.failover.records import differences, overruled
+    from rocketpy.processes.member.from_config import member_settings
+
+    own = member_settings(settings)
+    if view.config is not None and (found := differences(own.config, view.config, own.member)):
+        return Finding("etcd", found, "make them equal", True)
+    if view.config is not None and (found := overruled(own.config, view.config)):
+        return Finding("etcd", found, "that of the group counts: correct the file, or see mqadmin haConfigure")
+    master = view.master.member if view.master else "none"
+    return Finding("etcd", f"reached; members: {', '.join(sorted(view.members)) or 'none'}; master: {master}")

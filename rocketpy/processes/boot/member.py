@@ -1,0 +1,88 @@
+"""Runs a broker with automatic failover: the guardian, with what its two children are made of."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import attrs
+
+from rocketpy.config import BrokerSettings
+from rocketpy.reactor.member import MemberBlock
+from rocketpy.reactor.worker_spec import WorkerSpec
+from rocketpy.replication.slave_table import SlaveTable
+
+from ..member.guardian import Child, Guardian, Role
+from ..member.marks import TreeMarks
+from ..member.parked import Parked
+from ..member.requirement import require_client
+from ..member.tree import MemberTree
+from .memory import fill_pools, trim_before_fork
+from .sockets import Sockets
+
+OnReady = Callable[[], None]
+
+
+class RunTree(Protocol):
+    """broker.py, run_tree."""
+
+    def __call__(
+        self,
+        settings: BrokerSettings,
+        sockets: Sockets,
+        beside: Callable[[], Sequence[WorkerSpec]],
+        on_ready: OnReady,
+        member: MemberTree | None = None,
+    ) -> int: ...
+
+
+def run_member(settings: BrokerSettings, sockets: Sockets, run_tree: RunTree, on_ready: OnReady) -> int:
+    """Run the guardian until it is told to stop; in the main thread of a process without other threads.
+
+    Args:
+        run_tree: runs a process tree with the settings of its role.
+        on_ready: tells the operator that the broker serves; called once.
+    Returns: the exit status.
+    Raises:
+        ConfigError: the client for etcd is missing.
+    """
+    require_client()
+    bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+    parked = Parked()
+    shared = MemberTree(
+        settings.store.ha_member, MemberBlock(), SlaveTable(), TreeMarks(), settings.is_sync_master, parked=parked
+    )
+
+    def coordinate(_role: Role) -> int:
+        from ..member.coordinator_main import run_coordinator
+
+        return run_coordinator(settings, shared, bell)
+
+    def serve(role: Role) -> int:
+        tree = attrs.evolve(shared, epoch=role.epoch, cut_at=role.cut_at)
+        return run_tree(settings.in_role(is_master=role.is_master), sockets_of(role), tuple, ready, tree)
+
+    def sockets_of(role: Role) -> Sockets:
+        return sockets if role.is_master else attrs.evolve(sockets, replication=None)
+
+    def ready() -> None:
+        if not shared.marks.told_ready:
+            shared.marks.told_ready = True
+            on_ready()
+
+    guardian = Guardian(
+        shared.block,
+        shared.marks,
+        Child("coordinator", coordinate, (bell,)),
+        Child("supervisor", serve, (*sockets.fds, *parked.fds)),
+        bell,
+        settings.rocketpy.stop_timeout_millis / 1000,
+    )
+    importlib.import_module(f"{__package__}.worker_list")  # once here, and not in each process tree
+    trim_before_fork()
+    filling = fill_pools()
+    status = guardian.run()
+    del filling
+    return status

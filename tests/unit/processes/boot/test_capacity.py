@@ -1,0 +1,47 @@
+"""The default of connectionsMax."""
+
+import resource
+from pathlib import Path
+
+import pytest
+
+from rocketpy.processes.boot import capacity
+
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("descriptors", "memory", "selectors", "expected"),
+    [
+        (20_000, 24 * GIB, 1, 19_800),  # open files are the limit
+        (1 << 20, 4 * GIB, 1, 65_536),  # memory is
+        (1 << 20, 4 * GIB, 4, 16_384),
+        (1 << 30, 1 << 50, 1, 1_000_000),  # what a selector has slots for
+        (100, 1 << 20, 1, 1),
+    ],
+)
+def test_the_least_of_open_files_memory_and_slots(descriptors: int, memory: int, selectors: int, expected: int) -> None:
+    assert capacity.connections_max(descriptors, memory, selectors) == expected
+
+
+def test_the_limit_of_open_files_goes_up_as_far_as_it_may() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 1000), hard))
+        assert capacity.raise_descriptor_limit() >= min(soft, 1000)
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("text", ["max\n", "", None])
+def test_without_a_limit_of_a_control_group_the_machine_counts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str | None
+) -> None:
+    limit = tmp_path / "memory.max"
+    if text is not None:
+        limit.write_text(text)
+    monkeypatch.setattr(capacity, "CGROUP_LIMIT", limit)
+    whole = capacity.memory_bytes()
+    limit.write_text("4096\n")
+    assert whole > 4096 == capacity.memory_bytes()
