@@ -73,7 +73,7 @@ test: $(VENV)/.dev  ## unit and property tests, and the whole broker in a small 
 test-long: export TMPDIR = $(or $(MEMORY),$(TEMPORARY))
 test-long: export ROCKETPY_LONG = 1
 test-long: $(VENV)/.dev  ## the random tests of `make test` with their large budget
-	$(PYTEST) $(PARALLEL) tests/property tests/unit/failover/test_histories.py tests/system/test_hostile_requests.py
+	$(PYTEST) $(PARALLEL) tests/property tests/unit/failover/rules/test_histories.py tests/system/test_hostile_requests.py
 
 # Without the core some tests are skipped, also in CI.
 test-python: export CI =
@@ -117,7 +117,7 @@ sanitize:  ## the C core under address, undefined and thread sanitizers
 fuzz:  ## coverage-guided fuzzing of what parses foreign bytes; FUZZ_SECONDS each
 	$(MAKE) -C tests/csrc fuzz
 
-mutants: $(VENV)/.dev  ## what the tests of a module would not find: make mutants MODULE=rocketpy/failover/in_sync.py
+mutants: $(VENV)/.dev  ## what the tests of a module would not find: make mutants MODULE=rocketpy/failover/rules/in_sync.py
 	$(BIN)/python -m tests.support.surviving_mutants $(MODULE) $(OPTIONS)
 
 known-mutants: $(VENV)/.dev  ## a mutant in each package that guards data, and one in C: the tests must find each
@@ -157,7 +157,7 @@ bench-smoke: $(VENV)/.dev  ## every scenario briefly, rocketpy alone
 docs: $(VENV)/.built  ## generate the pages that are made from code: configuration, metrics, failover, the list of decisions
 	$(BIN)/python -m rocketpy.config.reference > docs/configuration.md
 	$(BIN)/python -m rocketpy.metrics.reference > docs/metrics.md
-	$(BIN)/python -m rocketpy.failover.reference > docs/failover.md
+	$(BIN)/python -m rocketpy.failover.rules.reference > docs/failover.md
 	$(BIN)/python docs/adr/index.py > docs/adr/README.md
 
 clean:  ## remove all that the other targets made

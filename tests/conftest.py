@@ -25,7 +25,6 @@ ONE_TRY = (
     "fault/",
     "ha/",
     "unit/broker/",
-    "unit/coordinator/",
     "unit/failover/",
     "unit/native/",
     "unit/replication/",

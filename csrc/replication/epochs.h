@@ -1,6 +1,6 @@
 #ifndef ROCKETPY_EPOCHS_H
 #define ROCKETPY_EPOCHS_H
-/* The epochs of a log, as rocketpy/failover/epochs.py lists them: which master wrote which bytes. */
+/* The epochs of a log, as rocketpy/failover/rules/epochs.py lists them: which master wrote which bytes. */
 #include <stdint.h>
 
 typedef struct rp_epoch {

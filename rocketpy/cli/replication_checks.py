@@ -24,7 +24,7 @@ from rocketpy.store.recovery.diverged import DIRECTORY, kept_aside
 from .findings import Finding
 
 if TYPE_CHECKING:
-    from rocketpy.failover.requests import View
+    from rocketpy.failover.rules.requests import View
 
 TIMEOUT_S = 3.0
 CLOSED_SOON_S = 0.5  # a master closes the connection of a stranger at once
@@ -157,10 +157,10 @@ def etcd_findings(settings: BrokerSettings) -> Iterator[Finding]:
     if importlib.util.find_spec("httpcore") is None:
         yield Finding("etcd", "its client is not installed", "pip install 'rocketpy-mq[failover]'", True)
         return
-    from rocketpy.coordinator.access import access
-    from rocketpy.coordinator.gateway import EtcdStatus, Gateway
-    from rocketpy.coordinator.group_keys import GroupKeys
-    from rocketpy.coordinator.upkeep import remedy
+    from rocketpy.failover.etcd.access import access
+    from rocketpy.failover.etcd.gateway import EtcdStatus, Gateway
+    from rocketpy.failover.etcd.group_keys import GroupKeys
+    from rocketpy.failover.etcd.upkeep import remedy
 
     async def read() -> tuple[View, EtcdStatus]:
         async with Gateway(access(settings.store)) as gateway:
@@ -180,7 +180,7 @@ def etcd_findings(settings: BrokerSettings) -> Iterator[Finding]:
 
 
 def _group(settings: BrokerSettings, view: View) -> Finding:
-    from rocketpy.failover.records import differences, overruled
+    from rocketpy.failover.rules.records import differences, overruled
     from rocketpy.processes.member.from_config import member_settings
 
     own = member_settings(settings)

@@ -14,12 +14,12 @@ from pathlib import Path
 import trio
 
 from rocketpy.config import BrokerSettings
-from rocketpy.coordinator.access import access
-from rocketpy.coordinator.gateway import Gateway
-from rocketpy.coordinator.group_keys import GroupKeys
-from rocketpy.coordinator.operator import check_replaceable
 from rocketpy.errors import ConfigError, StoreError
-from rocketpy.failover.requests import View
+from rocketpy.failover.etcd.access import access
+from rocketpy.failover.etcd.gateway import Gateway
+from rocketpy.failover.etcd.group_keys import GroupKeys
+from rocketpy.failover.etcd.operator import check_replaceable
+from rocketpy.failover.rules.requests import View
 from rocketpy.processes.member.names import EPOCH_FILE, INCARNATION_FILE
 from rocketpy.store.files import StorePaths
 from rocketpy.store.recovery.store_lock import StoreLock

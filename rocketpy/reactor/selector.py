@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 
 from rocketpy.errors import TransportError
+from rocketpy.failover.member_block import MemberBlock
 from rocketpy.log_limit import LogLimit
 from rocketpy.native.core import ffi, lib
 from rocketpy.remoting.networks import Network
@@ -19,7 +20,6 @@ from rocketpy.remoting.networks import Network
 from .codec import CodecConfig
 from .crashed_request import drop_crashed_request
 from .handoff import HANDOFF_MAX, Accepted, hand_over
-from .member import MemberBlock
 from .pools import PoolTable
 from .ring import WorkerBlock, ring_array
 from .topology import Topology

@@ -10,7 +10,7 @@ import socket
 import struct
 import zlib
 
-from rocketpy.failover.joining import CUT_BYTES_MAX
+from rocketpy.failover.rules.joining import CUT_BYTES_MAX
 from rocketpy.native.core import lib
 
 from .errors import Diverged, MasterUnusable

@@ -1,4 +1,4 @@
-"""`epochFileCheckpoint` in the root of the store: which master wrote which bytes of the log (failover/epochs.py).
+"""`epochFileCheckpoint` in the root of the store: which master wrote which bytes of the log (failover/rules/epochs.py).
 
 An epoch is in it, on the disk, before the first byte of that epoch is in the log. There is no backup: an older list
 would give bytes of the newest epoch to the one before.
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rocketpy.atomic_file import write_atomically
 from rocketpy.errors import StoreError
-from rocketpy.failover.epochs import EpochList, EpochsInvalid, from_text, to_text
+from rocketpy.failover.rules.epochs import EpochList, EpochsInvalid, from_text, to_text
 
 EPOCH_FILE = "epochFileCheckpoint"
 SIZE_MAX = 8 << 20  # bytes; EPOCHS_MAX lines need less

@@ -13,10 +13,10 @@ from typing import Any
 
 import attrs
 
-from rocketpy.failover.epochs import EpochList
-from rocketpy.failover.joining import Log
+from rocketpy.failover.member_block import Following, MemberBlock, MemberOrders
+from rocketpy.failover.rules.epochs import EpochList
+from rocketpy.failover.rules.joining import Log
 from rocketpy.native.core import ffi, lib
-from rocketpy.reactor.member import Following, MemberBlock, MemberOrders
 
 from .epoch_file import EpochFile
 from .errors import MasterUnusable

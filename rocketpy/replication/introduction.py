@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 
-from rocketpy.failover.epochs import Epoch, EpochList, EpochsInvalid
+from rocketpy.failover.rules.epochs import Epoch, EpochList, EpochsInvalid
 from rocketpy.native.core import lib
 
 from .frames import POSITION_MAX, Fields, FrameInvalid, encode

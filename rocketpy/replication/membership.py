@@ -1,8 +1,8 @@
 """How members of a group with automatic failover agree where a stream begins: pure decisions of both sides.
 
-Both send the epochs of their logs (failover/epochs.py). The logs are equal up to where these part; what the follower
-has after that is of another history, and is cut while its store is opened anew. Epochs say nothing of a damaged disk
-or a file from elsewhere, so the follower compares the bytes below that position, too.
+Both send the epochs of their logs (failover/rules/epochs.py). The logs are equal up to the position where their epochs
+part; a follower cuts its log there while it opens its store again. Epochs do not show a damaged disk or a file from
+elsewhere, so the follower also compares the bytes below that position.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import attrs
 
-from rocketpy.failover.epochs import EpochList, common_end
-from rocketpy.failover.joining import Log, cut_for, may_serve, may_take
+from rocketpy.failover.rules.epochs import EpochList, common_end
+from rocketpy.failover.rules.joining import Log, cut_for, may_serve, may_take
 
 from .errors import CannotFollow, Diverged, MasterUnusable
 from .handshake import LATER, other_files, stranger, tail_place

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from rocketpy.errors import StoreError
-from rocketpy.failover.in_sync import Ack
+from rocketpy.failover.rules.in_sync import Ack
 from rocketpy.native.core import ffi, lib
 
 REPLICATING = "replicating"

@@ -11,8 +11,8 @@ import pytest
 
 pytest.importorskip("rocketpy.native._rocketpy", reason="the replicator is C")
 
+from rocketpy.failover.member_block import MemberBlock
 from rocketpy.native.core import lib
-from rocketpy.reactor.member import MemberBlock
 from tests.support.stepping import Steps, can_step
 from tests.unit.replication.test_confirm import A, B, Master
 

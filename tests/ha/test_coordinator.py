@@ -9,9 +9,9 @@ from pathlib import Path
 
 import trio
 
-from rocketpy.coordinator.gateway import Access, Gateway
-from rocketpy.coordinator.group_keys import GroupKeys
-from rocketpy.failover.records import SwitchRequest
+from rocketpy.failover.etcd.gateway import Access, Gateway
+from rocketpy.failover.etcd.group_keys import GroupKeys
+from rocketpy.failover.rules.records import SwitchRequest
 from tests.support.etcd import EtcdCluster, etcd_cluster
 from tests.support.failover.live import LEASE_S, LiveGroup, live_group
 

@@ -12,11 +12,18 @@ import trio
 
 from rocketpy.cli.replication_checks import etcd_findings
 from rocketpy.config import load_broker_config
-from rocketpy.coordinator.gateway import Access, EtcdError, EtcdUnavailable, Gateway
-from rocketpy.coordinator.group_keys import EtcdReplaced, GroupKeys
-from rocketpy.coordinator.upkeep import Upkeep, remedy
-from rocketpy.failover.records import GroupConfig, GroupState, MasterRecord, MemberRecord, RecordInvalid, SwitchRequest
-from rocketpy.failover.requests import Kind, Outcome, Transaction
+from rocketpy.failover.etcd.gateway import Access, EtcdError, EtcdUnavailable, Gateway
+from rocketpy.failover.etcd.group_keys import EtcdReplaced, GroupKeys
+from rocketpy.failover.etcd.upkeep import Upkeep, remedy
+from rocketpy.failover.rules.records import (
+    GroupConfig,
+    GroupState,
+    MasterRecord,
+    MemberRecord,
+    RecordInvalid,
+    SwitchRequest,
+)
+from rocketpy.failover.rules.requests import Kind, Outcome, Transaction
 from tests.support.etcd import EtcdCluster, etcd_cluster
 from tests.unit.processes.member.test_member_from_config import MEMBER
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import attrs
 import trio
 
-from rocketpy.coordinator.gateway import Access, Gateway
-from rocketpy.coordinator.group_keys import GroupKeys
+from rocketpy.failover.etcd.gateway import Access, Gateway
+from rocketpy.failover.etcd.group_keys import GroupKeys
 from tests.support.etcd import EtcdCluster
 from tests.support.failover.live import LiveGroup, live_group
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import trio
 
 from rocketpy.config import load_broker_config
-from rocketpy.coordinator import operator
-from rocketpy.coordinator.access import group_config
-from rocketpy.coordinator.gateway import Access, Gateway
-from rocketpy.coordinator.group_keys import GroupKeys
+from rocketpy.failover.etcd import operator
+from rocketpy.failover.etcd.access import group_config
+from rocketpy.failover.etcd.gateway import Access, Gateway
+from rocketpy.failover.etcd.group_keys import GroupKeys
 from tests.support.ha.clients import Clients
 from tests.support.ha.group import Group, Member, made_member, real_group
 from tests.support.pair import NameServer

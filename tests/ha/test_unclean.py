@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import trio
 
-from rocketpy.coordinator import operator
-from rocketpy.coordinator.gateway import Access, Gateway
-from rocketpy.coordinator.group_keys import GroupKeys
+from rocketpy.failover.etcd import operator
+from rocketpy.failover.etcd.gateway import Access, Gateway
+from rocketpy.failover.etcd.group_keys import GroupKeys
 from tests.support.ha.clients import Clients
 from tests.support.ha.group import Group
 from tests.support.pair import log_hashes

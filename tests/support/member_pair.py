@@ -14,10 +14,10 @@ from typing import Any
 import attrs
 
 from rocketpy.config import BrokerRole, BrokerSettings
-from rocketpy.failover.epochs import Epoch, EpochList
+from rocketpy.failover.member_block import Following, MemberBlock, MemberOrders
+from rocketpy.failover.rules.epochs import Epoch, EpochList
 from rocketpy.native.core import ffi, lib
 from rocketpy.reactor.master_link import MasterLink
-from rocketpy.reactor.member import Following, MemberBlock, MemberOrders
 from rocketpy.reactor.ring import STOP_LEAVE, Ring, WorkerBlock
 from rocketpy.reactor.worker_spec import WorkerContext
 from rocketpy.remoting.networks import parse_networks

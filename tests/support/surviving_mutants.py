@@ -4,7 +4,7 @@ Each module is mutated in a copy of the tree (`tests/support/mutants.py` says ho
 run in a forked process, the quickest first, until one fails. A mutant that none of them finds is printed with its line:
 a test is missing, or code can go, or the change has no effect. A reader decides which.
 
-    python -m tests.support.surviving_mutants rocketpy/failover/in_sync.py
+    python -m tests.support.surviving_mutants rocketpy/failover/rules/in_sync.py
     python -m tests.support.surviving_mutants rocketpy/broker/schedule.py --tests tests/unit/broker --lines 120-180
 
 The tests of a module are by default the files in `tests/unit` that import it or bear its name. The extension module

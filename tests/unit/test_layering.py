@@ -1,7 +1,7 @@
 """Arrows point down only: which package may import which, held as data.
 
-A package imports what its row lists, the ground modules, and itself. `TYPE_CHECKING` imports count like any other: a
-type is a dependency too.
+A package imports what its row lists, the ground modules, and itself; so does a room that has a row of its own.
+`TYPE_CHECKING` imports count like any other: a type is a dependency too.
 """
 
 import ast
@@ -21,23 +21,28 @@ ALLOWED: dict[str, set[str]] = {
     "filter": {"message"},
     "config": set(),
     "native": set(),
-    "failover": {"message"},  # message.numbers
-    "coordinator": {"failover", "message", "config"},
+    "failover": set(),
+    "failover.rules": {"message"},  # message.numbers
+    "failover.member_block": {"native"},
+    "failover.etcd": {"failover.rules", "message", "config"},
     "remoting": {"message"},
     "store": {"message", "config", "native"},
     "transport": {"remoting", "message"},  # message.host: addresses as text
-    "reactor": {"remoting", "message", "config", "native"},
-    "replication": {"reactor", "store", "remoting", "failover", "message", "config", "native"},
+    "reactor": {"remoting", "message", "config", "native", "failover.member_block"},
+    "replication": {
+        *("reactor", "store", "remoting", "failover.rules", "failover.member_block", "message", "config", "native"),
+    },
     "namesrv": {"transport", "remoting", "message", "config"},
     "broker": {"store", "transport", "remoting", "filter", "message", "config"},
     "client": {"transport", "remoting", "filter", "message", "config"},
-    "admin": {"client", "coordinator", "failover", "remoting", "message", "config"},
+    "admin": {"client", "failover.etcd", "failover.rules", "remoting", "message", "config"},
     "spark": {"client", "store", "filter", "message", "config", "native", "remoting"},
     "metrics": set(),
     # where the parts of a server meet: all but what clients and tools are made of
     "processes": {
-        *("broker", "config", "coordinator", "failover", "message", "metrics", "namesrv", "native", "reactor"),
-        *("remoting", "replication", "store", "transport"),
+        *("failover.etcd", "failover.member_block", "failover.rules"),
+        *("broker", "config", "message", "metrics", "namesrv", "native", "reactor", "remoting", "replication"),
+        *("store", "transport"),
     },
 }
 # Inside a package: its rooms from the bottom up. A room imports those before it. Names are modules or folders.
@@ -94,10 +99,18 @@ ONLY_IN: dict[str, set[str]] = {
     "matplotlib": {"spark.jobs.plots"},
     "prometheus_client": {"metrics"},
     "lark": {"filter.grammar"},
-    "httpcore": {"coordinator.gateway"},
+    "httpcore": {"failover.etcd.gateway"},
     "rocketpy.native._rocketpy": {"native.core"},
     "cffi": set(),
-    "rocketpy.native.core": {"native", "store", "reactor", "replication", "processes", "spark"},
+    "rocketpy.native.core": {
+        "native",
+        "failover.member_block",
+        "store",
+        "reactor",
+        "replication",
+        "processes",
+        "spark",
+    },
 }
 WITHOUT_TRIO = {
     "atomic_file",
@@ -110,13 +123,22 @@ WITHOUT_TRIO = {
     "filter",
     "config",
     "native",
-    "failover",
+    "failover.rules",
+    "failover.member_block",
     "remoting",
     "store",
     "metrics",
 }
 ADDRESS_TEXT = {"AF_INET", "AF_INET6", "inet_pton", "inet_ntop", "inet_aton", "inet_ntoa"}  # text to bytes, no socket
-WITHOUT_SOCKETS = GROUND | {"message", "filter", "failover", "native", "remoting", "store"}
+WITHOUT_SOCKETS = GROUND | {
+    "message",
+    "filter",
+    "failover.rules",
+    "failover.member_block",
+    "native",
+    "remoting",
+    "store",
+}
 
 
 def modules() -> list[Path]:
@@ -145,16 +167,15 @@ def imports_of(path: Path, root: Path | None = None) -> Iterator[str]:
 
 
 def layer_of(name: str) -> str:
-    """The first part below rocketpy; `__init__` for the root package itself."""
-    return name.split(".")[0] or "__init__"
+    """Return the row of ALLOWED that a module below rocketpy belongs to: its room, if that has a row of its own, or its
+    package. `__init__` for the root package itself."""
+    room = ".".join(name.split(".")[:2])
+    return room if room in ALLOWED else name.split(".")[0] or "__init__"
 
 
 def our_layers(path: Path) -> set[str]:
-    return {
-        parts[1] if (parts := imported.split("."))[1:] and not parts[1].startswith("__") else "__init__"
-        for imported in imports_of(path)
-        if imported.split(".")[0] == "rocketpy"
-    } - {"__init__"}
+    ours = (name.partition(".")[2] for name in imports_of(path) if name.split(".")[0] == "rocketpy")
+    return {layer_of(name) for name in ours if not name.startswith("__")} - {"__init__"}
 
 
 def names_of_socket(path: Path) -> set[str]:

@@ -19,7 +19,7 @@ CSRC = ROOT / "csrc"
 # A function fits a screen; a file has one noun, and so has a test file or a page.
 FUNCTION_LINES_MAX = 60
 SMALL_FUNCTION_LINES = 12
-FILE_LINES_MAX = {".py": 400, ".c": 400, ".h": 300, ".md": 400, ".java": 400, ".go": 400}
+FILE_LINES_MAX = {".py": 600, ".c": 600, ".h": 400, ".md": 400, ".java": 600, ".go": 600}
 SECTIONS = ("Args:", "Returns:", "Raises:", "Source:", "Layout:")
 PACKAGE_MODULES_MAX = 12  # a package with more says in its docstring what each is for
 ONE_FAMILY_EACH = {"admin/commands", "broker/processors", "remoting/bodies"}  # the names of their modules say it

@@ -23,9 +23,9 @@ from ..base import EXIT_PARTIAL, command, option
 from ..output import Column, Output, Table, echo
 
 if TYPE_CHECKING:
-    from rocketpy.coordinator.group_keys import GroupKeys
-    from rocketpy.failover.records import MemberRecord
-    from rocketpy.failover.requests import View
+    from rocketpy.failover.etcd.group_keys import GroupKeys
+    from rocketpy.failover.rules.records import MemberRecord
+    from rocketpy.failover.rules.requests import View
 
 MEMBERS = Table(
     (
@@ -59,9 +59,9 @@ async def opened_group(config_file: str, cluster: str | None, broker: str | None
     """
     settings = load_broker_config(config_file, environ=os.environ)
     _require(settings, config_file)
-    from rocketpy.coordinator.access import access
-    from rocketpy.coordinator.gateway import Gateway
-    from rocketpy.coordinator.group_keys import GroupKeys
+    from rocketpy.failover.etcd.access import access
+    from rocketpy.failover.etcd.gateway import Gateway
+    from rocketpy.failover.etcd.group_keys import GroupKeys
 
     own = settings.broker
     async with Gateway(access(settings.store)) as gateway:
@@ -87,7 +87,7 @@ async def switch_master(
     cannot serve (see haStatus) gives its lease up; what only the log of an asynchronous one has is lost then.
     """
     async with opened_group(config_file, cluster_name, broker_name) as keys:
-        from rocketpy.coordinator import operator
+        from rocketpy.failover.etcd import operator
 
         before, after = await operator.switch_master(keys, member)
     out.done(
@@ -121,7 +121,7 @@ async def ha_elect(
     if not unclean:
         raise click.UsageError("an election by hand may lose acknowledged messages; give --unclean if you accept that")
     async with opened_group(config_file, cluster_name, broker_name) as keys:
-        from rocketpy.coordinator import operator
+        from rocketpy.failover.etcd import operator
 
         view = await keys.read()
         election = operator.unclean_election(view, member)
@@ -142,8 +142,8 @@ async def ha_configure(admin: Admin, out: Output, config_file: str) -> None:
     group overrules the files of the other brokers, and their logs say so.
     """
     async with opened_group(config_file, None, None) as keys:
-        from rocketpy.coordinator import operator
-        from rocketpy.coordinator.access import group_config
+        from rocketpy.failover.etcd import operator
+        from rocketpy.failover.etcd.access import group_config
 
         wanted = group_config(load_broker_config(config_file, environ=os.environ))
         before, after = await operator.configure(keys, wanted)
@@ -202,7 +202,7 @@ def _of_outsiders(view: View, rows: list[tuple[object, ...]]) -> Iterator[str]:
 
 
 async def _member_rows(admin: Admin, keys: GroupKeys, view: View) -> list[tuple[object, ...]]:
-    from rocketpy.coordinator.operator import is_in_sync
+    from rocketpy.failover.etcd.operator import is_in_sync
 
     ends = {name: await _log_end(admin, record) for name, record in view.members.items()}
     master = view.master.member if view.master else ""

@@ -10,7 +10,7 @@ from typing import Protocol
 import attrs
 
 from rocketpy.config import BrokerSettings
-from rocketpy.reactor.member import MemberBlock
+from rocketpy.failover.member_block import MemberBlock
 from rocketpy.reactor.worker_spec import WorkerSpec
 from rocketpy.replication.slave_table import SlaveTable
 

@@ -19,7 +19,7 @@ from rocketpy.broker.managers.topics_position import position_at_end, position_p
 from rocketpy.broker.position_file import PositionFile
 from rocketpy.broker.transaction_progress import FILE_NAME as TRANSACTION_PROGRESS
 from rocketpy.errors import StoreError
-from rocketpy.failover.epochs import EpochsInvalid
+from rocketpy.failover.rules.epochs import EpochsInvalid
 from rocketpy.remoting.bodies.offset import PHY_OFFSET, ConsumerOffsetSerializeWrapper, MarkedOffsets
 from rocketpy.remoting.json_writer import pretty_pieces
 from rocketpy.replication.epoch_file import EpochFile

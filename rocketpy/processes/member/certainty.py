@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import attrs
 
-from rocketpy.reactor.member import MemberBlock
+from rocketpy.failover.member_block import MemberBlock
 
 from .shown import MemberShown
 from .tree import MemberTree

@@ -11,10 +11,10 @@ from collections.abc import Callable
 import trio
 
 from rocketpy.config import BrokerSettings
-from rocketpy.coordinator.coordinator import Coordinator
-from rocketpy.coordinator.gateway import Gateway
-from rocketpy.coordinator.group_keys import GroupKeys
-from rocketpy.failover.fences import Lease
+from rocketpy.failover.etcd.coordinator import Coordinator
+from rocketpy.failover.etcd.gateway import Gateway
+from rocketpy.failover.etcd.group_keys import GroupKeys
+from rocketpy.failover.rules.fences import Lease
 from rocketpy.store.files import StorePaths
 
 from .from_config import access, member_settings, place

@@ -6,9 +6,9 @@ In the coordinator's process only: this imports the client for etcd.
 from __future__ import annotations
 
 from rocketpy.config import BrokerSettings
-from rocketpy.coordinator.access import access, group_config
-from rocketpy.coordinator.coordinator import Place
-from rocketpy.failover.settings import Settings
+from rocketpy.failover.etcd.access import access, group_config
+from rocketpy.failover.etcd.coordinator import Place
+from rocketpy.failover.rules.settings import Settings
 
 __all__ = ["access", "member_settings", "place"]
 

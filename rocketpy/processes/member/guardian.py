@@ -25,7 +25,7 @@ from collections.abc import Callable
 import attrs
 
 from rocketpy.errors import RocketError
-from rocketpy.reactor.member import MemberBlock, MemberOrders
+from rocketpy.failover.member_block import MemberBlock, MemberOrders
 from rocketpy.reactor.process import Identity, forget_handlers, hold_signals, own_standard_streams
 from rocketpy.reactor.supervisor import EXIT_CANNOT_BOOT, EXIT_CRASHED, report
 from rocketpy.reactor.worker_spec import RestartPolicy

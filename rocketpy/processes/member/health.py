@@ -12,8 +12,8 @@ from typing import Any
 
 import attrs
 
+from rocketpy.failover.member_block import MemberBlock
 from rocketpy.native.status import Status
-from rocketpy.reactor.member import MemberBlock
 from rocketpy.store.running_flags import RunningFlag
 
 from .marks import TreeMarks

@@ -20,7 +20,7 @@ import attrs
 
 from rocketpy.atomic_file import sync_directory, write_atomically
 from rocketpy.errors import StoreError
-from rocketpy.failover.epochs import EpochList, EpochsInvalid
+from rocketpy.failover.rules.epochs import EpochList, EpochsInvalid
 from rocketpy.replication.epoch_file import EpochFile
 from rocketpy.store.recovery.lifecycle import OpenedStore
 from rocketpy.store.recovery.positions import RecoveryKind

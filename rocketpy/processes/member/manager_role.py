@@ -12,8 +12,8 @@ from collections.abc import Callable
 import attrs
 import trio
 
+from rocketpy.failover.member_block import Following, MemberBlock
 from rocketpy.reactor.master_link import MasterLink
-from rocketpy.reactor.member import Following, MemberBlock
 
 from .certainty import MasterCertainty
 

@@ -15,7 +15,7 @@ import trio
 
 from rocketpy.config import BrokerSettings
 from rocketpy.errors import RocketError
-from rocketpy.reactor.member import Following, MemberBlock
+from rocketpy.failover.member_block import Following, MemberBlock
 from rocketpy.replication.epoch_file import EpochFile
 from rocketpy.replication.greeting import introduce
 from rocketpy.replication.introduction import Extent, Group, Membership

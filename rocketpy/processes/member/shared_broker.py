@@ -8,15 +8,15 @@ from pathlib import Path
 
 import attrs
 
-from rocketpy.coordinator.gateway import EtcdStatus
-from rocketpy.failover.epochs import EpochList, EpochsInvalid
-from rocketpy.failover.fences import FOR_EVER_S
-from rocketpy.failover.member import SERVING
-from rocketpy.failover.orders import Orders
-from rocketpy.failover.records import MemberRecord
-from rocketpy.failover.requests import Report
-from rocketpy.failover.states import State
-from rocketpy.reactor.member import NO_DEADLINE_NS, Following, MemberBlock, MemberOrders
+from rocketpy.failover.etcd.gateway import EtcdStatus
+from rocketpy.failover.member_block import NO_DEADLINE_NS, Following, MemberBlock, MemberOrders
+from rocketpy.failover.rules.epochs import EpochList, EpochsInvalid
+from rocketpy.failover.rules.fences import FOR_EVER_S
+from rocketpy.failover.rules.member import SERVING
+from rocketpy.failover.rules.orders import Orders
+from rocketpy.failover.rules.records import MemberRecord
+from rocketpy.failover.rules.requests import Report
+from rocketpy.failover.rules.states import State
 from rocketpy.replication.epoch_file import EpochFile
 from rocketpy.replication.slave_table import SlaveTable
 from rocketpy.store.control_view import ControlView
@@ -30,7 +30,7 @@ FOLLOWING = frozenset({State.FOLLOWER, State.IN_SYNC})
 
 @attrs.define(eq=False)
 class SharedBroker:
-    """A MemberBroker (rocketpy/coordinator/member_broker.py) in shared memory. Made when the store was opened once.
+    """A MemberBroker (rocketpy/failover/etcd/member_broker.py) in shared memory. Made when the store was opened once.
 
     While a process tree opens the store the report is that of the tree before, and nothing is done.
 

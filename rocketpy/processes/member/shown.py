@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import attrs
 
-from rocketpy.failover.states import State
+from rocketpy.failover.rules.states import State
 
 STATES = tuple(State)
 _FIELDS = struct.Struct("=BqIQd")  # state, epoch, members in sync, changes of state, end of the lease

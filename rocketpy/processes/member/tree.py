@@ -9,7 +9,7 @@ from pathlib import Path
 
 import attrs
 
-from rocketpy.reactor.member import MemberBlock
+from rocketpy.failover.member_block import MemberBlock
 from rocketpy.reactor.topology import MANAGER
 from rocketpy.reactor.worker_spec import WorkerSpec
 from rocketpy.replication.slave_table import SlaveTable

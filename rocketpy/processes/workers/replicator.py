@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from rocketpy.config import BrokerSettings
+from rocketpy.failover.member_block import MemberBlock
 from rocketpy.native.core import ffi
-from rocketpy.reactor.member import MemberBlock
 from rocketpy.reactor.topology import REPLICATOR, SEND, STORE, Topology
 from rocketpy.reactor.worker_spec import WorkerContext
 from rocketpy.remoting.networks import parse_networks

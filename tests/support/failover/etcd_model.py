@@ -6,8 +6,8 @@ from typing import Any
 
 import attrs
 
-from rocketpy.failover.records import MemberRecord
-from rocketpy.failover.requests import Outcome, Transaction, View
+from rocketpy.failover.rules.records import MemberRecord
+from rocketpy.failover.rules.requests import Outcome, Transaction, View
 
 
 @attrs.define

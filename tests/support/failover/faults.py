@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import attrs
 
-from rocketpy.failover.records import SwitchRequest
+from rocketpy.failover.rules.records import SwitchRequest
 
 from .node import Node
 from .world import ETCD, World

@@ -10,7 +10,7 @@ import random
 
 import attrs
 
-from rocketpy.failover.states import State
+from rocketpy.failover.rules.states import State
 
 from .checker import Checker, Violation
 from .faults import Faults, heal

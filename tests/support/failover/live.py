@@ -8,12 +8,12 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 import attrs
 import trio
 
-from rocketpy.coordinator.coordinator import Coordinator, Place
-from rocketpy.coordinator.group_keys import GroupKeys
-from rocketpy.failover.orders import Orders
-from rocketpy.failover.requests import Report, RevokeLease, Transaction, View
-from rocketpy.failover.settings import Settings
-from rocketpy.failover.states import Change, State
+from rocketpy.failover.etcd.coordinator import Coordinator, Place
+from rocketpy.failover.etcd.group_keys import GroupKeys
+from rocketpy.failover.rules.orders import Orders
+from rocketpy.failover.rules.requests import Report, RevokeLease, Transaction, View
+from rocketpy.failover.rules.settings import Settings
+from rocketpy.failover.rules.states import Change, State
 
 from .checker import Checker
 from .node import Disk, Fetch, Node, Reply

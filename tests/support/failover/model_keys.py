@@ -9,10 +9,10 @@ from typing import cast
 import attrs
 import trio
 
-from rocketpy.coordinator.gateway import EtcdStatus, EtcdUnavailable
-from rocketpy.coordinator.group_keys import GroupKeys
-from rocketpy.failover.records import GroupConfig, MemberRecord, SwitchRequest
-from rocketpy.failover.requests import Outcome, Transaction, View
+from rocketpy.failover.etcd.gateway import EtcdStatus, EtcdUnavailable
+from rocketpy.failover.etcd.group_keys import GroupKeys
+from rocketpy.failover.rules.records import GroupConfig, MemberRecord, SwitchRequest
+from rocketpy.failover.rules.requests import Outcome, Transaction, View
 
 from .etcd_model import EtcdModel, Registration
 

@@ -6,16 +6,16 @@ from typing import Protocol
 
 import attrs
 
-from rocketpy.failover import joining
-from rocketpy.failover.epochs import EpochList
-from rocketpy.failover.fences import Lease
-from rocketpy.failover.in_sync import Ack
-from rocketpy.failover.joining import Log
-from rocketpy.failover.member import Member
-from rocketpy.failover.records import MemberRecord
-from rocketpy.failover.requests import Report, RevokeLease, Transaction
-from rocketpy.failover.settings import Settings
-from rocketpy.failover.states import Change, Event, State
+from rocketpy.failover.rules import joining
+from rocketpy.failover.rules.epochs import EpochList
+from rocketpy.failover.rules.fences import Lease
+from rocketpy.failover.rules.in_sync import Ack
+from rocketpy.failover.rules.joining import Log
+from rocketpy.failover.rules.member import Member
+from rocketpy.failover.rules.records import MemberRecord
+from rocketpy.failover.rules.requests import Report, RevokeLease, Transaction
+from rocketpy.failover.rules.settings import Settings
+from rocketpy.failover.rules.states import Change, Event, State
 
 from .checker import Checker, Entry
 

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 
 import attrs
 
-from rocketpy.failover.requests import Kind, Outcome, RevokeLease, Transaction, View
-from rocketpy.failover.settings import Settings
-from rocketpy.failover.states import Change, State
+from rocketpy.failover.rules.requests import Kind, Outcome, RevokeLease, Transaction, View
+from rocketpy.failover.rules.settings import Settings
+from rocketpy.failover.rules.states import Change, State
 
 from .checker import Checker
 from .etcd_model import EtcdModel, Registration

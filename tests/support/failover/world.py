@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 import attrs
 
-from rocketpy.failover.records import FORMAT, GroupConfig
-from rocketpy.failover.requests import Kind, Outcome, RevokeLease, Transaction, View
-from rocketpy.failover.settings import Settings
-from rocketpy.failover.states import Change
+from rocketpy.failover.rules.records import FORMAT, GroupConfig
+from rocketpy.failover.rules.requests import Kind, Outcome, RevokeLease, Transaction, View
+from rocketpy.failover.rules.settings import Settings
+from rocketpy.failover.rules.states import Change
 
 from .checker import Checker
 from .etcd_model import EtcdModel, Registration

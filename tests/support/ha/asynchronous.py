@@ -15,7 +15,7 @@ from typing import ClassVar
 
 import attrs
 
-from rocketpy.failover.epochs import EpochList
+from rocketpy.failover.rules.epochs import EpochList
 
 from .history import Answer, History, Place
 

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 import attrs
 
-from rocketpy.failover.epochs import EpochList
+from rocketpy.failover.rules.epochs import EpochList
 
 SUCCESS, NO_SLAVE = 0, 11  # codes of answers
 Place = tuple[int, int]  # queue, queue offset

@@ -11,10 +11,10 @@ from typing import Any
 import attrs
 import trio
 
-from rocketpy.coordinator.gateway import Access, Gateway, decode, encode
-from rocketpy.coordinator.group_keys import GroupKeys
-from rocketpy.coordinator.operator import switch_master
-from rocketpy.failover.records import GroupState, MasterRecord, MemberRecord, from_json
+from rocketpy.failover.etcd.gateway import Access, Gateway, decode, encode
+from rocketpy.failover.etcd.group_keys import GroupKeys
+from rocketpy.failover.etcd.operator import switch_master
+from rocketpy.failover.rules.records import GroupState, MasterRecord, MemberRecord, from_json
 from tests.support.etcd import EtcdCluster
 
 from .history import History

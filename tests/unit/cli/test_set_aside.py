@@ -13,10 +13,10 @@ pytest.importorskip("httpcore")
 from rocketpy.cli.set_aside import set_aside
 from rocketpy.config import BrokerSettings
 from rocketpy.config.failover_config import HaMode
-from rocketpy.coordinator.operator import OperatorRefused
 from rocketpy.errors import ConfigError, StoreError
-from rocketpy.failover.records import GroupState, MasterRecord
-from rocketpy.failover.requests import View
+from rocketpy.failover.etcd.operator import OperatorRefused
+from rocketpy.failover.rules.records import GroupState, MasterRecord
+from rocketpy.failover.rules.requests import View
 from rocketpy.processes.member.identity import open_identity
 from rocketpy.store.recovery import store_lock
 from rocketpy.store.recovery.lifecycle import close_store, open_store

@@ -5,7 +5,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from rocketpy.failover.states import State
+from rocketpy.failover.rules.states import State
 from rocketpy.metrics import (
     ConsumptionSnapshot,
     Count,

@@ -10,8 +10,8 @@ import pytest
 pytest.importorskip("rocketpy.native._rocketpy", reason="the send loop is C")
 
 from rocketpy.broker.passed_sends import PASSED_ON
+from rocketpy.failover.member_block import MemberOrders
 from rocketpy.native.core import ffi, lib
-from rocketpy.reactor.member import MemberOrders
 from tests.support import ring_messages
 from tests.support.fast_path import drain
 from tests.unit.native.test_send_orders import OK, SERVICE_NOT_AVAILABLE, A, B, Ordered, master, rig

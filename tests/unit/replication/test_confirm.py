@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("rocketpy.native._rocketpy", reason="the replicator is C")
 
+from rocketpy.failover.member_block import MemberBlock, MemberOrders
 from rocketpy.native.core import ffi, lib
-from rocketpy.reactor.member import MemberBlock, MemberOrders
 from rocketpy.replication.slave_table import SlaveTable
 from rocketpy.store.control_block import ControlBlock
 

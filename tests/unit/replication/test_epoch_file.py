@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rocketpy.errors import StoreError
-from rocketpy.failover.epochs import EpochList, EpochsInvalid
+from rocketpy.failover.rules.epochs import EpochList, EpochsInvalid
 from rocketpy.replication.epoch_file import SIZE_MAX, EpochFile
 
 

@@ -12,11 +12,11 @@ import pytest
 
 pytest.importorskip("rocketpy.native._rocketpy", reason="a part of the broker, which needs the compiled core")
 
-from rocketpy.failover.epochs import EpochList
-from rocketpy.failover.in_sync import Ack
+from rocketpy.failover.member_block import Following, MemberBlock, MemberOrders
+from rocketpy.failover.rules.epochs import EpochList
+from rocketpy.failover.rules.in_sync import Ack
 from rocketpy.native.core import lib
 from rocketpy.processes.member.replaced_master import ReplacedMaster
-from rocketpy.reactor.member import Following, MemberBlock, MemberOrders
 from rocketpy.replication.epoch_file import EpochFile
 from rocketpy.replication.slave import LOOK_S, SlaveReplicator
 from tests.support.member_pair import GROUP, IMAGE, A, B, MemberFollower, MemberMaster, epochs

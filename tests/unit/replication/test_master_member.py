@@ -6,8 +6,8 @@ import pytest
 
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
-from rocketpy.failover.epochs import Epoch, EpochList
-from rocketpy.reactor.member import MemberBlock, MemberOrders
+from rocketpy.failover.member_block import MemberBlock, MemberOrders
+from rocketpy.failover.rules.epochs import Epoch, EpochList
 from rocketpy.replication.master import MasterMember
 
 

@@ -10,8 +10,8 @@ import pytest
 
 pytest.importorskip("rocketpy.native._rocketpy", reason="a part of the broker, which needs the compiled core")
 
+from rocketpy.failover.member_block import Following, MemberBlock, MemberOrders
 from rocketpy.native.core import lib
-from rocketpy.reactor.member import Following, MemberBlock, MemberOrders
 from rocketpy.reactor.ring import WorkerBlock
 from rocketpy.replication.epoch_file import EpochFile
 from rocketpy.replication.follower import Follower

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rocketpy.failover.in_sync import Ack
+from rocketpy.failover.rules.in_sync import Ack
 from rocketpy.native.core import ffi, lib
 from rocketpy.replication.slave_table import SlaveTable
 

@@ -14,7 +14,7 @@ from rocketpy.broker.log_marks import LogExtent, LogMarks
 from rocketpy.broker.managers.topics_position import position_path, saved_position
 from rocketpy.config import BrokerRole
 from rocketpy.errors import ConfigError
-from rocketpy.failover.epochs import Epoch, EpochList
+from rocketpy.failover.rules.epochs import Epoch, EpochList
 from rocketpy.processes.boot.table_check import check_marked, check_offsets, check_tables, check_topics, log_extent
 from rocketpy.remoting.bodies.offset import ConsumerOffsetSerializeWrapper, LogMark, MarkedOffsets
 from rocketpy.remoting.json_writer import pretty_pieces

@@ -13,11 +13,11 @@ from typing import Any
 import attrs
 import pytest
 
+from rocketpy.failover.member_block import MemberBlock, MemberOrders
 from rocketpy.processes.member.cuts import FORGET_S, TRIES_MAX, Cuts
 from rocketpy.processes.member.guardian import HANGS_S, LATE_S, Child, Guardian, Role
 from rocketpy.processes.member.marks import TreeMarks
 from rocketpy.processes.member.names import EXIT_OTHER_EPOCH
-from rocketpy.reactor.member import MemberBlock, MemberOrders
 from rocketpy.reactor.process import Identity
 from rocketpy.reactor.supervisor import EXIT_CANNOT_BOOT
 from tests.support.toy_workers import Journal

@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("rocketpy.native._rocketpy", reason="shared memory is C")
 
+from rocketpy.failover.member_block import MemberBlock, MemberOrders
 from rocketpy.native.core import lib
 from rocketpy.native.status import Status
 from rocketpy.processes.member.health import (
@@ -21,7 +22,6 @@ from rocketpy.processes.member.health import (
 )
 from rocketpy.processes.member.marks import FAULT_BYTES_MAX, TreeMarks
 from rocketpy.processes.member.tree import fault_of
-from rocketpy.reactor.member import MemberBlock, MemberOrders
 from rocketpy.reactor.ring import WorkerBlock
 from rocketpy.reactor.worker_spec import WorkerSpec
 from rocketpy.store.control_block import ControlBlock

@@ -9,12 +9,12 @@ import pytest
 import trio
 import trio.testing
 
-from rocketpy.failover.states import State
+from rocketpy.failover.member_block import NO_DEADLINE_NS, Following, MemberBlock, MemberOrders
+from rocketpy.failover.rules.states import State
 from rocketpy.processes.member.certainty import GRACE_S, MasterCertainty
 from rocketpy.processes.member.manager_role import LOOK_S, ManagerRole, followed_address
 from rocketpy.processes.member.shown import MemberShown
 from rocketpy.reactor.master_link import MasterLink
-from rocketpy.reactor.member import NO_DEADLINE_NS, Following, MemberBlock, MemberOrders
 from tests.support.slow_path import SlowPathRig
 
 EPOCH, OWN_ID = 7, 3

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from rocketpy.failover.states import State
+from rocketpy.failover.member_block import NO_DEADLINE_NS, MemberBlock, MemberOrders
+from rocketpy.failover.rules.states import State
 from rocketpy.processes.member.certainty import GRACE_S, PAUSE_S, MasterCertainty
 from rocketpy.processes.member.shown import MemberShown
-from rocketpy.reactor.member import NO_DEADLINE_NS, MemberBlock, MemberOrders
 
 EPOCH = 7
 

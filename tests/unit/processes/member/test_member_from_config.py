@@ -12,7 +12,7 @@ import pytest
 
 from rocketpy.config import BrokerSettings, load_broker_config
 from rocketpy.errors import ConfigError
-from rocketpy.failover.records import GroupConfig
+from rocketpy.failover.rules.records import GroupConfig
 from rocketpy.processes.member.from_config import access, member_settings, place
 from rocketpy.processes.member.requirement import require_client
 

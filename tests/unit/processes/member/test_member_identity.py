@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from rocketpy.config import MessageStoreConfig
-from rocketpy.failover.epochs import EpochList
+from rocketpy.failover.member_block import MemberBlock
+from rocketpy.failover.rules.epochs import EpochList
 from rocketpy.processes.member.identity import StoreIdentity, distrust, forget, open_epoch, open_identity
 from rocketpy.processes.member.marks import TreeMarks
 from rocketpy.processes.member.tree import MemberTree
-from rocketpy.reactor.member import MemberBlock
 from rocketpy.replication.epoch_file import EpochFile
 from rocketpy.replication.slave_table import SlaveTable
 from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store

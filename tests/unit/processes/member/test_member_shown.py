@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from rocketpy.failover.states import State
+from rocketpy.failover.rules.states import State
 from rocketpy.processes.member.shown import MemberShown
 
 

@@ -12,16 +12,16 @@ from typing import Any
 import attrs
 import pytest
 
-from rocketpy.failover.epochs import EpochList
-from rocketpy.failover.fences import FOR_EVER_S, NEVER_S
-from rocketpy.failover.orders import Orders
-from rocketpy.failover.records import MemberRecord
-from rocketpy.failover.requests import Report
-from rocketpy.failover.states import DUTIES, State
+from rocketpy.failover.member_block import NO_DEADLINE_NS, Following, MemberBlock, MemberOrders
+from rocketpy.failover.rules.epochs import EpochList
+from rocketpy.failover.rules.fences import FOR_EVER_S, NEVER_S
+from rocketpy.failover.rules.orders import Orders
+from rocketpy.failover.rules.records import MemberRecord
+from rocketpy.failover.rules.requests import Report
+from rocketpy.failover.rules.states import DUTIES, State
 from rocketpy.processes.member import shared_broker
 from rocketpy.processes.member.marks import TreeMarks
 from rocketpy.processes.member.shared_broker import SharedBroker
-from rocketpy.reactor.member import NO_DEADLINE_NS, Following, MemberBlock, MemberOrders
 from rocketpy.replication.epoch_file import EpochFile
 from rocketpy.replication.slave_table import SlaveTable
 from rocketpy.store.control_block import ControlBlock

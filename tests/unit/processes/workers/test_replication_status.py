@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.config import BrokerRole, BrokerSettings
-from rocketpy.failover.states import State
+from rocketpy.failover.rules.states import State
 from rocketpy.processes.member.shown import MemberShown
 from rocketpy.processes.workers.replication_status import replication_status
 from rocketpy.reactor.master_link import MasterLink
