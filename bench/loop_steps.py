@@ -25,7 +25,7 @@ import trio
 from rich.console import Console
 from rich.table import Table
 
-from rocketpy.broker.registration import registration_parts
+from rocketpy.broker.registration.registration import registration_parts
 from rocketpy.codes import OUR_VERSION, RequestCode
 from rocketpy.config import NamesrvConfig, NamesrvSettings, RocketpyConfig, ServerConfig
 from rocketpy.errors import BodyInvalid

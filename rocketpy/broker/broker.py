@@ -28,26 +28,23 @@ from rocketpy.transport.duties import Duty, as_duty, as_work, run_duty
 from rocketpy.transport.server import TaskStatus
 from rocketpy.transport.steps import finished
 
-from .backlog import BacklogMonitor
 from .clock import Clock, seconds_to_midnight
 from .current_settings import CurrentSettings
-from .delay import DelayLevels
-from .kept_tables import make_locks, make_offsets
-from .manager_memory import ManagerMemory
+from .delays.delay import DelayLevels
+from .delays.schedule import ScheduleService
 from .managers.broker_stats import BrokerStatsManager, WorkerCounters
 from .managers.client_journal import ClientJournal, OpenChannel
 from .managers.config_file import ConfigFile
 from .managers.consumer import ConsumerManager
 from .managers.consumer_filter import ConsumerFilterManager
 from .managers.fast_path_tables import FastPathTables
+from .managers.kept_tables import make_locks, make_offsets
 from .managers.notify import MembersNotifier
 from .managers.producer import ProducerManager
 from .managers.subscription_group import SubscriptionGroupManager
+from .managers.table_followers import CHANGES, FollowedProcessor
 from .managers.topic_config import TopicConfigManager
-from .master_duties import MasterDuties
-from .master_route import WATCH_S, MasterRoute
-from .outer_api import BrokerOuterApi, NameServerClient, RegisteredAs, RegistrationStatistics
-from .passed_sends import PassedSends, PassingClient
+from .memory.manager_memory import ManagerMemory
 from .process_pauses import CHECK_INTERVAL_S, ProcessPauses
 from .processors.admin_broker import AdminBrokerProcessor
 from .processors.admin_groups import AdminGroupProcessor
@@ -66,19 +63,22 @@ from .processors.send_back import SendBackProcessor
 from .processors.table import GuardedProcessor, TableProcessor, guard_of
 from .processors.transactions import TransactionProcessor
 from .processors.unreadable import UnreadableProcessor
+from .pulling.backlog import BacklogMonitor
+from .pulling.slow_pull import SlowPull
+from .pulling.slow_readers import INTERVAL_S as SLOW_READERS_S
+from .pulling.slow_readers import SlowReaders
 from .queries import query_processors
-from .schedule import ScheduleService
+from .registration.master_route import WATCH_S, MasterRoute
+from .registration.outer_api import BrokerOuterApi, NameServerClient, RegisteredAs, RegistrationStatistics
+from .sending.passed_sends import PassedSends, PassingClient
+from .sending.slow_send import SlowSend
 from .services import BrokerServices
-from .slave_synchronize import SlaveSynchronize
-from .slow_pull import SlowPull
-from .slow_readers import INTERVAL_S as SLOW_READERS_S
-from .slow_readers import SlowReaders
-from .slow_send import SlowSend
+from .slaves.master_duties import MasterDuties
+from .slaves.slave_synchronize import SlaveSynchronize
 from .store_api import Store
-from .table_followers import CHANGES, FollowedProcessor
 from .topics_of_log import KEEP_S, TopicsOfLog
-from .transaction_progress import TransactionProgress
-from .transactions import TransactionService
+from .transactions.transaction_progress import TransactionProgress
+from .transactions.transactions import TransactionService
 from .unfinished import adopt_queues, finish_deletions
 from .water_marks import WaterMarks
 

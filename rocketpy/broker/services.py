@@ -16,6 +16,7 @@ from rocketpy.remoting.networks import parse_networks
 
 from .clock import Clock
 from .current_settings import CurrentSettings
+from .delays.schedule import ScheduleService
 from .managers.broker_stats import BrokerStatsManager
 from .managers.consumer import ConsumerManager
 from .managers.consumer_filter import ConsumerFilterManager
@@ -23,11 +24,10 @@ from .managers.consumer_offset import ConsumerOffsetManager
 from .managers.producer import ProducerManager
 from .managers.rebalance_lock import RebalanceLockManager
 from .managers.subscription_group import SubscriptionGroupManager
+from .managers.table_followers import TableFollowers
 from .managers.topic_config import TopicConfigManager
-from .schedule import ScheduleService
 from .store_api import Store
-from .table_followers import TableFollowers
-from .transactions import TransactionService
+from .transactions.transactions import TransactionService
 
 
 class Registrar(Protocol):

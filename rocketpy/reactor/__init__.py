@@ -12,11 +12,9 @@
                          crashed_request.py those that killed a worker
     worker_messages.py   what crosses the rings (csrc/ipc/worker_messages.h) as values;
                          filter_messages.py what of it is about SQL92
-    ring_fast_path.py    the manager's side of the rings, with outbox.py, channel.py, internal_puts.py,
-                         queue_deletion.py and selector_deaths.py
-
-    shared memory        delivery_marks.py, filter_marks.py, half_states.py outlive the manager; master_link.py joins
-                         the workers of a slave, member.py a broker and its coordinator
+    outbox.py            what waits for room in a ring; channel.py answers a connection through one;
+                         selector_deaths.py: connections of a selector that died
+    master_link.py       shared memory that joins the workers of a slave
 
 This package knows no broker. The Processors (remoting.abc) and the SlowPath (remoting.fast_path) that
 rocketpy/processes passes in give requests their meaning. Lifecycle: Topology.create -> WorkerSpecs -> Supervisor.run ->

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Protocol
 
 import attrs
 import trio
@@ -25,7 +26,7 @@ from rocketpy.faults import Faults, do_each
 from rocketpy.native.core import lib
 from rocketpy.remoting.abc import ConnectionListener, Detached, Preparation, Processor, Response, Rest
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.fast_path import SlowPath
+from rocketpy.remoting.fast_path import SendRequest, SlowPath
 from rocketpy.remoting.frame import REQUEST_HEADER_SIZE_MAX
 from rocketpy.remoting.limits import PoolLoad
 from rocketpy.remoting.refusals import OVERLOAD, command_of, error_response, not_supported, too_old
@@ -37,7 +38,6 @@ from .pool_queue import PoolQueue
 from .pools import MANAGER, QUERY, PoolTable
 from .preparations import Preparations
 from .ring import Ring, RingReader, WorkerBlock
-from .ring_fast_path import RingFastPath
 from .selector_deaths import SelectorDeaths
 from .worker_messages import (
     Origin,
@@ -59,6 +59,28 @@ BATCH_RECORDS = 256  # messages of one ring per turn, then other rings and the p
 BATCH_NS = 10_000_000  # time of one ring per turn: the heartbeat must not wait for many large messages
 TURN_S, STOP_TURN_S = 1.0, 0.01  # STOP_TURN_S: while the last requests are being served
 AWAY_NS = 2_000_000_000  # a loop that has not turned for this long was paused
+
+
+class FastPathServer(Protocol):
+    """The part of the fast path that the request server drives (broker/fast_path/ring_fast_path.py)."""
+
+    def turn(self) -> bool:
+        """Write out backlogs, tell restarted workers. Returns True if there is more to write at once."""
+
+    def is_idle(self) -> bool:
+        """Return True if nothing waits to be written or to be answered."""
+
+    def put_finished(self, record: bytes) -> None:
+        """Handle a PUT_RESULT."""
+
+    def cleaned(self, record: bytes) -> None:
+        """Handle a CLEANED."""
+
+    def took(self, request: SendRequest) -> None:
+        """A send has arrived on the slow path."""
+
+    def complete(self, request: SendRequest) -> None:
+        """A send that has arrived on the slow path ends here."""
 
 
 @attrs.define(eq=False)
@@ -100,7 +122,7 @@ class RequestServer:
     table: PoolTable
     role: str = MANAGER
     slow_path: SlowPath | None = None
-    fast_path: RingFastPath | None = None
+    fast_path: FastPathServer | None = None
     on_settings: Callable[[bytes], None] | None = None
     listeners: Sequence[ConnectionListener] = ()
     drain_after: Sequence[Ring] = ()

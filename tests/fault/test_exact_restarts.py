@@ -17,9 +17,9 @@ import pytest
 
 pytest.importorskip("rocketpy.native._rocketpy", reason="the fast path is C")
 
+from rocketpy.broker.fast_path.delivery_marks import DeliveryMarks
 from rocketpy.message.record import decode_records
 from rocketpy.native.core import ffi, lib
-from rocketpy.reactor.delivery_marks import DeliveryMarks
 from rocketpy.reactor.worker_messages import decode_put_result, encode_put
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fast_path import Delivery, MessageToPut

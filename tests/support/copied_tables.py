@@ -8,7 +8,7 @@ from typing import Any
 
 import trio
 
-from rocketpy.broker.table_followers import TABLE_VERSION
+from rocketpy.broker.managers.table_followers import TABLE_VERSION
 from rocketpy.config import BrokerRole
 from rocketpy.errors import ConnectFailed
 from rocketpy.remoting.command import RemotingCommand

@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from rocketpy.broker.fast_path.filter_messages import SUBSCRIPTION
 from rocketpy.native.core import ffi, lib
-from rocketpy.reactor.filter_messages import SUBSCRIPTION
 from rocketpy.reactor.worker_messages import (
     BROKER,
     PULL_REQUEST,

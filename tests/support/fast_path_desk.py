@@ -7,11 +7,11 @@ import pytest
 
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
+from rocketpy.broker.fast_path.ring_fast_path import RingFastPath
 from rocketpy.native.core import lib
 from rocketpy.reactor import worker_messages
 from rocketpy.reactor.outbox import Outbox
 from rocketpy.reactor.ring import Ring, RingReader, RingWriter, WorkerBlock
-from rocketpy.reactor.ring_fast_path import RingFastPath
 from rocketpy.reactor.worker_messages import (
     WorkerMessage,
 )

@@ -5,7 +5,7 @@ run in a forked process, the quickest first, until one fails. A mutant that none
 a test is missing, or code can go, or the change has no effect. A reader decides which.
 
     python -m tests.support.surviving_mutants rocketpy/failover/rules/in_sync.py
-    python -m tests.support.surviving_mutants rocketpy/broker/schedule.py --tests tests/unit/broker --lines 120-180
+    python -m tests.support.surviving_mutants rocketpy/broker/delays/schedule.py --tests tests/unit/broker/delays
 
 The tests of a module are by default the files in `tests/unit` that import it or bear its name. The extension module
 must be built. Processes that a test starts have the mutant as well, but only lines that run in the process of the test

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from rocketpy.broker.timer_changes import TimerChange, replacement
+from rocketpy.broker.delays.timer_changes import TimerChange, replacement
 from rocketpy.codes import ResponseCode
 from rocketpy.message.record import StoredRecord, decode_records
 from rocketpy.message.sys_flag import TRANSACTION_MASK

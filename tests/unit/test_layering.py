@@ -33,6 +33,7 @@ ALLOWED: dict[str, set[str]] = {
         *("reactor", "store", "remoting", "failover.rules", "failover.member_block", "message", "config", "native"),
     },
     "namesrv": {"transport", "remoting", "message", "config"},
+    "broker.fast_path": {"reactor", "remoting", "message", "config", "native"},
     "broker": {"store", "transport", "remoting", "filter", "message", "config"},
     "client": {"transport", "remoting", "filter", "message", "config"},
     "admin": {"client", "failover.etcd", "failover.rules", "remoting", "message", "config"},
@@ -41,8 +42,8 @@ ALLOWED: dict[str, set[str]] = {
     # where the parts of a server meet: all but what clients and tools are made of
     "processes": {
         *("failover.etcd", "failover.member_block", "failover.rules"),
-        *("broker", "config", "message", "metrics", "namesrv", "native", "reactor", "remoting", "replication"),
-        *("store", "transport"),
+        *("broker", "broker.fast_path", "config", "message", "metrics", "namesrv", "native", "reactor"),
+        *("remoting", "replication", "store", "transport"),
     },
 }
 # Inside a package: its rooms from the bottom up. A room imports those before it. Names are modules or folders.
@@ -57,6 +58,17 @@ ROOMS: dict[str, tuple[set[str], ...]] = {
         {"transaction_producer"},
         {"sync"},
     ),
+    "broker": (
+        {"clock", "current_settings", "files", "property_edits", "remarks", "replies", "store_api", "water_marks"},
+        {"memory", "process_pauses"},
+        {"managers"},
+        {"delays", "registration", "transactions"},
+        {"sending", "services"},
+        {"pulling", "runtime_info", "slaves", "unfinished"},
+        {"processors", "topics_of_log"},
+        {"queries"},
+        {"broker"},
+    ),
     "store": (
         {"clocks", "files"},
         {"replaced_file"},
@@ -70,6 +82,7 @@ ROOMS: dict[str, tuple[set[str], ...]] = {
         {"inspection"},
         {"rebuilding"},
     ),
+    "failover": ({"rules"}, {"etcd"}),
     "processes": ({"member"}, {"workers"}, {"boot"}),
 }
 # The rooms of csrc/ from the bottom up: a file includes headers of its own room and of those before it.
@@ -103,13 +116,8 @@ ONLY_IN: dict[str, set[str]] = {
     "rocketpy.native._rocketpy": {"native.core"},
     "cffi": set(),
     "rocketpy.native.core": {
-        "native",
-        "failover.member_block",
-        "store",
-        "reactor",
-        "replication",
-        "processes",
-        "spark",
+        *("broker.fast_path", "failover.member_block", "native", "processes", "reactor"),
+        *("replication", "spark", "store"),
     },
 }
 WITHOUT_TRIO = {

@@ -4,9 +4,11 @@ topic_config, subscription_group, consumer_offset       topics, groups, committe
 topics_position                         up to which log position the table of topics knows all of them
 consumer, producer, client_channel      the clients that are online; client_journal keeps them for the next manager
 subscription_views, notify              whether a group's members subscribe alike; telling them of changes
-consumer_filter                         SQL92 subscriptions and their filter bits
+consumer_filter, filter_compiler        SQL92 subscriptions and their filter bits; their programs
 rebalance_lock                          locks of queues that are consumed in order
 broker_stats, stats_item                figures of the last minute, hour and day
+table_followers                         slaves that have copied the newest version of a table
+kept_tables                             offsets and locks in the memory that outlives the manager
 fast_path_tables                        what of these tables the send and pull workers have
 config_file, documents, evolve          when a table is saved, how it is encoded, copies with changes
 """

@@ -26,7 +26,7 @@ from rocketpy.remoting.bodies.schema import Body
 from rocketpy.remoting.limits import TableSize
 
 from ..clock import Clock
-from ..journal import Journal
+from ..memory.journal import Journal
 from .client_channel import ClientChannelInfo
 from .consumer import ConsumerGroupInfo, ConsumerManager
 from .producer import ProducerManager

@@ -12,7 +12,7 @@ import trio
 
 from rocketpy.transport.steps import encoded
 
-from .. import json_file
+from ..files import json_file
 
 logger = logging.getLogger(__name__)
 

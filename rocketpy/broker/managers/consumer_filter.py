@@ -24,12 +24,12 @@ from rocketpy.remoting.fast_path import FastPath, FilterPlace
 from rocketpy.remoting.json_writer import Members, pretty_pieces
 from rocketpy.transport.steps import Steps, finished
 
-from .. import json_file
 from ..clock import Clock
 from ..current_settings import CurrentSettings
-from ..filter_compiler import FilterCompiler
+from ..files import json_file
 from .config_file import ConfigFile
 from .evolve import evolved
+from .filter_compiler import FilterCompiler
 
 logger = logging.getLogger(__name__)
 

@@ -33,8 +33,8 @@ from rocketpy.remoting.json_writer import Members, pretty_pieces
 from rocketpy.remoting.limits import Limit
 from rocketpy.transport.steps import Steps
 
-from .. import json_file
-from ..journal import Journal
+from ..files import json_file
+from ..memory.journal import Journal
 from .config_file import ConfigFile
 
 logger = logging.getLogger(__name__)

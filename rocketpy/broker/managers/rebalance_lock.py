@@ -21,8 +21,8 @@ from rocketpy.remoting.limits import Limit
 from rocketpy.remoting.work import result_of
 
 from ..clock import Clock
-from ..journal import Found, Journal
-from ..lock_file import LOCK_LIFE_MS
+from ..memory.journal import Found, Journal
+from ..memory.lock_file import LOCK_LIFE_MS
 from ..process_pauses import ProcessPauses
 
 logger = logging.getLogger(__name__)

@@ -26,9 +26,9 @@ from rocketpy.remoting.json_writer import Members, pretty_pieces
 from rocketpy.remoting.limits import Limit, require
 from rocketpy.transport.steps import Steps
 
-from .. import json_file
 from ..clock import Clock
 from ..current_settings import CurrentSettings
+from ..files import json_file
 from .config_file import ConfigFile
 from .documents import with_unknown_fields
 from .evolve import evolved

@@ -19,7 +19,7 @@ import trio
 from rocketpy.log_limit import LogLimit, and_more
 from rocketpy.remoting.bodies.offset import PHY_OFFSET
 
-from ..position_file import PositionFile, TableImage
+from ..files.position_file import PositionFile, TableImage
 from .config_file import ConfigFile
 
 logger = logging.getLogger(__name__)

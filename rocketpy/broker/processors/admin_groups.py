@@ -26,8 +26,8 @@ from rocketpy.transport.steps import encoded_body, finished
 
 from .. import remarks
 from ..managers.client_channel import ClientChannelInfo
+from ..managers.table_followers import TABLE_VERSION, version_text
 from ..services import BrokerServices
-from ..table_followers import TABLE_VERSION, version_text
 from .table import TableProcessor
 
 

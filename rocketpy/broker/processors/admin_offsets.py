@@ -17,9 +17,9 @@ from rocketpy.remoting.headers.offset import (
 from rocketpy.remoting.limits import require
 from rocketpy.transport.steps import Steps, encoded_body
 
-from ..log_marks import presumed_fields
+from ..files.log_marks import presumed_fields
 from ..services import BrokerServices
-from ..transaction_progress import FIELD
+from ..transactions.transaction_progress import FIELD
 from .table import TableProcessor
 
 QUEUES_PER_STEP = 200

@@ -18,8 +18,8 @@ from rocketpy.remoting.json_writer import in_order
 from rocketpy.transport.steps import Steps, encoded_body, finished
 
 from .. import remarks
+from ..managers.table_followers import TABLE_VERSION, version_text
 from ..services import BrokerServices
-from ..table_followers import TABLE_VERSION, version_text
 from .deletion_wait import answer_after
 from .table import TableProcessor
 

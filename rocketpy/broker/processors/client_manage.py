@@ -29,9 +29,9 @@ from rocketpy.transport.bodies import read_body
 from rocketpy.transport.steps import Steps
 
 from .. import remarks
-from ..filter_compiler import Compiled
 from ..managers.client_channel import ClientChannelInfo
 from ..managers.consumer_filter import is_tag_type
+from ..managers.filter_compiler import Compiled
 from ..services import BrokerServices
 from .table import TableProcessor
 

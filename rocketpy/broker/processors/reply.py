@@ -31,8 +31,8 @@ from rocketpy.remoting.headers.send import SendMessageRequestHeader, SendMessage
 from .. import remarks
 from ..property_edits import text_property, with_values
 from ..replies import send_reply_fields
+from ..sending.slow_send import Refusal, Target
 from ..services import BrokerServices
-from ..slow_send import Refusal, Target
 from .table import TableProcessor
 
 CLIENT_TIMEOUT_S = 10.0

@@ -24,9 +24,9 @@ from rocketpy.remoting.fast_path import MessageToPut
 from rocketpy.remoting.headers.send import ConsumerSendMsgBackRequestHeader
 
 from .. import remarks
-from ..delay import DelayLevels
+from ..delays.delay import DelayLevels
+from ..delays.schedule import message_from
 from ..property_edits import text_property, with_values
-from ..schedule import message_from
 from ..services import BrokerServices
 from .table import TableProcessor
 

@@ -20,8 +20,8 @@ from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.transaction import ResumeCheckHalfMessageRequestHeader
 
+from ..delays.schedule import message_from
 from ..property_edits import with_values
-from ..schedule import message_from
 from ..services import BrokerServices
 from .table import TableProcessor
 

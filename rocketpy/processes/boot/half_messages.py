@@ -10,11 +10,11 @@ from __future__ import annotations
 import logging
 import os
 
-from rocketpy.broker.transaction_progress import FILE_NAME, progress_in
+from rocketpy.broker.fast_path.half_states import SharedHalfStates
+from rocketpy.broker.transactions.transaction_progress import FILE_NAME, progress_in
 from rocketpy.errors import StoreError
 from rocketpy.message.names import TRANS_HALF_TOPIC
 from rocketpy.native.core import ffi, lib
-from rocketpy.reactor.half_states import SharedHalfStates
 from rocketpy.store.control_block import fail
 from rocketpy.store.formats.unit import rounded_file_size
 from rocketpy.store.recovery.lifecycle import OpenedStore

@@ -1,4 +1,4 @@
-"""Holds saved tables to the log when the store is opened, before the workers are forked (broker/log_marks.py).
+"""Holds saved tables to the log when the store is opened, before the workers are forked (broker/files/log_marks.py).
 
 A table that presumes messages which the log does not have (after a power failure, a cut, a change of master) is lowered
 in its file to what the log supports: progress to its newest mark that the log has, a committed offset to the end of its
@@ -13,11 +13,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from rocketpy.atomic_file import write_atomically
-from rocketpy.broker import json_file
-from rocketpy.broker.log_marks import LogExtent, LogMarks
+from rocketpy.broker.files import json_file
+from rocketpy.broker.files.log_marks import LogExtent, LogMarks
+from rocketpy.broker.files.position_file import PositionFile
 from rocketpy.broker.managers.topics_position import position_at_end, position_path, saved_position
-from rocketpy.broker.position_file import PositionFile
-from rocketpy.broker.transaction_progress import FILE_NAME as TRANSACTION_PROGRESS
+from rocketpy.broker.transactions.transaction_progress import FILE_NAME as TRANSACTION_PROGRESS
 from rocketpy.errors import StoreError
 from rocketpy.failover.rules.epochs import EpochsInvalid
 from rocketpy.remoting.bodies.offset import PHY_OFFSET, ConsumerOffsetSerializeWrapper, MarkedOffsets

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from rocketpy.broker.clock import SystemClock
-from rocketpy.broker.manager_memory import ManagerMemory
+from rocketpy.broker.fast_path.delivery_marks import DeliveryMarks
+from rocketpy.broker.fast_path.filter_marks import FilterMarks
+from rocketpy.broker.memory.manager_memory import ManagerMemory
 from rocketpy.config import BrokerSettings
 from rocketpy.reactor.acceptor import Acceptor, Target
 from rocketpy.reactor.codec import CodecMain
-from rocketpy.reactor.delivery_marks import DeliveryMarks
-from rocketpy.reactor.filter_marks import FilterMarks
 from rocketpy.reactor.master_link import MasterLink
 from rocketpy.reactor.pools import broker_pools
 from rocketpy.reactor.selector import SelectorMain, SelectorSettings

@@ -17,18 +17,18 @@ import trio
 
 from rocketpy.broker.broker import BrokerController
 from rocketpy.broker.clock import SystemClock
-from rocketpy.broker.manager_memory import ManagerMemory
+from rocketpy.broker.fast_path.delivery_marks import DeliveryMarks
+from rocketpy.broker.fast_path.half_states import SharedHalfStates
+from rocketpy.broker.fast_path.ring_fast_path import RingFastPath
+from rocketpy.broker.memory.manager_memory import ManagerMemory
 from rocketpy.config import BrokerSettings
 from rocketpy.faults import Faults
 from rocketpy.reactor.channel import RingChannel
 from rocketpy.reactor.crashed_request import drop_crashed_request
-from rocketpy.reactor.delivery_marks import DeliveryMarks
-from rocketpy.reactor.half_states import SharedHalfStates
 from rocketpy.reactor.master_link import MasterLink
 from rocketpy.reactor.outbox import Outbox
 from rocketpy.reactor.request_server import RequestServer
 from rocketpy.reactor.ring import RingReader, RingWriter, WorkerBlock
-from rocketpy.reactor.ring_fast_path import RingFastPath
 from rocketpy.reactor.topology import MANAGER, SEND, STORE, Topology
 from rocketpy.reactor.worker_spec import WorkerContext
 from rocketpy.remoting.limits import PoolLoad

@@ -7,15 +7,15 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from rocketpy.broker.fast_path.delivery_marks import DeliveryMarks
+from rocketpy.broker.fast_path.filter_marks import FilterMarks
+from rocketpy.broker.fast_path.half_states import SharedHalfStates
 from rocketpy.codes import OUR_VERSION
 from rocketpy.config import BrokerSettings
 from rocketpy.errors import StoreError
 from rocketpy.failover.member_block import MemberBlock
 from rocketpy.native.core import ffi, lib
 from rocketpy.reactor.crashed_request import drop_crashed_request
-from rocketpy.reactor.delivery_marks import DeliveryMarks
-from rocketpy.reactor.filter_marks import FilterMarks
-from rocketpy.reactor.half_states import SharedHalfStates
 from rocketpy.reactor.master_link import MasterLink
 from rocketpy.reactor.ring import ring_array
 from rocketpy.reactor.topology import MANAGER, REPLICATOR, SEND, STORE, Topology

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import attrs
 
+from rocketpy.broker.fast_path.filter_marks import FilterMarks
 from rocketpy.config import MessageStoreConfig
 from rocketpy.errors import StoreError
 from rocketpy.native.core import ffi, lib
-from rocketpy.reactor.filter_marks import FilterMarks
 from rocketpy.reactor.topology import MANAGER, REPLICATOR, SEND, STORE, Topology
 from rocketpy.reactor.worker_spec import WorkerContext
 from rocketpy.replication.slave_table import SlaveTable

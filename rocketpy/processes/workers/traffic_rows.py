@@ -6,8 +6,8 @@ last round of the backlog monitor found.
 
 from __future__ import annotations
 
-from rocketpy.broker.backlog import Backlog, BacklogMonitor
 from rocketpy.broker.managers import broker_stats
+from rocketpy.broker.pulling.backlog import Backlog, BacklogMonitor
 from rocketpy.broker.services import BrokerServices
 from rocketpy.metrics import ConsumptionSnapshot, TopicSnapshot
 from rocketpy.remoting.bodies.heartbeat import MessageModel

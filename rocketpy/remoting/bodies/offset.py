@@ -7,10 +7,10 @@ from rocketpy.message.message_queue import MessageQueue
 from .schema import Body, Int, body, wire
 
 PHY_OFFSET = "phyOffset"
-"""Member of rocketpy in saved tables: the log position that the table presumes (broker/log_marks.py)."""
+"""Member of rocketpy in saved tables: the log position that the table presumes (broker/files/log_marks.py)."""
 PRESUMED = "presumedPhyOffset"
 PRESUMED_EPOCH = "presumedEpoch"
-"""Fields of rocketpy in the answers to 43 and 45: the log position that the table presumes (broker/log_marks.py)."""
+"""Fields of rocketpy in the answers to 43 and 45: the log position that the table presumes (see PHY_OFFSET)."""
 
 
 @body

@@ -11,13 +11,13 @@ from pathlib import Path
 import attrs
 import trio
 
+from rocketpy.broker.fast_path.half_states import SharedHalfStates
 from rocketpy.config import BrokerRole
 from rocketpy.message import names
 from rocketpy.message.record import StoredRecord, decode_records
 from rocketpy.native.core import lib
 from rocketpy.processes.boot.half_messages import recovered_half_states
 from rocketpy.processes.boot.table_check import check_tables
-from rocketpy.reactor.half_states import SharedHalfStates
 from rocketpy.reactor.worker_messages import decode_put_result, encode_put
 from rocketpy.remoting.fast_path import MessageToPut, PutResult
 from rocketpy.store.control_block import ControlBlock

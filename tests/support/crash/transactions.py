@@ -23,14 +23,14 @@ from typing import Any  # noqa: E402
 import attrs  # noqa: E402
 import trio  # noqa: E402
 
+from rocketpy.broker.fast_path.half_states import SharedHalfStates  # noqa: E402
 from rocketpy.broker.managers.consumer_offset import ConsumerOffsetManager  # noqa: E402
-from rocketpy.broker.transaction_progress import TransactionProgress  # noqa: E402
+from rocketpy.broker.transactions.transaction_progress import TransactionProgress  # noqa: E402
 from rocketpy.message import names  # noqa: E402
 from rocketpy.message.record import StoredRecord, decode_records  # noqa: E402
 from rocketpy.native.core import ffi, lib  # noqa: E402
 from rocketpy.processes.boot.half_messages import recovered_half_states  # noqa: E402
 from rocketpy.processes.boot.table_check import check_tables  # noqa: E402
-from rocketpy.reactor.half_states import SharedHalfStates  # noqa: E402
 from rocketpy.store.recovery.lifecycle import close_store, open_store  # noqa: E402
 from tests.support.crash.seeded import SeededLife, run_lives  # noqa: E402
 from tests.support.fake_store import FakeStore  # noqa: E402

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("rocketpy.native._rocketpy", reason="the control block is C")
 
-from rocketpy.broker.schedule import due_time_ms
+from rocketpy.broker.delays.schedule import due_time_ms
 from rocketpy.message.record import decode_records
 from rocketpy.native.core import ffi, lib
 from rocketpy.reactor.worker_messages import encode_put

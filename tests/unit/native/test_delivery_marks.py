@@ -10,9 +10,9 @@ import pytest
 
 pytest.importorskip("rocketpy.native._rocketpy", reason="shared memory is C")
 
+from rocketpy.broker.fast_path.delivery_marks import DeliveryMarks
 from rocketpy.message.record import decode_records
 from rocketpy.native.core import ffi, lib
-from rocketpy.reactor.delivery_marks import DeliveryMarks
 from rocketpy.reactor.worker_messages import decode_put_result, encode_put
 from rocketpy.remoting.fast_path import Delivery, MessageToPut, PutResult
 from tests.support.fast_path import TURN_NS, FastPath

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from rocketpy.broker.fast_path.half_states import SharedHalfStates
 from rocketpy.codes import RequestCode
 from rocketpy.message import names
 from rocketpy.native.core import ffi, lib
-from rocketpy.reactor.half_states import SharedHalfStates
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.send import SendMessageRequestHeader
 from rocketpy.remoting.headers.transaction import EndTransactionRequestHeader

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from rocketpy.broker.fast_path.half_states import SharedHalfStates
 from rocketpy.message import names
 from rocketpy.native.core import ffi, lib
-from rocketpy.reactor.half_states import SharedHalfStates
 from rocketpy.reactor.worker_messages import encode_put
 from rocketpy.remoting.fast_path import MessageToPut
 from tests.support.fast_path import FastPath

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from rocketpy.broker.fast_path.half_states import SharedHalfStates
 from rocketpy.message import names
 from rocketpy.message.record import encode_record
 from rocketpy.native.core import ffi, lib
-from rocketpy.reactor.half_states import SharedHalfStates
 from tests.support.fast_path import FastPath
 from tests.support.half_messages import COMMIT, ROLLBACK, end, half, in_topic, send_half, stored
 

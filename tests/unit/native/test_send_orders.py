@@ -12,10 +12,10 @@ import pytest
 pytest.importorskip("rocketpy.native._rocketpy", reason="the send loop is C")
 
 from rocketpy.broker import remarks
+from rocketpy.broker.fast_path.half_states import SharedHalfStates
 from rocketpy.failover.member_block import NO_DEADLINE_NS, MemberBlock, MemberOrders
 from rocketpy.message import names
 from rocketpy.native.core import ffi, lib
-from rocketpy.reactor.half_states import SharedHalfStates
 from rocketpy.reactor.worker_messages import decode_put_result, encode_put
 from rocketpy.remoting.fast_path import MessageToPut
 from tests.support.fast_path_requests import send_v2

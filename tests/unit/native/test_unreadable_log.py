@@ -13,10 +13,10 @@ import pytest
 
 pytest.importorskip("rocketpy.native._rocketpy", reason="the pull worker is C")
 
+from rocketpy.broker.fast_path.filter_messages import encode_subscription
 from rocketpy.filter.parser import parse
 from rocketpy.filter.program import compile_program
 from rocketpy.native.core import ffi, lib
-from rocketpy.reactor.filter_messages import encode_subscription
 from rocketpy.remoting.command import RemotingCommand
 from tests.support.fast_path import FastPath
 from tests.support.fast_path_requests import pull, ready, records_of, send_v2

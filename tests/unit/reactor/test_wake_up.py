@@ -12,6 +12,7 @@ import trio.testing
 
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
+from rocketpy.broker.fast_path.ring_fast_path import RingFastPath
 from rocketpy.codes import RequestCode
 from rocketpy.config import BrokerSettings
 from rocketpy.reactor import request_server
@@ -20,7 +21,6 @@ from rocketpy.reactor.outbox import Outbox
 from rocketpy.reactor.pools import broker_pools
 from rocketpy.reactor.request_server import RequestServer
 from rocketpy.reactor.ring import STOP_LEAVE, Ring, RingReader, RingWriter, WorkerBlock
-from rocketpy.reactor.ring_fast_path import RingFastPath
 from rocketpy.reactor.worker_messages import WorkerMessage
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.command import RemotingCommand

@@ -10,8 +10,9 @@ import pytest
 
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
+from rocketpy.broker.fast_path import filter_messages
 from rocketpy.native.core import ffi, lib
-from rocketpy.reactor import filter_messages, worker_messages
+from rocketpy.reactor import worker_messages
 from rocketpy.reactor.channel import Gateway, RingChannel
 from rocketpy.remoting.abc import Peer
 from rocketpy.remoting.fast_path import Delivery, MessageToPut, SendRequest, TimerState, Traffic

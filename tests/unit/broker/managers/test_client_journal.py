@@ -10,10 +10,10 @@ import pytest
 import trio
 
 from rocketpy.broker.broker import BrokerController
-from rocketpy.broker.manager_memory import ManagerMemory
 from rocketpy.broker.managers.client_channel import CHANNEL_EXPIRED_MS
 from rocketpy.broker.managers.client_journal import ClientJournal
 from rocketpy.broker.managers.consumer import COMES_BACK_MS
+from rocketpy.broker.memory.manager_memory import ManagerMemory
 from rocketpy.errors import RequestRefused
 from rocketpy.remoting.abc import Peer
 from tests.support.slow_path import FakeChannel, SlowPathRig

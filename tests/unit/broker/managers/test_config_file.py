@@ -10,7 +10,7 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from rocketpy.broker import json_file
+from rocketpy.broker.files import json_file
 from rocketpy.broker.managers import config_file
 from rocketpy.broker.managers.config_file import ConfigFile
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import trio
 
-from rocketpy.broker import json_file
-from rocketpy.broker.journal import Journal, format_memory
+from rocketpy.broker.files import json_file
 from rocketpy.broker.managers.consumer_offset import ConsumerOffsetManager
+from rocketpy.broker.memory.journal import Journal, format_memory
 from rocketpy.errors import ConfigError
 from rocketpy.log_limit import LOG_INTERVAL_S
 from rocketpy.remoting import fastjson

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rocketpy.broker.journal import Found, Journal, format_memory
 from rocketpy.broker.managers.rebalance_lock import LOCK_LIFE_MS, RebalanceLockManager
+from rocketpy.broker.memory.journal import Found, Journal, format_memory
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.work import result_of
 from tests.support.slow_path import FakeClock

@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from rocketpy.broker import json_file
+from rocketpy.broker.files import json_file
 from rocketpy.broker.managers import topics_position
 from rocketpy.broker.managers.topic_config import TopicConfigManager
 from rocketpy.broker.managers.topics_position import SYNC_BYTES, SYNC_S, position_path, saved_position

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from rocketpy.broker import filter_compiler
+from rocketpy.broker.managers import filter_compiler
 from rocketpy.remoting.command import RemotingCommand
 from tests.support.slow_path import SlowPathRig
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from rocketpy.broker import json_file
-from rocketpy.broker.log_marks import LogExtent, LogMarks
-from rocketpy.broker.transaction_progress import FILE_NAME, mark_of
+from rocketpy.broker.files import json_file
+from rocketpy.broker.files.log_marks import LogExtent, LogMarks
+from rocketpy.broker.transactions.transaction_progress import FILE_NAME, mark_of
 from rocketpy.errors import ConfigError, StoreError
 from rocketpy.native.core import lib
 from rocketpy.processes.boot import half_messages

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy.broker import json_file
-from rocketpy.broker.log_marks import LogExtent, LogMarks
+from rocketpy.broker.files import json_file
+from rocketpy.broker.files.log_marks import LogExtent, LogMarks
 from rocketpy.broker.managers.topics_position import position_path, saved_position
 from rocketpy.config import BrokerRole
 from rocketpy.errors import ConfigError

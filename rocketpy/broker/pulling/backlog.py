@@ -1,0 +1,168 @@
+"""How far the groups are behind: by topic, the messages that are not consumed yet, and the age of the oldest of them.
+
+A round goes through all groups in steps, so that it holds up nobody. A topic in which a group is further behind than
+backlogAlarmMessages or backlogAlarmAgeMillis is told in the log, and counted for metrics. Broadcasting groups commit
+nothing: nobody but their members knows how far they are.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+
+import attrs
+import trio
+
+from rocketpy.log_limit import LogLimit
+from rocketpy.remoting.json_writer import in_order
+from rocketpy.transport.steps import Steps
+
+from ..clock import Clock
+from ..current_settings import CurrentSettings
+from ..managers.consumer_offset import ConsumerOffsetManager
+from ..managers.subscription_group import SubscriptionGroupManager
+from ..managers.topic_config import TopicConfigManager
+from ..store_api import Store
+
+logger = logging.getLogger(__name__)
+
+ROWS_MAX = 10_000  # pairs of group and topic whose figures are kept; alarms are raised for all
+READS_PER_STEP = 100  # queues whose ends are read
+STAMP_READS = 20  # a store time is read from two files: it counts as so many
+LOG_INTERVAL_S = 300.0
+SYSTEM_GROUPS = "CID_RMQ_SYS_"
+
+
+@attrs.frozen
+class Backlog:
+    """One group in one topic: sums over the queues in which it has an offset."""
+
+    group: str
+    topic: str
+    consumed: int  # sum of the committed offsets
+    messages: int  # stored and not consumed
+    oldest_ms: int | None = None  # store time of the oldest of them; None: there is none, or it cannot be read
+
+    def age_ms(self, now_ms: int) -> int:
+        """How long the oldest message has waited; 0 if there is none."""
+        return 0 if self.oldest_ms is None else max(0, now_ms - self.oldest_ms)
+
+
+@attrs.define(eq=False)
+class BacklogMonitor:
+    """Owner of the figures of the last whole round. Call in one trio thread."""
+
+    settings: CurrentSettings
+    topics: TopicConfigManager
+    groups: SubscriptionGroupManager
+    offsets: ConsumerOffsetManager
+    store: Store
+    clock: Clock
+    now_s: Callable[[], float] = time.monotonic
+    rows: list[Backlog] = attrs.field(init=False, factory=list)
+    is_complete: bool = attrs.field(init=False, default=True)  # False: there are more than ROWS_MAX
+    alarms: int = attrs.field(init=False, default=0)  # pairs beyond a bound
+    _oldest: dict[tuple[str, str], tuple[int, int, int]] = attrs.field(init=False, factory=dict)
+    """Queue, offset and store time of the oldest message of the last round: a group that stands still costs no read."""
+    _looked_s: float | None = attrs.field(init=False, default=None)
+    _lock: trio.Lock = attrs.field(init=False, factory=trio.Lock)
+    _log_limit: LogLimit = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._log_limit = LogLimit(LOG_INTERVAL_S, self.now_s)
+
+    async def look(self, max_age_s: float = 0.0) -> None:
+        """Go through all groups, unless that was done in the last `max_age_s` seconds."""
+        async with self._lock:
+            if self._looked_s is not None and self.now_s() - self._looked_s < max_age_s:
+                return
+            rows: list[Backlog] = []
+            worst: tuple[float, Backlog] | None = None
+            alarms, steps = 0, Steps(READS_PER_STEP)
+            found: dict[tuple[str, str], tuple[int, int, int]] = {}
+            for group in list(self.groups.groups):
+                if group.startswith(SYSTEM_GROUPS):
+                    continue
+                for topic in in_order(self.offsets.topics_of(group)):
+                    row = await self._row(group, topic, found, steps)
+                    excess = self._excess(row)
+                    if excess > 1:
+                        alarms += 1
+                        worst = (excess, row) if worst is None or excess > worst[0] else worst
+                    if len(rows) <= ROWS_MAX:
+                        rows.append(row)
+                await steps.did()
+            self.is_complete = len(rows) <= ROWS_MAX
+            self.rows, self._oldest = rows[:ROWS_MAX], found
+            self._alarm(alarms, worst[1] if worst else None)
+            self._looked_s = self.now_s()
+
+    async def _row(
+        self, group: str, topic: str, found: dict[tuple[str, str], tuple[int, int, int]], steps: Steps
+    ) -> Backlog:
+        offsets = self.offsets.query_all(group, topic)
+        behind = await self._behind(topic, offsets, steps)
+        oldest = await self._oldest_of(group, topic, behind, steps)
+        if oldest is not None and len(found) < ROWS_MAX:
+            found[group, topic] = oldest
+        messages = sum(count for _, count in behind.values())
+        return Backlog(group, topic, sum(offsets.values()), messages, oldest[2] if oldest else None)
+
+    async def _behind(self, topic: str, offsets: Mapping[int, int], steps: Steps) -> dict[int, tuple[int, int]]:
+        """Queue id -> (offset of the first message that is not consumed, how many there are), of queues with some."""
+        found = {}
+        for queue_id, offset in offsets.items():
+            first = max(offset, self.store.min_offset(topic, queue_id))
+            count = self.store.max_offset(topic, queue_id) - first
+            if count > 0 and self.topics.select(topic) is not None:
+                found[queue_id] = first, count
+            await steps.did()
+        return found
+
+    async def _oldest_of(
+        self, group: str, topic: str, behind: Mapping[int, tuple[int, int]], steps: Steps
+    ) -> tuple[int, int, int] | None:
+        """Queue, offset and store time of the oldest message: the one that lies first in the log."""
+        first: tuple[int, int, int] | None = None
+        for queue_id, (offset, _) in behind.items():
+            units = self.store.consume_queue_units(topic, queue_id, offset, 1)
+            if units and (first is None or units[0].phy_offset < first[0]):
+                first = units[0].phy_offset, queue_id, offset
+            await steps.did()
+        if first is None:
+            return None
+        _, queue_id, offset = first
+        known = self._oldest.get((group, topic))
+        if known is not None and known[:2] == (queue_id, offset):
+            return known
+        await steps.did(STAMP_READS)
+        stored_ms = self.store.message_store_timestamp(topic, queue_id, offset)
+        return (queue_id, offset, stored_ms) if stored_ms >= 0 else None
+
+    def _excess(self, row: Backlog) -> float:
+        """How far the row is beyond its bounds: more than 1 is an alarm."""
+        bounds = self.settings.rocketpy
+        return max(
+            row.messages / bounds.backlog_alarm_messages if bounds.backlog_alarm_messages else 0.0,
+            row.age_ms(self.clock.now_ms()) / bounds.backlog_alarm_age_millis
+            if bounds.backlog_alarm_age_millis
+            else 0.0,
+        )
+
+    def _alarm(self, alarms: int, worst: Backlog | None) -> None:
+        had, self.alarms = self.alarms, alarms
+        if worst is not None and self._log_limit.take():
+            logger.warning(
+                "group %s is behind in topic %s: %d messages are not consumed, the oldest is %d s old; %d other pairs "
+                "of group and topic are beyond backlogAlarmMessages or backlogAlarmAgeMillis as well. Add consumers, "
+                "or look for one that hangs: mqadmin consumerProgress -g %s",
+                worst.group,
+                worst.topic,
+                worst.messages,
+                worst.age_ms(self.clock.now_ms()) // 1000,
+                alarms - 1,
+                worst.group,
+            )
+        elif had and not alarms:
+            logger.info("no group is behind any more (backlogAlarmMessages, backlogAlarmAgeMillis)")

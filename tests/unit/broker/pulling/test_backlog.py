@@ -1,0 +1,193 @@
+"""How far groups are behind, and when that is told."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+import trio
+
+from rocketpy.broker.pulling import backlog
+from rocketpy.broker.pulling.backlog import Backlog, BacklogMonitor
+from rocketpy.processes.workers.traffic_rows import consumption_rows, online_consumers, topic_row
+from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
+from rocketpy.remoting.bodies.topic import TopicConfig
+from rocketpy.remoting.fast_path import Traffic
+from rocketpy.remoting.work import result_of
+from rocketpy.transport.steps import Steps
+from tests.support.fake_store import Unit
+from tests.support.slow_path import NOW_MS, SlowPathRig
+
+
+@attrs.define
+class Rig:
+    rig: SlowPathRig
+    now_s: float = 0.0
+
+    @classmethod
+    def of(cls, path: Path, **bounds: int) -> Rig:
+        return cls(SlowPathRig(path, rocketpy=bounds))
+
+    def monitor(self) -> BacklogMonitor:
+        services = self.rig.services
+        return BacklogMonitor(
+            services.settings,
+            services.topics,
+            services.groups,
+            services.offsets,
+            services.store,
+            services.clock,
+            lambda: self.now_s,
+        )
+
+    def queue(self, topic: str, queue_id: int, ages_s: list[int], first_phy_offset: int = 0) -> None:
+        """A queue of messages that are so old."""
+        self.rig.services.topics.update(TopicConfig(topic_name=topic, read_queue_nums=4, write_queue_nums=4))
+        now_ms = self.rig.clock.now_ms()
+        self.rig.store.queues[topic, queue_id] = [
+            (Unit(first_phy_offset + number, 50), now_ms - age_s * 1000) for number, age_s in enumerate(ages_s)
+        ]
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        self.rig.services.groups.update(SubscriptionGroupConfig(group_name=group))
+        self.rig.services.offsets.commit(group, topic, queue_id, offset)
+
+
+@pytest.fixture
+def behind(tmp_path: Path) -> Rig:
+    """A group that has not consumed 3 of 5 messages; the oldest, 70 s old, lies in queue 1."""
+    rig = Rig.of(tmp_path, backlog_alarm_messages=2, backlog_alarm_age_millis=0)
+    rig.queue("T", 0, [50, 40, 30], first_phy_offset=500)
+    rig.queue("T", 1, [80, 70], first_phy_offset=100)
+    rig.queue("T", 2, [90])
+    rig.commit("G", "T", 0, 1)
+    rig.commit("G", "T", 1, 1)
+    rig.commit("G", "T", 2, 1)
+    return rig
+
+
+def test_messages_and_the_age_of_the_oldest(behind: Rig) -> None:
+    monitor = behind.monitor()
+    trio.run(monitor.look)
+    [row] = monitor.rows
+    assert row == Backlog("G", "T", consumed=3, messages=3, oldest_ms=NOW_MS - 70_000)
+    assert row.age_ms(NOW_MS) == 70_000 and Backlog("G", "T", 0, 0).age_ms(NOW_MS) == 0
+
+
+def test_what_was_deleted_is_not_behind(tmp_path: Path) -> None:
+    rig = Rig.of(tmp_path)
+    rig.queue("T", 0, [50, 40, 30])
+    rig.rig.store.low["T", 0] = 2
+    rig.commit("G", "T", 0, 0)
+    rig.commit("G", "gone", 0, 0)
+    rig.rig.store.fill("gone", 0, 9)
+    rig.commit("CID_RMQ_SYS_TRANS", "T", 0, 0)
+    monitor = rig.monitor()
+    trio.run(monitor.look)
+    assert {(row.group, row.topic): row.messages for row in monitor.rows} == {("G", "T"): 1, ("G", "gone"): 0}
+
+
+def test_a_group_that_stands_still_costs_no_read_of_the_log(behind: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monitor, reads = behind.monitor(), []
+    read = behind.rig.store.message_store_timestamp
+
+    def counted(topic: str, queue_id: int, offset: int) -> int:
+        reads.append((topic, queue_id, offset))
+        return read(topic, queue_id, offset)
+
+    monkeypatch.setattr(behind.rig.store, "message_store_timestamp", counted)
+    trio.run(monitor.look)
+    trio.run(monitor.look)
+    assert reads == [("T", 1, 1)]
+    behind.commit("G", "T", 1, 2)
+    trio.run(monitor.look)
+    assert reads == [("T", 1, 1), ("T", 0, 1)]
+
+
+def test_a_round_that_is_young_enough_is_not_repeated(behind: Rig) -> None:
+    monitor = behind.monitor()
+    trio.run(monitor.look)
+    behind.commit("G", "T", 0, 3)
+    behind.now_s = 4.0
+    trio.run(monitor.look, 5.0)
+    assert monitor.rows[0].messages == 3
+    behind.now_s = 6.0
+    trio.run(monitor.look, 5.0)
+    assert monitor.rows[0].messages == 1
+
+
+@pytest.mark.parametrize(
+    ("bounds", "alarms"),
+    [
+        ({"backlog_alarm_messages": 2}, 1),
+        ({"backlog_alarm_messages": 3}, 0),
+        ({"backlog_alarm_messages": 0}, 0),
+        ({"backlog_alarm_messages": 0, "backlog_alarm_age_millis": 69_999}, 1),
+        ({"backlog_alarm_messages": 0, "backlog_alarm_age_millis": 70_000}, 0),
+    ],
+)
+def test_bounds(behind: Rig, bounds: dict[str, int], alarms: int) -> None:
+    settings = behind.rig.services.settings
+    settings.value = attrs.evolve(settings.value, rocketpy=attrs.evolve(settings.rocketpy, **bounds))
+    monitor = behind.monitor()
+    trio.run(monitor.look)
+    assert monitor.alarms == alarms
+
+
+def test_the_log_tells_the_worst_group_now_and_then_and_the_end(behind: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    behind.queue("U", 0, [10] * 30)
+    behind.commit("H", "U", 0, 0)
+    monitor = behind.monitor()
+    for behind.now_s in (0.0, 15.0, backlog.LOG_INTERVAL_S):
+        trio.run(monitor.look)
+    lines = [record.getMessage() for record in caplog.records if record.name == backlog.__name__]
+    assert len(lines) == 2 and lines[0] == lines[1]
+    assert "group H is behind in topic U: 30 messages" in lines[0] and "the oldest is 10 s old; 1 other" in lines[0]
+    caplog.clear()
+    behind.commit("G", "T", 0, 3)
+    behind.commit("H", "U", 0, 30)
+    trio.run(monitor.look)
+    trio.run(monitor.look)
+    assert [record.getMessage()[:25] for record in caplog.records if record.name == backlog.__name__] == [
+        "no group is behind any mo"
+    ]
+
+
+def test_rows_are_bounded_and_alarms_are_not(behind: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backlog, "ROWS_MAX", 2)
+    for group in ("A", "B", "Z"):
+        behind.commit(group, "T", 0, 0)
+    monitor = behind.monitor()
+    trio.run(monitor.look)
+    assert len(monitor.rows) == 2 and not monitor.is_complete and monitor.alarms == 4
+    assert trio.run(consumption_rows, behind.rig.services, monitor, Steps()) == []
+
+
+def test_figures_by_name_for_metrics(behind: Rig) -> None:
+    services = behind.rig.services
+    for group in ("G", "reads only"):
+        traffic: dict[str, Any] = {"topic": "T", "queue_id": 0, "messages": 60, "bytes": 600, "requests": 2}
+        behind.rig.broker.count_traffic(Traffic(group=group, **traffic))
+    behind.rig.broker.count_traffic(Traffic(**traffic))
+    services.stats.count_send_back("G", "T")
+    result_of(services.stats.sample_minute())
+    monitor = behind.monitor()
+
+    async def main() -> None:
+        await monitor.look()
+        rows = {row.group: row for row in await consumption_rows(services, monitor, Steps())}
+        known, other = rows["G"], rows["reads only"]
+        assert (known.lag_messages, known.lag_ms, known.consumer_offset_sum) == (3, 70_000, 3)
+        assert (known.get_tps, known.get_bytes_tps, known.send_back_last_minute) == (6.0, 60.0, 1)
+        assert (other.lag_messages, other.lag_ms, other.get_tps) == (None, None, 6.0)
+        topic = services.topics.select("T")
+        assert topic is not None
+        row = await topic_row(services, topic, Steps())
+        assert (row.max_offset_sum, row.put_tps, row.put_bytes_tps) == (6, 6.0, 60.0)
+        assert await online_consumers(services, "here:1", Steps()) == []
+
+    trio.run(main)
