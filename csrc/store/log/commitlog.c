@@ -46,7 +46,7 @@ enum {
     CLOSE = 256 << 10, /* a flush counts as recent if less than this is dirty */
     ASK_NS = 20000000,
     FAST_SPAN = 8 << 20, /* the writer is fast if it appends this much ... */
-    FAST_NS = 125000000, /* ... in this time */
+    FAST_NS = 125000000, /* ... in this time; single pages would take almost half of the sends from it (sync flush) */
     POPULATE_STEP = 64 << 10, /* per call of madvise; bounds the time in which others wait for the CPU */
     KEEP_BEHIND = 16 << 20, /* page table entries kept below the position */
     WRITE_MIN = 8 << 10, /* from here on a system call costs less than first touches of the pages */
@@ -99,7 +99,7 @@ struct rp_commitlog {
 };
 
 /* Random access alone gives single pages. Huge pages without it give pieces, or the readahead of the disk if the kernel
- * has no huge pages of files. */
+ * has no huge pages of files. Both together give one piece, but single pages on such a kernel. */
 static void advise(uint8_t *base, uint64_t size, enum caching caching) {
     madvise(base, size, caching == PIECES ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
     madvise(base, size, caching == PIECES ? MADV_NORMAL : MADV_RANDOM);

@@ -27,7 +27,7 @@
 enum {
     FILES_MAX = 1024,
     UNIT_SIZE_MAX = RP_CQ_EXT_UNIT_SIZE + RP_CQ_EXT_BITMAP_MAX, /* as far as it is used */
-    VIEWS = 64 /* mapped at a time; each is unmapped within a second or so */
+    VIEWS = 64 /* mapped at a time, as pread takes longer than all else; each is unmapped within a second or so */
 };
 static const int64_t ADDRESS_MAX = (int64_t)INT32_MIN - 1;
 

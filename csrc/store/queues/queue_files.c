@@ -16,6 +16,7 @@
 #include "store/queues/file_cache.h"
 
 enum { NAME_DIGITS = 20, RELEASE_FILES = 1024 /* looked at per call: half a millisecond */ };
+/* A larger set gains nothing over one syncfs. sync_file_range before the syncs would save a fifth of the time. */
 enum { DIRTY_MAX = 256, DIRTY_SLOTS = 512 /* a power of two, never more than half full */ };
 enum {
     WITH_DATA = 1,

@@ -238,6 +238,7 @@ static uint32_t pass(rp_pull *pull) {
                                        pull->now_ns - pull->commits.flushed_ns > RP_COMMITS_INTERVAL_NS))
         rp_commits_flush(&pull->commits, pull->manager, pull->now_ns);
     rp_traffic_flush(&pull->traffic, pull->manager, pull->config.to_manager, pull->now_ns, 0);
+    /* Once per turn: waking selectors within it, every 20 us, takes a fifth more CPU; every 50 us, it gains nothing. */
     for (uint32_t i = 0; i < pull->selector_count; i++) {
         rp_ring_pump(pull->selectors[i]);
         rp_ring_wake(pull->selectors[i]);
