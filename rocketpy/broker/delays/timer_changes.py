@@ -76,7 +76,7 @@ class TimerChanges:
         self._settings = settings
         self._store = store
         self._fast_path = fast_path
-        self._under_way: set[int] = set()  # numbers of timers: one change of a timer at a time
+        self._under_way: set[int] = set()  # numbers of timers: one change of a timer at a time, or _put could be wrong
 
     async def apply(self, change: TimerChange) -> PutResult:
         """Cancel or move every pending timer with the key. Returns the result for the newest of them.
