@@ -22,7 +22,8 @@ rp_connection *rp_selector_find(rp_selector *selector, uint64_t number) {
 
 void rp_selector_update_interest(rp_selector *selector, rp_connection *connection) {
     uint32_t unread = CONNECTION_STALLED | CONNECTION_CHOKED | CONNECTION_CLOSE_AFTER;
-    /* A connection with half a request would close when the process tree ends: in a pause the rest of it is read. */
+    /* A connection with half a request would close when the process tree ends: in a pause the rest of it is read. Go's
+     * client writes each request in four parts. */
     int is_in_request = connection->rest_size && !(connection->flags & CONNECTION_PROXIED);
     int is_paused = selector->is_paused && !is_in_request;
     uint32_t interest = (connection->flags & unread) || selector->stop_ns || is_paused ? 0 : EPOLLIN;
