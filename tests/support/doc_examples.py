@@ -8,7 +8,7 @@ from pathlib import Path
 import attrs
 
 ROOT = Path(__file__).parents[2]
-_HEX_LINE = re.compile(r"^(?:[0-9a-f]{4}  )?((?:[0-9a-f]{2} {1,2})*[0-9a-f]{2})(?:  .*)?$")
+_HEX_LINE = re.compile(r"^(?:([0-9a-f]{4})  )?((?:(?:[0-9a-f]{2})+ {1,2})*(?:[0-9a-f]{2})+)(?:  .*)?$")
 _BLOCK = re.compile(r"^```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -36,9 +36,10 @@ class Page:
         found: list[bytes] = []
         for block in self.blocks(heading):
             lines = [_HEX_LINE.match(line) for line in block.splitlines()]
-            parts = [bytes.fromhex(line[1]) for line in lines if line]
-            is_dump = bool(re.match(r"^[0-9a-f]{4}  ", block))
-            found += [b"".join(parts)] if is_dump else parts
+            parts = [bytes.fromhex(line[2]) for line in lines if line]
+            places = [int(line[1], 16) for line in lines if line and line[1]]
+            assert places in ([], [sum(map(len, parts[:n])) for n in range(len(parts))]), f"positions: {block}"
+            found += [b"".join(parts)] if places else parts
         return found
 
     def first_column(self, heading: str, title: str) -> list[int]:

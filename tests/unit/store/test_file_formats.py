@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import struct
+import zlib
 from pathlib import Path
 
 import attrs
@@ -194,21 +196,23 @@ def test_the_control_block(tmp_path: Path) -> None:
 
 
 def test_the_queue_locks() -> None:
-    (image,) = OWN_PAGE.examples("queuelocks")
-    assert f"\n\n{lock_file.BYTES >> 20} MiB, allocated" in OWN_PAGE.section("queuelocks")
+    """As the docstring of rocketpy/broker/journal.py shows them."""
+    boot_id, salt, half = bytes(range(16)), 0x1122334455667788, (lock_file.BYTES - 64) // 2
     memory = memoryview(bytearray(lock_file.BYTES))
-    format_memory(memory, owner=image[16:32], salt=0x1122334455667788)
+    format_memory(memory, owner=boot_id, salt=salt)
+    key = json.dumps(["GroupA", "TopicTest", "broker-a", 3]).encode()
     value = json.dumps(["10.0.0.7@41", 812345]).encode()
-    Journal("queue locks", memory).put(json.dumps(["GroupA", "TopicTest", "broker-a", 3]).encode(), value)
+    Journal("queue locks", memory).put(key, value)
+    head = struct.pack("=8sII16s32x", b"RPTABLE\0", half, LAYOUT, boot_id)
+    tail = struct.pack("=II", len(key), len(value)) + key + value
+    crc = zlib.crc32(tail, zlib.crc32(salt.to_bytes(8, "little")))
+    check = 1 << 32 | zlib.crc32(struct.pack("=QQI", 1, salt, LAYOUT))
+    image = head + struct.pack("=QQQQI", check, 1, salt, 4 + len(tail), crc) + tail
     assert memory[: len(image)] == image and not any(memory[len(image) : len(image) + 64])
-    assert image[:8] == b"RPTABLE\0" and image[12] == LAYOUT
-    assert OWN_PAGE.first_column("queuelocks", "at | size | head") == [0, 8, 12, 16, 32]
-    assert OWN_PAGE.first_column("queuelocks", "at | size | half") == [0, 8, 16, 24, 32]
-    assert HEAD_CELLS * 8 == 64
+    assert f"{lock_file.BYTES >> 20} MiB, mapped" in OWN_PAGE.text and HEAD_CELLS * 8 == len(head) == 64
 
 
 def test_the_position_of_topics() -> None:
-    (image,) = OWN_PAGE.examples("config/topics.position")
-    assert image == Slot(1, TableImage.of([b"{}"]), 258).encode()
-    assert OWN_PAGE.first_column("config/topics.position", "at | size | slot") == [0, 4, 12, 20, 24, 32]
-    assert len(image) == 36 and (SLOT_BYTES, FILE_BYTES) == (4096, 8192)
+    image = Slot(1, TableImage.of([b"{}"]), 258).encode()
+    assert image.hex() == "524b54500000000000000001" + "0000000000000002a3a6bf43" + "0000000000000102cdfaa058"
+    assert (SLOT_BYTES, FILE_BYTES) == (4096, 8192)
