@@ -33,15 +33,21 @@ def test_the_frame() -> None:
     assert f"{FRAME_SIZE_MAX - 4:,}".replace(",", " ") in PAGE.section("Frame")
 
 
+def json_examples() -> list[bytes]:
+    """Lines of the prefix in hexadecimal, then the header as text."""
+    [block] = PAGE.blocks("JSON header")
+    parts = [(line[: 2 * PREFIX_SIZE + 1], line[2 * PREFIX_SIZE + 2 :]) for line in block.splitlines()]
+    return [bytes.fromhex(prefix) + header.encode() for prefix, header in parts]
+
+
 @pytest.mark.parametrize(
-    ("heading", "serialize_type", "commands"),
+    ("images", "serialize_type", "commands"),
     [
-        ("JSON header", SerializeType.JSON, [REQUEST, ANSWER]),
-        ("ROCKETMQ header", SerializeType.ROCKETMQ, [REQUEST]),
+        (json_examples(), SerializeType.JSON, [REQUEST, ANSWER]),
+        (PAGE.examples("ROCKETMQ header"), SerializeType.ROCKETMQ, [REQUEST]),
     ],
 )
-def test_the_headers(heading: str, serialize_type: SerializeType, commands: list[RemotingCommand]) -> None:
-    images = PAGE.examples(heading)
+def test_the_headers(images: list[bytes], serialize_type: SerializeType, commands: list[RemotingCommand]) -> None:
     assert images == [attrs.evolve(command, serialize_type=serialize_type).encode() for command in commands]
     for image, command in zip(images, commands, strict=True):
         assert RemotingCommand.decode(image).ext_fields == command.ext_fields
