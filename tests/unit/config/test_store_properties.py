@@ -1,7 +1,7 @@
 """Every property of the reference's store is honoured, or accepted without effect, or refused; never anything between.
 
 The lists are those of 4.9 (MessageStoreConfig, and what of BrokerConfig belongs to the store). A property that is
-honoured names a test that fails when it is not; docs/compatibility/administration.md names all others.
+honoured names a test that fails when it is not; docs/configuration.md names all others.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rocketpy.config.setting import Declared, declared_settings
 from rocketpy.config.settings import known_settings
 
 TESTS = Path(__file__).parents[1]
-DIFFERENCES = Path(__file__).parents[3] / "docs" / "compatibility" / "administration.md"
+PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
 
 CLEAN, PACE, SERVICE = "store/test_cleaning.py", "store/test_intervals.py", "store/test_store_service.py"
 PROPERTIES, HOT, BROKER = "store/test_properties.py", "processes/test_send_and_pull.py", "broker/test_broker.py"
@@ -208,7 +208,7 @@ def test_what_is_honoured_has_a_test(key: str) -> None:
 
 @pytest.mark.parametrize("key", sorted([*IGNORED, *REFUSED]))
 def test_what_is_not_honoured_is_named(key: str) -> None:
-    assert re.search(rf"\b{key}\b", DIFFERENCES.read_text(encoding="utf-8")), f"{DIFFERENCES} does not name it"
+    assert f"`{key}`" in PAGE.read_text(encoding="utf-8"), f"{PAGE} does not name it"
 
 
 def test_a_broker_is_a_master_by_default() -> None:
