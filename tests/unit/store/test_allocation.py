@@ -14,6 +14,7 @@ from tests.support.store_writer import StoreWriter
 
 
 def test_allocation_waits_until_the_file_is_mostly_full(writer: StoreWriter, opened: OpenedStore) -> None:
+    """Holds: store, mapped files of fixed size."""
     directory = opened.paths.commitlog
     assert allocate_ahead(opened.control, directory) == 0  # the very first
     writer.put(body=b"x" * 8_000)

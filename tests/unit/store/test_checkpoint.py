@@ -11,6 +11,7 @@ FILES = DiskFiles()
 
 
 def test_checkpoint_bytes(tmp_path: Path) -> None:
+    """Holds: store, checkpoint of the last flushes."""
     path = tmp_path / "checkpoint"
     assert read_checkpoint(FILES, path) == StoreCheckpoint()
     checkpoint = StoreCheckpoint(1_700_000_000_123, 1_700_000_000_120, 1_699_999_000_000)

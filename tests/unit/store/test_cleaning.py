@@ -86,6 +86,7 @@ def test_nothing_out_of_hours(rig: Rig, opened: OpenedStore) -> None:
 
 
 def test_expired_files_go_in_the_hour(rig: Rig, opened: OpenedStore, store: MessageStore) -> None:
+    """Holds: store, expired files are deleted."""
     rig.now_ms = NOON + 16 * HOUR  # 04:00: files of 100 + 16, 90 + 16 ... hours; 72 are kept
     before = starts(opened)
     deleted = rig.cleaner.clean()
@@ -105,7 +106,8 @@ def test_expired_files_go_in_the_hour(rig: Rig, opened: OpenedStore, store: Mess
 
 
 def test_the_last_file_stays_though_the_log_ends_with_it(rig: Rig, opened: OpenedStore) -> None:
-    """Its name says where the log goes on: without any file the next start would begin at 0."""
+    """Its name says where the log goes on: without any file the next start would begin at 0.
+    Fault: Retention removed the last file of a log that ended with it, and the next start began at 0."""
     rig.now_ms = NOON + 50 * 24 * HOUR + 16 * HOUR
     header, before = opened.control.header, starts(opened)
     header.published_phy_offset = header.dispatched_phy_offset = (before[-1] + 1) * 16_384
@@ -151,6 +153,7 @@ def test_files_that_a_slave_needs_stay_until_the_disk_is_nearly_full(
 def test_a_stalled_slave_does_not_keep_a_full_master_refusing_messages(
     rig: Rig, config: MessageStoreConfig, opened: OpenedStore
 ) -> None:
+    """Fault: A lagging slave kept a master with a nearly full disk refusing messages."""
     cleaner = cleaner_of(rig, config, opened, needed_by_slaves=lambda: 1)
     rig.disk.used = 0.91
     cleaner.check_disk()
@@ -180,6 +183,7 @@ def test_without_a_slave_nothing_stays_for_one(rig: Rig, config: MessageStoreCon
 def test_disk_levels(
     rig: Rig, opened: OpenedStore, used: float, hour_of_cleaning: bool, deleted: int | str, is_full: bool
 ) -> None:
+    """Holds: store, expired files are deleted."""
     rig.disk.used = used
     before = starts(opened)
     expected = len(before) - 1 if deleted == "all" else deleted
@@ -206,6 +210,7 @@ def test_by_hand(rig: Rig, store: MessageStore) -> None:
 
 @pytest.mark.parametrize("field", ["dispatched_phy_offset", "durable_phy_offset", "units_durable_phy_offset"])
 def test_what_is_not_dispatched_and_flushed_stays(rig: Rig, opened: OpenedStore, field: str) -> None:
+    """Fault: Cleaning removed log files with unflushed queue units, so idle queues could restart at lower offsets."""
     setattr(opened.control.header, field, 16_384 + 5)
     rig.disk.used = 0.95
     assert rig.cleaner.clean() == 1
@@ -298,6 +303,7 @@ def test_refusal_ends_by_itself_below_the_forcible_level(rig: Rig, opened: Opene
 
 @pytest.mark.parametrize(("used", "queues_used"), [(0.5, 0.95), (0.8, 0.95), (0.95, 0.5)])
 def test_the_disk_of_the_queues_counts_as_well(rig: Rig, opened: OpenedStore, used: float, queues_used: float) -> None:
+    """Fault: The disk of the queues was not checked while the log's disk was above diskMaxUsedSpaceRatio."""
     rig.disk.used, rig.disk.queues_used = used, queues_used
     rig.cleaner.check_disk()
     assert opened.control.header.running_flags == RunningFlag.DISK_FULL

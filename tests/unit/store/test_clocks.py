@@ -39,6 +39,7 @@ def test_it_is_the_wall_clock_while_nobody_sets_that() -> None:
 
 
 def test_a_jump_ahead_that_is_taken_back_never_shows() -> None:
+    """Fault: A wall clock that was ahead for a moment had log files deleted as expired."""
     machine = Machine()
     clock = clock_of(machine)
     machine.wall += DAY_MS
@@ -69,7 +70,8 @@ def test_a_jump_back_is_followed_at_once() -> None:
 
 
 def test_a_restarted_store_worker_is_as_cautious() -> None:
-    """A store worker that starts while the clock is ahead trusts it no earlier than the previous one would have."""
+    """A store worker that starts while the clock is ahead trusts it no earlier than the previous one would have.
+    Fault: A store worker started while the wall clock was ahead could delete files early."""
     machine = Machine()
     clock_of(machine).now_ms()
     machine.wall += DAY_MS

@@ -64,7 +64,8 @@ def test_consumers_see_what_is_confirmed(config: MessageStoreConfig) -> None:
 
 @pytest.mark.parametrize("beyond", [1, 10, 40])
 def test_a_position_inside_a_record_waits_for_the_rest(config: MessageStoreConfig, beyond: int) -> None:
-    """What is confirmed is what other members have said that they have."""
+    """What is confirmed is what other members have said that they have.
+    Fault: A position confirmed inside a record made dispatch take the record for damage."""
     opened = open_bounded(config)
     puts = put(opened, 10)
     opened.control.header.confirmed_phy_offset = end_of(puts[6]) + beyond

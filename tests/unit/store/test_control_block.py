@@ -99,6 +99,7 @@ def test_another_file_size_begins_anew(path: Path, size: int) -> None:
 
 
 def test_names_are_looked_for_where_nobody_outside_can_foresee(path: Path) -> None:
+    """Fault: Topic names chosen to collide took 130 s to create, and as long again at every start."""
     blocks = [lib.rp_control_open(str(path.with_name(f"control{number}")).encode(), 1 << 20) for number in range(2)]
     seeds = [lib.rp_control_header(block).hash_seed for block in blocks]
     assert len({0, *seeds}) == 3
@@ -147,6 +148,7 @@ def test_the_file_is_sparse(path: Path) -> None:
 
 
 def test_used_topics_are_those_with_messages(tmp_path: Path) -> None:
+    """Fault: With a million queues, a starting manager summed up topics in one step of 2.1 s."""
     control = ControlBlock(tmp_path / "control", 1 << 20)
     for topic, queue_id, next_offset in ((b"A", 0, 5), (b"A", 3, 1), (b"A", 7, 0), (b"B", 0, 0), (b"C", 2, 9)):
         control.add_queue(topic, queue_id).next_offset = next_offset

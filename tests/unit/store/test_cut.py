@@ -174,6 +174,7 @@ def test_a_cut_that_is_done_again_needs_no_more_room(config: MessageStoreConfig)
 
 @pytest.mark.parametrize("how", ["a cut", "a failed sync", "an ordinary start"])
 def test_marks_of_timers_count_no_more_than_after_a_power_failure(config: MessageStoreConfig, how: str) -> None:
+    """Fault: After a cut of the log, new timers got numbers still marked as delivered and never came."""
     puts = filled(config)
     at, end = boundaries(puts)[70], boundaries(puts)[-1]
     opened = open_store(config)

@@ -69,6 +69,7 @@ def test_a_queue_that_begins_in_the_middle_is_blank_before(writer: StoreWriter, 
 
 
 def test_keys_are_split_at_single_spaces(writer: StoreWriter, store: MessageStore) -> None:
+    """Holds: store, index keys."""
     writer.put("T", 0, b"", "UNIQ_KEY\x01u1\x02KEYS\x01 a  b 号码 ".encode())
     assert writer.dispatch.counts().keys == 4
     for key in ("u1", "a", "b", "号码"):
@@ -78,7 +79,8 @@ def test_keys_are_split_at_single_spaces(writer: StoreWriter, store: MessageStor
 
 @pytest.mark.parametrize("unique", ["", "UNIQ_KEY\x01u1\x02"])
 def test_the_index_takes_so_many_keys_of_a_message(writer: StoreWriter, store: MessageStore, unique: str) -> None:
-    """16 000 keys of one message would fill an index file in no time."""
+    """16 000 keys of one message would fill an index file in no time.
+    Fault: One message of 32 KB put 16 000 entries into the index."""
     for count in (lib.RP_INDEX_KEYS_MAX, lib.RP_INDEX_KEYS_MAX + 1, 1_600):
         before = writer.dispatch.counts()
         keys = " ".join(chr(0x4E00 + i) if count < 1_600 else "k" for i in range(count))
@@ -178,7 +180,8 @@ def test_records_of_a_dropped_queue_stay_dropped(writer: StoreWriter, opened: Op
 
 
 def test_a_drop_that_was_interrupted_is_finished(writer: StoreWriter, opened: OpenedStore) -> None:
-    """Units of the earlier life would lie behind those of the next one."""
+    """Units of the earlier life would lie behind those of the next one.
+    Fault: A death while a queue was dropped left its units behind those of the queue's next life."""
     for _ in range(120):
         writer.put("T", 0)
     queue = opened.control.queue("T", 0)
@@ -192,6 +195,8 @@ def test_a_drop_that_was_interrupted_is_finished(writer: StoreWriter, opened: Op
 
 
 def test_the_checkpoint_promises_no_unit_that_is_not_there(writer: StoreWriter, opened: OpenedStore) -> None:
+    """Fault: The checkpoint promised units of undispatched records; without a control block they were never made.
+    Holds: store, checkpoint of the last flushes."""
     writer.put("T", 0, store_timestamp_ms=1_700_000_000_000)
     writer.put("T", 0, store_timestamp_ms=1_700_000_009_000, dispatch=False)
     sync_units(writer.dispatch)
@@ -203,7 +208,8 @@ def test_the_checkpoint_promises_no_unit_that_is_not_there(writer: StoreWriter, 
 
 def test_units_that_a_sync_has_lost_are_made_again(writer: StoreWriter, opened: OpenedStore) -> None:
     """The kernel reports a failure once. What is durable stays where it was, for restarted workers as well, until the
-    store is opened again."""
+    store is opened again.
+    Fault: After a failed fsync, a new store worker called lost consume queue units durable."""
     control = opened.control
     writer.put("T", 0)
     lib.rp_flush_log(flush := lib.rp_flush_open(os.fsencode(opened.paths.commitlog), control.header))
@@ -237,7 +243,8 @@ def test_units_that_a_sync_has_lost_are_made_again(writer: StoreWriter, opened: 
 def test_a_queue_that_cannot_be_entered_now_is_entered_later(
     writer: StoreWriter, opened: OpenedStore, store: MessageStore
 ) -> None:
-    """The block is new, and its disk has no room for entries: no record may be passed over for that."""
+    """The block is new, and its disk has no room for entries: no record may be passed over for that.
+    Fault: A record whose queue found no room in the control block was skipped by dispatch for ever."""
     put = writer.put(dispatch=False)
     end = opened.control.published_phy_offset
     opened.control.reset()

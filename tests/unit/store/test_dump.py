@@ -68,6 +68,7 @@ def test_stats(root: Path) -> None:
 
 
 def test_files_and_state_name_everything(root: Path) -> None:
+    """Holds: store, files of the directory."""
     store = StoreDump(root)
     names = [line.split()[0] for line in store.file_lines()]
     assert "abort" in names and "control" in names and f"commitlog/{0:020d}" in names

@@ -95,7 +95,8 @@ def test_the_record() -> None:
 
 
 def test_the_positions_of_the_record() -> None:
-    """Each field of the table is changed in the example, and only that field is another one."""
+    """Each field of the table is changed in the example, and only that field is another one.
+    Holds: store, fields of a record."""
     image, _ = PAGE.examples("CommitLog record")
     names = {
         12: "queue_id",
@@ -121,6 +122,7 @@ def test_the_positions_of_the_record() -> None:
 
 
 def test_the_units() -> None:
+    """Holds: store, consume queues of 20-byte units."""
     tagged, negative, delayed, blank = PAGE.examples("ConsumeQueue unit")
     assert tagged == CQ_UNIT.pack(1 << 30, 178, tags_code("TagA"))
     assert negative == CQ_UNIT.pack(0, 100, string_hash("tag-with-a-very-long-name-0123456789"))
@@ -138,6 +140,7 @@ def test_the_extension_unit() -> None:
 
 
 def test_the_index(tmp_path: Path) -> None:
+    """Holds: store, index files with header, slots and chains."""
     unit, header = PAGE.examples("Index file")
     key_hash = index_hash("TopicTest#order-1")
     assert unit == INDEX_UNIT.pack(key_hash, 1 << 30, 0, 0)

@@ -43,7 +43,8 @@ def test_errors_are_one_line_with_the_path(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_wiped_keeps_its_size_at_every_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A death in between would leave a file that no store takes."""
+    """A death in between would leave a file that no store takes.
+    Fault: A death while a file was wiped left the file short, and the store could not be opened."""
     path = tmp_path / "file"
     path.write_bytes(b"x" * 100_000)
     sizes, pwrite = [], os.pwrite
@@ -63,7 +64,8 @@ def test_a_file_that_is_wiped_keeps_its_size_at_every_moment(tmp_path: Path, mon
 
 
 def test_names_are_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of directories that were made, and of files that were written with `sync`, the first time."""
+    """Of directories that were made, and of files that were written with `sync`, the first time.
+    Fault: Names of new directories, of `abort` and of removed files were not synced, so old files came back."""
     synced = []
     monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.readlink(f"/proc/self/fd/{descriptor}")))
     FILES.make_directory(tmp_path / "a" / "b")
@@ -80,7 +82,8 @@ def test_names_are_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_link_that_leads_nowhere_hides_nothing(tmp_path: Path) -> None:
-    """A directory with one would be taken for an empty one, and a log in it for no log at all."""
+    """A directory with one would be taken for an empty one, and a log in it for no log at all.
+    Fault: A dangling link made its directory look empty, and the broker started as if it had no log."""
     (tmp_path / file_name(0)).write_bytes(b"12345678")
     (tmp_path / "lost").symlink_to("nowhere")
     assert [info.name for info in DiskFiles().entries(tmp_path)] == [file_name(0), "lost"]

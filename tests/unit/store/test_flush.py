@@ -64,7 +64,8 @@ def test_a_restarted_worker_does_not_trust_the_next_success(
     flush: Any, writer: StoreWriter, opened: OpenedStore
 ) -> None:
     """The kernel reports a failure once, and calls clean what it could not write. Only a new opening, which looks at
-    every record behind the durable position and writes it again, makes the log durable."""
+    every record behind the durable position and writes it again, makes the log durable.
+    Fault: A store worker that followed a failed fsync trusted the next success and called lost bytes durable."""
     writer.put()
     assert lib.rp_flush_log(flush) == Status.OK
     durable = writer.control.durable_phy_offset
@@ -130,6 +131,7 @@ def test_files_deleted_by_cleaning_are_passed_over(flush: Any, writer: StoreWrit
 
 
 def test_one_sync_serves_all_that_wait_and_stops_when_told(flush: Any, writer: StoreWriter) -> None:
+    """Holds: store, synchronous flush in groups."""
     outcomes: list[int] = []
 
     def serve() -> None:
@@ -156,7 +158,8 @@ def test_a_log_that_is_gone_is_an_error(writer: StoreWriter, opened: OpenedStore
 
 def test_a_batch_of_dispatch_does_not_keep_a_flush_waiting(flush: Any, writer: StoreWriter) -> None:
     """What is published while a batch is collected and written is waited for: nobody else would wake the flush thread
-    before the batch is done, and a batch over very many queues takes long."""
+    before the batch is done, and a batch over very many queues takes long.
+    Fault: Under sync flush, sends waited for a whole batch of dispatch, or for 500 ms."""
     hour_ns = 3_600_000_000_000
     thread = threading.Thread(target=lambda: lib.rp_flush_wait(flush, 1, hour_ns))
     thread.start()  # sees nothing to flush, and waits, or sees all of it
@@ -177,7 +180,8 @@ def test_a_batch_of_dispatch_does_not_keep_a_flush_waiting(flush: Any, writer: S
 def test_without_descriptors_a_flush_is_tried_again(
     flush: Any, writer: StoreWriter, opened: OpenedStore, is_restarted: bool
 ) -> None:
-    """Nothing was synced, so nothing can have failed; and the file's name is still to be synced."""
+    """Nothing was synced, so nothing can have failed; and the file's name is still to be synced.
+    Fault: A flush without a free descriptor counted as a failed sync: no message was taken until a restart."""
     writer.control.header.flush_begun = is_restarted
     writer.put()
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -75,6 +75,7 @@ def test_index_of_a_directory_without_files(opened: OpenedStore, store: MessageS
 
 class TestDamage:
     def test_a_count_beyond_the_file(self, writer: StoreWriter, opened: OpenedStore, store: MessageStore) -> None:
+        """Fault: A query of an index file with a count beyond its size raised a Python error."""
         put = writer.put("T", 0, b"", b"KEYS\x01k")
         (path,) = index_files(store.files, opened.paths.index)
         slot_at = 40 + 4 * (index_hash("T#k") % store.config.max_hash_slot_num)
@@ -84,7 +85,8 @@ class TestDamage:
         assert result_of(store.message_query("T", "k", 9, 0, 1 << 60)).records == []
 
     def test_an_end_below_zero_is_limited(self, writer: StoreWriter, opened: OpenedStore, store: MessageStore) -> None:
-        """To the writer it is a huge number: no key would ever be entered again."""
+        """To the writer it is a huge number: no key would ever be entered again.
+        Fault: An index file whose end lay beyond the log's, or below zero, accepted no more keys."""
         writer.put("T", 0, b"", b"KEYS\x01k")
         (path,) = index_files(store.files, opened.paths.index)
         store.files.write(path, 24, b"\xff" * 8)
@@ -104,7 +106,8 @@ class TestDamage:
         assert len(list(path.parent.iterdir())) == 2 and path.read_bytes() == bytes(8440)
 
     def test_a_file_that_cannot_be_gone_on_with_is_named(self, config: MessageStoreConfig) -> None:
-        """Not when the first key is to be entered: by then the store would be open."""
+        """Not when the first key is to be entered: by then the store would be open.
+        Fault: A store with an oversized index file opened, but its store worker could not start."""
         close_store(open_store(config), clean=True)
         path = Path(config.store_path_root_dir) / "index" / "20260102030405678"
         path.parent.mkdir(exist_ok=True)

@@ -97,6 +97,7 @@ def test_a_whole_index_is_left_alone(root: Path) -> None:
     ],
 )
 def test_lost_pages(config: MessageStoreConfig, root: Path, number: int, at: int, size: int) -> None:
+    """Fault: A power failure left holes in the newest index file that hid keys of existing messages."""
     lose(index_files(FILES, root / "index")[number], at, size)
     all_keys_are_found(config)
 
@@ -113,7 +114,8 @@ def test_any_sectors_lost(config: MessageStoreConfig, root: Path, seed: int) -> 
 
 
 def test_a_slot_that_names_the_unit_to_come_is_set_back(config: MessageStoreConfig, root: Path) -> None:
-    """Its writer died before it was counted, and the power went before the unit was written back."""
+    """Its writer died before it was counted, and the power went before the unit was written back.
+    Fault: After a power failure a slot could name a lost index unit that hid older keys."""
     newest = index_files(FILES, root / "index")[-1]
     image = newest.read_bytes()
     slots, (count,) = struct.unpack_from(">100i", image, SLOTS_AT), struct.unpack_from(">i", image, 36)
@@ -166,7 +168,8 @@ def test_a_file_that_cannot_be_read_stops_the_start(root: Path, monkeypatch: pyt
 
 
 def test_keys_of_records_that_are_entered_again_are_forgotten(root: Path) -> None:
-    """They may be of others, that were lost; and the file stays in the order of the log."""
+    """They may be of others, that were lost; and the file stays in the order of the log.
+    Fault: Index keys of lost records stayed, and the next repair took the newer keys for damage."""
     puts = list(StoreDump(root).records())
     limit = puts[-3].phy_offset
     assert repair(root, phy_limit=limit) == puts[-4].phy_offset
@@ -175,7 +178,8 @@ def test_keys_of_records_that_are_entered_again_are_forgotten(root: Path) -> Non
 
 
 def test_what_a_sync_of_the_index_has_lost_is_entered_again(config: MessageStoreConfig) -> None:
-    """The kernel reports a failure once: the file looks whole until it is read from the disk."""
+    """The kernel reports a failure once: the file looks whole until it is read from the disk.
+    Fault: After a failed index sync the checkpoint moved on, so keys could be missing after a power failure."""
     opened = open_store(config)
     with StoreWriter(config, opened.control) as writer:
         for i in range(COUNT):

@@ -17,6 +17,7 @@ from tests.support.store_writer import small_config
 
 
 def test_the_log_is_flushed_when_enough_is_dirty_or_too_long_ago(tmp_path: Path) -> None:
+    """Holds: store, asynchronous flush by time or size."""
     config = small_config(
         tmp_path,
         flush_interval_commit_log=70,

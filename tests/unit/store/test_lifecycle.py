@@ -45,6 +45,7 @@ def test_the_broker_s_clock_goes_on_under_the_same_kernel_only(
 @pytest.mark.parametrize("has_java_come", [False, True])
 @pytest.mark.parametrize("is_other_kernel", [False, True])
 def test_so_does_the_cautious_clock(config: MessageStoreConfig, is_other_kernel: bool, has_java_come: bool) -> None:
+    """Fault: A store worker started while the wall clock was ahead could delete files early."""
     opened = open_store(config)
     now_ms, boot_ms = 1_700_000_000_000, 5_000
     CautiousClock(opened.control.header, lambda: now_ms, lambda: boot_ms)

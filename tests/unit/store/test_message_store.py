@@ -28,6 +28,7 @@ def test_look_message_by_offset(store: MessageStore, writer: StoreWriter) -> Non
 
 
 def test_an_offset_inside_a_body_reads_no_more_than_a_record(store: MessageStore, writer: StoreWriter) -> None:
+    """Fault: An offset inside a body let one request copy up to 1 GiB into the manager's memory."""
     put = writer.put(body=b"SIZE" + (8_000).to_bytes(4, "big") + b"x" * 200)
     writer.put(body=b"x" * 9_000)
     inside = put.phy_offset + put.image.index(b"SIZE") + 4

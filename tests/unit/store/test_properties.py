@@ -48,6 +48,7 @@ def test_store_path_commit_log(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [8_192, 32_768])
 def test_mapped_file_size_commit_log(tmp_path: Path, size: int) -> None:
+    """Holds: store, configurable file sizes."""
     opened = put_all(small_config(tmp_path, mapped_file_size_commit_log=size))
     paths = sorted(opened.paths.commitlog.iterdir())
     assert [path.name for path in paths[:2]] == [f"{0:020d}", f"{size:020d}"][: len(paths)]
@@ -76,6 +77,7 @@ def test_message_index_enable(tmp_path: Path, is_on: bool) -> None:
 
 @pytest.mark.parametrize(("slots", "units"), [(10, 400), (50, 7)])
 def test_sizes_of_index_files(tmp_path: Path, slots: int, units: int) -> None:
+    """Holds: store, configurable file sizes."""
     config = small_config(tmp_path, max_hash_slot_num=slots, max_index_num=units)
     opened = put_all(config)
     store = MessageStore(config, opened.control)
@@ -112,6 +114,7 @@ def test_max_msgs_num_batch(tmp_path: Path, limit: int, asked: int, count: int) 
 def test_queries_by_key(
     tmp_path: Path, asked: int, begin_s: int, end_s: int, found: range | tuple[int, ...], units: int
 ) -> None:
+    """Holds: query, messages by key and time."""
     config = small_config(tmp_path, max_index_num=units)
     opened = put_all(config)
     store = MessageStore(config, opened.control)
@@ -124,6 +127,7 @@ def test_queries_by_key(
 
 
 def test_a_long_chain_of_the_index_is_read_in_steps(tmp_path: Path) -> None:
+    """Fault: A query by a frequent key held up heartbeats for seconds."""
     units = 5_000
     config = small_config(tmp_path, mapped_file_size_commit_log=1 << 20, max_index_num=units)
     keys = " ".join(["k"] * KEYS_MAX)
@@ -139,6 +143,7 @@ def test_a_long_chain_of_the_index_is_read_in_steps(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("bytes_max", "found"), [(1 << 20, 20), (5_500, 5), (100, 0)])
 def test_the_records_of_a_query_are_bounded_in_bytes(tmp_path: Path, bytes_max: int, found: int) -> None:
+    """Fault: A query by key copied up to 64 messages of any size into the manager's memory."""
     config = small_config(tmp_path)
     opened = put_all(config)
     store = MessageStore(config, opened.control)

@@ -224,7 +224,8 @@ def test_damage_ends_the_rebuild_or_is_left_out(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("split_bytes", [1 << 30, 3_000])
 def test_damage_where_a_queue_file_ends_takes_no_other_message(tmp_path: Path, lost: range, split_bytes: int) -> None:
-    """Queue files have 50 units. The last three files of the log are scanned by recovery: nothing is damaged there."""
+    """Queue files have 50 units. The last three files of the log are scanned by recovery: nothing is damaged there.
+    Fault: A damaged record at the end of a queue file removed all older units of its queue."""
     records = [(record("A", b"%d" % number * 100), number) for number in range(600)]
     write_log(tmp_path / "s", records)
     places = [found.phy_offset for found in StoreReader(tmp_path / "s").records()]
@@ -251,6 +252,7 @@ def test_half_a_record_at_the_end_is_the_end(tmp_path: Path) -> None:
 
 
 def test_an_empty_store(tmp_path: Path) -> None:
+    """Fault: Publishing the rebuild of an empty store moved away all queues of another store."""
     (tmp_path / "s/commitlog").mkdir(parents=True)
     assert run(tmp_path / "s", tmp_path / "t").records == 0
     with pytest.raises(StoreError, match="has nothing to publish"):  # queues would lose their offsets
@@ -268,7 +270,8 @@ def test_the_target_must_be_new(tmp_path: Path) -> None:
 
 
 def test_a_run_that_was_cut_short_cannot_be_published(tmp_path: Path) -> None:
-    """Also if one before it was complete, and ended before its spool was removed."""
+    """Also if one before it was complete, and ended before its spool was removed.
+    Fault: A rebuild cut short after a complete one could be published."""
     unpack("clean", tmp_path / "s")
     run(tmp_path / "s", tmp_path / "t")
     (tmp_path / "t" / SPOOL).mkdir()
@@ -282,7 +285,8 @@ def test_a_run_that_was_cut_short_cannot_be_published(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("names", [("spool", "lib", "log"), ("spool",), (SPOOL, "thesis")])
 def test_directories_of_others_are_left_alone(tmp_path: Path, names: tuple[str, ...]) -> None:
-    """/var has a directory `spool`, too."""
+    """/var has a directory `spool`, too.
+    Fault: A rebuild removed a directory `spool` of somebody else."""
     unpack("clean", tmp_path / "s")
     for name in names:
         (tmp_path / "t" / name / "mail").mkdir(parents=True)
@@ -292,6 +296,7 @@ def test_directories_of_others_are_left_alone(tmp_path: Path, names: tuple[str, 
 
 
 def test_two_rebuilds_do_not_use_one_directory(tmp_path: Path) -> None:
+    """Fault: Two rebuilds could use one target."""
     unpack("clean", tmp_path / "s")
 
     def run_parts(work: Callable[[Any], Any], parts: Sequence[Any]) -> Any:

@@ -32,7 +32,8 @@ def as_second_version(image: bytes, topic: bytes, phy_offset: int) -> bytes:
 @pytest.mark.parametrize("topic", [b"A", b"long" * 50, b"x" * 20_000])
 def test_they_are_read(config: MessageStoreConfig, topic: bytes) -> None:
     """At the start of a file and in its middle. A topic too long for a queue of ours has none; its messages are found
-    by offset and by key, the longest keys included."""
+    by offset and by key, the longest keys included.
+    Fault: A 5.x record with a long topic and long keys overran dispatch's buffer and ended the broker."""
     config = attrs.evolve(config, mapped_file_size_commit_log=1 << 17)
     opened = open_store(config)
     paths = opened.paths

@@ -145,6 +145,7 @@ def rig(
 
 
 def test_dispatches_and_tells_who_watches(rig: Rig, writer: StoreWriter, store: MessageStore) -> None:
+    """Holds: store, queues and index dispatched from the log."""
     queue = writer.control.add_queue(b"T", 4)
     queue.watched = 1
     writer.put("T", 4, dispatch=False)
@@ -185,7 +186,8 @@ def test_clean_topic_removes_what_was_deleted_and_answers(rig: Rig, writer: Stor
 
 
 def test_what_was_put_since_the_topic_was_deleted_stays(rig: Rig, writer: StoreWriter, store: MessageStore) -> None:
-    """The topic was created again before the store had removed what it held."""
+    """The topic was created again before the store had removed what it held.
+    Fault: A topic deleted while producers sent lost the units of messages acknowledged after the deletion."""
     for _ in range(120):  # files of 50 units
         writer.put("Old", 0, dispatch=False)
     writer.control.delete_queues("Old")
@@ -203,7 +205,8 @@ def test_what_was_put_since_the_topic_was_deleted_stays(rig: Rig, writer: StoreW
 def test_a_directory_that_cannot_be_removed_ends_nothing(
     rig: Rig, writer: StoreWriter, store: MessageStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A leftover dotfile keeps the directory and nothing else; a directory in place of a file is reported."""
+    """A leftover dotfile keeps the directory and nothing else; a directory in place of a file is reported.
+    Fault: A dotfile in a deleted queue's directory ended the store worker repeatedly, and then the broker."""
     for topic in ("Dot", "Odd"):
         writer.put(topic, 0, dispatch=False)
     rig.wake()
@@ -280,6 +283,7 @@ def test_expired_files_are_deleted_when_asked_for(rig: Rig, writer: StoreWriter,
 
 @pytest.mark.parametrize("flush_disk_type", [FlushDiskType.SYNC_FLUSH])
 def test_sync_flush_moves_the_durable_position_at_once(rig: Rig, writer: StoreWriter) -> None:
+    """Holds: store, synchronous flush in groups."""
     for _ in range(20):
         put = writer.put(dispatch=False)
         rig.wake()
@@ -291,6 +295,7 @@ SELDOM = {"flush_interval_commit_log": 600_000, "flush_commit_log_least_pages": 
 
 @pytest.mark.parametrize("changes", [SELDOM | {"flush_commit_log_timed": False}])
 def test_flushing_that_is_not_timed_follows_each_page(rig: Rig, writer: StoreWriter) -> None:
+    """Holds: store, asynchronous flush by time or size."""
     for _ in range(5):
         end = writer.put(body=b"x" * 5_000, dispatch=False)
         rig.wake()
@@ -303,6 +308,7 @@ def test_flushing_that_is_not_timed_follows_each_page(rig: Rig, writer: StoreWri
 
 @pytest.mark.parametrize("changes", [SELDOM])
 def test_flushing_by_the_clock_waits_for_it(rig: Rig, writer: StoreWriter) -> None:
+    """Holds: store, asynchronous flush by time or size."""
     writer.put(body=b"x" * 9_000, dispatch=False)
     rig.wake()
     wait_until(lambda: writer.control.dispatched_phy_offset == writer.control.published_phy_offset, "dispatch")

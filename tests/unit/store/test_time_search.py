@@ -15,7 +15,8 @@ from tests.support.store_writer import StoreWriter
 
 
 def test_offset_by_time_table(store: MessageStore, writer: StoreWriter, opened: OpenedStore) -> None:
-    """Results that the reference itself gave for this store."""
+    """Results that the reference itself gave for this store.
+    Holds: client, replay from a time."""
     for i in range(120):
         writer.put("T", 0, b"", store_timestamp_ms=1_000_000 + 1000 * i)
     directory = opened.paths.consumequeue / "T" / "0"
@@ -108,7 +109,8 @@ def test_places_without_a_message_are_passed_over(log_min: int) -> None:
 
 
 def test_a_queue_with_a_gap_is_searched(store: MessageStore, writer: StoreWriter, opened: OpenedStore) -> None:
-    """Messages in the middle were damaged; their places have blank units since a rebuild."""
+    """Messages in the middle were damaged; their places have blank units since a rebuild.
+    Fault: A search by time that met a blank unit gave 0, so a reset repeated the whole queue."""
     for i in range(40):
         writer.put("T", 0, b"", store_timestamp_ms=1_000_000 + 1000 * i)
     with (opened.paths.consumequeue / "T" / "0" / f"{0:020d}").open("r+b") as file:

@@ -176,7 +176,8 @@ def fill(config: MessageStoreConfig, *, clean: bool) -> OpenedStore:
 
 @pytest.mark.parametrize("empty", [2, 3, 5])
 def test_empty_files_ahead_do_not_hide_the_end(config: MessageStoreConfig, empty: int) -> None:
-    """Trap 19: recovery that starts in the third-last file takes the first of three empty ones for the end."""
+    """Trap 19: recovery that starts in the third-last file takes the first of three empty ones for the end.
+    Holds: store, files in ascending order."""
     opened = fill(config, clean=True)
     last = max(int(path.name) for path in opened.paths.commitlog.iterdir())
     for number in range(1, empty + 1):
@@ -189,7 +190,8 @@ def test_empty_files_ahead_do_not_hide_the_end(config: MessageStoreConfig, empty
 
 
 def test_abort_goes_only_when_all_is_done(config: MessageStoreConfig) -> None:
-    """Trap 22: it tells the next start which way to recover."""
+    """Trap 22: it tells the next start which way to recover.
+    Holds: store, abort marks an unclean stop."""
     opened = open_store(config)
     assert opened.paths.abort.exists()
     with StoreWriter(config, opened.control) as writer:
@@ -252,7 +254,8 @@ def test_a_checkpoint_of_zero_scans_everything(config: MessageStoreConfig, physi
 
 
 def test_names_are_byte_offsets_and_sizes_exact(opened: OpenedStore, writer: StoreWriter) -> None:
-    """Trap 8, for queues; a unit never spans two files."""
+    """Trap 8, for queues; a unit never spans two files.
+    Holds: store, one log for all topics in files named by their start offset."""
     for _ in range(101):
         writer.put("T", 0, b"", dispatch=False)
     writer.dispatch.run_to_end()

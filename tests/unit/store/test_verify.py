@@ -298,7 +298,8 @@ def test_delay_queues_are_compared_without_their_times(opened: OpenedStore, writ
 
 @pytest.mark.parametrize("properties", [b"TIMER_OUT_MS\x011700000000123\x02TAGS\x01A", b"TAGS\x01A"])
 def test_the_unit_of_a_timer_has_its_time(opened: OpenedStore, writer: StoreWriter, properties: bytes) -> None:
-    """A cancellation in the timer topic has none."""
+    """A cancellation in the timer topic has none.
+    Fault: `store verify` called the queue of timers damaged."""
     writer.put(TIMER_TOPIC, 0, b"", properties)
     assert verify(opened.paths.root).problems == []
 

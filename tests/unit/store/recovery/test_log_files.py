@@ -187,7 +187,8 @@ def test_boundaries_are_ends_of_records_and_of_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("clean", [False, True])
 def test_an_empty_log_keeps_its_position_over_stops(config: MessageStoreConfig, clean: bool) -> None:
-    """As after a power failure of which nothing was certain, behind files that were cleaned."""
+    """As after a power failure of which nothing was certain, behind files that were cleaned.
+    Fault: A clean stop removed the only file of an empty log, and the next start began at 0."""
     start = 8 * config.mapped_file_size_commit_log
     log = Path(config.store_path_root_dir) / "commitlog"
     log.mkdir(parents=True)
@@ -202,7 +203,8 @@ def test_an_empty_log_keeps_its_position_over_stops(config: MessageStoreConfig, 
 
 
 def test_a_cut_at_the_begin_of_the_only_file_keeps_its_name(tmp_path: Path) -> None:
-    """Else a log whose earlier files were cleaned would begin at 0 again."""
+    """Else a log whose earlier files were cleaned would begin at 0 again.
+    Fault: A power failure could take the only file of a log, which then began at 0 again."""
     log = log_of(tmp_path, [8, 9])
     log.cut(8 * SIZE)
     assert numbers_of(tmp_path) == [8] and log.begin(0) == 8 * SIZE

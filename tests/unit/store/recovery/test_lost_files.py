@@ -111,6 +111,7 @@ def test_without_its_control_block_the_store_is_found_again(
 
 @pytest.mark.parametrize("was_clean", [True, False])
 def test_with_nothing_but_the_log(config: MessageStoreConfig, was_clean: bool) -> None:
+    """Holds: store, indexes made again from the log."""
     opened = open_store(config)
     puts = fill(opened)
     close_store(opened, clean=was_clean)
@@ -124,6 +125,7 @@ def test_with_nothing_but_the_log(config: MessageStoreConfig, was_clean: bool) -
 
 @pytest.mark.parametrize("has_block", [True, False])
 def test_a_lost_queue_directory_is_made_again(config: MessageStoreConfig, has_block: bool) -> None:
+    """Holds: store, consume queues rebuilt from the log."""
     opened = open_store(config)
     puts = fill(opened)
     close_store(opened, clean=True)
@@ -144,7 +146,9 @@ EARLY = ("early", 0)  # a queue whose messages are in the log's first files alon
 def test_units_made_again_are_not_promised_before_they_are_on_the_disk(
     config: MessageStoreConfig, way: str, lost_again: str
 ) -> None:
-    """The power fails after a recovery that made a queue again, and the control block is lost with it."""
+    """The power fails after a recovery that made a queue again, and the control block is lost with it.
+    Fault: During the rebuild of a lost queue the checkpoint still promised its units, so a power failure hid
+    messages."""
     config = attrs.evolve(
         config, enable_consume_queue_ext=True, mapped_file_size_consume_queue_ext=1_024, message_index_enable=False
     )
@@ -221,6 +225,7 @@ def check_index(opened: OpenedStore, puts: Filled) -> None:
 @pytest.mark.parametrize("what", ["all", "newest"])
 @pytest.mark.parametrize("means", ["block", "files", "power"])
 def test_lost_index_files_are_made_again(config: MessageStoreConfig, was_clean: bool, what: str, means: str) -> None:
+    """Fault: Deleted index files were never rebuilt, so their keys found nothing."""
     config = attrs.evolve(config, max_index_num=60)
     opened = open_store(config)
     puts = fill(opened)
@@ -240,7 +245,8 @@ def test_lost_index_files_are_made_again(config: MessageStoreConfig, was_clean: 
 
 
 def test_a_queue_lost_beside_a_crash_is_made_again(config: MessageStoreConfig) -> None:
-    """The checkpoint lets recovery begin late, behind most of what the queue has lost."""
+    """The checkpoint lets recovery begin late, behind most of what the queue has lost.
+    Fault: A queue directory lost beside a crash was rebuilt without its older messages."""
     opened = open_store(config)
     puts = fill(opened)
     paths = opened.paths

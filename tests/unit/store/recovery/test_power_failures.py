@@ -51,6 +51,7 @@ def test_units_behind_the_end_are_dropped(config: MessageStoreConfig) -> None:
 
 @pytest.mark.parametrize("lost", ["queues", "log tail", "both", "index"])
 def test_power_failure_keeps_what_was_flushed(config: MessageStoreConfig, lost: str) -> None:
+    """Holds: store, flush modes in a power failure."""
     opened = open_store(config)
     first = fill(opened, 90)
     header = opened.control.header
@@ -87,7 +88,8 @@ def test_power_failure_keeps_what_was_flushed(config: MessageStoreConfig, lost: 
 
 @pytest.mark.parametrize("has_block", [True, False])
 def test_a_record_that_lost_the_middle_of_its_properties_is_torn(config: MessageStoreConfig, has_block: bool) -> None:
-    """Its body is sound, and so are the properties' ends."""
+    """Its body is sound, and so are the properties' ends.
+    Fault: A record that lost a sector of its properties in a power failure was taken for whole."""
     opened = open_store(config)
     with StoreWriter(opened.config, opened.control) as writer:
         writer.put("T", 0)
@@ -117,6 +119,7 @@ def fill_with_zeros(opened: OpenedStore) -> Filled:
 
 @pytest.mark.parametrize("end", ["closed", "closed, Java came", "killed", "killed, Java came", "killed, units lost"])
 def test_zeros_in_properties_are_no_damage_while_the_machine_is_up(config: MessageStoreConfig, end: str) -> None:
+    """Fault: Recovery cut the log at a whole Java record with zero bytes in its properties."""
     opened = open_store(config)
     puts = fill_with_zeros(opened)
     opened.control.header.units_lost = end == "killed, units lost"
@@ -173,7 +176,8 @@ def test_zeros_in_properties_are_torn_after_a_failed_sync(config: MessageStoreCo
 
 
 def test_what_was_scanned_is_not_called_durable(config: MessageStoreConfig) -> None:
-    """It may be in the page cache alone: the next flush begins where the scan did."""
+    """It may be in the page cache alone: the next flush begins where the scan did.
+    Fault: A store recovered by a scan called the page cache durable, so a power failure lost messages."""
     opened = open_store(config)
     fill(opened)
     kill(opened)
@@ -187,7 +191,8 @@ def test_what_was_scanned_is_not_called_durable(config: MessageStoreConfig) -> N
 def test_what_a_failed_sync_has_left_is_written_again_though_another_program_came_between(
     config: MessageStoreConfig,
 ) -> None:
-    """The kernel calls its pages clean: the next sync would succeed, and write nothing."""
+    """The kernel calls its pages clean: the next sync would succeed, and write nothing.
+    Fault: After a failed fsync and a restart beside another program, a flush called unwritten bytes durable."""
     opened = open_store(config)
     fill(opened)
     opened.control.header.running_flags = lib.RP_FLAG_NOT_WRITEABLE

@@ -97,7 +97,8 @@ def test_the_oldest_records_decide_the_minimum(config: MessageStoreConfig) -> No
 def test_a_hole_in_a_queue_does_not_hide_the_messages_before_it(
     config: MessageStoreConfig, is_found_again: bool, is_oldest_deleted: bool
 ) -> None:
-    """Damage in the log leaves pre-blank units in the middle of a queue (docs/adr/0050)."""
+    """Damage in the log leaves pre-blank units in the middle of a queue (docs/adr/0050).
+    Fault: Blank units in the middle of a queue hid all earlier messages after a restart or after cleaning."""
     opened = open_store(config)
     with StoreWriter(config, opened.control) as writer:
         puts = [writer.put("A", 0, b"x" * 1_900) for _ in range(20)]
@@ -122,7 +123,8 @@ def test_a_hole_in_a_queue_does_not_hide_the_messages_before_it(
 
 @pytest.mark.parametrize("has_block", [True, False])
 def test_a_queue_that_was_being_removed_has_a_gap(config: MessageStoreConfig, has_block: bool) -> None:
-    """A power failure keeps any of its files' names."""
+    """A power failure keeps any of its files' names.
+    Fault: A queue with some files removed by a power failure kept the broker from starting."""
     opened = open_store(config)
     with StoreWriter(opened.config, opened.control) as writer:
         puts = [writer.put("T", 0, b"%d" % i) for i in range(220)]  # 50 to a file

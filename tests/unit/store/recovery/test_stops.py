@@ -20,6 +20,7 @@ from tests.support.store_writer import StoreWriter
 
 
 def test_a_clean_stop_needs_no_recovery(config: MessageStoreConfig) -> None:
+    """Holds: store, abort marks an unclean stop."""
     opened = open_store(config)
     puts = fill(opened)
     paths = opened.paths
@@ -56,6 +57,7 @@ def test_a_clean_stop_removes_unused_files(config: MessageStoreConfig) -> None:
 
 @pytest.mark.parametrize("dispatch_until", [0, 40, 149, None])
 def test_kill_9_loses_nothing_and_scans_nothing(config: MessageStoreConfig, dispatch_until: int | None) -> None:
+    """Holds: store, recovery after the death of broker, machine or files."""
     opened = open_store(config)
     puts = fill(opened, dispatch_until=dispatch_until)
     kill(opened)
@@ -86,7 +88,8 @@ def test_catching_up_is_left_to_the_store_worker(config: MessageStoreConfig) -> 
 
 @pytest.mark.parametrize("step", [1, 700, 5_000])
 def test_a_store_worker_that_dies_while_it_catches_up(config: MessageStoreConfig, step: int) -> None:
-    """Again and again, between batches and within one (units written, position not moved); sends go on meanwhile."""
+    """Again and again, between batches and within one (units written, position not moved); sends go on meanwhile.
+    Holds: store, queues and index dispatched from the log."""
     opened = open_store(config)
     puts = fill(opened, 60, dispatch_until=10)
     kill(opened)
