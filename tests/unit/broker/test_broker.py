@@ -26,6 +26,7 @@ CODES = {
 
 
 def test_every_code_is_served(tmp_path: Path) -> None:
+    """Holds: broker, processors and pools; network, request code, processor and pool."""
     assert set(SlowPathRig(tmp_path).processors) == CODES
 
 
@@ -80,6 +81,7 @@ def test_stop_leaves_the_name_servers_and_saves_everything(tmp_path: Path) -> No
 
 
 def test_duties_by_the_clock(tmp_path: Path) -> None:
+    """Holds: store, tables saved in config."""
     rig = SlowPathRig(tmp_path)
     path = tmp_path / "config" / "consumerOffset.json"
     client = FakeChannel(3)
@@ -146,6 +148,7 @@ def test_a_slave_neither_delivers_delays_nor_takes_offsets_from_pulls(tmp_path: 
 
 
 def test_a_slave_on_another_machine_may_read_the_settings(tmp_path: Path) -> None:
+    """Fault: A slave on another machine was refused the size of log files and never followed."""
     rig = SlowPathRig(tmp_path, ha_addresses="10.0.0.9")
     slave, stranger = (FakeChannel(number, Peer(f"10.0.0.{number}", 4000)) for number in (9, 8))
 
@@ -168,6 +171,7 @@ def test_a_damaged_table_refuses_to_start(tmp_path: Path, name: str) -> None:
 
 
 def test_files_are_written_where_java_reads_them(tmp_path: Path) -> None:
+    """Holds: store, files of the directory."""
     rig = SlowPathRig(tmp_path)
 
     async def main() -> None:

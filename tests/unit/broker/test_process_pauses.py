@@ -40,6 +40,7 @@ def run_for(rig: SlowPathRig, ms: int) -> None:
 
 
 def test_nobody_is_dropped_for_a_standstill(tmp_path: Path) -> None:
+    """Fault: After a standstill of 120 s the manager dropped clients while their heartbeats waited in its rings."""
     rig = SlowPathRig(tmp_path)
     rig.broker._pauses.begin()
     trio.run(lambda: rig.heartbeat("a", group="G", topics={"T": "*"}, producer="P"))

@@ -54,7 +54,8 @@ def test_a_new_master_has_the_topics_that_its_log_names_after_its_table(tmp_path
 
 
 def test_a_topic_whose_save_was_under_way_when_the_broker_died(tmp_path: Path) -> None:
-    """The send worker knows it at once, and has acknowledged a timer for it."""
+    """The send worker knows it at once, and has acknowledged a timer for it.
+    Fault: A timer for a topic still being saved became a dead letter when the broker died."""
     rig = opened(tmp_path)
 
     async def announced() -> None:
@@ -74,6 +75,7 @@ def test_a_topic_whose_save_was_under_way_when_the_broker_died(tmp_path: Path) -
 
 
 def test_a_look_that_is_cut_short_goes_on_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: An interrupted look for new topics in the log began again from the start."""
     monkeypatch.setattr(topics_of_log, "PIECE_BYTES", 1_000)
     table(tmp_path, 500)
     rig = SlowPathRig(tmp_path)
@@ -98,6 +100,7 @@ def test_a_look_that_is_cut_short_goes_on_there(tmp_path: Path, monkeypatch: pyt
 
 
 def test_other_tasks_run_between_the_steps(tmp_path: Path) -> None:
+    """Fault: A new master read its log for new topics in one step of up to 8 s."""
     table(tmp_path, 500)
     rig = SlowPathRig(tmp_path)
     rig.broker.load()
@@ -178,7 +181,9 @@ def test_a_send_worker_that_outlives_the_manager_forgets_its_topics(tmp_path: Pa
 
 
 def test_a_deletion_is_answered_when_the_position_has_passed_the_messages(tmp_path: Path) -> None:
-    """The send worker takes messages for the topic until it is told of the deletion, which is after the save began."""
+    """The send worker takes messages for the topic until it is told of the deletion, which is after the save began.
+    Fault: A deletion was answered before the saved position had passed the topic's messages, so a restart found the
+    topic again."""
     rig = opened(tmp_path)
     trio.run(rig.broker.topics_of_log.keep)
     rig.services.topics.update(TopicConfig(topic_name="T"))

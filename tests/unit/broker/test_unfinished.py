@@ -15,7 +15,8 @@ from tests.support.slow_path import SlowPathRig
 def test_a_slave_repeats_a_deletion_with_the_bound_that_it_had(
     tmp_path: Path, role: BrokerRole, repeated: object
 ) -> None:
-    """Above it lies what the master may have stored for a topic of the same name since then."""
+    """Above it lies what the master may have stored for a topic of the same name since then.
+    Fault: A slave's repeated removal of a topic removed messages of the recreated topic."""
     rig = SlowPathRig(tmp_path, broker_role=role)
     rig.store.deleted, rig.store.deletion_bounds = {"Gone": True, "Empty": False}, {"Gone": 700}
 

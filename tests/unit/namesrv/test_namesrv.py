@@ -59,6 +59,8 @@ async def becomes(expected: object, actual: Callable[[], object]) -> None:
 
 
 def test_a_broker_is_known_as_long_as_its_connection(tmp_path: Path) -> None:
+    """Holds: name server, liveness of brokers."""
+
     async def main() -> None:
         async with serving(tmp_path) as (server, client, address), open_remoting_client() as asker:
             await register(await client.channel(address))
@@ -99,6 +101,7 @@ async def pass_time(clock: MockClock, seconds: float) -> None:
 
 
 def test_a_silent_broker_is_dropped_and_its_connection_closed(tmp_path: Path) -> None:
+    """Holds: name server, liveness of brokers."""
     clock = MockClock()
 
     async def main() -> None:
@@ -115,7 +118,8 @@ def test_a_silent_broker_is_dropped_and_its_connection_closed(tmp_path: Path) ->
 
 
 def test_its_own_standstill_is_no_broker_s_silence(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A paused container: brokers go on sending, and find their routes when it wakes."""
+    """A paused container: brokers go on sending, and find their routes when it wakes.
+    Fault: A name server that had stood still for two minutes dropped every broker."""
     clock = MockClock()
 
     async def main() -> None:
@@ -163,7 +167,8 @@ def test_run_until_a_signal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_a_second_signal_while_it_stops_changes_nothing(tmp_path: Path) -> None:
-    """`timeout`, `make` and service managers pass on what the whole group gets as well."""
+    """`timeout`, `make` and service managers pass on what the whole group gets as well.
+    Fault: A stop signal sent twice in a moment, as by `timeout`, made the stop a hard one."""
 
     def started(server: NameServer) -> None:
         os.kill(os.getpid(), signal.SIGTERM)

@@ -34,6 +34,7 @@ ROUTE_BARE = ROUTE.replace('{"0":', "{0:").replace(',"1":', ",1:")
     ],
 )
 def test_a_route_byte_for_byte(asker: Asker, version: int, fields: dict[str, str], expected: str) -> None:
+    """Holds: name server, routes; name server, queue data by broker and broker data by id."""
     asker.register({"T": FOUR_QUEUES})
     asker.register(broker_id=1, addr="127.0.0.1:4446")
     response = asker.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "T"} | fields, version=version)
@@ -53,6 +54,7 @@ def test_no_route(asker: Asker) -> None:
 def test_the_order_configuration_is_part_of_a_route_when_enabled(
     tmp_path: Path, enabled: str, expected: str | None
 ) -> None:
+    """Holds: trap, order topics need orderMessageEnable."""
     asker = Asker(tmp_path, f"orderMessageEnable={enabled}")
     asker.register({"T": FOUR_QUEUES})
     asker.ask(RequestCode.PUT_KV_CONFIG, {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "pb:4"})
@@ -169,6 +171,7 @@ def test_put_without_namespace_or_key(asker: Asker, fields: dict[str, str] | Non
 
 
 def test_configuration_is_read_and_changed_in_the_file_too(tmp_path: Path) -> None:
+    """Fault: getNamesrvConfig and getBrokerConfig showed the old value after an update that takes effect at restart."""
     asker = Asker(tmp_path, "# our name server\norderMessageEnable=false\nlistenPort=19876\n")
     assert "orderMessageEnable=false\n" in text(asker.ask(RequestCode.GET_NAMESRV_CONFIG))
     changes = b"orderMessageEnable=true\nlistenPort=29876\n"
@@ -204,6 +207,7 @@ def test_changes_that_are_refused(asker: Asker, body: bytes, check: Callable[[Ex
 
 
 def test_an_unknown_code_is_answered(asker: Asker) -> None:
+    """Holds: trap, unknown codes at the name server."""
     response = asker.ask(9999)
     assert (response.code, response.remark) == (3, " request type 9999 not supported")
 

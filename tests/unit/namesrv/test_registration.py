@@ -130,6 +130,7 @@ def test_no_more_brokers_and_topics_than_there_may_be(tmp_path: Path) -> None:
 
 
 def test_no_more_brokers_of_one_topic_and_topics_of_all_brokers_than_there_may_be(tmp_path: Path) -> None:
+    """Fault: A name server accepted a million topics of 10 000 brokers each."""
     asker = Asker(tmp_path, "topicBrokersMax=2\ntopicRoutesMax=5\n")
 
     def register(name: str, topics: str, broker_id: str = "0") -> None:
@@ -159,6 +160,7 @@ def test_no_more_brokers_of_one_topic_and_topics_of_all_brokers_than_there_may_b
 
 
 def test_a_broker_is_of_few_clusters_and_has_few_filter_servers(tmp_path: Path) -> None:
+    """Fault: A registration could bring 256 KB of filter servers for each of 10 000 brokers."""
     asker = Asker(tmp_path)
     for number in range(CLUSTERS_MAX):
         asker.ask(RequestCode.REGISTER_BROKER, registration_fields(clusterName=f"C{number}"))

@@ -19,6 +19,7 @@ L = "10.0.0.9:10911"
 
 
 def test_a_route_names_queues_and_brokers(routes: RouteInfoManager) -> None:
+    """Holds: name server, routes."""
     route = routes.route("T1")
     assert route is not None
     assert route.queue_datas == [
@@ -33,6 +34,7 @@ def test_a_route_names_queues_and_brokers(routes: RouteInfoManager) -> None:
 
 
 def test_a_slave_brings_no_topics(routes: RouteInfoManager) -> None:
+    """Holds: replication, master and slaves of one broker name."""
     assert routes.route("T9") is None
     assert sorted(result_of(routes.topics())) == ["T1", "T2"]
 
@@ -55,6 +57,7 @@ def test_topics_change_only_with_the_version(routes: RouteInfoManager) -> None:
 
 
 def test_a_topic_that_is_not_mentioned_stays(routes: RouteInfoManager) -> None:
+    """Holds: trap, topics that a broker no longer mentions stay."""
     routes.register(registration(topic("T3"), counter=2), 1, 0)
     assert sorted(result_of(routes.topics())) == ["T1", "T2", "T3"]
 
@@ -78,6 +81,7 @@ def test_the_master_goes_and_the_slave_keeps_the_topics(routes: RouteInfoManager
 
 
 def test_the_last_address_takes_topics_and_cluster_with_it(routes: RouteInfoManager) -> None:
+    """Holds: name server, route tables and filter servers."""
     for connection in (1, 2):
         routes.connection_closed(connection, 0)
     assert result_of(routes.topics()) == ["T1"]
@@ -89,6 +93,7 @@ def test_the_last_address_takes_topics_and_cluster_with_it(routes: RouteInfoMana
 
 
 def test_the_late_close_of_an_old_connection_changes_nothing(routes: RouteInfoManager) -> None:
+    """Holds: trap, the connection ends a registration, not the address."""
     routes.register(registration(topic("T1"), topic("T2")), 11, 0)
     assert routes.connection_closed(1, 0) == []
     assert routes.connection_closed(11, 0) == [A]
@@ -102,6 +107,7 @@ def test_one_connection_may_carry_several_brokers() -> None:
 
 
 def test_silence_for_two_minutes_ends_a_broker(routes: RouteInfoManager) -> None:
+    """Holds: name server, silent brokers expire after 120 s."""
     routes.register(registration(broker_id=1, broker_addr=A_SLAVE), 2, 1)
     assert routes.expire(BROKER_EXPIRY_MS) == []
     assert routes.expire(BROKER_EXPIRY_MS + 1) == [(A, 1), (B, 3)]
@@ -129,7 +135,8 @@ def test_unregister(routes: RouteInfoManager) -> None:
 
 
 def test_a_master_does_not_replace_one_of_a_newer_epoch(routes: RouteInfoManager) -> None:
-    """A broker that wakes after a pause registers before it has learned of its successor."""
+    """A broker that wakes after a pause registers before it has learned of its successor.
+    Fault: A master that woke after its lease had ended took its successor out of the routes."""
     routes.register(registration(broker_addr=A_SLAVE, master_epoch=8), 2, 0)
     with pytest.raises(RequestRefused, match=r"10\.0\.0\.1:10911 was master of a in epoch 7; .* epoch 8"):
         routes.register(registration(topic("T9"), master_epoch=7), 1, 0)
@@ -156,6 +163,7 @@ def test_a_master_replaces_what_has_no_newer_epoch(routes: RouteInfoManager) -> 
 
 
 def test_a_replaced_master_that_unregisters_leaves_its_successor(routes: RouteInfoManager) -> None:
+    """Fault: A replaced master that unregistered took its successor out of the routes."""
     routes.register(registration(broker_addr=A_SLAVE, master_epoch=8), 2, 0)
     routes.unregister(A)
     assert masters(routes) == {0: A_SLAVE}
@@ -204,7 +212,8 @@ def test_an_epoch_nobody_can_have_lasts_as_long_as_its_registration(routes: Rout
 def test_a_broker_whose_address_another_connection_has_registered_registers_again(
     routes: RouteInfoManager, addr: str
 ) -> None:
-    """Its question for its version kept the forged registration alive, and told it that all was well."""
+    """Its question for its version kept the forged registration alive, and told it that all was well.
+    Fault: A registration with a forged epoch at a broker's address was kept alive by that broker."""
     version, own, connection = DataVersion(timestamp_ms=1, counter=1), int(addr == A_SLAVE), 2 if addr == A_SLAVE else 1
     routes.register(registration(broker_addr=addr, master_epoch=FORGED_EPOCH), FORGER, 0)
     assert routes.query_data_version(addr, version, connection, 100) == (True, version)
@@ -218,6 +227,7 @@ def test_a_broker_whose_address_another_connection_has_registered_registers_agai
 
 
 def test_write_permission_is_taken_and_given(routes: RouteInfoManager) -> None:
+    """Holds: cluster, taking a broker out of service."""
     routes.register(registration(topic("T5", perm=4), counter=2), 1, 0)
     assert result_of(routes.wipe_write_perm("a")) == 3
     assert [queue.perm for queue in routes.route("T1").queue_datas] == [4, 6]  # type: ignore[union-attr]
@@ -229,12 +239,14 @@ def test_write_permission_is_taken_and_given(routes: RouteInfoManager) -> None:
 
 
 def test_a_new_version_undoes_the_wipe(routes: RouteInfoManager) -> None:
+    """Holds: trap, a wiped write permission comes back."""
     result_of(routes.wipe_write_perm("a"))
     routes.register(registration(topic("T1"), counter=2), 1, 0)
     assert [queue.perm for queue in routes.route("T1").queue_datas] == [6, 6]  # type: ignore[union-attr]
 
 
 def test_delete_topic(routes: RouteInfoManager) -> None:
+    """Holds: trap, topics that a broker no longer mentions stay."""
     routes.register(registration(topic("T1"), cluster="D", broker_name="d", broker_addr="d:1"), 4, 0)
     routes.delete_topic("T1", "C")
     assert [queue.broker_name for queue in routes.route("T1").queue_datas] == ["d"]  # type: ignore[union-attr]
@@ -246,6 +258,8 @@ def test_delete_topic(routes: RouteInfoManager) -> None:
 
 
 def test_filter_servers(routes: RouteInfoManager) -> None:
+    """Holds: name server, route tables and filter servers."""
+
     def known() -> dict[str, list[str]]:
         route = routes.route("T2")
         assert route is not None
@@ -270,6 +284,7 @@ def large(routes: RouteInfoManager, topics: int = 5 * TOPICS_PER_STEP, **changes
 
 
 def test_what_goes_through_all_topics_is_done_in_steps(routes: RouteInfoManager) -> None:
+    """Fault: Registering 100 000 topics, or the end of their broker, blocked the name server for a second."""
     made = large(routes)
     again = attrs.evolve(made, data_version=DataVersion(counter=9))
     for work in (
@@ -310,7 +325,8 @@ def test_a_broker_that_returns_has_only_what_it_says_now(routes: RouteInfoManage
 
 
 def test_an_address_is_of_the_broker_that_it_named_last(routes: RouteInfoManager) -> None:
-    """Each name that a stranger's address took stayed for ever, beyond any bound."""
+    """Each name that a stranger's address took stayed for ever, beyond any bound.
+    Fault: One address that registered under ever new names filled the name server's memory."""
     for number in range(100):
         names = {"cluster": f"K{number}", "broker_name": f"n{number}"}
         routes.register(registration(topic("N"), broker_addr="n:1", **names), 9, 0)
@@ -322,6 +338,7 @@ def test_an_address_is_of_the_broker_that_it_named_last(routes: RouteInfoManager
 
 
 def test_an_address_that_unregisters_is_nobodys(routes: RouteInfoManager) -> None:
+    """Fault: Names that an address unregistered under another name stayed in memory."""
     routes.register(registration(topic("N"), broker_name="n", broker_addr="n:1"), 9, 0)
     routes.unregister("n:1")
     assert set(routes.cluster_info().broker_addr_table) == {"a", "b"}
@@ -329,7 +346,8 @@ def test_an_address_that_unregisters_is_nobodys(routes: RouteInfoManager) -> Non
 
 
 def test_brokers_of_one_connection_go_without_a_look_at_the_others(routes: RouteInfoManager) -> None:
-    """Ten thousand of them held the name server for so long that it was killed."""
+    """Ten thousand of them held the name server for so long that it was killed.
+    Fault: A closing connection that had registered 10 000 brokers blocked the name server for over ten seconds."""
     for number in range(10_000):
         routes.register(
             registration(cluster=f"K{number}", broker_name=f"n{number}", broker_addr=f"n:{number}"), 10 + number % 2, 0

@@ -163,7 +163,8 @@ def test_progress_stays_within_the_queue_of_its_level(tmp_path: Path) -> None:
 def test_progress_with_a_position_is_kept_though_its_queue_is_not_dispatched_so_far(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saved: int, position: int, held: int
 ) -> None:
-    """Of a slave that is promoted while its dispatch is behind. Without a position nothing says that the log has it."""
+    """Of a slave that is promoted while its dispatch is behind. Without a position nothing says that the log has it.
+    Fault: A new master lowered the progress of delay levels to the dispatched queue and delivered messages again."""
     disk = Disk(tmp_path, delayed=30)
     monkeypatch.setattr(disk.store, "log_end_of", lambda topic, queue_id: 50)
     json_file.save(disk.path, [b'{"offsetTable":{"3":%d},"phyOffset":%d}' % (saved, position)])

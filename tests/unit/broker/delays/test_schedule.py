@@ -118,6 +118,7 @@ DEAD_LETTERS = "%DLQ%SCHEDULE_TOPIC_XXXX"
 
 @pytest.mark.parametrize("topic", ["gone", "RMQ_SYS_TRANS_HALF_TOPIC"])
 def test_what_has_no_topic_becomes_a_dead_letter(tmp_path: Path, topic: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Fault: A delayed message whose topic was gone was dropped."""
     rig = SlowPathRig(tmp_path)
     delayed(rig, NOW_MS, topic=topic)
     deliver(rig)
@@ -200,7 +201,7 @@ def test_progress_is_read_within_the_queue_and_written_as_java_does(tmp_path: Pa
 
 @pytest.mark.parametrize("seed", range(8))
 def test_no_record_holds_its_level_up_whatever_is_in_it(tmp_path: Path, seed: int) -> None:
-    """Damaged ones, and ones that another program wrote: each is stored somewhere, or named in the log."""
+    """Fault: A damaged delayed message was retried for ever and kept the manager from stopping."""
     worker_messages = pytest.importorskip("rocketpy.reactor.worker_messages", exc_type=ImportError)
     choose = random.Random(seed)
     rig = SlowPathRig(tmp_path)
@@ -349,7 +350,7 @@ def test_a_level_that_fails_rests_and_the_others_go_on(tmp_path: Path, caplog: p
 
 
 def test_a_level_goes_on_past_units_that_cannot_be_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The file of units 8 to 15 is gone, as after `rm` or a repair of the file system."""
+    """Fault: A delay level stood still if a file of its queue was missing."""
     rig = SlowPathRig(tmp_path)
     delayed(rig, *[NOW_MS] * 20)
     look = rig.store.consume_queue_units
@@ -380,7 +381,7 @@ def test_damage_at_a_queues_end_holds_nothing_up_either(tmp_path: Path) -> None:
 def test_a_unit_that_names_another_topics_record_delivers_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Zeros in a unit name the record at 0, whatever that is."""
+    """Fault: A unit of zeros copied the first message of the log to the dead letters."""
     rig = SlowPathRig(tmp_path)
     delayed(rig, NOW_MS, NOW_MS)
     rig.store.records[0] = record(0, topic="Else")

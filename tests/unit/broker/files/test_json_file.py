@@ -50,6 +50,7 @@ def test_a_damaged_file_falls_back_to_its_bak(tmp_path: Path, damage: bytes) -> 
 
 
 def test_only_the_bak_is_left_after_a_java_crash(tmp_path: Path) -> None:
+    """Holds: trap, new, backup and damaged configuration files."""
     (tmp_path / "x.json.bak").write_text('{"n":1}')
     (tmp_path / "x.json.tmp").write_text('{"n":2}')
     assert json_file.load(tmp_path / "x.json") == {"n": 1}
@@ -57,6 +58,7 @@ def test_only_the_bak_is_left_after_a_java_crash(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("bak", [None, b"", b"{"])
 def test_damage_without_a_usable_bak_refuses_to_start(tmp_path: Path, bak: bytes | None) -> None:
+    """Holds: trap, new, backup and damaged configuration files."""
     path = tmp_path / "x.json"
     path.write_bytes(b'{"n":')
     if bak is not None:

@@ -225,6 +225,7 @@ def test_all_that_a_group_says_is_found_again(tmp_path: Path) -> None:
 
 
 def test_large_groups_cannot_make_a_restarted_manager_forget_the_others(tmp_path: Path) -> None:
+    """Fault: Heartbeats with megabytes of subscriptions made a restarted manager forget all clients."""
     lives = Lives(tmp_path)
     lives.beat("a", 1, group="G", topics={"T": "*"})
     for number in range(20):
@@ -244,7 +245,8 @@ def test_large_groups_cannot_make_a_restarted_manager_forget_the_others(tmp_path
 def test_a_client_of_many_groups_is_written_down_once_per_step_not_once_per_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A record of it names all of its groups."""
+    """A record of it names all of its groups.
+    Fault: A client of 2048 groups stalled the manager for 1.6 s when it closed."""
     lives = Lives(tmp_path)
     written: list[int] = []
     write = ClientJournal._client

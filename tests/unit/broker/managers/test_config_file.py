@@ -60,6 +60,7 @@ def test_a_failing_disk_is_tried_again(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_disk_that_keeps_failing_is_not_encoded_for_at_every_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Fault: A disk that refused saves had the whole table encoded again at every heartbeat."""
     encodings: list[float] = []
 
     def pieces() -> list[str]:

@@ -29,6 +29,7 @@ class Members(SlowPathRig):
 
 
 def test_a_new_member_is_told_to_all_including_itself(tmp_path: Path) -> None:
+    """Holds: broker, clients and their subscriptions."""
     rig = Members(tmp_path)
     rig.beat("a", rig.a)
     rig.beat("b", rig.b)
@@ -40,6 +41,7 @@ def test_a_new_member_is_told_to_all_including_itself(tmp_path: Path) -> None:
 
 
 def test_a_changed_topic_is_told_but_a_newer_version_is_not(tmp_path: Path) -> None:
+    """Holds: trap, differing subscriptions overwrite each other."""
     rig = Members(tmp_path)
     rig.beat("a", rig.a)
     rig.beat("a", rig.a, {"T": "TagA"}, sub_version=2)
@@ -53,6 +55,7 @@ def test_a_changed_topic_is_told_but_a_newer_version_is_not(tmp_path: Path) -> N
 
 
 def test_the_last_heartbeat_sets_the_model(tmp_path: Path) -> None:
+    """Holds: client, contents of a heartbeat."""
     rig = Members(tmp_path)
     rig.beat("a", rig.a)
     rig.beat("a", rig.a, model="BROADCASTING")
@@ -61,6 +64,7 @@ def test_the_last_heartbeat_sets_the_model(tmp_path: Path) -> None:
 
 
 def test_a_reconnected_client_has_one_entry_and_its_old_connection_changes_nothing(tmp_path: Path) -> None:
+    """Holds: trap, the connection ends a registration, not the address."""
     rig = Members(tmp_path)
     rig.beat("a", rig.a)
     rig.beat("a", rig.b)
@@ -84,6 +88,7 @@ def test_a_closed_connection_is_told_to_the_rest(tmp_path: Path) -> None:
 
 
 def test_unregister(tmp_path: Path) -> None:
+    """Holds: answer, clients (34, 35, 46)."""
     rig = Members(tmp_path)
     rig.beat("a", rig.a)
     rig.beat("b", rig.b)
@@ -96,6 +101,7 @@ def test_unregister(tmp_path: Path) -> None:
 
 
 def test_silent_clients_are_swept_closed_and_told(tmp_path: Path) -> None:
+    """Holds: trap, silent members are swept without a word."""
     rig = Members(tmp_path)
     rig.beat("a", rig.a)
     rig.clock.advance(CHANNEL_EXPIRED_MS)
@@ -110,6 +116,7 @@ def test_silent_clients_are_swept_closed_and_told(tmp_path: Path) -> None:
 
 
 def test_a_large_group_is_told_in_steps_and_once_for_many_changes(tmp_path: Path) -> None:
+    """Fault: A large group was told of its change in one step of the manager's loop."""
     rig = Members(tmp_path)
     channels = [FakeChannel(n) for n in range(1, 2 * MEMBERS_PER_STEP + 2)]
     for channel in channels:
@@ -141,6 +148,7 @@ class FailingChannel(FakeChannel):
 
 
 def test_a_push_that_fails_does_not_keep_other_groups_waiting(tmp_path: Path) -> None:
+    """Fault: After a failed notification of group members, other changed groups were told only at the next change."""
     rig = Members(tmp_path)
 
     async def main() -> None:

@@ -20,6 +20,7 @@ JAVA_FILE = '{\n\t"offsetTable":{\n\t\t"TopicTest@GroupA":{0:12,3:7\n\t\t},\n\t\
 
 
 def test_a_file_of_java_is_read_and_written_as_it_was_with_the_position_that_it_presumes(tmp_path: Path) -> None:
+    """Holds: store, tables saved in config."""
     path = tmp_path / "consumerOffset.json"
     path.write_text(JAVA_FILE)
     offsets = ConsumerOffsetManager(path, log_end=lambda: 77)
@@ -60,6 +61,7 @@ def test_quoted_keys_are_read_too(tmp_path: Path) -> None:
 
 
 def test_commits_go_forward_and_back(tmp_path: Path) -> None:
+    """Holds: client, queries and commits of offsets; trap, commits of any topic, queue and smaller offset."""
     offsets = ConsumerOffsetManager(tmp_path / "x")
     assert offsets.query("G", "T", 0) == -1
     assert offsets.commit("G", "T", 0, 10) == -1
@@ -68,6 +70,7 @@ def test_commits_go_forward_and_back(tmp_path: Path) -> None:
 
 
 def test_offsets_that_go_back_cannot_flood_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Fault: Each commit below the last offset wrote a line, so one client could flood the log."""
     now_s = 100.0
     offsets = ConsumerOffsetManager(tmp_path / "x", now_s=lambda: now_s)
     for _ in range(50):
@@ -204,6 +207,7 @@ def test_more_changes_than_there_is_room_for_are_found_again_after_the_next_save
 
 
 def test_an_offset_of_a_pull_that_arrived_before_the_restart_undoes_nothing(tmp_path: Path) -> None:
+    """Fault: An offset that rode on a pull undid a later update by the same client."""
     lives = Lives(tmp_path / "consumerOffset.json")
     lives.table.commit("G", "T", 0, 50)
     lives.table.note_update("G", "T", 0, 1000)
@@ -213,7 +217,8 @@ def test_an_offset_of_a_pull_that_arrived_before_the_restart_undoes_nothing(tmp_
 
 
 def test_times_of_updates_are_kept_of_queues_with_an_offset_alone(tmp_path: Path) -> None:
-    """Offsets are bounded by consumerOffsetsMax, and their times by them."""
+    """Offsets are bounded by consumerOffsetsMax, and their times by them.
+    Fault: Offsets committed for CID_RMQ_SYS_TRANS cost 300 bytes of the manager per new topic name."""
     offsets = ConsumerOffsetManager(tmp_path / "offsets")
     for number in range(100):
         offsets.note_update("CID_RMQ_SYS_TRANS", f"T{number}", 0, 5)

@@ -25,7 +25,8 @@ def test_a_client_is_found_until_its_last_group_is_gone() -> None:
 
 
 def test_the_connection_heard_last_is_the_one_of_the_client() -> None:
-    """Numbers of connections say nothing about their age: a selector gives a free slot again."""
+    """Numbers of connections say nothing about their age: a selector gives a free slot again.
+    Fault: After a reconnect on a lower slot, replies of request-reply went to the old connection."""
     clock, old, new = FakeClock(), FakeChannel(900), FakeChannel(5)
     producers = ProducerManager(clock)
     for channel in (old, new):

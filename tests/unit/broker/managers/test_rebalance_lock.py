@@ -23,6 +23,7 @@ def kept() -> memoryview:
 
 
 def test_the_table_of_transitions() -> None:
+    """Holds: answer, queue locks (41, 42)."""
     clock = FakeClock()
     locks = made(clock)
     assert locks.lock("G", [Q0, Q1], "a") == [Q0, Q1]
@@ -36,6 +37,7 @@ def test_the_table_of_transitions() -> None:
 
 
 def test_only_the_owner_unlocks() -> None:
+    """Holds: answer, queue locks (41, 42)."""
     locks = made(FakeClock())
     locks.lock("G", [Q0, Q1], "a")
     locks.unlock("G", [Q0], "b")

@@ -11,6 +11,7 @@ from tests.support.slow_path import SlowPathRig
 
 
 def test_built_in_groups(tmp_path: Path) -> None:
+    """Holds: broker, built-in topics and groups."""
     assert set(SlowPathRig(tmp_path).services.groups.groups) == {
         "TOOLS_CONSUMER",
         "FILTERSRV_CONSUMER",
@@ -23,6 +24,7 @@ def test_built_in_groups(tmp_path: Path) -> None:
 
 
 def test_find_creates_where_allowed(tmp_path: Path) -> None:
+    """Holds: answer, lookup of subscription groups."""
     rig = SlowPathRig(tmp_path)
     created = rig.services.groups.find_or_create("G")
     assert created is not None and created.retry_max_times == 16
@@ -32,6 +34,7 @@ def test_find_creates_where_allowed(tmp_path: Path) -> None:
 
 
 def test_find_without_auto_creation_makes_system_groups_only(tmp_path: Path) -> None:
+    """Holds: answer, lookup of subscription groups."""
     groups = SlowPathRig(tmp_path, auto_create_subscription_group=False).services.groups
     assert groups.find_or_create("G") is None
     assert groups.find_or_create("CID_RMQ_SYS_TRANS") is not None

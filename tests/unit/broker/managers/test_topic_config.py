@@ -19,6 +19,7 @@ def topics_of(root: Path, **settings: object) -> TopicConfigManager:
 
 
 def test_built_in_topics(tmp_path: Path) -> None:
+    """Holds: broker, built-in topics and groups."""
     table = {name: (c.read_queue_nums, c.perm) for name, c in topics_of(tmp_path).topics.items()}
     assert table == {
         "SELF_TEST_TOPIC": (1, 6),

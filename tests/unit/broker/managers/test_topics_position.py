@@ -35,6 +35,7 @@ def saved(topics: TopicConfigManager) -> int | None:
 
 
 def test_it_moves_without_a_save_of_the_table(tmp_path: Path) -> None:
+    """Fault: A slave saved its whole table of topics at each stop: 1.1 s for 100 000 topics."""
     topics = loaded(tmp_path)
     topics.position.know(100)
     trio.run(topics.position.keep)

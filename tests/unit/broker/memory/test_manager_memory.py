@@ -27,6 +27,7 @@ def test_shared_memory_is_bounded(tmp_path: Path) -> None:
 
 
 def test_memory_of_clients_follows_the_connections(tmp_path: Path) -> None:
+    """Fault: A restarted manager with default settings forgot clients beyond 50 000."""
     memory = ManagerMemory.create(tmp_path, 1 << 20, is_ours=False, clock=FakeClock(), clients_max=50_000)
     journal = memory.clients_journal()
     for connection in range(50_000):

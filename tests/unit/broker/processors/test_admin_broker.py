@@ -65,6 +65,7 @@ RUNTIME_KEYS = [
 
 
 def test_runtime_info_has_every_key_as_text(tmp_path: Path) -> None:
+    """Holds: admin, statistics, metrics and alarms; trap, exporters read code 28 without checks."""
     rig = SlowPathRig(tmp_path)
     buckets = (1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 1)
     rig.counters = WorkerCounters(messages_put=4, bytes_put=1000, put_latency_buckets=buckets, get_time_max_us=2_900)
@@ -146,12 +147,14 @@ def test_a_change_takes_effect_and_is_kept(tmp_path: Path) -> None:
     ],
 )
 def test_a_change_that_is_refused_changes_nothing(tmp_path: Path, body: bytes, code: int) -> None:
+    """Holds: answer, settings and figures (25, 26, 28, 315); trap, updateBrokerConfig takes anything."""
     rig = SlowPathRig(tmp_path)
     assert trio.run(lambda: rig.ask(25, None, body)).code == code
     assert rig.services.settings.value is rig.settings and not rig.settings.update_path.exists()
 
 
 def test_changes_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
+    """Fault: One of two simultaneous configuration changes could be lost."""
     rig = SlowPathRig(tmp_path)
 
     async def main() -> None:
@@ -181,6 +184,8 @@ def test_a_file_that_somebody_has_damaged_is_left_as_it_is(tmp_path: Path) -> No
 
 
 def test_stats_of_an_item(tmp_path: Path) -> None:
+    """Holds: answer, settings and figures (25, 26, 28, 315); trap, rates of the first ten seconds and of unsampled
+    items."""
     rig = SlowPathRig(tmp_path)
     traffic = Traffic(topic="T", queue_id=0, group="G", messages=30, bytes=900, requests=1, wait_ms=5)
     rig.broker.count_traffic(traffic)

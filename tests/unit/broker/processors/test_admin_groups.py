@@ -10,6 +10,7 @@ from tests.support.slow_path import NOW_MS, SlowPathRig, body_of
 
 
 def test_update_list_and_delete(tmp_path: Path) -> None:
+    """Holds: answer, groups (200, 201, 203, 204, 207)."""
     rig = SlowPathRig(tmp_path)
 
     async def main() -> None:
@@ -33,6 +34,7 @@ def test_update_list_and_delete(tmp_path: Path) -> None:
 
 
 def test_connections(tmp_path: Path) -> None:
+    """Holds: answer, groups (200, 201, 203, 204, 207)."""
     rig = SlowPathRig(tmp_path)
     connection = {"clientAddr": "10.0.0.1:4000", "clientId": "a", "language": "JAVA", "version": 409}
 

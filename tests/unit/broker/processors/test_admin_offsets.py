@@ -15,6 +15,7 @@ LONG_MAX = (1 << 63) - 1
 
 
 def test_whole_tables_for_a_slave(tmp_path: Path) -> None:
+    """Holds: replication, metadata on slaves."""
     rig = SlowPathRig(tmp_path)
     rig.services.offsets.commit("G", "T", 1, 6)
     rig.services.offsets.commit("G", "T", 0, 5)
@@ -27,6 +28,7 @@ def test_whole_tables_for_a_slave(tmp_path: Path) -> None:
 
 
 def test_correction_works_on_a_copy(tmp_path: Path) -> None:
+    """Holds: trap, QUERY_CORRECTION_OFFSET destroys offsets."""
     rig = SlowPathRig(tmp_path)
     offsets = rig.services.offsets
     for group, first, second in (("A", 5, 8), ("B", 3, 9), ("LOW", 1, 1), ("C", 4, 20)):
@@ -48,6 +50,7 @@ def test_correction_works_on_a_copy(tmp_path: Path) -> None:
 
 
 def test_clone_of_one_topic_and_of_all(tmp_path: Path) -> None:
+    """Holds: trap, CLONE_GROUP_OFFSET without a topic does nothing."""
     rig = SlowPathRig(tmp_path)
     for topic in ("T", "U"):
         rig.services.topics.update(TopicConfig(topic_name=topic))

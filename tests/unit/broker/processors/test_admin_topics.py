@@ -26,6 +26,7 @@ NEW = {
 
 
 def test_a_topic_is_created_saved_and_registered_before_the_answer(tmp_path: Path) -> None:
+    """Holds: broker, creation of topics."""
     rig = SlowPathRig(tmp_path, namesrv_addr="127.0.0.1:9876")
     response = trio.run(lambda: rig.ask(17, NEW))
     assert response.code == 0
@@ -48,12 +49,14 @@ def test_a_topic_is_created_saved_and_registered_before_the_answer(tmp_path: Pat
     ],
 )
 def test_what_cannot_be_created(tmp_path: Path, changes: dict[str, str], remark: str) -> None:
+    """Holds: answer, topics (17, 21, 202, 215, 300)."""
     response = trio.run(lambda: SlowPathRig(tmp_path).ask(17, NEW | changes))
     assert (response.code, response.remark) == (1, remark)
 
 
 @pytest.mark.parametrize("code", [17, 215, 200, 207])
 def test_a_slave_changes_nothing(tmp_path: Path, code: int) -> None:
+    """Holds: replication, writes at the master only; answer, refusals of a slave."""
     rig = SlowPathRig(tmp_path, broker_role=BrokerRole.SLAVE)
     response = trio.run(lambda: rig.ask(code, NEW | {"groupName": "G"}, {"groupName": "G"}))
     assert response.code == 1
@@ -92,6 +95,7 @@ def test_a_deletion_that_the_store_cannot_finish_is_answered_in_time(tmp_path: P
 
 
 def test_lists(tmp_path: Path) -> None:
+    """Holds: answer, topics (17, 21, 202, 215, 300)."""
     rig = SlowPathRig(tmp_path)
 
     async def ask(code: int, fields: dict[str, str] | None = None) -> Any:
@@ -122,6 +126,7 @@ def test_lists(tmp_path: Path) -> None:
 
 
 def test_stats_of_each_queue(tmp_path: Path) -> None:
+    """Holds: answer, topics (17, 21, 202, 215, 300)."""
     rig = SlowPathRig(tmp_path)
     rig.store.fill("T", 1, 7, low=3)
 

@@ -13,6 +13,8 @@ from tests.support.slow_path import SlowPathRig
 
 
 def test_a_heartbeat_makes_group_and_retry_topic_and_both_are_on_the_disk(tmp_path: Path) -> None:
+    """Holds: broker, clients and their subscriptions; trap, the version in the answer to a heartbeat; trap, retry
+    and dead letter topics are made where they are needed."""
     rig = SlowPathRig(tmp_path)
     response = trio.run(lambda: rig.heartbeat("a", group="G", topics={"T": "*"}, producer="P"))
     assert response.code == 0 and response.version == 409
@@ -52,6 +54,7 @@ def test_a_body_that_is_none_is_refused(tmp_path: Path, code: int, body: bytes |
     ],
 )
 def test_check_client_config(tmp_path: Path, expression_type: str | None, code: int, remark: str | None) -> None:
+    """Holds: answer, clients (34, 35, 46)."""
     rig = SlowPathRig(tmp_path)
     body = {"clientId": "a", "group": "G", "subscriptionData": {"topic": "T", "expressionType": expression_type}}
     response = trio.run(lambda: rig.ask(46, None, body))
@@ -135,5 +138,6 @@ def test_the_filters_of_earlier_heartbeats_count(tmp_path: Path, compiled: list[
 
 @pytest.mark.parametrize(("count", "code"), [(4, 0), (5, 1)])
 def test_the_expressions_of_a_group_are_bounded(tmp_path: Path, count: int, code: int) -> None:
+    """Fault: A repeated heartbeat with 2 MiB of tags blocked the manager for 0.1 s each time."""
     rig = SlowPathRig(tmp_path)
     assert filtered(rig, ["a||" * 10_900] * count, "TAG").code == code

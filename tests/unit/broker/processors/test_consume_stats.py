@@ -25,6 +25,7 @@ def rig_with_progress(root: Path) -> SlowPathRig:
 
 
 def test_progress_of_a_group(tmp_path: Path) -> None:
+    """Holds: answer, progress of groups (208, 303, 317)."""
     rig = rig_with_progress(tmp_path)
 
     async def main() -> None:
@@ -45,6 +46,7 @@ def test_progress_of_a_group(tmp_path: Path) -> None:
 
 
 def test_progress_of_all_groups(tmp_path: Path) -> None:
+    """Holds: answer, progress of groups (208, 303, 317)."""
     rig = rig_with_progress(tmp_path)
 
     async def main() -> None:
@@ -62,6 +64,7 @@ def test_progress_of_all_groups(tmp_path: Path) -> None:
 
 
 def test_time_span(tmp_path: Path) -> None:
+    """Holds: answer, progress of groups (208, 303, 317)."""
     rig = rig_with_progress(tmp_path)
     rig.clock.advance(1000)
 

@@ -13,6 +13,7 @@ QUEUE = {"consumerGroup": "G", "topic": "T", "queueId": "0"}
 
 
 def test_members_are_listed_as_soon_as_their_heartbeat_is_answered(tmp_path: Path) -> None:
+    """Holds: broker, members of a group; answer, offsets and members (14, 15, 38)."""
     rig = SlowPathRig(tmp_path)
 
     async def main() -> None:
@@ -26,6 +27,8 @@ def test_members_are_listed_as_soon_as_their_heartbeat_is_answered(tmp_path: Pat
 
 
 def test_offsets_are_stored_and_found(tmp_path: Path) -> None:
+    """Holds: client, offsets on the broker and on the client; client, queries and commits of offsets; answer,
+    offsets and members (14, 15, 38)."""
     rig = SlowPathRig(tmp_path)
 
     async def main() -> None:
@@ -48,7 +51,8 @@ def test_no_offsets_of_queues_that_no_topic_can_have(tmp_path: Path, queue_id: s
 
 
 def test_an_offset_that_rode_on_a_pull_does_not_undo_a_later_update(tmp_path: Path) -> None:
-    """A consumer that leaves names its offset last; its pull, sent before, was gathered and comes after."""
+    """A consumer that leaves names its offset last; its pull, sent before, was gathered and comes after.
+    Fault: An offset of a pull, held back for 5 ms, undid the later update of a leaving consumer."""
     rig = SlowPathRig(tmp_path)
     received_ms = rig.clock.monotonic_ms()
     rig.clock.advance(2)
@@ -76,6 +80,8 @@ def test_an_offset_that_rode_on_a_pull_does_not_undo_a_later_update(tmp_path: Pa
 def test_a_new_group_starts_with_the_first_message_of_a_young_queue(
     tmp_path: Path, count: int, low: int, begin: int, on_disk_below: int, code: int
 ) -> None:
+    """Holds: client, start of a new consumer; answer, offsets and members (14, 15, 38); trap, a new group begins at
+    0 in a young queue."""
     rig = SlowPathRig(tmp_path)
     if count:
         rig.store.fill("T", 0, count, low=low)

@@ -36,6 +36,7 @@ BODIES = {
 
 @pytest.mark.parametrize("kind", BODIES)
 def test_no_code_reads_a_large_body_in_the_loop(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: A heartbeat of 2 MiB or a lock request for thousands of queues blocked the manager's loop for 0.2 s."""
     rig = SlowPathRig(tmp_path)
     real = fastjson.loads_text
 

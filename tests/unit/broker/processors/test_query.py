@@ -12,6 +12,7 @@ KEY = {"topic": "T", "key": "k", "maxNum": "64", "beginTimestamp": "1", "endTime
 
 
 def test_query_by_key(tmp_path: Path) -> None:
+    """Holds: query, messages by key and time; answer, queries (12, 33)."""
     rig = SlowPathRig(tmp_path)
 
     async def main() -> None:
@@ -38,6 +39,7 @@ def test_messages_of_a_query_by_unique_key(tmp_path: Path) -> None:
 
 
 def test_view_by_offset(tmp_path: Path) -> None:
+    """Holds: query, a message by its id; answer, queries (12, 33)."""
     rig = SlowPathRig(tmp_path)
     rig.store.records[77] = b"record"
 

@@ -14,6 +14,7 @@ ASK = {"consumerGroup": "G", "clientId": "a", "jstackEnable": "true"}
 
 
 def test_running_info_is_relayed(tmp_path: Path) -> None:
+    """Holds: answer, calls to clients (307, 309)."""
     rig, client = SlowPathRig(tmp_path), FakeChannel(2)
 
     async def main() -> None:
@@ -31,6 +32,7 @@ def test_running_info_is_relayed(tmp_path: Path) -> None:
 
 
 def test_old_clients_cannot(tmp_path: Path) -> None:
+    """Holds: answer, calls to clients (307, 309)."""
     rig = SlowPathRig(tmp_path)
 
     async def main() -> None:

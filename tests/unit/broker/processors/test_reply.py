@@ -49,6 +49,7 @@ def ask(rig: SlowPathRig, code: int = 324, **changes: Any) -> RemotingCommand:
 
 
 def test_a_reply_is_pushed_to_the_client_and_stored(tmp_path: Path) -> None:
+    """Holds: answer, replies (324, 325)."""
     rig = SlowPathRig(tmp_path)
     client = waiting_client(rig)
     answer = ask(rig)
@@ -131,6 +132,7 @@ def test_a_client_that_does_not_take_it(tmp_path: Path, answer: RemotingCommand 
     ],
 )
 def test_what_is_refused(tmp_path: Path, changes: dict[str, str], code: int, remark: str) -> None:
+    """Holds: answer, replies (324, 325)."""
     rig = SlowPathRig(tmp_path)
     client = waiting_client(rig)
     answer = trio.run(lambda: rig.ask(324, header() | changes, b"answer"))

@@ -27,6 +27,7 @@ def rig_with_group(root: Path) -> SlowPathRig:
 
 
 def test_refusals_in_order(tmp_path: Path) -> None:
+    """Holds: answer, offset resets (222, 223)."""
     rig = rig_with_group(tmp_path)
 
     async def main() -> None:
@@ -50,6 +51,7 @@ def test_refusals_in_order(tmp_path: Path) -> None:
 
 
 def test_a_reset_is_pushed_and_leaves_our_table_alone(tmp_path: Path) -> None:
+    """Holds: client, replay from a time."""
     rig = rig_with_group(tmp_path)
 
     async def main() -> None:

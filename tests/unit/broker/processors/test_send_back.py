@@ -31,6 +31,8 @@ def stored(rig: SlowPathRig) -> tuple[str, int, dict[str, str]]:
 
 
 def test_a_first_retry_waits_at_level_three(tmp_path: Path) -> None:
+    """Fault: WAIT was lost in delayed messages, half messages, retries and dead letters.
+    Holds: broker, retries with growing intervals."""
     rig = SlowPathRig(tmp_path)
     rig.store.records[1000] = record(properties=b"KEYS\x01k\x02TAGS\x01a")
     assert send_back(rig) == (0, None)
@@ -57,6 +59,7 @@ def test_a_first_retry_waits_at_level_three(tmp_path: Path) -> None:
 
 
 def test_a_slave_refuses_and_creates_nothing(tmp_path: Path) -> None:
+    """Fault: A slave created topics and groups for sends that it refused."""
     rig = SlowPathRig(tmp_path, broker_id=1, broker_role=BrokerRole.SLAVE)
     rig.store.records[1000] = record()
     topics, groups = rig.services.topics.topics, rig.services.groups.groups
@@ -67,7 +70,8 @@ def test_a_slave_refuses_and_creates_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("properties", [b"a\x01b\0", b"RETRY_TOPIC\x01T\0\0", b"ORIGIN_MESSAGE_ID\x01\0"])
 def test_zero_bytes_are_not_stored_again(tmp_path: Path, properties: bytes) -> None:
-    """The offset is the sender's: what is there may be part of a body, and was never checked."""
+    """The offset is the sender's: what is there may be part of a body, and was never checked.
+    Fault: A retry stored with zero bytes in its properties ended the log after a power failure."""
     rig = SlowPathRig(tmp_path)
     rig.store.records[1000] = record(properties=properties)
     assert send_back(rig) == (0, None)
@@ -75,6 +79,7 @@ def test_zero_bytes_are_not_stored_again(tmp_path: Path, properties: bytes) -> N
 
 
 def test_a_count_of_attempts_that_its_sender_made_up_stays_in_its_field(tmp_path: Path) -> None:
+    """Fault: A message with the highest 32-bit count of attempts could not be sent back."""
     rig = SlowPathRig(tmp_path)
     rig.store.records[1000] = record(reconsume_times=(1 << 31) - 1)
     assert send_back(rig) == (0, None)
@@ -83,7 +88,8 @@ def test_a_count_of_attempts_that_its_sender_made_up_stays_in_its_field(tmp_path
 
 @pytest.mark.parametrize("attempts", [-3, -4, -(1 << 31)])
 def test_with_a_negative_number_of_attempts_a_message_is_retried_at_once(tmp_path: Path, attempts: int) -> None:
-    """Level 0 or less means no delay, as in the reference; there is no queue -1."""
+    """Level 0 or less means no delay, as in the reference; there is no queue -1.
+    Fault: A message sent back with a negative number of attempts was refused."""
     rig = SlowPathRig(tmp_path)
     rig.store.records[1000] = record(properties=b"KEYS\x01k", reconsume_times=attempts)
     assert send_back(rig) == (0, None)
@@ -93,6 +99,7 @@ def test_with_a_negative_number_of_attempts_a_message_is_retried_at_once(tmp_pat
 
 
 def test_later_retries_wait_longer_and_remember_where_they_come_from(tmp_path: Path) -> None:
+    """Holds: broker, retries with growing intervals."""
     rig = SlowPathRig(tmp_path)
     rig.store.records[1000] = record(
         topic="%RETRY%G", properties=b"RETRY_TOPIC\x01T\x02ORIGIN_MESSAGE_ID\x01FIRST\x02DELAY\x013", reconsume_times=4
@@ -117,6 +124,8 @@ def test_later_retries_wait_longer_and_remember_where_they_come_from(tmp_path: P
     ],
 )
 def test_dead_letters(tmp_path: Path, reconsume_times: int, changes: dict[str, Any], is_dead: bool) -> None:
+    """Holds: broker, dead letters; answer, send-back (36); trap, retry and dead letter topics are made where they
+    are needed."""
     rig = SlowPathRig(tmp_path)
     rig.store.records[1000] = record(properties=b"DELAY\x013", reconsume_times=reconsume_times)
     assert send_back(rig, **changes) == (0, None)
@@ -131,6 +140,7 @@ def test_dead_letters(tmp_path: Path, reconsume_times: int, changes: dict[str, A
 
 
 def test_refusals_in_order(tmp_path: Path) -> None:
+    """Holds: answer, send-back (36)."""
     closed = SlowPathRig(tmp_path, auto_create_subscription_group=False, broker_permission=4)
     assert send_back(closed) == (26, f"subscription group not exist, G {FAQ}")
     assert send_back(closed, group="TOOLS_CONSUMER") == (16, "the broker[127.0.0.1] sending message is forbidden")
@@ -152,6 +162,7 @@ def test_refusals_in_order(tmp_path: Path) -> None:
     [(10, "FLUSH_DISK_TIMEOUT"), (11, "SLAVE_NOT_AVAILABLE"), (12, "FLUSH_SLAVE_TIMEOUT"), (1, "UNKNOWN_ERROR")],
 )
 def test_anything_but_success_is_a_failure(tmp_path: Path, code: int, name: str) -> None:
+    """Holds: answer, send-back (36); trap, FLUSH_DISK_TIMEOUT is a success of a send only."""
     rig = SlowPathRig(tmp_path)
     rig.store.records[1000] = record()
     rig.fast_path.put_code = code

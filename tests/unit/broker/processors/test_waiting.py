@@ -29,6 +29,7 @@ WAITING = [
 
 @pytest.mark.parametrize(("code", "fields", "target"), WAITING, ids=lambda value: getattr(value, "name", ""))
 def test_it_is_handed_out(tmp_path: Path, code: RequestCode, fields: dict[str, str], target: object) -> None:
+    """Fault: Deletions, cleaning and new topics blocked the admin pool while they waited."""
     rig = SlowPathRig(tmp_path)
 
     async def main() -> None:

@@ -70,6 +70,7 @@ def behind(tmp_path: Path) -> Rig:
 
 
 def test_messages_and_the_age_of_the_oldest(behind: Rig) -> None:
+    """Holds: broker, backlog."""
     monitor = behind.monitor()
     trio.run(monitor.look)
     [row] = monitor.rows
@@ -130,6 +131,7 @@ def test_a_round_that_is_young_enough_is_not_repeated(behind: Rig) -> None:
     ],
 )
 def test_bounds(behind: Rig, bounds: dict[str, int], alarms: int) -> None:
+    """Holds: admin, statistics, metrics and alarms."""
     settings = behind.rig.services.settings
     settings.value = attrs.evolve(settings.value, rocketpy=attrs.evolve(settings.rocketpy, **bounds))
     monitor = behind.monitor()
@@ -138,6 +140,7 @@ def test_bounds(behind: Rig, bounds: dict[str, int], alarms: int) -> None:
 
 
 def test_the_log_tells_the_worst_group_now_and_then_and_the_end(behind: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    """Holds: broker, backlog."""
     caplog.set_level(logging.INFO)
     behind.queue("U", 0, [10] * 30)
     behind.commit("H", "U", 0, 0)

@@ -76,6 +76,7 @@ def rig_with_topic(root: Path, **settings: Any) -> SlowPathRig:
     ],
 )
 def test_refusals(tmp_path: Path, settings: dict[str, Any], pull: dict[str, Any], code: int, remark: str) -> None:
+    """Holds: broker, permissions 2, 4 and 6; answer, checks of a pull (11)."""
     rig = rig_with_topic(tmp_path, **settings)
     request = rig.pull(**pull)
     rig.broker.slow_pull(request)
@@ -100,6 +101,8 @@ def test_refusals(tmp_path: Path, settings: dict[str, Any], pull: dict[str, Any]
 def test_refusals_of_members(
     tmp_path: Path, heartbeat: dict[str, Any], pull: dict[str, Any], code: int, remark: str
 ) -> None:
+    """Holds: client, broadcasting; answer, checks of a pull (11); trap, differing subscriptions overwrite each
+    other."""
     rig = rig_with_topic(tmp_path)
     trio.run(lambda: rig.heartbeat("a", **heartbeat))
     refusal = rig.broker._slow_pull.admit(rig.pull(**pull))
@@ -143,6 +146,7 @@ def test_a_pull_that_lacked_only_its_group_goes_back(tmp_path: Path, pull: dict[
 def test_a_pull_beyond_its_queue_goes_on_where_its_group_has_committed(
     tmp_path: Path, committed: int, offset: int, low: int, next_begin: int | None
 ) -> None:
+    """Fault: A consumer with an offset of a lost log tail was sent past messages that had come since."""
     rig = rig_with_topic(tmp_path)
     rig.store.fill("T", 1, 8, low=low)
     if committed >= 0:
@@ -267,6 +271,7 @@ def test_an_expression_that_a_pull_brings_is_compiled_once(tmp_path: Path) -> No
 
 
 def test_a_bad_expression_that_a_pull_brings_is_refused(tmp_path: Path) -> None:
+    """Holds: trap, a bad SQL text in a pull turns the filter off."""
     rig = rig_with_topic(tmp_path, enable_property_filter=True)
     request = rig.pull(**SUBSCRIPTION, subscription="a > 1 b", expression_type="SQL92")
 
@@ -306,7 +311,8 @@ def test_pulls_that_wait_for_the_compiler_are_bounded(tmp_path: Path) -> None:
 
 
 def test_strangers_do_not_displace_the_expressions_of_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many connections that bring new texts made every pull and heartbeat of the groups compile again."""
+    """Many connections that bring new texts made every pull and heartbeat of the groups compile again.
+    Fault: New SQL92 texts of strangers displaced the compiled expressions of all groups."""
     compiled: list[str] = []
     monkeypatch.setattr(filter_compiler, "TEXTS_MAX", 8)
     compile_one = filter_compiler._compile

@@ -53,7 +53,8 @@ class Shown:
 
 @pytest.mark.parametrize("topics", [0, 10_001])
 def test_the_name_server_that_shows_another_master_is_told_again(tmp_path: Path, topics: int) -> None:
-    """With forceRegister=false, or many topics, it had the version of the table already, and was never told."""
+    """With forceRegister=false, or many topics, it had the version of the table already, and was never told.
+    Fault: A master unknown to a name server waited up to a minute for its next registration."""
     shown = Shown({ONE: {0: OWN}, TWO: {0: OWN}})
 
     async def main() -> None:
@@ -102,7 +103,8 @@ def test_a_name_server_that_goes_on_showing_another_master_is_told_less_and_less
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_taken: bool
 ) -> None:
     """A forged registration has an epoch above all others, or is repeated after each of ours. The table, which may have
-    megabytes, was sent every second."""
+    megabytes, was sent every second.
+    Fault: A refused master sent its whole table every second."""
     shown = Shown({ONE: {0: OWN}, TWO: {0: OTHER}})
     monkeypatch.setattr(outer_api, "LARGE_TOPICS", 0)  # ordinary rounds only compare the version
 

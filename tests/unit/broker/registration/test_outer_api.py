@@ -20,6 +20,8 @@ from tests.support.slow_path import SlowPathRig
 
 
 def test_a_registration_is_whole_and_goes_to_all(tmp_path: Path) -> None:
+    """Holds: name server, registration at start and every 30 s; name server, contents of a registration; trap, a
+    registration of one topic with the table's version."""
     rig = SlowPathRig(tmp_path, **TWO)
     rig.name_servers.answers["10.0.0.2:9876"] = RemotingCommand.response()
     trio.run(rig.services.registrar.register)
@@ -105,6 +107,7 @@ def test_without_name_servers_nothing_is_called(tmp_path: Path) -> None:
 
 
 def test_again_each_period_and_at_once_when_topics_change(tmp_path: Path) -> None:
+    """Holds: name server, registration at start and every 30 s."""
     rig = SlowPathRig(tmp_path, namesrv_addr="10.0.0.1:9876", register_name_server_period=1)
 
     async def main() -> None:
@@ -229,6 +232,8 @@ HEALTHY, SICK = "10.0.0.1:9876", "10.0.0.2:9876"
 
 @pytest.mark.parametrize("kind", ["slow", "dead"])
 def test_registration_goes_on_at_the_speed_of_the_healthy_name_server(tmp_path: Path, kind: str) -> None:
+    """Fault: One silent name server delayed registrations and topic creations by 6 s.
+    Holds: name server, no traffic between name servers."""
     rig, servers = SlowPathRig(tmp_path, **TWO), Mixed()
     api = rig.broker._outer_api
     api._client = servers
@@ -259,6 +264,7 @@ def test_registration_goes_on_at_the_speed_of_the_healthy_name_server(tmp_path: 
 
 @pytest.mark.parametrize("is_dead", [False, True])
 def test_the_first_round_ends_when_every_name_server_has_answered_or_failed(tmp_path: Path, is_dead: bool) -> None:
+    """Fault: The ready line could come before the name server knew the broker."""
     rig, servers = SlowPathRig(tmp_path, **TWO), Mixed()
     api = rig.broker._outer_api
     api._client = servers
@@ -314,6 +320,7 @@ def test_leaving_waits_a_bounded_time_for_a_slow_name_server(tmp_path: Path) -> 
 
 
 def test_name_servers_are_looked_up_and_followed(tmp_path: Path) -> None:
+    """Holds: cluster, four ways to name the name servers."""
     answers = [[HEALTHY], [SICK]]
 
     async def ask(url: str) -> list[str]:

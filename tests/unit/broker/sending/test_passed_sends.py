@@ -148,7 +148,8 @@ def test_a_send_that_cannot_be_passed_on_in_time_is_refused(slave: Slave, why: s
 
 @pytest.mark.parametrize("lost", [ConnectionLost("x"), RequestTimeout("x")], ids=["connection", "time"])
 def test_a_send_whose_answer_is_lost_is_not_sent_again(slave: Slave, lost: Exception) -> None:
-    """The master may have stored it; only the producer knows if a second copy is welcome."""
+    """The master may have stored it; only the producer knows if a second copy is welcome.
+    Fault: A slave repeated passed-on sends whose answers were lost, and they were stored twice."""
 
     async def main() -> None:
         slave.client.script = [lost]
@@ -161,6 +162,8 @@ def test_a_send_whose_answer_is_lost_is_not_sent_again(slave: Slave, lost: Excep
 
 
 def test_a_send_that_a_fenced_master_may_have_stored_is_not_sent_again(slave: Slave) -> None:
+    """Fault: A send stored by a fenced master was taken for refused and stored twice."""
+
     async def main() -> None:
         slave.client.script, slave.client.remark = [14], remarks.PERHAPS_STORED
         slave.send("one")
@@ -172,7 +175,8 @@ def test_a_send_that_a_fenced_master_may_have_stored_is_not_sent_again(slave: Sl
 
 
 def test_what_the_master_does_not_take_is_refused_before_the_process_leaves(slave: Slave) -> None:
-    """The connection may outlive this process: without an answer its client would wait in vain."""
+    """The connection may outlive this process: without an answer its client would wait in vain.
+    Fault: A slave that became master left its passed-on sends unanswered."""
 
     async def main() -> None:
         slave.client.script = [14] * 1000
@@ -204,6 +208,8 @@ def test_an_answer_that_does_not_come_is_not_waited_for_by_a_process_that_leaves
 
 
 def test_many_sends_without_a_master_do_not_delay_a_process_that_leaves(slave: Slave) -> None:
+    """Fault: Hundreds of sends without a master delayed a leaving process until it was killed."""
+
     async def main() -> None:
         slave.master = None
         slave.send(*(str(number) for number in range(300)))
@@ -216,7 +222,8 @@ def test_many_sends_without_a_master_do_not_delay_a_process_that_leaves(slave: S
 
 
 def test_behind_a_send_that_is_refused_at_the_end_none_of_its_connection_is_passed_on(slave: Slave) -> None:
-    """The master may take sends again meanwhile: they would be stored in another order."""
+    """The master may take sends again meanwhile: they would be stored in another order.
+    Fault: A later send of a connection could be taken behind a refused one."""
 
     async def main() -> None:
         slave.client.script = [14]
@@ -230,7 +237,8 @@ def test_behind_a_send_that_is_refused_at_the_end_none_of_its_connection_is_pass
 
 
 def test_sends_have_connections_of_their_own(slave: Slave) -> None:
-    """A large table that comes from the master on the others delays no send."""
+    """A large table that comes from the master on the others delays no send.
+    Fault: A large table from the master delayed sends that a slave passed on over the same connection."""
 
     async def main() -> None:
         async def occupied(*_: object) -> list[RemotingCommand]:

@@ -103,6 +103,8 @@ def props(message: Any) -> dict[str, str]:
     ],
 )
 def test_refusals(tmp_path: Path, settings: dict[str, Any], send: dict[str, Any], code: int, remark: str) -> None:
+    """Fault: A message whose properties ended in a zero byte ended the log after a power failure.
+    Holds: answer, checks of a send (10, 310, 320)."""
     rig = SlowPathRig(tmp_path, **settings)
     verdict = admit(rig, **send)
     assert isinstance(verdict, Refusal)
@@ -112,6 +114,7 @@ def test_refusals(tmp_path: Path, settings: dict[str, Any], send: dict[str, Any]
 
 @pytest.mark.parametrize("topic", ["ORDERED", "PLAIN", "%RETRY%G", "Unknown"])
 def test_a_broker_without_write_permission_refuses_sends_and_creates_no_topic(tmp_path: Path, topic: str) -> None:
+    """Holds: cluster, taking a broker out of service."""
     rig = SlowPathRig(tmp_path, broker_permission=4)
     rig.services.topics.update(TopicConfig(topic_name="ORDERED", order=True))
     rig.services.topics.update(TopicConfig(topic_name="PLAIN"))
@@ -122,6 +125,7 @@ def test_a_broker_without_write_permission_refuses_sends_and_creates_no_topic(tm
 @pytest.mark.parametrize("topic", ["Unknown", "%RETRY%G", "%RETRY%Unknown"])
 @pytest.mark.parametrize("properties", [b"", b"DELAY\x013", b"TRAN_MSG\x01true"])
 def test_a_slave_refuses_sends_and_creates_no_topic(tmp_path: Path, topic: str, properties: bytes) -> None:
+    """Fault: A slave created topics and groups for sends that it refused."""
     rig = SlowPathRig(tmp_path, broker_id=1, broker_role=BrokerRole.SLAVE)
     topics, groups = rig.services.topics.topics, rig.services.groups.groups
     verdict = admit(rig, topic, properties=properties)
@@ -131,6 +135,7 @@ def test_a_slave_refuses_sends_and_creates_no_topic(tmp_path: Path, topic: str, 
 
 @pytest.mark.parametrize("properties", [b"", b"DELAY\x013", b"TRAN_MSG\x01true"])
 def test_a_topic_without_write_permission_refuses_sends(rig: SlowPathRig, properties: bytes) -> None:
+    """Holds: broker, permissions 2, 4 and 6; trap, sends hardly check permissions."""
     rig.services.topics.update(TopicConfig(topic_name="T", perm=4))
     refused = Refusal(16, "the topic[T] sending message is forbidden")
     assert admit(rig, "T", properties=properties) == refused
@@ -140,6 +145,7 @@ def test_a_topic_without_write_permission_refuses_sends(rig: SlowPathRig, proper
 
 
 def test_an_unknown_topic_is_created_from_its_template_and_told_before_the_resend(rig: SlowPathRig) -> None:
+    """Holds: broker, creation of topics; answer, creation of topics by a send."""
     rig.services.topics.update(TopicConfig(topic_name="TEMPLATE", perm=7, write_queue_nums=2, read_queue_nums=2))
     assert admit(rig, "T", default_topic="TEMPLATE", unit_mode=True) == Resend(0, 0)
     created = rig.services.topics.select("T")
@@ -149,6 +155,7 @@ def test_an_unknown_topic_is_created_from_its_template_and_told_before_the_resen
 
 
 def test_a_template_without_inherit_creates_nothing_but_retry_topics_are_made(rig: SlowPathRig) -> None:
+    """Holds: answer, creation of topics by a send."""
     rig.services.topics.update(TopicConfig(topic_name="PLAIN", perm=6))
     assert admit(rig, "T", default_topic="PLAIN").code == 17
     assert isinstance(admit(rig, "%RETRY%G", default_topic="PLAIN"), Resend)
@@ -158,6 +165,7 @@ def test_a_template_without_inherit_creates_nothing_but_retry_topics_are_made(ri
 
 
 def test_a_template_left_over_from_auto_creation_loses_inherit(tmp_path: Path) -> None:
+    """Holds: answer, creation of topics by a send."""
     rig = SlowPathRig(tmp_path, auto_create_topic_enable=False)
     rig.services.topics.update(TopicConfig(topic_name="TBW102", perm=7))
     assert admit(rig, "T").code == 17
@@ -171,6 +179,7 @@ def test_a_negative_queue_id_becomes_one_that_can_be_written(rig: SlowPathRig) -
 
 
 def test_a_queue_id_up_to_the_larger_number_is_legal(rig: SlowPathRig) -> None:
+    """Holds: broker, read and write queue numbers; answer, checks of a send (10, 310, 320)."""
     rig.services.topics.update(TopicConfig(topic_name="T", read_queue_nums=8, write_queue_nums=4))
     assert admit(rig, queue_id=7) == Resend(7, 0)
     assert admit(rig, queue_id=8).code == 1
@@ -182,6 +191,7 @@ def test_multi_tag_topics_mark_their_messages(rig: SlowPathRig) -> None:
 
 
 def test_a_delayed_message_is_stored_in_the_schedule_topic(rig: SlowPathRig) -> None:
+    """Holds: broker, 18 delay levels."""
     verdict = admit(rig, queue_id=2, properties=b"KEYS\x01k\x02DELAY\x0199\x02", wait_store=False)
     assert isinstance(verdict, Put) and verdict.queue_id == 2
     message = verdict.message
@@ -198,6 +208,8 @@ def test_a_delayed_message_is_stored_in_the_schedule_topic(rig: SlowPathRig) -> 
 
 @pytest.mark.parametrize("properties", [b"DELAY\x013", b"TRAN_MSG\x01true"])
 def test_delayed_and_half_messages_keep_wait_as_it_was_given(rig: SlowPathRig, properties: bytes) -> None:
+    """Fault: WAIT was lost in delayed messages, half messages, retries and dead letters."""
+
     def stored(**changes: bool) -> str | None:
         verdict = admit(rig, properties=properties, **changes)
         assert isinstance(verdict, Put)
@@ -212,6 +224,7 @@ def test_delayed_and_half_messages_keep_wait_as_it_was_given(rig: SlowPathRig, p
     "level", [b"0", b"-1", b"x", b"", b"\xc2\xb2", b"\xd9\xa3", b"9" * 4301, b"2147483648", b" 3", b"1_0"]
 )
 def test_no_level_is_no_delay(rig: SlowPathRig, level: bytes) -> None:
+    """Fault: A DELAY property of 4301 digits raised during validation and held a place for pending sends for ever."""
     assert admit(rig, properties=b"DELAY\x01" + level) == Resend(0, 0)
 
 
@@ -237,6 +250,7 @@ def test_a_half_message_waits_in_the_half_topic_and_is_never_delayed(rig: SlowPa
 def test_a_retry_that_was_tried_often_enough_goes_to_the_dead_letters(
     rig: SlowPathRig, changes: dict[str, Any], is_dead: bool
 ) -> None:
+    """Holds: broker, dead letters; answer, retries and dead letters of a send."""
     verdict = admit(rig, "%RETRY%G", properties=b"DELAY\x015", **changes)
     assert isinstance(verdict, Put)
     assert verdict.message.topic == ("%DLQ%G" if is_dead else "SCHEDULE_TOPIC_XXXX")
@@ -245,6 +259,7 @@ def test_a_retry_that_was_tried_often_enough_goes_to_the_dead_letters(
 
 
 def test_go_producers_send_a_limit_with_every_message_and_it_counts_for_retries_only(rig: SlowPathRig) -> None:
+    """Holds: answer, retries and dead letters of a send."""
     assert admit(rig, max_reconsume_times=0) == Resend(0, 0)
 
 
@@ -264,6 +279,8 @@ def test_a_resend_is_completed_and_left_to_the_fast_path(rig: SlowPathRig) -> No
 
 
 def test_a_refusal_carries_region_and_trace_switch(rig: SlowPathRig) -> None:
+    """Holds: trap, answers to sends have ext fields."""
+
     async def main() -> None:
         rig.broker.slow_send(rig.send("TBW102", queue_id=99, is_rocketmq=True))
         reply = rig.channel.last
@@ -312,6 +329,8 @@ def test_the_answer_to_a_put_names_the_queue_that_was_asked_for(rig: SlowPathRig
     ],
 )
 def test_a_put_that_fails_is_a_refusal(rig: SlowPathRig, code: int, is_fenced: bool, remark: str) -> None:
+    """Holds: answer, outcomes of the store for a send."""
+
     async def main() -> None:
         rig.fast_path.put_code, rig.fast_path.is_fenced = code, is_fenced
         rig.broker.slow_send(rig.send("TBW102", properties=b"DELAY\x013"))

@@ -72,6 +72,8 @@ LOCK = {"consumerGroup": "G", "clientId": "c", "mqSet": [QUEUE]}
 @pytest.mark.parametrize("name", BAD_NAMES, ids=lambda name: repr(name[:10]))
 @pytest.mark.parametrize("request_of", REQUESTS)
 def test_a_bad_name_is_refused_and_creates_nothing(tmp_path: Path, request_of: str, name: str) -> None:
+    """Fault: Requests of anybody created groups and topics of any name and number, and the files kept them.
+    Holds: trap, commits of any topic, queue and smaller offset."""
     rig = SlowPathRig(tmp_path)
     rig.services.topics.update(TopicConfig(topic_name="T"))
     rig.services.groups.update(SubscriptionGroupConfig(group_name="G"))
@@ -195,6 +197,7 @@ def test_a_subscription_has_a_size(tmp_path: Path, changes: dict[str, Any]) -> N
 
 
 def test_figures_by_name_are_bounded(tmp_path: Path) -> None:
+    """Fault: Statistics by name could take 2 GB: 600 000 items of up to 3.6 KB."""
     rig = SlowPathRig(tmp_path, rocketpy={"stats_items_max": 1})
     for topic in ("T", "OTHER", "T"):
         rig.services.stats.count_send_back("G", topic)
@@ -210,13 +213,15 @@ def test_metrics_show_the_bounds(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("code", [34, 41, 42, 46, 200])
 def test_a_body_that_takes_long_to_read_is_refused(tmp_path: Path, code: int) -> None:
-    """A heartbeat of 10 MB held the manager until it was killed for it."""
+    """A heartbeat of 10 MB held the manager until it was killed for it.
+    Fault: A heartbeat of 10 MB blocked the manager until the supervisor killed it."""
     body = b'{"mqSet":[' + b"{}," * OBJECTS_MAX + b"{}]}"
     response = trio.run(lambda: SlowPathRig(tmp_path).ask(code, None, body))
     assert response.code == 1 and "objects, at most" in (response.remark or "")
 
 
 def test_queue_locks_are_bounded(tmp_path: Path) -> None:
+    """Fault: One connection filled the manager's memory with 400 000 queue locks."""
     rig = bounded(tmp_path, queue_locks_max=2)
 
     def lock(client_id: str, *queue_ids: int) -> tuple[int, str | None]:
@@ -239,6 +244,7 @@ def test_queue_locks_are_bounded(tmp_path: Path) -> None:
 
 
 def test_subscriptions_of_one_connection_are_bounded_over_all_heartbeats(tmp_path: Path) -> None:
+    """Fault: One connection could subscribe to 4 million topics and take 800 MB of the manager."""
     rig = SlowPathRig(tmp_path)
 
     def heartbeat(group: str, channel: FakeChannel | None = None) -> tuple[int, str | None]:

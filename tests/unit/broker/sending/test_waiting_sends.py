@@ -58,7 +58,8 @@ def test_no_room_for_a_new_topic_is_a_refusal_and_the_topic_does_not_exist(
 
 @pytest.mark.parametrize("is_new_topic", [False, True])
 def test_delayed_sends_of_a_connection_keep_their_order(rig: SlowPathRig, is_new_topic: bool) -> None:
-    """Tasks of one turn begin in no particular order, so their puts must not."""
+    """Tasks of one turn begin in no particular order, so their puts must not.
+    Fault: Pipelined delayed sends of one connection could be stored out of order."""
 
     async def main() -> None:
         for turn in range(20):
@@ -79,7 +80,8 @@ OLD = "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, period 
 
 @pytest.mark.parametrize("properties", [b"", b"DELAY\x013", b"TRAN_MSG\x01true"])
 def test_a_send_whose_client_waits_no_longer_is_not_stored(rig: SlowPathRig, properties: bytes) -> None:
-    """Our own absence counts as well: the client has given up, whoever was away, and may have sent it again."""
+    """Our own absence counts as well: the client has given up, whoever was away, and may have sent it again.
+    Fault: Sends that waited longer than their clients were stored beside the clients' retries."""
 
     async def main() -> None:
         young, old = rig.send("T", properties=properties), rig.send("U", properties=properties)
@@ -148,6 +150,8 @@ def test_old_sends_are_stored_where_the_configuration_says_so(tmp_path: Path, se
 
 
 def test_too_many_sends_in_waiting_are_answered_busy(rig: SlowPathRig) -> None:
+    """Fault: One connection could hold every place of sends on the slow path."""
+
     async def main() -> None:
         rig.fast_path.put_gate = trio.Event()
         for _ in range(PENDING_SENDS_MAX // 2):
@@ -167,6 +171,7 @@ def test_too_many_sends_in_waiting_are_answered_busy(rig: SlowPathRig) -> None:
 
 
 def test_sends_in_waiting_are_bounded_in_bytes_too(rig: SlowPathRig) -> None:
+    """Fault: 10 000 sends of 4 MB each could wait in the manager while topics.json was being saved."""
     body = bytes(4_000_000)
 
     async def main() -> None:
@@ -234,7 +239,8 @@ FAULTS = {
 def test_no_send_stays_behind_whatever_fails(
     rig: SlowPathRig, monkeypatch: pytest.MonkeyPatch, send: str, fault: str
 ) -> None:
-    """Each is counted out and completed once, and what comes after it is served."""
+    """Each is counted out and completed once, and what comes after it is served.
+    Fault: A DELAY property of 4301 digits raised during validation and held a place for pending sends for ever."""
 
     async def main() -> None:
         places = {

@@ -15,6 +15,7 @@ from tests.support.slow_path import SlowPathRig
 
 
 def test_a_topic_that_was_lost_before_it_was_saved_comes_back_with_its_queues(tmp_path: Path) -> None:
+    """Fault: Messages of a new topic were out of reach if the manager died before saving topics.json."""
     rig = SlowPathRig(tmp_path)
     rig.store.fill("lost", 2, 3)
     rig.broker.load()
@@ -36,6 +37,7 @@ def test_it_has_at_least_the_queues_that_hold_messages(tmp_path: Path) -> None:
 def test_a_topic_without_room_keeps_no_master_from_starting(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Fault: One topic without room for its queues kept a new master from starting."""
     rig = SlowPathRig(tmp_path)
     rig.store.fill("full", 2, 3)
     rig.store.fill("lost", 2, 3)
@@ -68,7 +70,8 @@ def test_topics_that_a_broker_makes_have_the_queues_that_are_used(tmp_path: Path
 
 
 def test_a_deletion_that_the_previous_manager_began_is_finished(tmp_path: Path) -> None:
-    """The fast path may still know the topic, and its queues may hold messages."""
+    """The fast path may still know the topic, and its queues may hold messages.
+    Fault: A manager that died during a deletion left the topic with the send worker, and sends became unreadable."""
     rig = SlowPathRig(tmp_path)
     rig.services.topics.update(TopicConfig(topic_name="created again"))
     rig.store.deleted = {"full": True, "empty": False, "created again": True}

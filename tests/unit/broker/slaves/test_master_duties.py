@@ -58,6 +58,8 @@ def test_work_is_left_out_while_another_broker_is_the_master() -> None:
 
 
 def test_a_role_that_is_taken_back_at_once_ends_the_duty() -> None:
+    """Fault: A member demoted within a moment went on delivering delayed messages and checking transactions."""
+
     async def main() -> None:
         running = []
 

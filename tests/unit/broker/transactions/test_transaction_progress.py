@@ -99,6 +99,7 @@ def test_a_full_table_of_offsets_keeps_no_mark_from_being_saved(tmp_path: Path) 
 
 
 def test_no_client_moves_the_progress(tmp_path: Path) -> None:
+    """Holds: trap, progress of transactions and delays in ordinary tables."""
     rig = SlowPathRig(tmp_path)
     rig.services.transactions.progress.propose(0, None)
 

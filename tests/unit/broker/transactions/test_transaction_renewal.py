@@ -47,6 +47,7 @@ def renew(rig: SlowPathRig) -> list[tuple[TransactionEnd, int]]:
 
 
 def test_one_that_is_far_behind_is_stored_again(rig: SlowPathRig) -> None:
+    """Fault: One long-open half message held the window of states until no transaction was taken."""
     assert renew(rig) == [(TransactionEnd.RENEW, 3)]
     rig.services.transactions.keep_progress()
     assert rig.fast_path.half_states.base == 30

@@ -87,6 +87,7 @@ def asked(channel: FakeChannel) -> list[int]:
     ],
 )
 def test_the_decision_table(age_ms: int, times: int, seconds: str | None, decision: Decision) -> None:
+    """Holds: answer, END_TRANSACTION (37)."""
     properties = {} if seconds is None else {"CHECK_IMMUNITY_TIME_IN_SECONDS": seconds}
     record = decode_record(half(0, 1000, age_ms=age_ms, **properties))
     assert record is not None
@@ -113,6 +114,7 @@ def test_the_producer_is_sent_its_message(tmp_path: Path) -> None:
 
 
 def test_open_half_messages_are_asked_about_once_a_round(tmp_path: Path) -> None:
+    """Holds: transaction, checks at most 15 times; trap, checks read all op messages first."""
     rig, producer = SlowPathRig(tmp_path), FakeChannel(2)
     fill(rig, {}, {"CHECK_IMMUNITY_TIME_IN_SECONDS": "60"}, {}, {}, {"age_ms": 10}, {})
     rig.fast_path.half_states.ended = {2}
@@ -123,6 +125,7 @@ def test_open_half_messages_are_asked_about_once_a_round(tmp_path: Path) -> None
 
 
 def test_any_producer_of_the_group_is_asked(tmp_path: Path) -> None:
+    """Holds: transaction, checks at most 15 times."""
     rig, first, second = SlowPathRig(tmp_path), FakeChannel(2), FakeChannel(3)
     fill(rig, {}, {}, {"PGROUP": "Q"})
 
@@ -242,6 +245,7 @@ def check_jumping(rig: SlowPathRig, rounds: int = 1) -> None:
 
 
 def test_a_question_for_which_there_is_no_room_is_no_check(tmp_path: Path) -> None:
+    """Fault: A check of a transaction that found no room counted, so half messages were discarded unasked."""
     rig, producer = SlowPathRig(tmp_path, transaction_check_max=1), FakeChannel(2, is_writable=False)
     fill(rig, {}, {})
     check(rig, 0, producer=producer)
@@ -339,6 +343,7 @@ def test_a_transaction_that_is_resumed_during_a_round_is_counted_anew(tmp_path: 
 
 
 def test_checks_of_a_half_message_that_a_power_failure_took_do_not_count(tmp_path: Path) -> None:
+    """Fault: Checks of a lost half message counted for the next one at its offset."""
     rig = SlowPathRig(tmp_path, transaction_check_max=2)
     fill(rig, {}, {})
     check(rig, 2)
