@@ -80,7 +80,7 @@ def test_sends_are_refused_by_age(tmp_path: Path, clock: Clock, age_ns: int, lim
 
 
 def test_oneway_sends_are_not_refused_by_age(tmp_path: Path, clock: Clock) -> None:
-    """Their senders would not know, and could not send them again."""
+    """Fault: Oneway sends were refused, unseen by their senders, after 200 ms or a stalled append."""
     rig = open_rig(tmp_path, clock)
     rig.frame(oneway(send_v2()), received_ns=START - 60 * S)
     rig.frame(send_v2(opaque=8), received_ns=START)
@@ -188,6 +188,7 @@ def reopened(rig: FastPath, clock: Clock, away_ns: int) -> None:
 
 
 def test_what_came_while_there_was_no_worker_has_not_waited_for_it(tmp_path: Path, clock: Clock) -> None:
+    """Fault: A worker that had been away answered waiting requests with TIMEOUT_CLEAN_QUEUE."""
     rig = open_rig(tmp_path, clock)
     rig.frame(send_v2(opaque=1), received_ns=START)
     rig.frame(send_v2(opaque=2), received_ns=START)
@@ -328,6 +329,7 @@ def test_no_limit_no_refusal(tmp_path: Path, clock: Clock) -> None:
     [(16, "the disk is full"), (2, "cannot be brought to the disk"), (4, "consume queues"), (8, "or index"), (1, "")],
 )
 def test_why_the_store_takes_nothing(tmp_path: Path, clock: Clock, flags: int, words: str) -> None:
+    """Fault: Sends were acknowledged though the log could not be synced or the queues could not be written."""
     rig = open_rig(tmp_path, clock)
     lib.rp_control_header(rig.block).running_flags = flags
     rig.frame(send_v2(), received_ns=START)
@@ -375,7 +377,8 @@ def test_a_worker_says_whose_request_it_is_at(tmp_path: Path, clock: Clock) -> N
 
 @pytest.mark.parametrize("fast_failure", [0, 1])
 def test_sends_wait_for_dispatch_that_does_not_keep_up(tmp_path: Path, clock: Clock, fast_failure: int) -> None:
-    """It is one batch that may pass the bound, no more; what is dispatched makes room again."""
+    """It is one batch that may pass the bound, no more; what is dispatched makes room again.
+    Fault: Messages were accepted faster than very many consume queues were written, without a bound."""
     rig = open_rig(tmp_path, clock, fast_failure=fast_failure, dispatch_lag_max=2_000)
 
     def turn() -> None:

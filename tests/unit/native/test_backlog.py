@@ -77,6 +77,7 @@ def read_all(rig: FastPath) -> list[tuple[int, bytes]]:
 
 @pytest.mark.parametrize("kind", SLOW)
 def test_a_flood_of_slow_sends_waits_or_is_refused_and_others_are_served(rig: FastPath, kind: str) -> None:
+    """Fault: One client's delayed sends filled the ring to the manager, and all other requests waited."""
     count = 8000  # 24 MB: the ring, what a connection alone may have, and more
     refused = flood(rig, lambda number: send_v2(body=numbered(number), **SLOW[kind]), count)
     assert len(refused) > 500
@@ -129,6 +130,7 @@ def test_what_waits_too_long_is_refused_and_its_connection_goes_on(rig: FastPath
 
 
 def test_oneway_sends_wait_as_long_as_it_takes(rig: FastPath, clock: Clock) -> None:
+    """Fault: Oneway sends were refused, unseen by their senders, after 200 ms or a stalled append."""
     flood(rig, lambda number: oneway(send_v2(topic="new", body=numbered(number))), 300)
     clock.now_ns += 60_000 * MS
     rig.turn()
@@ -230,7 +232,8 @@ def test_the_results_of_the_managers_own_puts_hold_up_nobodys_answer(tmp_path: P
 
 
 def test_a_flood_of_pulls_lets_the_requests_of_others_pass(rig: FastPath) -> None:
-    """The pull worker is busy: what one connection asks of it keeps nobody from sending."""
+    """The pull worker is busy: what one connection asks of it keeps nobody from sending.
+    Fault: One connection with more pulls than are served blocked all other sends and pulls for seconds."""
     count, refused = 5000, []
     for number in range(count):
         assert rig.frame(pull(opaque=number), FLOODER, received_ns=START) == lib.RP_OK

@@ -101,6 +101,7 @@ def test_set_back_it_goes_on_at_half_speed_until_the_wall_clock_has_caught_up(br
 def test_a_delay_is_as_long_as_it_should_be_after_the_clock_was_a_day_ahead(
     broker: Broker, delay_ms: int, restarts: bool
 ) -> None:
+    """Fault: After the wall clock had been ahead, store times stood still and delayed messages came at once."""
     machine = broker.machine
     machine.wall += DAY_MS
     while_ahead = broker.store()

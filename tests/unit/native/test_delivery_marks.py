@@ -154,7 +154,8 @@ def test_a_restarted_send_worker_knows_what_was_stored(rig: FastPath, delivered:
 
 
 def test_a_delivery_that_became_due_while_a_pass_was_running_is_not_stored_as_earlier(tmp_path: Path) -> None:
-    """The manager finds it due by a clock that is read later than the one of the pass that stores it."""
+    """The manager finds it due by a clock that is read later than the one of the pass that stores it.
+    Fault: A delayed message that became due during a pass was stored a millisecond early."""
     due_ms = 1_700_000_000_000
     due = MessageToPut("T", 0, b"due", b"", wait_store=False, delivery=FIRST)
     readings: list[int] = []

@@ -78,6 +78,8 @@ def test_a_property_that_the_sender_invents_does_not_redirect_its_message(rig: F
 
 
 def test_a_commit_stores_the_message_and_its_op_message(rig: FastPath, states: SharedHalfStates) -> None:
+    """Fault: No transaction was ever delivered: END_TRANSACTION was answered 3 and no producer was asked.
+    Holds: transaction, commit and rollback; transaction, a commit stores an ordinary message."""
     place = send_half(rig)
     assert end(rig, place, COMMIT) == (0, "")
     before, message, op = stored(rig)
@@ -91,6 +93,7 @@ def test_a_commit_stores_the_message_and_its_op_message(rig: FastPath, states: S
 
 
 def test_a_rollback_stores_an_op_message_only(rig: FastPath, states: SharedHalfStates) -> None:
+    """Holds: transaction, commit and rollback."""
     place = send_half(rig)
     assert end(rig, place, ROLLBACK) == (0, "")
     assert [record.topic for record in stored(rig)] == [names.TRANS_HALF_TOPIC, names.TRANS_OP_HALF_TOPIC]
@@ -124,6 +127,7 @@ def test_the_decision_table_of_end_transaction(
     group: str,
     answer: tuple[int, str] | None,
 ) -> None:
+    """Holds: answer, END_TRANSACTION (37)."""
     place = send_half(rig)
     assert end(rig, shifted(place, shift), action, group) == answer
     assert len(stored(rig)) == 1
@@ -157,6 +161,7 @@ def forged_half(queue_offset: int, phy_offset: int) -> bytes:
 def test_what_a_body_contains_ends_no_transaction_of_others(
     rig: FastPath, states: SharedHalfStates, is_restarted: bool
 ) -> None:
+    """Fault: END_TRANSACTION with an offset inside a body ended a transaction of another group."""
     victim = send_half(rig)
     body_at = lib.rp_control_header(rig.block).published_phy_offset + 88  # of the next record
     header = SendMessageRequestHeader(
@@ -203,6 +208,7 @@ def test_a_restarted_send_worker_waits_for_dispatch(rig: FastPath, states: Share
     ],
 )
 def test_a_repeated_end_stores_nothing(rig: FastPath, first: int, second: int, answer: tuple[int, str]) -> None:
+    """Holds: trap, a late END_TRANSACTION delivers twice."""
     place = send_half(rig)
     assert end(rig, place, first) == (0, "")
     count = len(stored(rig))

@@ -127,7 +127,8 @@ def test_a_place_without_a_half_message_is_refused(rig: FastPath, shift: tuple[i
 
 
 def test_a_place_that_the_client_chose_is_not_read(tmp_path: Path, memory: Memory) -> None:
-    """The place is in the body of its own message, where a size of 1 GiB seems to stand."""
+    """The place is in the body of its own message, where a size of 1 GiB seems to stand.
+    Fault: END_TRANSACTION with a chosen offset had up to a whole log file read from the disk."""
     rig = FastPath(tmp_path, half_states=SharedHalfStates().pointer, in_memory=memory.pointer, file_size=64 << 20)
     for topic in (names.TRANS_HALF_TOPIC, names.TRANS_OP_HALF_TOPIC):
         rig.add_topic(topic, 1, flags=lib.RP_TOPIC_NO_SEND)

@@ -65,6 +65,7 @@ def open_offsets(states: SharedHalfStates, end: int) -> list[int]:
 
 @pytest.mark.parametrize("is_dispatched", [True, False])
 def test_an_op_message_ends_its_half_message(rig: FastPath, is_dispatched: bool) -> None:
+    """Holds: transaction, op messages; trap, checks read all op messages first."""
     for _ in range(4):
         put_half(rig)
     for body in (b"2", b"0", b"nonsense", b"-1", b"", b"99999999999999999999"):
@@ -114,7 +115,8 @@ def test_a_progress_beyond_the_queue_ends_nothing_that_comes(rig: FastPath, is_d
 
 @pytest.mark.parametrize("progress", [601, 605, 610])
 def test_a_progress_beyond_the_dispatched_queue_saves_reading(rig: FastPath, progress: int) -> None:
-    """A slave takes the progress when its log has got there, and may be promoted before its dispatch has."""
+    """A slave takes the progress when its log has got there, and may be promoted before its dispatch has.
+    Fault: A start with dispatch behind the transaction progress read all op messages before it forked a worker."""
     for number in range(610):
         if number == 600:
             rig.turn()
@@ -140,6 +142,7 @@ def test_a_progress_of_half_messages_that_the_log_does_not_have_ends_nothing(rig
 
 
 def test_a_copy_whose_original_has_ended_has_ended(rig: FastPath) -> None:
+    """Fault: A transaction stored again by a Java broker, and ended, was asked about once more."""
     put_half(rig, UNIQ_KEY="a")
     put_half(rig, UNIQ_KEY="b")
     put_half(rig, UNIQ_KEY="a", TRAN_PREPARED_QUEUE_OFFSET="0")
@@ -205,7 +208,8 @@ def test_what_java_has_discarded_has_ended(rig: FastPath) -> None:
 def test_what_a_client_has_written_ends_nothing(
     rig: FastPath, written: dict[str, str], change: dict[str, Any], is_ended: bool
 ) -> None:
-    """Two transactions, of which the second one only says that it is a copy of the first."""
+    """Two transactions, of which the second one only says that it is a copy of the first.
+    Fault: A half message with another's offset in TRAN_PREPARED_QUEUE_OFFSET had ended at the next start."""
     put_half(rig, UNIQ_KEY="a")
     put_half(rig, **{"UNIQ_KEY": "a"} | written | change)
     if is_ended:
@@ -236,6 +240,7 @@ def lose_units(rig: FastPath, topic: str, first: int, count: int) -> None:
 
 @pytest.mark.parametrize("progress", [0, 1, 5])
 def test_op_messages_are_read_though_the_unit_of_the_first_half_message_is_lost(rig: FastPath, progress: int) -> None:
+    """Fault: Ended transactions looked open after a start with an unreadable unit or op queue file."""
     for number in range(20):
         put_half(rig)
         if number % 2:

@@ -64,6 +64,7 @@ def recovered(rig: FastPath) -> SharedHalfStates:
 
 
 def test_the_copy_is_open_and_its_original_has_ended(rig: FastPath) -> None:
+    """Fault: One long-open half message held the window of states until no transaction was taken."""
     send_half(rig, half("TRAN_MSG\x01true\x02PGROUP\x01P\x02UNIQ_KEY\x01other"))
     place = send_half(rig)
     assert renew(rig, place)[0] == 2

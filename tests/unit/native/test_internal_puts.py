@@ -34,7 +34,8 @@ def outcomes(rig: FastPath) -> dict[int, PutResult]:
 
 
 def test_a_put_of_our_own_may_be_larger_than_a_client_s(rig: FastPath) -> None:
-    """It was taken when maxMessageSize was higher."""
+    """It was taken when maxMessageSize was higher.
+    Fault: A delayed message larger than a lowered maxMessageSize was retried for ever."""
     rig.tell_broker(6, 100)
     rig.put(encode_put(MessageToPut("T", 0, b"x" * 5000, b""), 1, 0))
     assert outcomes(rig)[1].code == 0

@@ -84,6 +84,8 @@ def committed_without_op(rig: FastPath, *, dispatched: bool) -> tuple[int, int]:
 
 @pytest.mark.parametrize("dispatched", [True, False])
 def test_the_op_message_is_stored_again(rig: FastPath, dispatched: bool) -> None:
+    """Fault: A transaction was checked again after a power failure took its op message, and could be delivered
+    twice."""
     place = committed_without_op(rig, dispatched=dispatched)
     states, found = start(rig)
     assert found.ops_missing == 1

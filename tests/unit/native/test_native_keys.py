@@ -8,6 +8,7 @@ from tests.support.java_hashes import JAVA_HASHES
 
 @pytest.mark.parametrize(("text", "value"), JAVA_HASHES)
 def test_string_hash(text: str, value: int) -> None:
+    """Holds: trap, the hash of a tag is Java's."""
     assert core.string_hash(text.encode()) == value
 
 
@@ -54,7 +55,8 @@ def test_index_hash(key: str, value: int) -> None:
     ],
 )
 def test_slot_of_a_key(key: str, slot_at: int) -> None:
-    """In a file of the default 5,000,000 slots, behind 40 bytes of header."""
+    """In a file of the default 5,000,000 slots, behind 40 bytes of header.
+    Holds: store, index files with header, slots and chains."""
     assert 40 + 4 * (core.index_hash(key.encode()) % 5_000_000) == slot_at
 
 

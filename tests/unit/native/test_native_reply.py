@@ -25,6 +25,7 @@ BOTH = pytest.mark.parametrize("serialize_type", SerializeType)
 
 @BOTH
 def test_send_reply(serialize_type: SerializeType) -> None:
+    """Holds: trap, answers to sends have ext fields."""
     frame = encode_send_reply(serialize_type, -77, 10, SEND)
     reply = RemotingCommand.decode(frame)
     assert (reply.code, reply.opaque, reply.flag, reply.remark) == (10, -77, 1, None)

@@ -118,7 +118,8 @@ def test_queries_take_turns_and_every_worker_hears_of_the_end_of_a_connection(co
 
 
 def test_queries_go_to_a_worker_that_has_none_waiting(codec: Any) -> None:
-    """A worker that stands still keeps one query, those behind it go to the other."""
+    """A worker that stands still keeps one query, those behind it go to the other.
+    Fault: Queries waited up to 11 s for a stuck query worker although another was free."""
 
     def ask(opaque: int) -> None:
         assert codec.frame(RemotingCommand(33, opaque, ext_fields={"offset": "0"})) == lib.RP_OK

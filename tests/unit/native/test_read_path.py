@@ -125,6 +125,7 @@ def shelf(request: pytest.FixtureRequest, tmp_path: Path) -> Shelf:
     ],
 )
 def test_where_the_offset_lies(shelf: Shelf, offset: int, found: Found) -> None:
+    """Holds: store, from an offset to a unit, a tag test and a record; answer, results of a pull."""
     shelf.put(5)
     entry = shelf.store.control.queue("T", 0)
     assert entry is not None
@@ -134,7 +135,8 @@ def test_where_the_offset_lies(shelf: Shelf, offset: int, found: Found) -> None:
 
 @pytest.mark.parametrize("offset", [-1, 0, 1, 99])
 def test_an_empty_queue(shelf: Shelf, offset: int) -> None:
-    """The order of the rules counts: a queue without messages says so, wherever one asks."""
+    """The order of the rules counts: a queue without messages says so, wherever one asks.
+    Holds: answer, results of a pull."""
     assert shelf.get(offset, queue=3) == Found("NO_MESSAGE_IN_QUEUE", 0)
 
 
@@ -147,6 +149,7 @@ def test_one_queue_file_per_pull(shelf: Shelf) -> None:
 
 
 def test_a_missing_queue_file_is_passed_over(shelf: Shelf) -> None:
+    """Fault: A pull at a missing queue file got the same offset again, so its consumer never went on."""
     shelf.put(UNITS + 20)
     (shelf.rig.root / "consumequeue" / "T" / "0" / f"{0:020d}").unlink()
     shelf.rig.pull = shelf.rig.open_pull()  # has no descriptor of it
@@ -177,6 +180,7 @@ def test_counts_in_memory(shelf: Shelf, maximum: int, count: int) -> None:
     ],
 )
 def test_bytes_in_memory(shelf: Shelf, size: int, count: int) -> None:
+    """Holds: store, messages from the page cache to the socket."""
     shelf.put(2 if size > 20_000 - RECORD else 6 if size < 10_000 else 3, size=size)
     record = shelf.store.consume_queue_units("T", 0, 0, 1)[0]
     assert record.size == size + RECORD
@@ -191,6 +195,7 @@ def test_bytes_in_memory(shelf: Shelf, size: int, count: int) -> None:
 
 @pytest.mark.parametrize(("maximum", "size", "count"), [(32, 0, 8), (5, 0, 5), (32, 2_500 - RECORD, 2), (32, 6_000, 1)])
 def test_limits_far_behind(shelf: Shelf, maximum: int, size: int, count: int) -> None:
+    """Holds: broker, backlog."""
     shelf.put(10, size=size)
     shelf.put(1, size=45_000, queue=1)  # beyond what counts as memory
     assert shelf.get(0, maximum) == Found("FOUND", count, list(range(count)), is_far=True)
@@ -214,6 +219,7 @@ def test_at_least_800_units_are_looked_at(shelf: Shelf) -> None:
 
 
 def test_tags_are_tested_before_limits_end_the_pull(shelf: Shelf) -> None:
+    """Holds: store, from an offset to a unit, a tag test and a record."""
     for number in range(12):
         shelf.put(1, tag="A" if number % 3 == 0 else "B")
     assert shelf.get(0, 2, tag="A") == Found("FOUND", 4, [0, 3])  # full: the next unit is not looked at

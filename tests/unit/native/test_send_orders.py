@@ -206,7 +206,8 @@ def test_no_answer_leaves_after_the_deadline(tmp_path: Path, is_sync: bool) -> N
 
 
 def test_the_answer_of_a_stored_send_says_that_it_may_be_stored(rig: Ordered) -> None:
-    """A member that has passed it on must not send it again, as it does after a refusal."""
+    """A member that has passed it on must not send it again, as it does after a refusal.
+    Fault: A send stored by a fenced master was taken for refused and stored twice."""
     rig.order(master(A, B))
     rig.send_one(1)
     rig.put(encode_put(MessageToPut("T", 0, b"x", b""), 7, 0))
@@ -235,6 +236,7 @@ def test_replies_that_wait_do_not_wait_beyond_the_deadline(rig: Ordered) -> None
 
 @pytest.mark.parametrize("looks", [1, 2, 3])
 def test_a_deadline_that_moves_between_two_looks(rig: Ordered, looks: int) -> None:
+    """Fault: An unreplicated send was answered SUCCESS if the deadline moved as it passed."""
     rig.member.deadline_ns = (BOOT_MS + 100) * 1_000_000
     rig.order(master(A, B))
     rig.send_one(1)

@@ -50,6 +50,7 @@ def test_the_log_is_that_of_the_master_whatever_the_chunks(rig: SlaveRig, size: 
 
 
 def test_each_file_that_follows_another_is_counted(rig: SlaveRig) -> None:
+    """Fault: The metric rocketpy_store_file_rolls_total was always 0."""
     rig.receive(IMAGE, always(1000))
     counters = rig.workers["send"].counters
     assert counters[lib.RP_COUNT_ROLLS] == (len(IMAGE.data) - 1) // FILE_SIZE > 0
@@ -149,7 +150,8 @@ def test_a_record_that_would_go_on_in_the_next_file_is_refused(rig: SlaveRig) ->
 def test_a_size_that_no_message_has_is_refused_at_once(
     tmp_path: Path, magic: bytes, size: int, is_refused: bool
 ) -> None:
-    """Else what came of it, up to a whole file, would be zeroed in one step when the next stream begins."""
+    """Else what came of it, up to a whole file, would be zeroed in one step when the next stream begins.
+    Fault: A slave accepted a record size up to the file's end and zeroed up to 1 GiB in one step."""
     rig = SlaveRig(tmp_path, file_size=32 << 20)
     rig.begin_stream()
     head = size.to_bytes(4) + magic + IMAGE.data[8:1000]

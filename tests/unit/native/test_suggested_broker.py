@@ -21,6 +21,7 @@ MASTER, WHEN_SLOW = 2, 3
     [(0, False, 0), (0, True, 0), (1, False, MASTER), (1, True, WHEN_SLOW)],
 )
 def test_the_suggested_broker(tmp_path: Path, slave_read: int, is_far: bool, suggested: int) -> None:
+    """Holds: replication, reading from a slave; answer, suggested broker of a pull."""
     options = {"slave_read_enable": slave_read, "memory_bytes": 100 if is_far else 1 << 40}
     rig = ready(FastPath(tmp_path, options))
     flags = lib.RP_GROUP_CONSUME_ENABLE

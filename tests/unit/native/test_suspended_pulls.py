@@ -63,6 +63,7 @@ def dispatch(rig: FastPath) -> None:
 
 
 def test_of_a_large_request_little_is_kept_and_its_filter_holds(rigs: Callable[..., FastPath]) -> None:
+    """Fault: A suspended pull kept its whole request of up to 16 MiB."""
     rig = rigs()
     expression = " || " * 10_000 + "TagA"
     rig.frame(pull(0, flags=WAIT, expression=expression, opaque=77))
@@ -77,6 +78,7 @@ def test_of_a_large_request_little_is_kept_and_its_filter_holds(rigs: Callable[.
 
 
 def test_one_connection_has_an_eighth_and_the_others_wait_all_the_same(rigs: Callable[..., FastPath]) -> None:
+    """Fault: One client could occupy every place for suspended pulls."""
     rig = rigs(400)
     for opaque in range(100):
         rig.frame(pull(0, flags=WAIT, opaque=opaque), connection=8)
@@ -126,7 +128,8 @@ def test_a_pull_behind_messages_of_others_is_answered_soon_so_that_its_client_co
     rigs: Callable[..., FastPath], flags: int, commit: int, expression: str, is_early: bool
 ) -> None:
     """They were passed by the pull before, which found a message. Otherwise the group seems to be behind until the
-    suspension ends."""
+    suspension ends.
+    Fault: A tag-filtered group seemed behind for 15 s after a reset, or by messages of others."""
     clock = Clock()
     rig = rigs(clock=clock)
     for tag in ("TagA", "TagB", "TagB"):
@@ -144,7 +147,9 @@ def test_a_pull_behind_messages_of_others_is_answered_soon_so_that_its_client_co
 
 
 def test_a_pull_that_has_passed_messages_of_others_is_told_of_its_progress(rigs: Callable[..., FastPath]) -> None:
-    """After five seconds, as by the sweep of the reference: its client commits what it has passed."""
+    """After five seconds, as by the sweep of the reference: its client commits what it has passed.
+    Fault: A group with a tag filter seemed behind for half a minute by messages of others.
+    Holds: trap, a woken pull that finds nothing answers at once."""
     clock = Clock()
     rig = rigs(clock=clock)
     rig.frame(pull(0, flags=WAIT, expression="TagA", opaque=1))
@@ -166,6 +171,8 @@ def test_a_pull_that_has_passed_messages_of_others_is_told_of_its_progress(rigs:
 
 @pytest.mark.parametrize(("suspend", "waits"), [(LONG_MAX, 1), (10**13, 1), (0, 0), (-1, 0), (-LONG_MAX - 1, 0)])
 def test_a_time_of_any_size_is_a_time(rigs: Callable[..., FastPath], suspend: int, waits: int) -> None:
+    """Fault: A suspendTimeoutMillis of 2^63 - 1 expired at once.
+    Holds: answer, suspending and waking of a pull."""
     clock = Clock()
     rig = rigs(clock=clock)
     rig.frame(pull(0, flags=WAIT, suspend=suspend))
@@ -190,6 +197,7 @@ def test_a_time_of_any_size_is_a_time(rigs: Callable[..., FastPath], suspend: in
 def test_a_pull_whose_queue_it_may_no_longer_read_does_not_wait_for_its_deadline(
     rigs: Callable[..., FastPath], restrict: Callable[[FastPath], None]
 ) -> None:
+    """Fault: Consumers waited until their deadline for messages of a deleted or forbidden topic."""
     clock = Clock()
     rig = rigs(clock=clock)
 
@@ -227,6 +235,7 @@ def test_a_pull_that_is_no_longer_allowed_asks_again_with_its_whole_request(rigs
     ("maximum", "examined"), [(INT_MAX, 1024), (5000, 1024), (900, 900), (0, 800), (-1, 800), (-INT_MAX - 1, 800)]
 )
 def test_a_look_examines_a_bounded_number_of_units(rigs: Callable[..., FastPath], maximum: int, examined: int) -> None:
+    """Fault: A tag pull with a huge maxMsgNums examined a whole queue file."""
     rig = rigs(cq_file_size=200_000)
     store(rig, "TagB", 5000)
     store(rig, "TagA", 2)
@@ -240,6 +249,7 @@ def test_a_look_examines_a_bounded_number_of_units(rigs: Callable[..., FastPath]
 
 
 def test_many_that_wait_for_one_queue_do_not_hold_up_other_pulls(rigs: Callable[..., FastPath]) -> None:
+    """Fault: Thousands of pulls suspended at one queue were examined before any other pull was served."""
     rig = rigs(400, cq_file_size=200_000)
     for connection in range(1, 9):
         for opaque in range(50):
@@ -292,6 +302,7 @@ def one_more(rig: FastPath) -> None:
 
 
 def test_looks_of_many_do_not_keep_a_pull_of_another_queue_waiting(crowded: tuple[FastPath, Clock]) -> None:
+    """Fault: With 100 000 pulls suspended on one queue, other pulls and deadlines waited for seconds."""
     rig, _ = crowded
     rig.frame(pull(0, 1, flags=WAIT, opaque=1000), connection=20)
     rig.turn()
@@ -372,6 +383,7 @@ def test_looks_that_find_no_room_for_answers_go_on_later_and_none_is_lost(rigs: 
 def test_pulls_of_a_dead_selector_are_forgotten_and_those_of_the_restarted_one_wait(
     rigs: Callable[..., FastPath],
 ) -> None:
+    """Fault: Suspended pulls of a killed selector stayed until their deadlines and counted against the bounds."""
     rig = rigs()
     for slot in range(3):
         rig.frame(pull(0, flags=WAIT, opaque=slot), slot << 32 | 1)

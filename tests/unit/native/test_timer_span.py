@@ -41,6 +41,7 @@ def renewed(rig: TimerRig) -> int:
 
 
 def test_one_far_timer_holds_no_numbers(rig: TimerRig) -> None:
+    """Fault: One timer of days and 2^30 short ones after it kept any further timer from being taken."""
     send(rig, 1, FAR_MS, b"far")
     deliver_short_ones(rig, SPAN - 1)
     assert (renewed(rig), rig.header.floor) == (0, 0), "there is room"

@@ -218,6 +218,7 @@ def test_a_batch_is_at_most_one_message() -> None:
 
 @pytest.mark.parametrize("error", NOT_NOW, ids=errno.errorcode.get)
 def test_when_the_kernel_cannot_pass_descriptors_connections_wait_and_go_later(desk: Desk, error: int) -> None:
+    """Fault: The acceptor died when the kernel lacked memory to pass on a connection."""
     for target in desk.targets:
         target.handoff = FailingSocket(target.handoff, error)  # type: ignore[assignment]
     desk.connect(3)

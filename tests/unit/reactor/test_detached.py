@@ -22,6 +22,7 @@ from tests.support.request_scenes import collect, ok, play, waiting
 
 
 def test_who_waits_for_a_silent_client_holds_no_task(open_bench: Callable[..., Bench]) -> None:
+    """Fault: Four requests to a silent client blocked the admin pool for 10 s each time."""
     gate = trio.Event()
     bench = open_bench({1: ok, 2: waiting(gate)})
 
@@ -76,6 +77,7 @@ def test_beyond_a_bound_it_is_answered_busy(
 
 @pytest.mark.parametrize("bounds", [{"count_max": 10}, {"bytes_max": 1000}])
 def test_one_connection_leaves_room_to_others(bounds: dict[str, int]) -> None:
+    """Fault: One connection with 32 MiB of replies to a silent client had all other replies refused for 10 s."""
     detached = DetachedRequests(**bounds)
 
     async def finish() -> None:

@@ -73,6 +73,7 @@ def test_a_remark_is_cut_at_a_character(
 def test_a_response_that_fits_no_frame_becomes_a_short_error(
     open_bench: Callable[..., Bench], fields: dict[str, object], serialize_type: SerializeType
 ) -> None:
+    """Fault: A reply that could not be encoded ended the manager, and eleven in a minute ended the broker."""
     bench = open_bench({1: ok, 2: answering(**fields)})
 
     async def scene() -> None:
@@ -86,6 +87,7 @@ def test_a_response_that_fits_no_frame_becomes_a_short_error(
 
 
 def test_a_push_that_fits_no_frame_is_dropped(open_bench: Callable[..., Bench]) -> None:
+    """Fault: A notification of a leaving member that fits no frame ended the manager."""
     bench = open_bench({1: ok})
 
     async def scene() -> None:
@@ -99,6 +101,7 @@ def test_a_push_that_fits_no_frame_is_dropped(open_bench: Callable[..., Bench]) 
 
 
 def test_a_reply_larger_than_the_backlog_waits_for_room(open_bench: Callable[..., Bench]) -> None:
+    """Fault: A reply above 8 MiB was refused if another one was still on its way to the selector."""
     bench = open_bench({1: ok, 2: answering(body=bytes(200_000))})
 
     async def scene() -> None:
@@ -211,6 +214,7 @@ def test_a_message_of_a_ring_that_makes_no_sense_is_counted_and_dropped(
 def test_a_header_that_takes_long_to_read_closes_its_connection(
     open_bench: Callable[..., Bench], serialize_type: SerializeType
 ) -> None:
+    """Fault: A header of 16 MB with a million fields blocked the manager's loop for seconds."""
     bench = open_bench({1: ok})
 
     async def scene() -> None:
@@ -245,6 +249,7 @@ def test_a_batch_ends_when_it_takes_long(open_bench: Callable[..., Bench]) -> No
 
 
 def test_a_pool_is_bounded_by_bytes_and_one_large_request_always_fits(open_bench: Callable[..., Bench]) -> None:
+    """Fault: Request queues were bounded by count only: 10 000 requests of 16 MiB could wait in each pool."""
     gate = trio.Event()
 
     async def wait(request: RemotingCommand, channel: Channel) -> RemotingCommand:

@@ -37,7 +37,8 @@ def test_requests_of_a_connection_come_out_as_they_went_in_and_none_at_the_end()
 
 
 def test_connections_take_turns() -> None:
-    """However much one of them sends, another waits for one of its requests."""
+    """However much one of them sends, another waits for one of its requests.
+    Fault: One connection could fill the query pool with 20 000 requests."""
     waiting = queue(queue_max=100, queue_bytes_max=10_000)
     for number in range(40):
         assert waiting.put(Request(number, sender=1))

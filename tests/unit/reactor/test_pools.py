@@ -33,6 +33,7 @@ TABLE = broker_pools(BrokerSettings())
     ],
 )
 def test_pool_of_a_code(code: int, pool: str) -> None:
+    """Holds: broker, processors and pools; network, request code, processor and pool."""
     assert TABLE.pool_for(code).name == pool
 
 

@@ -269,6 +269,7 @@ def test_no_worker_outlives_a_killed_supervisor(make_tree: Callable[..., Tree]) 
 
 
 def test_workers_are_named_and_keep_only_what_they_need(make_tree: Callable[..., Tree]) -> None:
+    """Holds: trap, names of threads."""
     tree = make_tree(ReactorSizes(selector_workers=2))
     pid = pid_of(tree, "selector-1")
     with open(f"/proc/{pid}/cmdline", "rb") as file:

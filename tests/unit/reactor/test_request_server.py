@@ -81,6 +81,7 @@ def test_a_rocketmq_request_is_answered_in_kind(open_bench: Callable[..., Bench]
 
 @pytest.mark.parametrize(("listener", "code"), [(0, 0), (1, 3)])
 def test_pulls_are_for_the_main_port(open_bench: Callable[..., Bench], listener: int, code: int) -> None:
+    """Holds: trap, no pulls at the VIP port."""
     pools = (
         Pool(name="all", tasks=1, queue_max=9),
         Pool(name="pull", codes=(11,), tasks=1, queue_max=9, main_port_only=True),
@@ -163,6 +164,7 @@ def test_a_oneway_request_is_served_however_long_it_waited(open_bench: Callable[
 
 
 def test_what_came_while_the_manager_was_away_has_not_waited_for_it(open_bench: Callable[..., Bench]) -> None:
+    """Fault: A worker that had been away answered waiting requests with TIMEOUT_CLEAN_QUEUE."""
     bench = open_bench(PROCESSORS, pools=(Pool(name="hasty", tasks=1, queue_max=9, wait_max_ms=1500),))
 
     async def codes() -> list[int]:
@@ -222,6 +224,7 @@ def test_closed_is_told_after_the_last_request_is_served(open_bench: Callable[..
 
 
 def test_queries_of_a_client_that_is_gone_are_not_served(open_bench: Callable[..., Bench]) -> None:
+    """Fault: 20 000 queries of a client that had left were served before another client's."""
     gate, served = trio.Event(), []
 
     async def query(request: RemotingCommand, channel: Channel) -> RemotingCommand:
@@ -327,7 +330,8 @@ def test_a_slow_path_that_fails_answers_and_goes_on(open_bench: Callable[..., Be
 
 
 def test_it_leaves_only_when_the_sends_of_the_slow_path_are_answered(open_bench: Callable[..., Bench]) -> None:
-    """Their connections may outlive this process (docs/adr/0114): without an answer a client would wait in vain."""
+    """Their connections may outlive this process (docs/adr/0114): without an answer a client would wait in vain.
+    Fault: A slave that became master left its passed-on sends unanswered."""
     bench = open_bench({})
     bench.slow_path.has_answered, left = False, trio.Event()
 

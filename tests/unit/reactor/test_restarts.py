@@ -100,7 +100,8 @@ def test_a_worker_without_heartbeat_is_killed_and_replaced(launch: Launcher) -> 
 
 
 def test_what_the_supervisor_slept_itself_counts_against_nobody(launch: Launcher) -> None:
-    """SIGSTOP to the whole group, a paused container: who wakes first must not find the others guilty."""
+    """SIGSTOP to the whole group, a paused container: who wakes first must not find the others guilty.
+    Fault: A process group that had been frozen was killed by its own supervisor when it woke."""
     clock = SharedClock()
     run = launch({"a": (hang, {"hang_timeout_s": 10.5})}, clock=clock)
     run.journal.lines_until("all ready")
@@ -152,6 +153,7 @@ class FailingFork:
 
 
 def test_a_fork_that_fails_is_tried_again_and_ends_nothing(launch: Launcher) -> None:
+    """Fault: A failed fork while a worker was being replaced ended the broker."""
     errors = [errno.EAGAIN, errno.ENOMEM] * 3  # more often than restarts are allowed
     run = launch({"a": serve}, fork=FailingFork(list(errors)))
     lines = run.journal.lines_until("all ready")

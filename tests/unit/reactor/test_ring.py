@@ -70,7 +70,8 @@ def test_a_worker_that_is_started_again_is_at_nothing() -> None:
 
 
 def test_a_record_that_no_ring_takes_is_an_error_of_that_record() -> None:
-    """Not one that waits for room, before all that come behind it."""
+    """Not one that waits for room, before all that come behind it.
+    Fault: A message larger than a ring takes blocked all messages behind it for ever."""
     ring = Ring(CAPACITY, WorkerBlock("a", 0), WorkerBlock("b", 1))
     writer, reader = RingWriter(ring), RingReader(ring)
     with pytest.raises(LocalProtocolError, match="1073741825 bytes; a ring takes 1073741824 at most"):

@@ -231,5 +231,6 @@ def test_nobody_sleeps_for_ever() -> None:
 
 @pytest.mark.parametrize("fence", ["producer waits", "producer wakes", "consumer sleeps", "consumer finds empty"])
 def test_every_fence_is_needed(fence: str) -> None:
-    """The search without it ends at the first state in which somebody sleeps for ever."""
+    """The search without it ends at the first state in which somebody sleeps for ever.
+    Fault: A wake-up of the store worker could be lost for want of a fence."""
     assert any(not is_finished(state) for state in ends_of(frozenset({fence}), set()))

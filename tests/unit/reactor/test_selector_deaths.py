@@ -126,6 +126,8 @@ def test_calls_to_clients_of_a_dead_selector_fail_at_once(bench: Callable[..., B
 def test_what_a_manager_died_at_is_still_in_the_ring(
     bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Fault: The end of a connection was lost if the manager died while taking it from the ring."""
+
     class Death(BaseException):
         """kill -9."""
 

@@ -71,6 +71,7 @@ def test_a_main_that_raises_shows_where_and_is_replaced(
 
 @KINDS
 def test_ready_is_told_once_when_all_are(launch: Launcher, is_simple: bool) -> None:
+    """Holds: cluster, order of a start."""
     run = launch({"a": (serve, {"is_simple": is_simple}), "b": serve})
     lines = run.journal.lines_until("all ready")
     assert sorted(line.split()[0] for line in lines) == ["a", "all", "b"]
@@ -136,6 +137,7 @@ def stay(context: WorkerContext, journal: Journal) -> None:
 
 
 def test_who_does_not_stop_in_time_is_killed_and_the_others_still_have_theirs(launch: Launcher) -> None:
+    """Fault: A stop that had to kill a worker ended with status 0 and marked the store as closed in order."""
     run = launch({"stubborn": (stay, {"stop_phase": 0}), "store": (serve, {"stop_phase": 1})}, stop_timeout_s=0.05)
     run.journal.lines_until("all ready")
     run.signal(signal.SIGTERM)
@@ -154,7 +156,8 @@ def test_a_second_signal_does_not_wait(launch: Launcher) -> None:
 
 
 def test_the_same_request_twice_is_one(launch: Launcher) -> None:
-    """`timeout` signals its child and then the child's group."""
+    """`timeout` signals its child and then the child's group.
+    Fault: A stop signal sent twice in a moment, as by `timeout`, made the stop a hard one."""
     may_leave, let = os.pipe()
 
     def leave_when_let(context: WorkerContext, journal: Journal) -> None:
@@ -180,6 +183,7 @@ def test_the_same_request_twice_is_one(launch: Launcher) -> None:
 def test_a_signal_to_the_whole_group_is_for_the_supervisor_alone(
     launch: Launcher, number: int, is_simple: bool
 ) -> None:
+    """Fault: SIGTERM to the whole process group ended the workers that an orderly stop needs."""
     kind = {"is_simple": is_simple}
     run = launch({"selector": (serve, {"stop_phase": 30} | kind), "store": (serve, {"stop_phase": 20} | kind)})
     lines = run.journal.lines_until("all ready")

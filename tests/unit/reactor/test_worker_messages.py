@@ -245,6 +245,7 @@ def test_tables_are_laid_out_as_c_reads_them() -> None:
 
 
 def test_requests_to_clean_are_told_apart_by_their_bytes() -> None:
+    """Fault: A deleted topic kept its queues because manager and store worker disagreed on the record."""
     asked = worker_messages.encode_clean_topic("%RETRY%g", 7)
     assert asked == c_record("rp_msg_clean_topic", {"token": 7, "topic_size": 8}, b"%RETRY%g")
     assert worker_messages.encode_clean_expired() == c_record("rp_msg_clean_topic", {}, b"")

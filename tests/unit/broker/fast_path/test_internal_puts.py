@@ -153,6 +153,7 @@ def test_deliveries_end_when_the_send_worker_was_replaced_and_other_puts_do_not(
 
 
 def test_one_that_cannot_be_encoded_has_not_begun(puts: InternalPuts, sent: Sent) -> None:
+    """Fault: A damaged delayed message was retried for ever and kept the manager from stopping."""
     with pytest.raises(OverflowError):
         puts.begin(MessageToPut("T", 0, b"a", b"", born_host=("10.0.0.1", 70_000)))
     assert puts.is_empty() and sent.records == []

@@ -43,6 +43,8 @@ def test_each_process_is_told_what_it_needs_in_order(desk: Desk) -> None:
     [("TAG", "*", "ALL"), ("TAG", "", "ALL"), ("", "*", "ALL"), ("SQL92", "a > 1", "SLOW")],
 )
 def test_subscriptions_without_tags(desk: Desk, expression_type: str, sub_string: str, flags: str) -> None:
+    """Fault: A subscription to ` || ` or ` * ` selected other messages in the manager than in the pull worker.
+    Holds: trap, code sets come from the heartbeat."""
     desk.fast_path.subscription_changed("G", "T", expression_type=expression_type, sub_string=sub_string, sub_version=1)
     wanted = filter_messages.encode_subscription(
         "G", "T", flags=getattr(lib, f"RP_SUBSCRIPTION_{flags}"), sub_version=1
@@ -81,6 +83,8 @@ def test_removals_are_marked(desk: Desk) -> None:
 
 
 def test_a_restarted_worker_is_told_large_tables_in_steps_and_what_changes_meanwhile_behind_them(desk: Desk) -> None:
+    """Fault: A restarted worker was told all tables in one step of the manager's loop."""
+
     def change(topic: str, perm: int = 6) -> None:
         desk.fast_path.topic_changed(topic, perm=perm, read_queue_nums=1, write_queue_nums=1, multi_tag=False)
 
@@ -117,7 +121,8 @@ def test_a_restarted_worker_is_told_large_tables_in_steps_and_what_changes_meanw
 
 @pytest.mark.parametrize("name", ["send", "pull"])
 def test_a_restarted_worker_serves_after_what_changed_while_it_was_told_the_tables(desk: Desk, name: str) -> None:
-    """Otherwise it would serve with an older permission until its ring has room again."""
+    """Otherwise it would serve with an older permission until its ring has room again.
+    Fault: A worker restarted during a change of the broker's permission could serve with the old one."""
     for n in range(2 * RECORDS_PER_FLUSH):
         change_topic(desk.fast_path, f"T{n}")
     desk.fast_path.broker_changed(permission=6, max_message_size=1, reject_transactions=False)

@@ -180,7 +180,8 @@ def test_a_deletion_covers_what_send_has_stored_before_it_knew(desk: Desk) -> No
 
 
 def test_messages_of_a_topic_that_is_created_again_before_the_position_is_known_stay(desk: Desk) -> None:
-    """The send worker may accept them under the old entry, which it still has, and they lie below its position."""
+    """The send worker may accept them under the old entry, which it still has, and they lie below its position.
+    Fault: Messages of a topic recreated while a restarted send worker was told the tables were removed."""
     desk.queues.published_phy_offset = 300
     change_topic(desk.fast_path, "T")
     desk.fast_path.delete_queues("T")
@@ -203,7 +204,8 @@ def test_messages_of_a_topic_that_is_created_again_before_the_position_is_known_
 
 
 def test_a_send_worker_that_was_replaced_is_asked_for_positions_again(desk: Desk) -> None:
-    """The previous one may have died with the answer in its hands: then the deletion would never end."""
+    """The previous one may have died with the answer in its hands: then the deletion would never end.
+    Fault: A send worker that died with the answer to a deletion left it unfinished until the manager restarted."""
     change_topic(desk.fast_path, "U")
     desk.fast_path.tables_end()
     desk.fast_path.delete_queues("T")
@@ -244,7 +246,8 @@ def test_the_position_at_which_the_send_worker_knew_all_that_it_was_told(desk: D
 
 
 def test_a_store_worker_that_was_replaced_is_asked_again(desk: Desk) -> None:
-    """The previous one may have died with the request in its hands; doing it twice does no harm."""
+    """The previous one may have died with the request in its hands; doing it twice does no harm.
+    Fault: A request to clean a topic was never answered if the store worker died with it."""
     done = desk.fast_path.delete_queues("T")
     (removed, _), (_, position) = desk.told("send")
     assert removed == WorkerMessage.TOPIC  # whatever the previous manager has told
@@ -295,7 +298,8 @@ def test_the_expression_of_a_pull_is_told_before_it(desk: Desk) -> None:
 
 
 def test_an_expression_that_is_no_utf8_is_told_as_it_came(desk: Desk) -> None:
-    """The pull worker looks for the bytes of the pull: under others it would pass the pull back for ever."""
+    """The pull worker looks for the bytes of the pull: under others it would pass the pull back for ever.
+    Fault: A subscription by an expression in invalid UTF-8 never got a message."""
     raw = PULL_REQUEST.write(group_size=1, topic_size=1, subscription_size=5) + b"GTa='\xff'"
     desk.fast_path.repull(decode_pull(raw, FakeChannel(1)), b"code")
     (_, expression), _ = desk.told("pull")

@@ -19,6 +19,7 @@ from tests.support.waiting import is_readable
 
 @pytest.mark.parametrize("is_extended", [False, True])
 def test_tag_filters_skip_and_the_next_offset_moves_over_what_did_not_match(tmp_path: Path, is_extended: bool) -> None:
+    """Holds: filter, tags by hash on the broker and by text on the client."""
     rig = ready(FastPath(tmp_path, is_extended=is_extended))
     for tag in ("TagA", "TagB", "TagB", "TagA", "TagB"):
         rig.frame(send_v2(properties=f"TAGS\x01{tag}"))
@@ -60,6 +61,8 @@ def test_any_number_of_tags_passes_theirs_and_no_other(rig: FastPath, count: int
     "expression", ["*", "", "a", "a||b", "\ta || \x01b \n||", "a|||b", " * ", " || ", "a\u3000|| \xa0b"]
 )
 def test_an_expression_selects_what_it_does_in_python(rig: FastPath, expression: str) -> None:
+    """Fault: A subscription to ` || ` or ` * ` selected other messages in the manager than in the pull worker.
+    Holds: filter, on both sides; trap, code sets come from the heartbeat."""
     sent = ["a", "b", "*", "|b", "a\u3000", "\xa0b", "other"]
     for tag in sent:
         rig.frame(send_v2(properties=f"TAGS\x01{tag}"))
@@ -75,7 +78,8 @@ def test_an_expression_selects_what_it_does_in_python(rig: FastPath, expression:
 
 @pytest.mark.parametrize(("offset", "code", "next_begin"), [(2, 19, "2"), (3, 21, "2"), (-1, 21, "0")])
 def test_offsets_out_of_range(rig: FastPath, offset: int, code: int, next_begin: str) -> None:
-    """The manager passes a pull beyond the queue back if the group has committed no offset."""
+    """The manager passes a pull beyond the queue back if the group has committed no offset.
+    Holds: answer, results of a pull."""
     rig.frame(send_v2())
     rig.frame(send_v2())
     rig.turn()
@@ -120,6 +124,7 @@ def test_an_empty_queue(rig: FastPath, offset: int, code: int) -> None:
 
 
 def test_a_held_pull_is_answered_by_the_message_it_waits_for(rig: FastPath) -> None:
+    """Holds: broker, long polling; answer, suspending and waking of a pull."""
     rig.frame(pull(0, flags=6, opaque=77), connection=8)
     rig.turn()
     assert rig.answers() == []
@@ -150,6 +155,7 @@ def test_a_pull_that_waits_for_what_is_stored_wakes_a_store_worker_that_dozes(
 
 
 def test_a_held_pull_waits_on_over_messages_that_do_not_match_and_ends_with_its_connection(rig: FastPath) -> None:
+    """Holds: trap, a woken pull that finds nothing answers at once."""
     rig.frame(pull(0, flags=6, expression="TagA", opaque=77), connection=8)
     rig.turn()
     rig.frame(send_v2(properties="TAGS\x01TagB"))
@@ -249,6 +255,7 @@ def test_very_many_tags(rig: FastPath, count: int) -> None:
 
 
 def test_offsets_that_ride_on_pulls_reach_the_manager_once(rig: FastPath) -> None:
+    """Fault: An offset that rode on a pull undid a later update by the same client."""
     for commit in (1, 2, 3):
         rig.frame(pull(flags=5, commit=commit), received_ns=1000 + commit)
     rig.turn()

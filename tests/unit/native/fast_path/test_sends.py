@@ -44,7 +44,8 @@ def test_a_send_is_stored_and_answered(rig: FastPath) -> None:
 
 
 def test_zero_bytes_in_properties_are_refused(rig: FastPath) -> None:
-    """Recovery could take them for the end of a torn sector, and would end the log at such a message."""
+    """Recovery could take them for the end of a torn sector, and would end the log at such a message.
+    Fault: A message whose properties ended in a zero byte ended the log after a power failure."""
     batch = struct.pack(">iiiii1sh", 25, 0, 0, 0, 1, b"m", 2)
     rig.frame(send_v2(properties="KEYS\x01k\0", opaque=1))
     rig.frame(send_v2(body=batch + b"a\0", m="true", opaque=2))
@@ -54,6 +55,7 @@ def test_zero_bytes_in_properties_are_refused(rig: FastPath) -> None:
 
 
 def test_both_header_forms_and_both_serialisations(rig: FastPath) -> None:
+    """Holds: network, frames and both serialisations of headers."""
     v1 = RemotingCommand.request(
         10,
         ext_fields={
@@ -117,6 +119,7 @@ def test_a_batch_has_consecutive_offsets_and_its_own_properties(rig: FastPath) -
 
 @pytest.mark.parametrize("body", [b"x", struct.pack(">iiiii", 9999, 0, 0, 0, 1) + b"abc", b""])
 def test_a_malformed_batch_is_refused_whole(rig: FastPath, body: bytes) -> None:
+    """Holds: answer, outcomes of the store for a send."""
     rig.frame(send_v2(body=body, m="true"))
     rig.turn()
     [(_, reply)] = rig.answers()
@@ -136,6 +139,7 @@ def test_a_malformed_batch_is_refused_whole(rig: FastPath, body: bytes) -> None:
     ],
 )
 def test_what_needs_a_decision_is_left_to_the_manager(rig: FastPath, change: dict[str, str], kind: int) -> None:
+    """Holds: answer, checks of a send (10, 310, 320)."""
     rig.frame(send_v2(**change))
     rig.turn()
     assert [got for got, _ in rig.for_manager()] == [kind]
@@ -162,7 +166,8 @@ def test_without_write_permission_a_send_is_left_to_the_manager(rig: FastPath, i
 
 @pytest.mark.parametrize(("given", "has_wait", "no_wait"), [("", 0, 0), ("true", 1, 0), ("false", 1, 1)])
 def test_the_manager_is_told_of_wait(rig: FastPath, given: str, has_wait: int, no_wait: int) -> None:
-    """Delayed and half messages store it."""
+    """Delayed and half messages store it.
+    Fault: WAIT was lost in delayed messages, half messages, retries and dead letters."""
     rig.frame(send_v2(properties=f"DELAY\x013\x02WAIT\x01{given}\x02" if given else "DELAY\x013\x02"))
     rig.turn()
     [(_, data)] = rig.for_manager()
@@ -172,7 +177,8 @@ def test_the_manager_is_told_of_wait(rig: FastPath, given: str, has_wait: int, n
 
 
 def test_a_consumer_that_copies_properties_makes_no_half_message(rig: FastPath) -> None:
-    """A resend to a retry topic: without the flags of a transaction, which would keep it from being consumed."""
+    """A resend to a retry topic: without the flags of a transaction, which would keep it from being consumed.
+    Fault: A message sent to a retry topic with copied transaction properties became a half message."""
     properties = "TRAN_MSG\x01true\x02UNIQ_KEY\x01u\x02tran_msg\x01true"
     rig.frame(send_v2("%RETRY%G", properties=properties, f="12"))
     rig.turn()
@@ -230,6 +236,7 @@ def test_a_restarted_send_worker_goes_on_where_the_previous_one_ended(rig: FastP
 
 
 def test_sync_flush_answers_when_the_disk_has_it(tmp_path: Path) -> None:
+    """Holds: store, synchronous flush in groups."""
     rig = FastPath(tmp_path, sync_flush=1)
     rig.add_topic("T")
     rig.tables_end()
@@ -244,6 +251,7 @@ def test_sync_flush_answers_when_the_disk_has_it(tmp_path: Path) -> None:
 
 
 def test_sync_flush_that_takes_too_long_is_said_so(tmp_path: Path) -> None:
+    """Holds: trap, FLUSH_DISK_TIMEOUT is a success of a send only."""
     rig = FastPath(tmp_path, sync_flush=1, sync_flush_timeout_ms=0)
     rig.add_topic("T")
     rig.tables_end()
@@ -301,6 +309,7 @@ def test_a_large_body_crosses_the_rings_in_parts(rig: FastPath) -> None:
 
 
 def test_the_log_rolls_between_records(rig: FastPath) -> None:
+    """Holds: store, one log for all topics in files named by their start offset."""
     body = b"x" * 60_000
     for i in range(300):
         rig.frame(send_v2(body=body, opaque=i))

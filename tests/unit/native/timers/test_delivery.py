@@ -89,6 +89,7 @@ def test_it_is_refused(rig: TimerRig, properties: str) -> None:
 
 
 def test_a_batch_is_no_timer(rig: TimerRig) -> None:
+    """Fault: A timer inside a batch was delivered at once."""
     command = send_request("T", 0, [b"a", b"b"], 1)
     assert command.ext_fields is not None
     command.ext_fields["i"] = "TIMER_DELAY_MS\x0150"
@@ -108,6 +109,7 @@ def batch_with(inside: bytes) -> RemotingCommand:
 
 @pytest.mark.parametrize("sys_flag", [4, 8, 12])
 def test_a_sender_cannot_make_a_timer_part_of_a_transaction(rig: TimerRig, sys_flag: int) -> None:
+    """Fault: A timer marked by its sender as part of a transaction was acknowledged and never delivered."""
     command = send_request("T", 0, [b"x"], 1)
     assert command.ext_fields is not None
     command.ext_fields |= {"i": "TIMER_DELAY_MS\x0150", "f": str(sys_flag)}
@@ -183,7 +185,8 @@ def test_the_log_is_held_from_the_oldest_pending_timer_on(rig: TimerRig) -> None
 
 
 def test_the_whole_log_is_held_until_it_was_read(rig: TimerRig) -> None:
-    """The directory of the timers is lost: which files have pending timers is not known before the log was read."""
+    """The directory of the timers is lost: which files have pending timers is not known before the log was read.
+    Fault: While a lost `timer/` was rebuilt, cleaning could delete log files of pending timers."""
     rig.send_many([(b"%d" % delay_ms, f"TIMER_DELAY_MS\x01{delay_ms}") for delay_ms in (50, 99_000)])
     rig.advance(2000)
     rig.run_until_idle()

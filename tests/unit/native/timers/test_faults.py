@@ -32,7 +32,8 @@ def test_what_a_full_disk_refuses_is_tried_again(rig: TimerRig) -> None:
 
 
 def test_what_is_refused_again_and_again_fills_no_disk(tmp_path: Path) -> None:
-    """More timers are due than may be under way, and the disk is too full to deliver them."""
+    """More timers are due than may be under way, and the disk is too full to deliver them.
+    Fault: Timers refused by a nearly full disk were filed as new runs again and again, without a bound."""
     rig = TimerRig(tmp_path, heap_max=500)
     rig.add_timer_topic()
     total = 4600
@@ -78,7 +79,8 @@ def test_a_fault_is_told_and_nothing_is_lost(rig: TimerRig) -> None:
 
 
 def test_a_delivery_whose_record_was_not_published_does_not_count(rig: TimerRig) -> None:
-    """The send worker dies between the journal and the publication, and the timer thread looks at the journal."""
+    """The send worker dies between the journal and the publication, and the timer thread looks at the journal.
+    Fault: A send worker killed between journal and publication of a timer stopped the delivery of all timers."""
     rig.send_many([(b"x", "TIMER_DELAY_MS\x0150")])
     rig.run_until_idle()
     rig.advance(60)
@@ -116,7 +118,8 @@ def test_numbers_that_a_power_failure_or_a_cut_took_back_are_used_again(
     tmp_path: Path, is_delivered: bool, same_kernel: bool
 ) -> None:
     """The log was cut, and the queue grows past the lost numbers before the timer thread looks at its files: runs and
-    bits of lost timers do not count for the new ones."""
+    bits of lost timers do not count for the new ones.
+    Fault: After a power failure, new timers took the numbers of lost ones and came at wrong times or never."""
     rig, end = with_timers_to_lose(tmp_path, is_delivered)
     assert rig.header.filed_durable > 4
     rig.cut(end, 4)
@@ -133,7 +136,8 @@ def test_numbers_that_a_power_failure_or_a_cut_took_back_are_used_again(
 
 
 def test_a_delivery_that_a_cut_may_take_back_has_no_mark(tmp_path: Path) -> None:
-    """It is on the disk, but not confirmed."""
+    """It is on the disk, but not confirmed.
+    Fault: A synchronous group marked a timer as delivered before confirmation, so a cut lost it."""
     rig = TimerRig(tmp_path)
     rig.add_timer_topic()
     rig.control.stops_at_confirmed = 1
@@ -176,7 +180,8 @@ def test_deliveries_of_a_former_master_count_once_they_are_confirmed(tmp_path: P
 @pytest.mark.parametrize("is_loaded", [False, True])
 def test_two_power_failures_lose_no_timer(tmp_path: Path, is_delivered: bool, is_loaded: bool) -> None:
     """The second one comes before or after the timer thread has forgotten the numbers that the first one took back.
-    Of the files of timers it leaves what the disk had when the store was opened the last time."""
+    Of the files of timers it leaves what the disk had when the store was opened the last time.
+    Fault: Two power failures in a row lost acknowledged timers."""
     rig, end = with_timers_to_lose(tmp_path, is_delivered)
     rig.cut(end, 4)
     rig.reboot()
@@ -196,7 +201,8 @@ def test_two_power_failures_lose_no_timer(tmp_path: Path, is_delivered: bool, is
 
 @pytest.mark.parametrize("is_loaded", [False, True])
 def test_runs_of_lost_timers_do_not_count_without_the_marks(tmp_path: Path, is_loaded: bool) -> None:
-    """A run names numbers that a power failure took back. Others have got them when the file of marks is lost."""
+    """A run names numbers that a power failure took back. Others have got them when the file of marks is lost.
+    Fault: With `timer/delivered` lost, old files of pending timers counted for other messages."""
     rig = TimerRig(tmp_path, heap_max=5)
     rig.add_timer_topic()
     rig.send_many([(b"kept%d" % number, "TIMER_DELAY_MS\x015000") for number in range(4)])

@@ -48,7 +48,8 @@ def test_a_reset_is_a_close_too(rig: SelectorRig) -> None:
 
 
 def test_what_a_peer_sent_before_its_reset_is_read_although_it_takes_no_answer(rig: SelectorRig) -> None:
-    """Oneway sends are acknowledged by nobody, and their sender may have closed before it reads other answers."""
+    """Oneway sends are acknowledged by nobody, and their sender may have closed before it reads other answers.
+    Fault: Oneway sends were lost if their client closed its connection with unread answers."""
     client, connection = greet(rig, receive_buffer=4096)
     rig.reply(connection, bytes(300_000))
     rig.turn()  # it waits for the client to read
@@ -115,6 +116,7 @@ def test_a_restarted_selector_gives_other_numbers(make_rig: RigMaker) -> None:
 
 
 def test_a_signal_interrupts_nothing(rig: SelectorRig) -> None:
+    """Fault: An interrupted epoll ended the selector and closed every connection."""
     before = signal.signal(signal.SIGALRM, lambda *_: None)
     signal.setitimer(signal.ITIMER_REAL, 0.005, 0.005)
     try:
@@ -160,7 +162,8 @@ def test_running_out_of_descriptors_refuses_and_goes_on(rig: SelectorRig) -> Non
 
 
 def test_idle_connections_are_closed_and_busy_ones_are_not(make_rig: RigMaker) -> None:
-    """The clock is the machine's: the test proves the order, idle first, not the second."""
+    """The clock is the machine's: the test proves the order, idle first, not the second.
+    Holds: network, idle connections."""
     rig = make_rig(idle_s=2)
     idle, busy = rig.connect(), rig.connect()
     idle.sendall(frame(b"once"))
@@ -177,7 +180,8 @@ def test_idle_connections_are_closed_and_busy_ones_are_not(make_rig: RigMaker) -
 
 
 def test_who_has_spoken_while_the_selector_stood_still_is_not_idle(make_rig: RigMaker) -> None:
-    """More of them than one turn hears; a paused container wakes to this."""
+    """More of them than one turn hears; a paused container wakes to this.
+    Fault: A selector that had stood still closed connections as idle before it had read their bytes."""
     rig = make_rig(idle_s=1)
     clients = [rig.connect() for _ in range(300)]
     silent = rig.connect()
@@ -197,6 +201,7 @@ def test_who_has_spoken_while_the_selector_stood_still_is_not_idle(make_rig: Rig
 
 
 def test_refused_connections_are_told_with_their_setting_and_not_too_often(caplog: pytest.LogCaptureFixture) -> None:
+    """Fault: Above 10 000 connections a selector closed new ones silently."""
     block, now_s = WorkerBlock("selector-0", 0), [100.0]
     complaints = Complaints(block, lambda: now_s[0])
     for _ in range(5):

@@ -58,7 +58,8 @@ def test_nothing_is_read_in_a_pause_and_all_of_it_afterwards(rig: PausedRig) -> 
 
 @pytest.mark.parametrize("have", [1, 3, 4, 5, -1], ids=lambda have: f"{have} bytes")
 def test_half_a_request_is_completed_in_a_pause_and_no_other_begun(rig: PausedRig, have: int) -> None:
-    """Go's client writes a request in four parts: its connection must not close because a pause comes in between."""
+    """Go's client writes a request in four parts: its connection must not close because a pause comes in between.
+    Fault: A planned change of the master closed a connection with half a request."""
     client, one, two = rig.connect(), frame(b"one" * 1000), frame(b"two")
     client.sendall(one[:have])
     rig.quiet()

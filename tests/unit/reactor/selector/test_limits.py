@@ -25,7 +25,8 @@ def unfinished(size: int, claims: int = 16 * MIB) -> bytes:
 
 
 def test_unfinished_frames_are_bounded_together(make_rig: RigMaker) -> None:
-    """Thousands of connections that claim 16 MiB each, and send some: the one goes whose frame began first."""
+    """Thousands of connections that claim 16 MiB each, and send some: the one goes whose frame began first.
+    Fault: Half-sent frames of many connections could take all memory."""
     rig = make_rig(unfinished_bytes_max=MIB)
     clients = [rig.connect() for _ in range(40)]
     for client in clients:
@@ -73,7 +74,8 @@ def test_a_claimed_length_takes_no_memory(make_rig: RigMaker) -> None:
 
 
 def test_unsent_output_is_bounded_together_and_who_has_most_goes(make_rig: RigMaker) -> None:
-    """Many connections that ask and do not read."""
+    """Many connections that ask and do not read.
+    Fault: Unfetched answers were bounded per connection only: 100 connections took 670 MiB."""
     rig = make_rig(unsent_bytes_max=4 * MIB)
     modest, modest_connection = greet(rig, receive_buffer=4096)
     rig.reply(modest_connection, bytes(50_000))
@@ -109,6 +111,7 @@ def pinned_files() -> list[str]:
 
 @pytest.mark.parametrize("grace_ms", [1, 3_600_000])
 def test_a_slow_reader_pins_a_deleted_file_for_a_while_only(make_rig: RigMaker, tmp_path: Path, grace_ms: int) -> None:
+    """Fault: A client that did not read its answers kept deleted CommitLog files on the disk."""
     log_bytes = random.Random(11).randbytes(MIB)
     for number in range(2):
         (tmp_path / f"{number * MIB:020d}").write_bytes(log_bytes)

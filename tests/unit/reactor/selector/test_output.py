@@ -112,6 +112,7 @@ def test_a_peer_that_fetches_nothing_of_too_much_is_closed(rig: SelectorRig) -> 
 
 
 def test_pull_replies_carry_slices_of_the_log(make_rig: RigMaker, tmp_path: Path) -> None:
+    """Holds: store, mapped files of fixed size."""
     log_bytes = random.Random(11).randbytes(4 * MIB)
     (tmp_path / "00000000000000000000").write_bytes(log_bytes)
     view = lib.rp_log_view_open(str(tmp_path).encode(), len(log_bytes), 4)
@@ -150,6 +151,7 @@ def test_an_orderly_close_is_a_fin(rig: SelectorRig) -> None:
 
 
 def test_a_peer_that_is_not_sent_everything_gets_a_reset(rig: SelectorRig) -> None:
+    """Fault: Oneway sends were lost if their client closed its connection with unread answers."""
     deaf, to_deaf = greet(rig, receive_buffer=4096)
     for _ in range(4):
         rig.reply(to_deaf, bytes(200_000))
@@ -161,7 +163,8 @@ def test_a_peer_that_is_not_sent_everything_gets_a_reset(rig: SelectorRig) -> No
 
 
 def test_a_stop_waits_until_the_peer_has_what_was_written(rig: SelectorRig) -> None:
-    """The socket has taken it all, but the peer has sent more, which nobody reads: to close it now is a reset."""
+    """The socket has taken it all, but the peer has sent more, which nobody reads: to close it now is a reset.
+    Fault: A stop reset connections with unread input, and the reset overtook answers on their way."""
     client, connection = greet(rig, receive_buffer=4096)
     rig.worker.stop = lib.RP_STOP_INTAKE
     rig.turn()
