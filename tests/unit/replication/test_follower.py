@@ -154,6 +154,7 @@ def damage(b: MemberFollower, position: int) -> None:
 def test_a_damaged_byte_below_where_both_go_on(
     master: MemberMaster, follower: Make, caplog: pytest.LogCaptureFixture, is_sync: bool, behind: int
 ) -> None:
+    """Fault: A member with a damaged byte within an epoch followed its master and was built upon."""
     end = IMAGE.records[16 + behind]
     listed = epochs((1, 0), (3, FIRST), *([(5, SECOND)] if behind else []))
     b = follower(known=LOG[:end], epoch_list=listed, is_sync=is_sync)
@@ -227,7 +228,8 @@ def test_orders_to_follow_nobody_end_the_stream(master: MemberMaster, follower: 
 def test_failures_of_a_master_that_was_lost_delay_no_later_one(
     master: MemberMaster, follower: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The wait after a failure is for the master that failed. A member that waits longer leaves the in-sync set."""
+    """The wait after a failure is for the master that failed. A member that waits longer leaves the in-sync set.
+    Fault: A follower's failed tries to reach a lost master delayed it by 5 s at the next switch-over."""
     pauses: list[float] = []
     pause = SlaveReplicator._pause
 
@@ -294,6 +296,7 @@ def test_a_stranger_cannot_end_the_rule_of_a_master(tmp_path: Path, made: list[A
 
 
 def test_a_hello_of_a_stranger_needs_no_epoch_file(tmp_path: Path, made: list[Any], follower: Make) -> None:
+    """Fault: A damaged epoch file ended a master's replicator at each HELLO, also a stranger's."""
     made.append(MemberMaster(tmp_path / "a", HISTORY, LOG, secret=b"0123456789abcdef"))
     (tmp_path / "a" / EpochFile(tmp_path).path.name).write_bytes(b"damaged since the tree was opened")
     stranger = follower(secret=b"another secret!!")
@@ -308,6 +311,7 @@ def test_a_hello_of_a_stranger_needs_no_epoch_file(tmp_path: Path, made: list[An
 def test_an_epoch_file_that_is_damaged_is_a_line_in_the_log(
     master: MemberMaster, follower: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Fault: A damaged epoch file logged a traceback at each try to follow."""
     b = follower()
     b.file.path.write_bytes(b"no epochs")
     b.follow(master)

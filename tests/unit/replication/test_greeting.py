@@ -150,7 +150,8 @@ def test_a_master_without_the_secret_is_not_followed(play: Play, proof: str | No
     ],
 )
 def test_a_welcome_that_was_changed_on_the_way_is_not_believed(play: Play, change: dict[str, Any]) -> None:
-    """Nor does it stop the slave for good: it tries again."""
+    """Nor does it stop the slave for good: it tries again.
+    Fault: A changed WELCOME or a forged REFUSE was believed and could stop a slave for good."""
     master = play(
         lambda hello: welcome(**(proved(hello, epochs=[[3, 5]], tail={"begin": 1, "crc": 2}, start=100) | change))
     )

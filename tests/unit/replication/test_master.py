@@ -209,7 +209,8 @@ def test_a_frozen_slave_counts_as_absent_until_it_acknowledges(rig: MasterRig) -
 
 
 def test_a_slave_that_acknowledges_a_byte_at_a_time_is_not_waited_for(rig: MasterRig) -> None:
-    """Each send that waited for it would time out. It counts again when it has what the log had when it was late."""
+    """Each send that waited for it would time out. It counts again when it has what the log had when it was late.
+    Fault: A slave that acknowledged one byte per slaveTimeout made every synchronous send wait."""
     rig.append(300)
     slave = rig.connect(300)
     rig.append(100)
@@ -276,6 +277,7 @@ def test_a_limit_on_bytes_per_second(open_rig: Open) -> None:
 
 
 def test_one_large_frame_is_made_up_for_by_a_pause(open_rig: Open) -> None:
+    """Fault: maxHaTransferByteInSecond let a slave get 320 KiB a second where 10 KB was set."""
     rig = open_rig(bytes_per_second=10_000, frame_max=32_768)
     rig.append(60_000)
     rig.connect(0)
@@ -299,6 +301,7 @@ class TickingRig(MasterRig):
 
 
 def test_a_limit_and_a_slave_that_does_not_read_leave_the_loop_asleep(open_rig: Open) -> None:
+    """Fault: The replicator spun while a rate-limited slave did not read."""
     rig = open_rig(kind=TickingRig, bytes_per_second=100_000_000, is_sync_master=1)
     rig.append(256 * FILE_SIZE)
     rig.connect(0, buffer_bytes=4_096)

@@ -31,6 +31,7 @@ def sent_in_a_turn(rig: MasterRig) -> int:
 
 
 def test_slaves_that_are_far_behind_share_a_turn(rig: MasterRig) -> None:
+    """Fault: Sixteen slaves catching up delayed another slave's acknowledgements by 64 MiB of reading."""
     slaves = [rig.connect() for _ in range(8)]
     rig.append(3 << 20)
     for slave in slaves:
@@ -77,7 +78,8 @@ def test_who_opens_most_connections_loses_one(rig: MasterRig) -> None:
     [("[2001:db8::%x]", True), ("[2001:db8:0:%x::1]", False), ("[::ffff:10.0.0.%d]", False), ("10.0.0.%d", False)],
 )
 def test_an_ipv6_network_is_one_host(rig: MasterRig, address: str, is_one_host: bool) -> None:
-    """The oldest goes where each host has one connection; else one of the host that has most."""
+    """The oldest goes where each host has one connection; else one of the host that has most.
+    Fault: An IPv6 /64 counted as many hosts on the HA port and pushed out slaves in the handshake."""
     slow = rig.connect(host="127.0.0.2")
     peers = []
     for number in range(lib.RP_HANDSHAKES_MAX):
@@ -92,6 +94,7 @@ def test_an_ipv6_network_is_one_host(rig: MasterRig, address: str, is_one_host: 
 
 
 def test_epochs_that_slaves_are_sent_are_set_once(rig: MasterRig) -> None:
+    """Fault: Setting a master's epochs a second time freed the list in use by its slaves."""
     epochs = ffi.new("rp_epoch[2]")
     assert lib.rp_master_set_epochs(rig.master._pointer, epochs, 2) == Status.OK
     assert lib.rp_master_set_epochs(rig.master._pointer, epochs, 2) == Status.INVALID

@@ -188,7 +188,8 @@ CHANGED_ON_THE_WAY: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("change", CHANGED_ON_THE_WAY)
 def test_a_hello_that_was_changed_on_the_way_is_refused(open_rig: Open, change: dict[str, Any]) -> None:
-    """Who has no secret, but can change bytes between two brokers, cannot move a position, an epoch or a name."""
+    """Who has no secret, but can change bytes between two brokers, cannot move a position, an epoch or a name.
+    Fault: Positions and epochs in a HELLO could be changed on the way."""
     rig = open_rig(secret=SECRET, rocketpy_only=1)
     rig.append(1000)
     slave = OwnSlave(rig)

@@ -135,6 +135,7 @@ def test_a_handshake_that_does_not_end_is_closed_however_busy(rig: MasterRig) ->
 
 @pytest.mark.parametrize("first", [MAGIC, bytes(8)])
 def test_the_first_bytes_keep_a_slot_no_longer_than_silence(rig: MasterRig, first: bytes) -> None:
+    """Fault: A connection that sent single bytes kept a place on the HA port eight times too long."""
     slave = rig.connect()
     for byte in first[:4]:
         rig.say_bytes(slave, bytes([byte]))
@@ -147,7 +148,8 @@ def test_the_first_bytes_keep_a_slot_no_longer_than_silence(rig: MasterRig, firs
 
 
 def test_strangers_in_the_handshake_keep_no_slave_out(open_rig: Open) -> None:
-    """They take no place of a slave, however many they are and however long they wait."""
+    """They take no place of a slave, however many they are and however long they wait.
+    Fault: Silent connections to the HA port took the places of slaves for 20 s at a time."""
     rig = open_rig(slaves_max=1, secret=SECRET)
     rig.append(1000)
     for turn in range(3 * lib.RP_HANDSHAKES_MAX):
@@ -161,7 +163,8 @@ def test_strangers_in_the_handshake_keep_no_slave_out(open_rig: Open) -> None:
 
 
 def test_each_row_of_the_table_is_served(open_rig: Open) -> None:
-    """There are more connections than slaves can be."""
+    """There are more connections than slaves can be.
+    Fault: Beyond 66 connections on the HA port, the master did not read a slave's frames."""
     rig = open_rig(slaves_max=lib.RP_SLAVES_MAX)
     rig.append(1000)
     for _ in range(lib.RP_SLAVES_MAX - 1):

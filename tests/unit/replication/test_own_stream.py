@@ -103,6 +103,7 @@ def test_nothing_of_a_frame_is_passed_on_before_its_end(rig: Rig) -> None:
     ],
 )
 def test_a_frame_that_cannot_be_ends_the_stream(rig: Rig, poison: bytes) -> None:
+    """Fault: Impossible numbers from a master stopped a slave broker."""
     rig.master.sendall(poison[:60_000])
     assert rig.stream.turn(0) == lib.RP_STREAM_ENDED
     assert rig.chunks() == [] and rig.stream.reason

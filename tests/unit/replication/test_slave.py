@@ -124,6 +124,7 @@ class SilentMaster(FakeMaster):
 def test_a_stop_while_the_master_is_silent_is_no_fault_of_the_master(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Fault: A slave stopped while its master was silent logged that it cannot follow."""
     with SilentMaster(FILE_SIZE, log=IMAGE.data) as master:
         slave = Slave(tmp_path, master, known=IMAGE.data[: IMAGE.records[15]])
         slave.turn_until(lambda: master.connections)
@@ -145,6 +146,7 @@ class SlowDisk(SlaveReplicator):
 
 
 def test_under_sync_flush_a_stream_begins_when_the_log_is_on_the_disk(tmp_path: Path, master: FakeMaster) -> None:
+    """Fault: With SYNC_FLUSH, a reconnecting slave acknowledged data that was not yet on its disk."""
     end = IMAGE.records[15]
     slave = Slave(tmp_path, master, known=IMAGE.data[:end], kind=SlowDisk, flush_disk_type=FlushDiskType.SYNC_FLUSH)
     slave.turn_until(lambda: len(master.reports) >= 2)
@@ -246,6 +248,7 @@ def test_tables_may_be_copied_from_a_master_that_is_followed_alone(tmp_path: Pat
 def test_an_address_that_is_none_ends_nothing(
     tmp_path: Path, master: FakeMaster, ha: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Fault: A malformed HA address stopped a slave broker."""
     slave = Slave(tmp_path, None)
     slave.master_link.pointer.ha = ha.encode("utf-8", "replace")
     slave.turn_until(lambda: "cannot follow the master" in caplog.text)

@@ -51,7 +51,8 @@ def test_logs_that_do_not_fit(master: MasterLog, end: int, reason: str) -> None:
 
 
 def test_an_empty_log_that_begins_beyond_its_masters_end() -> None:
-    """The master has lost its end. Positions that consumers were told mean other messages there."""
+    """The master has lost its end. Positions that consumers were told mean other messages there.
+    Fault: A slave whose empty log began above 0 was not compared with its master's end."""
     with pytest.raises(CannotFollow, match="ends at 5000000, that of its master at 4000000"):
         start_of(MasterLog(SIZE, 0, 4 * SIZE), 5 * SIZE, 5 * SIZE, SIZE)
 

@@ -226,7 +226,8 @@ def test_under_sync_flush_it_reports_what_is_on_the_disk(tmp_path: Path) -> None
 
 
 def test_what_is_published_but_not_on_the_disk_is_not_acknowledged_under_sync_flush(tmp_path: Path) -> None:
-    """The log was published to 5000 before; the first report asked for it from 100 on."""
+    """The log was published to 5000 before; the first report asked for it from 100 on.
+    Fault: With SYNC_FLUSH, a reconnecting slave acknowledged data that was not yet on its disk."""
     settings = StreamSettings(is_durable=True, report_interval_ns=1, silence_max_ns=HOUR_NS)
     rig = Rig(tmp_path, Start(100, 5000), settings=settings)
     for durable, acknowledged in [(0, 100), (4000, 4000), (5000, 5000)]:
@@ -266,7 +267,8 @@ def test_exact_reads() -> None:
 
 
 def test_a_descriptor_beyond_1024_can_be_read() -> None:
-    """As in a process with many files open, where select(2) gives up."""
+    """As in a process with many files open, where select(2) gives up.
+    Fault: A slave could not read from its master in a process with more than 1024 open files."""
     ours, master = socket.socketpair()
     with ours, master, socket.socket(fileno=fcntl.fcntl(ours, fcntl.F_DUPFD_CLOEXEC, 1100)) as high:
         master.sendall(b"bytes")

@@ -102,7 +102,8 @@ def test_a_change_on_which_promises_rest_is_refused(change: dict[str, object], r
 
 
 def test_a_flush_is_promised_when_all_members_have_it() -> None:
-    """A member that does not flush before it acknowledges halts then, instead of breaking the promise in silence."""
+    """A member that does not flush before it acknowledges halts then, instead of breaking the promise in silence.
+    Fault: A slave with another flush mode or a master with another minInSyncReplicas silently weakened its group."""
 
     async def story(group: LiveGroup, keys: ModelKeys) -> None:
         first = await group.until_master(set("ab"))

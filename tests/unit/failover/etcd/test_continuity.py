@@ -44,6 +44,8 @@ def test_answers_of_one_history(seen: Seen, asked_at: int) -> None:
     ],
 )
 def test_a_restored_etcd_is_never_trusted_again(seen: Seen, asked_at: int, why: str) -> None:
+    """Fault: An etcd restored from a snapshot was trusted, so a member without acknowledged messages could be
+    elected."""
     continuity = known()
     with pytest.raises(EtcdReplaced, match=why):
         continuity.take(seen, asked_at)

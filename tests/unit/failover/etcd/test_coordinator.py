@@ -104,7 +104,8 @@ def test_with_too_few_members_in_sync_nothing_is_stored(caplog: pytest.LogCaptur
 
 
 def test_a_second_broker_of_the_same_name_leaves_the_master_alone(caplog: pytest.LogCaptureFixture) -> None:
-    """haMember copied to another machine. It would give the master's lease back as that of its own last process."""
+    """haMember copied to another machine. It would give the master's lease back as that of its own last process.
+    Fault: A second broker with the master's haMember ended the master's lease again and again."""
 
     async def story(group: LiveGroup, keys: ModelKeys) -> None:
         first = await group.until_master(set("ab"))
@@ -134,6 +135,8 @@ class Impostors(LiveBroker):
 
 
 def test_a_follower_that_is_no_member_counts_for_nobody() -> None:
+    """Fault: A follower under a name of no member entered the in-sync set."""
+
     async def story(group: LiveGroup, keys: ModelKeys) -> None:
         first = await group.until_master(set("ab"))
         before = keys.etcd.view()
@@ -314,6 +317,8 @@ def test_a_longer_log_of_a_broker_outside_of_the_group_is_told_when_a_master_is_
 
 
 def test_a_peer_that_names_an_epoch_that_etcd_does_not_have_changes_nothing() -> None:
+    """Fault: A HELLO that named an epoch unknown to etcd ended the mastership of a member."""
+
     async def story(group: LiveGroup, _keys: ModelKeys) -> None:
         first = await group.until_master(set("ab"))
         await group.until_in_sync()

@@ -97,6 +97,7 @@ def test_numbers_are_texts_and_what_is_0_is_left_out() -> None:
 
 @pytest.mark.parametrize("answer", [{}, {"ID": "5"}, {"TTL": "6"}, {"ID": "-1", "TTL": "6"}])
 def test_what_is_no_grant_is_not_taken_for_one(answer: dict[str, str]) -> None:
+    """Fault: An empty answer of etcd was taken for lease 0, or for the end of a lease."""
     with pytest.raises(EtcdUnavailable, match="no grant of a lease"):
         run(answers(answer), lambda made: made.grant(6))
 
@@ -227,6 +228,7 @@ def test_half_an_answer_to_a_transaction_is_none(answer: dict[str, Any]) -> None
     ],
 )
 def test_a_token_is_renewed_when_etcd_does_not_take_it_any_more(status: int, code: int, text: str) -> None:
+    """Fault: With JWTs in etcd, a change of any user or role shut brokers out until a restart."""
     seen: list[tuple[str, str | None]] = []
 
     async def answer(request: Asked) -> httpcore.Response:

@@ -70,6 +70,8 @@ def test_ends_are_registered_when_candidates_are_compared() -> None:
 
 
 def test_the_master_removes_the_history_of_yesterday() -> None:
+    """Fault: Registrations every second filled etcd with history in weeks."""
+
     async def story(group: LiveGroup, keys: ModelKeys) -> None:
         first = await group.until_master(set("ab"))
         for coordinator in group.coordinators.values():

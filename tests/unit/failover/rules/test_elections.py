@@ -39,6 +39,7 @@ def who(member: str, incarnation: str = "", **registered: tuple[str, int, int]) 
 )
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_only_members_in_sync_stand(candidate: Candidate, may: bool, mode: str) -> None:
+    """Fault: An asynchronous group could elect a member still copying the log, and the old master then cut its log."""
     assert elections.may_campaign(candidate, config(mode), STATE, absent_s=99.0, lease_s=6.0) is may
 
 
@@ -73,7 +74,8 @@ def test_when_all_in_sync_members_have_lost_their_tails_the_longest_log_stands()
 
 def test_a_store_of_the_set_from_a_backup_does_not_win_over_a_longer_log_that_has_left_the_set() -> None:
     """Of one epoch the longer log has all of the shorter one. What was acknowledged before c left the set may be gone
-    from the backup."""
+    from the backup.
+    Fault: A sole in-sync member restored from a backup won over one with more acknowledged messages."""
     state = GroupState(epoch=4, master="a", in_sync={"a": "ia"})
 
     def may(member: str, absent_s: float = 0.0, **registered: tuple[str, int, int]) -> bool:
@@ -91,7 +93,8 @@ def test_a_store_of_the_set_from_a_backup_does_not_win_over_a_longer_log_that_ha
 
 
 def test_a_removed_broker_that_is_still_registered_keeps_nobody_from_an_election() -> None:
-    """It has the longest log, and can not be elected itself."""
+    """It has the longest log, and can not be elected itself.
+    Fault: A removed broker with the longest log kept the others from an election."""
     candidate = who("b", "new-b", a=("new-a", 4, 50), b=("new-b", 4, 60), z=("iz", 4, 99))
     assert elections.may_campaign(candidate, config(), STATE, absent_s=99.0, lease_s=6.0)
     removed = who("z", a=("new-a", 4, 50), b=("new-b", 4, 60), z=("iz", 4, 99))
@@ -107,7 +110,8 @@ def test_longer_logs_of_brokers_that_are_not_in_the_group() -> None:
 
 
 def test_the_first_epoch_of_a_group_is_above_all_that_its_logs_name() -> None:
-    """The keys in etcd were deleted, and one store has messages of an earlier group."""
+    """The keys in etcd were deleted, and one store has messages of an earlier group.
+    Fault: A group whose keys in etcd were deleted restarted at epoch 1 and elected once per old epoch."""
     old = {"a": ("ia", 7, 50), "b": ("ib", -1, 0), "c": ("ic", -1, 0)}
     assert elections.bootstrapped(who("a", **old)) == GroupState(epoch=8, master="a", in_sync={"a": "ia"})
     assert elections.bootstrapped(who("a")).epoch == 5  # of its own log alone: nobody is registered any more
@@ -188,7 +192,8 @@ def test_only_a_member_in_sync_keeps_the_set_of_a_synchronous_group() -> None:
 
 
 def test_an_asynchronous_group_prefers_the_longest_log_to_a_request() -> None:
-    """The request may be an old one: what only the longest log has would be cut."""
+    """The request may be an old one: what only the longest log has would be cut.
+    Fault: An expired switch-over request made an asynchronous group elect the shorter log."""
     state = GroupState(epoch=5, master="a", in_sync={"a": "i", "b": "i", "c": "i"})
     members = {
         name: MemberRecord(address="x", ha_address="y", broker_id=1, incarnation="i", epoch=5, end=end, lease=end)

@@ -36,7 +36,9 @@ def repair(node: Node) -> None:
 @pytest.mark.parametrize("is_open", [True, False])
 def test_another_member_serves_soon(mode: str, is_open: bool, caplog: pytest.LogCaptureFixture) -> None:
     """An open store hands over everything. One that is not open gives the lease up; what only an asynchronous master
-    has is lost then, as with its machine."""
+    has is lost then, as with its machine.
+    Fault: A master with a full or failing disk kept its lease, and the group refused sends.
+    Fault: A master without a process tree emptied its in-sync set, so nobody could be elected."""
 
     async def story(group: LiveGroup, keys: ModelKeys) -> None:
         first = await group.until_master(set("ab"))
@@ -72,7 +74,8 @@ class SlowBroker(LiveBroker):
 
 @pytest.mark.parametrize("slow_s", [2.5, 4.0])
 def test_a_fault_that_is_over_moves_no_master(slow_s: float) -> None:
-    """Changes of the role that are slow, but end, do not send the mastership round and round."""
+    """Changes of the role that are slow, but end, do not send the mastership round and round.
+    Fault: A role change of more than two seconds counted as a fault, and the mastership went round for ever."""
 
     async def story(group: LiveGroup, keys: ModelKeys) -> None:
         first = await group.until_master(set("abc"))
@@ -96,7 +99,8 @@ def test_a_fault_that_is_over_moves_no_master(slow_s: float) -> None:
 
 
 def test_role_changes_in_quick_succession_are_no_fault() -> None:
-    """Each takes some tenths of a second, and lasts less than the time after which a fault is over."""
+    """Each takes some tenths of a second, and lasts less than the time after which a fault is over.
+    Fault: Planned changes within 3 s added up to one fault, and a new master gave up its lease."""
     times, slow_s = 30, 0.5
 
     async def one_more(group: LiveGroup, keys: ModelKeys, epoch: int) -> None:

@@ -13,6 +13,7 @@ PARTS = [("sync", first) for first in range(0, 700, 100)] + [("async", first) fo
 
 @pytest.mark.parametrize(("mode", "first"), PARTS)
 def test_no_history_breaks_a_promise(mode: str, first: int) -> None:
+    """Holds: replication, a slave takes over."""
     results = [play(seed, mode) for seed in range(first, first + COUNT)]
     assert sum(one.promotions for one in results) > 1.5 * COUNT, "too little happens to say anything"
     assert sum(one.acknowledgements for one in results) > 100 * COUNT

@@ -95,6 +95,7 @@ def test_an_asynchronous_group_cuts_no_more_than_a_failover_leaves(more: int, cu
 )
 @pytest.mark.parametrize("is_sync", [True, False])
 def test_an_operator_gives_up_what_a_lone_master_had(own: Log, unclean: int, cut: int | None, is_sync: bool) -> None:
+    """Fault: After an unclean election the former lone master halted instead of being cut."""
     master = log(80, 70, (1, 0), (2, 50), (3, 60))
     expected = cut_for(own, master, is_sync=is_sync) if cut is None else cut
     assert cut_for(own, master, is_sync=is_sync, unclean=unclean) == expected

@@ -36,7 +36,8 @@ def made() -> Mastership:
 
 
 def test_who_enters_counts_before_etcd_is_asked() -> None:
-    """The broker may have confirmed more, without the follower, by the time that the orders that count it hold."""
+    """The broker may have confirmed more, without the follower, by the time that the orders that count it hold.
+    Fault: A follower could enter the in-sync set without the last confirmed messages."""
     master = made()
     assert step(master, 10.0, report(100, 100, 100)) is None
     assert master.entering == {("b", "k")}
@@ -47,6 +48,7 @@ def test_who_enters_counts_before_etcd_is_asked() -> None:
 
 
 def test_a_follower_enters_although_it_is_always_a_little_behind() -> None:
+    """Fault: Under load a follower could never enter the in-sync set."""
     master, asked, confirmed = made(), None, 0
     for turn in range(1, 10):
         end = 1000 * turn

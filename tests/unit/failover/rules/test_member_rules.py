@@ -244,7 +244,8 @@ def test_the_orders_of_a_fenced_master_whose_state_is_lost_name_nobody_who_count
 
 
 def test_the_orders_of_a_master_whose_state_is_lost_let_no_answer_leave() -> None:
-    """A coordinator that ends reads them once more, perhaps between a read of etcd and the next step."""
+    """A coordinator that ends reads them once more, perhaps between a read of etcd and the next step.
+    Fault: A coordinator that ended just after etcd had lost its group's state did not end its lease."""
     member = master(100.0)
     member.learn(View(revision=10, config=CONFIG))
     assert member.state is State.MASTER and member.orders.deadline_s == NEVER_S

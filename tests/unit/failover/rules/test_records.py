@@ -94,6 +94,7 @@ def test_settings_that_differ_are_named(change: dict[str, Any], text: str) -> No
     ],
 )
 def test_what_the_group_agrees_on_overrules_the_file(change: dict[str, Any], text: str) -> None:
+    """Fault: A slave with another flush mode or a master with another minInSyncReplicas silently weakened its group."""
     group = attrs.evolve(OWN, **change)
     assert overruled(OWN, group) == text
     settings = Settings(member="a", config=OWN, in_sync_min=1).in_group(group)

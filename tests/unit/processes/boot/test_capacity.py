@@ -21,6 +21,7 @@ GIB = 1 << 30
     ],
 )
 def test_the_least_of_open_files_memory_and_slots(descriptors: int, memory: int, selectors: int, expected: int) -> None:
+    """Fault: Above 10 000 connections a selector closed new ones silently."""
     assert capacity.connections_max(descriptors, memory, selectors) == expected
 
 

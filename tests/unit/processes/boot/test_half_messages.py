@@ -101,7 +101,8 @@ def test_a_mark_behind_the_log_ends_nothing(root: Path) -> None:
 
 
 def test_a_table_without_a_position_ends_nothing(root: Path) -> None:
-    """It was not held to the log."""
+    """It was not held to the log.
+    Fault: A transaction progress without a position was trusted."""
     save(root, (4, 3, -1))
     assert open_ones(root) == (0, [2, 3])
 

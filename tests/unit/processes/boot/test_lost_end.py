@@ -48,6 +48,7 @@ def after_a_crash(
 def test_a_master_that_has_lost_what_a_slave_has(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, role: BrokerRole
 ) -> None:
+    """Fault: A SYNC_MASTER that lost acknowledged messages did not say that its slave had them."""
     opened = after_a_crash(tmp_path, lost=2)
     replicated, end = opened.replicated_before, opened.control.published_phy_offset
     assert 0 < end < replicated

@@ -142,7 +142,8 @@ def test_offsets_beyond_the_ends_of_their_queues_are_lowered(
 def test_offsets_are_compared_if_the_log_has_nothing_of_what_they_presume(
     opened: OpenedStore, kind: RecoveryKind
 ) -> None:
-    """A power failure has taken the first files of the log; a log that was trusted has lost nothing."""
+    """A power failure has taken the first files of the log; a log that was trusted has lost nothing.
+    Fault: A power failure that took the first log files left group offsets beyond their queues."""
     opened.control.header.min_phy_offset = position = int(opened.control.published_phy_offset)
     found = lowered(opened, BEYOND % position, kind)
     assert found["A@G"][0] == (51 if kind is RecoveryKind.TRUSTED else 50)
@@ -210,7 +211,8 @@ LATER = '{"topicConfigTable":{},"phyOffset":51}'
 
 
 def test_on_a_full_disk_a_position_is_lowered_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slave that does not start would never clean its disk."""
+    """A slave that does not start would never clean its disk.
+    Fault: A slave on a full disk could not write its table's position and did not start."""
     path = tmp_path / "topics.json"
     path.write_text(LATER)
     check_topics(path, 60)

@@ -172,6 +172,7 @@ def test_a_log_that_must_be_cut_is_cut_by_the_next_tree(toy: Toy) -> None:
 
 
 def test_a_cut_that_fails_is_tried_again_later_and_given_up() -> None:
+    """Fault: An impossible cut of the log was retried without pause or end, each time in a new process tree."""
     cuts, tried = Cuts(), []
     for now_s in range(100):
         if cuts.begin(700, now_s):
@@ -182,6 +183,7 @@ def test_a_cut_that_fails_is_tried_again_later_and_given_up() -> None:
 
 
 def test_a_log_that_cannot_be_cut_has_diverged(toy: Toy) -> None:
+    """Fault: A member whose log cannot be cut said so before it had halted."""
     toy.start(cuts=Cuts(position=700, tries=TRIES_MAX, last_s=time.monotonic()))
     toy.started()
     toy.block.pointer.cut_phy_offset = 700
@@ -256,7 +258,8 @@ def test_a_tree_that_does_not_stop_in_order_is_told(toy: Toy) -> None:
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_request_to_end_is_obeyed_from_the_fork_on(toy: Toy, monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
     """It may come while the child closes descriptors and sets its handlers. One that got lost costs the whole bound of
-    a stop, and ends in a kill."""
+    a stop, and ends in a kill.
+    Fault: A SIGTERM during the set-up of a member's process was lost, and the stop ended in a kill."""
 
     class Interrupted(Identity):
         def __init__(self, title: str, keep_fds: Iterable[int], **settings: bool) -> None:
@@ -312,8 +315,9 @@ def test_what_does_not_stop_is_killed(toy: Toy) -> None:
 
 
 def test_a_coordinator_that_hangs_is_replaced(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has made a turn, and makes no more."""
-    monkeypatch.setattr("rocketpy.processes.member.guardian.HANGS_S", 0.5)
+    """It has made a turn, and makes no more.
+    Fault: A coordinator that hung was never replaced."""
+    monkeypatch.setattr("rocketpy.startup.member.guardian.HANGS_S", 0.5)
 
     def turns_once(role: Role) -> int:
         toy.marks.coordinator_turned_s = time.monotonic()

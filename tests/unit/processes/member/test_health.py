@@ -79,7 +79,8 @@ def test_an_append_that_failed_is_a_fault_until_one_succeeds(tmp_path: Path, sta
 
 
 def test_a_guardian_that_does_not_turn_is_a_fault(tmp_path: Path) -> None:
-    """Nobody would replace the process tree of a member that is elected."""
+    """Nobody would replace the process tree of a member that is elected.
+    Fault: An elected member with a frozen guardian kept the lease without opening its epoch."""
     play = Play.make(tmp_path)
     play.now_s[0] += GUARDIAN_SILENT_S + 0.1
     play.health.marks.supervisor_turned_s = play.now_s[0]
@@ -132,6 +133,7 @@ def test_a_worker_that_does_not_serve_is_named() -> None:
 
 
 def test_a_manager_that_reads_the_log_before_it_serves_has_no_fault_as_long_as_it_goes_on() -> None:
+    """Fault: Reading the log for new topics counted as a fault of a new master."""
     block = WorkerBlock("manager", 0)
     spec = WorkerSpec(name="manager", role="manager", block=block, main=lambda _context: None, hang_timeout_s=10.0)
     block.begin(int(100e9))

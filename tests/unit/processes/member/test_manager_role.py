@@ -46,7 +46,8 @@ class Rig:
 @pytest.mark.parametrize("is_shown_late", [False, True])
 def test_a_new_master_is_registered_when_its_deadline_holds(tmp_path: Path, is_shown_late: bool) -> None:
     """Orders are given before the deadline is extended, and the lease is shown last. A manager that looked in between
-    registered nothing for a period of registrations: until then the route showed the last master, or none."""
+    registered nothing for a period of registrations: until then the route showed the last master, or none.
+    Fault: A new master whose manager saw its orders too early registered up to a whole period late."""
 
     async def main() -> None:
         rig = Rig(tmp_path)

@@ -104,7 +104,8 @@ def test_after_a_loss_of_power_it_stays_only_if_all_was_on_the_disk(
 
 @pytest.mark.parametrize("is_sync_flush", [False, True])
 def test_an_opening_that_is_cut_short_hides_no_loss_of_power(config: MessageStoreConfig, is_sync_flush: bool) -> None:
-    """The next one trusts the store. So it is when the file could not be written, because the disk is full."""
+    """The next one trusts the store. So it is when the file could not be written, because the disk is full.
+    Fault: A member that lost power and died while opening its store kept its incarnation."""
     runs = Runs(config)
     first = runs.open(is_sync_flush=is_sync_flush)
     assert runs.opened is not None
@@ -174,7 +175,8 @@ def test_another_program_or_a_lost_control_block(config: MessageStoreConfig, cap
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_store_that_was_put_back_from_a_copy(config: MessageStoreConfig, tmp_path: Path, clean: bool) -> None:
-    """A copy with all times of files lacks what was acknowledged since. Its epochs still describe its log."""
+    """A copy with all times of files lacks what was acknowledged since. Its epochs still describe its log.
+    Fault: A store restored from a copy passed for the in-sync one and could be elected."""
     runs, root = Runs(config), Path(config.store_path_root_dir)
     first = runs.open()
     assert runs.opened is not None and open_epoch(runs.opened, first, 3) is not None
@@ -272,7 +274,8 @@ def test_a_broker_without_failover_leaves_the_group(config: MessageStoreConfig) 
 
 @pytest.mark.parametrize("is_cut", [True, False])
 def test_what_was_proposed_behind_a_cut_is_not_reported(config: MessageStoreConfig, is_cut: bool) -> None:
-    """Else the member's report names bytes that it does not have."""
+    """Else the member's report names bytes that it does not have.
+    Fault: A member reported confirmed positions beyond a cut of its log."""
     runs, block = Runs(config), MemberBlock()
     runs.open()
     assert runs.opened is not None

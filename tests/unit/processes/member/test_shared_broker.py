@@ -230,6 +230,7 @@ def test_an_end_that_is_done_has_everything(play: Play, is_master: bool) -> None
 
     A switch-over hands over to a member that has everything below the `end` of a report that is done. With an older
     `end` an asynchronous group would lose what it has acknowledged last.
+    Fault: A planned change of an asynchronous group could lose its last acknowledged messages.
     """
     pointer = play.broker.block.pointer
     play.apply(State.SWITCHING_OVER if is_master else State.CANDIDATE, epoch=3)

@@ -20,6 +20,7 @@ class Block:
 
 
 def test_a_worker_that_loads_is_alive_for_so_long_and_looks_for_no_garbage() -> None:
+    """Fault: A manager that read large tables for longer than its heartbeat allows was killed at each start."""
     block, times = Block(), iter((5 * S, 7 * S, 8 * S))
     with loading(block, limit_s=600, now_ns=lambda: next(times)) as moved:
         assert not gc.isenabled()
