@@ -55,6 +55,7 @@ def test_damage_is_not_a_first_start(tmp_path: Path, main: bytes | None, backup:
 
 
 def test_new_directories_are_on_the_disk_with_their_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: The directory of the first topics.json was not synced before a new topic was answered."""
     synced = record_syncs(monkeypatch)
     write_atomically(tmp_path / "a" / "b" / "f.json", b"1")
     assert {tmp_path, tmp_path / "a", tmp_path / "a" / "b"} <= set(synced)

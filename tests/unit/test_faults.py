@@ -24,6 +24,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def test_the_first_of_a_place_is_logged_the_next_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+    """Fault: Strangers could fill the log with unreadable frames and failing requests."""
     clock = Clock()
     faults = Faults(clock)
     for _ in range(1000):

@@ -18,6 +18,7 @@ def test_the_list_of_commands_imports_none_of_them(capsys: pytest.CaptureFixture
 
 @pytest.mark.parametrize("name", REGISTRY)
 def test_every_command_has_help_with_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Holds: admin, mqadmin."""
     assert main([name, "--help"]) == 0
     printed = capsys.readouterr().out
     example = f"mqadmin {name} {'-f' if name in WITH_A_FILE else '-n'}"

@@ -45,6 +45,7 @@ def message(body: bytes, **properties: str) -> Callable[[FakeCluster], None]:
 
 @pytest.mark.parametrize("msg_id", ["../../outside", "/outside", "..", ".", "a/b", "a" * 5000, "a\nb"])
 def test_the_id_of_a_message_is_no_path(mqadmin: Mqadmin, tmp_path: Path, directory: Path, msg_id: str) -> None:
+    """Fault: `mqadmin queryMsgById --java-compat` wrote a body to any path named by UNIQ_KEY."""
     chosen = msg_id.replace("/outside", f"{tmp_path}/outside", 1) if msg_id.startswith("/") else msg_id
     lines = mqadmin(*SHOW, "--java-compat", script=message(b"body", UNIQ_KEY=chosen))
     (written,) = [path for path in tmp_path.rglob("*") if path.is_file()]

@@ -32,6 +32,7 @@ def queues(count: int, broker: str = "b") -> list[MessageQueue]:
     ],
 )
 def test_averagely(queue_count: int, member_count: int, expected: list[list[int]]) -> None:
+    """Holds: client, rebalance every 20 s."""
     ids = [f"c{number}" for number in range(member_count)]
     shares = [[queue.queue_id for queue in share_of(Averagely(), one, queues(queue_count), ids)] for one in ids]
     assert shares == expected
@@ -39,6 +40,7 @@ def test_averagely(queue_count: int, member_count: int, expected: list[list[int]
 
 @pytest.mark.parametrize("strategy", [Averagely(), AveragelyByCircle(), ConsistentHash()])
 def test_every_queue_has_one_owner(strategy: Averagely | AveragelyByCircle | ConsistentHash) -> None:
+    """Holds: client, one consumer of a group per queue."""
     for member_count in range(1, 9):
         ids = [f"10.0.0.{number}@x" for number in range(member_count)]
         for queue_count in range(1, 20):

@@ -87,6 +87,8 @@ def test_part_of_a_batch_may_be_done() -> None:
 
 
 def test_the_offset_waits_for_the_slowest() -> None:
+    """Holds: client, the smallest unfinished offset is committed."""
+
     async def scenario(cluster: FakeCluster) -> None:
         broker = cluster.add_broker(T=1)
         store(broker, b"slow", b"fast", b"fast")

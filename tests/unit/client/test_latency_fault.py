@@ -26,6 +26,7 @@ WRITE_NUMS = {"a": 2, "b": 2}
     ],
 )
 def test_table(latency: int, expected: int) -> None:
+    """Holds: client, latency fault tolerance."""
     assert not_available_ms(latency) == expected
 
 

@@ -71,6 +71,7 @@ def run(*calls: NameServers) -> list[Asked]:
 
 
 def test_a_dead_one_costs_nothing() -> None:
+    """Holds: client, choice of a name server."""
     servers = Servers(dead={"a:1", "b:1"})
     name_servers = NameServers(servers, ["a:1", "b:1", "c:1"])
     assert run(name_servers, name_servers) == [Asked(0.0, "c:1")] * 2
@@ -78,6 +79,8 @@ def test_a_dead_one_costs_nothing() -> None:
 
 
 def test_a_slow_one_costs_one_request_its_share_of_the_time() -> None:
+    """Fault: A client's first request failed after 3 s beside one silent name server.
+    Holds: client, choice of a name server."""
     servers = Servers(slow={"a:1"})
     name_servers = NameServers(servers, ["a:1", "b:1", "c:1"])
     assert run(name_servers, name_servers, name_servers) == [Asked(1.0, "b:1"), Asked(0.0, "b:1"), Asked(0.0, "b:1")]
@@ -141,6 +144,7 @@ def test_without_any_it_is_said_what_to_do(is_looked_up: bool, reason: str) -> N
 
 
 def test_where_the_options_say_to_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Holds: cluster, four ways to name the name servers."""
     monkeypatch.delenv("NAMESRV_ADDR", raising=False)
     assert ClientOptions().address_server_url is None, "nobody is asked unless a service is named"
     monkeypatch.setenv("ROCKETMQ_NAMESRV_DOMAIN", "ns.example")

@@ -13,6 +13,8 @@ from tests.support.push_consumers import Seen, store
 
 
 def test_ordered_messages_wait_for_the_one_that_fails() -> None:
+    """Holds: client, orderly listeners."""
+
     async def scenario(cluster: FakeCluster) -> None:
         broker = cluster.add_broker(T=1)
         store(broker, b"1", b"2", b"3")

@@ -7,6 +7,7 @@ from tests.support.clients import message, process_queue
 
 
 def test_the_offset_is_the_smallest_unfinished_one() -> None:
+    """Holds: client, the smallest unfinished offset is committed."""
     queue = process_queue(5, 6, 7)
     assert queue.remove([message(6)]) == 5
     assert queue.remove([message(5)]) == 7

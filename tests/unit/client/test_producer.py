@@ -29,6 +29,8 @@ def stored(broker: FakeBroker, topic: str = "T") -> list[bytes]:
 
 
 def test_send_takes_the_queues_in_turn_and_keeps_the_properties() -> None:
+    """Holds: client, queues in turn."""
+
     async def scenario(cluster: FakeCluster) -> None:
         broker = cluster.add_broker(T=3)
         async with producer(cluster) as sender:
@@ -60,6 +62,8 @@ def test_a_topic_that_does_not_exist_goes_by_the_template() -> None:
 
 
 def test_no_route_and_no_name_server_are_different_errors() -> None:
+    """Holds: client, routes asked for every 30 s."""
+
     async def scenario(cluster: FakeCluster) -> None:
         async with producer(cluster) as sender:
             with pytest.raises(ClientError, match="no route for topic T"):
@@ -84,6 +88,8 @@ def test_a_topic_without_a_writable_queue_does_not_fall_back_to_the_template() -
 
 
 def test_a_refused_send_is_repeated_on_another_broker_with_the_same_id() -> None:
+    """Holds: client, fast failure and retries on other brokers."""
+
     async def scenario(cluster: FakeCluster) -> None:
         first, second = cluster.add_broker("broker-a", T=2), cluster.add_broker("broker-b", T=2)
         for broker in (first, second):
@@ -113,6 +119,8 @@ def test_the_last_refusal_is_raised_when_attempts_are_used_up() -> None:
 
 
 def test_system_busy_is_not_repeated() -> None:
+    """Holds: trap, SYSTEM_BUSY is not retried."""
+
     async def scenario(cluster: FakeCluster) -> None:
         broker = cluster.add_broker(T=1)
         broker.refuse(SEND, ResponseCode.SYSTEM_BUSY)
@@ -152,6 +160,8 @@ def test_an_unreachable_broker_is_followed_by_another() -> None:
 
 
 def test_stored_but_late_is_a_success() -> None:
+    """Holds: trap, FLUSH_DISK_TIMEOUT is a success of a send only."""
+
     async def scenario(cluster: FakeCluster) -> None:
         broker = cluster.add_broker(T=1)
         broker.answers[SEND] = lambda request, channel: late(broker.send(request, channel))
@@ -170,6 +180,8 @@ def test_stored_but_late_is_a_success() -> None:
 
 
 def test_a_chosen_queue_has_one_attempt() -> None:
+    """Holds: client, queues chosen by the caller."""
+
     async def scenario(cluster: FakeCluster) -> None:
         broker = cluster.add_broker(T=8)
         async with producer(cluster) as sender:
@@ -185,6 +197,8 @@ def test_a_chosen_queue_has_one_attempt() -> None:
 
 
 def test_large_bodies_travel_compressed() -> None:
+    """Holds: client, compression of large bodies."""
+
     async def scenario(cluster: FakeCluster) -> None:
         broker = cluster.add_broker(T=1)
         body = b"x" * 4096
@@ -212,6 +226,8 @@ def test_a_batch_is_one_request_and_every_member_has_an_id() -> None:
 
 
 def test_each_failure_of_a_batch_is_one_short_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Fault: A failed batch was logged with the ids of all its messages: 16 KiB for each attempt."""
+
     async def scenario(cluster: FakeCluster) -> None:
         cluster.add_broker(T=1).refuse(RequestCode.SEND_BATCH_MESSAGE, ResponseCode.NO_PERMISSION)
         async with producer(cluster) as sender:
@@ -223,6 +239,8 @@ def test_each_failure_of_a_batch_is_one_short_line_of_the_log(caplog: pytest.Log
 
 
 def test_oneway_is_flagged_and_not_answered() -> None:
+    """Holds: network, synchronous, asynchronous and oneway requests."""
+
     async def scenario(cluster: FakeCluster) -> None:
         broker = cluster.add_broker(T=1)
         async with producer(cluster) as sender:
@@ -234,6 +252,8 @@ def test_oneway_is_flagged_and_not_answered() -> None:
 
 
 def test_background_sends_are_bounded_and_awaited_at_the_end() -> None:
+    """Holds: network, synchronous, asynchronous and oneway requests."""
+
     async def scenario(cluster: FakeCluster) -> None:
         broker = cluster.add_broker(T=1)
         open_now, most = 0, 0
@@ -343,6 +363,8 @@ def test_a_producer_that_is_not_open_says_so() -> None:
 
 
 def test_latency_faults_keep_away_from_a_failed_broker() -> None:
+    """Holds: client, latency fault tolerance."""
+
     async def scenario(cluster: FakeCluster) -> None:
         first, second = cluster.add_broker("broker-a", T=2), cluster.add_broker("broker-b", T=2)
         async with producer(cluster, latency_fault_enable=True) as sender:

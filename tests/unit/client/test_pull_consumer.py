@@ -87,6 +87,8 @@ def test_one_by_one() -> None:
 
 
 def test_members_share_the_queues() -> None:
+    """Holds: client, push and pull consumers."""
+
     async def scenario(cluster: FakeCluster) -> None:
         broker_with(cluster, 0, queues=4)
         async with pull_consumer(cluster, client="l1") as first, pull_consumer(cluster, client="l2") as second:

@@ -33,6 +33,8 @@ def test_messages_arrive_and_offsets_follow() -> None:
 
 
 def test_a_new_group_starts_at_the_end_and_a_known_one_where_it_was() -> None:
+    """Holds: client, start of a new consumer."""
+
     async def scenario(cluster: FakeCluster) -> None:
         broker = cluster.add_broker(T=2)
         store(broker, b"old", b"older")
@@ -65,6 +67,8 @@ def test_a_broker_in_trouble_is_not_a_group_without_offsets() -> None:
 
 
 def test_two_members_share_and_the_survivor_takes_all() -> None:
+    """Holds: client, queues given up and taken over."""
+
     async def scenario(cluster: FakeCluster) -> None:
         cluster.add_broker(T=4)
         async with push_consumer(cluster, Seen(), client="c1") as first:
@@ -80,6 +84,8 @@ def test_two_members_share_and_the_survivor_takes_all() -> None:
 
 
 def test_pulls_pause_while_the_queue_is_full() -> None:
+    """Holds: client, flow control."""
+
     async def scenario(cluster: FakeCluster) -> None:
         broker = cluster.add_broker(T=1)
         store(broker, *[b"x"] * 100)
@@ -103,7 +109,8 @@ def test_pulls_pause_while_the_queue_is_full() -> None:
 
 
 def test_tags_with_equal_hashes_are_told_apart() -> None:
-    """`Aa` and `BB` have the same Java hash: the broker lets both through."""
+    """`Aa` and `BB` have the same Java hash: the broker lets both through.
+    Holds: filter, tags by hash on the broker and by text on the client; filter, on both sides."""
 
     async def scenario(cluster: FakeCluster) -> None:
         broker = cluster.add_broker(T=1)
@@ -184,6 +191,8 @@ def test_no_pull_names_a_version_that_the_broker_has_not_heard() -> None:
 
 
 def test_broadcasting_keeps_its_offsets_in_a_file(tmp_path: Path) -> None:
+    """Holds: client, offsets on the broker and on the client."""
+
     async def scenario(cluster: FakeCluster) -> None:
         broker = cluster.add_broker(T=1)
         store(broker, b"1")

@@ -26,6 +26,7 @@ def queues(count: int, broker: str = "b") -> list[MessageQueue]:
     [("TagA", 7, 1), ("order-1001", 7, 5), ("order-1002", 0, 6), ("polygenelubricants", 0, 2), ("", 0, 0)],
 )
 def test_java_hash_selector(key: str, of_8: int, of_7: int) -> None:
+    """Holds: client, queues chosen by the caller."""
     for count, expected in ((8, of_8), (7, of_7)):
         chosen = JavaHashSelector().select(queues(count), MESSAGE, key)
         assert chosen is not None and chosen.queue_id == expected
@@ -70,6 +71,7 @@ def test_random_selector_reaches_all() -> None:
 
 
 def test_round_robin_visits_each_in_turn() -> None:
+    """Holds: client, queues in turn."""
     turn = RoundRobin(0)
     assert [turn.next_queue(queues(3)).queue_id for _ in range(4)] == [1, 2, 0, 1]
 

@@ -49,6 +49,7 @@ def route(*brokers: tuple[str, int, int, int], order: str | None = None, master:
 
 
 def test_publish_info_follows_permission_master_and_name() -> None:
+    """Holds: client, cache of routes."""
     info = publish_info("T", route(("b", 4, 1, 6), ("a", 4, 2, 6), ("c", 4, 2, 4)))
     assert info.queues == (MessageQueue("T", "a", 0), MessageQueue("T", "a", 1), MessageQueue("T", "b", 0))
     assert not publish_info("T", route(("a", 4, 4, 6), master=False)).is_usable
@@ -79,6 +80,7 @@ def test_routes_are_equal_whatever_the_order() -> None:
 
 
 def test_find_address_falls_back() -> None:
+    """Holds: client, consumers of master and slave."""
     addresses = {0: "m", 2: "s2"}
     assert find_address(addresses) == (0, "m")
     assert find_address(addresses, 1) == (2, "s2")
@@ -125,6 +127,7 @@ def test_offset_file_keeps_the_previous_version_and_survives_damage(tmp_path: Pa
 
 
 def test_signature_vector() -> None:
+    """Holds: trap, contents of a signature."""
     command = RemotingCommand.request(
         10, body=b"hello", ext_fields={"topic": "TopicTest", "queueId": "3", "b": "x", "Zed": "1"}
     )
@@ -181,6 +184,7 @@ def test_retry_message_keeps_what_it_was() -> None:
 
 
 def test_flow_limits_are_strictly_greater() -> None:
+    """Holds: client, flow control."""
     limits = FlowLimits(message_count=3, size=1 << 20, span_max=5)
     assert not limits.blocks(process_queue(0, 1, 2))
     assert limits.blocks(process_queue(0, 1, 2, 3))

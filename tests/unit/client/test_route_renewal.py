@@ -40,6 +40,8 @@ def test_a_send_that_meets_a_former_master_reaches_the_new_one(how: str, why: st
 
 @pytest.mark.parametrize("how", HOW)
 def test_sends_follow_within_a_second_of_the_route_and_ask_for_it_about_once_a_second(how: str) -> None:
+    """Fault: Producers found a new master only after up to 30 s."""
+
     async def scenario(cluster: FakeCluster) -> None:
         old = cluster.add_broker(T=4)
         async with producer(cluster) as sender:
@@ -83,6 +85,8 @@ def test_a_send_that_a_former_master_has_passed_on_moves_the_client_to_the_maste
 
 
 def test_a_queue_that_only_queue_sends_name_is_refreshed_with_the_others() -> None:
+    """Fault: A producer with `queue=` never found the new master after a failover."""
+
     async def scenario(cluster: FakeCluster) -> None:
         old = cluster.add_broker(T=4)
         async with producer(cluster) as sender:

@@ -30,6 +30,7 @@ def test_these_refusals_are_tried_elsewhere(code: int) -> None:
 
 @pytest.mark.parametrize("code", [ResponseCode.SYSTEM_BUSY, ResponseCode.MESSAGE_ILLEGAL])
 def test_these_are_not(code: int) -> None:
+    """Holds: trap, SYSTEM_BUSY is not retried."""
     assert not is_worth_another_attempt(BrokerError(code, ""), SEND_RETRY_CODES)
 
 

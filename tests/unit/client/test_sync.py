@@ -99,6 +99,7 @@ def test_a_client_that_was_not_started_says_so() -> None:
 
 @pytest.mark.parametrize("name", ["Producer", "TransactionProducer", "PushConsumer", "PullConsumer"])
 def test_blocking_clients_offer_what_users_of_the_async_ones_have(name: str) -> None:
+    """Holds: client, layers."""
     called_by_ourselves = set().union(*map(public_methods, (QueueOwner, PullHost, AskedConsumer, ConsumerMember)))
     missing = public_methods(getattr(client, name)) - public_methods(getattr(sync, name))
     assert missing <= called_by_ourselves

@@ -187,6 +187,8 @@ def test_a_refused_half_message_is_an_error_and_nothing_runs() -> None:
 
 
 def test_nothing_runs_if_the_answer_names_no_message() -> None:
+    """Fault: `send_in_transaction` ran the local transaction before it noticed an unreadable message id."""
+
     async def scenario(cluster: FakeCluster) -> None:
         broker, local = cluster.add_broker(T=1), Local()
         send = broker.answers[SEND]
@@ -233,7 +235,8 @@ def test_a_check_is_answered(checked: Any, told: int) -> None:
 
 
 def test_a_check_is_answered_while_the_producer_closes() -> None:
-    """The local transaction ends after the producer was left, and before its connections are closed."""
+    """The local transaction ends after the producer was left, and before its connections are closed.
+    Fault: A transaction check answered while its producer closed failed the producer's whole block."""
 
     async def scenario(cluster: FakeCluster) -> None:
         broker, local = cluster.add_broker(T=1), Busy(UNKNOWN)

@@ -21,7 +21,8 @@ from tests.support.former_master import HOW, SEND, fail_over
 def test_a_send_leaves_a_machine_that_does_not_answer_when_there_is_another_master(
     how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its connections stay open: each send waited there for its whole timeout of 3 s."""
+    """Its connections stay open: each send waited there for its whole timeout of 3 s.
+    Fault: Sends to a dead machine waited their whole timeout while the route had a new master."""
 
     async def scenario(cluster: FakeCluster) -> None:
         old = cluster.add_broker(T=4)

@@ -84,6 +84,7 @@ def test_the_process_tree_of_a_role() -> None:
     ],
 )
 def test_what_does_not_fit_is_named(changes: dict[str, str], key: str, why: str) -> None:
+    """Fault: Without haSecretFile, anybody on the HA port could acknowledge in the name of a member."""
     with pytest.raises(ConfigError, match=why) as caught:
         load(**changes)
     assert caught.value.key == key
@@ -109,6 +110,7 @@ HOSTS = {"haAddresses": "10.0.0.0/24", "haSecretFile": "/a/secret", "brokerIP1":
     ],
 )
 def test_an_address_that_other_members_cannot_reach_is_noted(changes: dict[str, str], keys: list[str]) -> None:
+    """Fault: A member set up as documented listened on 127.0.0.1."""
     notes = load(**HOSTS | changes).notes
     assert [note.key for note in notes] == keys
     assert all("other hosts" in note.text or "give the address of this host" in note.text for note in notes)

@@ -69,6 +69,7 @@ def test_the_file_of_a_java_broker(load: Load) -> None:
 
 
 def test_name_servers_command_line_then_file_then_environment(load: Load) -> None:
+    """Holds: cluster, four ways to name the name servers."""
     environ = {"NAMESRV_ADDR": "env:1"}
     assert load("", None, environ).broker.namesrv_addr == "env:1"
     assert load("namesrvAddr=file:2", None, environ).broker.namesrv_addr == "file:2"
@@ -86,6 +87,7 @@ def test_name_servers_command_line_then_file_then_environment(load: Load) -> Non
     ],
 )
 def test_the_announced_address(load: Load, text: str, broker_ip1: str) -> None:
+    """Holds: trap, the address that brokerIP1 becomes."""
     settings = load(text)
     assert settings.broker.broker_ip1 == broker_ip1
     assert settings.broker.broker_ip2 == broker_ip1
@@ -137,6 +139,7 @@ def test_what_is_not_honoured_is_noted_with_its_line(load: Load) -> None:
 
 
 def test_ha_port_is_forced_and_only_another_one_is_noted(load: Load) -> None:
+    """Holds: trap, haListenPort, brokerId and misspelt values."""
     assert load("listenPort=20911\nhaListenPort=20912").notes == ()
     settings = load("listenPort=20911\nhaListenPort=30000")
     assert settings.store.ha_listen_port == 20912
@@ -186,6 +189,7 @@ def test_ha_port_is_forced_and_only_another_one_is_noted(load: Load) -> None:
     ],
 )
 def test_a_mistake_names_file_line_and_key(load: Load, text: str, line: int | None, message: str) -> None:
+    """Holds: trap, haListenPort, brokerId and misspelt values."""
     with pytest.raises(ConfigError) as caught:
         load(text)
     assert message in str(caught.value)
@@ -237,6 +241,7 @@ def test_pools_become_processes(load: Load) -> None:
 
 
 def test_the_number_of_cpus_is_shown_where_the_reference_shows_it(load: Load) -> None:
+    """Fault: getBrokerConfig showed 0 CPUs and 0 processes for queries."""
     assert "clientCallbackExecutorThreads=2" in load("").to_properties().splitlines()
     given = load("clientCallbackExecutorThreads=9")
     assert "clientCallbackExecutorThreads=9" in given.to_properties().splitlines()

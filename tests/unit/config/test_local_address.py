@@ -19,6 +19,7 @@ from rocketpy.config.local_address import choose_address, is_concrete, local_add
     ],
 )
 def test_choice(addresses: list[str], chosen: str) -> None:
+    """Holds: trap, the address that brokerIP1 becomes."""
     assert choose_address(addresses) == chosen
 
 

@@ -59,6 +59,7 @@ def test_replace_keeps_comments_and_order() -> None:
 
 
 def test_only_line_ends_of_java_end_a_line() -> None:
+    """Fault: A configuration change split lines at U+2028 and form feeds, so it could damage or inject other keys."""
     for other in "\v\f\x1c\x1d\x1e\x85\u2028\u2029":
         assert properties.as_mapping(f"a=1{other}b=2\nc=3") == {"a": f"1{other}b=2", "c": "3"}
         assert properties.replace(f"a=1{other}b=2\nc=3", {"c": "4"}) == f"a=1{other}b=2\nc=4\n"
@@ -106,6 +107,7 @@ def test_any_text_is_parsed_or_refused(text: str) -> None:
 
 @pytest.mark.parametrize("body", [b"a=1\n" * 20_000, b"\xff", b"a=\\u12"])
 def test_changes_that_are_not_read(body: bytes) -> None:
+    """Fault: A configuration update with a body of 16 MB blocked the manager or the name server for up to 16 s."""
     with pytest.raises(properties.PropertiesError):
         properties.read_changes(body)
 

@@ -106,6 +106,7 @@ def test_properties_text_is_read_back_to_the_same_settings(broker: BrokerSetting
 
 
 def test_what_takes_effect_at_the_next_start_is_shown_and_checked_with_later_changes(namesrv: NamesrvSettings) -> None:
+    """Fault: getNamesrvConfig and getBrokerConfig showed the old value after an update that takes effect at restart."""
     first = update_namesrv(namesrv, {"listenPort": "29876"}).settings
     assert first.server == namesrv.server, "a running server keeps its port"
     second = update_namesrv(first, {"orderMessageEnable": "true", "serverWorkerThreads": "3"}).settings
@@ -124,6 +125,7 @@ def test_a_change_must_fit_the_running_server_and_its_next_start(broker: BrokerS
 
 
 def test_a_key_that_the_reference_reads_and_shows_under_two_names(broker: BrokerSettings, tmp_path: Path) -> None:
+    """Fault: getBrokerConfig showed `isEnableBatchPush` of the reference as `enableBatchPush`."""
     shown = properties.as_mapping(broker.to_properties())
     assert shown["isEnableBatchPush"] == "false" and "enableBatchPush" not in shown
     path = tmp_path / "broker.conf"
@@ -162,6 +164,7 @@ def test_a_change_at_once_and_one_at_restart(broker: BrokerSettings) -> None:
 
 @pytest.mark.parametrize("key", ["brokerConfigPath", "rocketmqHome", "configBlackList", "flushDiskType", "brokerRole"])
 def test_changes_that_are_refused(broker: BrokerSettings, key: str) -> None:
+    """Holds: trap, updateBrokerConfig takes anything."""
     with pytest.raises(RequestRefused) as caught:
         update_broker(broker, {key: "SYNC_FLUSH"})
     assert caught.value.response_code == 16
@@ -207,6 +210,7 @@ def test_refused_at_run_time_is_declared_where_it_must_be(broker: BrokerSettings
 @pytest.mark.parametrize("black_listed", ["enableBatchPush", "isEnableBatchPush"])
 @pytest.mark.parametrize("given", ["enableBatchPush", "isEnableBatchPush"])
 def test_a_black_list_means_a_setting_under_each_of_its_names(given: str, black_listed: str, tmp_path: Path) -> None:
+    """Fault: A black list of one name of a setting let its other name pass."""
     settings = load_broker_config(None, {"configBlackList": black_listed}, {"HOME": str(tmp_path)}, machine=MACHINE)
     with pytest.raises(RequestRefused):
         update_broker(settings, {given: "true"})
@@ -214,7 +218,8 @@ def test_a_black_list_means_a_setting_under_each_of_its_names(given: str, black_
 
 @pytest.mark.parametrize("given", ["enableBatchPush", "isEnableBatchPush"])
 def test_a_changed_setting_stands_once_in_the_file_whatever_its_name_was(given: str, tmp_path: Path) -> None:
-    """Else the next start would read the old value from the line below."""
+    """Else the next start would read the old value from the line below.
+    Fault: After an update of a setting with two names, the next start could read the old value."""
     path = tmp_path / "broker.conf"
     path.write_text("enableBatchPush=false\nbrokerName=b\nisEnableBatchPush=false\n")
     settings = load_broker_config(path, {}, {"HOME": str(tmp_path)}, machine=MACHINE)

@@ -15,6 +15,8 @@ ANSWERS = [json.loads(line) for line in (Path(__file__).parent / "answers.jsonl"
 
 @pytest.mark.parametrize(("text", "properties", "answer"), ANSWERS)
 def test_the_answer_is_that_of_the_reference(text: str, properties: dict[str, str], answer: str) -> None:
+    """Holds: filter, SQL92 over properties; trap, a missing property in SQL, left and right; trap, whole numbers in
+    SQL are exact."""
     assert python_result(text, properties) == answer
     assert compiled_result(text, properties) == answer
 
@@ -35,6 +37,7 @@ def test_the_answer_is_that_of_the_reference(text: str, properties: dict[str, st
 def test_a_missing_property_is_unknown_on_the_left_and_unequal_on_the_right(
     text: str, properties: dict[str, str], answer: str
 ) -> None:
+    """Holds: trap, a missing property in SQL, left and right."""
     assert python_result(text, properties) == compiled_result(text, properties) == answer
 
 
@@ -54,6 +57,7 @@ def test_a_missing_property_is_unknown_on_the_left_and_unequal_on_the_right(
     ],
 )
 def test_whole_numbers_are_compared_exactly(text: str, value: str, answer: str) -> None:
+    """Holds: trap, whole numbers in SQL are exact."""
     assert python_result(text, {"a": value}) == compiled_result(text, {"a": value}) == answer
 
 
@@ -73,6 +77,7 @@ def test_only_true_selects_a_message(text: str, properties: dict[str, str], is_m
 @pytest.mark.parametrize("number", ["0" * 255, "0" * 256, " " * 256 + "0.0", "0." + "0" * 254, " " * 252 + "0.0"])
 @pytest.mark.parametrize("text", ["a = 0", "a >= 9999999999", "a = 1.5", "a > a", "a = 1 OR a < 1"])
 def test_a_text_of_more_than_255_bytes_is_no_number(text: str, number: str) -> None:
+    """Fault: Comparing a property of 32 KB with numbers took 100 ms per message and held up dispatch."""
     result = compiled_result(text, {"a": number})
     assert python_result(text, {"a": number}) == result
     assert len(number) <= 255 or result == "fault"

@@ -40,6 +40,7 @@ from rocketpy.filter.parser import DEPTH_MAX, LENGTH_MAX, NODES_MAX, PROPERTIES_
     ],
 )
 def test_a_refused_text(text: str, reason: str) -> None:
+    """Holds: trap, a SQL text need not be read to its end."""
     with pytest.raises(FilterInvalid) as caught:
         parse(text)
     assert str(caught.value).startswith(reason), str(caught.value)

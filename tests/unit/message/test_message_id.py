@@ -23,6 +23,7 @@ from rocketpy.units import PhyOffset
     ],
 )
 def test_offset_message_id(host: tuple[str, int], offset: int, text: str) -> None:
+    """Holds: query, a message by its id."""
     assert encode_offset_message_id(host, offset) == text
     assert decode_offset_message_id(text) == OffsetMessageId(host, PhyOffset(offset))
     assert decode_offset_message_id(text.lower()).phy_offset == offset
@@ -35,6 +36,7 @@ def test_what_is_no_offset_message_id(text: str) -> None:
 
 
 def test_unique_ids_have_the_layout_of_java() -> None:
+    """Holds: query, parts of a message id."""
     start = datetime(2026, 11, 1).timestamp()
     ids = UniqueIdGenerator("192.0.2.1", 0x12345, 0xCAFEBABE)
     assert ids.next_id(start + 1.5) == "C0000201" + "2345" + "CAFEBABE" + f"{1500:08X}" + "0000"

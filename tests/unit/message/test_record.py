@@ -63,6 +63,7 @@ def ipv4_record() -> bytes:
 
 
 def test_ipv4_record_is_encoded_as_java_does() -> None:
+    """Holds: store, fields of a record."""
     assert ipv4_record() == IPV4_RECORD
 
 

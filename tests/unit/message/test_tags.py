@@ -8,6 +8,7 @@ from tests.support.java_hashes import JAVA_HASHES
 
 @pytest.mark.parametrize(("text", "value"), JAVA_HASHES)
 def test_string_hash(text: str, value: int) -> None:
+    """Holds: trap, the hash of a tag is Java's."""
     assert string_hash(text) == value
     assert tags_code(text) == value
     assert index_hash(text) == (abs(value) if value != -(1 << 31) else 0)
@@ -28,6 +29,7 @@ def test_string_hash(text: str, value: int) -> None:
     ],
 )
 def test_expression_tags(expression: str, tags: list[str] | None) -> None:
+    """Fault: A subscription to ` || ` or ` * ` selected other messages in the manager than in the pull worker."""
     assert expression_tags(expression) == tags
 
 
@@ -36,6 +38,7 @@ def test_no_tag_is_zero() -> None:
 
 
 def test_index_keys() -> None:
+    """Holds: store, index keys."""
     assert index_keys("T", {"KEYS": "k1  k2", "UNIQ_KEY": "u"}) == ["T#u", "T#k1", "T#k2"]
     assert index_keys("T", {}) == []
     many = index_keys("T", {"KEYS": " ".join(f"k{i}" for i in range(500)), "UNIQ_KEY": "u"})

@@ -185,6 +185,7 @@ def named(values: dict[tuple[str, tuple[tuple[str, str], ...]], float], name: st
 
 
 def test_every_declared_metric_is_produced_with_its_labels_and_no_other() -> None:
+    """Holds: admin, statistics, metrics and alarms; trap, exporters read code 28 without checks."""
     families = {family.name: family for family in BrokerCollector(full_snapshot).collect()}
     declared = [
         *table.OWN_METRICS,

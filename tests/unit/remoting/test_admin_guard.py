@@ -24,6 +24,7 @@ def test_friends(host: str) -> None:
 
 @pytest.mark.parametrize("host", ["10.0.0.8", "192.0.2.2", "2001:db8::1", "::ffff:10.0.0.8"])
 def test_strangers_may_use_the_server_but_not_administer_it(host: str) -> None:
+    """Fault: Any client could ask a broker for all SQL92 filters and its slaves' addresses."""
     GUARD.check(RequestCode.HEART_BEAT, host)
     GUARD.check(RequestCode.REGISTER_BROKER, host)
     for code in (RequestCode.DELETE_TOPIC_IN_BROKER, RequestCode.UPDATE_BROKER_CONFIG, RequestCode.PUT_KV_CONFIG):

@@ -50,6 +50,7 @@ def test_rocketmq_response_is_read_and_written_as_java_does() -> None:
 
 
 def test_json_request_is_read_and_written_as_java_does() -> None:
+    """Holds: network, fields of a command."""
     command = RemotingCommand.decode(frame(ROUTE_REQUEST_HEADER))
     assert command.code == RequestCode.GET_ROUTEINFO_BY_TOPIC
     assert (command.opaque, command.language, command.ext_fields) == (2, LanguageCode.JAVA, {"topic": "JT"})

@@ -30,6 +30,7 @@ MQ_TEXT = '{"brokerName":"broker-a","queueId":0,"topic":"T"}'
     ],
 )
 def test_written_as_fastjson_does(value: object, text: str) -> None:
+    """Fault: A registration spelled its permission by name, and the name server refused the broker."""
     assert dumps(value).decode() == text
 
 
@@ -123,6 +124,7 @@ def test_deep_nesting_with_surrogates_is_refused_too() -> None:
 
 
 def test_bare_integer_keys_are_read_as_texts_and_texts_stay() -> None:
+    """Holds: trap, JSON with whole numbers or objects as keys."""
     text = b'{"T@{1:2}":{0:12,-3 : 7},"q\\"{5:6":[{8:{9:1}}]}'
     assert loads(text) == {"T@{1:2}": {"0": 12, "-3": 7}, 'q"{5:6': [{"8": {"9": 1}}]}
     assert loads(b"{1:{a:2,}}") == {"1": {"a": 2}}, "and what is odder still, as before"
@@ -153,7 +155,8 @@ def test_queues_in_another_spelling_are_keys_too(key: str) -> None:
 
 @pytest.mark.parametrize("end", ["", "x"])
 def test_text_that_never_ends_its_string_is_looked_at_once(end: str) -> None:
-    """Each quote in it began a search to the end of the text: a body of 120 KB stopped a process for ten seconds."""
+    """Each quote in it began a search to the end of the text: a body of 120 KB stopped a process for ten seconds.
+    Fault: A body of 120 KB of escaped quotes blocked the manager or the name server until it was killed."""
     with pytest.raises(BodyInvalid):
         loads(b"{" + (b'\\"' + end.encode()) * 500_000)
 
@@ -167,7 +170,8 @@ def test_strictly_read_is_only_what_is_json() -> None:
 
 
 def test_a_key_within_a_key_is_refused() -> None:
-    """Written as text within text, each level doubled its size: 70 bytes became 256 KB, 100 more than there is."""
+    """Written as text within text, each level doubled its size: 70 bytes became 256 KB, 100 more than there is.
+    Fault: Nested JSON keys doubled the memory at each level, so a body of 110 bytes would have taken all of it."""
     depth = 40
     with pytest.raises(BodyInvalid, match="an object within a key"):
         loads(b"{" * depth + b'"a":1' + b"}:1" * (depth - 1) + b"}")

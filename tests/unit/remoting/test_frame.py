@@ -21,6 +21,7 @@ def drain(cutter: FrameCutter) -> list[Frame]:
 
 
 def test_whole_stream_with_trailing_bytes() -> None:
+    """Holds: network, frames and both serialisations of headers."""
     cutter = FrameCutter()
     cutter.feed(STREAM + STREAM[:11])
     assert drain(cutter) == FRAMES

@@ -35,5 +35,7 @@ def test_the_ratio_is_bounded_beyond_a_megabyte() -> None:
 
 
 def test_the_total_is_bounded() -> None:
+    """Fault: A compressed registration of 650 KB inflated without a bound and blocked the name server for half a
+    minute."""
     with pytest.raises(BodyInvalid, match="more than 1000 bytes"):
         list(inflated(zlib.compress(bytes(1001)), bytes_max=1000))

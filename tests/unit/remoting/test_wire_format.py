@@ -29,6 +29,7 @@ ANSWER = attrs.evolve(REQUEST, code=0, flag=1, ext_fields={"offset": "5"}, langu
 
 
 def test_the_frame() -> None:
+    """Holds: network, frames and both serialisations of headers."""
     assert PAGE.first_column("Frame", "at | size | field") == [0, 4, 5, 8, 8] and PREFIX_SIZE == 8
     assert f"{FRAME_SIZE_MAX - 4:,}".replace(",", " ") in PAGE.section("Frame")
 

@@ -85,6 +85,8 @@ def test_where_it_is_asked(domain: str, subgroup: str | None, unit: str | None, 
 
 
 def test_the_first_line_is_the_list() -> None:
+    """Holds: cluster, four ways to name the name servers."""
+
     async def main() -> None:
         async with service(answering(OK + b"\r\n", b" 10.0.0.1:9876;", b"ns.example:9877;;[::1]:1 \r\nmore")) as made:
             found = await ask_address_server(made.url)

@@ -31,6 +31,7 @@ class Holding:
 
 
 def test_who_holds_most_gives_up() -> None:
+    """Fault: One connection of a name server could hold gigabytes of requests and replies."""
     budget = Budget(100)
     small, large, other = Holding(budget), Holding(budget), Holding(budget)
     small.hold(20)
@@ -157,6 +158,7 @@ async def send(stream: trio.abc.Stream, data: bytes) -> None:
 
 
 def test_a_connection_that_fails_at_once_hurts_nobody() -> None:
+    """Fault: A connection that failed during its set-up ended the name server."""
     service = Service()
     server = RemotingServer(RequestTable({10: service}))
 

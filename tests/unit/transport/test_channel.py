@@ -82,6 +82,8 @@ def test_requests_in_both_directions_overtake_each_other() -> None:
 
 
 def test_response_that_does_not_come() -> None:
+    """Holds: trap, a client's timeout closes the shared connection."""
+
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             pair = Pair(nursery)

@@ -220,7 +220,8 @@ def test_connecting_is_bounded_in_time() -> None:
 
 
 def test_a_connection_that_went_silent_is_replaced() -> None:
-    """As after a firewall has forgotten it: what is sent is never answered, and the peer does not close it."""
+    """As after a firewall has forgotten it: what is sent is never answered, and the peer does not close it.
+    Fault: A client kept a connection forgotten by a firewall for up to a quarter of an hour."""
     made: list[trio.testing.MemoryReceiveStream] = []
 
     async def silent(address: str) -> trio.abc.Stream:

@@ -24,6 +24,7 @@ def play(duties: list[Duty], for_s: float) -> Faults:
 
 
 def test_a_duty_that_fails_is_done_again_and_hurts_no_other() -> None:
+    """Fault: A background duty that raised ended the manager or the name server."""
     times: list[float] = []
 
     def fail() -> None:

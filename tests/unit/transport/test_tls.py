@@ -86,6 +86,8 @@ def test_bytes_travel_both_ways(authority: trustme.CA, tmp_path: Path) -> None:
 def test_servers_that_are_not_trusted(
     authority: trustme.CA, tmp_path: Path, knows_authority: bool, name: str, message: str
 ) -> None:
+    """Holds: network, TLS of clients."""
+
     async def main() -> None:
         async with echo(authority, name) as address:
             trusted = trusting(authority if knows_authority else trustme.CA(), tmp_path)

@@ -130,6 +130,8 @@ def test_update_sub_group_keeps_what_is_not_given(mqadmin: Mqadmin) -> None:
 
 
 def test_update_sub_group_creates_a_group_with_the_defaults_of_java(mqadmin: Mqadmin) -> None:
+    """Fault: `mqadmin updateSubGroup` let a new group broadcast and start at the oldest message, unlike Java's."""
+
     def script(cluster: FakeCluster) -> None:
         broker = cluster.add_broker()
         broker.answer(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, SubscriptionGroupWrapper())

@@ -56,6 +56,8 @@ def test_query_by_id_shows_the_message_and_its_tracks(mqadmin: Mqadmin, tmp_path
 
 
 def test_direct_consumption_and_resend(mqadmin: Mqadmin) -> None:
+    """Fault: `mqadmin queryMsgById -s` resent the message under a new unique id."""
+
     def script(cluster: FakeCluster) -> None:
         broker = with_messages(cluster)
         broker.answer(RequestCode.CONSUME_MESSAGE_DIRECTLY, ConsumeMessageDirectlyResult(spent_time_ms=7))
@@ -102,7 +104,8 @@ def test_print_messages(mqadmin: Mqadmin) -> None:
 
 
 def test_an_end_after_the_last_message_leaves_out_none(mqadmin: Mqadmin) -> None:
-    """The offset that a broker finds for such a time is the one of the last message."""
+    """The offset that a broker finds for such a time is the one of the last message.
+    Fault: `mqadmin printMsg` with an end time after the last message left out the last message of each queue."""
 
     def script(cluster: FakeCluster) -> None:
         broker = with_messages(cluster)

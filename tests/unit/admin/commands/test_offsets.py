@@ -23,6 +23,8 @@ def test_reset_of_an_online_group(mqadmin: Mqadmin) -> None:
 
 
 def test_reset_of_an_offline_group_writes_its_offsets(mqadmin: Mqadmin) -> None:
+    """Holds: client, replay from a time."""
+
     def script(cluster: FakeCluster) -> None:
         broker = with_group(cluster)
         broker.refuse(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ResponseCode.CONSUMER_NOT_ONLINE)
@@ -40,6 +42,7 @@ def test_reset_of_an_offline_group_writes_its_offsets(mqadmin: Mqadmin) -> None:
 
 
 def test_clone_copies_all_topics_of_the_group(mqadmin: Mqadmin) -> None:
+    """Fault: `mqadmin cloneGroupOffset` copied the offsets of one topic only."""
     none = MessageQueue("T", "broker-a", 1)
 
     def script(cluster: FakeCluster) -> None:

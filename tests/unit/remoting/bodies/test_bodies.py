@@ -174,12 +174,14 @@ def test_route_of_an_old_name_server_has_unquoted_ids() -> None:
 
 
 def test_queue_keys_may_be_json_in_a_string() -> None:
+    """Holds: trap, JSON with whole numbers or objects as keys."""
     escaped = MQ.replace('"', '\\"')
     body = ResetOffsetBody.decode(f'{{"offsetTable":{{"{escaped}":5}}}}'.encode())
     assert body.offset_table == {MessageQueue("T", "broker-a", 0): 5}
 
 
 def test_go_heartbeat() -> None:
+    """Holds: client, contents of a heartbeat."""
     body = HeartbeatData.decode(
         b'{"clientID":"c","producerDataSet":[],"consumerDataSet":[{"groupName":"G","consumeType":"consume_passively",'
         b'"messageModel":"unknown","unitMode":"true","subscriptionDataSet":[{"topic":"T","codeSet":["2598919"],'
@@ -238,6 +240,7 @@ def decode_compressed(data: bytes) -> RegisterBrokerBody:
 
 
 def test_compressed_registration_is_read_and_written_as_java_does() -> None:
+    """Holds: name server, contents of a registration."""
     body = decode_compressed(zlib.compress(INFLATED_REGISTRATION, 9))
     wrapper = body.topic_config_serialize_wrapper
     assert wrapper.data_version == DataVersion(counter=0, timestamp_ms=1795161004916)
