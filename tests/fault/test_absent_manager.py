@@ -54,6 +54,7 @@ def stored(connection: Connection, opaque: int) -> int:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("kind", ["unknown topic", "delayed", "retry", "command"])
 def test_others_are_served_while_one_floods_a_manager_that_stands_still(shape: str, kind: str) -> None:
+    """Fault: One client's delayed sends filled the ring to the manager, and all other requests waited."""
     with running_broker(SHAPES[shape]) as broker, connected(broker) as ordinary, connected(broker) as flooder:
         while stored(ordinary, 1) != 0:
             pass

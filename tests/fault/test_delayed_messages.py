@@ -72,6 +72,8 @@ def check_deliveries(broker: RunningBroker, acknowledged: dict[int, int]) -> Non
 
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
 def test_no_death_of_a_worker_repeats_or_loses_a_delayed_message(flush: str) -> None:
+    """Fault: A delayed message that became due during a pass was stored a millisecond early.
+    Fault: A killed manager or send worker had delayed messages delivered again."""
     print(f"ROCKETPY_FAULT_SEED={SEED}")
     choose = random.Random(f"{SEED}/{flush}")
     levels = " ".join(f"{delay_ms // 1000}s" for delay_ms in DELAYS_MS)

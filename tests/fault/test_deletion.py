@@ -71,6 +71,8 @@ def kill_soon(broker: RunningBroker, victim: str, after_s: float) -> threading.T
 
 @pytest.mark.parametrize("victims", [(), ("manager", "send", "store")], ids=["in peace", "under kills"])
 def test_what_is_acknowledged_after_a_deletion_stays(victims: tuple[str, ...]) -> None:
+    """Fault: A manager that died during a deletion left the topic with the send worker, and sends became unreadable.
+    Fault: A topic deleted while producers sent lost the units of messages acknowledged after the deletion."""
     print(f"ROCKETPY_FAULT_SEED={SEED}")
     choose = random.Random(f"{SEED}/{victims}")
     with running_broker({}) as broker:

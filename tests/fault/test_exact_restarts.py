@@ -100,6 +100,7 @@ def stored_numbers(rig: FastPath) -> list[str]:
 
 @steppable
 def test_a_send_is_stored_once_and_in_order_wherever_the_send_worker_dies(rig: FastPath) -> None:
+    """Holds: store, sequential appends."""
     print(f"ROCKETPY_FAULT_SEED={SEED}")
     choose = random.Random(f"{SEED}/send")
     sent: list[str] = []
@@ -140,7 +141,8 @@ def test_a_send_is_stored_once_and_in_order_wherever_the_send_worker_dies(rig: F
 
 @steppable
 def test_a_delivery_is_stored_once_wherever_the_send_worker_dies_and_whoever_repeats_it(tmp_path: Path) -> None:
-    """The manager repeats what it was not told of, and a restarted one repeats what the previous one may have put."""
+    """The manager repeats what it was not told of, and a restarted one repeats what the previous one may have put.
+    Fault: A killed manager or send worker had delayed messages delivered again."""
     print(f"ROCKETPY_FAULT_SEED={SEED}")
     choose = random.Random(f"{SEED}/delivery")
     delivered = DeliveryMarks(2, lambda: 0)

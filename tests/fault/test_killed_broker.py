@@ -43,6 +43,7 @@ def is_running(pid: int) -> bool:
 
 @pytest.mark.parametrize(("flush", "rounds"), [("ASYNC_FLUSH", 12), ("SYNC_FLUSH", 6)])
 def test_what_was_acknowledged_survives_the_death_of_all(flush: str, rounds: int, tmp_path: Path) -> None:
+    """Holds: store, recovery after the death of broker, machine or files; cluster, at least once."""
     print(f"ROCKETPY_FAULT_SEED={SEED}")
     choose = random.Random(f"{SEED}/{flush}")
     settings = SMALL_FILES | {"flushDiskType": flush}

@@ -97,6 +97,8 @@ def wait_until_gone(broker: RunningBroker, name: str, pid: int) -> None:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_no_death_of_a_worker_loses_repeats_or_reorders(shape: str) -> None:
+    """Fault: Messages of a new topic were out of reach if the manager died before saving topics.json.
+    Holds: cluster, at least once."""
     print(f"ROCKETPY_FAULT_SEED={SEED}")
     choose = random.Random(f"{SEED}/{shape}")
     with running_broker(SHAPES[shape]) as broker:
@@ -151,7 +153,8 @@ def test_workers_that_stand_still_are_replaced() -> None:
 
 
 def test_a_frozen_broker_wakes_with_the_workers_it_had() -> None:
-    """All of it stands still for longer than a worker may (a paused container, Ctrl-Z): nobody is to blame."""
+    """All of it stands still for longer than a worker may (a paused container, Ctrl-Z): nobody is to blame.
+    Fault: A process group that had been frozen was killed by its own supervisor when it woke."""
     print(f"ROCKETPY_FAULT_SEED={SEED}")
     with running_broker({"workerHeartbeatTimeoutMillis": "8000"}) as broker:
         before = broker.workers()

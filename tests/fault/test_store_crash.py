@@ -168,6 +168,7 @@ class ForgetfulDisk:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_power_loss_keeps_what_was_flushed(tmp_path: Path, seed: int) -> None:
+    """Holds: store, flush modes in a power failure."""
     config = small_config(
         tmp_path / "store", enable_consume_queue_ext=seed % 2 == 1, mapped_file_size_consume_queue_ext=1_024
     )

@@ -67,6 +67,8 @@ def lose_power(broker: RunningBroker, end: int) -> None:
 
 
 def test_a_delayed_message_is_delivered_again_if_its_copy_is_lost() -> None:
+    """Fault: After a power failure the progress of delay levels was ahead of the log, and messages were never
+    delivered."""
     with running_broker(NEVER_FLUSHED) as broker:
         send(broker, "T", range(1))
         send(broker, "T", range(1, COUNT), "DELAY\x011\x02")
@@ -98,6 +100,7 @@ def test_deliveries_are_not_repeated_after_the_death_of_the_whole_broker() -> No
 
 
 def test_no_group_passes_over_messages_that_get_the_offsets_of_lost_ones() -> None:
+    """Fault: After a power failure or failover, committed offsets lay beyond the queues and groups skipped messages."""
     with running_broker(NEVER_FLUSHED) as broker:
         send(broker, "T", range(3))
         durable = end_of_log(broker)

@@ -73,6 +73,7 @@ def bodies(broker: RunningBroker) -> set[bytes]:
 
 @pytest.mark.parametrize("victims", ["all", "manager, all"])
 def test_messages_for_a_topic_whose_save_is_under_way(victims: str) -> None:
+    """Fault: A timer for a topic still being saved became a dead letter when the broker died."""
     with running_broker() as broker:
         for request in (message("other", TIMED), message("other", HALF, is_half=True)):  # makes the topics of these
             assert ask(broker, request).code == 0

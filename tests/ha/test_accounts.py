@@ -42,6 +42,7 @@ def load() -> Iterator[None]:
 
 
 def test_a_group_with_accounts_forms_under_load(tmp_path: Path, seed: int) -> None:
+    """Fault: With accounts in etcd, each request logged in anew, and a group of three did not form under load."""
     password = tmp_path / "password"
     password.write_text(f"{PASSWORD}\n")
     settings = {"haEtcdUser": "broker", "haEtcdPasswordFile": str(password)}

@@ -26,6 +26,7 @@ from tests.support.ha.network import CLIENTS
 
 
 def test_a_killed_master_is_replaced_and_comes_back_as_slave(pair: Group, seed: int) -> None:
+    """Holds: replication, a slave takes over."""
     with Clients(pair.servers, pair.history, seed):
         for _ in range(2):
             first = pair.wait_for_master()
@@ -38,6 +39,7 @@ def test_a_killed_master_is_replaced_and_comes_back_as_slave(pair: Group, seed: 
 
 
 def test_a_master_that_comes_back_without_its_disk_copies_everything(pair: Group, seed: int) -> None:
+    """Holds: replication, disaster recovery."""
     with Clients(pair.servers, pair.history, seed):
         first = pair.wait_for_master()
         pair.history.happened(f"{first} loses its machine and its disk")
@@ -117,7 +119,8 @@ def test_a_worker_that_is_killed_costs_no_epoch(pair: Group, seed: int, title: s
 
 
 def test_a_member_shows_its_state_in_metrics(pair: Group) -> None:
-    """Its manager follows orders beside serving metrics."""
+    """Its manager follows orders beside serving metrics.
+    Fault: A member's manager with metrics ended repeatedly: two tasks entered one cancel scope."""
     name = pair.other(pair.master() or "")
     member, port = pair.members[name], free_ports()[0]
     member.kill_all()
@@ -194,7 +197,8 @@ def test_a_pair_goes_on_without_etcd(pair: Group, seed: int) -> None:
 
 @needs_network
 def test_a_master_that_is_cut_from_etcd_alone(networked: Group, seed: int) -> None:
-    """Its lease ends; it hears of the new epoch from its slave, which was elected, and serves nobody any more."""
+    """Its lease ends; it hears of the new epoch from its slave, which was elected, and serves nobody any more.
+    Fault: A master that did not reach etcd was not told of its successor."""
     group = networked
     with Clients(group.servers, group.history, seed):
         first = group.wait_for_master()

@@ -60,7 +60,8 @@ def test_delayed_messages(pair: Group, seed: int) -> None:
 @pytest.mark.parametrize("role", ["ASYNC_MASTER", "SYNC_MASTER"])
 def test_delayed_messages_whose_copies_the_new_master_does_not_have(tmp_path: Path, seed: int, role: str) -> None:
     """The slave has all delayed messages. The log stream is cut before they are due, the copying of tables goes on,
-    and the master dies after it has delivered them."""
+    and the master dies after it has delivered them.
+    Fault: After a failover to a shorter log, delayed messages of the new master were never delivered."""
     settings = {"brokerRole": role, "messageDelayLevel": "4s"} | STAYS_IN_SYNC
     with network("a", "b", "etcd") as places, real_group(tmp_path, network=places, settings=settings) as group:
         group.wait_in_sync()

@@ -56,7 +56,8 @@ def test_a_slave_whose_disk_is_full(disked: Group, disks: dict[str, Disk], seed:
 
 @needs_disks
 def test_a_master_whose_disk_is_full(disked: Group, disks: dict[str, Disk], seed: int) -> None:
-    """It hands over to the other member; what it has acknowledged is there. With room it follows again."""
+    """It hands over to the other member; what it has acknowledged is there. With room it follows again.
+    Fault: A master with a full or failing disk kept its lease, and the group refused sends."""
     with Clients(disked.servers, disked.history, seed, body_bytes=3000):
         first = disked.wait_for_master()
         disked.history.happened(f"the disk of {first}, the master, is full")
@@ -219,7 +220,8 @@ def incarnation(group: Group, name: str) -> str:
 @pytest.mark.parametrize("was_running", [False, True])
 def test_a_store_that_is_put_back_from_a_copy(pair: Group, seed: int, was_running: bool) -> None:
     """The copy has all times of files, as `cp -a` makes it, of a member that was stopped or that was running. It lacks
-    what was acknowledged since, so it may not be elected. That of a running member is of no use: it may halt."""
+    what was acknowledged since, so it may not be elected. That of a running member is of no use: it may halt.
+    Fault: A store restored from a copy passed for the in-sync one and could be elected."""
     with Clients(pair.servers, pair.history, seed):
         first = pair.wait_for_master()
         second = pair.other(first)

@@ -194,7 +194,8 @@ def test_a_member_that_is_gone_or_hangs_does_not_matter_and_a_majority_does(
 def test_an_etcd_restored_from_a_snapshot_is_noticed(
     tmp_path_factory: pytest.TempPathFactory, etcd: EtcdCluster, is_ahead: bool
 ) -> None:
-    """The restored cluster has the same number. `etcd` says whether there is any."""
+    """The restored cluster has the same number. `etcd` says whether there is any.
+    Fault: An etcd restored from a snapshot was trusted, so a member without acknowledged messages could be elected."""
     directory = tmp_path_factory.mktemp("restored")
     with etcd_cluster(directory, members=1) as cluster:
 
@@ -232,7 +233,8 @@ async def until_answered(keys: GroupKeys):  # type: ignore[no-untyped-def]  # a 
 
 
 def test_an_etcd_that_is_full_says_so(tmp_path: Path) -> None:
-    """It renews leases and answers reads, and takes no writes. An operator compacts, defragments and disarms."""
+    """It renews leases and answers reads, and takes no writes. An operator compacts, defragments and disarms.
+    Fault: A full etcd silently ended elections."""
     with etcd_cluster(tmp_path, 1, options={"quota-backend-bytes": "200000"}) as cluster:
 
         async def fill(keys: GroupKeys) -> None:

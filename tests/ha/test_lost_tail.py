@@ -27,6 +27,7 @@ GROUP = "history"  # of pull_request
 
 @needs_network
 def test_a_consumer_whose_offset_is_beyond_the_queue_goes_on_where_its_group_has_committed(tmp_path: Path) -> None:
+    """Fault: A consumer with an offset of a lost log tail was sent past messages that had come since."""
     with network("a", "b", "etcd") as places, real_group(tmp_path, network=places, settings=SETTINGS) as group:
         first = group.master() or ""
         second = group.other(first)

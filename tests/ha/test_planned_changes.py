@@ -39,7 +39,8 @@ def _needs_programs(tmp_path: Path) -> None:
 
 
 def test_switch_overs_fail_no_send(tmp_path: Path) -> None:
-    """Two in a row meet clients that still send to the master before the last one."""
+    """Two in a row meet clients that still send to the master before the last one.
+    Fault: A planned change of the master refused every send until clients asked for the route again."""
     gaps: dict[str, list[float]] = {language: [] for language in LANGUAGES}
     with (
         real_group(tmp_path, settings=SETTINGS) as group,

@@ -53,7 +53,8 @@ def test_a_master_that_wakes_leaves_the_route_to_its_successor(
 
 def test_a_silent_name_server_moves_no_master(tmp_path: Path) -> None:
     """One of two accepts connections and answers nothing, longer than the time after which a member with a fault gives
-    way: no member has a fault because of it."""
+    way: no member has a fault because of it.
+    Fault: A silent name server made three members pass the mastership round every 5 s."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
 
         def arrange(member: Member) -> None:

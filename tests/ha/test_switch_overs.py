@@ -46,7 +46,8 @@ def test_switch_overs_lose_double_and_cut_nothing(pair: Group, seed: int) -> Non
 
 
 def test_a_member_whose_guardian_is_frozen_gives_the_mastership_back(pair: Group, seed: int) -> None:
-    """Its other processes run, and its coordinator keeps the lease; but nobody replaces its process tree."""
+    """Its other processes run, and its coordinator keeps the lease; but nobody replaces its process tree.
+    Fault: An elected member with a frozen guardian kept the lease without opening its epoch."""
     with Clients(pair.servers, pair.history, seed):
         first = pair.wait_for_master()
         target = pair.other(first)

@@ -124,6 +124,7 @@ def start_etcd(host: Host) -> None:
 
 @needs_network
 def test_the_sample_starts_as_it_stands(tmp_path: Path) -> None:
+    """Fault: A member set up as documented listened on 127.0.0.1."""
     with three_hosts(tmp_path) as hosts:
         try:
             first = hosts["one"]

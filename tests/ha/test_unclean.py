@@ -24,6 +24,7 @@ def elect_unclean(group: Group, target: str) -> None:
 
 
 def test_the_former_lone_master_returns_and_is_cut(pair: Group, seed: int) -> None:
+    """Fault: After an unclean election the former lone master halted instead of being cut."""
     with Clients(pair.servers, pair.history, seed):
         first = pair.wait_for_master()
         second = pair.other(first)

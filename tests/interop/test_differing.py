@@ -12,6 +12,7 @@ from tests.interop.programs import Launcher
 def test_differing_subscriptions_are_reported_and_their_end(
     launch: Launcher, broker: AnyBroker, target: str, make_topic: TopicMaker, names: NameMaker, tmp_path: Path
 ) -> None:
+    """Holds: trap, differing subscriptions overwrite each other."""
     topic, group = make_topic("differing", 2), names("differing_group")
     members = [
         launch.start(name, "push", topic=topic, group=group, expression=tag, instance=f"member-{name}")

@@ -74,6 +74,8 @@ def set_permission(broker: RunningBroker, permission: int) -> None:
 def test_traffic_leaves_drained_brokers_and_nothing_is_lost(
     masters: Masters, clients: Launcher, tmp_path: Path
 ) -> None:
+    """Holds: cluster, taking a broker out of service; client, routes asked for every 30 s; cluster, modes; broker,
+    permissions 2, 4 and 6."""
     topic, group = "drained", "drained_group"
     for broker in masters.values():
         create_topic(broker, topic, QUEUES)

@@ -91,6 +91,7 @@ def filter_lines(store: Path) -> list[str]:
 
 
 def test_both_brokers_write_the_same_bytes(tmp_path: Path) -> None:
+    """Holds: filter, bit maps that spare evaluating SQL."""
     for target in ("java", "rocketpy"):
         with running_target(target, settings=SETTINGS, store=tmp_path / target) as broker:
             fill(broker)
@@ -137,7 +138,8 @@ def clear_bits(store: Path, n: int) -> None:
 
 
 def test_java_relies_on_our_bits(tmp_path: Path) -> None:
-    """A message whose bits are cleared on the disk is lost for its group, and no other: Java looks at each of them."""
+    """A message whose bits are cleared on the disk is lost for its group, and no other: Java looks at each of them.
+    Holds: filter, bit maps that spare evaluating SQL."""
     store, lost = tmp_path / "store", 27
     with running_target("rocketpy", settings=SETTINGS, store=store) as broker:
         with Wire.open(broker.port) as wire:

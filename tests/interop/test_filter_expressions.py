@@ -63,6 +63,7 @@ def test_the_answers_on_file_are_those_of_the_reference(tool: list[str]) -> None
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_expressions(tool: list[str], seed: int) -> None:
+    """Holds: filter, SQL92 over properties."""
     choose = random.Random(seed)
     cases = [(random_expression(choose), random_properties(choose)) for _ in range(EXPRESSIONS)]
     theirs = ask(tool, cases)
@@ -72,6 +73,7 @@ def test_random_expressions(tool: list[str], seed: int) -> None:
 
 
 def test_what_is_different_on_purpose(tool: list[str]) -> None:
+    """Holds: trap, a SQL text need not be read to its end."""
     assert ask(tool, [(text, properties) for text, properties, _ in DIFFERENT]) == [answer for *_, answer in DIFFERENT]
     assert {ours(text, properties) for text, properties, _ in DIFFERENT} == {"refused"}
     arabic_three: Case = ("a = 3", {"a": "\u0663"})

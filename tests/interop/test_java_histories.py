@@ -42,6 +42,7 @@ def kill(broker: RunningBroker, victim: str) -> None:
 def test_delayed_messages_come_once_and_not_early(
     start_broker: StartBroker, launch_at: LaunchAt, target: str, language: str
 ) -> None:
+    """Holds: broker, 18 delay levels."""
     if target == "java":
         pytest.skip("one process; its death is not survived")
     print(f"ROCKETPY_FAULT_SEED={SEED}")

@@ -58,6 +58,8 @@ def end_of_log(broker: AnyBroker) -> int:
 def test_every_byte_of_the_log_through_file_ends_and_kills(
     master: RunningBroker, slave: JavaSlave, filler: Path, tmp_path: Path
 ) -> None:
+    """Holds: replication, master and slaves of one broker name; replication, synchronous and asynchronous;
+    replication, disaster recovery."""
     create_topic(master, TOPIC, QUEUES)
     expected = Expected()
     fill(filler, master, expected, "before")  # the slave begins with a log of several files
@@ -103,6 +105,7 @@ def codes(launcher: Launcher, count: int) -> list[str]:
 
 
 def test_what_the_official_producer_is_told(sync_master: RunningBroker, launch_at: Launch) -> None:
+    """Holds: replication, synchronous and asynchronous."""
     launcher = launch_at(sync_master)
     create_topic(sync_master, "codes", 1)
     assert codes(launcher, 5) == ["SLAVE_NOT_AVAILABLE"] * 5

@@ -29,6 +29,7 @@ def filled(module_launch: Launcher, make_topic: TopicMaker) -> str:
 
 
 def test_subscribe(launch: Launcher, broker: AnyBroker, filled: str, names: NameMaker, language: str) -> None:
+    """Holds: client, push and pull consumers."""
     group = names("lite_subscribe")
     first = launch.start(language, "litepull", topic=filled, group=group)
     first.wait_messages(COUNT)

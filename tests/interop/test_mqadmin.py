@@ -109,6 +109,7 @@ def config_values(output: str) -> dict[str, str]:
 
 
 def test_cluster_list(said: Mapping[str, str], broker: AnyBroker) -> None:
+    """Holds: admin, mqadmin."""
     (row,) = rows(said["clusterList"])
     assert row[0] == "DefaultCluster"
     assert row[2:4] == ["0", broker.address]
@@ -142,6 +143,7 @@ def test_topic_status(said: Mapping[str, str], broker: AnyBroker, worked: Worked
 
 
 def test_update_and_delete_topic(mqadmin: MqAdmin, broker: AnyBroker, names: NameMaker) -> None:
+    """Holds: broker, creation of topics."""
     topic = names("made_by_mqadmin")
     made = mqadmin(broker, "updateTopic", "-c", "DefaultCluster", "-t", topic, "-r", "6", "-w", "6")
     assert f"create topic to {broker.address} success" in made
@@ -224,5 +226,6 @@ def test_message_detail(said: Mapping[str, str], worked: Worked, command: str) -
 
 
 def test_query_by_key(said: Mapping[str, str], worked: Worked) -> None:
+    """Holds: query, messages by key and time."""
     sent = worked.sent[3]
     assert rows(said["queryMsgByKey"]) == [[sent["msgId"], str(sent["queueId"]), str(sent["queueOffset"])]]

@@ -34,6 +34,7 @@ def reset(broker: AnyBroker, java: MqAdmin, tool: str, *options: str) -> None:
 def test_groups_are_moved_to_a_time(
     launch: Launcher, broker: AnyBroker, make_topic: TopicMaker, names: NameMaker, mqadmin: MqAdmin
 ) -> None:
+    """Holds: client, replay from a time; answer, offset resets (222, 223)."""
     topic = make_topic("replayed", QUEUES)
     groups = {language: names("replay") for language in LANGUAGES}
 

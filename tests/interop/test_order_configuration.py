@@ -29,6 +29,7 @@ def test_the_order_configuration_fixes_the_queues_of_producers(
     launch_at: Callable[[AnyBroker], Launcher],
     mqadmin: MqAdmin,
 ) -> None:
+    """Holds: trap, order topics need orderMessageEnable."""
     with start_broker(settings=SETTINGS) as broker:
         launch = launch_at(broker)
         create_topic(broker, TOPIC, QUEUES)

@@ -25,7 +25,8 @@ HANDOVERS = 3  # of a queue: a member joins or takes over, the broker is killed,
 def test_order_of_keys(
     launch: Launcher, broker: AnyBroker, make_topic: TopicMaker, names: NameMaker, language: str
 ) -> None:
-    """Two members, of two clients, and the selector of the client under test."""
+    """Two members, of two clients, and the selector of the client under test.
+    Holds: client, order of everything and of a key."""
     topic, group = make_topic("orderly", QUEUES), names("orderly_group")
     other = LANGUAGES[(LANGUAGES.index(language) + 1) % len(LANGUAGES)]
     members = []
@@ -68,7 +69,8 @@ def test_order_outlives_members_workers_and_the_broker(
     target: str,
 ) -> None:
     """In one group a Java member crashes, and a Go member takes over when the locks have expired. In another, a Go
-    member joins a Java one, which leaves later. Meanwhile workers and then the whole broker are killed."""
+    member joins a Java one, which leaves later. Meanwhile workers and then the whole broker are killed.
+    Holds: client, order of everything and of a key; client, orderly listeners."""
     if target == "java":
         pytest.skip("after a restart the reference grants a queue lock to the first client that asks")
     with start_broker(settings={"codecWorkers": "1"}) as broker:

@@ -54,6 +54,7 @@ def check_all(read: list[dict[str, object]], mixed: Mixed) -> None:
 
 
 def test_clustered(launch: Launcher, broker: AnyBroker, mixed: Mixed, names: NameMaker, language: str) -> None:
+    """Holds: cluster, four roles; client, publishers and subscribers do not know each other; client, clustering."""
     group = names("push_clustered")
     consumer = launch.start(language, "push", topic=mixed.topic, group=group)
     consumer.wait_messages(mixed.total)
@@ -63,7 +64,8 @@ def test_clustered(launch: Launcher, broker: AnyBroker, mixed: Mixed, names: Nam
 
 
 def test_broadcast(launch: Launcher, mixed: Mixed, names: NameMaker, language: str) -> None:
-    """Both members get everything."""
+    """Both members get everything.
+    Holds: client, broadcasting."""
     group = names("push_broadcast")
     members = [
         launch.start(language, "push", topic=mixed.topic, group=group, model="broadcasting", instance=f"member-{i}")
@@ -77,6 +79,7 @@ def test_broadcast(launch: Launcher, mixed: Mixed, names: NameMaker, language: s
 
 
 def test_tag_filter(launch: Launcher, mixed: Mixed, names: NameMaker, language: str) -> None:
+    """Holds: filter, tags by hash on the broker and by text on the client."""
     group = names("push_tags")
     consumer = launch.start(language, "push", topic=mixed.topic, group=group, expression="TagA || TagC")
     wanted = len(LANGUAGES) * (8 + 8 + 1)  # two thirds of 12, twice, and of the two large ones the first
@@ -92,7 +95,8 @@ def test_tag_filter(launch: Launcher, mixed: Mixed, names: NameMaker, language: 
 def test_new_messages_reach_a_waiting_consumer(
     launch: Launcher, make_topic: TopicMaker, names: NameMaker, language: str
 ) -> None:
-    """Long polling: the consumer is there before the messages are."""
+    """Long polling: the consumer is there before the messages are.
+    Holds: client, push and pull consumers."""
     topic = make_topic("push_waiting", QUEUES)
     consumer = launch.start(language, "push", topic=topic, group=names("push_waiting_group"))
     consumer.wait_until(lambda: consumer.queues == list(range(QUEUES)), "all queues")

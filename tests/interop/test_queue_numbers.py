@@ -23,6 +23,7 @@ def queues_of_next(producer: Program, count: int) -> set[int]:
 def test_a_topic_grows_and_shrinks_without_loss(
     launch: Launcher, broker: AnyBroker, make_topic: TopicMaker, names: NameMaker, tmp_path: Path
 ) -> None:
+    """Holds: broker, read and write queue numbers."""
     topic, group = make_topic("resized", FEW), names("resized_group")
     admin = MqAdmin(tmp_path / "admin")
 

@@ -114,6 +114,7 @@ def all_committed(broker: AnyBroker) -> list[list[int]]:
 
 
 def test_consumers_go_on_with_the_slave_and_come_back(tmp_path: Path, launch_at: Launch) -> None:
+    """Holds: client, consumers of master and slave."""
     with started_pair(tmp_path, {}) as pair:
         launcher = launch_at(pair.master)
         members = start_members(launcher)
@@ -147,7 +148,8 @@ def test_consumers_go_on_with_the_slave_and_come_back(tmp_path: Path, launch_at:
 
 
 def test_consumers_follow_the_suggestion_of_the_master(tmp_path: Path, launch_at: Launch) -> None:
-    """Offsets go to the master."""
+    """Offsets go to the master.
+    Holds: replication, reading from a slave."""
     with started_pair(tmp_path, ALWAYS_SLAVE) as pair:
         launcher = launch_at(pair.master)
         members = start_members(launcher)

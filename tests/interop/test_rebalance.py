@@ -54,6 +54,8 @@ def send_and_check(
 
 
 def test_members_of_all_clients(launch: Launcher, broker: AnyBroker, make_topic: TopicMaker, names: NameMaker) -> None:
+    """Holds: client, rebalance every 20 s; client, queues given up and taken over; client, one consumer of a group
+    per queue; client, clustering."""
     topic, group = make_topic("rebalance", QUEUES), names("rebalance_group")
     members = [launch.start(name, "push", topic=topic, group=group) for name in LANGUAGES]
     wait_balanced(members)

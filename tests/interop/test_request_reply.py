@@ -52,7 +52,8 @@ def check_replies(program: Program, answerer: Program, prefix: str, size: int = 
 def test_every_client_gets_the_replies_of_every_client(
     launch: Launcher, broker: AnyBroker, make_topic: TopicMaker, names: NameMaker, language: str
 ) -> None:
-    """`language` replies."""
+    """`language` replies.
+    Holds: answer, replies (324, 325)."""
     topic = make_topic("requests", 2)
     answerer = start_answerer(launch, language, topic, names("answers"))
     for name in LANGUAGES:

@@ -18,7 +18,8 @@ LEVELS = " ".join(["1s"] * 18)
 def test_retries_end_with_the_dead_letters(
     start_broker: Callable[..., AbstractContextManager[AnyBroker]], launch_at: Callable[[AnyBroker], Launcher]
 ) -> None:
-    """A group of each client, all at the same time, because what takes time here is waiting."""
+    """A group of each client, all at the same time, because what takes time here is waiting.
+    Holds: broker, retries with growing intervals; broker, dead letters."""
     with start_broker(settings={"messageDelayLevel": LEVELS}) as broker:
         launch = launch_at(broker)
         groups = {language: f"failing_{language.replace('.', '_')}" for language in LANGUAGES}

@@ -99,6 +99,7 @@ def test_batch(launch: Launcher, broker: AnyBroker, make_topic: TopicMaker, lang
 def test_large_bodies_are_compressed(
     launch: Launcher, broker: AnyBroker, make_topic: TopicMaker, language: str
 ) -> None:
+    """Holds: client, compression of large bodies."""
     topic = make_topic("send_large", QUEUES)
     sent = send(launch, language, topic, count=4, size=LARGE).of_kind("sent")
     read = read_all(launch, broker, topic, 4)

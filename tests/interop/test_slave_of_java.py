@@ -76,7 +76,8 @@ def copied_offset(slave: LoneBroker) -> object:
 
 
 def test_an_empty_slave_gets_all_and_follows(pair: Pair) -> None:
-    """Stopped and killed in between, each goes on where it was."""
+    """Stopped and killed in between, each goes on where it was.
+    Holds: replication, synchronous and asynchronous."""
     pair.fill("a")
     pair.fill("b")
     with pair.slave() as slave:
@@ -119,7 +120,8 @@ def test_the_master_is_stopped_and_killed(pair: Pair) -> None:
 
 @pytest.mark.parametrize("opener", ["java", "rocketpy"])
 def test_the_directory_of_the_slave_becomes_that_of_a_master(pair: Pair, opener: str) -> None:
-    """What was delayed and delivered, or committed, is not delivered again."""
+    """What was delayed and delivered, or committed, is not delivered again.
+    Holds: replication, disaster recovery."""
     pair.fill("a")
     with pair.slave() as slave:
         pair.check_equal(slave)

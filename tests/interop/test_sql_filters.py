@@ -57,7 +57,8 @@ def filtering(start_broker: Starter) -> Iterator[AnyBroker]:
 def test_each_client_gets_what_the_expression_selects(
     filtering: AnyBroker, launch_at: Launch, names: NameMaker, language: str
 ) -> None:
-    """Of messages stored before the subscription was known, which have no filter bits, and of those stored after."""
+    """Of messages stored before the subscription was known, which have no filter bits, and of those stored after.
+    Holds: filter, SQL92 over properties."""
     launch, topic = launch_at(filtering), names("filtered")
     create_topic(filtering, topic, QUEUES)
 
@@ -104,6 +105,7 @@ CHECKING = ("java-4.9.8", "java-5.3.3", "python")  # the Go client starts withou
 def test_without_the_property_a_consumer_is_told_why(
     without_filters: AnyBroker, launch_at: Launch, names: NameMaker, client: str
 ) -> None:
+    """Holds: trap, enablePropertyFilter is off by default."""
     error = reason(launch_at, without_filters, names("unfiltered"), client, FILTERS[0].expression)
     assert "The broker does not support consumer to filter message by SQL92" in error
 

@@ -59,6 +59,7 @@ def loaded(broker: AnyBroker, names: NameMaker) -> tuple[str, str, int]:
 
 
 def test_sums_of_the_last_minute(broker: AnyBroker, loaded: tuple[str, str, int]) -> None:
+    """Holds: admin, statistics, metrics and alarms."""
     topic, group, size = loaded
     expected = {
         ("TOPIC_PUT_NUMS", topic): MESSAGES + 1,  # with the delivered one

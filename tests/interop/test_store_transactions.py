@@ -53,6 +53,7 @@ def check_delivered(after: Reading, sent: list[Sent]) -> None:
 
 
 def test_java_settles_what_rocketpy_has_stored(filler: Path, tmp_path: Path) -> None:
+    """Holds: transaction, op messages."""
     store, expected = tmp_path / "store", Expected()
     with running_target("rocketpy", settings=SMALL_FILES, store=store) as broker:
         create_topic(broker, TOPIC, QUEUES)

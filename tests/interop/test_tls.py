@@ -74,6 +74,7 @@ def send_and_read(encrypted: Encrypted, group: str, tls: TlsOptions) -> None:
 
 
 def test_messages_travel_encrypted(encrypted: Encrypted) -> None:
+    """Holds: network, TLS of clients."""
     send_and_read(encrypted, "trusting", TlsOptions(ca_file=encrypted.ca_file))
     send_and_read(encrypted, "anybody", TlsOptions(verify=False))
     shown = encrypted.certificate_file

@@ -131,6 +131,7 @@ def test_java_consumers_notice_no_death_of_a_worker(
     target: str,
     tmp_path: Path,
 ) -> None:
+    """Fault: A killed manager forgot queue locks, so two orderly consumers shared queues for up to 10 s."""
     if target == "java":
         pytest.skip("one process; its death is not survived")
     print(f"ROCKETPY_FAULT_SEED={SEED}")
@@ -205,7 +206,8 @@ def test_orderly_consumers_do_not_meet_when_the_broker_is_killed(
     target: str,
 ) -> None:
     """Memberships end with their connections, so queues may go to the member that is back first, and come back. But a
-    queue that one member consumes is not given to another before that one has let go of it."""
+    queue that one member consumes is not given to another before that one has let go of it.
+    Holds: client, orderly listeners."""
     if target == "java":
         pytest.skip("after a restart the reference grants a queue lock to the first client that asks")
     with start_broker(settings={"codecWorkers": "1"}) as broker:

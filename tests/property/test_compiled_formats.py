@@ -90,6 +90,7 @@ def test_record_decode_of_damaged_images(image: bytes, check_crc: bool) -> None:
 @seeded
 @given(st.integers(0, 40), st.binary(max_size=30))
 def test_blanks_and_zeros(size: int, rest: bytes) -> None:
+    """Fault: Python readers took a filler of less than 8 bytes for the end of a file."""
     blank = size.to_bytes(4, "big") + record.BLANK_MAGIC_CODE.to_bytes(4, "big", signed=True)
     agree_on_image(blank + rest, check_crc=True)
     agree_on_image(bytes(size), check_crc=True)
@@ -98,7 +99,8 @@ def test_blanks_and_zeros(size: int, rest: bytes) -> None:
 @seeded
 @given(RECORDS, st.binary(min_size=4, max_size=4))
 def test_stored_crc(fields: dict[str, Any], crc: bytes) -> None:
-    """Of an empty body it does not matter."""
+    """Of an empty body it does not matter.
+    Fault: Python readers called a message without a body damaged if its stored CRC was not 0."""
     for body in (fields["body"], b""):
         image = outcome(lambda body=body: record.encode_record(**fields | {"body": body}))
         if isinstance(image, bytes):

@@ -9,6 +9,7 @@ CRASHES = budget(100, 1_000)
 
 
 def test_no_crash_breaks_the_store() -> None:
+    """Holds: store, recovery after the death of broker, machine or files."""
     outcome = run_crashes(first_seed(500_000), CRASHES)
     assert not outcome.failures, "\n".join(outcome.failures)
     assert outcome.crashes.total() >= CRASHES

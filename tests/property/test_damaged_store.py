@@ -176,7 +176,8 @@ def read_everything(config: MessageStoreConfig, store: MessageStore) -> None:
 @given(damages=DAMAGES)
 @BOUNDED
 def test_tools_end_with_a_verdict(whole: Path, damaged: Path, damages: list[Damage]) -> None:
-    """Also what they print: for people and for programs."""
+    """Also what they print: for people and for programs.
+    Fault: A query of an index file with a count beyond its size raised a Python error."""
     spoil(whole, damaged, damages, control=True)
     dump = StoreDump(damaged)
     for ask in (
@@ -196,6 +197,7 @@ def test_tools_end_with_a_verdict(whole: Path, damaged: Path, damages: list[Dama
 @given(damages=DAMAGES, control=st.booleans())
 @BOUNDED
 def test_opening_mends_or_says_why_not(whole: Path, damaged: Path, damages: list[Damage], control: bool) -> None:
+    """Fault: A store with an oversized index file opened, but its store worker could not start."""
     config = spoil(whole, damaged, damages, control=control)
     read_checkpoint(DiskFiles(), damaged / "checkpoint")
     try:

@@ -216,6 +216,7 @@ def test_any_text_is_json_or_invalid(text: str) -> None:
 @repeatable
 @given(TEXT)
 def test_string_hash_is_that_of_its_utf16_units(text: str) -> None:
+    """Holds: trap, the hash of a tag is Java's."""
     units = memoryview(text.encode("utf-16-le")).cast("H")
     assert (string_hash(text) - sum(unit * 31 ** (len(units) - 1 - i) for i, unit in enumerate(units))) % (1 << 32) == 0
     assert -(1 << 31) <= string_hash(text) < 1 << 31

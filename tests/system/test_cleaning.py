@@ -60,6 +60,7 @@ def log_files(broker: RunningBroker) -> list[int]:
 
 
 def test_expired_files_and_queues_go_when_asked_for(broker: RunningBroker) -> None:
+    """Holds: store, expired files are deleted."""
     with Wire.open(broker.port) as wire:
         assert put(wire, "Old", 3, size=10) == [0, 1, 2]
         put(wire, "Kept", 40)

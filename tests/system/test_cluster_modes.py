@@ -103,6 +103,7 @@ def is_refused(port: int) -> bool:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_mode(mode: str, tmp_path: Path) -> None:
+    """Holds: cluster, modes."""
     with running(mode, tmp_path) as cluster:
         expected: dict[str, dict[int, str]] = {}
         for file, port in cluster.ports.items():

@@ -51,6 +51,7 @@ def test_a_pull_that_brings_very_many_tags(broker: RunningBroker, count: int) ->
 
 @pytest.mark.parametrize("count", COUNTS)
 def test_a_group_that_subscribes_to_very_many_tags(broker: RunningBroker, count: int) -> None:
+    """Fault: A subscription to more than 256 tags never got a message."""
     group = f"Group{count}"
     data = SubscriptionData(topic=TOPIC, sub_string=expression_of(count), sub_version=1)
     consumer = ConsumerData(group_name=group, subscription_data_set=[data])

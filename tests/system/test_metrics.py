@@ -88,7 +88,8 @@ def test_counters_are_exactly_right(scraped: Scraped) -> None:
 
 
 def test_reads_that_commit_nothing_are_counted_by_name(scraped: Scraped) -> None:
-    """As those of a broadcasting group."""
+    """As those of a broadcasting group.
+    Holds: client, broadcasting."""
     with Wire.open(scraped.broker.port) as wire:
         for number in range(20):
             assert wire.ask(send_request(TOPIC, b"x" * 100)).code == ResponseCode.SUCCESS, number

@@ -64,6 +64,7 @@ def has_route(namesrv_port: int, topic: str) -> bool:
 
 
 def test_the_healthy_one_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Holds: name server, no traffic between name servers."""
     monkeypatch.delenv("NAMESRV_ADDR", raising=False)
     (port, healthy), (dead, _), log = free_ports(), free_ports(), tmp_path / "log"
     with contextlib.ExitStack() as stack:

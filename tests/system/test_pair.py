@@ -114,6 +114,7 @@ def wait_acknowledged(pair: Pair) -> int:
 
 
 def test_a_slave_has_the_whole_log_and_the_tables(pair: Pair) -> None:
+    """Holds: replication, writes at the master only; replication, metadata on slaves."""
     send(pair.master, 400)
     pair.slave.start()
     wait_equal(pair)
@@ -149,7 +150,8 @@ def names_in(broker: RunningBroker, file: str, member: str) -> set[str]:
 
 
 def test_a_change_that_a_synchronous_master_has_acknowledged_is_on_its_slave(tmp_path: Path) -> None:
-    """Topics and groups, created and deleted; whatever happens to the master now."""
+    """Topics and groups, created and deleted; whatever happens to the master now.
+    Fault: A topic or group acknowledged by a synchronous master could be lost with a failover for 10 s."""
     with running_pair(tmp_path, "SYNC_MASTER", FILES) as pair, Wire.open(pair.master.port) as wire:
         ask(wire, RequestCode.UPDATE_AND_CREATE_TOPIC, TOPIC_FIELDS)
         pair.slave.start()
@@ -173,6 +175,7 @@ def restart(broker: RunningBroker, end: Callable[[], object]) -> None:
 
 
 def test_the_slave_catches_up_after_kills_and_stops_of_either(pair: Pair) -> None:
+    """Holds: replication, synchronous and asynchronous; trap, tables of a slave drift."""
     pair.slave.start()
     send(pair.master)
     wait_equal(pair)
@@ -200,7 +203,8 @@ def test_the_slave_catches_up_after_kills_and_stops_of_either(pair: Pair) -> Non
 
 
 def test_the_directory_of_the_slave_goes_on_as_that_of_a_master(pair: Pair) -> None:
-    """And the former master follows it, when both had the same log."""
+    """And the former master follows it, when both had the same log.
+    Holds: replication, a slave takes over."""
     pair.slave.start()
     send(pair.master, 300)
     wait_equal(pair)

@@ -25,7 +25,8 @@ def join(wire: Wire) -> None:
 
 
 def test_a_reply_goes_to_the_connection_that_was_heard_last(tmp_path: Path) -> None:
-    """The old connection is in a higher slot of the selector than the new one, which takes a slot that was free."""
+    """The old connection is in a higher slot of the selector than the new one, which takes a slot that was free.
+    Fault: After a reconnect on a lower slot, replies of request-reply went to the old connection."""
     properties = encode_properties({"CORRELATION_ID": "c", "REPLY_TO_CLIENT": CLIENT, "MSG_TYPE": "reply"})
     with running_broker({"serverSelectorThreads": "1"}, store=tmp_path / "store") as broker:
         early = Wire.open(broker.port)

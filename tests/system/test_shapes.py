@@ -55,6 +55,7 @@ def stored(answer: RemotingCommand) -> dict[str, str]:
 
 
 def test_the_tree_has_the_shape_that_was_asked_for(broker: RunningBroker) -> None:
+    """Holds: network, processes of the reactor."""
     names = sorted(broker.workers())
     wanted = int(broker.settings.get("selectorWorkers", "1"))
     assert sum("selector" in name for name in names) == wanted
@@ -65,6 +66,7 @@ def test_the_tree_has_the_shape_that_was_asked_for(broker: RunningBroker) -> Non
 
 @pytest.mark.parametrize("code", [RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2])
 def test_a_send_creates_its_topic_and_is_pulled(wire: Wire, topic: str, code: int) -> None:
+    """Holds: cluster, four roles."""
     first = wire.ask(send_request(topic, b"first", code=code, properties="TAGS\x01a\x02KEYS\x01k\x02"))
     second = wire.ask(send_request(topic, b"second", code=code))
     assert first.serialize_type is second.serialize_type is wire.serialize_type
@@ -94,6 +96,7 @@ def test_offsets(wire: Wire, topic: str) -> None:
 
 
 def test_a_pull_that_finds_nothing_is_held_until_a_message_comes(wire: Wire, broker: RunningBroker, topic: str) -> None:
+    """Holds: broker, long polling."""
     stored(wire.ask(send_request(topic, b"first")))
     read_all(wire, topic, 1)
     at_once = wire.ask(pull_request(topic, 1))
@@ -133,7 +136,8 @@ def test_a_heartbeat_makes_its_client_known(wire: Wire, topic: str) -> None:
 
 
 def test_a_connection_finds_its_pipelined_messages_in_the_order_sent(wire: Wire, topic: str) -> None:
-    """Among them sends to topics that do not exist yet, to this one too: those go by way of the manager."""
+    """Among them sends to topics that do not exist yet, to this one too: those go by way of the manager.
+    Holds: client, order of everything and of a key."""
     mine = [send_request(topic, b"%d" % n) for n in range(PIPELINED)]
     requests = []
     for n, request in enumerate(mine):
@@ -159,6 +163,7 @@ def test_a_batch_is_stored_whole(wire: Wire, topic: str) -> None:
 
 
 def test_one_way_sends_are_stored_and_not_answered(wire: Wire, topic: str) -> None:
+    """Holds: network, synchronous, asynchronous and oneway requests."""
     silent = wire.tell(*(send_request(topic, b"%d" % n, oneway=True) for n in range(20)))
     (last,) = wire.tell(send_request(topic, b"last"))
     answer = wire.read()
@@ -175,6 +180,7 @@ def test_an_unknown_code_is_answered(wire: Wire) -> None:
 
 
 def test_the_vip_port_serves_all_but_pulls(broker: RunningBroker, topic: str) -> None:
+    """Holds: trap, no pulls at the VIP port."""
     with Wire.open(broker.port - 2) as vip, Wire.open(broker.port) as main:
         stored(vip.ask(send_request(topic, b"by the side door")))
         until(lambda: max_offset(vip, topic) == 1, "dispatch")

@@ -12,7 +12,8 @@ from tests.support.pair import LoneBroker
 
 
 def test_it_stops_in_order_before_its_first_registration_has_ended(tmp_path: Path) -> None:
-    """What waits for the registration must not hold a stop up until it is killed."""
+    """What waits for the registration must not hold a stop up until it is killed.
+    Fault: A broker stopped before its first registration had ended took up to 6 s longer."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent.settimeout(60)
         log, namesrv_port = tmp_path / "log", silent.getsockname()[1]

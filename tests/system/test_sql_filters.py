@@ -39,6 +39,7 @@ def sevens(begin: int, end: int) -> list[int]:
 
 @pytest.mark.parametrize("own", [False, True])
 def test_only_matching_messages_leave_the_broker(broker: RunningBroker, own: bool) -> None:
+    """Holds: filter, SQL92 over properties."""
     with Wire.open(broker.port) as wire:
         put(wire, TOPIC, 0, 50)
         group = FilteredGroup(wire, TOPIC, SEVENS)
@@ -70,6 +71,7 @@ def test_a_message_that_does_not_match_wakes_nobody(broker: RunningBroker) -> No
 
 @pytest.mark.parametrize("dies", ["store", "pull", "manager", "send"])
 def test_whatever_worker_dies_no_matching_message_is_passed_over(broker: RunningBroker, dies: str) -> None:
+    """Holds: filter, bit maps that spare evaluating SQL."""
     with Wire.open(broker.port) as wire:
         put(wire, TOPIC, 0, 10)
         group = FilteredGroup(wire, TOPIC, SEVENS)
@@ -102,6 +104,7 @@ def test_filters_outlive_the_broker(broker: RunningBroker) -> None:
 
 
 def test_a_bad_expression_is_refused_at_each_door(broker: RunningBroker) -> None:
+    """Holds: trap, a bad SQL text in a pull turns the filter off."""
     with Wire.open(broker.port) as wire:
         put(wire, TOPIC, 0, 1)
         bad = FilteredGroup(wire, TOPIC, "a LIKE 'x'")
@@ -119,6 +122,7 @@ def test_a_bad_expression_is_refused_at_each_door(broker: RunningBroker) -> None
 
 
 def test_without_the_property_filters_are_refused(tmp_path: Path) -> None:
+    """Holds: trap, enablePropertyFilter is off by default."""
     with running_broker(store=tmp_path / "store") as broker, Wire.open(broker.port) as wire:
         put(wire, TOPIC, 0, 1)
         group = FilteredGroup(wire, TOPIC, SEVENS)
@@ -130,7 +134,8 @@ def test_without_the_property_filters_are_refused(tmp_path: Path) -> None:
 
 
 def test_filter_bits_are_those_of_the_groups_that_match(tmp_path: Path) -> None:
-    """What the extension holds: nothing before a filter is known, then the bits of each group that matches."""
+    """What the extension holds: nothing before a filter is known, then the bits of each group that matches.
+    Holds: filter, bit maps that spare evaluating SQL."""
     with running_broker(WITH_BITS, store=tmp_path / "store") as broker:
         with Wire.open(broker.port) as wire:
             put(wire, TOPIC, 0, 3)

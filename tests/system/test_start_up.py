@@ -135,7 +135,8 @@ def test_a_store_that_a_java_broker_uses(place: RunningBroker, tmp_path: Path) -
 
 
 def test_a_store_leaves_its_group_only_when_it_is_ours(tmp_path: Path) -> None:
-    """The files of a member are left alone while the store is in use, and removed by a start without failover."""
+    """The files of a member are left alone while the store is in use, and removed by a start without failover.
+    Fault: A broker with haMode=plain on a running member's store removed its incarnation and epochs."""
     names = {"incarnation", "epochFileCheckpoint"}
     with running_broker(store=tmp_path / "store") as first:
         for name in names:
@@ -254,7 +255,8 @@ def test_p_and_m_print_properties_that_can_be_read_back(tmp_path: Path) -> None:
 
 
 def test_the_ready_line_comes_when_the_name_server_knows_the_broker(tmp_path: Path) -> None:
-    """A script that waits for the line asks for routes next."""
+    """A script that waits for the line asks for routes next.
+    Fault: The ready line could come before the name server knew the broker."""
     port, namesrv_port = free_ports()
     log = tmp_path / "log"
     with contextlib.ExitStack() as stack:
@@ -281,7 +283,8 @@ def test_the_ready_line_comes_when_the_name_server_knows_the_broker(tmp_path: Pa
 
 
 def test_a_name_server_that_comes_late(tmp_path: Path) -> None:
-    """The broker serves without it, says so once, and registers when it is there."""
+    """The broker serves without it, says so once, and registers when it is there.
+    Holds: cluster, order of a start."""
     port, namesrv_port = free_ports()
     log = tmp_path / "log"
     settings = {

@@ -120,7 +120,8 @@ def test_a_stop_under_load_keeps_what_was_acknowledged(broker: RunningBroker) ->
 
 
 def test_a_second_signal_at_once_is_the_same_stop(broker: RunningBroker) -> None:
-    """`timeout` and service managers signal the server, and then its group."""
+    """`timeout` and service managers signal the server, and then its group.
+    Fault: A stop signal sent twice in a moment, as by `timeout`, made the stop a hard one."""
     load = loaded(broker)
     process = broker.process
     assert process is not None
@@ -136,7 +137,8 @@ def test_a_second_signal_at_once_is_the_same_stop(broker: RunningBroker) -> None
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_to_the_whole_group_is_a_clean_stop(broker: RunningBroker, number: int) -> None:
-    """A terminal sends SIGINT to every process of the foreground group, systemd SIGTERM to all of the unit."""
+    """A terminal sends SIGINT to every process of the foreground group, systemd SIGTERM to all of the unit.
+    Fault: SIGTERM to the whole process group ended the workers that an orderly stop needs."""
     load = loaded(broker)
     process = broker.process
     assert process is not None
@@ -177,6 +179,7 @@ def test_workers_end_with_their_supervisor(broker: RunningBroker) -> None:
 
 
 def test_idle_connections_are_closed_and_busy_ones_are_not(tmp_path: Path) -> None:
+    """Holds: network, idle connections."""
     settings = {"serverChannelMaxIdleTimeSeconds": "2"}
     with (
         running_broker(settings, store=tmp_path / "store") as broker,
@@ -210,6 +213,7 @@ def hold(wire: Wire) -> None:
 
 @pytest.mark.parametrize("victim", ["selector 0", "all"])
 def test_a_death_is_a_reset_for_who_waits(broker: RunningBroker, victim: str) -> None:
+    """Fault: The death of a selector closed connections with FIN, and Java consumers waited 32 s for their pulls."""
     with Wire.open(broker.port) as wire, Wire.open(broker.namesrv_port) as other:
         hold(wire)
         route = RemotingCommand.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext_fields={"topic": TOPIC})

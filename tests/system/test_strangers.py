@@ -50,6 +50,7 @@ def line(host: str) -> bytes:
     ],
 )
 def test_whom_the_proxy_names_is_who_asks(broker: RunningBroker, header: bytes, trusted: bool) -> None:
+    """Fault: Every client of a TLS proxy on the broker's machine could administer the broker."""
     with open_wire(broker, header) as wire:
         assert may_administer(wire) is trusted
 
