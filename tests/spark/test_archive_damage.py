@@ -15,7 +15,8 @@ from tests.spark.test_segments import SEGMENT, make_store
 
 
 def test_damage_where_a_run_goes_on_is_told(tmp_path: Path) -> None:
-    """Not looked past, to the next record."""
+    """Not looked past, to the next record.
+    Fault: A damaged record at the end of the previous archive run was skipped without an error."""
     places = make_store(tmp_path / "all", 60)
     shutil.copytree(tmp_path / "all", tmp_path / "s")
     last = sorted((tmp_path / "s/commitlog").iterdir())[-1]
@@ -34,7 +35,8 @@ def test_damage_where_a_run_goes_on_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_live", [False, True])
 def test_damage_in_the_last_file_does_not_end_the_log(tmp_path: Path, is_live: bool) -> None:
-    """Beside a broker the unfinished record ends the log, but not one behind which consume queues name others."""
+    """Beside a broker the unfinished record ends the log, but not one behind which consume queues name others.
+    Fault: Damage in the last file of a log was taken for its end."""
     places = make_store(tmp_path / "s", 60, units=True)
     last = sorted((tmp_path / "s/commitlog").iterdir())[-1]
     damaged = bytearray(last.read_bytes())
@@ -64,7 +66,8 @@ def test_what_a_broker_writes_meanwhile_is_read_up_to_where_the_log_was(
 
 
 def test_zeros_where_a_queue_names_records_are_damage(tmp_path: Path) -> None:
-    """In the last file zeros end the log, unless a consume queue names a record behind them."""
+    """In the last file zeros end the log, unless a consume queue names a record behind them.
+    Fault: `pipeline archive` took zeros in the last log file for its end despite later records."""
     places = make_store(tmp_path / "s", 60, units=True)
     sound = logged(tmp_path / "s")
     place = places[-5]

@@ -22,7 +22,8 @@ def pending_file(log: ArchiveLog, name: str) -> ArchivedFile:
 
 
 def test_names_of_published_files_are_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the last manifest's files are published again after a power failure, so those before must be there."""
+    """Only the last manifest's files are published again after a power failure, so those before must be there.
+    Fault: Names of archive files were not synced, so an archive could lack files after a power failure."""
     with ArchiveLog.opened(tmp_path, "b") as log:
         file = pending_file(log, "1.parquet")
         synced = record_syncs(monkeypatch)

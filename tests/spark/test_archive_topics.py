@@ -203,7 +203,8 @@ def test_messages_that_are_deleted_meanwhile_are_told(broker: RunningBroker, tmp
 def test_a_broker_that_has_no_route_is_named(
     broker: RunningBroker, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It may have messages: an archive that lacks them should not look whole."""
+    """It may have messages: an archive that lacks them should not look whole.
+    Fault: Archives silently left out topics of a broker without a route."""
     send(broker, "Absent", 5)
     run(broker, tmp_path, "Absent")
     (tmp_path / "_rocketpy" / BROKER).rename(tmp_path / "_rocketpy/broker-b")

@@ -44,6 +44,7 @@ def bad(target: Path, manifests: list[Manifest]) -> list[dict[str, Any]]:
 
 
 def test_damage_ends_a_run_or_is_in_the_side_table(tmp_path: Path) -> None:
+    """Fault: `pipeline archive` did not compare bodies with their CRC."""
     places = make_store(tmp_path / "s", 60)
     sound = logged(tmp_path / "s")
     raw = {place: damage(tmp_path / "s", place) for place in (places[5], places[31])}

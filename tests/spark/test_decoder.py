@@ -213,7 +213,8 @@ def test_inflated_bodies_are_cut_into_batches(make_rows: Any) -> None:
 
 @BOTH
 def test_inflated_bodies_take_the_memory_of_one_batch(make_rows: Any) -> None:
-    """A few kilobytes of a sender may become gigabytes, if all bodies of a step are kept."""
+    """A few kilobytes of a sender may become gigabytes, if all bodies of a step are kept.
+    Fault: The Spark source kept all inflated bodies of a step in the memory of an executor."""
     size = 1 << 20
     image = image_of([record(body=zlib.compress(bytes(size)), sys_flag=1) for _ in range(30)])
     decoder = Decoder(("body",), checks=Checks(bytes_max=size), make_rows=make_rows)

@@ -61,6 +61,7 @@ def test_one_of_each_key_is_kept(spark: Any, tmp_path: Path, keep: str, key: str
 
 
 def test_a_directory_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    """Fault: `pipeline dedup` removed a directory TARGET.unfinished of somebody else."""
     (tmp_path / "table.unfinished").mkdir()
     (tmp_path / "table.unfinished/thesis.txt").touch()
     with pytest.raises(ConfigError, match="is in the way and not of this job"), _unfinished(tmp_path / "table"):
@@ -69,7 +70,8 @@ def test_a_directory_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_two_runs_do_not_make_one_table(tmp_path: Path) -> None:
-    """The second would take away the files of the first."""
+    """The second would take away the files of the first.
+    Fault: Two runs of `dedup` or `windows` on one target removed each other's files."""
     with _unfinished(tmp_path / "table") as mine:
         (mine / "table").mkdir()
         with pytest.raises(StoreError, match="table: another run is making it"), _unfinished(tmp_path / "table"):
@@ -78,6 +80,7 @@ def test_two_runs_do_not_make_one_table(tmp_path: Path) -> None:
 
 
 def test_a_result_that_is_not_right_gets_no_name(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: `pipeline dedup` gave a result its name before checking it."""
     monkeypatch.setattr(dedup_module, "mark", lambda *given: mark(*given).where("queueOffset < 8"))
     report = dedup(spark, Given(archive=tmp_path), tmp_path / "table", key="keys")
     assert not report.is_sound and not (tmp_path / "table").exists()

@@ -159,7 +159,8 @@ def flat(error: BaseException) -> set[str]:
 
 
 def test_messages_whose_records_are_gone_are_not_taken_for_others_that_do_not_match() -> None:
-    """Brokers say "no match, go on behind them" of both."""
+    """Brokers say "no match, go on behind them" of both.
+    Fault: Spark left out messages with damaged or just deleted records, even with failOnDataLoss."""
     broker = Broker(0, 100, gone=range(40, 60))
     with pytest.raises(BaseException) as caught:
         read(broker, 0, 100, batch_size=20)
@@ -173,7 +174,8 @@ def test_messages_whose_records_are_gone_are_not_taken_for_others_that_do_not_ma
 
 @pytest.mark.parametrize("fail", [True, False])
 def test_what_a_slave_lacks_is_not_lost(fail: bool) -> None:
-    """The master had 100 messages when the query was planned, and is away now."""
+    """The master had 100 messages when the query was planned, and is away now.
+    Fault: Spark skipped messages that a slave lacked while its master was away."""
     slave = Broker(0, 60)
     slave.broker_id = 1
     with pytest.raises(BaseException) as caught:

@@ -76,7 +76,8 @@ def places_of(rows: list[dict[str, Any]]) -> list[int]:
 @pytest.mark.parametrize("prepared", [1, 2])
 @pytest.mark.parametrize("live_tail", [False, True])
 def test_files_that_a_broker_has_prepared_are_no_end_of_the_log(tmp_path: Path, prepared: int, live_tail: bool) -> None:
-    """A running broker makes the next file before the last one is full."""
+    """A running broker makes the next file before the last one is full.
+    Fault: `rocketmq_store` and `pipeline archive` refused a store with a prepared CommitLog file."""
     places = make_store(tmp_path, 60, zeros=300)
     last = list_segments(tmp_path)[-1]
     with last.path.open("ab") as file:
@@ -124,7 +125,8 @@ def test_topics_queues_and_times(tmp_path: Path) -> None:
 
 
 def test_a_queue_that_cannot_be_read_is_no_empty_one(tmp_path: Path) -> None:
-    """Else files of the log would be left out that have messages of its topic."""
+    """Else files of the log would be left out that have messages of its topic.
+    Fault: With pruneByQueues, Spark left out log files of a consume queue that could not be read."""
     make_store(tmp_path, 60, units=True)
     queues = tmp_path / "consumequeue"
     (queues / "A").rename(queues / "Other")  # shows that the log is dispatched to its end
@@ -210,7 +212,8 @@ def test_zeros_within_the_log_are_damage(tmp_path: Path) -> None:
 @pytest.mark.parametrize("live_tail", ["false", "true"])
 @pytest.mark.parametrize("filler", [b"\0", b"x"])
 def test_damage_before_the_last_piece_is_not_the_end_of_the_log(tmp_path: Path, filler: bytes, live_tail: str) -> None:
-    """The last file, in two pieces. A query that took the damage for the end would leave out the record behind it."""
+    """The last file, in two pieces. A query that took the damage for the end would leave out the record behind it.
+    Fault: Damage in one piece of the last log file was taken for its end, and the rest was left out."""
     places = make_store(tmp_path / "s", 5)
     (segment,) = list_segments(tmp_path / "s")
     data = segment.path.read_bytes()

@@ -169,6 +169,8 @@ def test_the_row_that_a_broker_refuses_is_found_in_its_batch() -> None:
 
 
 def test_a_row_that_the_client_cannot_encode_is_found_in_its_batch() -> None:
+    """Fault: A row with 0x01 or 0x02 in its properties failed a query without being named."""
+
     def refuse(messages: list[Message]) -> RocketError | None:
         is_there = any(message.body == b"17" for message in messages)
         return MessageInvalid("property 'a' holds one of the separators 0x01, 0x02") if is_there else None
@@ -178,7 +180,8 @@ def test_a_row_that_the_client_cannot_encode_is_found_in_its_batch() -> None:
 
 
 def test_messages_that_are_too_large_together_are_sent_in_smaller_requests() -> None:
-    """batchBytes counts bodies; properties may be many times larger."""
+    """batchBytes counts bodies; properties may be many times larger.
+    Fault: Messages too large together with their properties failed a query."""
     producer = Stored(lambda messages: MessageInvalid("too large") if len(messages) > 6 else None)
     run(producer, rows(100, queue=Q1), batchRecords=50)
     assert bodies(producer) == list(range(100)), "in their order"

@@ -96,6 +96,7 @@ def test_a_refused_row_is_named(row: dict[str, Any], message: str) -> None:
 
 
 def test_a_body_that_is_too_large_can_go_to_the_dead_letters() -> None:
+    """Fault: A dead letter went to the queue number chosen by its row."""
     given = {"maxMessageSize": "100", "batchBytes": "100", "onTooLarge": "deadLetter", "deadLetterTopic": "Dead"}
     big, small = messages([{"body": b"b" * 101}, {"body": b"s"}], topic="T", **given)
     assert (big.message.topic, big.message.body) == ("Dead", b"b" * 100)
@@ -241,6 +242,7 @@ def test_a_stream_goes_from_topic_to_topic(spark: Any, broker: RunningBroker, tm
     ],
 )
 def test_errors_say_what_to_do(spark: Any, broker: RunningBroker, columns: str, mode: str, message: str) -> None:
+    """Fault: Errors about an unknown column or topic ran two sentences together."""
     from pyspark.errors import PySparkException
 
     frame = spark.range(1).selectExpr(*columns.split(", "))

@@ -139,7 +139,8 @@ def test_a_store_of_java(spark: Any, tmp_path: Path) -> None:
 def test_gaps_and_repeated_offsets_are_findings(
     spark: Any, places: list[tuple[int, int]], missing: int, repeated: int
 ) -> None:
-    """As an archive has a gap where records were deleted before they were archived. They do not cancel."""
+    """As an archive has a gap where records were deleted before they were archived. They do not cancel.
+    Fault: `pipeline stats` did not report a gap in one queue beside repeated offsets in another."""
 
     class Given(Input):
         def frame(self, spark: Any, columns: Any) -> Any:

@@ -107,6 +107,7 @@ def test_deleted_files_are_an_error_or_passed_over(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("limit", [1000, 1 << 20])
 def test_a_limit_counts_from_what_is_left_of_the_log(tmp_path: Path, limit: int) -> None:
+    """Fault: A stream over a store ended with StopIteration when files past its checkpoint were deleted."""
     places = make_store(tmp_path, 60)
     first = list_segments(tmp_path)[0]
     first.path.unlink()
@@ -121,6 +122,7 @@ def test_a_limit_counts_from_what_is_left_of_the_log(tmp_path: Path, limit: int)
 
 
 def test_the_topic_of_the_newest_records_may_be_deleted(tmp_path: Path) -> None:
+    """Fault: A stream over a store took a deleted topic for another store."""
     places = make_store(tmp_path, 60, units=True)
     reader = reader_of(tmp_path)
     batches, at = follow(reader, reader.initialOffset(), ReadAllAvailable())

@@ -20,7 +20,8 @@ def test_settings_are_written_and_compared(tmp_path: Path) -> None:
 
 
 def test_settings_are_on_the_disk_before_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else a power failure could leave a checkpoint whose settings are lost: no run would go on with it."""
+    """Else a power failure could leave a checkpoint whose settings are lost: no run would go on with it.
+    Fault: A power failure could leave a streaming job's checkpoint without its settings."""
     synced = record_syncs(monkeypatch)
     check_same(tmp_path / "new" / "target", "job.json", {"a": 1})
     file, *directories = sorted(synced, key=lambda path: -len(path.parts))
@@ -39,7 +40,8 @@ def test_settings_that_were_cut_short(tmp_path: Path) -> None:
 
 
 def test_two_runs_do_not_use_one_target(tmp_path: Path) -> None:
-    """They would do the same micro-batch, and take away each other's files."""
+    """They would do the same micro-batch, and take away each other's files.
+    Fault: Two runs of `dedup` or `windows` on one target removed each other's files."""
     target, busy = tmp_path / "t", "another run is using this target"
     with (
         claimed(target, "job.json", {"a": 1}),

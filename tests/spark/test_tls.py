@@ -29,6 +29,7 @@ def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, st
 
 
 def test_rows_travel_encrypted(spark: Any, encrypted: dict[str, str]) -> None:
+    """Holds: network, TLS of clients."""
     rocketpy.spark.register(spark)
     rows = spark.range(ROWS).selectExpr("cast(id as string) as keys", "cast(repeat('x', 500) || id as binary) as body")
     rows.write.format("rocketmq").mode("append").options(**encrypted, topic="Encrypted").save()

@@ -119,7 +119,8 @@ def test_errors_say_what_to_do(
 def test_a_query_that_starts_behind_the_end_of_a_queue_fails(
     spark: Any, broker: RunningBroker, producer: Producer
 ) -> None:
-    """So does a group whose offsets are of a store that was replaced: no rows would be no answer."""
+    """So does a group whose offsets are of a store that was replaced: no rows would be no answer.
+    Fault: A batch query that starts behind the end of a queue gave no rows instead of an error."""
     from pyspark.errors import PySparkException
 
     name = send(producer, "Ahead", 0, 1)[0].queue.broker_name
@@ -230,7 +231,8 @@ def test_offsets_of_many_queues_come_in_one_answer(
 
 
 def test_matches_behind_a_run_come_once(broker: RunningBroker, producer: Producer) -> None:
-    """A broker that filters looks for as many matches as are asked for: beyond the run, where the next run begins."""
+    """A broker that filters looks for as many matches as are asked for: beyond the run, where the next run begins.
+    Fault: A filtered Spark query delivered messages twice where a broker had matched beyond a run."""
     pairs = [(send(producer, "Sparse", n, 1, tags="few" if n % 40 < 4 else "many")[0], n) for n in range(400)]
     options = parse_options(
         TopicOptions, {"nameServer": broker.namesrv, "topic": "Sparse", "subExpression": "few", "pullBatchSize": "8"}

@@ -87,6 +87,7 @@ def test_more_records_than_are_counted_exactly(spark: Any, monkeypatch: pytest.M
 
 
 def test_rolled_back_messages_are_not_missed_and_no_number_ends_the_job(spark: Any) -> None:
+    """Fault: A trace record with a huge time ended `pipeline trace` at every start."""
     ended = EndTransaction(T0, "r", "makers", "Orders", "x", "", "", "", 2, "t", "ROLLBACK_MESSAGE", False).encode()
     least = before("9", "z", -T0 - (1 << 63)) + after("9", "z", (1 << 63) - 1)
     bodies = [pub("x", 0) + pub("y", 0) + pub("z", 0, cost_ms=(1 << 63) - 1), ended + least]

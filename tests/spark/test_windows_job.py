@@ -26,6 +26,7 @@ def send(broker: RunningBroker, first: int, count: int) -> None:
 
 
 def test_runs_follow_each_other(spark: Any, commands_use_session: None, tmp_path: Path) -> None:
+    """Fault: `pipeline windows --check` said nothing when no message had been read."""
     with running_broker({"defaultTopicQueueNums": "2"}) as broker:
         command = ["pipeline", "windows", "-n", broker.namesrv, "-t", "Sales", "--window", "100 milliseconds"]
         command += ["--watermark", "0 seconds", "--sum", "$.amount", "--to-topic", "Results", "--check", "--json"]
@@ -61,6 +62,7 @@ def run(command: list[str], broker: RunningBroker, first: int, count: int) -> di
 
 
 def test_no_amount_ends_the_query(spark: Any) -> None:
+    """Fault: A body with a huge number ended `pipeline windows` at every start."""
     amounts = ["1.5", "1e300", "-1e300", '"text"', "null", "[1]", "1e31", "9" * 32, "9" * 32, "1e2"]
     bodies = [f'{{"amount":{amount}}}'.encode() for amount in amounts] + [b"\xff", b"{"]
     messages = spark.createDataFrame(
