@@ -3,6 +3,8 @@
 64 connections with one request in flight each send while one worker of rocketpy is killed (SIGKILL). Reported:
 how long no connection at all got an answer, how long each of those waited that were not cut off, and, after reading
 every queue from its beginning, whether each acknowledged message is there, once, at the offset that was acknowledged.
+
+Fault: A worker restarted after a wait went unnoticed by the manager for up to a second.
 """
 
 from __future__ import annotations

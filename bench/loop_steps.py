@@ -4,6 +4,10 @@ A million consumer offsets, a hundred thousand topics and groups (`--scale` make
 without a store and into a name server. Every duty is run and every question asked that goes through a table; the
 longest step of the loop meanwhile is what all other requests had to wait. Processor time is what the step took by
 itself, wall time has what the machine did besides. The bar is 20 ms.
+
+Fault: A collection of cyclic garbage blocked the manager's loop for 51 ms after 50 000 topics had changed.
+Fault: Registering 100 000 topics, or the end of their broker, blocked the name server for a second.
+Fault: Saving a million offsets blocked the manager for 8 s, until the supervisor replaced it.
 """
 
 from __future__ import annotations

@@ -54,7 +54,8 @@ static void check_arrivals(void) {
 
 /* A pull worker that stands still, its ring full, keeps neither the queues of another from being dispatched nor its
  * own.
- */
+
+ * Fault: One pull worker that stood still kept all queues from being dispatched for 10 s. */
 static void check_arrivals_of_two_workers(void) {
     enum { QUEUES = 12000 };
     struct store store;

@@ -1,5 +1,7 @@
 /* The numbers of connections: none is given twice before every slot has used up its generations, whatever the order of
- * coming and going, and none meets those of another epoch. Invariants (abort). driver_connections [SEED] */
+ * coming and going, and none meets those of another epoch. Invariants (abort). driver_connections [SEED]
+ *
+ * Fault: After a million connections on one slot, a reply for an old connection could reach a later one. */
 #include "workers/selector/connection.h"
 #include "check.h"
 

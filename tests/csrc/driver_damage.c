@@ -78,7 +78,7 @@ static uint64_t first_slot_of(const char *path) {
 }
 
 /* A slot, a topic index, or a name that leads out of the mapping: the block is made anew, and recovery has the files.
- */
+ * Fault: A damaged slot, topic index or name of the control block led lookups out of the mapping or round for ever. */
 static void check_control_block(const fuzz_paths *here) {
     enum { QUEUE_TOPIC_AT = 4096 + 32, QUEUE_STATE_AT = 4096 + 44, CLEAN_AT = 96 };
     rp_control_block *block = make_store(here, 1, 0);
@@ -126,7 +126,8 @@ static void check_torn_control_block(const fuzz_paths *here) {
     rp_control_close(block);
 }
 
-/* A unit of which nothing can be sent is passed over: its slice would end the connection at each attempt. */
+/* A unit of which nothing can be sent is passed over: its slice would end the connection at each attempt.
+ * Fault: A queue unit with a wrong offset or size closed the connection of every consumer that reached it. */
 static void check_damaged_unit(const fuzz_paths *here) {
     static const struct {
         uint64_t phy_offset;
@@ -165,7 +166,8 @@ static void check_damaged_unit(const fuzz_paths *here) {
     rp_control_close(block);
 }
 
-/* The last unit says that its record goes on far behind the log's end: new records below that would get no units. */
+/* The last unit says that its record goes on far behind the log's end: new records below that would get no units.
+ * Fault: A last unit or queue entry that reached beyond the log's end kept new records from getting units. */
 static void check_end_of_units(const fuzz_paths *here) {
     uint8_t units[2 * UNIT] = {0};
     uint64_t end;
@@ -188,7 +190,8 @@ static void check_end_of_units(const fuzz_paths *here) {
     rp_control_close(block);
 }
 
-/* An index file that claims to know the log beyond its end, or begins before time did. */
+/* An index file that claims to know the log beyond its end, or begins before time did.
+ * Fault: An index file whose end lay beyond the log's, or below zero, accepted no more keys. */
 static void check_index(const fuzz_paths *here) {
     char path[PATH_MAX];
     uint8_t header[40] = {0};
@@ -211,7 +214,8 @@ static void check_index(const fuzz_paths *here) {
     rp_index_close(index);
 }
 
-/* A queue offset that no queue can have: no unit, and the numbers of the queue stay. */
+/* A queue offset that no queue can have: no unit, and the numbers of the queue stay.
+ * Fault: A damaged queue offset of 2^58 or more reset a queue's next offset and wrapped file names. */
 static void check_queue_offset(const fuzz_paths *here) {
     static const uint64_t offsets[] = {UINT64_MAX, INT64_MAX, 1ull << 58};
     for (size_t i = 0; i < sizeof offsets / sizeof *offsets; i++) {
@@ -228,7 +232,8 @@ static void check_queue_offset(const fuzz_paths *here) {
     }
 }
 
-/* Killed between two stores: the end of the records is shown, that of the units not. Nothing may be overwritten. */
+/* Killed between two stores: the end of the records is shown, that of the units not. Nothing may be overwritten.
+ * Fault: A store worker killed between two stores overwrote a queue's last units with blanks. */
 static void check_half_shown(const fuzz_paths *here, uint64_t first, uint64_t shown) {
     rp_dispatch_counts counts;
     rp_control_block *block = make_store(here, 8, first);

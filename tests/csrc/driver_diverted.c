@@ -1,4 +1,6 @@
-/* Sends left to the manager whose ring has room again only between two of them: each has a token of its own. */
+/* Sends left to the manager whose ring has room again only between two of them: each has a token of its own.
+ *
+ * Fault: Two large sends of one connection could get one token, so a later send could overtake the second. */
 #include "workers/send/diverted.h"
 #include "check.h"
 

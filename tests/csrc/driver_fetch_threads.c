@@ -1,5 +1,7 @@
 /* A queue that grows while it is read: whatever moment a look falls on, each message is found, and none passed over.
- * driver_fetch_threads [MESSAGES] */
+ * driver_fetch_threads [MESSAGES]
+ *
+ * Fault: A pull that read a growing queue in steps took the newest messages for damaged units and skipped them. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <unistd.h>

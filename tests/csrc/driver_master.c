@@ -286,7 +286,8 @@ static rp_master *open_master(rp_master_config *config) {
     return master;
 }
 
-/* The rest of a frame cannot be mapped, and a heartbeat is due: the slave waits for a while, and the loop sleeps. */
+/* The rest of a frame cannot be mapped, and a heartbeat is due: the slave waits for a while, and the loop sleeps.
+ * Fault: A master that could not map the rest of a half-sent frame used a whole core. */
 static void check_lack_of_descriptors(void) {
     int pair[2], small = 4608;
     uint32_t why;

@@ -92,6 +92,7 @@ static void test_names(rp_queue_files *files, const rp_queue *queue) {
     CHECK(sync_all(files) == RP_OK && whole + data_count == 0 && was_synced(below("queues")) == 1);
 }
 
+/* Fault: A flush of more than 64 queue files wrote everything dirty in the file system. */
 static void test_bound(rp_queue_files *files, rp_queue *const *queues) {
     for (int i = 0; i < SET; i++) create(files, queues[i], 0);
     CHECK(sync_all(files) == RP_OK && whole == 0 && data_count == SET && was_synced(below("queues/T")) == 1);

@@ -151,7 +151,8 @@ static int kind_of(const rp_timer_marks *marks, uint64_t end, uint64_t number) {
     return RP_TIMER_DELIVERED;
 }
 
-/* The index says what the journal says, over more than two rounds of it and over a restart of the send worker. */
+/* The index says what the journal says, over more than two rounds of it and over a restart of the send worker.
+ * Fault: A change of ended timers searched 32 times 65 536 entries in the send worker: 10 ms without a send. */
 static void check_end_index(void) {
     rp_timer_marks *marks = open_marks();
     rp_timer_header *header = rp_timer_marks_header(marks);

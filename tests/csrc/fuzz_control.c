@@ -1,7 +1,9 @@
 /* A damaged control block: whatever its bytes, opening it ends, and nothing leads out of the mapping afterwards. A
  * block that is trusted (same boot, or clean) finds each of its entries by its name; another is as good as new.
  *
- * Input: HEAD (0: 1 other boot, 2 clean), then changes of 8 bytes each: kind, which, at, more, value (4). */
+ * Input: HEAD (0: 1 other boot, 2 clean), then changes of 8 bytes each: kind, which, at, more, value (4).
+ *
+ * Fault: A damaged slot, topic index or name of the control block led lookups out of the mapping or round for ever. */
 #define _GNU_SOURCE
 #include "store/control/control_block.h"
 #include "fuzz_store.h"

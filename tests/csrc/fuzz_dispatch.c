@@ -3,7 +3,9 @@
  *
  *   0  1 index, 2 dispatch again from the start in the middle of it, 4 the index starts with what lies at 12
  *   1  files that are missing (bits)   2  published   4  budget   6  min phy offset   8  max offset of T/0   10  its
- * end */
+ * end
+ *
+ * Fault: A damaged queue offset of 2^58 or more reset a queue's next offset and wrapped file names. */
 #define _GNU_SOURCE
 #include "store/control/control_block.h"
 #include "store/dispatch/dispatch.h"

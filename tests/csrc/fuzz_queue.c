@@ -3,7 +3,9 @@
  *
  *   0  1 the first file is missing, 2 the last one ends early, 4 max_offset is far beyond, 8 tags are asked for
  *   1  max offset   2  min offset   3  offset asked for   4  messages asked for (2)   6  min phy offset (2)
- *   8  units to write   9  where   10  published (2)   12  files kept open   13  limit of bytes / 16 */
+ *   8  units to write   9  where   10  published (2)   12  files kept open   13  limit of bytes / 16
+ *
+ * Fault: A queue unit with a wrong offset or size closed the connection of every consumer that reached it. */
 #define _GNU_SOURCE
 #include "store/log/log_view.h"
 #include "store/queues/consume_queue.h"

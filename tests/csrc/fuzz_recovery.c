@@ -3,7 +3,9 @@
  *
  *   0  1 CRC, 2 the power failed, 4 with a control block, 8 one file has another size, 16 half of the log was durable
  *   1  files that are missing (bits)
- *   2  from   4  limit   6  min offset of the queue   8  max offset   10  end of its last record   12  dispatched */
+ *   2  from   4  limit   6  min offset of the queue   8  max offset   10  end of its last record   12  dispatched
+ *
+ * Fault: A last unit or queue entry that reached beyond the log's end kept new records from getting units. */
 #define _GNU_SOURCE
 #include "store/control/control_block.h"
 #include "store/recovery/recovery.h"
