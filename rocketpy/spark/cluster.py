@@ -104,8 +104,9 @@ class AsyncCluster:
         return found | await _ask_all(self._brokers.max_offset, set(queues) - found.keys())
 
     async def _bounds_together(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, Bounds]:
-        """What brokers say of all queues of a topic in one answer, where many of them are asked for. Those that are
-        missing are to be asked for one by one: a broker may refuse, or have more read queues than write queues."""
+        """Return the bounds of queues that brokers give for a whole topic in one answer, where many of its queues
+        are wanted. Ask for each missing queue by itself: a broker may refuse, or have more read queues than write
+        queues."""
         numbers = Counter((queue.topic, queue.broker_name) for queue in queues)
         found: dict[MessageQueue, Bounds] = {}
         for (topic, broker_name), number in sorted(numbers.items()):

@@ -106,6 +106,6 @@ def ddl_of(names: Sequence[str], *, json_properties: bool = False) -> str:
 
 
 def arrow_schema(names: Sequence[str], *, json_properties: bool = False) -> Any:
-    """The same as an Arrow schema; it must equal the one that Spark derives."""
+    """Return the schema of these columns for Arrow; it must equal the schema that Spark derives from `ddl_of`."""
     types = {"properties": pa.string()} if json_properties else {}
     return pa.schema([pa.field(name, types.get(name, COLUMNS[name].arrow)) for name in names])

@@ -81,7 +81,7 @@ class _Units:
         return ConsumeQueueUnit(*CQ_UNIT.unpack(data))
 
     def count_before(self, is_before: Callable[[ConsumeQueueUnit], bool]) -> int:
-        """How many units at the start are for which `is_before` holds; it holds for no unit after them."""
+        """Return the number of leading units for which `is_before` holds; it holds for no unit after them."""
         return bisect_left(self, True, key=lambda unit: not is_before(unit))
 
 

@@ -88,7 +88,7 @@ class Decoder:
                     return End(found.status, position, records)
 
     def resync(self, data: Any, start: int, position: int, stop: int) -> int | None:
-        """Where the first record at or after `position` is; None if none is found before `stop`."""
+        """Return the place of the first record at or after `position`; None if there is none before `stop`."""
         with self.rows.image(data) as image:
             return self.rows.resync(image, start, position, stop)
 
@@ -134,7 +134,7 @@ class Decoder:
 
 
 def fault_at(data: Any, start: int, position: int, checks: Checks) -> str:
-    """What is wrong with the bytes at `position`, in words: the codecs in Python say it."""
+    """Return the fault of the bytes at `position` as text, found by the codecs in Python."""
     try:
         with memoryview(data) as view, view[position:] as image:
             record = decode_record(image, start + position, check_crc=checks.crc)

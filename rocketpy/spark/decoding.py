@@ -18,7 +18,7 @@ ROWS_MAX = 1 << 16
 
 @attrs.frozen(kw_only=True, slots=False)
 class DecodingOptions:
-    """What a row has, and how many rows a batch."""
+    """The columns of a row, and the size of a batch of rows."""
 
     columns: str = option("columns", text, "std", "min, std, all, or names separated by commas")
     properties_as: str = option("propertiesAs", one_of("map", "json"), "map", "type of the column properties")

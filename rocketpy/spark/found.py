@@ -1,4 +1,4 @@
-"""What one step of a scan found: the contract between the decoder and what finds rows."""
+"""The result of one step of a scan: the contract between the decoder and the code that finds rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Found:
 
 
 class Rows(Protocol):
-    """What finds rows and makes columns of them; native_rows.py describes the methods."""
+    """A finder of rows, which also makes columns of them; native_rows.py describes the methods."""
 
     def image(self, data: Any) -> contextlib.AbstractContextManager[Any]: ...
 

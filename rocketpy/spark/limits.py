@@ -1,4 +1,4 @@
-"""How large a micro-batch is: shares of a limit for each queue, and whether a batch is worth its cost yet."""
+"""Limits of a micro-batch: the share of each queue, and the smallest backlog for which a batch is begun."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from rocketpy.message.message_queue import MessageQueue
 
 
 def share(backlog: Mapping[MessageQueue, int], total: int | None) -> dict[MessageQueue, int]:
-    """How many messages of each queue a batch takes: in proportion to the backlog, and at least one of each queue that
-    has any, so that a small queue never waits for a large one. That minimum may exceed `total`."""
+    """Return the number of messages of each queue that a batch takes: in proportion to the backlog, but at least one of
+    each queue that has any, so that a small queue never waits for a large one. The sum may exceed `total` by this
+    minimum."""
     waiting = sum(backlog.values())
     if total is None or waiting <= total:
         return dict(backlog)
@@ -38,7 +39,7 @@ class MinimumBatch:
     _last_s: float | None = None
 
     def allows(self, waiting: int, *, always: bool) -> bool:
-        """Whether a batch may begin now; `always`: the minimum does not count."""
+        """Return True if a batch may begin now. With `always` the minimum does not count."""
         now_s = self.clock()
         if self._last_s is None:
             self._last_s = now_s

@@ -1,7 +1,7 @@
-"""Where the log of a store ends for a reader that must never see a record that is still being written.
+"""The end of a store's log for a reader that must never see a record that is still being written.
 
-A broker dispatches a record to its consume queue when it is complete. So the end is that of the last record that any
-consume queue names. A store without consume queues is at rest: there it is the end of the last valid record.
+A broker dispatches a record to its consume queue when it is complete. So the log ends after the last record that any
+consume queue names. A store without consume queues is at rest: its log ends after the last valid record.
 """
 
 from __future__ import annotations

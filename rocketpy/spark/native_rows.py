@@ -88,7 +88,7 @@ class NativeRows:
         return Found(status, int(scan.position), int(scan.records), int(scan.rows), int(scan.compressed))
 
     def resync(self, image: Any, start: int, position: int, stop: int) -> int | None:
-        """Where the first record at or after `position` is; None if there is none before `stop`."""
+        """Return the place of the first record at or after `position`; None if there is none before `stop`."""
         scan = self._scan
         scan.start, scan.position = start, position
         found = Status(lib.rp_rows_resync(image, len(image), stop, scan))

@@ -77,7 +77,7 @@ def tree_of(offsets: Mapping[MessageQueue, int]) -> dict[str, Any]:
 
 @attrs.frozen
 class Document:
-    """The offsets that one batch ends at."""
+    """The offsets at which a batch ends."""
 
     ends: Offsets
     begins: Offsets = attrs.field(factory=dict)  # of queues that the batch before did not have
@@ -110,7 +110,7 @@ class Document:
 
 
 def begin_of(queue: MessageQueue, start: Document, end: Document) -> int | None:
-    """Where a batch begins in a queue; None if neither document says."""
+    """Return the offset at which a batch begins in a queue; None if neither document has it."""
     if start.is_initial or queue not in start.ends:
         return end.begins.get(queue, start.ends.get(queue))
     return start.ends[queue]

@@ -1,7 +1,7 @@
-"""How options of the sources and of the sink are declared and read.
+"""Declarations of the options of the sources and of the sink, and their parser.
 
-Spark hands options over as text, with keys in lower case. Each option is a field of a frozen class: its key, its
-default, what it means. An unknown key, a wrong value, and a combination that cannot be meant are errors before anything
+Spark hands options over as text, with keys in lower case. Each option is a field of a frozen class with its key, its
+default and its meaning. An unknown key, a wrong value, and a combination that makes no sense are errors before anything
 is read.
 """
 

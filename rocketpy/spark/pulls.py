@@ -60,11 +60,11 @@ class Slice:
 
 @attrs.frozen
 class PullSettings:
-    """How slices are read.
+    """The settings of the pulls that read slices.
 
     Attributes:
         expression: `*`, tags, or SQL92.
-        fail_on_data_loss: whether a missing message is an error; otherwise the reader goes on after it.
+        fail_on_data_loss: True: a missing message is an error; False: the reader goes on after it.
     """
 
     group: str
@@ -76,7 +76,7 @@ class PullSettings:
 
     @property
     def is_of_all(self) -> bool:
-        """Whether no message is left out on purpose, so that each offset must come."""
+        """Return True if no message is filtered out, so that each offset must come."""
         return self.expression == "*"
 
 
@@ -103,7 +103,7 @@ def _subscription(topic: str, expression: str | Sql92) -> SubscriptionData:
 
 @attrs.frozen
 class Answer:
-    """What one pull has given of a run, from the offset `begin` on."""
+    """The answer to one pull of a run, from the offset `begin` on."""
 
     run: Slice
     begin: int
@@ -111,12 +111,13 @@ class Answer:
 
     @property
     def offsets(self) -> int:
-        """How many offsets it goes on by."""
+        """The number of offsets by which the answer advances."""
         return self.pulled.next_begin_offset - self.begin
 
     @property
     def is_within(self) -> bool:
-        """Whether all its messages are of the run. With tags or conditions a broker looks for matches after it."""
+        """Return True if all its messages are of the run. With tags or conditions a broker looks for matches beyond the
+        run."""
         return self.pulled.next_begin_offset <= self.run.end
 
 
@@ -272,8 +273,8 @@ class Pulls:
         return int(following)
 
     def _is_complete_answer(self, pulled: StoredPull) -> bool:
-        """Whether all that was wanted is in it. A broker also says "no match" of messages whose records are gone, and
-        goes on after them; where a part of them is gone, `slices.py` sees it."""
+        """Return True if the answer has all messages that were wanted. A broker also answers "no match" for messages
+        whose records are gone, and goes on after them; `slices.py` notices when only a part of them is gone."""
         return pulled.status is PullStatus.FOUND or not self.settings.is_of_all
 
     async def _pull(self, run: Slice, position: int) -> StoredPull:

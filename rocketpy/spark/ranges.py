@@ -60,7 +60,7 @@ class Ranges:
         return set(self.options.assign)
 
     def starts(self, bounds: Mapping[MessageQueue, Bounds], default: str) -> Offsets:
-        """Where reading starts in each queue. Raises ConfigError."""
+        """Return the offset at which reading starts in each queue. Raises ConfigError."""
         options = self.options
         if options.starting_ms is not None or options.starting_times is not None:
             return self._by_time(bounds)
@@ -96,7 +96,7 @@ class Ranges:
         return self.cluster.search(times_ms, bounds, self.options.pull_settings)
 
     def ends(self, bounds: Mapping[MessageQueue, Bounds]) -> Offsets:
-        """Where a batch query ends. Raises ConfigError."""
+        """Return the offset at which a batch query ends in each queue. Raises ConfigError."""
         options = self.options
         latest = {queue: bound.max_offset for queue, bound in bounds.items()}
         if options.ending_ms is not None:

@@ -52,7 +52,8 @@ class Piece:
 
 
 def list_segments(root: Path) -> list[Segment]:
-    """The files of the CommitLog in `root`, without those that a broker has prepared after the last record.
+    """Return the files of the CommitLog in `root`, without the empty files that a broker has prepared after the last
+    record.
 
     Raises:
         StoreError: there is none, or one is missing between others, or is shorter than the next one's name says.
@@ -80,7 +81,7 @@ def list_segments(root: Path) -> list[Segment]:
 
 
 def _is_prepared(segment: Segment) -> bool:
-    """Whether no record begins the file."""
+    """Return True if the file does not begin with a record."""
     with translated(segment.path, "read"), segment.path.open("rb") as file:
         return not any(file.read(RECORD_START.size))
 

@@ -29,7 +29,7 @@ class Selection:
 
 @attrs.frozen(kw_only=True)
 class Checks:
-    """What must hold of a record beside its structure, and where a batch of rows ends."""
+    """The checks of a record beside its structure, and the limits of a batch of rows."""
 
     crc: bool = False
     place: bool = False  # its own phy offset is its place

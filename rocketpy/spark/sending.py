@@ -39,7 +39,7 @@ Target = tuple[str, MessageQueue | None]
 
 @attrs.define
 class Receipt:
-    """What a task has stored in one queue."""
+    """The messages that a task has stored in one queue: their number, first and last offset."""
 
     count: int
     first_offset: int

@@ -28,7 +28,7 @@ QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 
 
 class TaskReceipt(WriterCommitMessage):
-    """What one task has stored, by queue."""
+    """The receipts of one task, by queue."""
 
     def __init__(self, receipts: dict[MessageQueue, Receipt]) -> None:
         self.receipts = receipts

@@ -15,7 +15,8 @@ MIB = 1 << 20
 
 @attrs.frozen(kw_only=True, slots=False)
 class SinkOptions(ConnectionOptions):
-    """Where messages go, how many travel at once, and what happens to one that no broker takes."""
+    """The target of the messages, the size and number of requests, and the handling of a message that no broker
+    takes."""
 
     topic: str | None = option("topic", text, None, "of all messages; otherwise there is a column topic")
     producer_group: str = option("producerGroup", text, "spark", "name of the producer group")

@@ -139,7 +139,8 @@ class FileReader:
         return reached
 
     def _is_of_broker(self, image: bytes) -> bool:
-        """Whether the broker has the first record, too. Raises ConfigError if it has another one."""
+        """Return True if the broker has the first record, too. Raises ConfigError if it has another one at that
+        offset."""
         wanted = self.wanted
         record = probed(self.options, attrs.evolve(wanted, end=wanted.begin + 1), "*")
         if record and not image.startswith(record):

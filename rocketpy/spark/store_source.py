@@ -163,8 +163,8 @@ class PieceReader:
         return None
 
     def _is_worth_another_try(self, end: End) -> bool:
-        """Whether a record that a consume queue names may have been incomplete when it was looked at: a broker names
-        records when they are complete. Tried once for each place, so damage is found."""
+        """Return True if the record may still have been in the middle of its write when it was read: a broker
+        dispatches a record only when it is complete. Each place is tried again once, so damage is found."""
         if not self.options.live_tail or not self._is_at_tail or self._tried_again == end.position:
             return False
         self._tried_again = end.position
@@ -172,11 +172,11 @@ class PieceReader:
 
     @property
     def _is_at_tail(self) -> bool:
-        """Whether the piece is the last one of the log."""
+        """Return True if the piece is the last one of the log."""
         return self.piece.segment.is_last and self.piece.end == self.piece.segment.end
 
     def _is_end(self, end: End, image: Any, stop: int) -> bool:
-        """Whether the scan ended where a sound log ends: in its last piece, which no record follows."""
+        """Return True if the scan ended where a sound log ends: in its last piece, with no record after it."""
         segment = self.piece.segment
         if end.status in ALWAYS_READ:
             if end.status is Status.OK and end.position > stop and stop < segment.size:
@@ -198,7 +198,7 @@ class PieceReader:
         return may_end and not self._is_named_after(end.position)
 
     def _is_named_after(self, position: int) -> bool:
-        """Whether a consume queue names a record that is not before this position: then the log does not end here.
+        """Return True if a consume queue names a record at or after this position: then the log does not end here.
 
         The queues are asked once: beside a broker the piece ends where the log ended when its end was first reached.
         """

@@ -61,7 +61,7 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = end_of_log(self.options.path, list_segments(self.options.path))
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Where the batch after `start` ends; `start` itself if there is nothing new."""
+        """Return the offset at which the batch after `start` ends; `start` itself if there is nothing new."""
         begin, segments = offset_of(start), list_segments(self.options.path)
         end = self._end(begin, segments)
         end = end if self._target is None else min(end, self._target)

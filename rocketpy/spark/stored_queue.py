@@ -39,7 +39,7 @@ class NumberedFiles:
 
     @classmethod
     def of(cls, directory: Path) -> Self:
-        """Those of a directory; none if it does not exist. Raises StoreError."""
+        """Return the files of a directory; none if it does not exist. Raises StoreError."""
         names: list[str] = []
         if directory.is_dir():
             with translated(directory, "list"):

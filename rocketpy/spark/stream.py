@@ -61,8 +61,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- what Spark asks ----------------------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a new query begins. Spark asks twice, and again after a crash in the first batch; `from` in the end of
-        that batch then says where it began."""
+        """Return the offsets at which a new query begins. Spark asks twice, and again after a crash in the first batch;
+        `from` in the end offset of that batch then holds its beginning."""
         if self._initial is None:
             starts = self._ranges.starts(self._refresh(), "latest")
             self._initial = Document(starts, is_initial=True)
@@ -78,7 +78,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if options.offsets_min is None else ReadMinRows(options.offsets_min)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Where the batch after `start` ends; `start` itself if there is nothing new."""
+        """Return the offsets at which the batch after `start` ends; `start` itself if there is nothing new."""
         begin = Document.decode(start)
         bounds = self._refresh()
         latest = {queue: bound.max_offset for queue, bound in bounds.items()}
@@ -99,7 +99,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Document(ends, begins=new).encode()
 
     def reportLatestOffset(self) -> dict[str, Any]:
-        """What the brokers have, for the query's progress: its lag."""
+        """Return the maximum offsets of the brokers, which the query's progress shows as its lag."""
         return Document({queue: bound.max_offset for queue, bound in self._bounds.items()}).encode()
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -147,7 +147,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._bounds
 
     def _bounds_of(self, queues: Mapping[MessageQueue, int]) -> dict[MessageQueue, Bounds]:
-        """What is known, or asked for where a restarted query has not asked yet."""
+        """Return the known bounds; ask the brokers if these do not cover `queues`, as in a restarted query."""
         if any(queue not in self._bounds or self._bounds[queue].max_offset < end for queue, end in queues.items()):
             self._discovered_s = float("-inf")
             self._refresh()

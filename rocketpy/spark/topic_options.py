@@ -146,7 +146,8 @@ class TopicOptions(ConnectionOptions, DecodingOptions):
 
     @property
     def pull_settings(self) -> PullSettings:
-        """How slices are read. Without a group of its own a query pulls as one that every broker has."""
+        """The settings of the pulls; without a group of its own a query uses TOOLS_CONSUMER_GROUP, which every broker
+        has."""
         is_sql = self.expression_type == SQL92
         return PullSettings(
             group=self.consumer_group or TOOLS_CONSUMER_GROUP,
@@ -159,7 +160,7 @@ class TopicOptions(ConnectionOptions, DecodingOptions):
 
     @property
     def selection(self) -> Selection:
-        """What the reader checks again: brokers compare hashes of tags, and some misread conditions."""
+        """The filter that the reader applies again: brokers compare hashes of tags, and some misread conditions."""
         if self.expression_type == SQL92:
             return Selection(condition=self.sub_expression)
         return Selection(tags=frozenset(expression_tags(self.sub_expression) or ()))

@@ -1,4 +1,4 @@
-"""What each Python process of Spark does once, and what must be equal in all of them."""
+"""The set-up of each Python process of Spark, and the versions that must be equal in all of them."""
 
 from __future__ import annotations
 

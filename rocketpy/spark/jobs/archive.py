@@ -38,7 +38,8 @@ PIECES_PER_COMMIT = 256
 
 @attrs.frozen
 class PieceResult:
-    """What a worker has written of one piece; `end` is the phy offset after its last record, or 0 without one."""
+    """The files that a worker has written for one piece; `end` is the phy offset after its last record, 0 without
+    one."""
 
     end: int
     files: list[ArchivedFile]

@@ -47,10 +47,10 @@ class ArchivedFile:
 
 @attrs.frozen
 class Manifest:
-    """What one run has archived: the records from the phy offset `begin` up to `end`.
+    """The files that a run has archived, with the records from the phy offset `begin` up to `end`.
 
-    A compaction has `begin` equal to `end`: its files have the rows of those in `removed`. Files in `bad` are of the
-    side table (bad_rows.py); they have no queues. The archive of topics has `positions` instead of phy offsets.
+    A compaction has `begin` equal to `end`: its files have the rows of the files in `removed`. Files in `bad` are of
+    the side table (bad_rows.py); they have no queues. The archive of topics has `positions` instead of phy offsets.
     """
 
     begin: int
@@ -66,7 +66,7 @@ class Manifest:
 
     @property
     def all_files(self) -> list[ArchivedFile]:
-        """Those of the side table, too."""
+        """Return all files, including the side table's."""
         return [*self.files, *self.bad]
 
 
@@ -82,7 +82,7 @@ class ArchiveLog:
 
     @property
     def pending(self) -> Path:
-        """Where workers write the files of this run."""
+        """The directory in which workers write the files of this run."""
         return self.directory / PENDING
 
     @classmethod
@@ -118,9 +118,9 @@ class ArchiveLog:
         return manifest
 
     def _publish(self, manifest: Manifest) -> None:
-        """Move files to where readers look; those that were moved before are there already.
+        """Move the files of a manifest to where readers look; skip files that were moved before.
 
-        The names are on the disk at return: the next manifest is the only one that a run after it completes.
+        The directories are synced at return, so a later run has at most the last manifest to complete.
         """
         added = [(self.pending / file.attempt / file.path, self.target / file.path) for file in manifest.all_files]
         removed = [self.target / path for path in manifest.removed]
@@ -146,7 +146,7 @@ class ArchiveLog:
 
 
 def directory_of(target: Path, broker: str) -> Path:
-    """Where the manifests of a broker are."""
+    """Return the directory of a broker's manifests."""
     return target / "_rocketpy" / broker
 
 

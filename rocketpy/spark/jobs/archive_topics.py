@@ -103,7 +103,8 @@ def _warn_of_absent(target: Path, topics: tuple[str, ...], present: set[str]) ->
 
 
 def parse_connection(topics: tuple[str, ...], connection: Mapping[str, str], *, allow_gap: bool) -> TopicOptions:
-    """Options for the source. Raises ConfigError, also for those that would change what is read."""
+    """Return the options for the source. Raises ConfigError, also for an option that would change the rows that are
+    read."""
     of_connection = {key: value for key, value in connection.items() if key.lower() not in BESIDE_CONNECTION}
     parse_options(ConnectionOptions, of_connection)
     if not topics:

@@ -1,4 +1,4 @@
-"""What a checkpoint of Spark says about the last micro-batch that was done."""
+"""The last committed micro-batch, read from a checkpoint of Spark."""
 
 from __future__ import annotations
 

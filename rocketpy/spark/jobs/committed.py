@@ -1,4 +1,4 @@
-"""How far consumer groups are: asked of brokers, or read from the files of a store."""
+"""The committed offsets of consumer groups, asked of brokers or read from the files of a store."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ STATE_SCHEMA = "topic string, dedupKey string, storeTimestamp timestamp"  # one 
 
 @attrs.frozen
 class DedupStream:
-    """What is read, and what a copy is.
+    """The topics that are read, and the rule by which a message is a copy.
 
     Attributes:
         key: as of `dedup`.

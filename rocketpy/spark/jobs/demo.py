@@ -40,7 +40,7 @@ REGISTERED_S = 30.0
 
 @attrs.define(eq=False)
 class Demo:
-    """Where it runs, and what it tells meanwhile.
+    """The demo: its steps, the brokers and directories that it uses, and its report.
 
     Attributes:
         store: directory of the broker's store.

@@ -1,4 +1,5 @@
-"""How fast groups consume what is there, and when it will be consumed: by two looks at their positions."""
+"""The speed at which groups consume their backlog, and the time until it is empty, from two looks at their
+positions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where an analytics job reads messages: topics of running brokers, a store directory, or an archive of job archive."""
+"""The input of an analytics job: topics of running brokers, a store directory, or an archive of job archive."""
 
 from __future__ import annotations
 

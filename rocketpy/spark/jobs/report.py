@@ -1,4 +1,4 @@
-"""What an analytics job has found, in a form that is printed for people and as JSON."""
+"""The findings of an analytics job, in a form that is printed for people and as JSON."""
 
 from __future__ import annotations
 

@@ -170,7 +170,8 @@ def _keys(messages: DataFrame) -> list[Row]:
 
 
 def _backlog(spark: SparkSession, messages: DataFrame, found: list[Committed], now_s: float) -> list[Row]:
-    """What each group has not consumed. A queue without messages counts nothing."""
+    """Return the backlog of each group and topic, and the age of its oldest message. A queue without messages counts
+    nothing."""
     from pyspark.sql import functions as sql
 
     schema = "group string, topic string, broker string, queueId int, position bigint"

@@ -25,7 +25,7 @@ CONNECTION = frozenset({"name_server", "connection"})
 
 
 def asked_of(wanted: Any) -> dict[str, Any]:
-    """What an attrs object asks for, without how its brokers are reached."""
+    """Return the attributes of an attrs object except its connection to brokers."""
     return attrs.asdict(wanted, filter=lambda field, _: field.name not in CONNECTION)
 
 

@@ -37,7 +37,7 @@ ROLLED_BACK = "ROLLBACK_MESSAGE"  # of Java's LocalTransactionState
 
 
 def trace(spark: SparkSession, source: Input, **options: Any) -> JobReport:
-    """Analyse the message trace of an input; its topics are trace topics; none: the one that brokers have.
+    """Analyse the message trace of an input. Its topics are trace topics; without any, TRACE_TOPIC is read.
 
     Args:
         options: of `analyse`.

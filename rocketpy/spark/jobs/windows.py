@@ -30,14 +30,14 @@ PROGRESS_KEPT = 10_000  # micro-batches of a run that are counted; Spark keeps 1
 
 @attrs.frozen
 class Windows:
-    """What is counted.
+    """The topic, windows and values that are counted.
 
     Attributes:
         window, slide, watermark: as Spark writes durations, `10 seconds`; no slide: windows do not overlap.
         by: an SQL expression over tags, keys and `body`, which is the body as text; one result for each value.
         amount: a path into bodies that are JSON, `$.amount`, whose numbers are added up, with six digits after the
-            point. What is not a number, or has more than 32 digits before the point, is passed over: no message may
-            end the query.
+            point. A value that is not a number, or has more than 32 digits before the point, is passed over: no message
+            may end the query.
         connection: options of the connection beside nameServer, like credentialsFile.
     """
 
@@ -176,5 +176,5 @@ def _batches(progress: list[Any]) -> list[Row]:
 
 
 def is_same(one: DataFrame, other: DataFrame) -> bool:
-    """Whether two tables have the same rows, each as often."""
+    """Return True if two tables have the same rows, each as often."""
     return bool(one.exceptAll(other).isEmpty() and other.exceptAll(one).isEmpty())

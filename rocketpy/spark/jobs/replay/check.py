@@ -32,11 +32,12 @@ POLL_S = 0.05
 
 @attrs.frozen
 class SliceFound:
-    """What a slice has of a replay.
+    """The messages of a replay that were found in a slice.
 
     Attributes:
         rows: for each step a bitmap of the rows that are there, compressed.
-        more: copies beyond the first of a row. changed: messages with a body that was not sent.
+        more: further copies of rows that are there.
+        changed: messages with a body that was not sent.
     """
 
     rows: dict[StepId, bytes]

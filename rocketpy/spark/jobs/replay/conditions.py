@@ -39,7 +39,7 @@ def parse_where(text: str | None) -> Node | None:
 
 
 def row_filter(wanted: Wanted) -> Callable[[Row], bool]:
-    """Whether a row is sent; made once for many rows."""
+    """Return a function that is True for the rows to send; made once for many rows."""
     condition = parse_where(wanted.where)
 
     def is_wanted(row: Row) -> bool:
@@ -55,7 +55,7 @@ def row_filter(wanted: Wanted) -> Callable[[Row], bool]:
 
 
 def _values(row: Row) -> dict[str, str | int]:
-    """What a condition sees of a row; what is null is unknown."""
+    """Return the values of a row that a condition can name; a null is left out, so it is unknown."""
     values: dict[str, str | int] = dict(row["properties"] or ())
     for name in COLUMNS:
         value = row[name]

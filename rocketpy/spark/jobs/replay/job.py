@@ -35,7 +35,7 @@ INLINE_SHARDS = 1
 
 @attrs.frozen(kw_only=True)
 class Replayed:
-    """What a replay has done, all of its runs together."""
+    """The messages that a replay has sent, found and missed, in all of its runs together."""
 
     sent: int  # by this run
     planned: int  # messages of the archive, by all runs

@@ -1,4 +1,4 @@
-"""What the workers of job replay do: send the files of a part."""
+"""The work of job replay in Spark's workers: send the files of a part."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ORIGIN = ("ORIGIN_TOPIC", "ORIGIN_BROKER", "ORIGIN_QUEUE", "ORIGIN_OFFSET")
 
 @attrs.frozen
 class ReplayJob:
-    """What all parts have in common."""
+    """The settings that all parts of a replay share."""
 
     archive: Path
     ledger: Path

@@ -151,7 +151,7 @@ class Ledger:
 
 
 def read_step(ledger: Path, identity: StepId) -> Step | None:
-    """What a step has sent; None if it is to be done."""
+    """Return the ledger's record of a finished step; None if the step is still to be done."""
     path = _step_path(ledger, identity, "json")
     if not path.exists():
         return None
@@ -197,7 +197,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def _understood(path: Path) -> Iterator[None]:
-    """What the content of a file makes impossible is an error that names the file."""
+    """Turn an error about a file's content into a StoreError that names the file."""
     try:
         yield
     except (ValueError, LookupError, TypeError) as error:
