@@ -66,10 +66,10 @@ class ConsumeMode(Enum):
 
 @attrs.frozen
 class StartFrom:
-    """Where a group starts in a queue that has no committed offset.
+    """The place at which a group starts in a queue that has no committed offset.
 
-    `StartFrom.LAST` (the default) still begins at the first message of a queue that still has all of its messages, and
-    the first of them in memory: for such a queue the broker answers with that offset, and not that there is none.
+    `StartFrom.LAST` (the default) still begins at the first message of a queue that has all of its messages, the first
+    of them in memory: for such a queue the broker answers with that offset instead of "no offset".
     """
 
     wire_name: str
@@ -121,7 +121,7 @@ class TlsOptions:
 
 @attrs.frozen(kw_only=True)
 class ClientOptions:
-    """What producers, consumers and the admin client share."""
+    """The options that producers, consumers and the admin client share."""
 
     name_servers: str = attrs.field(factory=lambda: os.environ.get("NAMESRV_ADDR", ""))  # "host:port;host:port"
     name_server_domain: str = attrs.field(factory=lambda: os.environ.get("ROCKETMQ_NAMESRV_DOMAIN", ""))
@@ -150,7 +150,7 @@ class ClientOptions:
 
     @property
     def address_server_url(self) -> str | None:
-        """Where to look the name servers up; None: they are given, or no service is named."""
+        """The URL that lists the name servers; None if they are given, or if no service is configured."""
         if self.name_server_list or not self.name_server_domain:
             return None
         return address_server_url(self.name_server_domain, self.name_server_subgroup, self.unit_name)

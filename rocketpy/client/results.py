@@ -1,4 +1,4 @@
-"""What calls return: outcomes are values, errors are raised."""
+"""Results of calls: outcomes are values, errors are raised."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ SEND_STATUS = {
 
 @attrs.frozen
 class SendResult:
-    """Where a message went. Of a batch, the ids are joined by commas and the offset is the first one's."""
+    """The ids and the place of a stored message. A batch has its ids joined by commas, and the offset of its first
+    message."""
 
     status: SendStatus
     msg_id: str  # made by us, travels with the message (UNIQ_KEY)
@@ -93,7 +94,7 @@ class ConsumeAction(Enum):
 
 @attrs.frozen
 class ConsumeResult:
-    """What a handler says about the messages it was given; returning None is SUCCESS, raising is RETRY.
+    """A handler's result for the messages it was given; returning None is SUCCESS, raising is RETRY.
 
     Args:
         delay_level: of a retry: 0 lets the broker lengthen the delay with each attempt, -1 is the dead letter topic.
@@ -143,7 +144,7 @@ CONSUMED = ConsumeResult(ConsumeAction.SUCCESS)
 
 
 def acknowledged_count(result: ConsumeResult, size: int) -> int:
-    """How many messages of a concurrent batch are done, from the first on.
+    """Return the number of messages of a concurrent batch that are done, from the first on.
 
     Source: RocketMQ 4.9 `ConsumeMessageConcurrentlyService#processConsumeResult`.
     """

@@ -138,7 +138,7 @@ def blocking_now(method: Callable[Concatenate[C, P], T]) -> Callable[Concatenate
 
 
 class BlockingProducer(Blocking[S]):
-    """What both producers offer."""
+    """The methods that both blocking producers have."""
 
     send = blocking(async_producer.Producer.send)
     send_batch = blocking(async_producer.Producer.send_batch)

@@ -54,7 +54,7 @@ CHECKS_BYTES_MAX = 64 * 1024 * 1024  # of the bodies of those that wait; one alw
 
 
 class LocalTransactionState(Enum):
-    """How a local transaction ended; the value is `commitOrRollback` of END_TRANSACTION."""
+    """The end of a local transaction; the value is `commitOrRollback` of END_TRANSACTION."""
 
     COMMIT = 8
     ROLLBACK = 12
@@ -71,7 +71,7 @@ class TransactionListener(Protocol):
         """Run the local transaction of a message that is stored as a half message."""
 
     def check(self, message: ReceivedMessage) -> LocalTransactionState | Awaitable[LocalTransactionState | None] | None:
-        """How the local transaction of this message ended."""
+        """Return the state of the local transaction of this message."""
 
 
 @attrs.frozen

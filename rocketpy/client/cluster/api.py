@@ -127,7 +127,7 @@ class MQClientAPI:
     async def check_client_config(
         self, address: str, client_id: str, group: str, subscription: SubscriptionData, timeout_s: float
     ) -> None:
-        """Whether the broker can filter by the expression. Raises BrokerError when it cannot."""
+        """Ask the broker to check that it can filter by the expression. Raises BrokerError if it cannot."""
         body = CheckClientRequestBody(client_id=client_id, group=group, subscription_data=subscription)
         await self.ask(address, RequestCode.CHECK_CLIENT_CONFIG, body=body.encode(), timeout_s=timeout_s)
 
@@ -325,7 +325,7 @@ def succeeded(response: RemotingCommand, address: str | None) -> RemotingCommand
 
 
 def _stored_pull(response: RemotingCommand, address: str) -> StoredPull:
-    """What a pull was answered. Raises BrokerError if it was refused."""
+    """Return the answer to a pull. Raises BrokerError if it was refused."""
     status = PULL_STATUS.get(response.code)
     if status is None:
         raise BrokerError(response.code, response.remark, address=address)

@@ -189,7 +189,8 @@ class ClientInstance:
         self._publish_infos[topic] = publish_info(topic, route)
 
     async def publish_info(self, topic: str, template: str, queue_nums: int) -> PublishInfo:
-        """Where messages of `topic` go. A topic that does not exist gets the template's route: brokers create it.
+        """Return the queues for messages of `topic`. A topic that does not exist gets the template's route: brokers
+        create it.
 
         Raises:
             ClientError: there is no route, or none that can be written.

@@ -90,7 +90,7 @@ def limit_queue_nums(route: TopicRouteData, queue_nums: int) -> TopicRouteData:
 
 
 def same_route(left: TopicRouteData | None, right: TopicRouteData) -> bool:
-    """Whether two routes are equal, independent of the order of their lists, which name servers do not keep."""
+    """Return True if two routes are equal. The order of their lists does not count: name servers do not keep it."""
     return left is not None and _canonical(left) == _canonical(right)
 
 

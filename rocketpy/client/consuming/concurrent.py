@@ -112,7 +112,7 @@ class ConcurrentService:
             self.context.offsets.update(chunk.queue, offset, increase_only=True)
 
     async def _send_back(self, messages: Sequence[ReceivedMessage], delay_level: int) -> list[ReceivedMessage]:
-        """Send each message back to its broker. Returns those that could not be sent back, with one more attempt
+        """Send each message back to its broker. Returns the messages for which this failed, with one more attempt
         counted."""
         kept = []
         for message in messages:

@@ -1,4 +1,4 @@
-"""What happens before and after each pull: flow control, the request's flags, what an answer means. Values only.
+"""Flow control of pulls: limits of the messages that a queue holds in memory. Values only.
 
 Source: RocketMQ 4.9 `DefaultMQPushConsumerImpl#pullMessage`, `PullAPIWrapper`, `RebalancePushImpl`.
 """
@@ -12,7 +12,8 @@ from .process_queue import ProcessQueue
 
 @attrs.frozen
 class FlowLimits:
-    """What one queue may hold in memory before its pulls pause. All comparisons are strictly greater."""
+    """Limits of the messages that a queue holds in memory; above them its pulls pause. All comparisons are strictly
+    greater."""
 
     message_count: int
     size: int  # bytes

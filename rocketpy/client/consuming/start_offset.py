@@ -1,4 +1,4 @@
-"""Where consumption of a queue begins. Source: RocketMQ 4.9 `RebalancePushImpl#computePullFromWhere`."""
+"""The offset at which consumption of a queue begins. Source: RocketMQ 4.9 `RebalancePushImpl#computePullFromWhere`."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ NO_PROPERTIES: Mapping[str, str] = MappingProxyType({})
 
 @attrs.frozen
 class OutgoingMessage:
-    """A message ready to travel: made once per send, whatever the number of attempts, so its id stays the same."""
+    """A message ready to travel, made once per send: all attempts share its id."""
 
     topic: str
     body: bytes
