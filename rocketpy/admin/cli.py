@@ -1,4 +1,4 @@
-"""`mqadmin`: finds the command, and imports only what that one needs."""
+"""`mqadmin`: finds the command, and imports only the module that it needs."""
 
 from __future__ import annotations
 

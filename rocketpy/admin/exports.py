@@ -1,4 +1,4 @@
-"""What the export commands write: topics and groups, important settings, and figures of a cluster.
+"""The exports of topics and groups, of important settings, and of a cluster's figures.
 
 Source: RocketMQ 4.9 `ExportMetadataCommand`, `ExportConfigsCommand`, `ExportMetricsCommand`.
 """

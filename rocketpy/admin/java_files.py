@@ -28,7 +28,7 @@ def check_owner(directory: Path) -> None:
 
 
 def body_path(message: ReceivedMessage) -> Path:
-    """Where Java's mqadmin writes the body of this message. Raises ClientError as `check_owner`."""
+    """Return the file to which Java's mqadmin writes the body of this message. Raises ClientError as `check_owner`."""
     check_owner(BODY_DIRECTORY)
     is_name = _FILE_NAME.fullmatch(message.msg_id) is not None
     return BODY_DIRECTORY / (message.msg_id if is_name else message.offset_msg_id)

@@ -18,7 +18,7 @@ from .output import Output, java_map, time_text
 
 
 def body_options(function: Any) -> Any:
-    """Where a message's body goes."""
+    """Add the options for the body of a message: --print-body, --body-file and --java-compat."""
     function = click.option("--print-body", is_flag=True, help="Print the body as UTF-8 text.")(function)
     body_file = click.option("--body-file", type=click.Path(dir_okay=False), help="Write the body to this file.")
     function = body_file(function)
@@ -93,7 +93,7 @@ def message_record(message: ReceivedMessage, *, with_body: bool) -> dict[str, ob
 
 
 async def print_tracks(admin: Admin, out: Output, message: ReceivedMessage) -> None:
-    """What became of the message in each group: one line for all of them, as in Java."""
+    """Print the state of consumption of the message by each group, on one line, as in Java."""
     out.line()
     out.line()
     tracks = await message_tracks(admin, message)

@@ -106,7 +106,8 @@ async def _query(admin: Admin, topic: str, header: QueryMessageRequestHeader) ->
 
 
 def unique_id_time_ms(message_id: str, now: datetime) -> int:
-    """When a unique id was made: ms since the month began, of this month or, if that is to come, the last.
+    """Return the time at which a unique id was made: the id has the ms since the month began, of this month or, if that
+    time is still to come, of the last.
 
     Returns: 0 when the id does not hold a time.
     """
@@ -171,10 +172,11 @@ async def pulls(
 
 @attrs.frozen
 class OffsetRange:
-    """What to read of a queue: from `low` up to but not including `end`. `high` is the end that Java's mqadmin prints.
+    """The offsets to read of a queue: from `low` up to but not including `end`. `high` is the end that Java's mqadmin
+    prints.
 
-    The offset that a broker finds for a time after the last message is the one of that message, so that Java's tool
-    leaves it out. It is to be read, and then compared with the time.
+    For a time after the last message a broker finds the offset of that message, and Java's tool leaves the message out.
+    Here it is read, and then compared with the time.
     """
 
     low: int
@@ -205,7 +207,7 @@ class TrackType(Enum):
 
 @attrs.frozen
 class MessageTrack:
-    """Whether one group has consumed a message."""
+    """The state of consumption of a message by one group."""
 
     consumer_group: str
     track_type: TrackType

@@ -38,7 +38,7 @@ class Monitor:
     seen: dict[MessageQueue, int] = attrs.field(factory=dict)
 
     async def round(self) -> AsyncGenerator[Finding, None]:
-        """What is to be said now. A group that cannot be examined is a finding, too."""
+        """Yield the findings of one round. A group that cannot be examined is a finding, too."""
         for group in await all_groups(self.admin):
             try:
                 found = await self._group(group)
@@ -67,7 +67,7 @@ class Monitor:
         return found
 
     async def _members(self, group: str) -> dict[str, ConsumerRunningInfo]:
-        """What the members report of themselves; none for a group that is offline."""
+        """Return the running info of each member that answers; none for a group that is offline."""
         infos: dict[str, ConsumerRunningInfo] = {}
         try:
             members = (await self.admin.consumer_connection(group)).connection_set

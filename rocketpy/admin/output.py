@@ -67,7 +67,7 @@ class Table:
 
 @attrs.define
 class Output:
-    """Where a command's results go. `progress` lines go to standard error and only to a terminal."""
+    """The output of a command's results. `progress` lines go to standard error, and only to a terminal."""
 
     format: Format
     write: Callable[[str], None]
@@ -127,7 +127,7 @@ def _is_plain(value: object) -> bool:
 
 
 def echo(text: str, *, err: bool = False) -> None:
-    """Print a line. A terminal gets control characters as `\\x1b`: it would obey those that a stranger has put into a
+    """Print a line. A terminal gets control characters as `\\x1b`: it would obey any that a stranger has put into a
     name, a property or a body."""
     if _is_terminal(sys.stderr if err else sys.stdout):
         text = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)

@@ -84,7 +84,8 @@ async def queue_owners(admin: Admin, group: str) -> dict[MessageQueue, str]:
 
 
 def same_subscriptions(infos: Mapping[str, ConsumerRunningInfo], now_ms: int) -> bool:
-    """Whether all members subscribe to the same; young groups and pull groups are given the benefit of the doubt."""
+    """Return True if all members have the same subscriptions. Young groups and pull groups get the benefit of the
+    doubt."""
     if not infos:
         return True
     first = infos[min(infos)]

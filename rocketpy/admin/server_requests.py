@@ -86,7 +86,7 @@ class ServerRequests(AdminCore):
         }
 
     async def add_write_perm(self, broker_name: str) -> dict[str, int]:
-        """Undo `wipe_write_perm`: permissions become 6, whatever they were."""
+        """Undo `wipe_write_perm`: the permission of each topic of the broker becomes 6."""
         header = BrokerNameRequestHeader(broker_name=broker_name)
         answers = await self.each_name_server(RequestCode.ADD_WRITE_PERM_OF_BROKER, header)
         return {

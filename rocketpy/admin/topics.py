@@ -17,7 +17,7 @@ UNIT, UNIT_SUB = 1, 2  # topic system flags
 
 @attrs.frozen
 class TopicChange:
-    """What an operator wants of a topic; None leaves a setting alone."""
+    """A change of a topic's settings; None leaves a setting alone."""
 
     read_queue_nums: int | None = None
     write_queue_nums: int | None = None

@@ -18,7 +18,7 @@ from .messages import query_by_key
 
 @attrs.frozen
 class MessageTrace:
-    """What is known of a message: who sent it, and what each group's listeners made of it."""
+    """The trace of a message: its sends, and its consumption by the listeners of each group."""
 
     sends: tuple[tuple[Pub, str], ...]  # with the host of the client, without its port
     consumptions: tuple[tuple[SubAfter, str], ...]

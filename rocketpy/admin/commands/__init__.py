@@ -10,7 +10,7 @@ import attrs
 
 @attrs.frozen
 class Entry:
-    """Where a command is defined, and its line in the list of commands."""
+    """The module of a command, and its line in the list of commands."""
 
     module: str
     summary: str

@@ -183,7 +183,7 @@ async def wipe_write_perm(admin: Admin, out: Output, broker_name: str) -> None:
 @command(example="mqadmin addWritePerm -n 127.0.0.1:9876 -b broker-a")
 @option("-b", "--brokerName", required=True, help="Broker name.")
 async def add_write_perm(admin: Admin, out: Output, broker_name: str) -> None:
-    """Give a broker its write permission back; permissions become 6, whatever they were."""
+    """Give a broker its write permission back: all its topics get permission 6."""
     await _known_broker(admin, broker_name)
     _tell_write_perm(out, "add", broker_name, await admin.add_write_perm(broker_name))
 

@@ -138,7 +138,8 @@ def printer(out: Output, charset: str, *, with_body: bool) -> Callable[[Received
 
 
 def within(messages: Sequence[ReceivedMessage], end_ms: int | None) -> Sequence[ReceivedMessage]:
-    """Those stored at or before a time; the offset that a queue has for it may be that of an earlier message."""
+    """Return the messages stored at or before `end_ms`. A queue may give the offset of an earlier message for that
+    time."""
     if end_ms is None or end_ms <= 0:
         return messages
     return [message for message in messages if message.store_timestamp_ms <= end_ms]

@@ -89,8 +89,8 @@ async def ha_status(
 async def _groups_of_file(
     admin: Admin, settings: BrokerSettings, broker: str | None, cluster: str | None
 ) -> Mapping[str, Mapping[int, str]]:
-    """The group of a broker's file, as name servers know it: those that were given, or those of the file. Without any
-    it is this one broker."""
+    """Return the group of a broker's file, as name servers have it: the given name servers, or else the file's. Without
+    any name server the group is this one broker."""
     listed, own = admin.instance.api.name_servers, settings.broker
     if not listed.addresses and own.namesrv_addr:
         listed.replace([piece.strip() for piece in own.namesrv_addr.split(";") if piece.strip()], random.Random())
@@ -101,7 +101,7 @@ async def _groups_of_file(
 
 
 async def _show_brokers(admin: Admin, out: Output, groups_by_name: Mapping[str, Mapping[int, str]]) -> int | None:
-    """What brokers say of themselves; the exit status."""
+    """Print the replication state that each broker reports. Returns the exit status."""
     failed, groups = False, []
     for name, addresses in groups_by_name.items():
         members = await _answers(admin, name, addresses)
@@ -139,7 +139,7 @@ async def _groups(admin: Admin, broker: str | None, cluster: str | None) -> Mapp
 
 
 async def _answers(admin: Admin, name: str, addresses: Mapping[int, str]) -> list[Member]:
-    """Those that answer. Slaves are asked first, so that the lag that is shown is not too small."""
+    """Return the members that answer. Slaves are asked first, so that the lag that is shown is not too small."""
     members = []
     for broker_id, address in sorted(addresses.items(), reverse=True):
         try:
@@ -151,7 +151,8 @@ async def _answers(admin: Admin, name: str, addresses: Mapping[int, str]) -> lis
 
 
 async def _of_reference(admin: Admin, broker_id: int, address: str) -> HaStatus:
-    """What a broker tells that does not know the request."""
+    """Return the state of a broker that does not know request 907: the end of its log, and a role guessed from its
+    id."""
     end = long_or((await admin.runtime_info(address)).get("commitLogMaxOffset"), 0)
     role = ROLES_OF_REFERENCE.get(broker_id, "SLAVE")
     return HaStatus(role=role, broker_id=broker_id, commit_log_max_offset=end, master=broker_id == MASTER_ID)
