@@ -1,4 +1,4 @@
-"""What a broker registers, and what is kept of it."""
+"""The registration of a broker, and the tables that the name server keeps of it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Admits registrations one at a time, and bounds those that wait.
+"""Admission of registrations one at a time, with bounds on the waiting ones.
 
 A registration may have 16 MiB, and reading it takes seconds, in steps. Brokers send one and wait for its answer. A peer
-that sends many is refused, which bounds the memory of those that wait and keeps one peer from delaying the others.
+that sends many is refused, which bounds the memory of waiting registrations and keeps one peer from delaying the
+others.
 """
 
 from __future__ import annotations

@@ -166,11 +166,11 @@ class RouteInfoManager(RouteQuestions):
     def query_data_version(
         self, broker_addr: str, data_version: DataVersion, connection: int, now_ms: int
     ) -> tuple[bool, DataVersion | None]:
-        """Whether the broker should register again, and its known version. If not, the query counts as a sign of
-        life.
+        """Return a pair: True if the broker should register again, and its known version. If it need not, the query
+        counts as a sign of life.
 
-        It should if its address was registered on another connection: that one is closed soon, and takes the address
-        with it, or belongs to somebody else.
+        It should if its address was registered on another connection: that connection is closed soon, and takes the
+        address with it, or belongs to somebody else.
         """
         live = self._live.get(broker_addr)
         if live is None:
@@ -271,7 +271,7 @@ class RouteInfoManager(RouteQuestions):
 
     @property
     def has_gone_brokers(self) -> bool:
-        """Whether topics of removed brokers are left."""
+        """Return True if topics of removed brokers are left."""
         return bool(self._gone)
 
     def forgetting(self) -> Generator[None, None, None]:
@@ -298,7 +298,7 @@ class RouteInfoManager(RouteQuestions):
         return self._change_perm(broker_name, lambda perm: perm & ~PERM_WRITE)
 
     def add_write_perm(self, broker_name: str) -> Generator[None, None, int]:
-        """Code 327: sets read and write, whatever it was before, as the reference does."""
+        """Code 327: set the permission of all topics of a broker to read and write, as the reference does."""
         return self._change_perm(broker_name, lambda perm: PERM_READ_WRITE)
 
     def _change_perm(self, broker_name: str, change: Callable[[int], int]) -> Generator[None, None, int]:
