@@ -35,7 +35,7 @@ assert ENTRY_SIZE_MIN == 22
 
 @attrs.frozen
 class BatchEntry:
-    """What each message of a batch has of its own."""
+    """The body, properties and flag of one message of a batch."""
 
     body: bytes
     properties: bytes

@@ -32,7 +32,7 @@ ID_LENGTH_V6 = 56
 
 @attrs.frozen
 class OffsetMessageId:
-    """What an offsetMsgId says: where the message is."""
+    """The place of a message, as its offsetMsgId has it."""
 
     store_host: Host
     phy_offset: PhyOffset
@@ -44,7 +44,7 @@ def encode_offset_message_id(store_host: Host, phy_offset: int) -> str:
 
 
 def decode_offset_message_id(message_id: str) -> OffsetMessageId:
-    """Where the message is.
+    """Return the place of the message.
 
     Raises:
         MessageInvalid: no offsetMsgId.

@@ -157,7 +157,7 @@ def encode_record(
     reconsume_times: int = 0,
     prepared_transaction_offset: int = 0,
 ) -> bytes:
-    """A V1 record. The IPv6 bits of `sys_flag` follow the hosts, whatever they were.
+    """Return a V1 record. The IPv6 bits of `sys_flag` are set from the hosts.
 
     Raises:
         MessageInvalid: topic beyond 127 bytes, properties beyond 32767, or a number beyond its field.

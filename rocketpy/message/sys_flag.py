@@ -20,7 +20,7 @@ COMPRESSION_MASK = 0x700
 
 
 class CompressionType(IntEnum):
-    """How a compressed body is compressed: bits 8 to 10."""
+    """The compression of a body: bits 8 to 10."""
 
     LEGACY_ZLIB = 0  # older senders and Go set no type
     LZ4 = 1  # LZ4 frame

@@ -37,7 +37,7 @@ def has_too_many_tags(expression: str) -> bool:
 
 
 def tags_code(tags: str | None) -> int:
-    """What the ConsumeQueue stores of a message's TAGS; 0 for a message without."""
+    """Return the hash of a message's TAGS that the ConsumeQueue stores; 0 for a message without."""
     return string_hash(tags) if tags else 0
 
 

@@ -36,7 +36,7 @@ class MessageKind(IntEnum):
 
 
 class ContextCode(IntEnum):
-    """How a listener ended."""
+    """The end of a listener's call."""
 
     SUCCESS = 0
     TIME_OUT = 1
@@ -87,7 +87,7 @@ class SubBefore:
 
 @attrs.frozen
 class SubAfter:
-    """What a listener made of a message. `timestamp_ms` and `group` may be missing: clients of the cloud omit them."""
+    """A listener's result for a message. `timestamp_ms` and `group` may be missing: clients of the cloud omit them."""
 
     request_id: str
     msg_id: str
@@ -104,7 +104,7 @@ class SubAfter:
 
 @attrs.frozen
 class EndTransaction:
-    """What a producer told the broker about a transaction. `state` is the name of Java's LocalTransactionState."""
+    """The end of a transaction that a producer told the broker. `state` is the name of Java's LocalTransactionState."""
 
     timestamp_ms: int
     region_id: str
