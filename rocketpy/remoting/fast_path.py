@@ -73,7 +73,8 @@ class PullRequest:
 
 @attrs.frozen(kw_only=True)
 class Traffic:
-    """What sends have stored in a queue, or the pulls of a group have got from it, since the last such value."""
+    """The messages that sends have stored in a queue, or that pulls of a group have got from it, since the last
+    report."""
 
     topic: str
     queue_id: int
@@ -97,7 +98,7 @@ class Delivery:
 
 @attrs.frozen
 class FilterPlace:
-    """Where the filter bits of a subscription are (csrc/ipc/worker_messages.h, rp_filter_place)."""
+    """The place of a subscription's filter bits (csrc/ipc/worker_messages.h, rp_filter_place)."""
 
     id: int  # never given twice
     mark: int  # number of its filter mark
@@ -125,7 +126,7 @@ class MessageToPut:
 
 
 class TransactionEnd(IntEnum):
-    """What is to be done with a half message (RP_END_*). The first two values are those of END_TRANSACTION."""
+    """An action that ends or renews a half message (RP_END_*). END_TRANSACTION has the first two values."""
 
     COMMIT = 8
     ROLLBACK = 12
@@ -180,7 +181,7 @@ class NoHalfStates:
 
 
 class TimerState(IntEnum):
-    """What had become of a timer before the put that was to end it."""
+    """The state of a timer before the put that was to end it."""
 
     PENDING = 0  # nothing: the put could end it
     GONE = 1  # it was delivered, or there is none with this number
@@ -212,7 +213,8 @@ class PutResult:
 
     @property
     def is_final_refusal(self) -> bool:
-        """Whether the put can never be stored: its queue was deleted, or it does not fit the format or a log file."""
+        """Return True if the put can never be stored: its queue was deleted, or it does not fit the format or a log
+        file."""
         return self.code in (13, 17)
 
 
@@ -344,7 +346,7 @@ class FastPath(Protocol):
         expression that it brings."""
 
     def begin_put(self, message: MessageToPut) -> PutUnderWay:
-        """Begin an internal put, behind those that have begun before; the caller waits for its result, once."""
+        """Begin an internal put, after all earlier ones; the caller waits for its result, once."""
 
     async def put(self, message: MessageToPut) -> PutResult:
         """begin_put, and wait for the result."""

@@ -1,4 +1,4 @@
-"""What a header carries, whichever serialisation wrote it, and the rules for languages and booleans that both share."""
+"""The fields of a header in both serialisations, and their common rules for languages and booleans."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ REQUEST_HEADER_SIZE_MAX = 256 * 1024
 
 
 class SerializeType(IntEnum):
-    """How a header is written. Each frame declares its own: the two directions of a connection may differ."""
+    """The serialisation of a header. Each frame declares its own: the two directions of a connection may differ."""
 
     JSON = 0
     ROCKETMQ = 1

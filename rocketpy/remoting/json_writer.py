@@ -111,7 +111,7 @@ _SCALARS: dict[type, _Scalar | None] = {  # grows by the types that are met; Non
 
 
 def _scalar(kind: type) -> _Scalar | None:
-    """How a value of this type is written, None for containers."""
+    """Return the writer of values of this type; None for containers."""
     try:
         return _SCALARS[kind]
     except KeyError:

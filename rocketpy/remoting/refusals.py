@@ -1,4 +1,4 @@
-"""Answers to what cannot be served, whatever the server: errors, unknown codes, overload."""
+"""Answers of every server to requests that it cannot serve: errors, unknown codes, overload."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def too_old(age_ms: int, waiting: int) -> str:
 
 
 def code_and_remark(exc: Exception, faults: Faults, place: str) -> tuple[int, str]:
-    """What to answer when a handler raised `exc`.
+    """Return the code and remark of the answer after a handler raised `exc`.
 
-    A RocketError says it; anything else is a bug of ours, and is reported to `faults`.
+    A RocketError has both; anything else is a bug of ours, and is reported to `faults`.
     """
     if isinstance(exc, RocketError):
         return exc.response_code, str(exc)

@@ -107,7 +107,8 @@ class Later:
 
 
 class Value:
-    """What attrs would write for each class anew, and Python compile at each start: equality and a readable form."""
+    """Equality and a readable form: attrs would write them for each class anew, and Python compile them at each
+    start."""
 
     __slots__ = ()
 

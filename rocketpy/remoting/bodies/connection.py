@@ -1,4 +1,4 @@
-"""Who is connected: ConsumerConnection (203), ProducerConnection (204), ProducerTableInfo (328)."""
+"""Connected clients: ConsumerConnection (203), ProducerConnection (204), ProducerTableInfo (328)."""
 
 from __future__ import annotations
 

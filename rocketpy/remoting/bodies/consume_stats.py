@@ -1,4 +1,4 @@
-"""How far consumers are: ConsumeStats (208), ConsumeStatsList (317)."""
+"""Offsets and backlog of consumers: ConsumeStats (208), ConsumeStatsList (317)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class OffsetWrapper(Body):
 
 @body
 class ConsumeStats(Body):
-    """How far one group is in each queue, and how fast it consumes."""
+    """The offsets of one group in each queue, and its speed of consumption."""
 
     consume_tps: float = wire("consumeTps", default=0.0)
     offset_table: dict[MessageQueue, OffsetWrapper] = wire("offsetTable", factory=dict)

@@ -31,7 +31,7 @@ BLOCK_BYTES_MAX = SMALL_BYTES
 
 @body
 class RegisterBrokerBody(Body):
-    """What a broker registers: its topics with their version, and its filter servers (it has none since 4.x)."""
+    """The topics of a broker with their version, and its filter servers (it has none since 4.x)."""
 
     filter_server_list: list[str] = wire("filterServerList", factory=list)
     topic_config_serialize_wrapper: TopicConfigSerializeWrapper = wire(
@@ -180,7 +180,8 @@ class _BlockReader:
         return self._take(size)
 
     def rest(self) -> Iterator[bytes]:
-        """What follows is of no meaning, but only at its end is the stream known to be whole."""
+        """Return the rest of the stream. Its content has no meaning, but only its end shows that the stream is
+        whole."""
         return self._pieces
 
     def _take(self, size: int) -> bytes:

@@ -1,7 +1,7 @@
-"""What a broker says of its replication: HaStatus (907).
+"""The replication state of a broker: HaStatus (907).
 
-The names are those of 5.x where the meaning is the same, so `mqadmin haStatus` of 5.x understands the answer. What 5.x
-has and rocketpy does not measure (speeds, times of reads and writes) is left out.
+The names are the names of 5.x where the meaning is the same, so `mqadmin haStatus` of 5.x understands the answer.
+Values that rocketpy does not measure (speeds, times of reads and writes) are left out.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class BrokerData(Body):
 
 @body
 class QueueData(Body):
-    """What one broker has of a topic."""
+    """The queues and permission of a topic on one broker."""
 
     broker_name: str = wire("brokerName", default="")
     perm: Int = wire("perm", default=0)

@@ -1,4 +1,4 @@
-"""What a consumer tells about itself: ConsumerRunningInfo (307), ConsumeMessageDirectlyResult (309)."""
+"""The state that a consumer reports: ConsumerRunningInfo (307), ConsumeMessageDirectlyResult (309)."""
 
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ _SCALARS: tuple[tuple[object, Reader], ...] = (
 
 
 def reader_for(hint: object) -> Reader:
-    """How a value of this type is read. Absent elements of lists and maps (null) are left out."""
+    """Return the reader of values of this type. Absent elements of lists and maps (null) are left out."""
     for scalar, reader in _SCALARS:
         if hint == scalar:
             return reader

@@ -20,7 +20,8 @@ PASSED_ON_FIELD = "passedOn"  # of an answer: a slave of rocketpy has passed the
 
 @header
 class SendMessageRequestHeader(Header):
-    """What describes a message that is its request's body. `batch` decides how the body is read, not the code."""
+    """The fields that describe a message, whose body is the request's. `batch`, not the code, decides how the body is
+    read."""
 
     producer_group: str = wire("producerGroup")
     topic: str = wire("topic")
@@ -75,7 +76,7 @@ def read_send_header(command: RemotingCommand) -> SendMessageRequestHeader:
 
 @header
 class SendMessageResponseHeader(Header):
-    """Where a message was stored; Java fails on an answer without `queueId` or `queueOffset`."""
+    """The place of a stored message; Java fails on an answer without `queueId` or `queueOffset`."""
 
     msg_id: str = wire("msgId", default="")
     queue_id: Int = wire("queueId")
