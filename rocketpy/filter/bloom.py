@@ -19,7 +19,8 @@ _C1, _C2 = 0x87C37B91114253D5, 0x4CF5AD432745937F
 
 @attrs.frozen
 class BloomFilter:
-    """`bit_count` bits for `expected` subscriptions, of which a message is taken for too many in `error_percent`."""
+    """A filter of `bit_count` bits for `expected` subscriptions; `error_percent` is the probability of a false
+    match."""
 
     bit_count: int
     positions_count: int

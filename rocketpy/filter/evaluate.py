@@ -1,9 +1,9 @@
-"""What a SQL92 expression means for the properties of a message: TRUE, FALSE, or unknown (None).
+"""Evaluation of a SQL92 expression for the properties of a message: TRUE, FALSE, or unknown (None).
 
-Properties are texts. One that is compared with a number is read as a number of that kind; if it is none, the evaluation
-fails, and the message does not match, whatever the rest of the expression says. Callers that have numbers beside
-properties give them as numbers of 64 bits. A missing property is unknown. The
-rules are asymmetric in places, because the reference's are (tests/unit/filter/test_evaluate.py has them as a table).
+Properties are texts. A property that is compared with a number is read as a number of that kind; if its text is none,
+the evaluation fails and the message does not match. AND and OR stop at the first operand that decides. Callers that
+have numbers beside properties give them as numbers of 64 bits. A missing property is unknown. The rules are asymmetric
+in places, because the reference's are (tests/unit/filter/test_evaluate.py has them as a table).
 
 csrc/store/filters/filter.c is the same in C (tests/property/test_filter_programs.py).
 
@@ -35,7 +35,7 @@ class EvaluationError(Exception):
 
 
 def matches(root: Node, properties: Properties) -> bool:
-    """Whether a message with these properties is selected."""
+    """Return True if a message with these properties is selected."""
     try:
         return evaluate(root, properties) is True
     except EvaluationError:
@@ -48,7 +48,7 @@ def evaluate(root: Node, properties: Properties) -> bool | None:
 
 
 def _truth(typed: Typed) -> bool | None:
-    """A value as a condition; a property alone, whatever its text, is FALSE."""
+    """Return a value as a condition; a property alone is FALSE, also with the text `true`."""
     kind, value = typed
     return None if kind is Kind.UNKNOWN else value is True
 
@@ -95,7 +95,7 @@ def _condition(node: Node, properties: Properties) -> bool | None:
 
 
 def _sequence(operands: tuple[Node, ...], properties: Properties, *, decisive: bool) -> bool | None:
-    """AND, where FALSE decides, or OR, where TRUE does: what comes after the first such operand is not evaluated."""
+    """Evaluate AND, where FALSE decides, or OR, where TRUE decides, up to the first operand that decides."""
     has_unknown = False
     for operand in operands:
         truth = _truth(_value(operand, properties))

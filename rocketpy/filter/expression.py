@@ -75,7 +75,7 @@ class IsNull:
 
 @attrs.frozen
 class In:
-    """Whether the property is one of the values; with `negated`, none of them. Unknown if it is missing."""
+    """A test that the property is one of the values; with `negated`, none of them. Unknown if it is missing."""
 
     operand: Property
     values: tuple[str, ...]
@@ -121,7 +121,7 @@ def floating(text: str) -> Constant:
 
 
 def is_condition(node: Node) -> bool:
-    """Whether the node can be an operand of AND, OR and NOT, and a whole expression."""
+    """Return True if the node can be an operand of AND, OR and NOT, and a whole expression."""
     if isinstance(node, Constant):
         return node.kind in (Kind.BOOLEAN, Kind.UNKNOWN)
     return not isinstance(node, Negate)
