@@ -1,4 +1,4 @@
-"""Where each count of a worker stands in its block of counters: `RP_COUNT_*` of csrc/ipc/worker_counters.h, by the same
+"""Places of the counts in a worker's block of counters: `RP_COUNT_*` of csrc/ipc/worker_counters.h, by the same
 names."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a row of the table of metrics is made of."""
+"""The parts of a row in the table of metrics."""
 
 from __future__ import annotations
 

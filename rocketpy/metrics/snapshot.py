@@ -144,7 +144,7 @@ class MemberSnapshot:
 
 @attrs.frozen(kw_only=True)
 class ReplicationSnapshot:
-    """What this broker sends to slaves, and whether it follows a master. Counts are since its start."""
+    """The state of replication to slaves, and from a master that this broker follows. Counts are since its start."""
 
     slaves: Sequence[SlaveSnapshot]
     sent_bytes: int
@@ -188,7 +188,7 @@ class Snapshot:
 
 @attrs.frozen(kw_only=True)
 class NamesrvSnapshot:
-    """What a name server knows."""
+    """The sizes of a name server's tables, and its counts."""
 
     brokers: int  # live addresses
     clusters: int
