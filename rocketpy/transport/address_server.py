@@ -35,7 +35,7 @@ _HOST_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWX
 
 
 def address_server_url(domain: str, subgroup: str | None = None, unit: str | None = None) -> str:
-    """Where to ask: `domain` is a host, or `host:port` (8080 when left out)."""
+    """Return the URL to ask: `domain` is a host, or `host:port` (8080 when left out)."""
     host = domain if ":" in domain else f"{domain}:{PORT}"
     suffix = f"-{unit}?nofix=1" if unit else ""
     return f"http://{host}/rocketmq/{subgroup or SUBGROUP}{suffix}"
@@ -83,7 +83,7 @@ async def _get(url: str, connector: Connector) -> bytes:
 
 
 def _is_whole(answer: bytes) -> bool:
-    """Whether the body is as long as its header says: some services leave the connection open."""
+    """Return True if the body is as long as its header says: some services leave the connection open."""
     head, end, body = answer.partition(b"\r\n\r\n")
     for line in head.lower().split(b"\r\n"):
         name, _, value = line.partition(b":")

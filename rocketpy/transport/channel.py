@@ -130,7 +130,7 @@ class StreamChannel:
 
     @property
     def is_open(self) -> bool:
-        """Whether the connection is usable."""
+        """Return True if the connection is usable."""
         return not self._closing and self._protocol.state is ConnectionState.OPEN
 
     @property
@@ -221,7 +221,7 @@ class StreamChannel:
     # --- the tasks ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Carry commands until the stream ends, on whichever side."""
+        """Carry commands until either side ends the stream."""
         self._last_traffic_s = trio.current_time()
         try:
             async with trio.open_nursery() as nursery:

@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 async def real_peer(stream: trio.abc.Stream, peer: Peer, proxies: Sequence[Network], timeout_s: float) -> Peer | None:
-    """The client of a connection: `peer`, or the one that `peer` names if it is one of `proxies`.
+    """Return the client of a connection: `peer`, or, if `peer` is one of `proxies`, the client in its PROXY header.
 
     None, with a line in the log: the proxy sent no valid PROXY header.
     """

@@ -40,7 +40,8 @@ def tls_context(
 
 
 def tls_connector(context: ssl.SSLContext) -> Connector:
-    """What opens encrypted streams. They are closed like TCP: nobody waits for the peer's farewell."""
+    """Return a connector that opens encrypted streams. They are closed like TCP: nobody waits for the peer's
+    farewell."""
 
     async def connect_with_tls(address: str) -> trio.abc.Stream:
         plain = await connect(address)
