@@ -121,7 +121,7 @@ class FailoverConfig(ReplicationConfig):
 
     @property
     def is_automatic(self) -> bool:
-        """Whether etcd decides who is master."""
+        """Return True if etcd decides which member is master."""
         return self.ha_mode is HaMode.AUTOMATIC
 
     @property

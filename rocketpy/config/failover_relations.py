@@ -81,7 +81,7 @@ def _secret_fault(store: FailoverConfig) -> Fault | None:
 
 
 def _is_loopback(piece: str) -> bool:
-    """What is no network is named by another check."""
+    """Return True for a loopback network, and for a text that is no network: another check names it."""
     try:
         return not piece or ipaddress.ip_network(piece, strict=False).is_loopback
     except ValueError:

@@ -41,7 +41,7 @@ _S = TypeVar("_S", BrokerSettings, NamesrvSettings)
 
 @attrs.frozen
 class Machine:
-    """What defaults depend on."""
+    """Facts about the machine that defaults depend on."""
 
     cores: int
     host_name: str

@@ -1,4 +1,4 @@
-"""What must hold between settings; each is checked once, after loading and before a run-time change."""
+"""Rules between settings; each is checked once, after loading and before a run-time change."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class TlsMode(enum.Enum):
 
 @attrs.frozen(kw_only=True)
 class ServerConfig:
-    """What the reference calls NettyServerConfig, and rocketmqHome. Also read from the name server's file."""
+    """The settings of the reference's NettyServerConfig, and rocketmqHome. Also read from the name server's file."""
 
     rocketmq_home: str = setting(
         "",
@@ -83,6 +83,6 @@ class ServerConfig:
 
 @attrs.frozen(kw_only=True)
 class ClientConfig:
-    """What the reference calls NettyClientConfig: the broker's calls to name servers and to its master."""
+    """The settings of the reference's NettyClientConfig: the broker's calls to name servers and to its master."""
 
     use_tls: bool = setting(False, "useTLS", "Call name servers and the master by TLS.", only_default=_TLS)

@@ -1,7 +1,7 @@
-"""How a setting is declared: once, as an attrs field that carries everything there is to say about it.
+"""Declarations of settings: one attrs field each, which carries everything there is to say about the setting.
 
-The loader, the run-time update, the answer to code 26 and the reference page (docs/configuration.md) all read the
-same declarations, so none of them can disagree with another.
+The loader, the run-time update, the answer to code 26 and the reference page (docs/configuration.md) all read the same
+declarations, so they cannot disagree.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 
 
 class Effect(enum.Enum):
-    """When a change made at run time (code 25 or 318) takes effect."""
+    """The time at which a run-time change (code 25 or 318) takes effect."""
 
     AT_ONCE = "at once"
     AT_RESTART = "at restart"  # accepted and written to the file and shown; the process keeps the old value
@@ -33,7 +33,7 @@ class Effect(enum.Enum):
 
 @attrs.frozen
 class Setting:
-    """What is known of one key, apart from its type and default."""
+    """The facts about one key, apart from its type and default."""
 
     key: str
     doc: str

@@ -44,7 +44,7 @@ class Note:
 
 @attrs.frozen(kw_only=True)
 class BrokerSettings:
-    """What a broker is configured with. `path` is the -c file; None when there was none."""
+    """The settings of a broker. `path` is the -c file; None when there was none."""
 
     broker: BrokerConfig = attrs.field(factory=BrokerConfig)
     store: MessageStoreConfig = attrs.field(factory=MessageStoreConfig)
@@ -66,7 +66,7 @@ class BrokerSettings:
         return self.store.broker_role is BrokerRole.SYNC_MASTER
 
     def in_role(self, *, is_master: bool) -> BrokerSettings:
-        """Those of the process tree of a member of a group with automatic failover, in one of its roles."""
+        """Return the settings of a process tree in one of the roles of a member with automatic failover."""
         role = self.store.broker_role if is_master else BrokerRole.SLAVE
         return attrs.evolve(self, store=attrs.evolve(self.store, broker_role=role))
 
@@ -100,7 +100,7 @@ class BrokerSettings:
 
 @attrs.frozen(kw_only=True)
 class NamesrvSettings:
-    """What a name server is configured with."""
+    """The settings of a name server."""
 
     namesrv: NamesrvConfig = attrs.field(factory=NamesrvConfig)
     server: ServerConfig = attrs.field(factory=ServerConfig)

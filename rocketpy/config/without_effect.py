@@ -191,7 +191,7 @@ def attribute_of(key: str) -> str:
 
 
 def _config_class(name: str, *tables: Table) -> type[Any]:
-    """A config class like those that are written out, of the keys of `tables`."""
+    """Make a config class of the keys of `tables`, like the handwritten ones."""
     fields = {attribute_of(key): _declare(key, reason, default) for key, reason, default in rows(*tables)}
     made: type[Any] = attrs.make_class(name, fields, frozen=True, kw_only=True, repr=False)
     made.__annotations__ = {attribute_of(key): _type_of(default) for key, _, default in rows(*tables)}
