@@ -39,7 +39,7 @@ class Layout:
         return ffi.new(self._pointer, self.read(data)[0])
 
     def write(self, *values: object, **fields: object) -> bytes:
-        """A struct with its first fields, or those that are named; the others are zero.
+        """Return a struct with its first fields, or the named fields, set; the others are zero.
 
         Raises: OverflowError (a number beyond its field).
         """
