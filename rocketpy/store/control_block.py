@@ -67,7 +67,7 @@ class ControlBlock:
 
     @property
     def is_same_boot(self) -> bool:
-        """Whether the running kernel wrote it: then the page cache has survived everything since."""
+        """Return True if the running kernel wrote it: then the page cache has survived everything since."""
         return bool(lib.rp_control_is_same_boot(self.block))
 
     def mark_boot(self) -> None:

@@ -80,7 +80,7 @@ def file_name(start: int) -> str:
 
 
 def is_file_name(name: str) -> bool:
-    """Whether the name has the form of `file_name`."""
+    """Return True if the name has the form of `file_name`."""
     return len(name) == FILE_NAME_DIGITS and name.isascii() and name.isdecimal()
 
 
@@ -88,7 +88,7 @@ class Files(Protocol):
     """File operations that the store needs."""
 
     def entries(self, directory: Path) -> list[FileInfo]:
-        """What is in a directory, sorted by name; empty if there is no such directory."""
+        """Return the entries of a directory, sorted by name; empty if there is no such directory."""
 
     def info(self, path: Path) -> FileInfo | None: ...
 
@@ -99,7 +99,7 @@ class Files(Protocol):
         """Write into a file, which is created if missing. `sync`: data and name are on the disk at return."""
 
     def is_zero(self, path: Path, offset: int) -> bool:
-        """Whether all bytes from `offset` on are zero."""
+        """Return True if all bytes from `offset` on are zero."""
 
     def wipe(self, path: Path, offset: int) -> None:
         """Write zeros from `offset` to the end, and sync. The size never changes meanwhile."""

@@ -18,8 +18,9 @@ NO_BOOT_ID = b"\xff" * 16
 
 
 def forget_marks_of_this_boot(paths: StorePaths, files: Files) -> None:
-    """Before the log is cut: whoever opens the marks next counts on no more than after a power failure. Numbers of
-    timers that are cut are given again, and what ended after the cut has not ended. Raises: StoreError."""
+    """Erase the boot id from the timer marks before the log is cut, so that the next open trusts them no more than
+    after a power failure. The numbers of cut timers are given again, and a timer whose end was cut off is pending
+    again. Raises: StoreError."""
     path = paths.timer / MARKS_FILE
     if files.info(path) is not None:
         files.write(path, BOOT_ID_AT, NO_BOOT_ID, sync=True)

@@ -39,7 +39,7 @@ class ExtUnit(NamedTuple):
 
 
 def is_ext_address(field: int) -> bool:
-    """Whether the third field of a queue's unit is an address."""
+    """Return True if the third field of a queue's unit is an address."""
     return field <= ADDRESS_MAX
 
 
@@ -79,7 +79,7 @@ def check_ext_files(files: Files, directory: Path, file_size: int) -> None:
 
 
 def remove_ext_files(files: Files, directory: Path, below: int | None = None) -> int:
-    """Remove a queue's extension files: all, or those that end at or before `below`. Returns their number."""
+    """Remove the extension files of a queue: all, or only files that end at or before `below`. Returns their number."""
     removed = 0
     for info in files.entries(directory):
         if below is None or (info.name.isdecimal() and int(info.name) + info.size <= below):

@@ -1,4 +1,4 @@
-"""What the checks of log, queues and index work with."""
+"""The objects that the checks of log, queues and index share."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Inspected:
 
 
 class CheckedLog(Protocol):
-    """What the check of the queues needs to know of the log."""
+    """The facts about the log that the check of the queues needs."""
 
     @property
     def begin(self) -> int: ...  # phy offset

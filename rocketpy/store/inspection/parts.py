@@ -41,7 +41,7 @@ class LogPiece:
 
 
 class PieceResult(Protocol):
-    """What a worker says of a piece."""
+    """A worker's result for a piece."""
 
     @property
     def first(self) -> int: ...  # phy offset at which its first record starts

@@ -232,8 +232,8 @@ class QueueCheck(Check):
 
 
 def _is_dispatched_to(properties: dict[str, str], queue: QueueDirectory, offset: int) -> bool:
-    """Whether the record has a unit in this queue by multi-dispatch: it carries the names and offsets of such
-    queues."""
+    """Return True if the record has a unit in this queue by multi-dispatch: its properties name such queues and
+    offsets."""
     names = properties.get(INNER_MULTI_DISPATCH, "").split(",")
     offsets = properties.get(INNER_MULTI_QUEUE_OFFSET, "").split(",")
     return any(name == queue.topic and at == str(offset) for name, at in zip(names, offsets, strict=False))

@@ -261,7 +261,7 @@ def record_bytes(image: mmap.mmap, position: int) -> bytes:
 
 
 def ends_with_blank(image: mmap.mmap, position: int) -> bool:
-    """Whether a blank fills the rest of the file, so that the log continues in the next one."""
+    """Return True if a blank fills the rest of the file, so that the log continues in the next one."""
     head = image[position : position + RECORD_START.size]
     return len(head) == RECORD_START.size and RECORD_START.unpack(head) == (len(image) - position, BLANK_MAGIC_CODE)
 

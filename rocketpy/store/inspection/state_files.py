@@ -47,7 +47,7 @@ class ControlState:
 
 @attrs.frozen
 class StoreState:
-    """What the files beside log and queues say: how the store was left, and who uses it."""
+    """The state of a store by the files beside log and queues: its last stop, and the process that uses it."""
 
     checkpoint: StoreCheckpoint | None
     has_abort: bool
@@ -56,7 +56,7 @@ class StoreState:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the store was stopped cleanly, so that everything must be consistent."""
+        """Return True if the store was stopped cleanly, so that everything must be consistent."""
         return not self.has_abort and self.in_use_by is None
 
     @property

@@ -37,7 +37,7 @@ class QueueTally:
 
     @property
     def restarted(self) -> bool:
-        """Whether its offsets began again at 0 after its first record."""
+        """Return True if its offsets began again at 0 after its first record."""
         return self.first_offset != self.entry_offset
 
 
@@ -51,7 +51,7 @@ def tally_of(raw: Any) -> QueueTally:
 
 
 def goes_on(before: QueueTally, after: QueueTally, damages: Sequence[int]) -> bool:
-    """Whether the offsets of `after` continue those of `before`: the next one, 0, or a later one over damage.
+    """Return True if the offsets of `after` continue `before`: with the next one, 0, or a later one over damage.
 
     Args:
         damages: phy offsets of damaged places in the log, ascending.

@@ -40,7 +40,7 @@ class TopicStats:
 
 @attrs.frozen
 class StoreStats:
-    """What a store holds, counted from its log, queues and index."""
+    """The content of a store, counted from its log, queues and index."""
 
     log_begin: int
     log_end: int
@@ -57,7 +57,7 @@ class StoreStats:
 
     @property
     def is_open(self) -> bool:
-        """Whether it is in use, or was not stopped cleanly."""
+        """Return True if the store is in use, or was not stopped cleanly."""
         return not self.state.is_closed
 
 

@@ -43,7 +43,7 @@ class Store:
 
 @attrs.frozen
 class LogPart:
-    """What one piece of the log says."""
+    """The content of one piece of the log."""
 
     file_start: int
     first: int
@@ -107,7 +107,7 @@ class JoinedLog:
 
 @attrs.frozen
 class KnownLog:
-    """What a part of the queues needs of the joined log."""
+    """The facts about the joined log that a part of the queues needs."""
 
     begin: int
     end: int
@@ -240,7 +240,7 @@ def _join_log(inspected: Inspected, parts: Iterable[LogPart]) -> JoinedLog:
 def _queue_parts(
     reader: StoreReader, log: JoinedLog
 ) -> tuple[list[list[tuple[QueueDirectory, QueueTally | None]]], list[QueueTally]]:
-    """The queues that have a directory, in parts, and the tallies of those that have none."""
+    """Return the queues that have a directory, in parts, and the tallies of queues without one."""
     tallies = dict(log.queues)
     pairs = [(queue, tallies.pop((queue.topic, queue.queue_id), None)) for queue in reader.queues()]
     parts = [pairs[at : at + QUEUES_PER_PART] for at in range(0, len(pairs), QUEUES_PER_PART)]

@@ -55,7 +55,7 @@ class TransferLimits:
     count_in_disk: int = 8
 
     def is_full(self, count: int, size: int, next_size: int, max_num: int, is_in_disk: bool) -> bool:
-        """Whether a record of `next_size` must wait for the next pull; never true for the first record."""
+        """Return True if a record of `next_size` must wait for the next pull; never for the first record."""
         if count == 0 or size == 0:
             return False
         if count >= max_num:
@@ -72,8 +72,8 @@ def low_32_bits(tags_code: int) -> int:
 
 
 def matches(unit: ConsumeQueueUnit, tag_hashes: Collection[int] | None) -> bool:
-    """Whether a unit passes the filter; None passes everything. Different tags may share a hash, and a tags code may be
-    lost with its extension unit: consumers compare the tags again."""
+    """Return True if a unit passes the filter; None passes everything. Different tags may share a hash, and a tags code
+    may be lost with its extension unit: consumers compare the tags again."""
     return tag_hashes is None or is_ext_address(unit.tags_code) or low_32_bits(unit.tags_code) in tag_hashes
 
 

@@ -63,7 +63,7 @@ def topics_in_log(log: CommitLog, begin: int, end: int, size_max: int) -> Genera
 
 
 def _addresses(log: CommitLog, position: int, end: int) -> tuple[list[tuple[str, int]], int]:
-    """The addresses of the records that one read brings, and where the next record begins."""
+    """Return the addresses of the records in one piece that is read, and the position of the next record."""
     found: list[tuple[str, int]] = []
     while position < end:
         file_end = min(end, position - position % log.file_size + log.file_size)

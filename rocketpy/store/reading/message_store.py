@@ -164,7 +164,7 @@ class MessageStore:
         return self.control.deletion_bound(topic)
 
     def is_whole(self, topic: str, queue_id: int) -> bool:
-        """Whether the queue still has the first message since its topic was created; True for an unknown queue. Offsets
+        """Return True if the queue still has the first message since its topic was created, or is unknown. Offsets
         continue when a topic is deleted and created again, so the first one need not be 0."""
         queue = self.control.queue(topic, queue_id)
         if queue is None or queue.min_offset == 0:
@@ -286,7 +286,7 @@ class MessageStore:
         return max(0, self.control.published_phy_offset - self.control.dispatched_phy_offset)
 
     def is_in_disk(self, phy_offset: int) -> bool:
-        """Whether a record is so old that it is probably not in memory."""
+        """Return True if a record is so old that it is probably not in memory."""
         return self.control.published_phy_offset - phy_offset > self.limits.memory_bytes
 
     @property

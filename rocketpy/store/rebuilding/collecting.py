@@ -38,7 +38,7 @@ assert RUN.size == ffi.sizeof("rp_rebuild_run") and KEY.size == ffi.sizeof("rp_i
 
 @attrs.frozen
 class CollectJob:
-    """What all pieces have in common."""
+    """The settings that all pieces share."""
 
     commitlog: Path
     spool: Path

@@ -69,7 +69,8 @@ class QueueRuns:
         self.phy_end = phy_end
 
     def _is_gap(self, offset: int, phy_offset: int) -> bool:
-        """Whether the places before `offset` belong to records that cannot be read: `is_gap` in dispatch_batch.c."""
+        """Return True if the places before `offset` belong to records that cannot be read: `is_gap` in
+        dispatch_batch.c."""
         if offset < self.end:
             return False
         if offset // self.units_per_file == (self.end - 1) // self.units_per_file:

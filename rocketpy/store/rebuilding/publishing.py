@@ -35,7 +35,7 @@ FLAG = struct.Struct("=Q")
 
 @attrs.frozen
 class Publication:
-    """What a publication that was cut short has noted for the next call."""
+    """The notes of a publication, by which the next call completes one that was cut short."""
 
     consumequeue: int  # inode of the new directory: it is published when the store's directory has it
     index: int | None

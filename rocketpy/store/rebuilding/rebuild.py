@@ -39,7 +39,7 @@ VERSION = 2
 
 @attrs.frozen(kw_only=True)
 class Rebuilt:
-    """What was rebuilt, from the records in [log_begin, log_end)."""
+    """The result of a rebuild from the records in [log_begin, log_end)."""
 
     log_begin: int
     log_end: int
@@ -160,7 +160,7 @@ def store_config(reader: StoreReader, given: MessageStoreConfig | None) -> Messa
 
 
 def read_manifest(target: Path) -> Rebuilt:
-    """What a complete rebuild has left in `target`.
+    """Return the result of a complete rebuild in `target`.
 
     Raises:
         StoreError: there is none.

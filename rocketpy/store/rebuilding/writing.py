@@ -24,7 +24,7 @@ from .planning import IndexPlan, QueueFile
 
 @attrs.frozen
 class WriteJob:
-    """What all files have in common."""
+    """The settings that all files share."""
 
     target: Path
     spool: Path

@@ -20,19 +20,19 @@ STEP = 4 << 20  # bytes copied at once
 
 
 class NoRoomAside(StoreError):
-    """What is to be cut cannot be kept, so the log must not be cut. Nothing was written."""
+    """There is no room to keep the end of the log aside, so the log must not be cut. Nothing was written."""
 
 
 @attrs.frozen
 class Kept:
-    """What is kept aside of one store."""
+    """The truncated log tails that are kept in one store."""
 
     files: int = 0
     size: int = 0  # bytes
 
 
 def kept_aside(files: Files, root: Path) -> Kept:
-    """What is kept in the store at `root`.
+    """Count the truncated log tails that are kept in the store at `root`.
 
     Raises:
         StoreError: the directory cannot be read.

@@ -127,7 +127,7 @@ class LogFiles:
         return found
 
     def is_boundary(self, phy_offset: int) -> bool:
-        """Whether a record, or a file, ends there: found from the beginning of the file on."""
+        """Return True if a record, or a file, ends there. The file is scanned from its beginning."""
         step = ffi.new("rp_log_scan *")
         start = phy_offset - phy_offset % self._file_size
         directory = os.fsencode(self._directory)

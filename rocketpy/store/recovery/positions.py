@@ -93,7 +93,7 @@ class Recovery:
         stops_at_confirmed: bool,
         distrust: Callable[[RecoveryKind], None],
     ) -> None:
-        """`distrust` is called before anything is changed of a store of which the end may be lost."""
+        """`distrust` is called before any change to a store that may have lost the end of its log."""
         self._distrust = distrust
         self._config = config
         self._paths = paths
@@ -248,7 +248,8 @@ class Recovery:
         return redo_from if end is None else min(redo_from, max(end, int(self._control.header.min_phy_offset)))
 
     def _redo_for_index(self, redo_from: int, indexed: int) -> int:
-        """Where to dispatch from; earlier if the index ends before `indexed`, because some of its files are missing."""
+        """Return the position to dispatch from: earlier if the index ends before `indexed`, because some of its files
+        are missing."""
         end = index_end(self._files, self._paths.index) if self._config.message_index_enable else indexed
         return int(max(min(redo_from, end), self._control.header.min_phy_offset) if end < indexed else redo_from)
 
@@ -264,8 +265,8 @@ class Recovery:
         return checkpoint
 
     def _read_failed_sync(self) -> bool:
-        """Whether a sync has failed: data after the durable positions may be in the page cache only, or lost, although
-        the kernel marks it clean."""
+        """Return True if a sync has failed: data after the durable positions may be in the page cache only, or lost,
+        although the kernel marks it clean."""
         header = self._control.header
         return bool(header.units_lost or header.running_flags & RunningFlag.NOT_WRITEABLE)
 
@@ -282,8 +283,8 @@ class Recovery:
         return Durable(below, checkpoint.physic_msg_timestamp_ms)
 
     def _is_plausible(self) -> bool:
-        """Whether the positions of the block are consistent. (After a power failure pages may be of different times,
-        but the header is one sector, which is written as a whole.)"""
+        """Return True if the positions of the block are consistent. (After a power failure pages may be of different
+        times, but the header is one sector, which is written as a whole.)"""
         header = self._control.header
         return bool(
             header.min_phy_offset <= header.dispatched_phy_offset <= header.published_phy_offset < LOG_END_MAX

@@ -62,9 +62,9 @@ class StoreLock:
 
     @property
     def is_copied(self) -> bool:
-        """Whether the file got its time from another one: this store was put here by `cp -a`, tar or rsync.
+        """Return True if the file has its time from another file: this store was put here by `cp -a`, tar or rsync.
 
-        A write sets mtime and ctime; only mtime can be copied. A new owner or mode of the file also says so.
+        A write sets mtime and ctime; only mtime can be copied. A new owner or mode of the file also makes this True.
         """
         found = os.fstat(self._descriptor)
         return found.st_ctime_ns - found.st_mtime_ns > COPIED_AFTER_NS

@@ -36,7 +36,7 @@ HOUR_MS = 3_600_000
 
 
 class DiskNeed(enum.IntEnum):
-    """What must be done for the free space of a disk; each value includes those before it."""
+    """The action that the free space of a disk calls for; each value includes the actions before it."""
 
     NOTHING = 0
     EXPIRED = 1  # delete expired files, independent of deleteWhen
@@ -117,7 +117,7 @@ class Cleaner:
 
     @property
     def is_asked(self) -> bool:
-        """Whether a deletion was requested (code 329) and no round has been run since."""
+        """Return True if a deletion was requested (code 329) and no round has been run since."""
         return int(self._control.header.delete_requests) != self._requests_seen
 
     def _is_by_hand(self) -> bool:
