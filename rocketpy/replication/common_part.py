@@ -1,7 +1,7 @@
-"""How far the log of a slave and that of its master are the same, where their ends differ (haTruncateDiverged).
+"""The common part of a slave's log and its master's, where their ends differ (haTruncateDiverged).
 
-The slave introduces itself as if its log ended up to CUT_BYTES_MAX earlier, and compares what the master sends from
-there on with what it has. Nothing of it goes to the log, and nothing is acknowledged.
+The slave introduces itself as if its log ended up to CUT_BYTES_MAX earlier, and compares the bytes that the master
+sends from there on with its own. None of these bytes goes to the log, and none is acknowledged.
 """
 
 from __future__ import annotations
@@ -66,10 +66,11 @@ def _no_cut(own: Extent) -> str:
 
 
 def same_until(reader: ByteReader, part: Extent, read_log: ReadLog) -> int:
-    """Where the master's log, which comes in DATA from `part.begin` on, first differs; `part.end` if it does not.
+    """Return the position at which the master's log first differs, or `part.end`. It comes in DATA from `part.begin`
+    on.
 
     Raises:
-        MasterUnusable: what comes is not the log from there on, or the slave's own cannot be read.
+        MasterUnusable: the master sends something else than its log from there on, or the slave's own cannot be read.
     """
     position, beats = part.begin, 0
     while position < part.end:

@@ -17,7 +17,7 @@ SIZE_MAX = 8 << 20  # bytes; EPOCHS_MAX lines need less
 
 
 class EpochFile:
-    """That of the store in the directory `root`. One process writes at a time."""
+    """The epoch file of the store in the directory `root`. One process writes at a time."""
 
     def __init__(self, root: Path) -> None:
         self.path = root / EPOCH_FILE

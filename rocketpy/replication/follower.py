@@ -1,9 +1,11 @@
-"""What automatic failover adds to the replicator of a slave: whom to follow, the epochs of the log, when to stop.
+"""The part of automatic failover in a slave's replicator: the master to follow, the epochs of the log, the end of a
+stream.
 
     orders -> HELLO with the epochs -> WELCOME: the same history? -> epoch file -> stream, epoch by epoch -> orders
 
-The epoch file names an epoch, on the disk, before a byte of it is received. When the orders name nobody to follow, the
-replicator says so once all that it had received is in the log: a candidate acknowledges nothing from then on.
+The epoch file names an epoch, on the disk, before a byte of it is received. When the orders name no master to follow,
+the replicator reports this once everything that it had received is in the log: a candidate acknowledges nothing from
+then on.
 """
 
 from __future__ import annotations
@@ -57,10 +59,10 @@ class Follower:
         return self._orders.following
 
     def master(self, is_drained: Callable[[], bool]) -> tuple[str, str] | None:
-        """The address for requests, and the one that sends the log; None: nobody is to be followed.
+        """Return the master's address for requests and its HA address; None: there is no master to follow.
 
         Args:
-            is_drained: whether all that was received is in the log.
+            is_drained: True if all that was received is in the log.
         """
         following = self._look()
         if following is not None:
@@ -72,7 +74,7 @@ class Follower:
 
     @property
     def has_news(self) -> bool:
-        """Whether there are orders that were not read."""
+        """Return True if there are orders that were not read."""
         return self._version != self.block.version
 
     def check(self) -> None:
@@ -88,7 +90,7 @@ class Follower:
     # --- the handshake ----------------------------------------------------------------------------------------------
 
     def membership(self) -> Membership:
-        """Who this member is and which epochs its log has, for HELLO.
+        """Return this member's name, its incarnation, and the epochs of its log, for HELLO.
 
         Raises:
             MasterUnusable: this store has no name yet.

@@ -1,7 +1,7 @@
-"""What both sides of a handshake say: HELLO, WELCOME and REFUSE as values (docs/replication.md has the fields).
+"""The messages of both sides of a handshake: HELLO, WELCOME and REFUSE as values (docs/replication.md has the fields).
 
-With a secret the proof of each covers all of its fields, and both nonces: what was changed on the way is not trusted,
-nor what was said in another handshake. A field that is not known here is neither read nor covered.
+With a secret the proof of each covers all of its fields, and both nonces: a message that was changed on the way, or
+comes from another handshake, is not trusted. A field that is not known here is neither read nor covered.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CRC_MAX = 2**32 - 1
 
 @attrs.frozen(kw_only=True)
 class Group:
-    """What both sides must have in common."""
+    """The settings that must be equal on both sides."""
 
     cluster: str
     broker_name: str
@@ -89,7 +89,7 @@ _RANGE: Any = attrs.Factory(_range_of, takes_self=True)
 
 @attrs.frozen
 class Hello:
-    """What a slave says of itself."""
+    """The introduction of a slave."""
 
     version: int
     cluster: str
@@ -152,13 +152,13 @@ class Hello:
         return encode(lib.RP_HA_TYPE_HELLO, self.fields | {"proof": proof})
 
     def is_proved(self, secret: bytes, challenge: str) -> bool:
-        """Whether the slave that said this knows the secret; without one anybody does."""
+        """Return True if the slave that sent this knows the secret; always without a secret."""
         return is_proof(self.proof, Nonces(challenge, self.nonce).proof(secret, SLAVE, self.fields))
 
 
 @attrs.frozen
 class Welcome:
-    """What the master has agreed to: DATA begins at `start`, unless the slave has to cut its log at `truncate` first.
+    """The master's answer: DATA begins at `start`, unless the slave has to cut its log at `truncate` first.
 
     `tail`: with automatic failover, the master's bytes below `start`, which the slave compares with its own.
     """

@@ -76,7 +76,7 @@ class _Asking:
 
 
 class MasterMember:
-    """What a master with automatic failover is: it serves the epoch that it was told to serve.
+    """A master with automatic failover, which serves only the epoch that it was told to serve.
 
     Args:
         epochs: of the log, with the epoch that this process tree has opened; the same as long as the tree runs.

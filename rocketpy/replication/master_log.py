@@ -1,4 +1,4 @@
-"""What a slave asks its master before it takes bytes: where the master's log begins and ends, and its file size.
+"""The start, end and file size of the master's log, which a slave asks for before it takes bytes.
 
 By requests that brokers of the reference answer as well: GET_BROKER_CONFIG (26) and GET_BROKER_RUNTIME_INFO (28);
 and by GET_REPLICATION_VERSION, which only a broker of rocketpy supports.

@@ -1,8 +1,8 @@
-"""How members of a group with automatic failover agree where a stream begins: pure decisions of both sides.
+"""The start of a stream between members of a group with automatic failover: pure decisions of both sides.
 
-Both send the epochs of their logs (failover/rules/epochs.py). The logs are equal up to the position where their epochs
-part; a follower cuts its log there while it opens its store again. Epochs do not show a damaged disk or a file from
-elsewhere, so the follower also compares the bytes below that position.
+Both send the epochs of their logs (failover/epochs.py). The logs are equal up to the position where the epochs part;
+the follower's bytes after it are of another history, and are cut while its store is opened anew. Epochs say nothing of
+a damaged disk or a file from elsewhere, so the follower compares the bytes below that position, too.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class MasterReplaced(MasterUnusable):
 
 @attrs.frozen
 class Join:
-    """What a follower is answered: DATA begins at `start`; `truncate`: its log has to be cut there first."""
+    """The answer to a follower: DATA begins at `start`; `truncate`: its log has to be cut there first."""
 
     start: int
     truncate: int | None

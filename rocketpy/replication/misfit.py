@@ -1,4 +1,4 @@
-"""Why a slave's log does not fit its master's: one sentence for each case, whoever of the two has found it."""
+"""Reasons why a slave's log does not fit its master's: one sentence for each case, for both sides."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ class SlaveReplicator:
         return None
 
     def _try(self, master: tuple[str, str]) -> None:
-        """Follow until the stream ends. Whatever a master sends ends no more than this try."""
+        """Follow until the stream ends. A fault of the master ends no more than this try."""
         try:
             self._follow(*master)
         except ReplicatorStopped:
@@ -127,7 +127,7 @@ class SlaveReplicator:
     # --- the master -------------------------------------------------------------------------------------------------
 
     def _master(self) -> tuple[str, str] | None:
-        """Its address for requests, and the one that sends the log; None: not known."""
+        """Return the master's address for requests and its HA address; None: not known."""
         if self.follower is not None:
             return self.follower.master(lambda: not self.to_send.depth_bytes)
         known = self.master_link.master()
@@ -213,7 +213,7 @@ class SlaveReplicator:
             self._take_stream(connection, start, 0, master, ha, welcome.master_end, is_rocketpy=True)
 
     def _introduce(self, connection: socket.socket, log: MasterLog, own: Extent) -> Start:
-        """Where the stream of a master of rocketpy begins."""
+        """Return the start of a stream from a master of rocketpy, as both sides agree on it."""
         master, broker_id = Extent(log.begin, log.end), self.settings.broker.broker_id
         with self._own_log() as read_log:
             welcome = introduce(connection, self._reader(connection), self._group, broker_id, own, master, read_log)

@@ -44,7 +44,7 @@ class SlaveState:
     behind_ns: int  # since its last progress, while bytes wait for it; 0: it has everything
 
     def lag_bytes(self, end: int) -> int | None:
-        """What it lacks of a log that ends at `end`; None: it does not replicate yet."""
+        """Return the lag behind a log that ends at `end`; None: it does not replicate yet."""
         return None if self.acked_phy_offset is None else max(0, end - self.acked_phy_offset)
 
 

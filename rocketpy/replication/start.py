@@ -1,4 +1,4 @@
-"""Where a slave's stream begins, and the comparison of both logs before it: pure decisions and a reader of frames."""
+"""The start of a slave's stream, and the comparison of both logs before it: pure decisions and a reader of frames."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ HEARTBEATS_MAX = 10  # before the logs are compared
 
 @attrs.frozen
 class Start:
-    """Where to begin."""
+    """The position at which a stream begins, and the part of the log that is compared."""
 
     report: int
-    """What to report first: the master sends from there on."""
+    """The first position to report: the master sends from there on."""
     end: int
     """The end of the slave's log. Bytes from `report` up to it are compared."""
     adds_zero: bool = False
@@ -33,9 +33,10 @@ class Start:
 
 
 def start_of(master: MasterLog, begin: int, end: int, file_size: int) -> Start:
-    """Where the stream of a slave begins whose log is [begin, end).
+    """Return the start of the stream for a slave with the log [begin, end).
 
-    A master of the reference sends its last file alone to a slave that reports 0, so one with more is asked for byte 1.
+    A master of the reference sends only its last file to a slave that reports 0. If it has more files, ask it for
+    byte 1.
 
     Raises:
         CannotFollow: the logs do not fit.

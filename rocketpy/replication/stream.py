@@ -154,7 +154,7 @@ class LogStream:
         return bool(event == lib.RP_STREAM_ENDED)
 
     def _goes_on(self, event: int) -> bool:
-        """Whether the stream only asks the member something."""
+        """Return True if the stream only asks the member something, and goes on."""
         asks = event in (lib.RP_STREAM_ORDERS, lib.RP_STREAM_NEEDS_EPOCH)
         return asks and self._follower is not None and self._follower.go_on(self._handle, event)
 
@@ -172,7 +172,7 @@ class LogStream:
 
     @property
     def is_refused(self) -> bool:
-        """Whether the send worker has refused it."""
+        """Return True if the send worker has refused the stream."""
         return bool(lib.rp_slave_stream_end(self._handle) == lib.RP_STREAM_END_REFUSED)
 
     @property
