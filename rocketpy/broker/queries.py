@@ -28,5 +28,5 @@ def queries_by_code(store: Store, settings: CurrentSettings) -> Mapping[int, Pro
 
 
 def change_settings(settings: CurrentSettings, record: bytes) -> None:
-    """Apply what the manager has found right and told: `key=value` lines, each new on top of those at the start."""
+    """Apply changes that the manager has checked: `key=value` lines, with all changes since the start."""
     settings.value = update_broker(settings.value, properties.read_changes(record)).settings

@@ -114,7 +114,7 @@ class Store(Protocol):
         """The position below which records of the topic's deleted queues are deleted; None: not known."""
 
     def is_whole(self, topic: str, queue_id: int) -> bool:
-        """Whether the queue still has the first message since its topic was created."""
+        """Return True if the queue still has the first message since its topic was created."""
 
     def min_offset(self, topic: str, queue_id: int) -> int: ...
 

@@ -83,12 +83,12 @@ class TopicsOfLog:
         position.know(end)
 
     def _is_passed(self, topic: str) -> bool:
-        """Whether the topic was known at the start: if it is not now, it was deleted since."""
+        """Return True if the topic was known at the start: if it is not now, it was deleted since."""
         return topic in (self._known or ()) or topic in self._services.fast_path.recent_deletions
 
     @staticmethod
     def _begin(below: int, end: int) -> int:
-        """Where to begin: with the table's position. Nothing is known of a log without one."""
+        """Return the position at which the scan begins: the table's; the end of the log if the table has none."""
         if below < 0:
             return end
         if end - below > SCAN_BYTES_MAX:

@@ -34,7 +34,7 @@ LOOKS_MAX = 4  # a timer is renewed once in days
 
 @attrs.frozen
 class TimerChange:
-    """What a message asks to be done with the timers of a topic that have a unique key."""
+    """A message's request to move or cancel the timers of a topic that have a unique key."""
 
     topic: str
     key: str
@@ -160,7 +160,8 @@ class TimerChanges:
 
 
 def _is_meant(change: TimerChange, record: StoredRecord) -> bool:
-    """Whether it is a timer of that topic with that key: the index knows hashes, and keys of all kinds."""
+    """Return True if the record is a timer of that topic with that key: the index knows hashes, and keys of all
+    kinds."""
     names = (record.topic, text_property(record.properties, p.REAL_TOPIC), text_property(record.properties, p.UNIQ_KEY))
     return names == (TIMER_TOPIC, change.topic, change.key) and not _is_cancellation(record.sys_flag)
 
@@ -170,13 +171,14 @@ def _is_cancellation(sys_flag: int) -> bool:
 
 
 def _place_field(timer: StoredRecord) -> int:
-    """How a record names the timer that it ends: its log offset plus 1; 0: none (csrc/store/log/timer_properties.h)."""
+    """Return the field by which a record names the timer that it ends: its log offset plus 1; 0: none
+    (csrc/store/log/timer_properties.h)."""
     return timer.phy_offset + 1
 
 
 def replacement(change: TimerChange, timer: StoredRecord, due_ms: int | None) -> MessageToPut:
-    """What is stored in place of the timer: the same with another time, or a cancellation, which has no unit. Its log
-    offset tells a scan of the log which timer has ended."""
+    """Return the message that replaces the timer: the same with another time, or a cancellation, which has no unit. It
+    names the timer's log offset, so a scan of the log knows that the timer has ended."""
     if due_ms is None:
         cancelled = {p.TIMER_CANCEL: change.key, p.REAL_TOPIC: change.topic}
         return MessageToPut(

@@ -266,5 +266,5 @@ class BrokerStatsManager:
 
 
 def _is_of(part: int, name: str) -> Callable[[str, StatsItem], bool]:
-    """Whether this part of an item's key is `name`."""
+    """Return a condition: this part of an item's key is `name`."""
     return lambda key, item: key.split("@")[part] == name

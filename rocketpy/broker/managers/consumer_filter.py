@@ -84,7 +84,7 @@ class ConsumerFilterManager:
         return None if entry is None else entry.data
 
     def is_compiled(self, subscription: SubscriptionData) -> bool:
-        """Whether it is one whose expression has to be compiled."""
+        """Return True if the expression of the subscription has to be compiled."""
         return self.is_enabled and subscription.expression_type == EXPRESSION_TYPE_SQL92
 
     def program(self, subscription: SubscriptionData) -> bytes | None:
@@ -101,7 +101,7 @@ class ConsumerFilterManager:
         self.compiler.program(subscription.sub_string)
 
     def place(self, group: str, subscription: SubscriptionData) -> FilterPlace | None:
-        """Where the subscription's filter bits are."""
+        """Return the place of the subscription's filter bits; None if no entry has its expression."""
         entry = self._entries.get(group, {}).get(subscription.topic)
         return entry.place if entry is not None and entry.data.expression == subscription.sub_string else None
 
@@ -283,7 +283,7 @@ class ConsumerFilterManager:
         self.file.changed()
 
     def clean(self) -> Generator[None, None, None]:
-        """Drop those that have been dead for filterDataCleanTimeSpan. Work in steps."""
+        """Drop filter data that has been dead for filterDataCleanTimeSpan. Work in steps."""
         limit_ms = self._clock.now_ms() - self._settings.broker.filter_data_clean_time_span
         while self._dead:
             group, topic = next(iter(self._dead))

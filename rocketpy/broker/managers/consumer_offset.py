@@ -178,7 +178,7 @@ class ConsumerOffsetManager:
             self._updated_ms.setdefault(group, {}).setdefault(topic, {})[queue_id] = now_ms
 
     def was_updated_since(self, group: str, topic: str, queue_id: int, received_ms: int) -> bool:
-        """Whether a pull that was received at `received_ms` is older than the last update. The same ms counts as older:
+        """Return True if a pull received at `received_ms` is older than the last update. The same ms counts as older:
         dropping an offset of a pull does no harm, because the client repeats it within five seconds."""
         return received_ms <= self._updated_ms.get(group, {}).get(topic, {}).get(queue_id, self._started_ms)
 

@@ -20,7 +20,7 @@ GROUPS_PER_STEP = 500
 
 
 class ProducerManager:
-    """The connected producers by group; chooses the one that is asked about a transaction."""
+    """The connected producers by group; chooses the producer that is asked about a transaction."""
 
     def __init__(self, clock: Clock, pauses: ProcessPauses | None = None) -> None:
         self._clock = clock

@@ -1,10 +1,10 @@
-"""Whether the members of a group subscribe alike.
+"""Comparison of the subscriptions of a group's members.
 
 A group has one table of subscriptions, which each heartbeat replaces. Members that disagree overwrite one another's:
 pulls are refused (24, 25) or filtered by the tags of another member, and messages are missed. The reference does the
 same and does not show it.
 
-Members are compared by a hash of what they subscribe to, without versions. Texts are kept of the first few differing
+Members are compared by a hash of their subscriptions, without versions. Texts are kept of the first few differing
 subscriptions of a group, cut to a length, so that memory is bounded by a few bytes for each member.
 """
 
@@ -18,14 +18,14 @@ from rocketpy.message.names import is_retry_topic
 from rocketpy.message.tags import expression_tags
 from rocketpy.remoting.bodies.heartbeat import ConsumeType, MessageModel, SubscriptionData
 
-TEXT_MAX = 300  # characters of what some members subscribe to
-READ_MAX = 1000  # characters of a tag expression whose tags are compared, whatever their order
+TEXT_MAX = 300  # characters of the text of a view
+READ_MAX = 1000  # characters of a tag expression whose tags are compared in any order
 TEXTS_MAX = 5  # differing subscriptions of one group that are shown
 
 
 @attrs.define
 class View:
-    """What some members of a group subscribe to, alike."""
+    """The equal subscriptions of some members of a group."""
 
     connection: int  # of one of them
     text: str  # for people; "" beyond TEXTS_MAX
@@ -74,7 +74,7 @@ class SubscriptionViews:
 
     @property
     def count(self) -> int:
-        """How many differing subscriptions there are; 1 or 0: the members agree."""
+        """The number of differing subscriptions; with 1 or 0 the members agree."""
         return len(self._views)
 
     @property
@@ -90,7 +90,8 @@ class SubscriptionViews:
 
 
 def _meaning(subscription: SubscriptionData) -> tuple[object, ...]:
-    """What the subscription selects, however it is written; a long text, as it is written."""
+    """Return the messages that the subscription selects, in a form that is equal for equal selections; a long text as
+    it is."""
     kind = subscription.expression_type or "TAG"
     text = subscription.sub_string.strip()
     if len(text) > READ_MAX:

@@ -227,7 +227,7 @@ class Journal:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the table is too large: a restarted owner would start without it."""
+        """Return True if the table is too large: a restarted owner would start without it."""
         return self._active is None
 
     def put(self, key: bytes, value: bytes) -> None:
@@ -349,7 +349,7 @@ def format_memory(memory: memoryview, *, owner: bytes = bytes(16), salt: int = 0
 
 
 def is_formatted(memory: memoryview, half_bytes: int) -> bool:
-    """Whether the mapping is one of ours, in this layout and of this size."""
+    """Return True if the mapping is a journal in this layout and of this size."""
     cells = memory[: HEAD_CELLS * CELL].cast("Q")
     return bool(cells[0] == MAGIC and cells[1] == LAYOUT << 32 | half_bytes)
 

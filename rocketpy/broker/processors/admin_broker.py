@@ -57,8 +57,8 @@ class AdminBrokerProcessor(TableProcessor):
         self._config_version = DataVersion(timestamp_ms=services.clock.now_ms())
 
     async def _update_config(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        """Save all changes to the file and apply those that a running broker can. One invalid key refuses all of
-        them."""
+        """Save all changes to the file, and apply the ones that a running broker can take over. One invalid key refuses
+        all of them."""
         services = self._services
         try:
             changes = properties.read_changes(request.body)

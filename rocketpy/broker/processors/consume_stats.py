@@ -27,7 +27,7 @@ QUEUES_PER_STEP = 50  # the store time of a message is read from the log
 
 
 class ConsumeStatsProcessor(TableProcessor):
-    """How far consumer groups are behind."""
+    """Requests about the offsets and the backlog of consumer groups."""
 
     def __init__(self, services: BrokerServices) -> None:
         super().__init__(
@@ -59,7 +59,7 @@ class ConsumeStatsProcessor(TableProcessor):
         return RemotingCommand.response(body=b"".join(text.pieces))
 
     async def _broker_stats(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        """The response is written group by group, so that one that exceeds a frame is detected early."""
+        """Write the response group by group, so that a response that exceeds a frame is detected early."""
         header, services = GetConsumeStatsInBrokerHeader.of(request), self._services
         text, steps = TextWriter(BODY_SIZE_MAX), Steps(QUEUES_PER_STEP)
         total_diff = 0
@@ -86,7 +86,7 @@ class ConsumeStatsProcessor(TableProcessor):
         return RemotingCommand.response(body=b"".join(text.pieces))
 
     def _is_consumed(self, group: str, topic: str) -> bool:
-        """Whether the group consumes the topic: an online group if it subscribes to it, an offline one if it has
+        """Return True if the group consumes the topic: an online group if it subscribes to it, an offline one if it has
         offsets in it."""
         entry = self._services.consumers.group(group)
         return entry is None or topic in entry.subscriptions

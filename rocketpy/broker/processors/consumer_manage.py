@@ -69,12 +69,13 @@ class ConsumerManageProcessor(TableProcessor):
         return RemotingCommand.response(header=OffsetResponseHeader(offset=offset))
 
     def _beginning(self, header: QueryConsumerOffsetRequestHeader) -> int:
-        """Where a group without an offset begins: a young queue at its first message; else -1, its members decide."""
+        """Return the offset at which a group without an offset begins: a young queue's first message; else -1, its
+        members decide."""
         topic, queue_id = header.topic, header.queue_id
         return self._services.store.min_offset(topic, queue_id) if self._is_young(topic, queue_id) else -1
 
     def _is_young(self, topic: str, queue_id: int) -> bool:
-        """Whether the first message of the queue still exists and is in memory: then a new group starts with it,
+        """Return True if the first message of the queue still exists and is in memory: then a new group starts with it,
         independent of consumeFromWhere."""
         store = self._services.store
         if not store.is_whole(topic, queue_id):

@@ -1,5 +1,5 @@
-"""What a broker tells about replication: which frames it speaks on the HA port (30001), its state (907), and to slaves
-its SQL92 filters (30002)."""
+"""Answers about replication: the frames that a broker speaks on the HA port (30001), its state (907), and its SQL92
+filters for slaves (30002)."""
 
 from __future__ import annotations
 

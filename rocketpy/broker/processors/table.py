@@ -39,7 +39,7 @@ class GuardedProcessor:
 
 
 def guard_of(settings: BrokerSettings) -> AdminGuard:
-    """Who may administer the broker."""
+    """Return the guard that decides which addresses may administer the broker."""
     own = (settings.broker.broker_ip1, settings.broker.broker_ip2, settings.server.bind_address)
     return AdminGuard.of(
         settings.rocketpy.admin_addresses,

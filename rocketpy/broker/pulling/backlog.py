@@ -1,8 +1,8 @@
-"""How far the groups are behind: by topic, the messages that are not consumed yet, and the age of the oldest of them.
+"""The backlog of the groups: by topic, the messages that are not consumed yet, and the age of the oldest of them.
 
-A round goes through all groups in steps, so that it holds up nobody. A topic in which a group is further behind than
-backlogAlarmMessages or backlogAlarmAgeMillis is told in the log, and counted for metrics. Broadcasting groups commit
-nothing: nobody but their members knows how far they are.
+A round goes through all groups in steps, so that it holds up nobody. If a group's backlog in a topic exceeds
+backlogAlarmMessages or backlogAlarmAgeMillis, a line in the log tells it, and metrics count it. Broadcasting groups
+commit nothing: only their members know their offsets.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Backlog:
     oldest_ms: int | None = None  # store time of the oldest of them; None: there is none, or it cannot be read
 
     def age_ms(self, now_ms: int) -> int:
-        """How long the oldest message has waited; 0 if there is none."""
+        """Return the time for which the oldest message has waited; 0 if there is none."""
         return 0 if self.oldest_ms is None else max(0, now_ms - self.oldest_ms)
 
 
@@ -123,7 +123,7 @@ class BacklogMonitor:
     async def _oldest_of(
         self, group: str, topic: str, behind: Mapping[int, tuple[int, int]], steps: Steps
     ) -> tuple[int, int, int] | None:
-        """Queue, offset and store time of the oldest message: the one that lies first in the log."""
+        """Return queue, offset and store time of the oldest message: the message that lies first in the log."""
         first: tuple[int, int, int] | None = None
         for queue_id, (offset, _) in behind.items():
             units = self.store.consume_queue_units(topic, queue_id, offset, 1)
@@ -141,7 +141,7 @@ class BacklogMonitor:
         return (queue_id, offset, stored_ms) if stored_ms >= 0 else None
 
     def _excess(self, row: Backlog) -> float:
-        """How far the row is beyond its bounds: more than 1 is an alarm."""
+        """Return the larger ratio of the row's figures to their bounds; more than 1 is an alarm."""
         bounds = self.settings.rocketpy
         return max(
             row.messages / bounds.backlog_alarm_messages if bounds.backlog_alarm_messages else 0.0,

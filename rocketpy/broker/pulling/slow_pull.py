@@ -216,11 +216,11 @@ def _refuse_tags(request: PullRequest) -> PullRefusal | None:
 
 
 def brings_sql(request: PullRequest) -> bool:
-    """Whether the pull brings a SQL92 expression of its own."""
+    """Return True if the pull brings a SQL92 expression of its own."""
     return bool(request.sys_flag & PullSysFlag.SUBSCRIPTION) and request.expression_type == EXPRESSION_TYPE_SQL92
 
 
 def is_tag_expression(expression: str) -> bool:
-    """Whether the text is a tag expression: `a || b`, `*` or empty. A text without any tag (`||`) is not one, as in
-    `FilterAPI`."""
+    """Return True if the text is a tag expression: `a || b`, `*` or empty. A text without any tag (`||`) is not one, as
+    in `FilterAPI`."""
     return expression in ("", "*") or any(expression.split("||"))

@@ -212,7 +212,7 @@ class BrokerOuterApi:
         return True
 
     def _begin(self, nursery: trio.Nursery, *, forced: bool) -> list[_Server]:
-        """Begin a registration with each server, behind the one that is under way."""
+        """Begin a registration with each server, after any registration that is under way."""
         if self._has_left:
             return []
         addresses = self.addresses
@@ -330,7 +330,7 @@ class BrokerOuterApi:
         return self._settings.broker.register_broker_timeout_mills / 1000
 
     async def _is_different(self, server: _Server, version: DataVersion) -> bool:
-        """Whether the name server's version of our topics differs or is unknown."""
+        """Return True if the name server's version of our topics differs or is unknown."""
         request = RemotingCommand.request(RequestCode.QUERY_DATA_VERSION, self._identity(), version.encode())
         answer = await self._call(server, request, self._timeout_s)
         try:

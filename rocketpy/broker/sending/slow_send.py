@@ -88,7 +88,7 @@ Verdict = Refusal | Resend | Put | Change
 
 @attrs.frozen
 class Target:
-    """Where a message of a client may be stored: a queue of its topic."""
+    """A queue of the message's topic in which it may be stored."""
 
     queue_id: int
     sys_flag: int
@@ -376,8 +376,8 @@ class SlowSend:
         return Put(message, queue_id)
 
     def _is_illegal(self, request: SendRequest) -> bool:
-        """What the send worker does not check again of a message that is stored elsewhere. A zero byte looks like a
-        sector lost in a power failure: recovery would end the log at such a record."""
+        """Return True if a message breaks a rule that the send worker does not check again when it is stored elsewhere.
+        A zero byte looks like a sector lost in a power failure: recovery would end the log at such a record."""
         are_illegal = len(request.properties) > PROPERTIES_SIZE_MAX or b"\0" in request.properties
         return are_illegal or len(request.body) > self._settings.store.max_message_size
 

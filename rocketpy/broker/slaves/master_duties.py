@@ -1,7 +1,7 @@
-"""What only the master of a group does, while it is the master: delivering delayed messages, checking transactions.
+"""Duties of a group's master, for as long as it is the master: delivering delayed messages, checking transactions.
 
-Without automatic failover the role is that of the process. With it the manager of a master's process tree is told when
-its broker is the group's brokerId 0, and when it is not any more.
+Without automatic failover the role belongs to the process. With it the manager of a master's process tree is told when
+its broker becomes the group's brokerId 0, and when it ceases to be.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import trio
 
 
 class MasterDuties:
-    """Whether this broker is the master now; one per manager."""
+    """The role of this broker, master or not, and the duties that depend on it; one per manager."""
 
     def __init__(self, is_master: bool = True) -> None:
         self._is_master = is_master
@@ -23,7 +23,7 @@ class MasterDuties:
         return self._is_master
 
     def switch(self, is_master: bool) -> None:
-        """Begin or end what runs under `while_master`."""
+        """Begin or end the duties under `while_master`."""
         if is_master != self._is_master:
             self._is_master = is_master
             self._changed.set()

@@ -1,4 +1,4 @@
-"""Checks of open half messages: their producers are asked, and those that nobody decides are discarded.
+"""Checks of open half messages: their producers are asked, and messages that nobody decides are discarded.
 
 A half message is open until its END_TRANSACTION has been stored (csrc/workers/send/send_end.c). All open ones are
 looked at every transactionCheckInterval. If one is older than transactionTimeOut, or than its
@@ -6,12 +6,12 @@ CHECK_IMMUNITY_TIME_IN_SECONDS, a producer of its group is asked about it: CHECK
 transactionCheckMax checks, or when it is as old as the log may become (fileReservedTime), it is moved to
 TRANS_CHECK_MAX_TIME_TOPIC, with a warning in the log.
 
-The half message stays where it is, and how often it was asked about is kept here and in config/transactionChecks.json.
-(The reference stores the half message again for each question; so a late answer to the first copy delivers it twice.)
+The half message stays where it is, and the number of its checks is kept here and in config/transactionChecks.json. (The
+reference stores the half message again for each question; so a late answer to the first copy delivers it twice.)
 
-How far transactions have ended is saved with the position of the log that says so (transaction_progress.py), and where
-the reference keeps it, as offsets of the group CID_RMQ_SYS_TRANS: every half message below the first offset has ended,
-and every op message of a later one is at the second offset or after it.
+The progress of transactions is saved with its position in the log (transaction_progress.py), and where the reference
+keeps it, as offsets of the group CID_RMQ_SYS_TRANS: every half message below the first offset has ended, and every op
+message of a later one is at the second offset or after it.
 
 Source: RocketMQ 4.9 `TransactionalMessageServiceImpl#check`.
 """
@@ -59,7 +59,7 @@ HOUR_MS = 3_600_000
 
 
 class Decision(Enum):
-    """What a look at an open half message leads to."""
+    """The decision after a look at an open half message."""
 
     WAIT = "it is too young, as are those after it"
     SKIP = "it is immune for now"
@@ -226,7 +226,7 @@ class TransactionService:
         return decision
 
     def _times(self, offset: int, record: StoredRecord) -> int:
-        """How often the producers of an open half message were asked."""
+        """Return the number of checks of an open half message so far."""
         known = self._asked.get(offset)
         text = text_property(record.properties, p.TRANSACTION_CHECK_TIMES) if known is None else None
         return int_or(text or "0", 0) if known is None else known
