@@ -68,7 +68,7 @@ class MemberBlock:
     # --- coordinator ------------------------------------------------------------------------------------------------
 
     def give(self, orders: MemberOrders) -> int:
-        """Make orders hold, for every position that is confirmed from now on. Those that hold already change nothing.
+        """Make orders hold, for every position that is confirmed from now on. Nothing changes if they hold already.
 
         Returns: their version.
         Raises:
@@ -86,7 +86,8 @@ class MemberBlock:
         lib.rp_member_set_deadline(self.pointer, until_ns)
 
     def confirmed(self, confirmed: int) -> int:
-        """What may have been confirmed so far under any orders: read it after `give`, before the next transaction.
+        """Return the highest position that earlier orders may have confirmed: read it after `give`, before the next
+        transaction.
 
         Args:
             confirmed: of the control block.
@@ -165,7 +166,7 @@ class MemberBlock:
 
     @property
     def is_diverged(self) -> bool:
-        """Whether this log and the master's do not fit."""
+        """Return True if this log and the master's do not fit."""
         return bool(self.pointer.diverged)
 
     def set_diverged(self) -> None:
@@ -174,7 +175,7 @@ class MemberBlock:
 
     @property
     def cut_phy_offset(self) -> int | None:
-        """Where the log must end before it can follow the master; None: nowhere."""
+        """The position at which the log must end before it can follow the master; None: no cut is needed."""
         position = int(self.pointer.cut_phy_offset)
         return None if position == NO_CUT else position
 
@@ -184,7 +185,7 @@ class MemberBlock:
 
     @property
     def epochs_version(self) -> int:
-        """How often the epoch file was written."""
+        """The number of writes of the epoch file."""
         return int(self.pointer.epochs_version)
 
     def count_epochs_change(self) -> None:

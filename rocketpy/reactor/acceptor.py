@@ -71,7 +71,7 @@ class Target:
 
     @property
     def load(self) -> int:
-        """Number of its connections, including those that it has not received yet."""
+        """The number of its connections, including connections that it has not received yet."""
         counters = self.block.pointer.counters
         refused = int(counters[lib.RP_COUNT_CONNECTIONS_REFUSED])
         self._handed = max(self._handed, int(counters[lib.RP_COUNT_CONNECTIONS_OPENED]) + refused)

@@ -61,7 +61,7 @@ class Gateway:
             self.faults.report(f"push of {command.name}", exc)
 
     def is_writable(self, connection: int) -> bool:
-        """Whether nothing waits for room in the ring to its selector."""
+        """Return True if nothing waits for room in the ring to its selector."""
         outbox = self._outbox(connection)
         return outbox is None or not outbox.backlog_bytes
 

@@ -21,7 +21,7 @@ class MasterLink:
             raise StoreError(f"no shared memory for replication: {os.strerror(ffi.errno)}")
 
     def set_master(self, master: str, ha: str) -> None:
-        """The master's address for requests, and the one where it sends its log; empty: not known."""
+        """Set the master's address for requests, and its HA address; empty: not known."""
         lib.rp_master_link_set_master(self.pointer, master.encode()[:ADDRESS_MAX], ha.encode()[:ADDRESS_MAX])
 
     def master(self) -> tuple[str, str] | None:
@@ -32,12 +32,12 @@ class MasterLink:
         return ffi.string(texts[0]).decode("utf-8", "replace"), ffi.string(texts[1]).decode("utf-8", "replace")
 
     def set_followed(self, master: str) -> None:
-        """The address for requests of the master whose log is followed; empty: none is."""
+        """Set the address for requests of the master whose log is followed; empty: none is."""
         lib.rp_master_link_set_followed(self.pointer, master.encode()[:ADDRESS_MAX])
 
     @property
     def followed(self) -> str:
-        """That address; empty: none is followed, or it is being changed."""
+        """The address for requests of the master that is followed; empty: none is, or it is being changed."""
         text = ffi.new("char[320]")
         if not lib.rp_master_link_read_followed(self.pointer, text):
             return ""
@@ -55,5 +55,6 @@ class MasterLink:
 
     @property
     def is_refused_for_a_record(self) -> bool:
-        """Whether it refused the last stream for a bad record; else for a gap, which a restart of it leaves."""
+        """Return True if the send worker refused the last stream for a bad record; else for a gap, which its restart
+        leaves."""
         return bool(self.pointer.refused_reason == lib.RP_REFUSED_BAD_RECORD)

@@ -39,7 +39,7 @@ _W = TypeVar("_W", bound=Waiting)
 
 @attrs.define(eq=False)
 class _Turn(Generic[_W]):
-    """What one connection has waiting."""
+    """The waiting requests of one connection."""
 
     requests: deque[_W] = attrs.field(factory=deque)
     bytes: int = 0
@@ -112,7 +112,7 @@ class PoolQueue(Generic[_W]):
         turn.bytes += size
 
     def close(self) -> None:
-        """What waits is still served."""
+        """End `take` once the queue is empty: waiting requests are still served."""
         self._is_closed = True
         self._tasks.unpark_all()
 
@@ -121,7 +121,7 @@ class PoolQueue(Generic[_W]):
 
     @property
     def since_ns(self) -> int:
-        """When the next one was received, CLOCK_MONOTONIC; 0: nothing waits."""
+        """The time at which the next request was received, CLOCK_MONOTONIC; 0: nothing waits."""
         return next(iter(self._turns.values())).requests[0].received_ns if self._turns else 0
 
     def load(self, now_ns: int) -> PoolLoad:

@@ -1,7 +1,7 @@
-"""What a worker does to itself before anything else: nothing inherited by accident, a name, an end with its parent.
+"""The first steps of a worker: shed what it has inherited by accident, take a name, end with its parent.
 
-It is written down before the fork (`Identity`) and done by C: each page that Python touches in a child is a page of
-that child's own (docs/adr/0041).
+They are written down before the fork (`Identity`) and done by C: each page that Python touches in a child is no longer
+shared with the parent (docs/adr/0041).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Identity:
 
 
 def own_standard_streams() -> None:
-    """Write to descriptors 1 and 2, whatever the parent has assigned to sys.stdout and sys.stderr (a test runner
+    """Write to descriptors 1 and 2, although the parent may have replaced sys.stdout and sys.stderr (a test runner
     does)."""
     sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
     sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)

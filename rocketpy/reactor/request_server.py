@@ -152,7 +152,7 @@ class RequestServer:
                 queue.close()
 
     def loads(self) -> dict[str, PoolLoad]:
-        """What waits, by pool; for statistics."""
+        """Return the load of each pool's queue, for statistics."""
         now_ns = self.now_ns()
         return {name: queue.load(now_ns) for name, queue in self._queues.items()}
 

@@ -1,4 +1,4 @@
-"""The supervisor: forks the workers, watches them, replaces those that die, and stops them in order.
+"""The supervisor: forks the workers, watches them, replaces dead ones, and stops them in order.
 
 It touches no message, and runs neither threads nor trio, so that it can fork at any moment. All modules are imported
 before, and `gc.freeze()` keeps their memory shared, so a new worker serves within milliseconds.

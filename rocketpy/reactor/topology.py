@@ -173,7 +173,7 @@ class Topology:
         return [self.ring(decoder, server) for decoder in self.sizes.decoders]
 
     def is_connection_gone(self, connection: int) -> bool:
-        """Whether the selector process that owned the connection has ended. It sends no CLOSED when it dies."""
+        """Return True if the selector process that owned the connection has ended. It sends no CLOSED when it dies."""
         selectors = self.sizes.selectors
         index = connection >> 56
         if index >= len(selectors):

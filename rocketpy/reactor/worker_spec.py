@@ -11,7 +11,7 @@ from .ring import WorkerBlock
 
 
 class StopPhase:
-    """Order of the stop, lowest first: workers that send requests stop before those that answer them."""
+    """Order of the stop, lowest first: workers that send requests stop before the workers that answer them."""
 
     INTAKE = 0  # acceptor leaves, selectors read no more
     CODECS = 10

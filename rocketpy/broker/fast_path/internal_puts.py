@@ -77,7 +77,7 @@ class InternalPuts:
         return not self._under_way and not self._waiting
 
     def begin(self, message: MessageToPut | EndTransaction) -> InternalPut:
-        """Begin a put, or the end of a transaction, behind those that have begun before. Never blocks.
+        """Begin a put, or the end of a transaction, after all earlier ones. Never blocks.
 
         Raises: OverflowError (a number beyond its field); nothing has begun then.
         """

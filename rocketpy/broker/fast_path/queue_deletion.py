@@ -147,7 +147,7 @@ class QueueDeletions:
             deletion.done.set()
 
     def ask_store_again(self) -> None:
-        """The store worker was restarted: repeat all requests, because those that it had read may be lost."""
+        """Repeat all requests after a restart of the store worker, because requests that it had read may be lost."""
         for record in self._by_record:
             if self._store is not None:
                 self._store.put(WorkerMessage.CLEAN_TOPIC, record, always=True)

@@ -247,7 +247,7 @@ class RingFastPath:
         process.outbox.put_all(self._entries(process))
 
     def _entries(self, process: _FastPathProcess) -> Iterator[tuple[int, bytes]]:
-        """What the tables hold when its turn comes; changes made meanwhile are told after it."""
+        """Yield the entries that the tables hold when its turn comes; later changes are told after them."""
         for kind, table in self._tables.items():
             for key in list(table) if kind in process.takes else ():
                 record = table.get(key)
