@@ -1,4 +1,4 @@
-"""Who may campaign in an election, in which order, and the state that it writes."""
+"""The rules of an election: the members that may campaign, their order, and the state that the winner writes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ class Candidate:
 
 
 def may_bootstrap(candidate: Candidate, config: GroupConfig) -> bool:
-    """Whether this member writes the first `state`: everybody is here, and no other store has messages."""
+    """Return True if this member writes the first `state`: all members are registered, and no other store has
+    messages."""
     if any(name not in candidate.registered for name in config.members):
         return False
     filled = [name for name in config.members if candidate.registered[name].end > 0]
@@ -34,7 +35,7 @@ def may_bootstrap(candidate: Candidate, config: GroupConfig) -> bool:
 def may_campaign(
     candidate: Candidate, config: GroupConfig, state: GroupState, *, absent_s: float, lease_s: float
 ) -> bool:
-    """Whether this member may be elected while `master` is absent.
+    """Return True if this member may be elected while `master` is absent.
 
     Only the in-sync set has everything that was acknowledged (in an asynchronous group: nearly everything), and a
     member that lost bytes has another incarnation. A member that still copies would have the others cut away what it
@@ -55,14 +56,15 @@ def may_campaign(
 
 
 def may_give_back(held: MasterRecord, registered: Mapping[str, MemberRecord], lease: Lease | None) -> bool:
-    """Whether a member that joins may end a mastership of its own: that of its last process, once it is registered by
-    this one. Otherwise others would compare their logs without its own."""
+    """Return True if a member that joins may end a mastership of its own: its last process's, once this process has
+    registered it. Otherwise others would compare their logs without its own."""
     own = registered.get(held.member)
     return lease is not None and lease.number in (held.lease, own.lease if own else None)
 
 
 def all_lost_their_tails(candidate: Candidate, config: GroupConfig, state: GroupState) -> bool:
-    """Whether every in-sync member is here with a log of the last epoch that may lack its tail, and no log is longer.
+    """Return True if all in-sync members are here with logs of the last epoch that may lack their tails, and no log is
+    longer.
 
     They lost power together, or were put back from backups. Nobody is known to have all that was acknowledged, and
     nobody who has it can come back. Of one epoch the longest log has all of the others, whether its member is in the

@@ -76,7 +76,7 @@ class EpochList:
         return EpochList(tuple(entry for entry in self.entries if entry.start <= end))
 
     def end_of(self, number: int, log_end: int) -> int:
-        """Where epoch `number`, one of this list, ends in a log that ends at `log_end`."""
+        """Return the position at which epoch `number`, one of this list, ends in a log that ends at `log_end`."""
         later = [entry.start for entry in self.entries if entry.number > number]
         return min([log_end, *later[:1]])
 

@@ -1,4 +1,4 @@
-"""Until when a master may acknowledge.
+"""The time until which a master may acknowledge.
 
 The **lease fence** compares a clock: it is for groups that acknowledge without their slaves, and for a master that is
 alone. The **replication fence** has no clock: a candidate stops the old master's stream before it campaigns. A master
@@ -35,16 +35,17 @@ class Lease:
 
 @attrs.frozen(kw_only=True)
 class Fence:
-    """How a group decides. `without_lease` is haServeWithoutLease: a synchronous group with slaves needs no lease."""
+    """The fence of a group's master. `without_lease` is haServeWithoutLease: a synchronous group with slaves needs no
+    lease."""
 
     is_sync: bool
     without_lease: bool = True
 
     def open_until(self, lease: Lease | None, state: GroupState, acknowledging: frozenset[str]) -> float:
-        """Until when the master may answer sends: CLOCK_BOOTTIME, FOR_EVER_S or NEVER_S.
+        """Return the time until which the master may answer sends: CLOCK_BOOTTIME, FOR_EVER_S or NEVER_S.
 
         Args:
-            lease: the one that `master` in etcd has, as far as this member knows; None if it has none.
+            lease: the lease of `master` in etcd, as far as this member knows; None if it has none.
             acknowledging: members that have acknowledged something in the master's epoch.
         """
         others = state.in_sync.keys() - {state.master}

@@ -1,4 +1,5 @@
-"""The in-sync set as its master keeps it: who has to acknowledge, when the set shrinks and grows.
+"""The in-sync set as its master keeps it: the members that have to acknowledge, and the rules by which it shrinks and
+grows.
 
 Only the master changes the set, each time by a transaction on `state`'s revision. A transaction without an answer may
 succeed later. Until `state` has another revision, the members of the old set and of every set that was asked for count.
@@ -17,7 +18,7 @@ StoreId = tuple[str, str]  # of a member's store: the member's name, its incarna
 
 @attrs.frozen
 class Ack:
-    """What a member has acknowledged: everything below `position`, as a follower of `epoch`."""
+    """A member's acknowledgement of everything below `position`, as a follower of `epoch`."""
 
     incarnation: str
     epoch: int
@@ -30,7 +31,7 @@ def has_to_acknowledge(state: GroupState, asked: Iterable[GroupState]) -> frozen
 
 
 def position_of(member: StoreId, epoch: int, acks: Mapping[str, Ack]) -> int | None:
-    """What this member, with this store, has acknowledged under `epoch`; None: nothing."""
+    """Return the position that this member, with this store, has acknowledged under `epoch`; None: none."""
     ack = acks.get(member[0])
     if ack is None or ack.incarnation != member[1] or ack.epoch != epoch:
         return None
@@ -48,19 +49,19 @@ def confirmable(own: StoreId, own_end: int, epoch: int, counting: Iterable[Store
 
 
 def may_enter(ack: Ack, epoch: int, epoch_start: int, confirmed: int) -> bool:
-    """Whether a member has all that was ever acknowledged to a client.
+    """Return True if a member has all messages that were ever acknowledged to a client.
 
-    `confirmed` alone would not do: the last master may have acknowledged more than it could tell this one, up to where
-    the epoch begins.
+    `confirmed` alone does not suffice: the last master may have acknowledged more than it could tell this one, up to
+    the position at which the epoch begins.
     """
     return ack.epoch == epoch and ack.position >= max(confirmed, epoch_start)
 
 
 @attrs.define
 class Progress:
-    """When a follower last had everything that the master had at some moment."""
+    """A follower's progress: the latest time at which the master's log had nothing that the follower lacks."""
 
-    caught_up_s: float  # that moment
+    caught_up_s: float  # this time
     sample: int = 0  # an end of the master's log
     sampled_s: float = 0.0
 

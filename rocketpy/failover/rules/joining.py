@@ -1,4 +1,4 @@
-"""Where a member's log must be cut before it can follow a master."""
+"""The position at which a member's log must be cut before it can follow a master."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import attrs
 from .epochs import EpochList, common_end
 
 CUT_BYTES_MAX = 256 << 20
-"""What an asynchronous group takes away from a member without people: what its slaves did not have at a failover."""
+"""The longest log tail that an asynchronous group cuts off a member without an operator, after a failover."""
 
 
 @attrs.frozen(kw_only=True)
@@ -41,7 +41,7 @@ def cut_for(own: Log, master: Log, *, is_sync: bool, unclean: int = 0) -> int | 
 
 
 def may_serve(own_epoch: int, follower: EpochList, joined: int) -> bool:
-    """Whether a master of `own_epoch` may let a follower in that has joined `joined` (-1: nothing yet).
+    """Return True if a master of `own_epoch` may let a follower in that has joined epoch `joined` (-1: none yet).
 
     If not, the master is the older one of the two: it has learned of a higher epoch.
     """
@@ -49,8 +49,9 @@ def may_serve(own_epoch: int, follower: EpochList, joined: int) -> bool:
 
 
 def may_take(epoch: int, own: EpochList, newest_epoch_seen: int) -> bool:
-    """Whether to take the stream of `epoch`, and acknowledge it: never that of a master older than one known.
+    """Return True if a member may take and acknowledge the stream of `epoch`: never from a master older than one it
+    knows.
 
-    This is half of the replication fence; that candidates and masters take no stream is the other.
+    This is half of the replication fence. The other half: candidates and masters take no stream.
     """
     return epoch >= max(newest_epoch_seen, own.last)

@@ -1,4 +1,4 @@
-"""What a master keeps for the time of its epoch: who keeps up, and to whom it may switch over."""
+"""The state of a master during its epoch: the followers that keep up, and the target of a switch-over."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Mastership:
     # --- switch-over --------------------------------------------------------------------------------------------------
 
     def wants_switch_over(self, view: View, wall_ms: int) -> bool:
-        """Whether the operator wants another master that can take over. Each request is tried once."""
+        """Return True if the operator wants another master that can take over. Each request is tried once."""
         request = view.switch
         if (
             request is None

@@ -105,7 +105,7 @@ class Member:
 
     @property
     def orders(self) -> Orders:
-        """What the broker has to do now. They count what the last `step` asks for, so apply them before asking."""
+        """The orders for the broker now. They count what the last `step` asks for, so apply them before asking."""
         duties = self.duties
         if not self.settings.may_store(self.in_sync_count):
             duties = attrs.evolve(duties, takes_sends=False)
@@ -322,7 +322,7 @@ class Member:
             self.acknowledged = self.confirmed if self.settings.fence.is_sync else report.end
 
     def _counting(self) -> frozenset[in_sync.StoreId]:
-        """Who has to acknowledge in this epoch."""
+        """Return the members that have to acknowledge in this epoch."""
         known = self._view.state if self._view else None
         if self._mastership is None or known is None or known.epoch != self.epoch:
             return frozenset()

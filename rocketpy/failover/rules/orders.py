@@ -1,4 +1,4 @@
-"""What a member tells its broker to do; the whole of it each time, so that repeating it changes nothing."""
+"""The orders of a member to its broker; complete each time, so that repeating them changes nothing."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ class GroupState:
     unclean: int = _number(INT_MAX, default=0)  # the last epoch that an operator began by `haElect --unclean`; 0: none
 
     def names(self, member: str, incarnation: str) -> bool:
-        """Whether the in-sync set has the member with just this store."""
+        """Return True if the in-sync set has the member with just this store."""
         return self.in_sync.get(member) == incarnation
 
 

@@ -1,4 +1,4 @@
-"""What a member is told (View, Report) and what it asks for (Transaction, RevokeLease)."""
+"""The input of a member (View, Report) and its requests (Transaction, RevokeLease)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Report:
 
 
 class Kind(enum.Enum):
-    """What a transaction decides."""
+    """The decision that a transaction makes."""
 
     BOOTSTRAP = "bootstrap the group"
     ELECT = "elect"
@@ -152,7 +152,7 @@ class Decisions:
         self.unresolved = [one for one in self.unresolved if one.master is None or one.master.lease != lease]
 
     def is_asked(self, kind: Kind) -> bool:
-        """Whether a transaction of this kind may still succeed."""
+        """Return True if a transaction of this kind may still succeed."""
         return any(one.kind is kind for one in (*self.unresolved, self.waiting) if one is not None)
 
     @property

@@ -1,4 +1,4 @@
-"""What the rules of failover need to know of a member and its group."""
+"""The settings of a member and its group that the rules of failover need."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .records import GroupConfig, differences
 
 @attrs.frozen(kw_only=True)
 class Settings:
-    """What an operator decides, of one member. `keep_up_s` is haMaxTimeSlaveNotCatchup.
+    """An operator's settings of one member. `keep_up_s` is haMaxTimeSlaveNotCatchup.
 
     in_sync_min: minInSyncReplicas: with fewer members in sync, the master included, a synchronous one stores nothing.
     keep_history_s: haEtcdCompactHours, in seconds.
@@ -32,7 +32,7 @@ class Settings:
 
     @property
     def is_sync(self) -> bool:
-        """Whether sends wait for the in-sync members."""
+        """Return True if sends wait for the in-sync members."""
         return self.config.mode == "sync"
 
     def in_group(self, group: GroupConfig | None) -> Settings:
@@ -47,5 +47,5 @@ class Settings:
         return group is None or not differences(self.config, group, self.member)
 
     def may_store(self, in_sync: int) -> bool:
-        """Whether a master with that many members in sync may store messages."""
+        """Return True if a master with this number of members in sync may store messages."""
         return not self.is_sync or in_sync >= self.in_sync_min

@@ -12,7 +12,7 @@ import attrs
 
 
 class State(enum.Enum):
-    """What a member is in its group."""
+    """The state of a member in its group."""
 
     JOINING = "JOINING"
     FOLLOWER = "FOLLOWER"
@@ -26,7 +26,7 @@ class State(enum.Enum):
 
 
 class Event(enum.Enum):
-    """What a member learns; the value is the explanation in the documents."""
+    """An event that a member learns of; its value is the explanation in the documents."""
 
     MISCONFIGURED = "the group in etcd has another format, mode, file size or member list, or the epoch file is damaged"
     HIGHER_EPOCH = (
@@ -130,13 +130,13 @@ class Change:
 
 
 def next_state(state: State, event: Event) -> State:
-    """Where `event` leads from `state`; the state itself if the event means nothing there."""
+    """Return the state after `event`; `state` itself if the event means nothing there."""
     return TRANSITIONS.get((state, event), state)
 
 
 @attrs.frozen(kw_only=True)
 class Duties:
-    """What a member does as long as it is in a state; all False: it serves reads up to `confirmed`."""
+    """The duties of a member as long as it is in a state; all False: it serves reads up to `confirmed`."""
 
     takes_stream: bool = False  # follows the master that `state` names, acknowledges what it has
     sends_stream: bool = False  # lets other members follow
