@@ -16,7 +16,7 @@ PASSWORD_MAX = 4096  # bytes
 
 
 def access(store: MessageStoreConfig) -> Access:
-    """How to reach etcd.
+    """Return the addresses and credentials with which to reach etcd.
 
     Raises:
         ConfigError: a file cannot be used.

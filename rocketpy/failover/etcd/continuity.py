@@ -29,7 +29,7 @@ class Seen:
 
 @attrs.define
 class Continuity:
-    """What one member has read of etcd. Once an answer does not fit, it stays so."""
+    """The continuity of one member's reads of etcd. Once an answer does not fit, every later check fails."""
 
     last: Seen | None = None
     _fault: str = ""

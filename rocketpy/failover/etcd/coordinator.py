@@ -59,7 +59,8 @@ def text_of(group: BaseException) -> str:
 
 @attrs.frozen(kw_only=True)
 class Place:
-    """Where this member is found: `address` of the broker, `ha_address` of its HA port, its brokerId as a slave."""
+    """The addresses of this member: `address` of the broker, `ha_address` of its HA port, and its brokerId as a
+    slave."""
 
     address: str
     ha_address: str
@@ -212,8 +213,9 @@ class Coordinator:
         return self._last_fault
 
     async def _is_name_taken(self) -> bool:
-        """Whether another broker has this member's name: one whose haMember was copied would end the lease of the real
-        one as that of its own last process. A machine that is gone is registered until its lease has ended."""
+        """Return True if another broker has this member's name: if haMember was copied, this broker would take the
+        other's lease for its own last process's, and end it. A machine that is gone is registered until its lease has
+        ended."""
         name, place = self._settings.member, self._place
         if self._registered is None:
             self._learn(await self._keys.read())

@@ -67,7 +67,7 @@ class EtcdUnavailable(RocketError):
 
 @attrs.frozen(kw_only=True)
 class Access:
-    """How to reach etcd. `addresses` are URLs of its members' client ports."""
+    """The addresses and credentials with which to reach etcd. `addresses` are URLs of its members' client ports."""
 
     addresses: tuple[str, ...]
     user: str | None = None
@@ -157,7 +157,7 @@ class Gateway:
         return number(result.get("TTL"))
 
     async def seconds_left(self, lease: int) -> int:
-        """How long a lease lives if it is not renewed; 0 if it is gone."""
+        """Return the time that a lease lives if it is not renewed; 0 if it is gone."""
         answer = await self._ask_all("lease/timetolive", {"ID": str(lease)})
         return max(0, number(answer.get("TTL")))
 

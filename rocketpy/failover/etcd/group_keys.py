@@ -137,7 +137,7 @@ class GroupKeys:
         return name, _Key(decode(each.get("value")), number(each["mod_revision"]))
 
     def _view_of(self, answer: Mapping[str, Any], asked_at: int) -> View:
-        """What a transaction read at its end."""
+        """Return the view that a transaction read at its end."""
         try:
             found = answer["responses"][-1]["response_range"]
         except (KeyError, IndexError, TypeError) as exc:

@@ -1,4 +1,5 @@
-"""What the coordinator needs of its broker: reports of store and replication, and a place to give orders."""
+"""The interface between the coordinator and its broker: reports of store and replication, and a place to give
+orders."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ class MemberBroker(Protocol):
     """The broker of a member, as its coordinator sees it. No call may wait."""
 
     def report(self) -> Report:
-        """How things are now. Its positions may be older than the moment, never newer."""
+        """Return the state of the broker now. Its positions may be older than the moment, never newer."""
         ...
 
     def apply(self, orders: Orders) -> None:

@@ -1,4 +1,5 @@
-"""What an operator asks of a group, on the keys that its coordinators use: who is what, another master."""
+"""An operator's requests to a group, on the keys that its coordinators use: checks, another master, another
+configuration."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ class OperatorRefused(RocketError):
 
 
 def is_in_sync(view: View, member: str) -> bool:
-    """Whether the in-sync set names the store with which the member is registered."""
+    """Return True if the in-sync set names the store with which the member is registered."""
     record = view.members.get(member)
     return view.state is not None and record is not None and view.state.names(member, record.incarnation)
 
