@@ -99,7 +99,7 @@ def _replication(settings: BrokerSettings | None) -> Iterator[Finding]:
 
 
 def workers_text(cores: int) -> str:
-    """How many processes serve requests where nothing is configured."""
+    """Return the number of processes that serve requests where nothing is configured."""
     from rocketpy.config import Machine, load_broker_config  # --help does without
 
     machine = Machine(cores, "host", lambda: "127.0.0.1")

@@ -1,4 +1,4 @@
-"""How a command ends: its exit status, and one line for an error. No library for arguments: main.py imports this."""
+"""The exit status of a command, and one line for an error. No library for arguments: main.py imports this."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ MASTER_ID = 0
 
 
 def replication_findings(settings: BrokerSettings) -> Iterator[Finding]:
-    """What keeps a broker with these settings from replicating."""
+    """Yield the faults that keep a broker with these settings from replicating."""
     if settings.store.ha_secret_file is not None:
         yield _secret(settings.store.ha_secret_file)
     if not settings.is_slave or settings.store.is_automatic:
@@ -65,7 +65,7 @@ def _addresses(settings: BrokerSettings) -> Finding:
 
 
 def _kept(settings: BrokerSettings) -> Iterator[Finding]:
-    """What was cut off the log, if there is any."""
+    """Yield a finding about log tails that were cut off and kept, if there are any."""
     root, most = Path(settings.store.store_path_root_dir), settings.store.ha_diverged_size_max
     try:
         kept = kept_aside(DiskFiles(), root)
@@ -78,7 +78,7 @@ def _kept(settings: BrokerSettings) -> Iterator[Finding]:
 
 
 def _is_loopback(settings: BrokerSettings) -> bool:
-    """Whether only this machine reaches the broker."""
+    """Return True if only this machine reaches the broker."""
     with contextlib.suppress(ValueError):
         return ipaddress.ip_address(settings.server.bind_address).is_loopback
     return False

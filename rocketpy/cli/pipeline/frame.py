@@ -1,4 +1,4 @@
-"""What the commands of `rocketpy pipeline` have in common: options, the session, progress, and the exit status."""
+"""The common parts of the commands of `rocketpy pipeline`: options, the session, progress, and the exit status."""
 
 from __future__ import annotations
 

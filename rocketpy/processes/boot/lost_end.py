@@ -24,7 +24,8 @@ def begin_replication(opened: OpenedStore, settings: BrokerSettings) -> None:
 
 
 def lost_end(opened: OpenedStore, flush: FlushDiskType) -> str | None:
-    """What slaves have that the log of this master lacks, and what to do; None: nothing as far as is known."""
+    """Return a warning that slaves have messages which the log of this master lacks, with the remedy; None: none are
+    known."""
     end, replicated = opened.control.published_phy_offset, opened.replicated_before
     remedy = (
         "before a producer sends: stop this broker and promote that slave, or empty the slave's store "

@@ -24,7 +24,7 @@ def start_again() -> None:
 
 
 def requested_cut(settings: BrokerSettings) -> int | None:
-    """Where the log is to end, if the replicator of this slave has asked for that; None: nowhere.
+    """Return the position at which to cut the log, if the replicator of this slave has asked for it; None: no cut.
 
     Raises:
         StoreError: the request cannot be read or removed.

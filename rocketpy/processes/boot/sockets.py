@@ -1,4 +1,5 @@
-"""The listening sockets of a broker. They stay open until it ends, whatever becomes of the processes behind them."""
+"""The listening sockets of a broker. They stay open until the broker ends, while the processes behind them come and
+go."""
 
 from __future__ import annotations
 

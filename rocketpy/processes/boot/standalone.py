@@ -62,7 +62,7 @@ def run_standalone(
 
 
 def welcome(settings: BrokerSettings, namesrv_addr: str) -> list[str]:
-    """Where everything is, and what to try next."""
+    """Return the lines that tell the broker's addresses and directory, and commands to try next."""
     port = settings.rocketpy.metrics_port
     metrics = f"http://{settings.rocketpy.metrics_host}:{port}/metrics" if port else "off (metricsPort=0)"
     return [

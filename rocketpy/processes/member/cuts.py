@@ -1,4 +1,4 @@
-"""When a log is to be cut: a cut that fails is tried again later, and given up if it fails again and again."""
+"""Tries to cut a log: a cut that fails is tried again later, and given up if it fails again and again."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ FORGET_S = 600.0
 
 @attrs.define
 class Cuts:
-    """The tries to cut a log at one position. What was cut is not asked for again; what is asked for again has failed:
-    there was no room to keep the end aside, or no record ends there."""
+    """The tries to cut a log at one position. The position is asked for again only if the cut has failed: there was no
+    room to keep the log tail aside, or no record ends there."""
 
     _position: int = -1
     _tries: int = 0
@@ -24,7 +24,7 @@ class Cuts:
         return self._tries >= TRIES_MAX
 
     def begin(self, position: int, now_s: float) -> bool:
-        """Whether to cut at `position` now; counts the try if so."""
+        """Return True if the log is to be cut at `position` now, and count this try."""
         if position != self._position or now_s >= self._last_s + FORGET_S:
             self._position, self._tries = position, 0
         if self.is_given_up or (self._tries and now_s < self._last_s + WAIT_S * 2 ** (self._tries - 1)):

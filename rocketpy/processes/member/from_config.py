@@ -14,7 +14,7 @@ __all__ = ["access", "member_settings", "place"]
 
 
 def member_settings(settings: BrokerSettings) -> Settings:
-    """What the rules of failover need to know."""
+    """Return the settings that the rules of failover need."""
     store = settings.store
     return Settings(
         member=store.ha_member,
@@ -29,5 +29,5 @@ def member_settings(settings: BrokerSettings) -> Settings:
 
 
 def place(settings: BrokerSettings) -> Place:
-    """Where other members find this one."""
+    """Return the addresses at which other members find this one."""
     return Place(address=settings.broker_addr, ha_address=settings.ha_server_addr, broker_id=settings.broker.broker_id)

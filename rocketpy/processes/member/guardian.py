@@ -193,7 +193,7 @@ class Guardian:
             self._end(tree, self.replace_s)
 
     def _cut_at(self, now: float) -> int | None:
-        """Where the next process tree has to cut the log; None: nowhere, or not now."""
+        """Return the position at which the next process tree has to cut the log; None: no cut, or not now."""
         cut_at = self.block.cut_phy_offset
         if cut_at is None or self.block.is_diverged:
             return None

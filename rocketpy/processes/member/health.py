@@ -67,7 +67,7 @@ class Health:
         return self.marks.tree_fault or flags or self._append_fault(header) or self._sync_fault(header, now_s)
 
     def _serves(self) -> bool:
-        """Whether the process tree that runs is the one that is wanted: a master needs its guardian for the next role
+        """Return True if the process tree that runs is the wanted one: a master needs its guardian for the next role
         only. A slave that is elected needs another process tree."""
         found = self.block.orders()
         return found is not None and found[0].is_master and found[0].epoch == self.block.opened_epoch

@@ -1,9 +1,10 @@
-"""Who a member's store is: its incarnation and the epochs of its log, read and repaired while the store is opened.
+"""The identity of a member's store: its incarnation and the epochs of its log, read and repaired when the store is
+opened.
 
 The *incarnation* is a random number in the file `incarnation` of the store's root. It is made anew whenever bytes that
-this member has acknowledged may be gone, so a member that lost some is never taken for the one that the in-sync set
+this member has acknowledged may be gone, so a member that lost some is never taken for the member that the in-sync set
 names: the store is new, it was recovered from files (another program or a restored backup came between), or the machine
-lost power while acknowledged bytes were in the page cache only. The file says whether that could be the case.
+lost power while acknowledged bytes were in the page cache only. The file tells if that could be the case.
 
 The *epoch file* keeps no epoch that begins past the log's end. If another program has appended to the log, no epoch
 names its bytes: the list is put aside, and the log counts as one without epochs.
@@ -66,7 +67,7 @@ def distrust(root: Path, kind: RecoveryKind, is_ours: bool) -> None:
 
 
 def _is_kept(kind: RecoveryKind, was_durable: bool) -> bool:
-    """Whether a store that is opened like this has all that it ever acknowledged."""
+    """Return True if a store that is opened like this has all that it ever acknowledged."""
     return kind in (RecoveryKind.TRUSTED, RecoveryKind.CUT) or (kind is RecoveryKind.FLUSHED and was_durable)
 
 

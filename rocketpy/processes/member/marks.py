@@ -1,4 +1,4 @@
-"""What a member's processes tell each other about its process tree, beside the member block: a few bytes they share."""
+"""Marks of a member's process tree that its processes share, beside the member block: a few bytes."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class TreeMarks:
 
     @property
     def told_ready(self) -> bool:
-        """Whether the operator has been told that the broker serves: once, not with each change of the role."""
+        """True if the operator has been told that the broker serves: once, not with each change of the role."""
         return bool(self._bytes[_TOLD])
 
     @told_ready.setter
@@ -81,8 +81,8 @@ class TreeMarks:
 
     @property
     def is_replaced(self) -> bool:
-        """Whether the process tree is being stopped for another one of the same broker: it stays registered, and
-        leaves what takes time to the next."""
+        """True if the process tree is being stopped for another one of the same broker: it stays registered, and leaves
+        work that takes time to the next."""
         return bool(self._bytes[_REPLACED])
 
     @is_replaced.setter
@@ -100,7 +100,7 @@ class TreeMarks:
 
     @property
     def is_open(self) -> bool:
-        """Whether the process tree that runs has opened the store: recovery is over."""
+        """True if the process tree that runs has opened the store: recovery is over."""
         return bool(self._bytes[_OPENED])
 
     @is_open.setter

@@ -1,4 +1,4 @@
-"""What failover needs beside the broker: the client for etcd, an extra of the distribution."""
+"""The requirement of failover beside the broker: the client for etcd, an extra of the distribution."""
 
 from __future__ import annotations
 

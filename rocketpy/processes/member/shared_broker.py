@@ -114,7 +114,7 @@ class SharedBroker:
         return True
 
     def _is_done(self) -> bool:
-        """Whether what the orders end has ended: in a slave's tree the stream, in a master's the sends."""
+        """Return True if the work that the orders end has ended: a slave tree's stream, or a master tree's sends."""
         is_master = self.marks.is_master
         if is_master is None or not self.marks.is_open:
             return False

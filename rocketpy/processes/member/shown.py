@@ -1,6 +1,6 @@
-"""What the coordinator shows of itself to the manager, for metrics and operators: a page that they share.
+"""The state of the coordinator, for metrics and operators: a page that it shares with the manager.
 
-Each value is a number of its own: a reader may meet a new state beside the epoch of the one before.
+Each value is a number of its own: a reader may meet a new state beside the epoch of the state before.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ SILENT_RATIO = 0.5  # of the time after which the supervisor kills a worker with
 
 @attrs.frozen
 class MemberTree:
-    """What the member's process tree has from its guardian.
+    """The objects that the member's process tree has from its guardian.
 
     `slaves` and `block` are shared with the coordinator, and survive the tree.
     """

@@ -188,7 +188,7 @@ class ManagerMain(RequestServerMain):
         role: ManagerRole | None,
         measured: Measured,
     ) -> None:
-        """Serve until stopped; what runs beside it ends then, whatever it waits for."""
+        """Serve until stopped, and then end the tasks beside it, also if they wait."""
         async with trio.open_nursery() as beside:
             beside.start_soon(_report_ready, context, controller, self.member is None)
             if self.metrics is not None:

@@ -107,7 +107,7 @@ class SendMain:
 
 
 class PullMain:
-    """`main` of one pull worker: answers the pulls of its queues, suspends those that found nothing."""
+    """`main` of one pull worker: answers the pulls of its queues, and suspends pulls that found nothing."""
 
     def __init__(
         self, topology: Topology, name: str, control: ControlBlock, settings: BrokerSettings, marks: FilterMarks

@@ -60,7 +60,7 @@ def pool_loads(
 
 
 def load_shown(block: WorkerBlock, now_ns: int) -> PoolLoad:
-    """What a query worker shows of its queue."""
+    """Return the load of a query worker's queue, as the worker shows it."""
     since_ns = block.counter(lib.RP_COUNT_WAITING_SINCE_NS)
     head_wait_ms = max(0, now_ns - since_ns) // 1_000_000 if since_ns else 0
     return PoolLoad(block.counter(lib.RP_COUNT_WAITING), 0, head_wait_ms)

@@ -123,7 +123,7 @@ class SnapshotTaker:
         )
 
     def _kept(self) -> Kept | None:
-        """What was cut off the log; None: that cannot be read now."""
+        """Count the log tails that were cut off and kept; None: they cannot be read now."""
         with contextlib.suppress(StoreError):
             return kept_aside(DiskFiles(), Path(self.settings.store.store_path_root_dir))
         return None

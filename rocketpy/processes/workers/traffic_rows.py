@@ -37,7 +37,7 @@ async def topic_row(services: BrokerServices, topic: TopicConfig, steps: Steps) 
 async def consumption_rows(
     services: BrokerServices, backlog: BacklogMonitor, steps: Steps
 ) -> list[ConsumptionSnapshot]:
-    """The groups that have offsets, and those that only read; none if there are too many to show."""
+    """Return the rows of groups that have offsets, and of groups that only read; none if there are too many to show."""
     if not backlog.is_complete:
         return []
     now_ms, shown = services.clock.now_ms(), set()
