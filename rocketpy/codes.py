@@ -8,7 +8,7 @@ from enum import IntEnum
 
 
 class RequestCode(IntEnum):
-    """What a request asks for. Codes from 5.x stand at the end; those we serve are named there."""
+    """Codes of requests. Codes from 5.x stand at the end; not all of them are served."""
 
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11
@@ -132,7 +132,7 @@ REPLICATION_VERSION = 3
 
 
 class ResponseCode(IntEnum):
-    """How a request ended. 209 to 211 mean other things in 5.x; we use the 4.9 meaning."""
+    """Results of a request. 209 to 211 mean other things in 5.x; we use the 4.9 meaning."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1

@@ -1,4 +1,4 @@
-"""How often a log line may be repeated: what clients or a failing disk cause again and again must not fill the log."""
+"""A limit for repeated log lines: events that clients or a failing disk cause again and again must not fill the log."""
 
 from __future__ import annotations
 
