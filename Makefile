@@ -123,10 +123,11 @@ mutants: $(VENV)/.dev  ## what the tests of a module would not find: make mutant
 known-mutants: $(VENV)/.dev  ## a mutant in each package that guards data, and one in C: the tests must find each
 	$(BIN)/python -m tests.support.known_mutants
 
-lint: $(VENV)/.dev  ## ruff and clang-format
+lint: $(VENV)/.dev  ## ruff, clang-format, and the share of sentences that hide their subject
 	$(BIN)/ruff check $(PYTHON_SOURCES)
 	$(BIN)/ruff format --check $(PYTHON_SOURCES)
 	$(BIN)/clang-format --dry-run --Werror $(C_SOURCES)
+	$(BIN)/python -m tests.support.sentences --count
 
 style: $(VENV)/.dev  ## repair what lint reports
 	$(BIN)/ruff check --fix $(PYTHON_SOURCES)
