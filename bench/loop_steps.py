@@ -252,7 +252,7 @@ def name_server(bench: Bench, root: Path, topics: int) -> None:
         server.measure(f"{code.name} ({code.value})", server.ask(code, fields))
 
     async def closed() -> None:
-        server.routes.connection_closed(1)
+        server.routes.connection_closed(1, int(time.time() * 1000))
 
     server.measure("the connection of all brokers closes", closed)
     server.measure("their topics are forgotten", server.processor.forget_gone_brokers)
