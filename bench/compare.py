@@ -94,7 +94,7 @@ def is_failure(one: Measurement) -> bool:
 @click.option("--fill-page-cache", is_flag=True, help="Measure with no memory free (README: virtual machines).")
 @click.option("--strict", is_flag=True, help="Exit with an error when a target is not reached.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), default="bench-compare.json", show_default=True)
-@click.option("--docs", "docs_path", type=click.Path(path_type=Path), help="Also write this page of documentation.")
+@click.option("--docs", "docs_path", type=click.Path(path_type=Path), help="Also write this page of bench/results.")
 def main(
     target: str,
     only: tuple[str, ...],

@@ -183,7 +183,7 @@ def rows(found: Mapping[tuple[str, str], list[Figures]]) -> list[tuple[str, ...]
 @click.option("--seconds", default=5.0, help="of each measurement")
 @click.option("--repeat", default=3, help="turns of each broker")
 @click.option("--messages", default=400_000, help="in the topic")
-@click.option("--docs", type=click.Path(path_type=Path), help="write the page of the documentation")
+@click.option("--docs", type=click.Path(path_type=Path), help="also write this page of bench/results")
 def main(seconds: float, repeat: int, messages: int, docs: Path | None) -> None:
     """Compare filtered pulls of both brokers, in turn."""
     found: dict[tuple[str, str], list[Figures]] = defaultdict(list)
@@ -207,15 +207,12 @@ def write_page(
     headings = ("filter", "metric", "rocketpy", "Java 4.9.7", "ratio", "bar", "")
     path.write_text(
         f"""{report.page_head("Filters", "bench.filters")}
-Java runs with a 1 GB heap. The load generator runs on the same cores.
+The load generator shares the cores; Java has a heap of 1 GB. Load average before the run: {load_average:.1f}.
 
-A topic of {QUEUES} queues has {messages:,} messages with 128 bytes of body. One in a hundred has the tag `{TAG}` and
-matches `{SQL}`. {CONNECTIONS} connections read the queues again and again, one pull for each queue at a time, with what
-their group has subscribed to. Units are messages that were passed over or found, by the offsets in the answers; each
-answer is checked. Medians of {repeat} turns of {seconds:g} s.
-
-Before the run other programs made a load average of {load_average:.1f}; if that is much more than 0, both brokers
-waited for processors.
+A topic of {QUEUES} queues has {messages:,} messages of 128 bytes. One in a hundred has the tag `{TAG}` and matches
+`{SQL}`. {CONNECTIONS} connections read all queues repeatedly with their group's subscription, one pull for each queue
+at a time. Units are messages passed over or found, by the offsets in the answers. Medians of {repeat} turns of
+{seconds:g} s.
 
 {report.markdown_table(headings, iter(table))}
 """

@@ -295,14 +295,14 @@ def refused_bomb(server: NameServer) -> tuple[str, Work]:
 
 
 def page(rows: list[Row], setting: str) -> str:
-    """docs/benchmarks-steps.md."""
+    """Return the page bench/results/loop-steps.md."""
     lines = [
         "# How long an event loop is blocked",
         "",
-        "`python -m bench.loop_steps` fills the tables of a manager and of a name server, then runs each duty and asks",
-        f"each question that goes through a table: {setting}. While it runs, other requests wait for the longest",
-        "step at most. The bar is 20 ms of processor time; wall time has what else the two shared cores did.",
-        "The store is a fake (docs/adr/0096).",
+        "`python -m bench.loop_steps` fills the tables of a manager (with a simulated store) and of a name server:",
+        f"{setting}. It then runs each duty and asks each question that goes",
+        f"through a table. Another request waits for the longest step at most; its bar is {BAR_MS:g} ms of CPU time.",
+        "Wall time includes other programs.",
         "",
         "| loop | work | longest step, CPU ms | wall ms | longest collection, ms | all of it, s |",
         "|---|---|---:|---:|---:|---:|",
@@ -315,7 +315,7 @@ def page(rows: list[Row], setting: str) -> str:
 
 @click.command()
 @click.option("--scale", default=1.0, help="Fraction of the full table sizes.")
-@click.option("--docs", type=click.Path(path_type=Path), help="Also write this page of documentation.")
+@click.option("--docs", type=click.Path(path_type=Path), help="Also write this page of bench/results.")
 @click.option("--only", type=click.Choice(["manager", "namesrv"]), help="Measure this server only.")
 def main(scale: float, docs: Path | None, only: str | None) -> None:
     logging.disable(logging.CRITICAL)  # a line per topic made would be most of the work

@@ -209,7 +209,7 @@ def slave_rows(
 @click.option("--repeat", default=3, help="turns of each pair")
 @click.option("--only", type=click.Choice(["sync", "async"]), help="one kind of master; prints figures, and no table")
 @click.option("--target", "targets", type=click.Choice(TARGETS), multiple=True, help="with --only: which pairs")
-@click.option("--docs", type=click.Path(path_type=Path), help="write the page of the documentation")
+@click.option("--docs", type=click.Path(path_type=Path), help="also write this page of bench/results")
 def main(seconds: float, repeat: int, only: str | None, targets: tuple[str, ...], docs: Path | None) -> None:
     """Compare pairs of master and slave of both brokers, in turn."""
     found: dict[tuple[str, str], list[Figures]] = defaultdict(list)
@@ -241,21 +241,15 @@ def write_page(path: Path, table: list[tuple[str, ...]], repeat: int, seconds: f
     headings = ("scenario", "metric", "rocketpy", "Java 4.9.7", "ratio", "bar", "")
     path.write_text(
         f"""{report.page_head("Replication", "bench.replication")}
-A master, its slave, a name server and the load generator run on the same cores. All brokers flush
-asynchronously; each Java broker runs with a 1 GB heap. Medians of {repeat} turns of {seconds:g} s, messages of 1 KiB.
-The slave is of the same kind as its master.
+Master, slave, name server and load generator share the cores. All brokers flush asynchronously; each Java broker has a
+heap of 1 GB. Medians of {repeat} turns of {seconds:g} s, messages of 1 KiB. Load average before the run:
+{load_average:.1f}.
 
-The CPU time that is free for a pair is the idle time of all cores, and what the pair and the load generator use; what
-other programs take is not in it. `per_free_cpu_s` is the master's messages, divided by this time less the CPU time of
-the slave's processes. The cost of a slave is by how much that is lower with the slave than without it (before and
-after): everything that a slave costs beyond its own CPU time. Other programs change the messages per second of both
-pairs, but this figure hardly. `slave_cpu_us` is the slave's CPU time for each message of its master.
-
-For the catch-up an idle master has a log that an empty slave copies. Java's slave copies the last file only, rocketpy's
-the whole log. The raw copy reads the same bytes from the page cache and writes them to the same disk, without sync.
-
-Before the run other programs made a load average of {load_average:.1f}; if that is much more than 0, both pairs
-waited for processors.
+- `per_free_cpu_s`: the master's messages per second of CPU time that other programs and the slave's processes leave.
+- Cost of a slave: how much lower `per_free_cpu_s` is with the slave than without it. It leaves out the slave's own CPU
+  time, `slave_cpu_us` for each message of its master, and hardly depends on other programs.
+- Catch-up: an empty slave copies the log of an idle master; Java's copies the last file only, rocketpy's the whole log.
+- Raw copy: the same bytes, read from the page cache and written to the same disk, without sync.
 
 {report.markdown_table(headings, iter(table))}
 """

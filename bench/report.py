@@ -1,4 +1,4 @@
-"""Medians, ratios and bars: as a table on the terminal, as JSON, and as a page of the documentation."""
+"""Medians, ratios and bars: as a table on the terminal, as JSON, and as a page of bench/results."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import shlex
 import statistics
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -111,6 +112,7 @@ def latency_rows(measurements: Sequence[Measurement], scenarios: Sequence[Scenar
                 yield scenario.name, target, *map(number, found)
 
 
+PAGE_WIDTH = 120  # columns of a page
 PERCENTILES = ("p50", "p90", "p99", "p999", "max")
 HEADINGS = ("scenario", "metric", "rocketpy", "Java", "ratio", "bar", "holds", "errors")
 LATENCY_HEADINGS = ("scenario", "target", "p50", "p90", "p99", "p99.9", "max µs")
@@ -179,20 +181,25 @@ def command_of(module: str) -> str:
 
 
 def page_head(title: str, module: str) -> str:
-    """The title of a page, the command that writes it and the machine; a sentence on how the run was made follows."""
-    about = ", ".join(f"{name} {value}" for name, value in machine().items() if value)
+    """Return the head of a page of bench/results: title, command, machine. A sentence about the run follows."""
     return f"""# {title}
 
-Written by `{command_of(module)}`; how figures are taken: [bench/README.md](../bench/README.md).
+Written by `{command_of(module)}` ([bench/README.md](../README.md)).
 
-Machine: {about}."""
+{machine_line()}"""
+
+
+def machine_line() -> str:
+    """Return a sentence about this machine, in lines of a page."""
+    about = ", ".join(f"{name} {value}" for name, value in machine().items() if value)
+    return textwrap.fill(f"Machine: {about}.", PAGE_WIDTH, break_on_hyphens=False)
 
 
 def write_markdown(path: Path, measurements: Sequence[Measurement], scenarios: Sequence[Scenario], repeat: int) -> None:
     path.write_text(
-        f"""{page_head("Benchmarks", "bench.compare")}
-Both brokers flush asynchronously; Java runs with a 1 GB heap. The load generator runs on the same
-cores. Medians of {repeat} turn(s); the ratio is rocketpy's figure divided by Java's.
+        f"""{page_head("rocketpy and the Java broker", "bench.compare")}
+The load generator shares the cores. Both brokers flush asynchronously; Java has a heap of 1 GB. Medians of {repeat}
+turn(s); the ratio is rocketpy's figure divided by Java's.
 
 {markdown_table(HEADINGS, (row(line) for line in lines(measurements, scenarios)))}
 

@@ -37,7 +37,7 @@ def line_of(figure: Figure) -> str:
 @click.option("--repeat", default=5, help="runs of each measurement")
 @click.option("--quick", is_flag=True, help=f"{QUICK.messages} messages, once: whether it works")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), default=RESULTS, help="figures")
-@click.option("--docs", type=click.Path(path_type=Path), help="write the page of the documentation, and its plot")
+@click.option("--docs", type=click.Path(path_type=Path), help="also write this page of bench/results, and its plot")
 def main(only: tuple[str, ...], messages: int, repeat: int, quick: bool, json_path: Path, docs: Path | None) -> None:
     """Measure the sources of rocketpy.spark. Needs the extra spark and Java 17."""
     scale = QUICK if quick else Scale(messages, repeat)

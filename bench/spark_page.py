@@ -1,4 +1,4 @@
-"""The page of the documentation about Spark's speed: tables, what a task and a row cost, and the plot."""
+"""The page of bench/results about Spark's speed: tables, the cost of a task and of a row, and the plot."""
 
 from __future__ import annotations
 
@@ -75,15 +75,13 @@ def plot(found: list[Figure], path: Path) -> None:
 
 
 def write_page(path: Path, found: list[Figure], command: str, scale: Scale, load_average: float) -> None:
-    about = ", ".join(f"{name} {value}" for name, value in report.machine().items() if value)
     parts = [
         "# Spark\n",
-        f"Written by `{command}`; how figures are taken: [bench/README.md](../bench/README.md).\n",
-        f"Machine: {about}. Broker, JVM and Python workers share its cores.\n",
-        f"{scale.messages:,} messages in each topic and store, {scale.repeat} runs after one that is not counted. "
-        "rows/s is that of the best run. CPU is that of the JVM and all Python processes, without the broker.\n",
-        f"Before the run other programs made a load average of {load_average:.1f}; much more than 0 means that all "
-        "waited for processors.\n",
+        f"Written by `{command}` ([bench/README.md](../README.md)).\n",
+        f"{report.machine_line()}\n",
+        f"{scale.messages:,} messages in each topic and store; {scale.repeat} runs after one that is not counted. "
+        f"Broker, JVM and Python workers share the cores. Load average before the run: {load_average:.1f}.\n",
+        "rows/s: the best run. CPU: the JVM and all Python processes, without the broker.\n",
     ]
     for question, title in TITLES.items():
         figures = [one for one in found if one.question == question]
@@ -107,11 +105,9 @@ def _sizing(found: list[Figure], scale: Scale) -> list[str]:
         *costs(found),
     ]
     return [
-        f"The same {scale.messages:,} messages in few and in many tasks give two costs:\n",
+        f"Costs, from the same {scale.messages:,} messages in few and in many tasks:\n",
         "\n".join(table) + "\n",
-        "To size a cluster: seconds = (tasks x cost of a task + rows x cost of a row) / cores, as long as brokers and "
-        "network deliver. Queues cost little by themselves: they are packed into `maxPartitions` tasks. More workers "
-        "than cores do not help.\n",
+        "[docs/spark.md](../../docs/spark.md) sizes a cluster by them.\n",
     ]
 
 
@@ -119,8 +115,8 @@ def _phases(figures: list[Figure]) -> list[str]:
     headings = ("median ms", *PHASES)
     rows = [(one.what, *(f"{one.phases.get(phase, 0):.0f}" for phase in PHASES)) for one in figures]
     return [
-        "Rows made in memory are Spark's own part: offsets that count batches, and one task that sends its rows to the "
-        "JVM. The difference is what rocketpy adds. Its parts, as the progress of a query names them:\n",
+        "Rows made in memory are Spark's own part; the difference is the cost of rocketpy. Parts of a micro-batch, as "
+        "the progress of a query names them:\n",
         report.markdown_table(headings, rows) + "\n",
         "`latestOffset` asks the brokers, `walCommit` and `commitOffsets` write the checkpoint, `addBatch` plans the "
         "tasks and runs them.\n",

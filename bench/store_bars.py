@@ -56,7 +56,7 @@ def write_markdown(path: Path, answers: Mapping[str, Answer]) -> None:
     rows = (report.row(line) for name, answer in answers.items() for line in lines(name, answer))
     path.write_text(
         f"""{report.page_head("The store's bars", "bench.store_bars")}
-Java runs with a 1 GB heap; the load generator runs on the same cores.
+The load generator shares the cores; Java has a heap of 1 GB.
 
 {asked}
 
@@ -92,7 +92,7 @@ def ask_all(console: Console, names: Sequence[str], setup: Setup) -> tuple[dict[
 )
 @click.option("--strict", is_flag=True, help="Exit with an error when a target is not reached.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), default="store-bars.json", show_default=True)
-@click.option("--docs", "docs_path", type=click.Path(path_type=Path), help="Also write this page of documentation.")
+@click.option("--docs", "docs_path", type=click.Path(path_type=Path), help="Also write this page of bench/results.")
 def main(
     only: tuple[str, ...],
     target: str,

@@ -218,12 +218,12 @@ def in_process(figure: Figure) -> bool:
 
 
 def write_page(path: Path, command: str, about: str, found: Sequence[Figure]) -> None:
-    """The figures as a page of the documentation."""
+    """Write the figures as a page of bench/results."""
     lines = [
-        f"# Rebuild and audit of a store\n\nWritten by `{command}`.\n",
-        f"Machine: {', '.join(f'{key} {value}' for key, value in report.machine().items())}.\n",
-        f"Log: {about}. The page cache is warm. Dispatch is what a broker does that starts without queues and index,",
-        "in one process. Each rebuild was compared with its files, byte for byte. Rows are medians of the runs.\n",
+        f"# Rebuild and audit of a store\n\nWritten by `{command}` ([bench/README.md](../README.md)).\n",
+        f"{report.machine_line()}\n",
+        f"Log: {about}; the page cache is warm. Dispatch: a broker that starts without queues and index, one",
+        "process. Each rebuild equals its files byte for byte. Medians of the runs.\n",
         "| work | MB of log per s | of dispatch | MB of log per CPU s |",
         "| --- | --- | --- | --- |",
     ]
@@ -240,7 +240,7 @@ def write_page(path: Path, command: str, about: str, found: Sequence[Figure]) ->
 @click.option("--repeat", default=3, help="runs of each measurement; the median counts")
 @click.option("--workers", default=os.cpu_count() or 1, help="processes")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="write the figures")
-@click.option("--docs", type=click.Path(path_type=Path), help="write the page of the documentation")
+@click.option("--docs", type=click.Path(path_type=Path), help="also write this page of bench/results")
 def main(gigabytes: float, body: int, repeat: int, workers: int, json_path: Path | None, docs: Path | None) -> None:
     """Measure the rebuild and the audit of a store. Needs the extra spark and Java 17."""
     file_size = min(1 << 30, max(1 << 24, int(gigabytes * 1e8)))

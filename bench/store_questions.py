@@ -31,7 +31,7 @@ Figures = dict[str, float]
 
 @attrs.frozen
 class Setup:
-    """How the questions are asked."""
+    """Options of a run of the questions."""
 
     quick: bool
     minutes: float  # of the open loop
@@ -157,7 +157,7 @@ def medians(turns: Sequence[Answer]) -> Answer:
 
 
 def restart(setup: Setup) -> Answer:
-    """How long from a restart after kill -9 under load to the first acknowledged send, on one and the same store?
+    """Seconds from a restart after kill -9 under load to the first acknowledged send, on the same store.
 
     rocketpy fills the store and is killed; then each broker in turn is started on it, loaded, and killed.
     """
@@ -188,7 +188,7 @@ def restart(setup: Setup) -> Answer:
 
 
 def scan(setup: Setup) -> Answer:
-    """How fast is the whole log verified when the machine went down before any of it was known to be flushed?"""
+    """Verification of the whole log after a power loss with nothing known to be flushed."""
     watch = setup.watch("rocketpy")
     with work_directory("scan") as directory:
         with serving("rocketpy", directory) as broker:
@@ -213,7 +213,7 @@ def scan(setup: Setup) -> Answer:
 
 
 def sync_flush(setup: Setup) -> Answer:
-    """What does it cost when each answer waits for the disk? 64 connections, one request each.
+    """Rate and latency when each answer waits for the disk: 64 connections, one request each.
 
     The brokers take turns, since a disk is faster at one time than at another; medians.
     """
@@ -226,7 +226,7 @@ def sync_flush(setup: Setup) -> Answer:
 
 
 def dispatch_lag(setup: Setup) -> Answer:
-    """How long does a message wait for its consume queue unit under full load, and for its consumer in a calm one?"""
+    """Wait of a message for its consume queue unit under full load, and for its consumer in a calm one."""
     watch, seconds = setup.watch("rocketpy"), setup.pick(5, 2)
     with running("rocketpy") as broker:
         prepare(broker, setup, watch)
@@ -248,14 +248,14 @@ def dispatch_lag(setup: Setup) -> Answer:
 
 
 def open_loop(setup: Setup) -> Answer:
-    """How late is the latest answer while files roll? 10 000 messages a second, due at fixed times."""
+    """Latest answers while files roll: 10 000 messages a second, due at fixed times."""
     seconds = 20.0 if setup.quick else setup.minutes * 60
     settings = {"mappedFileSizeCommitLog": str(ROLLING_FILE_SIZE)}
     return measure_in_turn(setup, "open loop 10 000/s", Workload(Mode.SEND, 16, 64, rate=10_000), seconds, settings)
 
 
 def many_queues(setup: Setup) -> Answer:
-    """What do 100 000 queues cost: memory, mappings, and the next start?"""
+    """Cost of 100 000 queues: memory, mappings, and the next start."""
     watch, topic_count, queues = setup.watch("rocketpy"), setup.pick(1000, 100), 100
     count = topic_count * queues
     with work_directory("many-queues") as directory:

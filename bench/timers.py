@@ -1,11 +1,12 @@
 """`python -m bench.timers`: how many timers a second, how late, and what a million that wait cost at a restart.
 
-**steady**: timers of 1 to 5 s are sent at a fixed rate over one connection, so that as many become due each second as
-are accepted. How late each is, is read from the log: its store time minus its time. **restart**: so many timers wait;
-the whole broker is killed with SIGKILL and started again. From `exec` it takes `boot_s` to the first acknowledged send
-and `served_s` to the first delivery of a timer that had become due meanwhile; then every one must be there, once, and
-not early. With `--due` only so many of them become due; the others wait for a day, and must still be pending at the
-end. `timer_mib` is the disk space of `timer/`, `store_mib` that of the log and the consume queues.
+**steady**: timers of 1 to 5 s are sent at a fixed rate over one connection. Lateness is store time minus due time.
+
+**restart**: all processes of a broker with many pending timers are killed and started again. `boot_s` is from `exec` to
+the first acknowledged send, `served_s` to the first delivery of a timer that became due meanwhile. Each timer must be
+delivered once, and not early. Timers beyond `--due` wait for a day and must be pending at the end. `pss_mib` is the
+memory of all processes before the kill, `timer_mib` the disk space of `timer/`, `store_mib` that of log and consume
+queues.
 """
 
 from __future__ import annotations
@@ -260,9 +261,9 @@ def markdown(answers: dict[str, dict[str, float]], beside: str) -> str:
     return f"""{report.page_head("Timers", "bench.timers")}
 
 {(__doc__ or "").split(chr(10), 2)[2].strip()}
-
+{f"{chr(10)}Beside it: {beside}.{chr(10)}" if beside else ""}
 Bars: 20 000 timers a second accepted and delivered with `late_p99_ms` at most {LATE_BAR_MS}; a million pending survive
-kill -9, and the broker serves them again within {SERVED_BAR_S:.0f} s.{f" Beside it: {beside}." if beside else ""}
+kill -9, and the broker serves them again within {SERVED_BAR_S:.0f} s.
 
 | question | metric | value |
 |---|---|---|
@@ -275,8 +276,8 @@ kill -9, and the broker serves them again within {SERVED_BAR_S:.0f} s.{f" Beside
 @click.option("--seconds", default=30.0, help="How long the steady part sends; 0: leave it out.")
 @click.option("--pending", default=(1_000_000,), multiple=True, help="Timers that wait at a restart; 0: none.")
 @click.option("--due", default=1_000_000, help="At most so many of these become due.")
-@click.option("--docs", type=click.Path(path_type=Path), help="Write the page of the documentation.")
-@click.option("--beside", default="", help="What ran beside it, for that page.")
+@click.option("--docs", type=click.Path(path_type=Path), help="Also write this page of bench/results.")
+@click.option("--beside", default="", help="Other programs that ran meanwhile, for that page.")
 @click.option("--strict", is_flag=True, help="A missed bar is a failure.")
 def main(
     rate: int, seconds: float, pending: tuple[int, ...], due: int, docs: Path | None, beside: str, strict: bool

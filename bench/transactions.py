@@ -149,7 +149,7 @@ def rows(found: dict[tuple[str, int], list[Figures]]) -> list[tuple[str, ...]]:
 @click.option("--seconds", default=8.0, help="of each measurement")
 @click.option("--repeat", default=3, help="turns of each broker")
 @click.option("--open/--no-open", "with_open", default=True, help="measure open half messages, too")
-@click.option("--docs", type=click.Path(path_type=Path), help="write the page of the documentation")
+@click.option("--docs", type=click.Path(path_type=Path), help="also write this page of bench/results")
 def main(seconds: float, repeat: int, with_open: bool, docs: Path | None) -> None:
     """Compare transactions of both brokers, in turn."""
     found: dict[tuple[str, int], list[Figures]] = defaultdict(list)
@@ -190,13 +190,12 @@ def write_page(
     headings = ("load", "metric", "rocketpy", "Java 4.9.7", "ratio", "bar", "")
     path.write_text(
         f"""{report.page_head("Transactions", "bench.transactions")}
-Both brokers flush asynchronously; Java runs with a 1 GB heap. The load generator runs on the same
-cores. Each producer connection sends a half message of 1 KiB, and commits it (one-way, as official clients do) as soon
-as it is acknowledged; one consumer follows all queues by long polling. Counted is what the consumer received. Medians
-of {repeat} turns of {seconds:g} s; latency from half message to consumer.
+The load generator shares the cores. Both brokers flush asynchronously; Java has a heap of 1 GB. Medians of {repeat}
+turns of {seconds:g} s. Load average before the run: {load_average:.1f}.
 
-Before the run other programs made a load average of {load_average:.1f}; if that is much more than 0, both brokers
-waited for processors.
+Each producer connection sends a half message of 1 KiB and commits it (one-way, as official clients do) when it is
+acknowledged. One consumer follows all queues by long polling. `per_s` counts messages that it received; latency is from
+half message to consumer.
 
 {report.markdown_table(headings, iter(table))}
 
