@@ -26,64 +26,64 @@ class FailoverConfig(ReplicationConfig):
     ha_mode: HaMode = setting(
         HaMode.PLAIN,
         "haMode",
-        "plain: brokerRole says who is master, and people change it. automatic: the brokers of one brokerName elect "
-        "their master with the help of etcd; brokerRole then says whether sends wait for the in-sync members "
-        "(SYNC_MASTER) or not (ASYNC_MASTER), and brokerId is the member's own while it is a slave, 1 and up.",
+        "plain: brokerRole names the master, and people change it. automatic: the brokers of one brokerName elect "
+        "their master in etcd; brokerRole then says if sends wait for the in-sync members (SYNC_MASTER) or not "
+        "(ASYNC_MASTER), and brokerId (1 and up) is the member's own while it is a slave.",
         important=True,
     )
     ha_etcd_addresses: str = setting(
         "",
         "haEtcdAddresses",
-        "URLs of etcd's client ports, separated by commas: `http://10.0.0.1:2379,http://10.0.0.2:2379`.",
+        "Client URLs of etcd, comma-separated: `http://10.0.0.1:2379,http://10.0.0.2:2379`.",
     )
     ha_etcd_user: str | None = setting(
         None,
         "haEtcdUser",
-        "User of etcd. Give haEtcdPasswordFile too.",
+        "User of etcd; needs haEtcdPasswordFile.",
     )
     ha_etcd_password_file: str | None = setting(
         None,
         "haEtcdPasswordFile",
-        "File with the password of haEtcdUser, on its first line.",
+        "File with that user's password on its first line.",
     )
     ha_etcd_ca_file: str | None = setting(
         None,
         "haEtcdCaFile",
-        "File with the certificates that etcd's are checked against, PEM. Without it those of the system are used.",
+        "PEM file with the certificates that etcd's are checked against; else those of the system.",
     )
     ha_etcd_cert_file: str | None = setting(
         None,
         "haEtcdCertFile",
-        "File with this broker's certificate for etcd, PEM. Give haEtcdKeyFile too.",
+        "PEM file with this broker's certificate for etcd; needs haEtcdKeyFile.",
     )
     ha_etcd_key_file: str | None = setting(
         None,
         "haEtcdKeyFile",
-        "File with the key of haEtcdCertFile, PEM, without a passphrase.",
+        "PEM file with its key, without a passphrase.",
     )
     ha_etcd_compact_hours: int = setting(
         24,
         "haEtcdCompactHours",
-        "The master removes the history of etcd that is older than this, of all keys: of those of others, too. 0: it "
-        "removes none, and etcd needs --auto-compaction-retention.",
+        "The master removes etcd's history older than this, of all keys, also those of other programs. 0: never; "
+        "etcd then needs --auto-compaction-retention.",
         unit="h",
         at_most=8760,
     )
     ha_member: str = setting(
         "",
         "haMember",
-        "This broker's name in its group. It stays when the machine is replaced: the group knows its members by it.",
+        "This broker's name in its group; a replacement of the machine keeps it.",
     )
     ha_members: str = setting(
         "",
         "haMembers",
-        "Names of all members of the group, separated by commas: the same list in the same order on each.",
+        "Names of all members, comma-separated, in the same order on each.",
     )
     ha_lease_seconds: int = setting(
         6,
         "haLeaseSeconds",
-        "A master that has not renewed its lease in etcd for this long is replaced. A longer one bears longer pauses "
-        "of etcd, a shorter one shortens a failover.",
+        "A master that has not renewed its lease in etcd for this long is replaced. Longer bears longer pauses of "
+        "etcd; shorter fails over sooner.",
         unit="s",
         at_least=LEASE_MIN_S,
         at_most=600,
@@ -91,21 +91,21 @@ class FailoverConfig(ReplicationConfig):
     ha_unhealthy_seconds: int = setting(
         5,
         "haUnhealthySeconds",
-        "A master that for this long could not open, write or acknowledge its log (a disk that fails or is full, "
-        "processes that end again and again) gives way to another in-sync member that can. 0: it stays master.",
+        "A master that cannot open, write or acknowledge its log for this long (bad or full disk, processes that "
+        "keep ending) gives way to an in-sync member that can. 0: it stays master.",
         unit="s",
         at_most=600,
     )
     ha_serve_without_lease: bool = setting(
         True,
         "haServeWithoutLease",
-        "A synchronous master with in-sync slaves goes on while etcd does not answer: their acknowledgements are proof "
-        "enough that nobody else is master. false: it stops a second before its lease can end.",
+        "A synchronous master with in-sync slaves goes on while etcd does not answer: their acknowledgements prove "
+        "that it is the only master. Off: it stops a second before its lease can end.",
     )
     ha_max_time_slave_not_catchup: int = setting(
         3_000,
         "haMaxTimeSlaveNotCatchup",
-        "A slave that has not had all of the log for this long leaves the in-sync set (of 5.x, where it is 15000).",
+        "A slave that lacks part of the log for this long leaves the in-sync set (of 5.x: 15000 there).",
         unit="ms",
         at_least=100,
     )
@@ -114,14 +114,14 @@ class FailoverConfig(ReplicationConfig):
         1,
         "minInSyncReplicas",
         "A synchronous master with fewer members in sync, itself included, refuses messages (14) and stores nothing. "
-        "1: alone it stores them, and answers 11. Without haMode=automatic it must be 1 (of 5.x).",
+        "1: alone it stores them and answers 11. Must be 1 without haMode=automatic (of 5.x).",
         at_least=1,
         at_most=16,
     )
 
     @property
     def is_automatic(self) -> bool:
-        """Return True if etcd decides which member is master."""
+        """Return True if the members elect their master in etcd."""
         return self.ha_mode is HaMode.AUTOMATIC
 
     @property

@@ -14,28 +14,27 @@ class FilterConfig:
     enable_property_filter: bool = setting(
         False,
         "enablePropertyFilter",
-        "Accept subscriptions by SQL92 expressions over the properties of messages. Off: they are refused.",
+        "Accept SQL92 subscriptions. Off: they are refused.",
         important=True,
     )
     enable_calc_filter_bit_map: bool = setting(
         False,
         "enableCalcFilterBitMap",
-        "Evaluate the SQL92 subscriptions of a topic once for each new message, and keep the result as filter bits, so "
-        "that pulls need not look at each message. Needs enableConsumeQueueExt. Worth it when messages are pulled by "
-        "several groups, or few of them match.",
+        "Evaluate a topic's SQL92 subscriptions once per new message and keep the result as filter bits, so that "
+        "pulls skip messages. Needs enableConsumeQueueExt. Worth it with several groups or few matches.",
     )
     expect_consumer_num_use_filter: int = setting(
         32,
         "expectConsumerNumUseFilter",
-        "How many groups filter one topic by SQL92; with maxErrorRateOfBloomFilter it is the number of filter bits "
-        "(112). When it changes, the filter bits of stored messages are no longer used.",
+        "Groups that filter one topic by SQL92; with maxErrorRateOfBloomFilter it gives the number of filter bits "
+        "(112). A change makes stored filter bits useless.",
         at_least=1,
         at_most=1_000,
     )
     max_error_rate_of_bloom_filter: int = setting(
         20,
         "maxErrorRateOfBloomFilter",
-        "In how many percent of the cases filter bits may say that a message could match though it does not.",
+        "Tolerated share of false matches of filter bits.",
         unit="percent",
         at_least=1,
         at_most=99,
@@ -43,13 +42,13 @@ class FilterConfig:
     filter_support_retry: bool = setting(
         False,
         "filterSupportRetry",
-        "Filter the messages of a group's retry topic by its SQL92 subscription to the topic that they were first in.",
+        "Filter a group's retry topic by its SQL92 subscription to the original topic.",
         effect=Effect.AT_RESTART,
     )
     filter_data_clean_time_span: int = setting(
         86_400_000,
         "filterDataCleanTimeSpan",
-        "How long the SQL92 subscription of a group that has left is kept, with its filter bits.",
+        "Time that the SQL92 subscription of a group that has left is kept, with its filter bits.",
         unit="ms",
         effect=Effect.AT_ONCE,
         at_most=LONG_MAX,

@@ -33,59 +33,57 @@ class MessageStoreConfig(FailoverConfig):
     store_path_root_dir: str = setting(
         "",
         "storePathRootDir",
-        "Directory of the store: the log, queues, index and tables. Put it on the disk that is meant for messages. "
-        "One broker per directory.",
+        "Directory of log, queues, index and tables, on the disk meant for messages. One broker per directory.",
         important=True,
         default_text="~/store",
     )
     store_path_commit_log: str = setting(
         "",
         "storePathCommitLog",
-        "Directory of the CommitLog, which takes nearly all the writing; a disk of its own keeps queue reads away.",
+        "Directory of the CommitLog, which takes nearly all writes; a disk of its own keeps queue reads away.",
         important=True,
         default_text="storePathRootDir/commitlog",
     )
     read_only_commit_log_store_paths: str | None = setting(
         None,
         "readOnlyCommitLogStorePaths",
-        "CommitLog directories that are read but never written.",
+        "CommitLog directories that are only read.",
         only_default="the log lies in one directory",
     )
     mapped_file_size_commit_log: int = setting(
         1_073_741_824,
         "mappedFileSizeCommitLog",
-        "Size of one CommitLog file. Whole files are deleted, so smaller ones return space sooner; larger ones roll "
-        "less often. It cannot change once a store exists.",
+        "Size of a CommitLog file. Whole files are deleted: smaller ones return space sooner, larger ones roll less "
+        "often. Fixed once a store exists.",
         unit="bytes",
         at_least=65_536,
     )
     mapped_file_size_consume_queue: int = setting(
         6_000_000,
         "mappedFileSizeConsumeQueue",
-        "Size of one consume queue file (20 bytes per message), rounded up to whole entries. Files are sparse, so a "
-        "quiet queue costs little. It cannot change once a store exists.",
+        "Size of a consume queue file (20 bytes per message, rounded up to whole entries). Files are sparse: a quiet "
+        "queue costs little. Fixed once a store exists.",
         unit="bytes",
         at_least=20,
     )
     enable_consume_queue_ext: bool = setting(
         False,
         "enableConsumeQueueExt",
-        "Keep tags code, store time and filter bits (enableCalcFilterBitMap) of each message in files of their own "
-        "beside the consume queue. Costs 20 bytes, those of the filter bits, and a write per message. Existing ones "
-        "stay readable when this is turned off.",
+        "Keep tags code, store time and filter bits (enableCalcFilterBitMap) of each message in files beside the "
+        "consume queue. Costs 20 bytes, the filter bits and a write per message. Existing files stay readable when "
+        "off.",
     )
     mapped_file_size_consume_queue_ext: int = setting(
         50_331_648,
         "mappedFileSizeConsumeQueueExt",
-        "Size of one of those files. It cannot change once they exist.",
+        "Size of such a file. Fixed once one exists.",
         unit="bytes",
         at_least=1_024,
     )
     flush_interval_commit_log: int = setting(
         500,
         "flushIntervalCommitLog",
-        "ASYNC_FLUSH: time between flushes, and so about how much a power loss may take. Shorter is safer and "
-        "costs disk operations.",
+        "ASYNC_FLUSH: time between flushes, about what a power loss takes. Shorter costs disk operations.",
         unit="ms",
         effect=_IN_STORE,
         important=True,
@@ -94,15 +92,15 @@ class MessageStoreConfig(FailoverConfig):
     flush_commit_log_timed: bool = setting(
         True,
         "flushCommitLogTimed",
-        "ASYNC_FLUSH: flush by the clock. Off: as soon as flushCommitLogLeastPages are dirty, which takes more of the "
-        "disk and leaves less to lose.",
+        "ASYNC_FLUSH: flush by the clock. Off: as soon as flushCommitLogLeastPages are dirty, with more disk "
+        "operations and less to lose.",
         effect=_IN_STORE,
         important=True,
     )
     flush_interval_consume_queue: int = setting(
         1_000,
         "flushIntervalConsumeQueue",
-        "Time between flushes of consume queues. They can be rebuilt from the log, so this bounds recovery time only.",
+        "Time between flushes of consume queues. The log can rebuild them: this bounds recovery time only.",
         unit="ms",
         effect=_IN_STORE,
         at_least=1,
@@ -110,21 +108,21 @@ class MessageStoreConfig(FailoverConfig):
     clean_resource_interval: int = setting(
         10_000,
         "cleanResourceInterval",
-        "How often to look for files that may be deleted.",
+        "Time between looks for files to delete.",
         unit="ms",
         at_least=1,
     )
     delete_commit_log_files_interval: int = setting(
         100,
         "deleteCommitLogFilesInterval",
-        "Pause between two deletions of CommitLog files; spares the disk.",
+        "Pause between deletions of CommitLog files; spares the disk.",
         unit="ms",
         effect=_IN_CLEANING,
     )
     delete_consume_queue_files_interval: int = setting(
         100,
         "deleteConsumeQueueFilesInterval",
-        "Pause between two deletions of consume queue files.",
+        "Pause between deletions of consume queue files.",
         unit="ms",
         effect=_IN_CLEANING,
     )
@@ -138,7 +136,7 @@ class MessageStoreConfig(FailoverConfig):
     disk_max_used_space_ratio: int = setting(
         75,
         "diskMaxUsedSpaceRatio",
-        "Fill level at which old files are deleted outside of deleteWhen too; limited to 10 to 95.",
+        "Fill level at which old files are deleted outside deleteWhen too; limited to 10 to 95.",
         unit="%",
         effect=_IN_CLEANING,
         at_most=100,
@@ -146,7 +144,7 @@ class MessageStoreConfig(FailoverConfig):
     disk_space_warning_level_ratio: int = setting(
         90,
         "diskSpaceWarningLevelRatio",
-        "Fill level at which sends are refused (SERVICE_NOT_AVAILABLE). A system property in 4.9, a key in 5.x.",
+        "Fill level at which sends are refused (SERVICE_NOT_AVAILABLE). A system property in 4.9.",
         unit="%",
         effect=_IN_CLEANING,
         at_least=35,
@@ -155,7 +153,7 @@ class MessageStoreConfig(FailoverConfig):
     disk_space_clean_forcibly_ratio: int = setting(
         85,
         "diskSpaceCleanForciblyRatio",
-        "Fill level at which files are deleted however young they are. A system property in 4.9, a key in 5.x.",
+        "Fill level at which files of any age are deleted. A system property in 4.9.",
         unit="%",
         effect=_IN_CLEANING,
         at_least=30,
@@ -164,9 +162,8 @@ class MessageStoreConfig(FailoverConfig):
     disk_free_min_bytes: int = setting(
         67_108_864,
         "diskFreeMinBytes",
-        "Free bytes below which sends are refused (SERVICE_NOT_AVAILABLE) and files are deleted however young they "
-        "are, whatever the fill level; stored messages still need room for their queue entries. 0 turns it off. Not "
-        "in the reference.",
+        "Free bytes below which sends are refused (SERVICE_NOT_AVAILABLE) and files of any age deleted: stored "
+        "messages still need queue entries. 0: off. Not in the reference.",
         unit="bytes",
         effect=_IN_CLEANING,
         at_most=LONG_MAX,
@@ -174,7 +171,7 @@ class MessageStoreConfig(FailoverConfig):
     file_reserved_time: int = setting(
         72,
         "fileReservedTime",
-        "How long a CommitLog file is kept after its last write. A consumer that is further behind loses messages.",
+        "Time that a CommitLog file is kept after its last write. A consumer further behind loses messages.",
         unit="hours",
         effect=_IN_CLEANING,
         important=True,
@@ -182,7 +179,7 @@ class MessageStoreConfig(FailoverConfig):
     max_message_size: int = setting(
         4_194_304,
         "maxMessageSize",
-        "Largest body, also of a whole batch. Producers check it on their side too.",
+        "Largest body, also of a whole batch. Producers check it too.",
         unit="bytes",
         effect=Effect.AT_ONCE,
         at_least=10,
@@ -190,12 +187,12 @@ class MessageStoreConfig(FailoverConfig):
     check_crc_on_recover: bool = setting(
         True,
         "checkCRCOnRecover",
-        "Compare each body with its CRC when the log is recovered. Slower, safer.",
+        "Check the CRC of each body when the log is recovered; slower.",
     )
     flush_commit_log_least_pages: int = setting(
         4,
         "flushCommitLogLeastPages",
-        "ASYNC_FLUSH: fewer dirty pages than this wait for flushCommitLogThoroughInterval.",
+        "ASYNC_FLUSH: fewer dirty pages wait for flushCommitLogThoroughInterval.",
         unit="pages",
         effect=_IN_STORE,
     )
@@ -216,7 +213,7 @@ class MessageStoreConfig(FailoverConfig):
     max_transfer_bytes_on_message_in_memory: int = setting(
         262_144,
         "maxTransferBytesOnMessageInMemory",
-        "Most bytes that one pull returns from memory.",
+        "Most bytes of a pull from memory.",
         unit="bytes",
         effect=_IN_STORE,
         important=True,
@@ -224,7 +221,7 @@ class MessageStoreConfig(FailoverConfig):
     max_transfer_count_on_message_in_memory: int = setting(
         32,
         "maxTransferCountOnMessageInMemory",
-        "Most messages that one pull returns from memory.",
+        "Most messages of a pull from memory.",
         unit="messages",
         effect=_IN_STORE,
         important=True,
@@ -232,8 +229,7 @@ class MessageStoreConfig(FailoverConfig):
     max_transfer_bytes_on_message_in_disk: int = setting(
         65_536,
         "maxTransferBytesOnMessageInDisk",
-        "Most bytes that one pull returns when it reads far behind the end; smaller, so that one late consumer "
-        "does not keep the disk from the others.",
+        "Most bytes of a pull far behind the end; small, so that a late consumer leaves the disk to others.",
         unit="bytes",
         effect=_IN_STORE,
         important=True,
@@ -241,7 +237,7 @@ class MessageStoreConfig(FailoverConfig):
     max_transfer_count_on_message_in_disk: int = setting(
         8,
         "maxTransferCountOnMessageInDisk",
-        "Most messages that one pull returns when it reads far behind.",
+        "Most messages of a pull far behind the end.",
         unit="messages",
         effect=_IN_STORE,
         important=True,
@@ -249,7 +245,7 @@ class MessageStoreConfig(FailoverConfig):
     access_message_in_memory_max_ratio: int = setting(
         40,
         "accessMessageInMemoryMaxRatio",
-        "Share of RAM within which messages count as being in memory.",
+        "Share of RAM within which messages count as in memory.",
         unit="%",
         effect=_IN_STORE,
         important=True,
@@ -258,28 +254,28 @@ class MessageStoreConfig(FailoverConfig):
     message_index_enable: bool = setting(
         True,
         "messageIndexEnable",
-        "Build the index that finds messages by key. Off: queries by key and unique key find nothing new.",
+        "Build the index by key. Off: queries by key and unique key find nothing new.",
         effect=_IN_STORE,
         important=True,
     )
     max_hash_slot_num: int = setting(
         5_000_000,
         "maxHashSlotNum",
-        "Hash slots of one index file (4 bytes each). Cannot change with a store.",
+        "Hash slots (4 bytes each) of an index file. Fixed once a store exists.",
         unit="slots",
         at_least=1,
     )
     max_index_num: int = setting(
         20_000_000,
         "maxIndexNum",
-        "Entries of one index file (20 bytes each). Cannot change with a store.",
+        "Entries (20 bytes each) of an index file. Fixed once a store exists.",
         unit="entries",
         at_least=2,
     )
     max_msgs_num_batch: int = setting(
         64,
         "maxMsgsNumBatch",
-        "Most messages that one query by key returns.",
+        "Most messages of a query by key.",
         unit="messages",
         at_least=1,
     )
@@ -292,15 +288,15 @@ class MessageStoreConfig(FailoverConfig):
     flush_disk_type: FlushDiskType = setting(
         FlushDiskType.ASYNC_FLUSH,
         "flushDiskType",
-        "ASYNC_FLUSH answers when the message is in the page cache: survives the death of any process, not the "
-        "loss of power. SYNC_FLUSH answers when it is on the disk; sends that wait together share one sync.",
+        "ASYNC_FLUSH answers when the message is in the page cache: survives the death of any process, not a power "
+        "loss. SYNC_FLUSH answers when it is on the disk; waiting sends share one sync.",
         effect=Effect.REFUSED,
         important=True,
     )
     sync_flush_timeout: int = setting(
         5_000,
         "syncFlushTimeout",
-        "SYNC_FLUSH: when to answer FLUSH_DISK_TIMEOUT (the message is stored).",
+        "SYNC_FLUSH: time until FLUSH_DISK_TIMEOUT (the message is stored).",
         unit="ms",
         effect=_IN_STORE,
         at_least=1,
@@ -308,12 +304,12 @@ class MessageStoreConfig(FailoverConfig):
     message_delay_level: str = setting(
         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
         "messageDelayLevel",
-        "Delays of levels 1, 2, ...; a number and s, m, h or d each. Retries use levels 3 and up.",
+        "Delays of levels 1, 2, ...: a number and s, m, h or d each. Retries use levels 3 and up.",
     )
     flush_delay_offset_interval: int = setting(
         10_000,
         "flushDelayOffsetInterval",
-        "How often the progress of delay levels is written.",
+        "Time between writes of the progress of delay levels.",
         unit="ms",
         at_least=1,
         at_most=LONG_MAX,
@@ -321,22 +317,21 @@ class MessageStoreConfig(FailoverConfig):
     clean_file_forcibly_enable: bool = setting(
         True,
         "cleanFileForciblyEnable",
-        "At diskSpaceCleanForciblyRatio delete files that are too young to go. Off: the broker stops taking sends "
-        "instead.",
+        "Delete files too young to go at diskSpaceCleanForciblyRatio. Off: the broker refuses sends instead.",
         effect=_IN_CLEANING,
         important=True,
     )
     duplication_enable: bool = setting(
         False,
         "duplicationEnable",
-        "Dispatch only what is confirmed by copies.",
+        "Dispatch only what copies confirm.",
         only_default="dispatch follows the published position",
     )
     os_page_cache_busy_time_out_mills: int = setting(
         1_000,
         "osPageCacheBusyTimeOutMills",
-        "An append that takes longer means a busy disk: sends are refused (SYSTEM_BUSY) until it is done, and what "
-        "waited behind it as well.",
+        "An append that takes longer means a busy disk: sends, also those behind it, are refused (SYSTEM_BUSY) until "
+        "it is done.",
         unit="ms",
         effect=_IN_STORE,
         at_least=1,
@@ -345,7 +340,7 @@ class MessageStoreConfig(FailoverConfig):
     default_query_max_num: int = setting(
         32,
         "defaultQueryMaxNum",
-        "Messages of one query by unique key.",
+        "Most messages of a query by unique key.",
         unit="messages",
         effect=Effect.AT_ONCE,
         at_least=1,

@@ -16,33 +16,32 @@ class NamesrvConfig:
     kv_config_path: str = setting(
         "",
         "kvConfigPath",
-        "File of the key-value table, the only thing that a name server keeps on disk.",
+        "File of the key-value table, a name server's only state on disk.",
         effect=Effect.REFUSED,
         default_text="~/namesrv/kvConfig.json",
     )
     config_store_path: str = setting(
         "",
         "configStorePath",
-        "File that changes by code 318 are written to: the one given with -c.",
+        "File for changes by code 318: the one given with -c.",
         effect=Effect.REFUSED,
         default_text="-c file, else ~/namesrv/namesrv.properties",
     )
     cluster_test: bool = setting(
         False,
         "clusterTest",
-        "Ask another name server for routes that are unknown here.",
+        "Ask another name server for unknown routes.",
         only_default=_CLUSTER_TEST,
     )
     order_message_enable: bool = setting(
         False,
         "orderMessageEnable",
-        "Add the order configuration of a topic (`mqadmin updateOrderConf`) to its route. Off, that configuration has "
-        "no effect on clients.",
+        "Add a topic's order configuration (`mqadmin updateOrderConf`) to its route. Off: it has no effect on clients.",
         effect=Effect.AT_ONCE,
     )
     config_black_list: str = setting(
         "configBlackList;configStorePath;kvConfigPath",
         "configBlackList",
-        "Keys, separated by `;`, that cannot be changed at run time (these and rocketmqHome never can).",
+        "Keys, separated by `;`, that cannot change at run time; these and rocketmqHome never can.",
         effect=Effect.REFUSED,
     )

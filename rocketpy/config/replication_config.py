@@ -27,23 +27,23 @@ class ReplicationConfig:
     broker_role: BrokerRole = setting(
         BrokerRole.ASYNC_MASTER,
         "brokerRole",
-        "ASYNC_MASTER answers without waiting for the slave; SYNC_MASTER waits for it (survives the loss of the "
-        "master's disk, costs a round trip); SLAVE copies a master.",
+        "ASYNC_MASTER answers without waiting for the slave; SYNC_MASTER waits (survives the loss of the master's "
+        "disk, costs a round trip); SLAVE copies a master.",
         effect=Effect.REFUSED,
         important=True,
     )
     ha_listen_port: int = setting(
         0,
         "haListenPort",
-        "Port that slaves dial. Always listenPort + 1, whatever is given, as in the reference.",
+        "Port that slaves dial.",
         default_text="listenPort + 1",
-        ignored="it is always listenPort + 1, as in the reference",
+        ignored="always listenPort + 1, as in the reference",
         at_most=65_535,
     )
     ha_master_address: str | None = setting(
         None,
         "haMasterAddress",
-        "`host:port` of the master for a slave; without it the name server gives it.",
+        "`host:port` of a slave's master; else the name server gives it.",
         important=True,
     )
     ha_send_heartbeat_interval: int = setting(
@@ -56,14 +56,14 @@ class ReplicationConfig:
     ha_housekeeping_interval: int = setting(
         20_000,
         "haHousekeepingInterval",
-        "A replication connection on which nothing has arrived for this long is closed.",
+        "A replication connection that received nothing for this long is closed.",
         unit="ms",
         at_least=1,
     )
     ha_transfer_batch_size: int = setting(
         32_768,
         "haTransferBatchSize",
-        "Most bytes of the log in one frame to a slave of the reference. Those of rocketpy get up to 128 KiB.",
+        "Most log bytes in a frame to a slave of the reference; slaves of rocketpy get up to 128 KiB.",
         unit="bytes",
         at_least=1_024,
         at_most=4_194_304,
@@ -71,8 +71,7 @@ class ReplicationConfig:
     ha_slave_fallbehind_max: int = setting(
         268_435_456,
         "haSlaveFallbehindMax",
-        "A slave that is further behind is not waited for: SYNC_MASTER answers SLAVE_NOT_AVAILABLE (the message is "
-        "stored).",
+        "A slave with more lag is not waited for: SYNC_MASTER answers SLAVE_NOT_AVAILABLE (the message is stored).",
         unit="bytes",
         at_least=1,
         at_most=LONG_MAX,
@@ -80,63 +79,62 @@ class ReplicationConfig:
     slave_timeout: int = setting(
         3_000,
         "slaveTimeout",
-        "SYNC_MASTER: when to answer FLUSH_SLAVE_TIMEOUT (the message is stored). A slave that has acknowledged "
-        "nothing for this long while bytes wait for it counts as absent until it does.",
+        "SYNC_MASTER: time until FLUSH_SLAVE_TIMEOUT (the message is stored). A slave that acknowledges nothing for "
+        "this long while bytes wait counts as absent until it does.",
         unit="ms",
         at_least=1,
     )
     offset_check_in_slave: bool = setting(
         False,
         "offsetCheckInSlave",
-        "A slave answers a pull outside of its range like a master, with the nearest offset. Otherwise it waits for a "
-        "second for the log to get there, then answers PULL_RETRY_IMMEDIATELY with the offset that was asked for.",
+        "A slave answers a pull outside its range like a master, with the nearest offset. Off: it waits a second for "
+        "the log, then answers PULL_RETRY_IMMEDIATELY with the requested offset.",
     )
     max_ha_transfer_byte_in_second: int = setting(
         0,
         "maxHaTransferByteInSecond",
-        "Most bytes of the log that the master sends to one slave in a second (of 5.x); 0: no limit. Frames are sent "
-        "whole; what one has beyond the limit is made up for before the next.",
+        "Most log bytes to one slave in a second (of 5.x); 0: no limit. Frames are sent whole; an excess delays the "
+        "next.",
         unit="bytes",
         at_most=LONG_MAX,
     )
     ha_addresses: str = setting(
         "127.0.0.0/8,::1",
         "haAddresses",
-        "Addresses and networks, separated by commas, from which slaves may connect. A slave gets a copy of every "
-        "message; brokers of the reference cannot authenticate themselves, so this list is all that protects the port.",
+        "Addresses and networks, comma-separated, from which slaves may connect and copy every message. Slaves of "
+        "the reference cannot authenticate: only this list protects the port.",
     )
     ha_connections_max: int = setting(
         16,
         "haConnectionsMax",
-        "Slaves that may replicate at once; a further one is closed. Connections in the handshake have a bound of "
-        "their own (16).",
+        "Slaves that may replicate at once; more are closed. At most 16 others may be in the handshake.",
         at_least=1,
         at_most=64,
     )
     ha_secret_file: str | None = setting(
         None,
         "haSecretFile",
-        "File with the secret that brokers of rocketpy prove to each other before a byte of the log is sent. Slaves of "
-        "the reference are refused then, because they have no such proof.",
+        "File with a secret that brokers of rocketpy prove to each other before a log byte is sent. Slaves of the "
+        "reference are then refused.",
     )
     ha_check_crc: bool = setting(
         True,
         "haCheckCrc",
-        "A slave compares the CRC of each message's body before it stores the message.",
+        "A slave checks the CRC of each body before it stores the message.",
     )
     ha_truncate_diverged: bool = setting(
         False,
         "haTruncateDiverged",
-        "A slave whose log differs from that of its master, which is a broker of rocketpy, cuts off the end that "
-        "differs, at most 256 MiB, keeps it in the directory `diverged` of the store, and goes on. That end may have "
-        "acknowledged messages that the master has lost. Needs haSecretFile, so that nobody else has it cut. Off: the "
-        "slave stops following, and says where they differ. With haMode=automatic members do this by themselves.",
+        "A slave whose log differs from its master's (a broker of rocketpy) cuts off the tail that differs, at most "
+        "256 MiB, keeps it in the store's directory `diverged`, and goes on. The tail may hold acknowledged messages "
+        "that the master lost. Needs haSecretFile. Off: the slave stops following and says where they differ. With "
+        "haMode=automatic members do this by themselves.",
     )
     ha_diverged_size_max: int = setting(
         4 << 30,
         "haDivergedSizeMax",
-        "Most bytes in the directory `diverged` of the store, which has what was cut off logs that differed from their "
-        "master's. A log that would need more is not cut, and does not follow, until somebody has made room.",
+        "Most bytes in the directory `diverged`. A slave that would need more neither cuts nor follows until there "
+        "is room.",
         unit="bytes",
         at_most=LONG_MAX,
     )

@@ -10,7 +10,7 @@ import attrs
 
 from .setting import Effect, setting
 
-_TLS = "TLS is not built; put a TLS proxy before the port, and name it in proxyProtocolFrom"
+_TLS = "TLS is not built; use a TLS proxy (proxyProtocolFrom)"
 
 
 class TlsMode(enum.Enum):
@@ -21,21 +21,21 @@ class TlsMode(enum.Enum):
 
 @attrs.frozen(kw_only=True)
 class ServerConfig:
-    """The settings of the reference's NettyServerConfig, and rocketmqHome. Also read from the name server's file."""
+    """NettyServerConfig of the reference, and rocketmqHome. Also read from the name server's file."""
 
     rocketmq_home: str = setting(
         "",
         "rocketmqHome",
-        "Where the Java distribution lies.",
+        "Directory of the Java distribution.",
         effect=Effect.REFUSED,
         default_text="environment ROCKETMQ_HOME",
-        ignored="rocketpy needs no installation directory",
+        ignored="rocketpy needs none",
     )
     listen_port: int = setting(
         0,
         "listenPort",
-        "Port that clients dial. A broker also takes listenPort - 2 (the VIP port: everything but pulls); "
-        "listenPort + 1 is kept for replication.",
+        "Port for clients. A broker also takes listenPort - 2 (VIP port: everything but pulls), and keeps listenPort "
+        "+ 1 for replication.",
         default_text="broker 10911, name server 9876",
         at_least=1,
         at_most=65_535,
@@ -43,19 +43,19 @@ class ServerConfig:
     bind_address: str = setting(
         "127.0.0.1",
         "bindAddress",
-        "Address to listen on. The default serves this machine only, since requests are not authenticated; `0.0.0.0` "
-        "(the reference's habit) or `::` serves every network that the host is in.",
+        "Address to listen on. Default: this machine only, since requests are not authenticated. `0.0.0.0` (default "
+        "of the reference) or `::`: every network of the host.",
     )
     server_worker_threads: int = setting(
         8,
         "serverWorkerThreads",
-        "Decoding threads; given, it sets codecWorkers.",
+        "If given, sets codecWorkers.",
         default_text="codecWorkers",
     )
     server_selector_threads: int = setting(
         3,
         "serverSelectorThreads",
-        "Selector threads; given, it sets selectorWorkers.",
+        "If given, sets selectorWorkers.",
         at_least=1,
         default_text="selectorWorkers",
     )
@@ -76,13 +76,13 @@ class ServerConfig:
     tls_server_mode: TlsMode = setting(
         TlsMode.DISABLED,
         "tls.server.mode",
-        "disabled serves plain connections only; permissive both kinds; enforcing TLS only.",
+        "disabled: plain connections only; permissive: both; enforcing: TLS only.",
         only_default=_TLS,
     )
 
 
 @attrs.frozen(kw_only=True)
 class ClientConfig:
-    """The settings of the reference's NettyClientConfig: the broker's calls to name servers and to its master."""
+    """NettyClientConfig of the reference: the broker's calls to name servers and to its master."""
 
     use_tls: bool = setting(False, "useTLS", "Call name servers and the master by TLS.", only_default=_TLS)

@@ -23,10 +23,10 @@ SERVER: Table = {
     "a push is written or dropped; nothing waits": {
         "serverOnewaySemaphoreValue": 256,
     },
-    "requests to clients are few, and each ends with its time": {
+    "requests to clients are few, and each has a timeout": {
         "serverAsyncSemaphoreValue": 64,
     },
-    "the kernel sizes the buffers of sockets": {
+    "the kernel sizes socket buffers": {
         "serverSocketSndBufSize": 0,
         "serverSocketRcvBufSize": 0,
     },
@@ -38,16 +38,16 @@ SERVER: Table = {
     "epoll is always used": {
         "useEpollNativeSelector": False,
     },
-    "TLS is not built; put a TLS proxy before the port, and name it in proxyProtocolFrom": {
+    "TLS is not built; use a TLS proxy (proxyProtocolFrom)": {
         "tls.server.keyPath": None,
         "tls.server.certPath": None,
     },
 }
 BROKER: Table = {
-    "one process writes the log: its one order needs no lock (docs/architecture.md, Pools)": {
+    "one process writes the log (docs/architecture.md, Pools)": {
         "sendMessageThreadPoolNums": 4,
     },
-    "there are no thread pools; see docs/architecture.md, Pools": {
+    "there are no thread pools (docs/architecture.md, Pools)": {
         "adminBrokerThreadPoolNums": 16,
         "clientManageThreadPoolNums": 32,
         "consumerManageThreadPoolNums": 32,
@@ -63,16 +63,16 @@ BROKER: Table = {
         "maxDelayTime": 40,
         "filterServerNums": 0,
     },
-    "workers are joined by rings, sized by ringSize; a full ring makes the selector stop reading": {
+    "rings of ringSize join the workers; a full ring makes the selector stop reading": {
         "sendThreadPoolQueueCapacity": 10_000,
         "clientManagerThreadPoolQueueCapacity": 1_000_000,
         "endTransactionPoolQueueCapacity": 100_000,
         "putThreadPoolQueueCapacity": 10_000,
     },
-    "END_TRANSACTION is served however long it has waited: a refusal would cost a check of the producer": {
+    "END_TRANSACTION is served at any age: a refusal would cost a check of the producer": {
         "waitTimeMillsInTransactionQueue": 3_000,
     },
-    "the log goes to standard error; the service manager separates": {
+    "the log goes to standard error": {
         "isolateLogEnable": False,
     },
     "belongs to the commercial edition": {
@@ -82,7 +82,7 @@ BROKER: Table = {
         "commercialBigCount": 1,
         "commercialBaseCount": 1,
     },
-    "pulled messages always go from the mapped log to the socket": {
+    "messages always go from the mapped log to the socket": {
         "transferMsgByHeap": True,
     },
 }
@@ -95,10 +95,10 @@ STORE: Table = {
         "preferredLeaderId": None,
         "enableBatchPush": False,
     },
-    "expectConsumerNumUseFilter and maxErrorRateOfBloomFilter say how many filter bits there are": {
+    "expectConsumerNumUseFilter and maxErrorRateOfBloomFilter set the number of filter bits": {
         "bitMapLengthConsumeQueueExt": 64,
     },
-    "appends go to the mapped file; there is no second buffer to commit from": {
+    "appends go to the mapped file, without a second buffer": {
         "commitIntervalCommitLog": 200,
         "commitCommitLogLeastPages": 4,
         "commitCommitLogThoroughInterval": 200,
@@ -106,11 +106,11 @@ STORE: Table = {
         "transientStorePoolSize": 5,
         "fastFailIfNoBufferInStorePool": False,
     },
-    "one process writes the log; there is no lock": {
+    "one process writes the log, without a lock": {
         "useReentrantLockWhenPutMessage": True,
         "debugLockEnable": False,
     },
-    "the kernel keeps an unlinked file until its last reader is done": {
+    "the kernel keeps an unlinked file for its readers": {
         "destroyMapedFileIntervalForcibly": 120_000,
     },
     "a file in use can be unlinked at once": {
@@ -119,11 +119,11 @@ STORE: Table = {
     "the reference does not read it either": {
         "putMsgIndexHightWater": 600_000,
     },
-    "the next file is allocated on the disk and pre-faulted before it is needed": {
+    "the next file is always allocated and pre-faulted in advance": {
         "flushLeastPagesWhenWarmMapedFile": 4_096,
         "warmMapedFileEnable": False,
     },
-    "every queue with something new is flushed": {
+    "every changed queue is flushed": {
         "flushConsumeQueueLeastPages": 2,
     },
     "these statistics are always kept": {
@@ -133,7 +133,7 @@ STORE: Table = {
     "light message queues are not built": {
         "maxLmqConsumeQueueNum": 20_000,
     },
-    "delayed messages are always delivered in order, one at a time per level": {
+    "delayed messages are delivered in order, one at a time per level": {
         "enableScheduleAsyncDeliver": False,
         "scheduleAsyncDeliverMaxPendingLimit": 2_000,
         "scheduleAsyncDeliverMaxResendNum2Blocked": 3,
@@ -145,7 +145,7 @@ CLIENT: Table = {
         "clientCallbackExecutorThreads": 0,
         "clientOnewaySemaphoreValue": 65_535,
     },
-    "a broker only calls name servers, a few times a minute; registerBrokerTimeoutMills bounds the call": {
+    "a broker rarely calls name servers, for at most registerBrokerTimeoutMills": {
         "clientAsyncSemaphoreValue": 65_535,
         "connectTimeoutMillis": 3_000,
         "clientChannelMaxIdleTimeSeconds": 120,
@@ -154,7 +154,7 @@ CLIENT: Table = {
     "the reference does not read it either": {
         "channelNotActiveInterval": 60_000,
     },
-    "the kernel sizes the buffers of sockets": {
+    "the kernel sizes socket buffers": {
         "clientSocketSndBufSize": 0,
         "clientSocketRcvBufSize": 0,
     },
@@ -191,7 +191,7 @@ def attribute_of(key: str) -> str:
 
 
 def _config_class(name: str, *tables: Table) -> type[Any]:
-    """Make a config class of the keys of `tables`, like the handwritten ones."""
+    """Make a config class of the keys of `tables`."""
     fields = {attribute_of(key): _declare(key, reason, default) for key, reason, default in rows(*tables)}
     made: type[Any] = attrs.make_class(name, fields, frozen=True, kw_only=True, repr=False)
     made.__annotations__ = {attribute_of(key): _type_of(default) for key, _, default in rows(*tables)}

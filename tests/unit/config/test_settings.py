@@ -13,6 +13,7 @@ from rocketpy.config import (
     load_broker_config,
     load_namesrv_config,
     properties,
+    reference,
     update_broker,
     update_namesrv,
     without_effect,
@@ -233,3 +234,15 @@ def test_the_trace_topic_has_the_name_of_older_documents_too(tmp_path: Path) -> 
     settings = load_broker_config(path, None, ENVIRON, machine=MACHINE)
     assert settings.broker.trace_topic_enable
     assert "traceTopicEnable=true" in settings.to_properties().splitlines()
+
+
+def test_the_reference_page_shows_unit_effect_and_reason() -> None:
+    lines = reference.page().splitlines()
+    starts = (
+        "| `slowSendAgeMaxMillis` `at once` | `3000` ms | Age at which",
+        "| `flushDiskType` ★ `refused` | `ASYNC_FLUSH` | ASYNC_FLUSH answers",
+        "| `groupsMax` `at once` | `100000` | Most subscription groups",
+        "| `haListenPort` | listenPort + 1 | Port that slaves dial. **Not honoured:** always listenPort + 1",
+        "- `tls.server.keyPath`, `tls.server.certPath`: TLS is not built",
+    )
+    assert [start for start in starts if not any(line.startswith(start) for line in lines)] == []
