@@ -8,75 +8,71 @@ from .metric import Kind, Metric
 from .snapshot import MemberSnapshot, ReplicationSnapshot, SlaveSnapshot
 
 SLAVES = Metric("rocketpy_ha_slaves", Kind.GAUGE, ("state",), "Connections of slaves, by state.")
-CONNECTIONS = Metric("rocketpy_ha_connections", Kind.COUNTER, (), "Connections of slaves that were accepted.")
-CLOSED = Metric("rocketpy_ha_connections_closed", Kind.COUNTER, ("reason",), "Connections closed or refused, by why.")
+CONNECTIONS = Metric("rocketpy_ha_connections", Kind.COUNTER, (), "Accepted connections of slaves.")
+CLOSED = Metric("rocketpy_ha_connections_closed", Kind.COUNTER, ("reason",), "Connections closed or refused.")
 SENT = Metric("rocketpy_ha_transfer_bytes", Kind.COUNTER, (), "Bytes of the log sent to slaves.")
-ACKED = Metric("rocketpy_ha_ack_offset_bytes", Kind.GAUGE, ("slave",), "The slaves of a host have everything below it.")
+ACKED = Metric("rocketpy_ha_ack_offset_bytes", Kind.GAUGE, ("slave",), "The slaves of the host have the log below it.")
 LAG_BYTES = Metric(
     "rocketpy_ha_lag_bytes",
     Kind.GAUGE,
     ("slave",),
-    "Bytes of the log that the slave on this host lacks; of several, the one that lacks most.",
+    "Log bytes that the host's slave lacks; the most of several.",
 )
 LAG_SECONDS = Metric(
     "rocketpy_ha_lag_seconds",
     Kind.GAUGE,
     ("slave",),
-    "Seconds since the slave last acknowledged something while bytes wait for it; 0: it has everything.",
+    "Time without an acknowledgement while bytes wait; 0: the slave has everything.",
 )
 FOLLOWING = Metric(
     "rocketpy_ha_following",
     Kind.GAUGE,
     ("state",),
-    "Of a slave: 1 for the state that it is in. `searching`: it looks for its master. `following`: it gets its log. "
-    "`halted`: the two logs do not fit; the log of the broker says why.",
+    "Slave: 1 for its state. `searching`: it looks for its master. `following`: it gets its log. `halted`: the two "
+    "logs do not fit; the broker's log says why.",
 )
-KEPT_FILES = Metric("rocketpy_ha_diverged_files", Kind.GAUGE, (), "Files in the directory `diverged` of the store.")
+KEPT_FILES = Metric("rocketpy_ha_diverged_files", Kind.GAUGE, (), "Files in the store's directory `diverged`.")
 KEPT_BYTES = Metric(
     "rocketpy_ha_diverged_bytes",
     Kind.GAUGE,
     (),
-    "Bytes in the directory `diverged` of the store: what was cut off logs that differed from their master's. "
-    "haDivergedSizeMax bounds it.",
+    "Bytes in the store's directory `diverged`: log tails that differed from the master's (haDivergedSizeMax).",
 )
 MEMBER = Metric(
     "rocketpy_ha_member",
     Kind.GAUGE,
     ("state",),
-    "With automatic failover: 1 for the state of the member (docs/failover.md).",
+    "Member: 1 for its state (docs/failover.md).",
 )
-EPOCH = Metric("rocketpy_ha_epoch", Kind.GAUGE, (), "Of a master with automatic failover: the epoch that it serves.")
+EPOCH = Metric("rocketpy_ha_epoch", Kind.GAUGE, (), "Master of a group: the epoch that it serves.")
 IN_SYNC = Metric(
     "rocketpy_ha_in_sync_members",
     Kind.GAUGE,
     (),
-    "Of such a master: members that must have a message before it is acknowledged, the master included.",
+    "Master of a group: members that must have a message before it is acknowledged, itself included.",
 )
-LEASE = Metric(
-    "rocketpy_ha_lease_remaining_seconds", Kind.GAUGE, (), "Of a member: seconds that its lease in etcd still has."
-)
-CHANGES = Metric("rocketpy_ha_role_changes", Kind.COUNTER, (), "Of a member: changes of its state since the start.")
+LEASE = Metric("rocketpy_ha_lease_remaining_seconds", Kind.GAUGE, (), "Member: rest of its lease in etcd.")
+CHANGES = Metric("rocketpy_ha_role_changes", Kind.COUNTER, (), "Member: changes of its state since the start.")
 HAS_FAULT = Metric(
     "rocketpy_ha_member_fault",
     Kind.GAUGE,
     (),
-    "Of a member: 1 if it cannot serve as master; `mqadmin haStatus -f FILE` and its log say why.",
+    "Member: 1 if it cannot serve as master; `mqadmin haStatus -f FILE` and its log say why.",
 )
 FAULTY = Metric(
     "rocketpy_ha_faulty_members",
     Kind.GAUGE,
     (),
-    "Of a member: registered members of its group that cannot serve as master. One whose processes do not run is seen "
-    "by the others.",
+    "Member: registered members of its group that cannot serve as master. Other members report one that does not run.",
 )
 ETCD_ALARM = Metric(
     "rocketpy_ha_etcd_alarm",
     Kind.GAUGE,
     (),
-    "Of a member: 1 if etcd has an alarm. With NOSPACE it takes no writes, and no master can be elected.",
+    "Member: 1 if etcd has an alarm. With NOSPACE it takes no writes, and no master is elected.",
 )
 ETCD_BYTES = Metric(
-    "rocketpy_ha_etcd_database_bytes", Kind.GAUGE, (), "Of a member: bytes of etcd's database; its quota bounds them."
+    "rocketpy_ha_etcd_database_bytes", Kind.GAUGE, (), "Member: bytes of etcd's database, bounded by its quota."
 )
 MEMBER_METRICS = (MEMBER, EPOCH, IN_SYNC, LEASE, CHANGES, HAS_FAULT, FAULTY, ETCD_ALARM, ETCD_BYTES)
 REPLICATION_METRICS = (

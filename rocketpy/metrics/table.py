@@ -13,30 +13,30 @@ from .metric import worker_counter as _counter
 WORKER_COUNTERS = (
     _counter("rocketpy_worker_loops", Count.LOOPS, "selector codec send pull store", "Turns of the worker's loop."),
     _counter("rocketpy_worker_sleeps", Count.SLEEPS, "selector codec send pull store",
-             "Times the worker found nothing to do and slept. Near to loops: idle; far below: busy."),
+             "Times the worker slept without work. Near to loops: idle; far below: busy."),
     _counter("rocketpy_remoting_connections_opened", Count.CONNECTIONS_OPENED, "selector", "Connections taken over."),
     _counter("rocketpy_remoting_connections_closed", Count.CONNECTIONS_CLOSED, "selector",
              "Connections closed, by either side."),
     _counter("rocketpy_remoting_connections_refused", Count.CONNECTIONS_REFUSED, "selector",
-             "Connections refused because connectionsMax or the limit of open files was reached."),
+             "Connections refused at connectionsMax or the limit of open files."),
     _counter("rocketpy_remoting_idle_closed", Count.IDLE_CLOSED, "selector",
-             "Connections closed for lack of traffic (serverChannelMaxIdleTimeSeconds)."),
+             "Connections closed without traffic (serverChannelMaxIdleTimeSeconds)."),
     _counter("rocketpy_remoting_proxy_bad", Count.PROXY_BAD, "selector",
-             "Connections from proxyProtocolFrom closed because they did not begin with a PROXY header."),
+             "Connections from proxyProtocolFrom closed without a PROXY header."),
     _counter("rocketpy_remoting_pinning_closed", Count.PINNING_CLOSED, "selector",
-             "Connections closed because they did not read answers from CommitLog files deleted a while ago."),
+             "Connections closed with unread answers from CommitLog files deleted a while ago."),
     _counter("rocketpy_remoting_unfinished_closed", Count.UNFINISHED_CLOSED, "selector",
-             "Connections closed because unfinished requests took more than unfinishedInputMax."),
+             "Connections closed at unfinishedInputMax."),
     _counter("rocketpy_remoting_unsent_closed", Count.UNSENT_CLOSED, "selector",
-             "Connections closed because unread answers took more than unsentOutputMax."),
+             "Connections closed at unsentOutputMax."),
     _counter("rocketpy_remoting_received_bytes", Count.BYTES_IN, "selector", "Bytes read from clients."),
     _counter("rocketpy_remoting_sent_bytes", Count.BYTES_OUT, "selector", "Bytes written to clients."),
     _counter("rocketpy_remoting_frames_received", Count.FRAMES_IN, "selector", "Frames read from clients."),
     _counter("rocketpy_remoting_frames_sent", Count.FRAMES_OUT, "selector", "Frames written to clients."),
     _counter("rocketpy_remoting_frames_bad", Count.FRAMES_BAD, "selector codec",
-             "Frames that could not be read; each closed its connection."),
+             "Unreadable frames; each closed its connection."),
     _counter("rocketpy_worker_stalls", Count.STALLS, "selector codec send pull",
-             "Times a full ring made the worker wait: back-pressure."),
+             "Waits for a full ring: back-pressure."),
     _counter("rocketpy_send_messages", Count.MESSAGES_PUT, "send", "Messages appended to the CommitLog."),
     _counter("rocketpy_send_bytes", Count.BYTES_PUT, "send", "Bytes appended to the CommitLog."),
     _counter("rocketpy_send_failures", Count.PUT_FAILED, "send", "Sends answered with an error."),
@@ -44,61 +44,61 @@ WORKER_COUNTERS = (
     _counter("rocketpy_transaction_commits", Count.TRANSACTIONS_COMMITTED, "send", "Transactions committed."),
     _counter("rocketpy_transaction_rollbacks", Count.TRANSACTIONS_ROLLED_BACK, "send", "Transactions rolled back."),
     _counter("rocketpy_transaction_discards", Count.TRANSACTIONS_DISCARDED, "send",
-             "Transactions that nobody decided: moved to TRANS_CHECK_MAX_TIME_TOPIC."),
+             "Undecided transactions moved to TRANS_CHECK_MAX_TIME_TOPIC."),
     _counter("rocketpy_transaction_renewals", Count.TRANSACTIONS_RENEWED, "send",
-             "Half messages that are open for long, stored again at the end of the half queue."),
+             "Half messages open for long, stored again at the end of the half queue."),
     _counter("rocketpy_transaction_ends_refused", Count.ENDS_REFUSED, "send",
              "END_TRANSACTION requests refused: no such half message, another group, or another end before."),
     _counter("rocketpy_worker_busy_replies", Count.BUSY, "send pull",
-             "Requests that had waited too long and were answered SYSTEM_BUSY."),
+             "Requests that waited too long: SYSTEM_BUSY."),
     _counter("rocketpy_worker_slow_requests", Count.SLOW, "send pull", "Requests left to the manager (slow path)."),
-    _counter("rocketpy_store_file_rolls", Count.ROLLS, "send", "Times the CommitLog continued in a new file."),
+    _counter("rocketpy_store_file_rolls", Count.ROLLS, "send", "New files of the CommitLog."),
     _counter("rocketpy_pull_messages", Count.MESSAGES_GET, "pull", "Messages returned by pulls."),
     _counter("rocketpy_pull_bytes", Count.BYTES_GET, "pull", "Bytes returned by pulls."),
     _counter("rocketpy_pull_requests", Count.PULLS, "pull", "Pulls served."),
     _counter("rocketpy_pull_misses", Count.PULL_MISS, "pull", "Pulls that found nothing."),
     _counter("rocketpy_pull_log_unreadable", Count.LOG_UNREADABLE, "pull",
-             "Pulls with a SQL92 expression that were refused, because a CommitLog file cannot be opened."),
+             "SQL92 pulls refused: a CommitLog file cannot be opened."),
     _counter("rocketpy_pull_suspended_requests", Count.SUSPENDED, "pull", "Suspended pulls (long polling).",
              kind=Kind.GAUGE),
-    _counter("rocketpy_pull_suspended_bytes", Count.SUSPENDED_BYTES, "pull", "Memory of the suspended pulls.",
+    _counter("rocketpy_pull_suspended_bytes", Count.SUSPENDED_BYTES, "pull", "Memory of suspended pulls.",
              kind=Kind.GAUGE),
     _counter("rocketpy_pull_suspend_refused", Count.SUSPEND_REFUSED, "pull",
-             "Pulls answered at once because too many are suspended, in total or of their connection "
+             "Pulls answered at once: too many are suspended, in total or of the connection "
              "(pullThreadPoolQueueCapacity)."),
     _counter("rocketpy_pull_suspended_steps", Count.SUSPENDED_STEPS, "pull",
-             "Suspended pulls examined: after messages have arrived, and for their deadlines."),
+             "Suspended pulls examined, for new messages and deadlines."),
     _counter("rocketpy_store_dispatched_messages", Count.DISPATCHED, "store", "Messages entered in consume queues."),
     _counter("rocketpy_store_indexed_keys", Count.INDEXED, "store", "Keys entered in the index."),
     _counter("rocketpy_store_keys_cut_short", Count.KEYS_CUT_SHORT, "store",
-             "Messages with more than 128 KEYS: the index finds them by the first 128."),
+             "Messages with more than 128 KEYS; the index has the first 128."),
     _counter("rocketpy_store_flushes", Count.FLUSHES, "store", "Flushes of the CommitLog."),
     _counter("rocketpy_store_flush_seconds", Count.FLUSH_NS, "store", "Time spent in flushes of the CommitLog.",
              scale=1e-9),
     _counter("rocketpy_ha_bad_records", Count.BAD_RECORDS, "replicator",
-             "Of a slave: damaged records that the master sent; they are fetched again."),
+             "Slave: damaged records from the master, fetched again."),
     _counter("rocketpy_ha_streams", Count.STREAMS, "replicator",
-             "Of a slave: connections that brought its master's log."),
+             "Slave: connections that brought the master's log."),
     _counter("rocketpy_ha_streams_ended", Count.STREAMS_ENDED, "replicator",
-             "Of a slave: those that ended; each is followed by another try."),
+             "Slave: connections that ended; it tries again."),
     _counter("rocketpy_ha_master_end_bytes", Count.MASTER_END, "replicator",
-             "Of a slave: the end of the master's log, as far as it is known.", kind=Kind.GAUGE),
+             "Slave: known end of the master's log.", kind=Kind.GAUGE),
     _counter("rocketpy_ha_reported_offset_bytes", Count.REPORTED, "replicator",
-             "Of a slave: the position that it has reported to its master.", kind=Kind.GAUGE),
+             "Slave: position reported to the master.", kind=Kind.GAUGE),
     _counter("rocketpy_timer_accepted", Count.TIMERS_ACCEPTED, "send", "Timers accepted."),
-    _counter("rocketpy_timer_delivered", Count.TIMERS_DELIVERED, "send", "Timers delivered, also to the dead letters."),
+    _counter("rocketpy_timer_delivered", Count.TIMERS_DELIVERED, "send", "Timers delivered, also to dead letters."),
     _counter("rocketpy_timer_dead_letters", Count.TIMERS_DEAD_LETTERS, "send",
-             "Timers whose topic was gone: delivered to %DLQ%rmq_sys_wheel_timer."),
-    _counter("rocketpy_timer_skipped", Count.TIMERS_SKIPPED, "send", "Timers whose records cannot be read."),
+             "Timers of deleted topics, delivered to %DLQ%rmq_sys_wheel_timer."),
+    _counter("rocketpy_timer_skipped", Count.TIMERS_SKIPPED, "send", "Timers with unreadable records."),
     _counter("rocketpy_timer_renewed", Count.TIMERS_RENEWED, "send", "Timers stored again to free their log files."),
-    _counter("rocketpy_timer_pending_messages", Count.TIMERS_PENDING, "store", "Timers that are not delivered yet.",
+    _counter("rocketpy_timer_pending_messages", Count.TIMERS_PENDING, "store", "Timers not delivered yet.",
              kind=Kind.GAUGE),
     _counter("rocketpy_timer_next_due_seconds", Count.TIMERS_NEXT_DUE_MS, "store",
-             "Time of the first pending timer, seconds since 1970; 0: none is pending.", kind=Kind.GAUGE, scale=1e-3),
+             "Time of the first pending timer, seconds since 1970; 0: none.", kind=Kind.GAUGE, scale=1e-3),
     _counter("rocketpy_timer_oldest_phy_offset", Count.TIMERS_OLDEST, "store",
-             "1 + log offset of the oldest pending timer; the log is kept from it on. 0: none.", kind=Kind.GAUGE),
+             "1 + log offset of the oldest pending timer; keeps the log from there. 0: none.", kind=Kind.GAUGE),
     _counter("rocketpy_store_faults", Count.STORE_FAULTS, "store",
-             "Background steps (cleaning, allocation, flushing units) that failed and are tried again; see the log."),
+             "Failed background steps (cleaning, allocation, flushing units), tried again; see the log."),
 )  # fmt: skip
 
 
@@ -106,85 +106,86 @@ def _gauge(name: str, labels: str, text: str) -> Metric:
     return Metric(name, Kind.GAUGE, tuple(labels.split()), text)
 
 
-BUILD_INFO = _gauge("rocketpy_build_info", "version cluster broker address", "Always 1; who this broker is.")
-CONNECTIONS = _gauge("rocketpy_remoting_connections", "worker", "Connections that are open now.")
+BUILD_INFO = _gauge("rocketpy_build_info", "version cluster broker address", "Always 1; names this broker.")
+CONNECTIONS = _gauge("rocketpy_remoting_connections", "worker", "Open connections.")
 PUT_LATENCY = Metric("rocketpy_send_latency_seconds", Kind.HISTOGRAM, ("worker",),
-                     "From the last byte of a send to its reply, inside the broker.")  # fmt: skip
+                     "From the last byte of a send to its reply, in the broker.")  # fmt: skip
 TIMER_LATENESS = Metric("rocketpy_timer_lateness_seconds", Kind.HISTOGRAM, ("worker",),
                         "From the time of a timer to its delivery.")  # fmt: skip
 WORKER_READY = _gauge("rocketpy_worker_ready", "worker role", "1 while the worker serves.")
-WORKER_HEARTBEAT = _gauge("rocketpy_worker_heartbeat_age_seconds", "worker", "Since the worker's loop last turned.")
+WORKER_HEARTBEAT = _gauge(
+    "rocketpy_worker_heartbeat_age_seconds", "worker", "Time since the worker's loop last turned."
+)
 WORKER_RESTARTS = Metric("rocketpy_worker_restarts", Kind.COUNTER, ("worker",), "Times the worker was replaced.")
-WORKER_RSS = _gauge("rocketpy_worker_rss_bytes", "worker", "Resident memory; pages shared with others included.")
-WORKER_PSS = _gauge("rocketpy_worker_pss_bytes", "worker", "Its fair share of memory; adds up over the workers.")
-RING_USED = _gauge("rocketpy_ring_used_bytes", "source target", "Bytes that wait in the ring.")
+WORKER_RSS = _gauge("rocketpy_worker_rss_bytes", "worker", "Resident memory, shared pages included.")
+WORKER_PSS = _gauge("rocketpy_worker_pss_bytes", "worker", "Fair share of memory; adds up over workers.")
+RING_USED = _gauge("rocketpy_ring_used_bytes", "source target", "Bytes waiting in the ring.")
 RING_CAPACITY = _gauge("rocketpy_ring_capacity_bytes", "source target", "Size of the ring.")
-POOL_WAITING = _gauge("rocketpy_pool_waiting_requests", "pool", "Requests that wait for a pool.")
-POOL_QUEUE_MAX = _gauge("rocketpy_pool_queue_max_requests", "pool", "Requests that may wait in each serving process.")
-POOL_HEAD_WAIT = _gauge("rocketpy_pool_head_wait_seconds", "pool", "How long the first of them has waited.")
-STORE_MIN = _gauge("rocketpy_store_min_offset_bytes", "", "Where the CommitLog begins.")
-STORE_PUBLISHED = _gauge("rocketpy_store_published_offset_bytes", "", "Every record below it is complete.")
-STORE_DURABLE = _gauge("rocketpy_store_durable_offset_bytes", "", "Everything below it is on the disk.")
-STORE_DISPATCHED = _gauge("rocketpy_store_dispatched_offset_bytes", "", "Everything below it can be consumed.")
-STORE_REPLICATED = _gauge("rocketpy_store_replicated_offset_bytes", "", "Everything below it is on the slave.")
-TRANSACTIONS_OPEN = _gauge("rocketpy_transaction_open_messages", "", "Half messages that are not decided.")
+POOL_WAITING = _gauge("rocketpy_pool_waiting_requests", "pool", "Requests waiting for a pool.")
+POOL_QUEUE_MAX = _gauge("rocketpy_pool_queue_max_requests", "pool", "Requests that may wait per serving process.")
+POOL_HEAD_WAIT = _gauge("rocketpy_pool_head_wait_seconds", "pool", "Wait of the pool's oldest request.")
+STORE_MIN = _gauge("rocketpy_store_min_offset_bytes", "", "Start of the CommitLog.")
+STORE_PUBLISHED = _gauge("rocketpy_store_published_offset_bytes", "", "Records below it are complete.")
+STORE_DURABLE = _gauge("rocketpy_store_durable_offset_bytes", "", "Records below it are on the disk.")
+STORE_DISPATCHED = _gauge("rocketpy_store_dispatched_offset_bytes", "", "Records below it can be consumed.")
+STORE_REPLICATED = _gauge("rocketpy_store_replicated_offset_bytes", "", "Records below it are on the slave.")
+TRANSACTIONS_OPEN = _gauge("rocketpy_transaction_open_messages", "", "Undecided half messages.")
 TRANSACTIONS_OLDEST = _gauge("rocketpy_transaction_oldest_open_seconds", "",
-                             "Since the oldest open half message was stored; absent if none is open.")  # fmt: skip
+                             "Age of the oldest open half message; absent: none.")  # fmt: skip
 TRANSACTION_CHECKS = Metric("rocketpy_transaction_checks", Kind.COUNTER, (), "Questions sent to producers.")
 TRANSACTION_UNREACHABLE = Metric(
-    "rocketpy_transaction_checks_unreachable", Kind.COUNTER, (), "Checks without a connected producer of the group."
+    "rocketpy_transaction_checks_unreachable", Kind.COUNTER, (), "Checks without a connected producer."
 )
-TOPICS = _gauge("rocketpy_broker_topics", "", "Topics, those of the system included.")
+TOPICS = _gauge("rocketpy_broker_topics", "", "Topics, system topics included.")
 GROUPS = _gauge("rocketpy_broker_groups", "", "Subscription groups.")
 TOPIC_QUEUES = _gauge("rocketpy_topic_queues", "topic", "Queues of the topic.")
-TOPIC_MESSAGES = _gauge("rocketpy_topic_messages", "topic", "Messages of the topic that can be read.")
-CONSUMER_LAG = _gauge("rocketpy_consumer_lag_messages", "group topic", "Messages stored and not yet consumed.")
+TOPIC_MESSAGES = _gauge("rocketpy_topic_messages", "topic", "Readable messages of the topic.")
+CONSUMER_LAG = _gauge("rocketpy_consumer_lag_messages", "group topic", "Unconsumed messages.")
 CONSUMER_OLDEST = _gauge(
-    "rocketpy_consumer_oldest_age_seconds", "group topic", "Age of the oldest message that is not consumed; 0: none."
+    "rocketpy_consumer_oldest_age_seconds", "group topic", "Age of the oldest unconsumed message; 0: none."
 )
 GROUP_DIFFERING = _gauge(
     "rocketpy_group_differing_subscriptions",
     "group",
-    "How many different subscriptions the members of a group have; only groups with more than one, at most 100.",
+    "Different subscriptions of a group's members; groups with more than one, at most 100.",
 )
 CONSUMER_BEHIND = _gauge(
     "rocketpy_consumer_behind_bytes",
     "group topic",
-    "From the last message that the group got to the end of the log (GROUP_GET_FALL_SIZE): what it reads lies that far "
-    "back, on the disk rather than in memory.",
+    "Log between the group's last message and the end (GROUP_GET_FALL_SIZE); a group far back reads from the disk.",
 )
 BACKLOG_ALARMS = _gauge(
     "rocketpy_consumer_backlog_alarms",
     "",
     "Pairs of group and topic beyond backlogAlarmMessages or backlogAlarmAgeMillis.",
 )
-TABLE_ENTRIES = _gauge("rocketpy_table_entries", "table", "Entries of a table that clients can fill.")
+TABLE_ENTRIES = _gauge("rocketpy_table_entries", "table", "Entries of a table that clients fill.")
 TABLE_MAX = _gauge(
     "rocketpy_table_entries_max",
     "table",
-    "Entries that it takes (topicsMax, groupsMax, consumerOffsetsMax, queueLocksMax, clientGroupsMax, "
-    "groupTopicsMax); of online clients, the bytes kept for a restarted manager.",
+    "Limit of the table (topicsMax, groupsMax, consumerOffsetsMax, queueLocksMax, clientGroupsMax, groupTopicsMax); "
+    "of online clients, the bytes kept for a restarted manager.",
 )
 TABLE_REFUSED = Metric(
     "rocketpy_table_refused",
     Kind.COUNTER,
     ("table",),
-    "Requests refused, or clients and groups not kept, because the table was full.",
+    "Requests refused, or clients and groups not kept: table full.",
 )
 FAULTS = Metric(
     "rocketpy_broker_faults",
     Kind.COUNTER,
     ("place",),
-    "Faults caught while serving requests or in background duties; the log names them.",
+    "Faults in requests and background duties; see the log.",
 )
-REGISTRATION_TOPICS = _gauge("rocketpy_registration_topics", "", "Topics of the last registration with name servers.")
-REGISTRATION_BYTES = _gauge("rocketpy_registration_bytes", "", "Size of the last registration, all parts together.")
+REGISTRATION_TOPICS = _gauge("rocketpy_registration_topics", "", "Topics of the last registration.")
+REGISTRATION_BYTES = _gauge("rocketpy_registration_bytes", "", "Size of the last registration, all parts.")
 REGISTRATION_PARTS = _gauge("rocketpy_registration_parts", "",
-                            "Requests that the last registration took; several for very many topics.")  # fmt: skip
+                            "Requests of the last registration; several for very many topics.")  # fmt: skip
 REGISTRATION_FAILURES = Metric("rocketpy_registration_failures", Kind.COUNTER, (),
-                               "Registrations that a name server refused or did not answer.")  # fmt: skip
+                               "Registrations refused or unanswered by a name server.")  # fmt: skip
 REGISTRATION_LAST_SUCCESS = _gauge("rocketpy_registration_last_success_seconds", "",
-                                   "When a name server last took a registration, seconds since 1970.")  # fmt: skip
+                                   "Last accepted registration, seconds since 1970.")  # fmt: skip
 
 OWN_METRICS = (
     BUILD_INFO, CONNECTIONS, PUT_LATENCY, TIMER_LATENESS,
@@ -212,16 +213,16 @@ BROKER_QPS = _gauge("rocketmq_broker_qps", _B, "Messages got per second, last mi
 PRODUCER_TPS = _gauge("rocketmq_producer_tps", _T, "Messages put per second, last minute.")
 PRODUCER_SIZE = _gauge("rocketmq_producer_message_size", _T, "Bytes put per second, last minute.")
 PRODUCER_OFFSET = _gauge("rocketmq_producer_offset", _T, "Sum of the topic's end offsets.")
-RETRY_OFFSET = _gauge("rocketmq_topic_retry_offset", _T, "The same for retry topics.")
-DLQ_OFFSET = _gauge("rocketmq_topic_dlq_offset", "cluster broker group", "The same for dead letter topics.")
+RETRY_OFFSET = _gauge("rocketmq_topic_retry_offset", _T, "End offsets of retry topics.")
+DLQ_OFFSET = _gauge("rocketmq_topic_dlq_offset", "cluster broker group", "End offsets of dead letter topics.")
 PRODUCER_COUNT = _gauge("rocketmq_producer_count", "cluster broker group", "Producers online.")
 CONSUMER_TPS = _gauge("rocketmq_consumer_tps", _G, "Messages got per second, last minute.")
 CONSUMER_SIZE = _gauge("rocketmq_consumer_message_size", _G, "Bytes got per second, last minute.")
 CONSUMER_OFFSET = _gauge("rocketmq_consumer_offset", _G, "Sum of the group's committed offsets.")
 SEND_BACK = _gauge("rocketmq_send_back_nums", _G, "Messages sent back for retry, last minute.")
 GET_LATENCY = _gauge("rocketmq_group_get_latency_by_storetime", _G, "Age of the next unconsumed message, ms.")
-GROUP_DIFF = _gauge("rocketmq_group_diff", _D, "Messages stored and not yet consumed, by clustering groups.")
-GROUP_RETRY_DIFF = _gauge("rocketmq_group_retrydiff", _D, "The same for retry topics.")
+GROUP_DIFF = _gauge("rocketmq_group_diff", _D, "Unconsumed messages of clustering groups.")
+GROUP_RETRY_DIFF = _gauge("rocketmq_group_retrydiff", _D, "Unconsumed messages of retry topics.")
 GROUP_COUNT = _gauge("rocketmq_group_count", "caddr localaddr group", "Consumers online.")
 
 EXPORTER_METRICS = (
@@ -302,7 +303,7 @@ _RATES = {"put": "putTps", "getfound": "getFoundTps", "getmiss": "getMissTps", "
           "gettransfered": "getTransferedTps"}  # fmt: skip
 
 RUNTIME_METRICS = (
-    *(_runtime(f"pmdt_{suffix}", "putMessageDistributeTime", f"Puts that took {name}.", _bucket(name))
+    *(_runtime(f"pmdt_{suffix}", "putMessageDistributeTime", f"Puts of {name}.", _bucket(name))
       for suffix, name in _BUCKETS.items()),
     *(_runtime(f"{suffix}_tps{seconds}", key, f"{key} over {seconds} s.", _word(index))
       for suffix, key in _RATES.items() for index, seconds in enumerate((10, 60, 600))),
@@ -315,54 +316,56 @@ RUNTIME_METRICS = (
     _runtime("dispatch_behind_bytes", "dispatchBehindBytes", "Bytes not yet dispatched."),
     _runtime("dispatch_maxbuffer", "dispatchMaxBuffer", "Always 0, as in RocketMQ 4.9."),
     _runtime("put_message_size_total", "putMessageSizeTotal", "Bytes put."),
-    _runtime("put_message_average_size", "putMessageAverageSize", "Bytes of an average message."),
+    _runtime("put_message_average_size", "putMessageAverageSize", "Average bytes of a message."),
     _runtime("putmessage_times_total", "putMessageTimesTotal", "Messages put."),
     _runtime("putmessage_entire_time_max", "putMessageEntireTimeMax", "Longest put, ms."),
     _runtime("getmessage_entire_time_max", "getMessageEntireTimeMax", "Longest get, ms."),
     _runtime("put_latency_99", "putLatency99", "99th percentile of puts."),
     _runtime("put_latency_999", "putLatency999", "99.9th percentile of puts."),
-    _runtime("send_threadpool_queue_size", "sendThreadPoolQueueSize", "Sends that wait."),
+    _runtime("send_threadpool_queue_size", "sendThreadPoolQueueSize", "Waiting sends."),
     _runtime("send_threadpoolqueue_capacity", "sendThreadPoolQueueCapacity", "Sends that may wait."),
-    _runtime("send_threadpoolqueue_headwait_timemills", "sendThreadPoolQueueHeadWaitTimeMills", "Oldest of them, ms."),
-    _runtime("pull_threadpoolqueue_size", "pullThreadPoolQueueSize", "Pulls that wait."),
+    _runtime("send_threadpoolqueue_headwait_timemills", "sendThreadPoolQueueHeadWaitTimeMills",
+             "Wait of the oldest send, ms."),
+    _runtime("pull_threadpoolqueue_size", "pullThreadPoolQueueSize", "Waiting pulls."),
     _runtime("pull_threadpoolqueue_capacity", "pullThreadPoolQueueCapacity", "Pulls that may wait."),
-    _runtime("pull_threadpoolqueue_headwait_timemills", "pullThreadPoolQueueHeadWaitTimeMills", "Oldest of them, ms."),
-    _runtime("query_threadpoolqueue_size", "queryThreadPoolQueueSize", "Queries that wait."),
+    _runtime("pull_threadpoolqueue_headwait_timemills", "pullThreadPoolQueueHeadWaitTimeMills",
+             "Wait of the oldest pull, ms."),
+    _runtime("query_threadpoolqueue_size", "queryThreadPoolQueueSize", "Waiting queries."),
     _runtime("query_threadpool_queue_capacity", "queryThreadPoolQueueCapacity", "Queries that may wait."),
     _runtime("query_threadpoolqueue_headwait_timemills", "queryThreadPoolQueueHeadWaitTimeMills",
-             "Oldest of them, ms."),
-    _runtime("pagecache_lock_time_mills", "pageCacheLockTimeMills", "How long the append under way has taken, ms."),
+             "Wait of the oldest query, ms."),
+    _runtime("pagecache_lock_time_mills", "pageCacheLockTimeMills", "Duration of the current append, ms."),
     _runtime("commitlog_disk_ratio", "commitLogDiskRatio", "Fill level of the CommitLog's disk, 0 to 1."),
     _runtime("consumequeue_disk_ratio", "consumeQueueDiskRatio", "Fill level of the queues' disk, 0 to 1."),
     _runtime("commitlog_maxoffset", "commitLogMaxOffset", "End of the CommitLog."),
     _runtime("commitlog_minoffset", "commitLogMinOffset", "Start of the CommitLog."),
-    _runtime("commitlogdir_capacity_free", "commitLogDirCapacity", "Bytes free on the disk.", _capacity("Free")),
+    _runtime("commitlogdir_capacity_free", "commitLogDirCapacity", "Free bytes of the disk.", _capacity("Free")),
     _runtime("commitlogdir_capacity_total", "commitLogDirCapacity", "Bytes of the disk.", _capacity("Total")),
-    _runtime("remain_howmanydata_toflush", "remainHowManyDataToFlush", "Not yet on the disk; the unit is dropped.",
+    _runtime("remain_howmanydata_toflush", "remainHowManyDataToFlush", "Log not yet on the disk; the unit is dropped.",
              _first_number),
     _runtime("remain_transientstore_buffer_numbs", "remainTransientStoreBufferNumbs", "Buffers of the pool."),
     _runtime("earliest_message_timestamp", "earliestMessageTimeStamp", "Store time of the oldest message, ms."),
-    _runtime("start_accept_sendrequest_time", "startAcceptSendRequestTimeStamp", "When sends were first taken, ms."),
+    _runtime("start_accept_sendrequest_time", "startAcceptSendRequestTimeStamp", "First accepted sends, ms."),
 )  # fmt: skip
 
 # --- the name server --------------------------------------------------------------------------------------------------
 
-NAMESRV_BROKERS = _gauge("rocketpy_namesrv_brokers", "", "Broker addresses that are alive.")
+NAMESRV_BROKERS = _gauge("rocketpy_namesrv_brokers", "", "Live broker addresses.")
 NAMESRV_CLUSTERS = _gauge("rocketpy_namesrv_clusters", "", "Clusters.")
-NAMESRV_TOPICS = _gauge("rocketpy_namesrv_topics", "", "Topics that have a route.")
-NAMESRV_CONNECTIONS = _gauge("rocketpy_namesrv_connections", "", "Connections that are open now.")
+NAMESRV_TOPICS = _gauge("rocketpy_namesrv_topics", "", "Topics with a route.")
+NAMESRV_CONNECTIONS = _gauge("rocketpy_namesrv_connections", "", "Open connections.")
 NAMESRV_REQUESTS = Metric("rocketpy_namesrv_requests", Kind.COUNTER, ("code",), "Requests served, by request code.")
 NAMESRV_FAULTS = Metric(
     "rocketpy_namesrv_faults",
     Kind.COUNTER,
     ("place",),
-    "Faults caught while serving requests or in background duties; the log names them.",
+    "Faults in requests and background duties; see the log.",
 )
 NAMESRV_REFUSED = Metric(
     "rocketpy_namesrv_registrations_refused",
     Kind.COUNTER,
     (),
-    "Registrations refused because of brokersMax, topicsMax, topicRoutesMax or topicBrokersMax.",
+    "Registrations refused at brokersMax, topicsMax, topicRoutesMax or topicBrokersMax.",
 )
 NAMESRV_RSS = _gauge("rocketpy_namesrv_rss_bytes", "", "Resident memory.")
 
