@@ -1,8 +1,8 @@
 """The start of a stream between members of a group with automatic failover: pure decisions of both sides.
 
-Both send the epochs of their logs (failover/epochs.py). The logs are equal up to the position where the epochs part;
-the follower's bytes after it are of another history, and are cut while its store is opened anew. Epochs say nothing of
-a damaged disk or a file from elsewhere, so the follower compares the bytes below that position, too.
+Both send the epochs of their logs (failover/rules/epochs.py). The logs are equal up to the position where the epochs
+part; the follower's bytes after it are of another history, and are cut while its store is opened anew. Epochs say
+nothing of a damaged disk or a file from elsewhere, so the follower compares the bytes below that position, too.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def test_files_that_are_named_are_there() -> None:
         roots = (ROOT, ROOT / "tests") if "tests" in page.relative_to(ROOT).parts else (ROOT,)
         return any((root / path).exists() for root in roots)
 
-    named = enough(((page, path) for page in documents() for path in code_paths(page)), 500, "names of files")
+    named = enough(((page, path) for page in documents() for path in code_paths(page)), 250, "names of files")
     hold(
         (f"{name_of(page)}: {path}" for page, path in named if not is_there(page, path)),
         "name a file that is there, from the root of the repository",

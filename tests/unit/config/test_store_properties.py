@@ -19,15 +19,16 @@ TESTS = Path(__file__).parents[1]
 PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
 
 CLEAN, PACE, SERVICE = "store/test_cleaning.py", "store/test_intervals.py", "store/test_store_service.py"
-PROPERTIES, HOT, BROKER = "store/test_properties.py", "processes/test_send_and_pull.py", "broker/test_broker.py"
-REPLICATION = "processes/test_replicator.py"
+PROPERTIES, HOT, BROKER = "store/test_properties.py", "processes/workers/test_send_and_pull.py", "broker/test_broker.py"
+SLOW_READERS = "broker/pulling/test_slow_readers.py"
+REPLICATION = "processes/workers/test_replicator.py"
 LEVELS = f"{CLEAN}::test_levels_are_configured"
 TRANSFER = f"{PROPERTIES}::test_transfer_limits"
-TRANSACTIONS = "broker/test_transactions.py::test_settings_are_read_at_each_round"
+TRANSACTIONS = "broker/transactions/test_transactions.py::test_settings_are_read_at_each_round"
 PULL = f"{HOT}::test_pull_limits"
 FILTERS = "broker/managers/test_consumer_filter.py"
 
-FAILOVER, ETCD = "config/test_failover.py", "processes/test_member_from_config.py"
+FAILOVER, ETCD = "config/test_failover.py", "processes/member/test_member_from_config.py"
 
 HONOURED = {
     "haMode": f"{FAILOVER}::test_the_process_tree_of_a_role",
@@ -45,8 +46,8 @@ HONOURED = {
     "haUnhealthySeconds": f"{ETCD}::test_the_rules_get_what_is_configured",
     "haMaxTimeSlaveNotCatchup": f"{ETCD}::test_the_rules_get_what_is_configured",
     "minInSyncReplicas": f"{ETCD}::test_the_rules_get_what_is_configured",
-    "disableConsumeIfConsumerReadSlowly": ("broker/test_slow_readers.py::test_nothing_happens_unless_it_is_asked_for"),
-    "consumerFallbehindThreshold": ("broker/test_slow_readers.py::test_a_group_beyond_the_threshold_is_switched_off"),
+    "disableConsumeIfConsumerReadSlowly": f"{SLOW_READERS}::test_nothing_happens_unless_it_is_asked_for",
+    "consumerFallbehindThreshold": f"{SLOW_READERS}::test_a_group_beyond_the_threshold_is_switched_off",
     "storePathRootDir": f"{PROPERTIES}::test_mapped_file_size_commit_log",
     "storePathCommitLog": f"{PROPERTIES}::test_store_path_commit_log",
     "mappedFileSizeCommitLog": f"{PROPERTIES}::test_mapped_file_size_commit_log",
@@ -103,7 +104,7 @@ HONOURED = {
     "filterDataCleanTimeSpan": f"{FILTERS}::test_the_old_dead_are_dropped",
     "shortPollingTimeMills": PULL,
     "slaveReadEnable": PULL,
-    "brokerRole": "processes/test_send_and_pull.py::test_a_sync_master_waits_for_slaves",
+    "brokerRole": "processes/workers/test_send_and_pull.py::test_a_sync_master_waits_for_slaves",
     "haSlaveFallbehindMax": f"{HOT}::test_send_limits",
     "slaveTimeout": f"{HOT}::test_send_limits",
     "haSendHeartbeatInterval": f"{REPLICATION}::test_limits_of_the_loop",
@@ -118,7 +119,7 @@ HONOURED = {
     "haTruncateDiverged": "replication/test_truncation.py::test_a_cut_is_asked_for_and_the_store_opened_again",
     "haDivergedSizeMax": "store/test_cut.py::test_what_is_kept_of_all_cuts_is_bounded",
     "haCheckCrc": "native/test_slave_log.py::test_a_body_with_another_checksum",
-    "rejectTransactionMessage": "broker/test_slow_send.py::test_refusals",
+    "rejectTransactionMessage": "broker/sending/test_slow_send.py::test_refusals",
 }
 IGNORED = {
     "storePathDLedgerCommitLog",

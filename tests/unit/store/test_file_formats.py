@@ -199,7 +199,7 @@ def test_the_control_block(tmp_path: Path) -> None:
 
 
 def test_the_queue_locks() -> None:
-    """As the docstring of rocketpy/broker/journal.py shows them."""
+    """As the docstring of rocketpy/broker/memory/journal.py shows them."""
     boot_id, salt, half = bytes(range(16)), 0x1122334455667788, (lock_file.BYTES - 64) // 2
     memory = memoryview(bytearray(lock_file.BYTES))
     format_memory(memory, owner=boot_id, salt=salt)

@@ -317,7 +317,7 @@ def test_what_does_not_stop_is_killed(toy: Toy) -> None:
 def test_a_coordinator_that_hangs_is_replaced(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has made a turn, and makes no more.
     Fault: A coordinator that hung was never replaced."""
-    monkeypatch.setattr("rocketpy.startup.member.guardian.HANGS_S", 0.5)
+    monkeypatch.setattr("rocketpy.processes.member.guardian.HANGS_S", 0.5)
 
     def turns_once(role: Role) -> int:
         toy.marks.coordinator_turned_s = time.monotonic()
