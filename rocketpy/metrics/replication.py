@@ -42,7 +42,7 @@ MEMBER = Metric(
     "rocketpy_ha_member",
     Kind.GAUGE,
     ("state",),
-    "Member: 1 for its state (docs/failover.md).",
+    "With automatic failover: 1 for the state of the member (docs/failover-reference.md).",
 )
 EPOCH = Metric("rocketpy_ha_epoch", Kind.GAUGE, (), "Master of a group: the epoch that it serves.")
 IN_SYNC = Metric(

@@ -1,24 +1,41 @@
-"""docs/operations.md: the metrics, properties, commands and files that it names exist."""
+"""The pages for operators: the metrics, properties, commands, files and log lines that they name exist, and each
+warning or error that a server logs has a row."""
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from rocketpy.admin.commands import REGISTRY
+from rocketpy.failover.fences import MARGIN_S
 from tests.support.doc_examples import Page
-from tests.support.rules import ROOT, hold
+from tests.support.rules import ROOT, hold, name_of, nodes_of
 
-TEXT = Page.read("operations.md").text
+PAGES = (
+    "install.md",
+    "monitor.md",
+    "backup-and-repair.md",
+    "replication.md",
+    "failover.md",
+    "automatic-failover.md",
+    "known-limits.md",
+)
+TEXT = "\n".join(Page.read(page).text for page in PAGES)
 METRICS = (ROOT / "docs" / "metrics.md").read_text()
 PROPERTIES = (ROOT / "docs" / "configuration.md").read_text()
+SERVER = ("broker", "coordinator", "namesrv", "reactor", "replication", "startup", "store")
+LEVELS = {"warning", "error", "exception", "critical"}
+LEAST = 20  # characters of a text that says something without its values
 
 
 def named(pattern: str) -> list[str]:
-    """What the page names, each once."""
+    """List the names on the pages, each once."""
     found = sorted(set(re.findall(pattern, TEXT)))
-    assert len(found) > 3, f"the page has nothing like {pattern}"
+    assert len(found) > 3, f"the pages have nothing like {pattern}"
     return found
 
 
@@ -28,8 +45,9 @@ def test_metrics() -> None:
 
 
 def test_properties() -> None:
-    missing = (name for name in named(r"`([a-z]+[A-Z]\w+)(?:=\w+)?`") if f"`{name}`" not in PROPERTIES)
-    hold(missing, "name a property of docs/configuration.md")
+    """Names with a capital inside are properties, unless they are commands of mqadmin."""
+    names = (name for name in named(r"`([a-z]+[A-Z]\w+)(?:=\w+)?`") if name not in REGISTRY)
+    hold((name for name in names if f"`{name}`" not in PROPERTIES), "name a property of docs/configuration.md")
 
 
 def test_commands() -> None:
@@ -37,8 +55,16 @@ def test_commands() -> None:
 
 
 def test_files() -> None:
-    paths = named(r"\b(?:deploy|docs)/[\w./-]+\w")
+    """N is one of the three hosts of the sample."""
+    paths = (path.replace("-N.", "-one.") for path in named(r"\b(?:deploy|docs)/[\w./-]+\w"))
     hold((path for path in paths if not list(ROOT.glob(f"{path}*"))), "name a file that is there")
+
+
+def test_the_margin_of_the_lease_fence() -> None:
+    assert f"no send later than {MARGIN_S:g} s before its lease" in " ".join(Page.read("failover.md").text.split())
+
+
+# --- log lines --------------------------------------------------------------------------------------------------------
 
 
 def literals() -> str:
@@ -47,14 +73,53 @@ def literals() -> str:
     return re.sub(r'"\s*\n\s*f?"', "", "\n".join(sources))
 
 
-LOG_LINES = re.findall(
-    r"^\| `([^`]+)` \|", Page.read("operations.md").section("What to do when the log says"), re.MULTILINE
-)
+def log_lines() -> Iterator[str]:
+    """Yield the lines in the first cells of the tables."""
+    sections = (Page.read("monitor.md").section("Log lines"), Page.read("automatic-failover.md").section("Disasters"))
+    for cell in re.findall(r"^\| (`[^|]+`) \|", "\n".join(sections), re.MULTILINE):
+        yield from re.findall(r"`([^`]+)`", cell)
+
+
+def pieces(line: str) -> list[str]:
+    """Return the fixed texts of a line: N, NAME, ADDRESS and ... stand for values, which may be texts of their own."""
+    return [piece.strip() for piece in re.split(r"\bN\b|\bNAME\b|\bADDRESS\b|\.\.\.|: ", line) if piece.strip()]
+
+
+LOG_LINES = list(log_lines())
 SOURCE = literals()
 
 
 @pytest.mark.parametrize("line", LOG_LINES)
 def test_log_lines(line: str) -> None:
-    """N, NAME, ADDRESS and ... stand for what the log line says there; a reason may be a string of its own."""
-    pieces = [piece.strip() for piece in re.split(r"\bN\b|\bNAME\b|\bADDRESS\b|\.\.\.|: ", line)]
-    assert len(LOG_LINES) > 10 and [piece for piece in pieces if piece not in SOURCE] == []
+    assert len(LOG_LINES) > 10 and [piece for piece in pieces(line) if piece not in SOURCE] == []
+
+
+def texts_of(node: ast.expr) -> Iterator[str]:
+    """Yield the string that an argument is, or both if it depends; a value within it is shown as %s."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+    elif isinstance(node, ast.JoinedStr):
+        yield "".join(str(part.value) if isinstance(part, ast.Constant) else "%s" for part in node.values)
+
+
+def logged() -> Iterator[tuple[Path, str]]:
+    """Yield the constant texts that servers log at WARNING and above, and those of supervisor and guardian."""
+    for path in (file for folder in SERVER for file in sorted((ROOT / "rocketpy" / folder).rglob("*.py"))):
+        for call in nodes_of(path):
+            if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.args):
+                continue
+            if call.func.attr in LEVELS or ast.unparse(call.func) == "self.log":
+                yield from ((path, text) for text in texts_of(call.args[0]) if len(re.sub("%[a-z]", "", text)) > LEAST)
+
+
+def test_each_warning_has_a_row() -> None:
+    found = list(logged())
+    assert len(found) > 80, "the rule finds no log lines"
+    hold(
+        (
+            f"{name_of(path)}: {text}"
+            for path, text in found
+            if not any(all(piece in text for piece in pieces(line)) for line in LOG_LINES)
+        ),
+        "add the line to a table in docs/monitor.md, Log lines, with its remedy",
+    )

@@ -1,7 +1,7 @@
 """The state machine of a member of a group with automatic failover, as tables.
 
 `TRANSITIONS` says where an event leads; a pair that it does not list changes nothing. `DUTIES` says what a member does
-in each state. docs/failover.md is printed from both, and a test holds every pair of state and event.
+in each state. docs/failover-reference.md is printed from both, and a test holds every pair of state and event.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Event(enum.Enum):
     LEFT_SET = "the in-sync set does not name this member with its incarnation"
     DIVERGED = "this log differs from the master's below what consumers were shown, or has nothing in common with it"
     READY = "the epoch file is on the disk and the next offsets of all queues are known"
-    LEASE_OVER = "the lease fence is closed (§ fences)"
+    LEASE_OVER = "the lease fence is closed"
     LEASE_BACK = "the lease fence is open again, `state` has not changed, and no switch-over can succeed any more"
     SWITCH_OVER_WANTED = "`switch` names a member of the in-sync set that is registered, and its time is not over"
     SWITCHED_OVER = "`state` names the target as master of the next epoch"
