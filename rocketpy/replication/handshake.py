@@ -1,4 +1,4 @@
-"""The handshake between brokers of rocketpy: pure decisions of both sides (docs/replication.md has the fields).
+"""The handshake between brokers of rocketpy: pure decisions of both sides (fields: docs/replication-protocol.md).
 
     slave: magic -> master: CHALLENGE -> slave: HELLO -> master: WELCOME, then DATA; or REFUSE
 

@@ -3,7 +3,7 @@
 A send may meet the end of its connection, because a role changes with the process tree. It was not stored then, so the
 client's next try stores it once.
 
-HA_SWITCH_OVERS=100 does a hundred; docs/automatic-failover.md has such a run.
+HA_SWITCH_OVERS=100 does a hundred.
 """
 
 from __future__ import annotations
