@@ -158,7 +158,7 @@ bench-smoke: $(VENV)/.dev  ## every scenario briefly, rocketpy alone
 docs: $(VENV)/.built  ## generate the pages that are made from code: configuration, metrics, failover, the list of decisions
 	$(BIN)/python -m rocketpy.config.reference > docs/configuration.md
 	$(BIN)/python -m rocketpy.metrics.reference > docs/metrics.md
-	$(BIN)/python -m rocketpy.failover.reference > docs/failover-reference.md
+	$(BIN)/python -m rocketpy.failover.rules.reference > docs/failover-reference.md
 	$(BIN)/python docs/adr/index.py > docs/adr/README.md
 
 clean:  ## remove all that the other targets made

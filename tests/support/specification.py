@@ -209,5 +209,5 @@ NOT_HELD: dict[str, str] = {
     "trap, administrators with resources in access control": "access control is not built",
     "trap, slaves have no credentials": "access control is not built",
     "trap, signatures at the broker": "access control is not built",
-    "network, TLS of servers": "not built; docs/operations.md puts a proxy in front",
+    "network, TLS of servers": "not built; docs/install.md puts a proxy in front",
 }

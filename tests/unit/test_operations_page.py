@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rocketpy.admin.commands import REGISTRY
-from rocketpy.failover.fences import MARGIN_S
+from rocketpy.failover.rules.fences import MARGIN_S
 from tests.support.doc_examples import Page
 from tests.support.rules import ROOT, hold, name_of, nodes_of
 

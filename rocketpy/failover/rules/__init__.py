@@ -19,5 +19,5 @@ tests/support/failover run the same code. A broker runs it with haMode=automatic
     next_master.py when a slave prepares to be the next master
     orders.py      what a member tells its broker
     member.py      one member: takes reports and answers, returns requests
-    reference.py   prints docs/failover.md
+    reference.py   prints docs/failover-reference.md
 """
