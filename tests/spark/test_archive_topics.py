@@ -131,7 +131,7 @@ def test_a_run_that_was_cut_short(
     broker: RunningBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     """It dies at its second commit, before the manifest or behind it."""
-    topic = f"Cut{method}"
+    topic = f"Cut{method}_{tmp_path.name}"  # another one for a second try
     send(broker, topic, 60)
     monkeypatch.setattr(module, "PARTS_PER_COMMIT", 2)
     do, calls = getattr(ArchiveLog, method), []
