@@ -11,6 +11,7 @@ static inline void rp_store_release32(uint32_t *at, uint32_t value) { __atomic_s
 static inline uint32_t rp_exchange32(uint32_t *at, uint32_t value) {
     return __atomic_exchange_n(at, value, __ATOMIC_ACQ_REL);
 }
+/* Each use says which store (or load) it orders before which load (or store): a test looks for it. */
 static inline void rp_full_fence(void) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 /* A counter that one process adds to and others read now and then. */
 static inline void rp_add(uint64_t *counter, uint64_t n) { __atomic_store_n(counter, *counter + n, __ATOMIC_RELAXED); }

@@ -24,13 +24,13 @@ uint64_t rp_member_order(rp_member *member, const rp_member_orders *orders) {
     uint64_t odd = rp_sequence_begin(&member->version);
     member->orders = *orders;
     version = rp_sequence_end(&member->version, odd);
-    rp_full_fence(); /* the orders before what the coordinator reads next */
+    rp_full_fence(); /* orders the stores of the orders before the load of proposed_phy_offset in rp_member_confirmed */
     return version;
 }
 
 void rp_member_set_deadline(rp_member *member, uint64_t until_ns) {
     rp_store_release(&member->deadline_ns, until_ns);
-    rp_full_fence();
+    rp_full_fence(); /* orders the store of the deadline before all loads of the caller */
 }
 
 uint64_t rp_member_read_orders(const rp_member *member, rp_member_orders *orders) {
@@ -40,12 +40,12 @@ uint64_t rp_member_read_orders(const rp_member *member, rp_member_orders *orders
 }
 
 int rp_member_holds(const rp_member *member, uint64_t version) {
-    rp_full_fence();
+    rp_full_fence(); /* orders the store of proposed_phy_offset (confirm.c) before the load of the version */
     return rp_load_acquire(&member->version) == version;
 }
 
 uint64_t rp_member_confirmed(const rp_member *member, uint64_t confirmed) {
-    rp_full_fence();
+    rp_full_fence(); /* orders the stores of the orders before the load of proposed_phy_offset */
     uint64_t proposed = rp_load_acquire(&member->proposed_phy_offset);
     return proposed > confirmed ? proposed : confirmed;
 }

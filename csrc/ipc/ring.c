@@ -69,7 +69,7 @@ uint32_t rp_ring_copy_head(const rp_ring *ring, void *head, uint32_t head_size) 
         message += TOTAL_SIZE;
     }
     memcpy(head, message, head_size);
-    rp_full_fence(); /* the copy before the second look */
+    rp_full_fence(); /* orders the loads of the copy before the second load of head */
     return rp_load_acquire(&ring->head) == at ? header.size : 0;
 }
 

@@ -59,7 +59,7 @@ static void move_head(rp_ring_reader *reader, uint64_t head) {
 static rp_status found_empty(rp_ring_reader *reader) {
     if (reader->head_fenced != reader->head) {
         reader->head_fenced = reader->head;
-        rp_full_fence(); /* our head is out before we look whether the producer waits */
+        rp_full_fence(); /* orders the store of head before the load of producer_waiting */
         ring_waiting_producer(reader);
     }
     return RP_EMPTY;

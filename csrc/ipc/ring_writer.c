@@ -45,7 +45,7 @@ static int has_room(rp_ring_writer *writer, uint64_t span) {
     writer->head_seen = rp_load_acquire(&ring->head);
     if (writer->tail - writer->head_seen <= used_max) return 1;
     rp_store_release32(&ring->producer_waiting, 1);
-    rp_full_fence();
+    rp_full_fence(); /* orders the store of producer_waiting before the load of head */
     writer->head_seen = rp_load_acquire(&ring->head);
     if (writer->tail - writer->head_seen > used_max) return 0;
     rp_store_release32(&ring->producer_waiting, 0);
@@ -134,7 +134,7 @@ rp_status rp_ring_write(rp_ring_writer *writer, uint16_t type, const rp_span *sp
 void rp_ring_wake(rp_ring_writer *writer) {
     if (writer->tail == writer->tail_woken) return;
     writer->tail_woken = writer->tail;
-    rp_full_fence(); /* our tail is out before we look whether the consumer sleeps */
+    rp_full_fence(); /* orders the store of tail before the load of the consumer's `asleep` */
     rp_worker_wake(writer->ring->consumer, 0);
 }
 

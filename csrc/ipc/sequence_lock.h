@@ -12,7 +12,7 @@
 static inline uint64_t rp_sequence_begin(uint64_t *version) {
     uint64_t odd = rp_load_acquire(version) | 1;
     rp_store_release(version, odd);
-    rp_full_fence(); /* the odd version before the bytes */
+    rp_full_fence(); /* orders the store of the odd version before the stores of the bytes */
     return odd;
 }
 
@@ -27,7 +27,7 @@ static inline uint64_t rp_sequence_read(const uint64_t *version) { return rp_loa
 
 /* Reader: 1 if what was copied since rp_sequence_read returned `before` is valid. */
 static inline int rp_sequence_is_valid(const uint64_t *version, uint64_t before) {
-    rp_full_fence(); /* the bytes before the second look */
+    rp_full_fence(); /* orders the loads of the bytes before the second load of the version */
     return !(before & 1) && rp_load_acquire(version) == before;
 }
 #endif

@@ -43,7 +43,7 @@ void rp_worker_wake(rp_worker *worker, int force) {
 
 void rp_worker_prepare_sleep(rp_worker *worker) {
     rp_store_release32(&worker->asleep, 1);
-    rp_full_fence(); /* before the caller's last look at the tails */
+    rp_full_fence(); /* orders the store of `asleep` before the caller's loads of the tails */
 }
 
 void rp_worker_sleep(rp_worker *worker, int64_t timeout_ns) {

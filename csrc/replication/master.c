@@ -89,7 +89,7 @@ static void publish_progress(rp_master *master, uint64_t end, uint64_t now) {
     if (acked <= master->replicated) return;
     master->replicated = acked;
     rp_store_release(&master->control->replicated_phy_offset, acked);
-    rp_full_fence(); /* before we look whether the send worker sleeps */
+    rp_full_fence(); /* orders the store of replicated_phy_offset before the load of the send worker's `asleep` */
     rp_worker_wake(master->config.send, 0);
 }
 
@@ -102,7 +102,7 @@ static void confirm(rp_master *master) {
     int has_moved = rp_confirm_run(&master->confirm);
     master->rules.confirmed = rp_load_acquire(&master->control->confirmed_phy_offset);
     if (!has_moved) return;
-    rp_full_fence(); /* before we look whether they sleep */
+    rp_full_fence(); /* orders the store of confirmed_phy_offset before the loads of `asleep` */
     rp_worker_wake(master->config.send, 0);
     if (master->config.store) rp_worker_wake(master->config.store, 0);
 }

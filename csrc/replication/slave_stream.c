@@ -303,7 +303,7 @@ static void confirm(rp_slave_stream *stream) {
     if (confirmed > published) confirmed = published;
     if (!stream->config.member || confirmed <= control->confirmed_phy_offset) return;
     rp_store_release(&control->confirmed_phy_offset, confirmed);
-    rp_full_fence(); /* before we look whether it sleeps */
+    rp_full_fence(); /* orders the store of confirmed_phy_offset before the load of `asleep` */
     if (stream->config.store) rp_worker_wake(stream->config.store, 0);
 }
 

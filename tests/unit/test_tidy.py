@@ -186,6 +186,21 @@ def test_c_files_open_with_their_purpose() -> None:
     )
 
 
+def test_fences_say_what_they_order() -> None:
+    """A fence whose purpose is not written down cannot be checked, and nobody dares to remove it."""
+    fences = [
+        (f"{name_of(path)}:{number}", line)
+        for path in c_sources()
+        for number, line in enumerate(text_of(path).splitlines(), 1)
+        if re.search(r"\b(rp_full_fence\(\)|__atomic_thread_fence\(\w+\));", line) and "static inline" not in line
+    ]
+    assert len(fences) > 20, "the rule finds no fences"
+    hold(
+        (place for place, line in fences if not re.search(r"/\* orders (the|all) .+ before .+ \*/", line)),
+        "say it in a comment on its line: /* orders the store of X before the load of Y */",
+    )
+
+
 def test_no_unfinished_code() -> None:
     found = [
         f"{name_of(path)}: {word}"

@@ -69,7 +69,7 @@ static void publish_runs(rp_dispatch *dispatch, uint32_t from, uint32_t to) {
 
 static void tell_watchers(rp_dispatch *dispatch, uint32_t from, uint32_t to) {
     if (!dispatch->arrivals.pull_count) return;
-    rp_full_fence(); /* max_offset above before `watched` below */
+    rp_full_fence(); /* orders the stores of max_offset before the loads of `watched` */
     for (uint32_t i = from; i < to; i++) {
         rp_queue *queue = rp_unit_batch_run(dispatch->batch, i)->queue;
         if (rp_load_acquire32(&queue->watched) && rp_exchange32(&queue->watched, 0))

@@ -26,7 +26,7 @@ void rp_filter_marks_destroy(rp_filter_marks *marks) {
 void rp_filter_marks_set(rp_filter_marks *marks, uint32_t mark, uint64_t id, uint64_t phy_offset) {
     if (mark >= RP_FILTER_MARKS) return;
     rp_store_release(&marks->marks[mark].id, 0);
-    rp_full_fence();
+    rp_full_fence(); /* orders the store of id 0 before the store of phy_offset */
     rp_store_release(&marks->marks[mark].phy_offset, phy_offset);
     rp_store_release(&marks->marks[mark].id, id);
 }

@@ -283,7 +283,7 @@ rp_status rp_index_put(rp_index *index, int32_t hash, uint64_t phy_offset, int64
                           .previous = (uint32_t)previous};
     RP_CRASH_POINT("index.unit");
     rp_index_unit_fill(base + place, &unit);
-    __atomic_thread_fence(__ATOMIC_RELEASE); /* unit before slot, for readers that map the file */
+    __atomic_thread_fence(__ATOMIC_RELEASE); /* orders the stores of the unit before the store of the slot */
     RP_CRASH_POINT("index.slot");
     rp_store32(slot, (uint32_t)count);
     RP_CRASH_POINT("index.header");
@@ -292,7 +292,7 @@ rp_status rp_index_put(rp_index *index, int32_t hash, uint64_t phy_offset, int64
         rp_store64(base + BEGIN_PHY_OFFSET, phy_offset);
     }
     if (!previous) rp_store32(base + SLOT_COUNT, rp_load32(base + SLOT_COUNT) + 1);
-    __atomic_thread_fence(__ATOMIC_RELEASE); /* slot before count */
+    __atomic_thread_fence(__ATOMIC_RELEASE); /* orders the store of the slot before the store of the count */
     rp_store32(base + INDEX_COUNT, (uint32_t)count + 1);
     RP_CRASH_POINT("index.end");
     rp_store64(base + END_PHY_OFFSET, phy_offset);

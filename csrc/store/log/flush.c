@@ -190,7 +190,7 @@ rp_status rp_flush_serve(rp_flush *flush, rp_worker *waiter, int64_t timeout_ns)
     int stop = wait_for(flush, 1, timeout_ns);
     rp_status status = rp_flush_log(flush);
     if (status == RP_OK && waiter) {
-        rp_full_fence(); /* the durable position before the waiter's `asleep` */
+        rp_full_fence(); /* orders the store of the durable position before the load of `asleep` */
         rp_worker_wake(waiter, 0);
     }
     return stop && status == RP_EMPTY ? RP_STOPPED : status;

@@ -74,7 +74,7 @@ void rp_delivery_marks_mark(rp_delivery_marks *marks, const rp_delivery *deliver
     if (!slot) return;
     if (slot->end) slot->sure = slot->next;
     rp_store_release(&slot->end, 0); /* from here on the one before is sure, whatever becomes of us */
-    rp_full_fence(); /* nothing of the next one is written before that */
+    rp_full_fence(); /* orders the store of end 0 before the stores of `next` */
     slot->next = (place){delivery->phy_offset + 1, delivery->queue_offset};
     rp_store_release(&slot->end, end_phy_offset);
 }

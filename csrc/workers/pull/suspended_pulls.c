@@ -12,7 +12,7 @@
 
 int rp_suspension_watch(const rp_suspended_pull *suspended, rp_worker *store) {
     __atomic_store_n(&suspended->queue->watched, 1, __ATOMIC_RELAXED);
-    rp_full_fence();
+    rp_full_fence(); /* orders the store of `watched` before the load of max_offset */
     if (rp_load_acquire(&suspended->queue->max_offset) > suspended->scanned) return 0;
     if (store && __atomic_load_n(&suspended->queue->next_offset, __ATOMIC_RELAXED) > suspended->scanned)
         rp_worker_wake(store, 1);

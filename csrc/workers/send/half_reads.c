@@ -122,7 +122,7 @@ static void *run(void *argument) {
         pthread_mutex_unlock(&reads->lock);
         read_half(reads, &reads->slots[reads->read % RP_HALF_READS_MAX]);
         rp_store_release(&reads->read, reads->read + 1);
-        rp_full_fence(); /* what was read is out before we look whether the send worker sleeps */
+        rp_full_fence(); /* orders the store of `read` before the load of `asleep` */
         rp_worker_wake(reads->worker, 0);
         pthread_mutex_lock(&reads->lock);
     }

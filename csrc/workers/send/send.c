@@ -218,7 +218,7 @@ static uint32_t pass(rp_send *send) {
     rp_ring_wake(send->manager);
     if (rp_diverted_first(&send->diverted)) send->is_blocked = 1;
     if (send->appended) {
-        rp_full_fence(); /* what was published is out before we look whether the store worker sleeps */
+        rp_full_fence(); /* orders the store of the published position before the loads of `asleep` */
         rp_worker_wake(send->config.store, send->is_awaited);
         if (send->config.replicator) rp_worker_wake(send->config.replicator, 0);
     }

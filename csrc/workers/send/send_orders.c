@@ -66,7 +66,7 @@ void rp_send_read_orders(rp_send *send) {
 /* Have selectors read no more; the time is taken after the order can be seen. */
 static void pause_selectors(rp_send *send) {
     pause_intake(send, 1);
-    rp_full_fence();
+    rp_full_fence(); /* orders the store of intake_paused before the clock is read */
     send->finish_paused_ns = send->admission.clock_ns();
     for (uint32_t i = 0; i < send->config.selector_count; i++)
         rp_worker_wake((rp_worker *)rp_ring_consumer(send->config.selectors[i]), 1);

@@ -8,7 +8,7 @@ static void refuse_stream(rp_send *send, uint64_t stream, uint32_t reason) {
     master_link->refused_reason = reason;
     master_link->refused_phy_offset = send->control->published_phy_offset;
     rp_store_release(&master_link->refused_stream, stream); /* both, with it */
-    rp_full_fence(); /* before we look whether the replicator sleeps */
+    rp_full_fence(); /* orders the store of refused_stream before the load of `asleep` */
     rp_worker_wake(send->config.replicator, 0);
 }
 
