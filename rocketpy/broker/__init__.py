@@ -17,9 +17,11 @@ SlowPath methods (remoting/fast_path.py) for requests that the fast path cannot 
 
     services                         values that all processors share; clock, current_settings and store_api are in it
     queries, runtime_info            requests of operators
-    remarks, replies, property_edits texts of answers, replies to producers, changes of a message's properties
+    remarks, replies                 texts of refusals; responses to requests of the slow path
+    property_edits                   changes of a message's properties
     unfinished, topics_of_log        after a kill: deletions that go on, topics that only the log has
-    process_pauses, water_marks      pauses of this process, which do not count as silence of clients; sizes for the log
+    process_pauses                   pauses of this process, which do not count as silence of clients
+    water_marks                      log lines about pools in which requests wait
 
 A change of a table is sent to the send and pull workers (managers/fast_path_tables.py) before the reply that
 acknowledges it.

@@ -1,5 +1,5 @@
-"""Filter marks: from where on in the log filter bits speak for a subscription, in shared memory that survives a restart
-of the store worker and of pull workers (csrc/store/filters/filter_marks.h)."""
+"""Filter marks: the log position from which filter bits are valid for a subscription, in shared memory that survives a
+restart of the store worker and of pull workers (csrc/store/filters/filter_marks.h)."""
 
 from __future__ import annotations
 

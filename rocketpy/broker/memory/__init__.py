@@ -1,6 +1,6 @@
-"""Memory that outlives a kill of the manager.
+"""State that outlives a kill of the manager.
 
-journal           changes of tables since their files were saved
-lock_file         the locks of queues
-manager_memory    both, with the number of the manager that may write
+journal           a table in memory that is mapped before the first fork: one record for each change
+manager_memory    the three journals: clients, offsets, locks of queues
+lock_file         the journal of locks as a file, so that locks outlive the broker as well
 """

@@ -1,6 +1,6 @@
-"""Pulls that need a decision, and who falls behind.
+"""Pulls that need a decision, and the lag of consumer groups.
 
 slow_pull        a pull that the pull worker left to the manager
-slow_readers     groups that are told to read from a slave, or that are switched off because they lag
-backlog          lag of groups, for metrics
+slow_readers     switches off groups that read far behind the end of the log, if the configuration asks for it
+backlog          the backlog of each group and topic: metrics, and a log line when it passes its limit
 """
