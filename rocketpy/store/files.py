@@ -252,13 +252,22 @@ class DiskFiles:
 def numbered_files(files: Files, directory: Path, size: int) -> list[int]:
     """Starts of the files of a CommitLog or queue directory, ascending; every one of them must be of `size` bytes.
 
+    A last file of 0 bytes is removed: a Java broker that is killed while it makes a file leaves one, and does not start
+    with it.
+
     Raises:
         StoreError: an unexpected entry. A Java broker would refuse the directory, too; to ignore the entry might lose
         messages.
     """
     starts = []
-    for info in files.entries(directory):
+    entries = files.entries(directory)
+    last = max((info.name for info in entries), default="")
+    for info in entries:
         path = directory / info.name
+        if info.name == last and info.size == 0 and info.name.isdecimal() and not info.is_directory:
+            files.remove(path)
+            files.sync_directory(directory)
+            continue
         if info.is_directory:
             raise StoreError(f"{path} is a directory; move it elsewhere: only files of {size} bytes belong there")
         if info.size != size:

@@ -126,6 +126,13 @@ class JavaBroker:
         if process := self.processes.pop("broker", None):
             process.kill()
             process.wait(STOP_TIMEOUT_S)
+            self._remove_empty_files()
+
+    def _remove_empty_files(self) -> None:
+        """A kill while the broker makes a file leaves it with 0 bytes, and the next start of the broker refuses it."""
+        for path in self.store.glob("**/[0-9]*"):
+            if path.is_file() and not path.stat().st_size:
+                path.unlink()
 
     def close(self) -> None:
         self.kill_all()

@@ -89,3 +89,15 @@ def test_a_link_that_leads_nowhere_hides_nothing(tmp_path: Path) -> None:
     assert [info.name for info in DiskFiles().entries(tmp_path)] == [file_name(0), "lost"]
     with pytest.raises(StoreError, match="lost"):
         numbered_files(DiskFiles(), tmp_path, 8)
+
+
+def test_a_last_file_of_0_bytes_is_removed(tmp_path: Path) -> None:
+    """An empty file that others follow is damage.
+    Fault: A store whose Java broker was killed while it made a file could not be opened."""
+    (tmp_path / file_name(0)).write_bytes(b"12345678")
+    (tmp_path / file_name(8)).touch()
+    assert numbered_files(FILES, tmp_path, 8) == [0] and not (tmp_path / file_name(8)).exists()
+    (tmp_path / file_name(0)).write_bytes(b"")
+    (tmp_path / file_name(8)).write_bytes(b"12345678")
+    with pytest.raises(StoreError, match="has 0 bytes"):
+        numbered_files(FILES, tmp_path, 8)
