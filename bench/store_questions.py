@@ -13,7 +13,7 @@ from pathlib import Path
 import attrs
 
 from . import proc
-from .brokers import HOST, Broker, BrokerFailed, boot, running, work_directory
+from .brokers import HOST, ROOT, Broker, BrokerFailed, boot, running, work_directory
 from .compare import WARM_UP_S
 from .control import decode_records
 from .encoding import unique_key_prefix
@@ -38,6 +38,7 @@ class Setup:
     repeat: int  # restarts of each; turns under sync flush
     targets: Sequence[str]
     watch: Callable[[str], Watch]  # by target
+    root: Path = ROOT  # the checkout of rocketpy that is asked to restart or to hold many queues
 
     def pick(self, full: int, quick: int) -> int:
         return quick if self.quick else full
@@ -52,9 +53,9 @@ class Answer:
 
 
 @contextlib.contextmanager
-def serving(target: str, directory: Path) -> Iterator[Broker]:
-    """A broker on what the directory holds, gone at the end if it was not killed before."""
-    broker = boot(target, directory)
+def serving(target: str, directory: Path, root: Path = ROOT) -> Iterator[Broker]:
+    """A broker of the checkout `root` on what the directory holds, gone at the end if it was not killed before."""
+    broker = boot(target, directory, root=root)
     try:
         yield broker
     finally:
@@ -165,7 +166,7 @@ def restart(setup: Setup) -> Answer:
     found: dict[str, Figures] = {}
     with work_directory("restart") as directory:
         watch = setup.watch("rocketpy")
-        with serving("rocketpy", directory) as broker:
+        with serving("rocketpy", directory, setup.root) as broker:
             topics = create_topics(broker, topic_count, queues, watch)
             send_to_each(broker, topics, queues, watch)
             fill(broker, setup.pick(5 << 30, 512 << 20), watch)
@@ -174,7 +175,7 @@ def restart(setup: Setup) -> Answer:
             boots = []
             for _ in range(setup.repeat):
                 setup.watch(target)("restart")
-                with serving(target, directory) as broker:
+                with serving(target, directory, setup.root) as broker:
                     boots.append(broker.boot_s)
                     kill_under_load(broker, topics, queues, setup.pick(3, 1))
             log_bytes = sum(path.stat().st_blocks * 512 for path in (directory / "store" / "commitlog").iterdir())
@@ -259,7 +260,7 @@ def many_queues(setup: Setup) -> Answer:
     watch, topic_count, queues = setup.watch("rocketpy"), setup.pick(1000, 100), 100
     count = topic_count * queues
     with work_directory("many-queues") as directory:
-        with serving("rocketpy", directory) as broker:
+        with serving("rocketpy", directory, setup.root) as broker:
             broker.create_topic(TOPIC_SEND, QUEUES)
             before = memory_kib(broker)
             topics = create_topics(broker, topic_count, queues, watch)
@@ -269,7 +270,7 @@ def many_queues(setup: Setup) -> Answer:
             after, mappings = memory_kib(broker), max(map(proc.mappings, proc.tree(broker.roots[0])))
             broker.kill()
         watch("restart")
-        with serving("rocketpy", directory) as broker:
+        with serving("rocketpy", directory, setup.root) as broker:
             boot_s = broker.boot_s
             rebooted = memory_kib(broker)
             missing += read_each(broker, topics, queues, watch)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import attrs
@@ -20,8 +20,11 @@ from . import report
 from .brokers import ROOT, python_of, running
 from .compare import REPORT_WIDTH, WARM_UP_S, Screen
 from .scenarios import Scenario, select
+from .store_questions import QUESTIONS, Setup
 from .turn import Measurement, Plan, run_turn
 
+# Of bench.store_bars, with small stores.
+STORE_METRICS = {"restart": ("restart_s",), "many-queues": ("boot_s", "bytes_per_queue_created", "bytes_per_queue")}
 HEADINGS = ("scenario", "metric", "this", "other", "ratio", "ratios of the turns", "errors")
 
 
@@ -38,35 +41,49 @@ class Turn:
         return this / other if this is not None and other else None
 
 
-def take_turns(console: Console, other: Path, plan: Plan, repeat: int) -> list[Turn]:
-    """Alternate the checkout that begins."""
+def ask_store(root: Path, names: Sequence[str], screen: Screen) -> Iterator[Measurement]:
+    """Restart after a kill, and the cost of a queue."""
+    setup = Setup(quick=True, minutes=0, repeat=3, targets=("rocketpy",), watch=lambda _: screen, root=root)
+    for name in names:
+        yield Measurement(name, "rocketpy", dict(QUESTIONS[name].ask(setup).figures["rocketpy"]))
+
+
+def take_turns(console: Console, other: Path, plan: Plan, stores: Sequence[str], repeat: int) -> list[Turn]:
+    """Alternate the checkout that begins. `stores`: questions about stores, by name."""
     turns = []
     for number in range(repeat):
         found: dict[Path, dict[str, Measurement]] = {}
         for root in (ROOT, other) if number % 2 == 0 else (other, ROOT):
             label = f"[{number + 1}/{repeat} {'this' if root == ROOT else 'other'}]"
-            with running("rocketpy", root=root) as broker:
-                found[root] = {one.scenario: one for one in run_turn(broker, plan, Screen(console, label))}
+            screen = Screen(console, label)
+            found[root] = {one.scenario: one for one in ask_store(root, stores, screen)}
+            if plan.scenarios:
+                with running("rocketpy", root=root) as broker:
+                    found[root] |= {one.scenario: one for one in run_turn(broker, plan, screen)}
         turns.append(Turn(found[ROOT], found[other]))
     return turns
 
 
-def rows(turns: Sequence[Turn], scenarios: Sequence[Scenario]) -> Iterator[tuple[str, ...]]:
-    """Medians, the median of the ratios, and each turn's ratio, which shows how noisy the machine was."""
-    for scenario in scenarios:
-        metrics = [*scenario.metrics, *(["p50_us", "p99_us"] if scenario.workload else [])]
-        every = [found[scenario.name] for turn in turns for found in (turn.this, turn.other)]
+def metrics_of(scenario: Scenario) -> tuple[str, ...]:
+    return tuple(dict.fromkeys([*scenario.metrics, *(["p50_us", "p99_us"] if scenario.workload else [])]))
+
+
+def rows(turns: Sequence[Turn], metrics: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, ...]]:
+    """Medians, the median of the ratios, and each turn's ratio, which shows how noisy the machine was. `metrics`: of
+    each scenario, by its name."""
+    for scenario, shown in metrics.items():
+        every = [found[scenario] for turn in turns for found in (turn.this, turn.other)]
         errors = {f"{kind}:{count}" for one in every for kind, count in one.errors.items()}
-        for metric in dict.fromkeys(metrics):
-            ratios = [ratio for turn in turns if (ratio := turn.ratio(scenario.name, metric)) is not None]
+        for metric in shown:
+            ratios = [ratio for turn in turns if (ratio := turn.ratio(scenario, metric)) is not None]
             if not ratios:
                 continue
             this, other = (
-                statistics.median(found[scenario.name].figures[metric] for found in both)
+                statistics.median(found[scenario].figures[metric] for found in both)
                 for both in zip(*((turn.this, turn.other) for turn in turns), strict=True)
             )
             yield (
-                scenario.name,
+                scenario,
                 metric,
                 report.number(this),
                 report.number(other),
@@ -77,6 +94,8 @@ def rows(turns: Sequence[Turn], scenarios: Sequence[Scenario]) -> Iterator[tuple
 
 
 def commit_of(root: Path) -> str:
+    if not (root / ".git").exists():  # a build of tests.support.releases
+        return root.name
     command = ["git", "-C", str(root), "describe", "--always", "--dirty"]
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() or "no commit"
 
@@ -93,12 +112,15 @@ def main(other: Path, only: tuple[str, ...], repeat: int, seconds: float, messag
     other = other.resolve()
     if not Path(python_of(other)).exists():
         raise click.UsageError(f"{other} is not built: run `make build` there")
+    stores = [name for name in STORE_METRICS if not only or any(text in name for text in only)]
     scenarios = select(only, quick=False)
-    if not scenarios:
+    if not scenarios and not stores:
         raise click.UsageError("no scenario has a name that contains the text given with --only")
     console = Console() if sys.stdout.isatty() else Console(width=REPORT_WIDTH)
-    turns = take_turns(console, other, Plan(scenarios, seconds, WARM_UP_S["rocketpy"], messages), repeat)
-    found = list(rows(turns, scenarios))
+    plan = Plan(scenarios, seconds, WARM_UP_S["rocketpy"], messages)
+    turns = take_turns(console, other, plan, stores, repeat)
+    shown = {name: STORE_METRICS[name] for name in stores} | {one.name: metrics_of(one) for one in scenarios}
+    found = list(rows(turns, shown))
     table = Table(*HEADINGS, title=f"this: {commit_of(ROOT)}, other: {commit_of(other)}; medians of {repeat} turns")
     for row in found:
         table.add_row(*row)
