@@ -15,13 +15,12 @@ SlowPath methods (remoting/fast_path.py) for requests that the fast path cannot 
     files/          files of tables; nothing in them runs ahead of the log
     memory/         memory that outlives a kill of the manager
 
-    services                         values that all processors share; clock, current_settings and store_api are in it
-    queries, runtime_info            requests of operators
-    remarks, replies                 texts of refusals; responses to requests of the slow path
+    services                         values that all processors share; current_settings and store_api are in it
+    clock                            the clocks, and pauses of this process, which do not count as silence of clients
+    queries, runtime_info            requests of operators; log lines about pools in which requests wait
+    replies                          responses to requests of the slow path, and texts of refusals
     property_edits                   changes of a message's properties
-    unfinished, topics_of_log        after a kill: deletions that go on, topics that only the log has
-    process_pauses                   pauses of this process, which do not count as silence of clients
-    water_marks                      log lines about pools in which requests wait
+    topics_of_log                    after a kill: topics that only the log has, deletions that go on
 
 A change of a table is sent to the send and pull workers (managers/fast_path_tables.py) before the reply that
 acknowledges it.

@@ -28,7 +28,7 @@ from rocketpy.transport.duties import Duty, as_duty, as_work, run_duty
 from rocketpy.transport.server import TaskStatus
 from rocketpy.transport.steps import finished
 
-from .clock import Clock, seconds_to_midnight
+from .clock import CHECK_INTERVAL_S, Clock, ProcessPauses, seconds_to_midnight
 from .current_settings import CurrentSettings
 from .delays.delay import DelayLevels
 from .delays.schedule import ScheduleService
@@ -45,7 +45,6 @@ from .managers.subscription_group import SubscriptionGroupManager
 from .managers.table_followers import CHANGES, FollowedProcessor
 from .managers.topic_config import TopicConfigManager
 from .memory.manager_memory import ManagerMemory
-from .process_pauses import CHECK_INTERVAL_S, ProcessPauses
 from .processors.admin_broker import AdminBrokerProcessor
 from .processors.admin_groups import AdminGroupProcessor
 from .processors.admin_offsets import AdminOffsetProcessor
@@ -70,17 +69,16 @@ from .pulling.slow_readers import SlowReaders
 from .queries import query_processors
 from .registration.master_route import WATCH_S, MasterRoute
 from .registration.outer_api import BrokerOuterApi, NameServerClient, RegisteredAs, RegistrationStatistics
+from .runtime_info import WaterMarks
 from .sending.passed_sends import PassedSends, PassingClient
 from .sending.slow_send import SlowSend
 from .services import BrokerServices
 from .slaves.master_duties import MasterDuties
 from .slaves.slave_synchronize import SlaveSynchronize
 from .store_api import Store
-from .topics_of_log import KEEP_S, TopicsOfLog
+from .topics_of_log import KEEP_S, TopicsOfLog, adopt_queues, finish_deletions
 from .transactions.transaction_progress import TransactionProgress
 from .transactions.transactions import TransactionService
-from .unfinished import adopt_queues, finish_deletions
-from .water_marks import WaterMarks
 
 logger = logging.getLogger(__name__)
 

@@ -1,10 +1,23 @@
-"""The two clocks of the broker's slow path, passed as arguments so that tests own time."""
+"""The clocks of the broker's slow path, passed as arguments so that tests own time, and the pauses of this process
+(stopped, frozen machine, short of CPU), which do not count as silence of clients.
+
+A heartbeat or lock renewal that was sent during a pause is still in a ring when the process continues. So the pause is
+subtracted from the silence of every client that was last heard before it.
+"""
 
 from __future__ import annotations
 
+import logging
 import time
+from collections import deque
 from datetime import datetime, timedelta
 from typing import Protocol
+
+logger = logging.getLogger(__name__)
+
+CHECK_INTERVAL_S = 1.0
+LATE_MS = 5_000  # a check later than this means that the process was paused
+REMEMBERED = 64  # pauses; the oldest is forgotten first
 
 
 class Clock(Protocol):
@@ -32,3 +45,36 @@ def seconds_to_midnight(now_ms: int) -> float:
     now = datetime.fromtimestamp(now_ms / 1000)
     midnight = datetime.combine(now.date() + timedelta(days=1), datetime.min.time())
     return max(1.0, (midnight - now).total_seconds())
+
+
+class ProcessPauses:
+    """Detects pauses of this process: reads the clock every CHECK_INTERVAL_S seconds, and before a client is dropped
+    for silence."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._checked_ms: int | None = None
+        self._found: deque[tuple[int, int]] = deque(maxlen=REMEMBERED)  # (when it was over, how long it was), ms
+
+    def begin(self) -> None:
+        """Called once: from now on `check` is called every CHECK_INTERVAL_S seconds."""
+        self._checked_ms = self._clock.monotonic_ms()
+
+    def check(self) -> None:
+        """Does nothing before `begin`."""
+        if self._checked_ms is None:
+            return
+        now_ms = self._clock.monotonic_ms()
+        late_ms = now_ms - self._checked_ms - int(CHECK_INTERVAL_S * 1000)
+        self._checked_ms = now_ms
+        if late_ms > LATE_MS:
+            self._found.append((now_ms, late_ms))
+            logger.warning(
+                "this process was paused for %.1f s (stopped, frozen or short of CPU): no client or lock expires "
+                "because of it",
+                late_ms / 1000,
+            )
+
+    def silence_ms(self, heard_ms: int, now_ms: int) -> int:
+        """Silence of a client that was last heard at `heard_ms`, without the time in which this process was paused."""
+        return now_ms - heard_ms - sum(late_ms for over_ms, late_ms in self._found if heard_ms < over_ms)

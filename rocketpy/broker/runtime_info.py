@@ -1,4 +1,5 @@
-"""GET_BROKER_RUNTIME_INFO (28): every key of the reference, as text.
+"""The broker's state as text for operators: GET_BROKER_RUNTIME_INFO (28), with every key of the reference, and the
+water-mark lines of the log.
 
 The Prometheus exporter parses most of these keys without a check. One missing key loses all its
 `rocketmq_brokeruntime_*` metrics, so a key that has no meaning here still gets a value.
@@ -8,16 +9,23 @@ Source: RocketMQ 4.9 `AdminBrokerProcessor#prepareRuntimeInfo`, `DefaultMessageS
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import attrs
+
 from rocketpy.codes import OUR_VERSION, version_name
+from rocketpy.log_limit import LogLimit
 from rocketpy.message.names import TIMER_TOPIC
 from rocketpy.message.record import decode_record
 from rocketpy.remoting.limits import PoolLoad
 
 from .services import BrokerServices
+
+logger = logging.getLogger(__name__)
 
 # Upper bounds of the reference's put-time buckets, ms, and how it prints them.
 _BUCKETS = (
@@ -35,6 +43,8 @@ _BUCKETS = (
     (10_000, "5~10s"),
     (1 << 62, "10s~"),
 )
+WATER_MARK_FROM_MS = 100
+WATER_MARK_INTERVAL_S = 10.0
 LATENCY_WINDOW_S = 60  # of putMessageDistributeTime and the percentiles, as in the reference
 _SIZE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
@@ -178,3 +188,28 @@ def disk_space(path: Path) -> tuple[int, int]:
 
 def _rates(rates: list[float]) -> str:
     return " ".join(f"{rate}" for rate in rates)
+
+
+@attrs.define(eq=False)
+class WaterMarks:
+    """The water-mark lines of the log: the pools in which requests wait, and for how long. Call `look` once a second.
+
+    The reference writes a line per pool and second into a file of its own. Here a pool has a line when its first
+    request has waited for a noticeable time, and at most one in ten seconds; metrics show all pools at all times.
+
+    Source: RocketMQ 4.9 `BrokerController#printWaterMark`.
+    """
+
+    loads: Callable[[], Mapping[str, PoolLoad]]  # what waits, by pool
+    now_s: Callable[[], float] = time.monotonic
+    _limit: LogLimit = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._limit = LogLimit(WATER_MARK_INTERVAL_S, self.now_s)
+
+    def look(self) -> None:
+        """Log the pools that are behind."""
+        for pool, load in self.loads().items():
+            if load.head_wait_ms >= WATER_MARK_FROM_MS and self._limit.take(pool):
+                name = pool.replace("_", " ").title()
+                logger.info("[WATERMARK] %s Queue Size: %d SlowTimeMills: %d", name, load.waiting, load.head_wait_ms)

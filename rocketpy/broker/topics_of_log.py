@@ -1,23 +1,24 @@
-"""Restores topics that messages of a master's log name and its table lacks, and keeps the position of the table.
+"""Completes the table of topics after a kill: restores topics that messages of a master's log name and the table lacks,
+keeps the position of the table, and ends deletions of topics that the last manager or master had begun.
 
 The table of a master lacks such a topic if
 
 - it is a copy of the last master's, which created the topic and acknowledged messages for it after the copy, or
 - the manager or the broker died after it had announced the topic to the send worker, and before topics.json was saved.
 
-Plain messages bring their topic back with their queue (unfinished.py). Messages with a delay level or a timer, and half
+Plain messages bring their topic back with their queue (adopt_queues). Messages with a delay level or a timer, and half
 messages, have no queue of it yet: without their topic they would become dead letters, or be discarded.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+from rocketpy.errors import RocketError
 from rocketpy.transport.steps import Steps, finished
 
 from .services import BrokerServices
-from .unfinished import adopt
 
 logger = logging.getLogger(__name__)
 
@@ -102,3 +103,42 @@ class TopicsOfLog:
         elif end - below > PIECE_BYTES:
             logger.info("looking for new topics in %d MiB of the log, up to %d", (end - below) >> 20, end)
         return max(below, end - SCAN_BYTES_MAX)  # not the begin of a record: the rest of its file is passed over
+
+
+def adopt_queues(services: BrokerServices) -> None:
+    """Restore topics whose queues hold messages but which topics.json does not have.
+
+    A topic is announced a moment before topics.json is saved. If the manager dies in between, messages that were
+    acknowledged must stay visible.
+    """
+    adopt(services, services.store.used_topics())
+
+
+def adopt(services: BrokerServices, used_topics: Mapping[str, int]) -> None:
+    """Restore the topics among these that the table lacks; each with its number of used queues."""
+    topics = services.topics
+    largest = topics.largest_template()
+    for topic, used in used_topics.items():
+        if topics.select(topic) is not None:
+            continue
+        try:
+            count = topics.adopt(topic, used, largest).read_queue_nums
+        except RocketError as exc:  # the other topics are served
+            logger.error("the log names topic %s, which topics.json lacks, and it is not restored: %s", topic, exc)
+            continue
+        logger.warning("the log names topic %s, which topics.json lacks: restored it with %d queues", topic, count)
+
+
+def finish_deletions(services: BrokerServices) -> None:
+    """Complete deletions of topics.
+
+    On a slave the log may have brought messages of a topic of the same name since then: they stay.
+    """
+    for topic, has_messages in services.store.deleted_topics().items():
+        if services.topics.select(topic) is not None:
+            continue
+        if has_messages:
+            below = services.store.deletion_bound(topic) if services.settings.is_slave else None
+            services.fast_path.delete_queues(topic, below)
+        else:
+            services.fast_path.topic_removed(topic)

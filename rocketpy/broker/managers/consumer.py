@@ -25,8 +25,7 @@ from rocketpy.remoting.bodies.heartbeat import (
     SubscriptionData,
 )
 
-from ..clock import Clock
-from ..process_pauses import ProcessPauses
+from ..clock import Clock, ProcessPauses
 from .client_channel import CHANNEL_EXPIRED_MS, ClientChanges, ClientChannelInfo
 from .fast_path_tables import FastPathTables
 from .subscription_views import SubscriptionViews

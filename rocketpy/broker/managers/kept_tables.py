@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..clock import Clock
+from ..clock import Clock, ProcessPauses
 from ..current_settings import CurrentSettings
 from ..memory.manager_memory import ManagerMemory
-from ..process_pauses import ProcessPauses
 from ..store_api import Store
 from .consumer_offset import ConsumerOffsetManager
 from .rebalance_lock import RebalanceLockManager

@@ -12,8 +12,7 @@ from collections.abc import Generator
 from rocketpy.faults import do_each
 from rocketpy.remoting.abc import Channel
 
-from ..clock import Clock
-from ..process_pauses import ProcessPauses
+from ..clock import Clock, ProcessPauses
 from .client_channel import CHANNEL_EXPIRED_MS, ClientChanges, ClientChannelInfo
 
 GROUPS_PER_STEP = 500

@@ -20,10 +20,9 @@ from rocketpy.message.numbers import INT_MAX
 from rocketpy.remoting.limits import Limit
 from rocketpy.remoting.work import result_of
 
-from ..clock import Clock
+from ..clock import Clock, ProcessPauses
 from ..memory.journal import Found, Journal
 from ..memory.lock_file import LOCK_LIFE_MS
-from ..process_pauses import ProcessPauses
 
 logger = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from rocketpy.remoting.json_writer import Members
 from rocketpy.transport.bodies import read_body
 from rocketpy.transport.steps import encoded_body, finished
 
-from .. import remarks
+from .. import replies
 from ..managers.client_channel import ClientChannelInfo
 from ..managers.table_followers import TABLE_VERSION, version_text
 from ..services import BrokerServices
@@ -124,7 +124,7 @@ class AdminGroupProcessor(TableProcessor):
 
     def _check_changeable(self) -> None:
         if self._services.settings.is_slave:
-            raise RequestRefused(ResponseCode.SYSTEM_ERROR, remarks.CHANGES_REFUSED_BY_SLAVE)
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, replies.CHANGES_REFUSED_BY_SLAVE)
 
 
 def _connection(info: ClientChannelInfo) -> dict[str, Any]:

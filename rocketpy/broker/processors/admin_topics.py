@@ -17,7 +17,7 @@ from rocketpy.remoting.headers.topic import CreateTopicRequestHeader, TopicReque
 from rocketpy.remoting.json_writer import in_order
 from rocketpy.transport.steps import Steps, encoded_body, finished
 
-from .. import remarks
+from .. import replies
 from ..managers.table_followers import TABLE_VERSION, version_text
 from ..services import BrokerServices
 from .deletion_wait import answer_after
@@ -156,8 +156,8 @@ class AdminTopicProcessor(TableProcessor):
 
     def _check_changeable(self, topic: str) -> None:
         if self._services.settings.is_slave:
-            raise RequestRefused(ResponseCode.SYSTEM_ERROR, remarks.CHANGES_REFUSED_BY_SLAVE)
-        fault = remarks.invalid_topic(topic)
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, replies.CHANGES_REFUSED_BY_SLAVE)
+        fault = replies.invalid_topic(topic)
         if fault is not None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, fault)
         if self._services.topics.is_system(topic):

@@ -28,7 +28,7 @@ from rocketpy.remoting.limits import Limit, require
 from rocketpy.transport.bodies import read_body
 from rocketpy.transport.steps import Steps
 
-from .. import remarks
+from .. import replies
 from ..managers.client_channel import ClientChannelInfo
 from ..managers.consumer_filter import is_tag_type
 from ..managers.filter_compiler import Compiled
@@ -204,7 +204,7 @@ class ClientManageProcessor(TableProcessor):
         if is_tag_type(kind):
             return RemotingCommand.response()
         if not filters.is_enabled or kind != EXPRESSION_TYPE_SQL92:
-            raise RequestRefused(ResponseCode.SYSTEM_ERROR, remarks.unsupported_filter(kind or ""))
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, replies.unsupported_filter(kind or ""))
         if compiled is None and (
             preparation := self._preparation([subscription], partial(self._check_config, request, channel))
         ):

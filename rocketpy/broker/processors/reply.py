@@ -28,7 +28,7 @@ from rocketpy.remoting.frame import SerializeType
 from rocketpy.remoting.headers.client import ReplyMessageRequestHeader
 from rocketpy.remoting.headers.send import SendMessageRequestHeader, SendMessageResponseHeader, read_send_header
 
-from .. import remarks
+from .. import replies
 from ..property_edits import text_property, with_values
 from ..replies import send_reply_fields
 from ..sending.slow_send import Refusal, Target
@@ -79,7 +79,7 @@ class ReplyProcessor(TableProcessor):
         limit = self._services.settings.store.max_message_size
         if len(reply.body) > limit or len(reply.properties) > PROPERTIES_SIZE_MAX or b"\0" in reply.properties:
             raise RequestRefused(
-                ResponseCode.MESSAGE_ILLEGAL, remarks.store_failure(ResponseCode.MESSAGE_ILLEGAL, limit)
+                ResponseCode.MESSAGE_ILLEGAL, replies.store_failure(ResponseCode.MESSAGE_ILLEGAL, limit)
             )
         client_id = text_property(reply.properties, REPLY_TO_CLIENT)
         if client_id is None:

@@ -23,7 +23,7 @@ from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fast_path import MessageToPut
 from rocketpy.remoting.headers.send import ConsumerSendMsgBackRequestHeader
 
-from .. import remarks
+from .. import replies
 from ..delays.delay import DelayLevels
 from ..delays.schedule import message_from
 from ..property_edits import text_property, with_values
@@ -44,11 +44,11 @@ class SendBackProcessor(TableProcessor):
     async def _send_back(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         services = self._services
         if services.settings.is_slave:  # before a group or a topic is created for it
-            raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, remarks.SENDS_REFUSED_BY_SLAVE)
+            raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, replies.SENDS_REFUSED_BY_SLAVE)
         header = ConsumerSendMsgBackRequestHeader.of(request)
         group = services.groups.find_or_create(header.group)
         if group is None:
-            remark = f"subscription group not exist, {header.group} {remarks.FAQ_SUFFIX}"
+            remark = f"subscription group not exist, {header.group} {replies.FAQ_SUFFIX}"
             raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
         config = services.settings.broker
         if not config.broker_permission & PermName.WRITE:

@@ -29,7 +29,7 @@ from rocketpy.remoting.fast_path import PullRequest
 from rocketpy.remoting.headers.pull import PullMessageResponseHeader, PullSysFlag
 from rocketpy.remoting.refusals import OVERLOAD, not_supported_remark
 
-from .. import remarks
+from .. import replies
 from ..managers.consumer_filter import is_tag_type
 from ..replies import push_reply
 from ..services import BrokerServices
@@ -148,7 +148,7 @@ class SlowPull:
             return PullRefusal(ResponseCode.NO_PERMISSION, remark)
         group = self._groups.find_or_create(request.consumer_group)
         if group is None:
-            remark = f"subscription group [{request.consumer_group}] does not exist, {remarks.FAQ_SUFFIX}"
+            remark = f"subscription group [{request.consumer_group}] does not exist, {replies.FAQ_SUFFIX}"
             return PullRefusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
         if not group.consume_enable:
             remark = f"subscription group no permission, {request.consumer_group}"
@@ -158,7 +158,7 @@ class SlowPull:
     def _refuse_topic(self, request: PullRequest) -> PullRefusal | None:
         topic = self._topics.select(request.topic)
         if topic is None:
-            remark = f"topic[{request.topic}] not exist, apply first please! {remarks.FAQ_SUFFIX}"
+            remark = f"topic[{request.topic}] not exist, apply first please! {replies.FAQ_SUFFIX}"
             return PullRefusal(ResponseCode.TOPIC_NOT_EXIST, remark)
         if not topic.perm & PermName.READ:
             return PullRefusal(ResponseCode.NO_PERMISSION, f"the topic[{request.topic}] pulling message is forbidden")
@@ -175,7 +175,7 @@ class SlowPull:
             return _refuse_tags(request) or self._refuse_filter(request.expression_type)
         entry = self._consumers.group(request.consumer_group)
         if entry is None:
-            remark = f"the consumer's group info not exist{remarks.FAQ_SUFFIX}"
+            remark = f"the consumer's group info not exist{replies.FAQ_SUFFIX}"
             return PullRefusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
         group = self._groups.select(request.consumer_group)
         broadcasts = entry.message_model is MessageModel.BROADCASTING
@@ -184,7 +184,7 @@ class SlowPull:
             return PullRefusal(ResponseCode.NO_PERMISSION, remark)
         subscription = entry.subscriptions.get(request.topic)
         if subscription is None:
-            remark = f"the consumer's subscription not exist{remarks.FAQ_SUFFIX}"
+            remark = f"the consumer's subscription not exist{replies.FAQ_SUFFIX}"
             return PullRefusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
         if subscription.sub_version < request.sub_version:
             return PullRefusal(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
@@ -200,7 +200,7 @@ class SlowPull:
         """A filter that is not supported is refused, never ignored."""
         if is_tag_type(expression_type) or (expression_type == EXPRESSION_TYPE_SQL92 and self._filters.is_enabled):
             return None
-        return PullRefusal(ResponseCode.SYSTEM_ERROR, remarks.unsupported_filter(expression_type or ""))
+        return PullRefusal(ResponseCode.SYSTEM_ERROR, replies.unsupported_filter(expression_type or ""))
 
 
 def _refuse_tags(request: PullRequest) -> PullRefusal | None:

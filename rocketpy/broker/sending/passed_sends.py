@@ -25,7 +25,7 @@ from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fast_path import SendRequest
 from rocketpy.remoting.headers.send import PASSED_ON_FIELD, SendMessageRequestHeader
 
-from .. import remarks
+from .. import replies
 from ..clock import Clock
 from ..property_edits import with_values
 from ..replies import push_reply
@@ -109,7 +109,7 @@ class PassedSends:
         while left:
             late = [send for send in left if self._left_s(send) <= 0 or self._is_over(is_refused)]
             for send in late:
-                self._refuse(send.request, ResponseCode.SERVICE_NOT_AVAILABLE, remarks.NOT_PASSED_ON)
+                self._refuse(send.request, ResponseCode.SERVICE_NOT_AVAILABLE, replies.NOT_PASSED_ON)
             left = [send for send in left if send not in late]
             has_taken_all = has_taken_all and not late
             if left:
@@ -135,7 +135,7 @@ class PassedSends:
             answers = await self._invoke(master, requests, min(map(self._left_s, batch)))
         except (ConnectionLost, RequestTimeout):
             for send in batch:
-                self._refuse(send.request, ResponseCode.SERVICE_NOT_AVAILABLE, remarks.NOT_PASSED_ON)
+                self._refuse(send.request, ResponseCode.SERVICE_NOT_AVAILABLE, replies.NOT_PASSED_ON)
             return [], False
         except RocketError:
             return batch, False
@@ -143,7 +143,7 @@ class PassedSends:
         for send, answer in zip(batch, answers, strict=True):
             is_fenced = answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
             all_taken = all_taken and not is_fenced
-            if is_fenced and answer.remark != remarks.PERHAPS_STORED:
+            if is_fenced and answer.remark != replies.PERHAPS_STORED:
                 left.append(send)
             else:
                 fields = (answer.ext_fields or {}) | {PASSED_ON_FIELD: "true"}

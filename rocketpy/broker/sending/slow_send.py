@@ -37,7 +37,7 @@ from rocketpy.remoting.bodies.topic import TopicConfig, TopicFilterType
 from rocketpy.remoting.fast_path import FastPath, MessageToPut, PutResult, PutUnderWay, SendRequest
 from rocketpy.remoting.refusals import too_old
 
-from .. import remarks
+from .. import replies
 from ..clock import Clock
 from ..current_settings import CurrentSettings
 from ..delays.delay import DelayLevels, delay_level_of
@@ -205,7 +205,7 @@ class SlowSend:
         if result.is_stored:
             push_stored_reply(self._settings.broker, request, result, queue_id)
         else:
-            remark = remarks.store_failure(result.code, self._settings.store.max_message_size, result.may_be_stored)
+            remark = replies.store_failure(result.code, self._settings.store.max_message_size, result.may_be_stored)
             push_send_reply(self._settings.broker, request, result.code, remark)
 
     @property
@@ -238,12 +238,12 @@ class SlowSend:
             return refusal
         topic = self._find_topic(request)
         if topic is None:
-            remark = f"topic[{request.topic}] not exist, apply first please!{remarks.FAQ_SUFFIX}"
+            remark = f"topic[{request.topic}] not exist, apply first please!{replies.FAQ_SUFFIX}"
             return Refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
         if not topic.perm & PermName.WRITE:  # the reference checks neither this nor, for most topics, the broker's
             return Refusal(ResponseCode.NO_PERMISSION, f"the topic[{request.topic}] sending message is forbidden")
         if request.queue_id >= max(topic.write_queue_nums, topic.read_queue_nums):
-            illegal = f"request queueId[{request.queue_id}] is illegal, {remarks.topic_text(topic)}"
+            illegal = f"request queueId[{request.queue_id}] is illegal, {replies.topic_text(topic)}"
             remark = f"{illegal} Producer: {request.channel.peer}"
             return Refusal(ResponseCode.SYSTEM_ERROR, remark)
         queue_id = request.queue_id if request.queue_id >= 0 else self._random_queue(topic.write_queue_nums)
@@ -263,17 +263,17 @@ class SlowSend:
     def _refuse_service(self, request: SendRequest) -> Refusal | None:
         config = self._settings.broker
         if self._settings.is_slave:  # before a topic is created for a message that cannot be stored
-            return Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, remarks.SENDS_REFUSED_BY_SLAVE)
+            return Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, replies.SENDS_REFUSED_BY_SLAVE)
         start_ms = config.start_accept_send_request_time_stamp
         if self._clock.now_ms() < start_ms:
-            return Refusal(ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {remarks.human_time(start_ms)}")
+            return Refusal(ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {replies.human_time(start_ms)}")
         if not config.broker_permission & PermName.WRITE:
             return Refusal(ResponseCode.NO_PERMISSION, f"the broker[{config.broker_ip1}] sending message is forbidden")
         return None
 
     @staticmethod
     def _refuse_topic(topic: str) -> Refusal | None:
-        fault = remarks.invalid_topic(topic)
+        fault = replies.invalid_topic(topic)
         if fault is not None:
             return Refusal(ResponseCode.SYSTEM_ERROR, fault)
         if topic in names.NOT_ALLOWED_SEND_TOPICS:
@@ -332,7 +332,7 @@ class SlowSend:
         group = self._groups.find_or_create(request.topic.removeprefix(names.RETRY_PREFIX))
         if group is None:
             name = request.topic.removeprefix(names.RETRY_PREFIX)
-            remark = f"subscription group not exist, {name} {remarks.FAQ_SUFFIX}"
+            remark = f"subscription group not exist, {name} {replies.FAQ_SUFFIX}"
             return Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
         tries_max = group.retry_max_times
         if request.version >= MQVersion.V3_4_9 and request.max_reconsume_times is not None:
@@ -383,7 +383,7 @@ class SlowSend:
 
     def _illegal(self) -> Refusal:
         code = ResponseCode.MESSAGE_ILLEGAL
-        return Refusal(code, remarks.store_failure(code, self._settings.store.max_message_size))
+        return Refusal(code, replies.store_failure(code, self._settings.store.max_message_size))
 
     def _random_queue(self, queue_nums: int) -> int:
         return self._choose.randrange(queue_nums) if queue_nums > 0 else 0

@@ -9,7 +9,6 @@ import pytest
 import trio
 import trio.testing
 
-from rocketpy.broker.clock import seconds_to_midnight
 from rocketpy.broker.managers.config_file import ConfigFile
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.config import BrokerRole
@@ -188,7 +187,3 @@ def test_files_are_written_where_java_reads_them(tmp_path: Path) -> None:
     }
     topics = json.loads((config / "topics.json").read_text())
     assert list(topics) == ["dataVersion", "topicConfigTable"]
-
-
-def test_midnight() -> None:
-    assert 1.0 <= seconds_to_midnight(1_700_000_000_000) <= 90_000.0

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("rocketpy.native._rocketpy", reason="the send loop is C")
 
-from rocketpy.broker import remarks
+from rocketpy.broker import replies
 from rocketpy.broker.fast_path.half_states import SharedHalfStates
 from rocketpy.failover.member_block import NO_DEADLINE_NS, MemberBlock, MemberOrders
 from rocketpy.message import names
@@ -218,7 +218,7 @@ def test_the_answer_of_a_stored_send_says_that_it_may_be_stored(rig: Ordered) ->
     rig.send_one(2)
     rig.put(encode_put(MessageToPut("T", 0, b"x", b""), 8, 0))
     rig.turn()
-    answers = {reply.opaque: (reply.code, reply.remark == remarks.PERHAPS_STORED) for _, reply in rig.answers()}
+    answers = {reply.opaque: (reply.code, reply.remark == replies.PERHAPS_STORED) for _, reply in rig.answers()}
     assert end == rig.published and answers == {1: (14, True), 2: (14, False)}
     records = [record for kind, record in rig.for_manager() if kind == lib.RP_MSG_PUT_RESULT]
     results = dict(decode_put_result(record, ("127.0.0.1", 1)) for record in records)

@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from rocketpy.broker import remarks
+from rocketpy.broker import replies
 from rocketpy.broker.sending.passed_sends import BATCH_MAX, FINISH_S, KEEP_S, PASSED_ON
 from rocketpy.config import BrokerRole
 from rocketpy.errors import ConnectFailed, ConnectionLost, RequestTimeout
@@ -165,11 +165,11 @@ def test_a_send_that_a_fenced_master_may_have_stored_is_not_sent_again(slave: Sl
     """Fault: A send stored by a fenced master was taken for refused and stored twice."""
 
     async def main() -> None:
-        slave.client.script, slave.client.remark = [14], remarks.PERHAPS_STORED
+        slave.client.script, slave.client.remark = [14], replies.PERHAPS_STORED
         slave.send("one")
         await trio.sleep(0.1)
         assert slave.codes == [14] and slave.client.asked == [["one"]]
-        assert slave.rig.channel.pushed[0].remark == remarks.PERHAPS_STORED
+        assert slave.rig.channel.pushed[0].remark == replies.PERHAPS_STORED
 
     slave.run(main)
 

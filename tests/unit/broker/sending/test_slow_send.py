@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from rocketpy.broker import remarks
+from rocketpy.broker import replies
 from rocketpy.broker.sending.slow_send import Put, Refusal, Resend
 from rocketpy.config import BrokerRole
 from rocketpy.message.properties import decode_properties
@@ -324,7 +324,7 @@ def test_the_answer_to_a_put_names_the_queue_that_was_asked_for(rig: SlowPathRig
     ("code", "is_fenced", "remark"),
     [
         (14, False, "service not available now. It may"),
-        (14, True, remarks.PERHAPS_STORED),
+        (14, True, replies.PERHAPS_STORED),
         (13, False, "the message is illegal"),
     ],
 )

@@ -1,4 +1,4 @@
-"""A process that stood still drops nobody whose heartbeats wait for it."""
+"""A process that stood still drops nobody whose heartbeats wait for it; midnight is ahead."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from pathlib import Path
 
 import trio
 
+from rocketpy.broker.clock import LATE_MS, ProcessPauses, seconds_to_midnight
 from rocketpy.broker.managers.client_channel import CHANNEL_EXPIRED_MS
 from rocketpy.broker.managers.rebalance_lock import LOCK_LIFE_MS
-from rocketpy.broker.process_pauses import LATE_MS, ProcessPauses
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.work import result_of
 from tests.support.slow_path import FakeClock, SlowPathRig
@@ -57,3 +57,7 @@ def test_nobody_is_dropped_for_a_standstill(tmp_path: Path) -> None:
     run_for(rig, CHANNEL_EXPIRED_MS)
     trio.run(rig.broker._sweep_clients)
     assert rig.services.consumers.group("G") is None and not rig.services.producers.groups and rig.channel.is_closed
+
+
+def test_midnight() -> None:
+    assert 1.0 <= seconds_to_midnight(1_700_000_000_000) <= 90_000.0

@@ -6,8 +6,7 @@ import logging
 
 import pytest
 
-from rocketpy.broker import water_marks
-from rocketpy.broker.water_marks import WaterMarks
+from rocketpy.broker.runtime_info import WATER_MARK_INTERVAL_S, WaterMarks
 from rocketpy.remoting.limits import PoolLoad
 
 
@@ -21,7 +20,7 @@ def test_a_pool_that_is_behind_has_a_line_now_and_then(caplog: pytest.LogCapture
     for time_s[0] in (0.0, 1.0, 9.0):
         marks.look()
     loads["pull"] = PoolLoad(1, 9, 5_000)
-    for time_s[0] in (9.5, water_marks.LOG_INTERVAL_S):
+    for time_s[0] in (9.5, WATER_MARK_INTERVAL_S):
         marks.look()
     assert [record.getMessage() for record in caplog.records] == [
         "[WATERMARK] Send Queue Size: 7 SlowTimeMills: 230",
