@@ -17,7 +17,7 @@ SlowPath methods (remoting/fast_path.py) for requests that the fast path cannot 
 
     services                         values that all processors share; current_settings and store_api are in it
     clock                            the clocks, and pauses of this process, which do not count as silence of clients
-    queries, runtime_info            requests of operators; log lines about pools in which requests wait
+    runtime_info                     the state of the broker for operators; log lines about pools in which requests wait
     replies                          responses to requests of the slow path, and texts of refusals
     property_edits                   changes of a message's properties
     topics_of_log                    after a kill: topics that only the log has, deletions that go on

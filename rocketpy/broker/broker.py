@@ -42,31 +42,30 @@ from .managers.kept_tables import make_locks, make_offsets
 from .managers.notify import MembersNotifier
 from .managers.producer import ProducerManager
 from .managers.subscription_group import SubscriptionGroupManager
-from .managers.table_followers import CHANGES, FollowedProcessor
+from .managers.table_followers import CHANGES
 from .managers.topic_config import TopicConfigManager
 from .memory.manager_memory import ManagerMemory
 from .processors.admin_broker import AdminBrokerProcessor
 from .processors.admin_groups import AdminGroupProcessor
 from .processors.admin_offsets import AdminOffsetProcessor
 from .processors.admin_topics import AdminTopicProcessor
+from .processors.cleaning import CleaningProcessor
 from .processors.client_manage import ClientManageProcessor
-from .processors.consume_queue import ConsumeQueueProcessor
 from .processors.consume_stats import ConsumeStatsProcessor
 from .processors.consumer_manage import ConsumerManageProcessor, commit_offset
 from .processors.locks import LockProcessor
+from .processors.queries import query_processors
 from .processors.relay import RelayProcessor
-from .processors.replication import ReplicationProcessor
 from .processors.reply import ReplyProcessor
 from .processors.reset_offset import ResetOffsetProcessor
 from .processors.send_back import SendBackProcessor
-from .processors.table import GuardedProcessor, TableProcessor, guard_of
+from .processors.table import FollowedProcessor, GuardedProcessor, TableProcessor, guard_of
 from .processors.transactions import TransactionProcessor
 from .processors.unreadable import UnreadableProcessor
 from .pulling.backlog import BacklogMonitor
 from .pulling.slow_pull import SlowPull
 from .pulling.slow_readers import INTERVAL_S as SLOW_READERS_S
 from .pulling.slow_readers import SlowReaders
-from .queries import query_processors
 from .registration.master_route import WATCH_S, MasterRoute
 from .registration.outer_api import BrokerOuterApi, NameServerClient, RegisteredAs, RegistrationStatistics
 from .runtime_info import WaterMarks
@@ -167,10 +166,9 @@ class BrokerController:
             AdminTopicProcessor(services),
             AdminGroupProcessor(services),
             AdminOffsetProcessor(services),
-            AdminBrokerProcessor(services),
-            ReplicationProcessor(services.filters, lambda: self.replication_status()),
+            AdminBrokerProcessor(services, lambda: self.replication_status()),
+            CleaningProcessor(services),
             ConsumeStatsProcessor(services),
-            ConsumeQueueProcessor(services),
             ResetOffsetProcessor(services),
             RelayProcessor(services),
             TransactionProcessor(services),

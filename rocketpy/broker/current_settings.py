@@ -1,8 +1,18 @@
-"""The current settings. Settings are frozen objects; a run-time update (code 25) replaces the object in `value`."""
+"""The current settings. Settings are frozen objects; a run-time update (code 25) replaces the object in `value`.
+
+Short: every room above reads it, and query workers, which load no tables.
+"""
 
 from __future__ import annotations
 
-from rocketpy.config import BrokerConfig, BrokerSettings, MessageStoreConfig, RocketpyConfig
+from rocketpy.config import (
+    BrokerConfig,
+    BrokerSettings,
+    MessageStoreConfig,
+    RocketpyConfig,
+    properties,
+    update_broker,
+)
 
 
 class CurrentSettings:
@@ -10,6 +20,10 @@ class CurrentSettings:
 
     def __init__(self, settings: BrokerSettings) -> None:
         self.value = settings
+
+    def apply(self, record: bytes) -> None:
+        """Apply changes that the manager has checked: `key=value` lines, with all changes since the start."""
+        self.value = update_broker(self.value, properties.read_changes(record)).settings
 
     @property
     def broker(self) -> BrokerConfig:

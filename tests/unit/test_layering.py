@@ -66,7 +66,6 @@ ROOMS: dict[str, tuple[set[str], ...]] = {
         {"sending", "services"},
         {"pulling", "runtime_info", "slaves"},
         {"processors", "topics_of_log"},
-        {"queries"},
         {"broker"},
     ),
     "store": (

@@ -13,7 +13,7 @@ import trio
 
 from rocketpy.codes import RequestCode
 from rocketpy.message.numbers import long_or
-from rocketpy.remoting.abc import Channel, Detached, Processor, Response, finished
+from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.bodies.topic import DataVersion
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.networks import Network, is_in, parse_address
@@ -23,8 +23,6 @@ TABLE_VERSION = "tableVersion"
 WAIT_S = 1.0
 FOLLOWS_S = 2.0  # a slave that has not asked for so long is not waited for
 FOLLOWERS_MAX = 64
-WAITERS_MAX = 64
-SLAVES = "slaves"
 CHANGES: Mapping[int, int] = {  # the code of a change -> the code by which its table is copied
     RequestCode.UPDATE_AND_CREATE_TOPIC: RequestCode.GET_ALL_TOPIC_CONFIG,
     RequestCode.DELETE_TOPIC_IN_BROKER: RequestCode.GET_ALL_TOPIC_CONFIG,
@@ -80,25 +78,3 @@ class TableFollowers:
         return any(
             table == code and known < counter and at_s > since_s for (table, _), (known, at_s) in self._known.items()
         )
-
-
-class FollowedProcessor:
-    """A Processor whose changes of topics and groups are answered when slaves have them."""
-
-    def __init__(self, processor: Processor, followers: TableFollowers) -> None:
-        self._processor = processor
-        self._followers = followers
-
-    async def process(self, request: RemotingCommand, channel: Channel) -> Response:
-        answer = await self._processor.process(request, channel)
-        if answer is None:
-            return None
-
-        async def finish() -> RemotingCommand | None:
-            result = await finished(answer)
-            await self._followers.wait(CHANGES[request.code])
-            return result
-
-        if isinstance(answer, Detached):
-            return Detached(finish, answer.waits_for, answer.timeout_s + WAIT_S, answer.at_once_max, answer.asker_max)
-        return Detached(finish, SLAVES, 2 * WAIT_S, at_once_max=WAITERS_MAX)

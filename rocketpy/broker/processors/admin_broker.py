@@ -1,4 +1,4 @@
-"""The broker as a whole: configuration (25, 26), figures (28, 315), cleaning (306, 316, 329), access control (50-53).
+"""The broker as a whole: configuration (25, 26), figures (28, 315), replication (907, 30001), access control (50-53).
 
 Source: RocketMQ 4.9 `AdminBrokerProcessor`.
 """
@@ -6,27 +6,27 @@ Source: RocketMQ 4.9 `AdminBrokerProcessor`.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import attrs
 import trio
 
-from rocketpy.codes import RequestCode, ResponseCode
+from rocketpy.codes import REPLICATION_VERSION, REPLICATION_VERSION_LOWEST, RequestCode, ResponseCode
 from rocketpy.config import MessageStoreConfig, properties, update_broker
 from rocketpy.config.change_file import change_file
 from rocketpy.config.setting import declared_settings
 from rocketpy.errors import RequestRefused
 from rocketpy.remoting import fastjson
-from rocketpy.remoting.abc import Channel, Detached
+from rocketpy.remoting.abc import Channel
+from rocketpy.remoting.bodies.replication import HaStatus
 from rocketpy.remoting.bodies.topic import DataVersion
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.broker import GetBrokerConfigResponseHeader, ViewBrokerStatsDataRequestHeader
-from rocketpy.transport.steps import Steps
 
 from ..managers.stats_item import StatsSnapshot
 from ..runtime_info import runtime_info
 from ..services import BrokerServices
-from .deletion_wait import answer_after, clean_expired
 from .table import TableProcessor
 
 logger = logging.getLogger(__name__)
@@ -36,16 +36,16 @@ STORE_KEYS = frozenset(declared.setting.key for declared in declared_settings(Me
 class AdminBrokerProcessor(TableProcessor):
     """The configuration and the state of the broker, for operators."""
 
-    def __init__(self, services: BrokerServices) -> None:
+    def __init__(self, services: BrokerServices, replication_status: Callable[[], HaStatus]) -> None:
+        """`replication_status`: the state now; it is memory that is shared with other workers."""
         super().__init__(
             {
                 RequestCode.UPDATE_BROKER_CONFIG: self._update_config,
                 RequestCode.GET_BROKER_CONFIG: self._config,
                 RequestCode.GET_BROKER_RUNTIME_INFO: self._runtime_info,
                 RequestCode.VIEW_BROKER_STATS_DATA: self._stats,
-                RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: self._clean_expired_queues,
-                RequestCode.CLEAN_UNUSED_TOPIC: self._clean_unused_topics,
-                RequestCode.DELETE_EXPIRED_COMMITLOG: self._delete_expired_log,
+                RequestCode.GET_REPLICATION_VERSION: self._replication_version,
+                RequestCode.GET_BROKER_HA_STATUS: self._ha_status,
                 RequestCode.UPDATE_AND_CREATE_ACL_CONFIG: self._no_acl,
                 RequestCode.DELETE_ACL_CONFIG: self._no_acl,
                 RequestCode.GET_BROKER_CLUSTER_ACL_INFO: self._no_acl,
@@ -53,6 +53,7 @@ class AdminBrokerProcessor(TableProcessor):
             }
         )
         self._services = services
+        self._replication_status = replication_status
         self._updating = trio.Lock()
         self._config_version = DataVersion(timestamp_ms=services.clock.now_ms())
 
@@ -103,29 +104,14 @@ class AdminBrokerProcessor(TableProcessor):
         body = {"statsDay": _window(item.day), "statsHour": _window(item.hour), "statsMinute": _window(item.minute)}
         return RemotingCommand.response(body=fastjson.dumps(body))
 
-    async def _clean_expired_queues(self, request: RemotingCommand, channel: Channel) -> Detached:
-        return clean_expired(self._services.fast_path)
+    async def _replication_version(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        # a slave of the last release reads `version` alone, and asks for its own
+        lowest, highest = REPLICATION_VERSION_LOWEST, REPLICATION_VERSION
+        body = {"version": lowest, "lowest": lowest, "highest": highest}
+        return RemotingCommand.response(body=fastjson.dumps(body))
 
-    async def _delete_expired_log(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        """Request deletion of log files older than fileReservedTime. Answered at once, because there may be many
-        files."""
-        self._services.store.request_delete_expired()
-        return RemotingCommand.response()
-
-    async def _clean_unused_topics(self, request: RemotingCommand, channel: Channel) -> Detached:
-        """Delete the queues of topics that no longer have a configuration."""
-        services, steps = self._services, Steps()
-        queues = await trio.to_thread.run_sync(services.store.queue_states)
-        found, deletions = set(), []
-        for queue in queues:
-            found.add(queue.topic)
-            await steps.did()
-        for topic in found:
-            await steps.did()
-            if services.topics.select(topic) is None and not services.topics.is_system(topic):
-                logger.info("topic %s has queues but no configuration: deleting its queues", topic)
-                deletions.append(services.fast_path.delete_queues(topic))
-        return answer_after(deletions, services.topics.position.pass_deletion)
+    async def _ha_status(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        return RemotingCommand.response(body=self._replication_status().encode())
 
     async def _no_acl(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, "access control is off on this broker (aclEnable=false)")

@@ -1,4 +1,4 @@
-"""Groups and their members for admins: 200, 207, 201, 203, 204, 328, and 352 of 5.x.
+"""Groups and their members for admins: 200, 207, 201, 203, 204, 328, and 352 of 5.x; SQL92 filters for slaves: 30002.
 
 Source: RocketMQ 4.9 `AdminBrokerProcessor`.
 """
@@ -14,6 +14,7 @@ from rocketpy.message.names import group_fault
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
 from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.headers.broker import GetAllConsumerFilterHeader
 from rocketpy.remoting.headers.group import (
     DeleteSubscriptionGroupRequestHeader,
     GetConsumerConnectionListRequestHeader,
@@ -41,6 +42,7 @@ class AdminGroupProcessor(TableProcessor):
                 RequestCode.DELETE_SUBSCRIPTIONGROUP: self._delete,
                 RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self._all,
                 RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: self._one,
+                RequestCode.GET_ALL_CONSUMER_FILTER: self._all_filters,
                 RequestCode.GET_CONSUMER_CONNECTION_LIST: self._consumers,
                 RequestCode.GET_PRODUCER_CONNECTION_LIST: self._producers,
                 RequestCode.GET_ALL_PRODUCER_INFO: self._all_producers,
@@ -86,6 +88,14 @@ class AdminGroupProcessor(TableProcessor):
             remark = f"subscription group [{name}] does not exist"
             raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
         return RemotingCommand.response(body=config.encode())
+
+    async def _all_filters(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        """All SQL92 filters, or `{}` if the slave has this version."""
+        filters = self._services.filters
+        header = GetAllConsumerFilterHeader(version=filters.version)
+        known = GetAllConsumerFilterHeader.of(request).version
+        table: object = {} if known == header.version else filters.document()
+        return RemotingCommand.response(header=header, body=await encoded_body(table))
 
     async def _consumers(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         group = GetConsumerConnectionListRequestHeader.of(request).consumer_group

@@ -1,4 +1,4 @@
-"""Topics for admins: 17, 215, 21, 202, 300, 305, and 351 of 5.x.
+"""Topics for admins: 17, 215, 21, 202, 300, 305, and 351 of 5.x; the units of their queues: QUERY_CONSUME_QUEUE (321).
 
 Source: RocketMQ 4.9 `AdminBrokerProcessor`.
 """
@@ -6,13 +6,16 @@ Source: RocketMQ 4.9 `AdminBrokerProcessor`.
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.errors import RequestRefused
 from rocketpy.message.message_queue import MessageQueue
+from rocketpy.remoting import fastjson
 from rocketpy.remoting.abc import Channel, Detached
 from rocketpy.remoting.bodies.topic import DELETED_BELOW, TopicConfig, TopicFilterType, TopicOffsets
 from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.headers.query import QueryConsumeQueueRequestHeader
 from rocketpy.remoting.headers.topic import CreateTopicRequestHeader, TopicRequestHeader, TopicStatsRequestHeader
 from rocketpy.remoting.json_writer import in_order
 from rocketpy.transport.steps import Steps, encoded_body, finished
@@ -20,12 +23,13 @@ from rocketpy.transport.steps import Steps, encoded_body, finished
 from .. import replies
 from ..managers.table_followers import TABLE_VERSION, version_text
 from ..services import BrokerServices
-from .deletion_wait import answer_after
+from .cleaning import answer_after
 from .table import TableProcessor
 
 QUEUES_PER_STEP = 50  # the store time of a message is read from the log
 OFFSETS_PER_STEP = 400  # without it
 UPDATES_AT_ONCE = 256  # updates that wait for name servers
+UNITS_PER_REPLY_MAX = 10_000
 QUEUE_NUMS_MAX = 65_536  # limit of the fast path's tables per topic
 
 
@@ -42,6 +46,7 @@ class AdminTopicProcessor(TableProcessor):
                 RequestCode.GET_TOPIC_STATS_INFO: self._stats,
                 RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: self._consumed_by,
                 RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: self._system_topics,
+                RequestCode.QUERY_CONSUME_QUEUE: self._units,
             }
         )
         self._services = services
@@ -153,6 +158,35 @@ class AdminTopicProcessor(TableProcessor):
         if config is None:
             raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
         return config
+
+    async def _units(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        """Units of one queue, and how a group that is online subscribes to its topic."""
+        header = QueryConsumeQueueRequestHeader.of(request)
+        topic, store = header.topic or "", self._services.store
+        config = self._services.topics.select(topic)
+        if config is None or not 0 <= header.queue_id < max(config.read_queue_nums, config.write_queue_nums):
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"{header.queue_id}@{topic} is not exist!")
+        low, high = store.min_offset(topic, header.queue_id), store.max_offset(topic, header.queue_id)
+        body: dict[str, Any] = {"maxQueueIndex": high, "minQueueIndex": low}
+        if header.consumer_group:
+            body.update(self._subscription(header.consumer_group, topic))
+        count = min(header.count, UNITS_PER_REPLY_MAX)
+        units = store.consume_queue_units(topic, header.queue_id, header.index, count)
+        if not units:
+            remark = f"Invalid queue index: {header.index}, min: {low}, max: {high}"
+            return RemotingCommand.response(remark=remark)
+        body["queueData"] = [
+            {"eval": False, "physicOffset": unit.phy_offset, "physicSize": unit.size, "tagsCode": unit.tags_code}
+            for unit in units
+        ]
+        return RemotingCommand.response(body=fastjson.dumps(body))
+
+    def _subscription(self, group: str, topic: str) -> dict[str, Any]:
+        entry = self._services.consumers.group(group)
+        subscription = entry.subscriptions.get(topic) if entry else None
+        if subscription is None:
+            return {"filterData": f"{group}@{topic} is not online!"}
+        return {"filterData": "null", "subscriptionData": subscription}
 
     def _check_changeable(self, topic: str) -> None:
         if self._services.settings.is_slave:

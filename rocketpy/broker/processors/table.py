@@ -1,13 +1,18 @@
-"""Base of processors: a table from request code to handler."""
+"""What processors are made of: a table from request code to handler, and what stands before or behind a processor."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 
 from rocketpy.config import BrokerSettings
-from rocketpy.remoting.abc import Channel, Processor, Response
+from rocketpy.remoting.abc import Channel, Detached, Processor, Response, finished
 from rocketpy.remoting.admin_guard import AdminGuard
 from rocketpy.remoting.command import RemotingCommand
+
+from ..managers.table_followers import CHANGES, WAIT_S, TableFollowers
+
+WAITERS_MAX = 64  # changes that wait for slaves at once
+SLAVES = "slaves"
 
 Handler = Callable[[RemotingCommand, Channel], Awaitable[Response]]
 
@@ -47,3 +52,25 @@ def guard_of(settings: BrokerSettings) -> AdminGuard:
         trusts_own=settings.rocketpy.admin_trusts_loopback,
         peers=settings.store.ha_addresses,
     )
+
+
+class FollowedProcessor:
+    """A Processor whose changes of topics and groups are answered when slaves have them."""
+
+    def __init__(self, processor: Processor, followers: TableFollowers) -> None:
+        self._processor = processor
+        self._followers = followers
+
+    async def process(self, request: RemotingCommand, channel: Channel) -> Response:
+        answer = await self._processor.process(request, channel)
+        if answer is None:
+            return None
+
+        async def finish() -> RemotingCommand | None:
+            result = await finished(answer)
+            await self._followers.wait(CHANGES[request.code])
+            return result
+
+        if isinstance(answer, Detached):
+            return Detached(finish, answer.waits_for, answer.timeout_s + WAIT_S, answer.at_once_max, answer.asker_max)
+        return Detached(finish, SLAVES, 2 * WAIT_S, at_once_max=WAITERS_MAX)

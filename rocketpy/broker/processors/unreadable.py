@@ -1,6 +1,7 @@
 """Answers sends, pulls and ends of transactions whose header the codec cannot read: the error names the invalid field.
 
 Source: RocketMQ 4.9 `RemotingCommand#decodeCommandCustomHeader`, `@CFNotNull`.
+Short: the codec and its workers serve these codes unless their header is unreadable.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import attrs
 import trio
 
 from rocketpy.broker.current_settings import CurrentSettings
-from rocketpy.broker.queries import change_settings, queries_by_code
+from rocketpy.broker.processors.queries import queries_by_code
 from rocketpy.faults import Faults
 from rocketpy.reactor.crashed_request import drop_crashed_request
 from rocketpy.reactor.pools import QUERY
@@ -36,7 +36,7 @@ class QueryMain(RequestServerMain):
             processors=queries_by_code(store, settings),
             table=self.table,
             role=QUERY,
-            on_settings=lambda record: change_settings(settings, record),
+            on_settings=settings.apply,
             faults=faults,
             deaths=self._selector_deaths(),
         )

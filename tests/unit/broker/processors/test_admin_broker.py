@@ -1,4 +1,4 @@
-"""The broker as a whole: configuration, figures, cleaning, access control that is off."""
+"""The broker as a whole: configuration, figures, cleaning, replication, access control that is off."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import pytest
 import trio
 
 from rocketpy.broker.managers.broker_stats import WorkerCounters
+from rocketpy.codes import REPLICATION_VERSION, REPLICATION_VERSION_LOWEST
+from rocketpy.remoting.bodies.replication import HaStatus
 from rocketpy.remoting.bodies.topic import TopicConfig
 from rocketpy.remoting.fast_path import Traffic
 from rocketpy.remoting.work import result_of
@@ -228,3 +230,20 @@ def test_expired_log_files_are_deleted_when_asked_for(tmp_path: Path) -> None:
     rig = SlowPathRig(tmp_path)
     assert trio.run(lambda: rig.ask(329)).code == 0
     assert rig.store.delete_requests == 1
+
+
+def test_which_frames_a_broker_speaks_on_the_replication_port(tmp_path: Path) -> None:
+    rig = SlowPathRig(tmp_path)
+    assert body_of(trio.run(lambda: rig.ask(30_001))) == {
+        "version": REPLICATION_VERSION_LOWEST,
+        "lowest": REPLICATION_VERSION_LOWEST,
+        "highest": REPLICATION_VERSION,
+    }
+
+
+def test_the_state_of_replication_is_the_one_of_the_moment(tmp_path: Path) -> None:
+    rig = SlowPathRig(tmp_path)
+    for end in (7, 8):
+        rig.broker.replication_status = lambda end=end: HaStatus(role="SYNC_MASTER", commit_log_max_offset=end)
+        body = body_of(trio.run(lambda: rig.ask(907)))
+        assert (body["role"], body["commitLogMaxOffset"], body["haConnectionInfo"]) == ("SYNC_MASTER", end, [])

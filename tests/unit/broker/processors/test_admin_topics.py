@@ -1,4 +1,4 @@
-"""Topics for admins."""
+"""Topics for admins, and the units of their queues."""
 
 from __future__ import annotations
 
@@ -143,5 +143,29 @@ def test_stats_of_each_queue(tmp_path: Path) -> None:
         response = await rig.ask(202, {"topic": "T", "offsetsOnly": "true"})
         assert response.body == b'{"maxOffsets":[0,7],"minOffsets":[0,3]}'
         assert (await rig.ask(202, {"topic": "none"})).code == 17
+
+    trio.run(main)
+
+
+def test_units_of_a_queue(tmp_path: Path) -> None:
+    rig = SlowPathRig(tmp_path)
+    rig.services.topics.update(TopicConfig(topic_name="T", read_queue_nums=1, write_queue_nums=1))
+    rig.store.fill("T", 0, 3, tags_code=5)
+    ask = {"topic": "T", "queueId": "0", "index": "1", "count": "5", "consumerGroup": "G"}
+
+    async def main() -> None:
+        body = body_of(await rig.ask(321, ask))
+        assert (body["minQueueIndex"], body["maxQueueIndex"]) == (0, 3)
+        assert body["filterData"] == "G@T is not online!"
+        assert body["queueData"][0] == {"eval": False, "physicOffset": 1001, "physicSize": 50, "tagsCode": 5}
+        assert len(body["queueData"]) == 2
+        await rig.heartbeat("a", group="G", topics={"T": "TagA"})
+        body = body_of(await rig.ask(321, ask))
+        assert body["filterData"] == "null" and body["subscriptionData"]["subString"] == "TagA"
+        beyond = await rig.ask(321, ask | {"index": "9"})
+        assert beyond.code == 0 and beyond.body is None
+        assert beyond.remark == "Invalid queue index: 9, min: 0, max: 3"
+        for fields in ({"queueId": "1"}, {"queueId": "-1"}, {"topic": "none"}):
+            assert (await rig.ask(321, ask | fields)).code == 1
 
     trio.run(main)

@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from rocketpy.broker.processors.deletion_wait import EXPIRED_ARE_LEFT
+from rocketpy.broker.processors.cleaning import EXPIRED_ARE_LEFT
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.remoting.abc import Detached
 from rocketpy.remoting.command import RemotingCommand
