@@ -156,9 +156,9 @@ bench-smoke: $(VENV)/.dev  ## every scenario briefly, rocketpy alone
 	$(BIN)/python -m bench.compare --quick --target rocketpy
 
 docs: $(VENV)/.built  ## generate the pages that are made from code: configuration, metrics, failover, the list of decisions
-	$(BIN)/python -m rocketpy.config.reference > docs/configuration.md
-	$(BIN)/python -m rocketpy.metrics.reference > docs/metrics.md
-	$(BIN)/python -m rocketpy.failover.rules.reference > docs/failover-reference.md
+	$(BIN)/python -m rocketpy.config.reference > docs/run/configuration.md
+	$(BIN)/python -m rocketpy.metrics.reference > docs/run/metrics.md
+	$(BIN)/python -m rocketpy.failover.rules.reference > docs/run/failover-reference.md
 	$(BIN)/python docs/adr/index.py > docs/adr/README.md
 
 clean:  ## remove all that the other targets made

@@ -122,7 +122,7 @@ class RequestCode(IntEnum):
 
     # Of rocketpy: a broker of the reference answers that it does not support it.
     GET_ALL_CONSUMER_FILTER = 30_002  # what a slave copies of its master's consumerFilter.json
-    GET_REPLICATION_VERSION = 30_001  # which frames the HA port speaks: docs/replication-protocol.md
+    GET_REPLICATION_VERSION = 30_001  # which frames the HA port speaks: docs/understand/replication-protocol.md
 
 
 REPLICATION_VERSION_LOWEST = 2

@@ -1,7 +1,7 @@
 #ifndef ROCKETPY_WORKER_MESSAGES_H
 #define ROCKETPY_WORKER_MESSAGES_H
 /* Messages between workers, which cross the rings. Native byte order; every message begins with one of the structs
- * below, followed by its strings back to back. docs/architecture.md shows the workers.
+ * below, followed by its strings back to back. docs/understand/architecture.md shows the workers.
  *
  *   selector -> codec      FRAME, CLOSED
  *   codec -> send          SEND, END_TRANSACTION    -> pull  PULL, CLOSED        -> manager  COMMAND, CLOSED

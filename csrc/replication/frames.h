@@ -25,8 +25,8 @@
  *   FENCED     either  epoch(4)                                          the newer epoch
  *
  * In plain mode (without failover) epoch is 0 and confirmed is the master's end; FENCED is not sent. Otherwise the
- * epoch of DATA is that of its bytes, and all others name that of the master. docs/replication-protocol.md has
- * the JSON fields, versions and the proof. */
+ * epoch of DATA is that of its bytes, and all others name that of the master. The JSON fields, versions and the
+ * proof are in docs/understand/replication-protocol.md. */
 #include <stdint.h>
 
 enum {

@@ -87,7 +87,7 @@ def _address_of(settings: BrokerSettings | None) -> str:
 def _notes(settings: BrokerSettings | None) -> Iterator[Finding]:
     """Findings for what the start-up log warns of."""
     for note in settings.notes if settings is not None else ():
-        yield Finding(note.key, str(note), "see docs/configuration.md")
+        yield Finding(note.key, str(note), "see docs/run/configuration.md")
 
 
 def _replication(settings: BrokerSettings | None) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ the environment or a file again.
     settings.to_properties()                  # codes 26 and 319, -p
     update_broker(settings, {"brokerPermission": "4"})   # codes 25 and 318: a new object, or a refusal
 
-A setting is declared once (`setting.py`), with key, unit, default and trade-off; docs/configuration.md is generated
+A setting is declared once (`setting.py`), with key, unit, default and trade-off; docs/run/configuration.md is generated
 from the declarations (`python -m rocketpy.config.reference`). Those that nothing reads are a table of key and reason
 (`without_effect.py`).
 

@@ -1,4 +1,4 @@
-"""`python -m rocketpy.config.reference` prints docs/configuration.md, from the declarations themselves."""
+"""`python -m rocketpy.config.reference` prints docs/run/configuration.md, from the declarations themselves."""
 
 from __future__ import annotations
 

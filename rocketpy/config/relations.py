@@ -181,7 +181,7 @@ def filter_bit_count(error_percent: int, expected: int) -> int:
 
 
 def ring_count(settings: BrokerSettings) -> int:
-    """Rings of the default shape (docs/architecture.md): one per (producer, consumer) pair that talks."""
+    """Rings of the default shape (docs/understand/architecture.md): one per (producer, consumer) pair that talks."""
     selectors = settings.rocketpy.selector_workers
     codecs = settings.rocketpy.codec_workers
     pulls = settings.rocketpy.pull_workers

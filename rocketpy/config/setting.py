@@ -1,7 +1,7 @@
 """Declarations of settings: one attrs field each, which carries everything there is to say about the setting.
 
-The loader, the run-time update, the answer to code 26 and the reference page (docs/configuration.md) all read the same
-declarations, so they cannot disagree.
+The loader, the run-time update, the answer to code 26 and the reference page (docs/run/configuration.md) all read the
+same declarations, so they cannot disagree.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Settings of the reference that are accepted and have no effect here, each with the reason and its default.
 
 They are checked for their type, shown like the others (codes 26 and 319, -p), named in a log line at start when they
-are given, and listed in docs/configuration.md. What begins to have an effect moves to its config class.
+are given, and listed in docs/run/configuration.md. What begins to have an effect moves to its config class.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ SERVER: Table = {
     },
 }
 BROKER: Table = {
-    "one process writes the log (docs/architecture.md, Pools)": {
+    "one process writes the log (docs/understand/architecture.md, Pools)": {
         "sendMessageThreadPoolNums": 4,
     },
-    "there are no thread pools (docs/architecture.md, Pools)": {
+    "there are no thread pools (docs/understand/architecture.md, Pools)": {
         "adminBrokerThreadPoolNums": 16,
         "clientManageThreadPoolNums": 32,
         "consumerManageThreadPoolNums": 32,

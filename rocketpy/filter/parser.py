@@ -2,7 +2,7 @@
 
 The whole text has to be an expression. The reference stops at the first word that does not fit and ignores the rest, so
 that `a LIKE 'x'` and `amount > 5.` pass and filter by something else than what they say
-(docs/compatibility/messages.md).
+(docs/understand/compatibility/messages.md).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ Nothing here counts anything: workers add to plain counters in shared memory, an
 The collector and the endpoint are imported where they are used: prometheus_client is 3 MB that the other processes of
 a broker do without.
 
-docs/metrics.md is generated from `table.py` (`python -m rocketpy.metrics.reference`).
+docs/run/metrics.md is generated from `table.py` (`python -m rocketpy.metrics.reference`).
 """
 
 from .address import listen, listen_by_default, port_of

@@ -1,4 +1,4 @@
-"""`python -m rocketpy.metrics.reference` prints docs/metrics.md, from the same rows that the collectors use."""
+"""`python -m rocketpy.metrics.reference` prints docs/run/metrics.md, from the same rows that the collectors use."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ MEMBER = Metric(
     "rocketpy_ha_member",
     Kind.GAUGE,
     ("state",),
-    "With automatic failover: 1 for the state of the member (docs/failover-reference.md).",
+    "With automatic failover: 1 for the state of the member (docs/run/failover-reference.md).",
 )
 EPOCH = Metric("rocketpy_ha_epoch", Kind.GAUGE, (), "Master of a group: the epoch that it serves.")
 IN_SYNC = Metric(

@@ -36,7 +36,7 @@ class RingSnapshot:
 
 @attrs.frozen
 class PoolSnapshot:
-    """The requests that wait for one pool (docs/architecture.md, Pools)."""
+    """The requests that wait for one pool (docs/understand/architecture.md, Pools)."""
 
     name: str
     waiting: int
@@ -46,7 +46,7 @@ class PoolSnapshot:
 
 @attrs.frozen(kw_only=True)
 class StoreSnapshot:
-    """Positions in the CommitLog, in bytes from its start (docs/architecture.md, Positions)."""
+    """Positions in the CommitLog, in bytes from its start (docs/understand/architecture.md, Positions)."""
 
     min_phy_offset: int
     published_phy_offset: int

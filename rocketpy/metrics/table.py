@@ -1,4 +1,4 @@
-"""Every metric's name, kind, labels and meaning, once: the collectors and docs/metrics.md are made from these rows."""
+"""Every metric's name, kind, labels and meaning, once: collectors and docs/run/metrics.md are made from these rows."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The table of pools: which pool serves a request code, in which processes, and what bounds it.
 
 Each request code that the broker serves stands in one row. The codec takes its routes from here, the processes of the
-slow path their queues and tasks, statistics and metrics the bounds that they show (docs/architecture.md, Pools).
+slow path their queues and tasks, statistics and metrics the bounds that they show
+(docs/understand/architecture.md, Pools).
 
     send     C; one process, for the CommitLog has one writer: more of them would need a lock around each append
     pull     C; pullWorkers processes, each of which owns some of the queues (csrc/ipc/queue_owner.h)

@@ -16,6 +16,6 @@
     errors.py          why a slave does not follow its master
     epoch_file.py      which master wrote which bytes, with automatic failover
 
-The bytes are in csrc/replication/frames.h and docs/replication-protocol.md. A master without slaves has no replicator:
-the supervisor starts it when the first connection arrives on the HA port. A slave has one from the start.
+The bytes are in csrc/replication/frames.h and docs/understand/replication-protocol.md. A master without slaves has no
+replicator: the supervisor starts it when the first connection arrives on the HA port. A slave has one from the start.
 """

@@ -1,4 +1,6 @@
-"""The handshake between brokers of rocketpy: pure decisions of both sides (fields: docs/replication-protocol.md).
+"""The handshake between brokers of rocketpy: pure decisions of both sides.
+
+The fields are in docs/understand/replication-protocol.md.
 
     slave: magic -> master: CHALLENGE -> slave: HELLO -> master: WELCOME, then DATA; or REFUSE
 

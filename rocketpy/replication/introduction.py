@@ -1,4 +1,4 @@
-"""The messages of a handshake: HELLO, WELCOME and REFUSE as values (fields: docs/replication-protocol.md).
+"""The messages of a handshake: HELLO, WELCOME and REFUSE as values (fields: docs/understand/replication-protocol.md).
 
 With a secret the proof of each covers all of its fields, and both nonces: a message that was changed on the way, or
 comes from another handshake, is not trusted. A field that is not known here is neither read nor covered.

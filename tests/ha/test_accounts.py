@@ -1,4 +1,4 @@
-"""A group whose etcd has accounts, as docs/automatic-failover.md sets them up."""
+"""A group whose etcd has accounts, as docs/run/automatic-failover.md sets them up."""
 
 from __future__ import annotations
 

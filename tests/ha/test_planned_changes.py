@@ -1,7 +1,7 @@
 """Planned changes of the master, as applications see them: clients that find the master by the route, official ones of
 Java and Go and ours, with their default settings (the route every 30 s), have no failed send.
 
-HA_ROUTE_SWITCH_OVERS=100 does a hundred; docs/automatic-failover.md has such a run.
+HA_ROUTE_SWITCH_OVERS=100 does a hundred; docs/run/automatic-failover.md has such a run.
 """
 
 from __future__ import annotations

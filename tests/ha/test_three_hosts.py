@@ -1,5 +1,5 @@
 """The sample for three hosts (deploy/clusters/3m-automatic) starts as it stands: each host is a network namespace with
-its own /etc/rocketpy and /var/lib/rocketpy, and what is done in them is what docs/automatic-failover.md says."""
+its own /etc/rocketpy and /var/lib/rocketpy, and what is done in them is what docs/run/automatic-failover.md says."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ ANSWERS = Path(__file__).parents[1] / "unit" / "filter" / "answers.jsonl"
 SEEDS = range(1, 6)
 EXPRESSIONS = 4000
 Case = tuple[str, dict[str, str]]
-# What the reference takes and we refuse, or read otherwise (docs/compatibility/messages.md), with its answer.
+# Expressions that we refuse or read otherwise (docs/understand/compatibility/messages.md), with the reference's answer.
 DIFFERENT: list[tuple[str, dict[str, str], str]] = [
     ("a LIKE 'x'", {"a": "x"}, "false"),
     ("a = 3)", {"a": "3"}, "true"),

@@ -1,4 +1,4 @@
-"""docs/spark.md is true: its examples run; docs/spark-options.md has every option and column."""
+"""docs/use/spark.md is true: its examples run; docs/use/spark-options.md has every option and column."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tests.spark.test_segments import make_store
 from tests.support.broker import RunningBroker, running_broker
 from tests.support.doc_examples import ROOT
 
-PAGE = (ROOT / "docs/spark.md").read_text()
-OPTIONS = (ROOT / "docs/spark-options.md").read_text()
+PAGE = (ROOT / "docs/use/spark.md").read_text()
+OPTIONS = (ROOT / "docs/use/spark-options.md").read_text()
 EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 

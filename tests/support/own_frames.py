@@ -64,7 +64,7 @@ def hello_fields(log: bytes, *, begin: int = 0, tail_max: int = 65_536, **change
 
 
 def proof_of(secret: bytes, role: str, challenge: str, fields: dict[str, Any], nonce: str = NONCE) -> str:
-    """The proof of a frame with these fields, as docs/replication-protocol.md has it."""
+    """The proof of a frame with these fields, as docs/understand/replication-protocol.md has it."""
     said = {name: value for name, value in fields.items() if name != "proof"}
     text = "\n".join((role, challenge, nonce, json.dumps(said, sort_keys=True, separators=(",", ":"))))
     return hmac.new(secret, text.encode(), hashlib.sha256).hexdigest()

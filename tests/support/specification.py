@@ -1,9 +1,9 @@
 """The parts of RocketMQ 4.9 that tests hold rocketpy to: behaviours that users name, answers case by case, and traps.
 
 A trap is easily done otherwise than in the reference, or is done by the reference and wanted by nobody.
-docs/compatibility.md says where rocketpy differs on purpose; tests/unit/store/README.md has the traps of the store's
-files. A line `Holds: AREA, PART.` in the docstring of a test names a part of HELD (tests/support/record.py). NOT_HELD
-has the reason for each part without a test.
+docs/understand/compatibility.md says where rocketpy differs on purpose; tests/unit/store/README.md has the traps of the
+store's files. A line `Holds: AREA, PART.` in the docstring of a test names a part of HELD (tests/support/record.py).
+NOT_HELD has the reason for each part without a test.
 """
 
 HELD: dict[str, tuple[str, ...]] = {
@@ -209,5 +209,5 @@ NOT_HELD: dict[str, str] = {
     "trap, administrators with resources in access control": "access control is not built",
     "trap, slaves have no credentials": "access control is not built",
     "trap, signatures at the broker": "access control is not built",
-    "network, TLS of servers": "not built; docs/install.md puts a proxy in front",
+    "network, TLS of servers": "not built; docs/run/install.md puts a proxy in front",
 }

@@ -1,4 +1,4 @@
-"""docs/client.md and the first steps of README.md are true: their commands and examples run against a broker."""
+"""docs/use/client.md and the first steps of README.md are true: their commands and examples run against a broker."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningBroker]:
 
 
 def test_the_examples_of_the_client_run(broker: RunningBroker) -> None:
-    run_commands("docs/client.md")
-    send, consume, choose, later, order, transaction, request = run_examples(blocks("docs/client.md", "python"))
+    run_commands("docs/use/client.md")
+    send, consume, choose, later, order, transaction, request = run_examples(blocks("docs/use/client.md", "python"))
     assert send.count("\n") == 2
     assert all(consume.count(f"b'order {number}'") >= 1 for number in (1, 2, 3, 4))
     assert choose.splitlines() == ["[b'order 1', b'order 2', b'order 4']", "7"]

@@ -16,17 +16,17 @@ from tests.support.doc_examples import Page
 from tests.support.rules import ROOT, hold, name_of, nodes_of
 
 PAGES = (
-    "install.md",
-    "monitor.md",
-    "backup-and-repair.md",
-    "replication.md",
-    "failover.md",
-    "automatic-failover.md",
-    "known-limits.md",
+    "run/install.md",
+    "run/monitor.md",
+    "run/backup-and-repair.md",
+    "run/replication.md",
+    "run/failover.md",
+    "run/automatic-failover.md",
+    "understand/known-limits.md",
 )
 TEXT = "\n".join(Page.read(page).text for page in PAGES)
-METRICS = (ROOT / "docs" / "metrics.md").read_text()
-PROPERTIES = (ROOT / "docs" / "configuration.md").read_text()
+METRICS = (ROOT / "docs" / "run" / "metrics.md").read_text()
+PROPERTIES = (ROOT / "docs" / "run" / "configuration.md").read_text()
 SERVER = ("broker", "coordinator", "namesrv", "reactor", "replication", "startup", "store")
 LEVELS = {"warning", "error", "exception", "critical"}
 LEAST = 20  # characters of a text that says something without its values
@@ -41,13 +41,13 @@ def named(pattern: str) -> list[str]:
 
 def test_metrics() -> None:
     missing = (name for name in named(r"\brocketpy_[a-z_]+") if f"`{name}`" not in METRICS)
-    hold(missing, "name a metric of docs/metrics.md")
+    hold(missing, "name a metric of docs/run/metrics.md")
 
 
 def test_properties() -> None:
     """Names with a capital inside are properties, unless they are commands of mqadmin."""
     names = (name for name in named(r"`([a-z]+[A-Z]\w+)(?:=\w+)?`") if name not in REGISTRY)
-    hold((name for name in names if f"`{name}`" not in PROPERTIES), "name a property of docs/configuration.md")
+    hold((name for name in names if f"`{name}`" not in PROPERTIES), "name a property of docs/run/configuration.md")
 
 
 def test_commands() -> None:
@@ -61,7 +61,7 @@ def test_files() -> None:
 
 
 def test_the_margin_of_the_lease_fence() -> None:
-    assert f"no send later than {MARGIN_S:g} s before its lease" in " ".join(Page.read("failover.md").text.split())
+    assert f"no send later than {MARGIN_S:g} s before its lease" in " ".join(Page.read("run/failover.md").text.split())
 
 
 # --- log lines --------------------------------------------------------------------------------------------------------
@@ -75,7 +75,8 @@ def literals() -> str:
 
 def log_lines() -> Iterator[str]:
     """Yield the lines in the first cells of the tables."""
-    sections = (Page.read("monitor.md").section("Log lines"), Page.read("automatic-failover.md").section("Disasters"))
+    pages = {"run/monitor.md": "Log lines", "run/automatic-failover.md": "Disasters"}
+    sections = (Page.read(page).section(heading) for page, heading in pages.items())
     for cell in re.findall(r"^\| (`[^|]+`) \|", "\n".join(sections), re.MULTILINE):
         yield from re.findall(r"`([^`]+)`", cell)
 
@@ -121,5 +122,5 @@ def test_each_warning_has_a_row() -> None:
             for path, text in found
             if not any(all(piece in text for piece in pieces(line)) for line in LOG_LINES)
         ),
-        "add the line to a table in docs/monitor.md, Log lines, with its remedy",
+        "add the line to a table in docs/run/monitor.md, Log lines, with its remedy",
     )

@@ -1,6 +1,6 @@
 #ifndef ROCKETPY_INDEX_LAYOUT_H
 #define ROCKETPY_INDEX_LAYOUT_H
-/* The header and the units of an index file (docs/file-formats.md), big-endian. C only. */
+/* The header and the units of an index file (docs/understand/file-formats.md), big-endian. C only. */
 #include <stdint.h>
 #include "base/endian.h"
 

@@ -1,7 +1,7 @@
 #ifndef ROCKETPY_TIMER_RUN_H
 #define ROCKETPY_TIMER_RUN_H
-/* Runs: files of pending timers sorted by time (docs/file-formats-own.md). Written once, read once in order, then
- * removed. C only; one thread. */
+/* Runs: files of pending timers sorted by time (docs/understand/file-formats-own.md). Written once, read once in order,
+ * then removed. C only; one thread. */
 #include <stdint.h>
 #include "base/status.h"
 #include "store/timers/timer_heap.h"

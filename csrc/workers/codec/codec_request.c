@@ -1,5 +1,5 @@
-/* Fields are found by key: one letter in the V2 send header, names elsewhere (docs/wire-format.md, Fields). Strings are
- * unescaped straight into the ring message. */
+/* Fields are found by key: one letter in the V2 send header, names elsewhere (docs/understand/wire-format.md, Fields).
+ * Strings are unescaped straight into the ring message. */
 #include "workers/codec/codec_request.h"
 
 #include <string.h>

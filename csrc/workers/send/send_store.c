@@ -1,5 +1,5 @@
-/* A batch is a row of entries (docs/wire-format.md, Bodies); each becomes a record of its own with consecutive queue
- * offsets:
+/* A batch is a row of entries (docs/understand/wire-format.md, Bodies); each becomes a record of its own with
+ * consecutive queue offsets:
  *
  *   entry: size(4) magic(4) crc(4) flag(4) body size(4) body properties size(2) properties */
 #define _GNU_SOURCE

@@ -16,7 +16,9 @@ def refuse(broker_addr: str | None, cluster_name: str | None) -> None:
     if bool(broker_addr) == bool(cluster_name):
         raise click.UsageError("give either -b (broker address) or -c (cluster), not both")
     where = f"broker {broker_addr}" if broker_addr else f"cluster {cluster_name}"
-    raise ClientError(f"{where} was not changed or asked: rocketpy has no access control yet (docs/compatibility.md)")
+    raise ClientError(
+        f"{where} was not changed or asked: rocketpy has no access control yet (docs/understand/compatibility.md)"
+    )
 
 
 @command(example="mqadmin updateAclConfig -n 127.0.0.1:9876 -b 127.0.0.1:10911 -a someone -s 12345678")

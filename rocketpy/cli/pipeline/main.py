@@ -25,7 +25,7 @@ def pipeline() -> None:
     """Work on whole stores and topics, on Spark.
 
     \b
-    Needs Java 17 and the extra: pip install "rocketpy-mq[spark]". docs/spark.md has examples.
+    Needs Java 17 and the extra: pip install "rocketpy-mq[spark]". docs/use/spark.md has examples.
     Exit status: 0 done, 1 there are findings, 2 the job could not be done.
     On a cluster: spark-submit --master spark://HOST:7077 .../rocketpy/cli/pipeline/main.py JOB ...
     """

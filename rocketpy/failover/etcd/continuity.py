@@ -2,7 +2,7 @@
 
 A restored cluster may have the same number, and a revision that is higher again by the time somebody reads it. The
 `state` in it may name members in sync that are not. So nothing that it says is used any more, and nothing is asked of
-it: a broker that starts anew begins with what is there, and people have to see to that (docs/automatic-failover.md).
+it: a broker that starts anew begins with what is there, and people see to that (docs/run/automatic-failover.md).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Continuity:
         if self._fault:
             raise EtcdReplaced(
                 f"{self._fault}: etcd was replaced, or restored from a snapshot; it is not used until this broker is "
-                "restarted (docs/automatic-failover.md, etcd)"
+                "restarted (docs/run/automatic-failover.md, etcd)"
             )
 
     def take(self, seen: Seen, asked_at: int) -> None:

@@ -1,7 +1,7 @@
 """Automatic failover without I/O: who is master of a broker group, who may become it, what may be acknowledged.
 
-etcd does the consensus; this package holds the rules (docs/failover.md). It has no sockets, clocks, files or trio: what
-was read and when comes in as values, decisions go out as values. rocketpy/failover/etcd and the simulation of
+etcd does the consensus; this package holds the rules (docs/run/failover.md). It has no sockets, clocks, files or trio:
+what was read and when comes in as values, decisions go out as values. rocketpy/failover/etcd and the simulation of
 tests/support/failover run the same code. A broker runs it with haMode=automatic.
 
     states.py      the state machine as a table
@@ -19,5 +19,5 @@ tests/support/failover run the same code. A broker runs it with haMode=automatic
     next_master.py when a slave prepares to be the next master
     orders.py      what a member tells its broker
     member.py      one member: takes reports and answers, returns requests
-    reference.py   prints docs/failover-reference.md
+    reference.py   prints docs/run/failover-reference.md
 """

@@ -1,4 +1,4 @@
-"""`python -m rocketpy.failover.rules.reference` prints docs/failover-reference.md, from the tables themselves."""
+"""`python -m rocketpy.failover.rules.reference` prints docs/run/failover-reference.md, from the tables themselves."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The state machine of a member of a group with automatic failover, as tables.
 
 `TRANSITIONS` says where an event leads; a pair that it does not list changes nothing. `DUTIES` says what a member does
-in each state. docs/failover-reference.md is printed from both, and a test holds every pair of state and event.
+in each state. docs/run/failover-reference.md is printed from both, and a test holds every pair of state and event.
 """
 
 from __future__ import annotations

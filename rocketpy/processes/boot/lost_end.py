@@ -29,7 +29,7 @@ def lost_end(opened: OpenedStore, flush: FlushDiskType) -> str | None:
     end, replicated = opened.control.published_phy_offset, opened.replicated_before
     remedy = (
         "before a producer sends: stop this broker and promote that slave, or empty the slave's store "
-        "(docs/replication.md, Promote a slave)"
+        "(docs/run/replication.md, Promote a slave)"
     )
     if replicated > end:
         return (

@@ -1,4 +1,4 @@
-"""A broker with automatic failover (haMode=automatic): a member of a group, see docs/automatic-failover.md.
+"""A broker with automatic failover (haMode=automatic): a member of a group, see docs/run/automatic-failover.md.
 
 guardian.py          runs, replaces and stops the two children; ../boot/member.py says what they are made of
 tree.py              what a process tree has from its guardian; it opens the store as the member that it is

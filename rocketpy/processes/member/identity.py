@@ -151,7 +151,7 @@ def _open_epochs(opened: OpenedStore) -> EpochList | None:
     try:
         epochs = file.read()
     except EpochsInvalid as exc:
-        _log.error("failover: %s; this member halts (docs/automatic-failover.md, halted)", exc)
+        _log.error("failover: %s; this member halts (docs/run/automatic-failover.md, halted)", exc)
         return None
     kept = epochs.until(end)
     if kept != epochs:

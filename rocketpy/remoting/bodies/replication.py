@@ -44,5 +44,5 @@ class HaStatus(Body):
     commit_log_max_offset: int = wire("commitLogMaxOffset", default=0)
     commit_log_min_offset: int = wire("commitLogMinOffset", default=0)
     epoch: int = wire("epoch", default=-1)  # with automatic failover, of a master: the one that it serves
-    member_state: str = wire("memberState", default="")  # with automatic failover: docs/failover-reference.md
+    member_state: str = wire("memberState", default="")  # with automatic failover: docs/run/failover-reference.md
     role: str = wire("role", default="")  # brokerRole

@@ -49,7 +49,7 @@ class QueueCleaning:
         """Remove the files of queues whose records were all deleted from the log; unused queues and delay levels stay.
 
         The reference also resets their offsets to 0: then consumers read messages again or miss some, and concurrent
-        sends may get old and new offsets. Here offsets continue (docs/compatibility/administration.md).
+        sends may get old and new offsets. Here offsets continue (docs/understand/compatibility/administration.md).
         """
         for count, entry in enumerate(self._control.entries(), start=1):
             is_past = 0 < entry.max_phy_offset <= self._control.min_phy_offset

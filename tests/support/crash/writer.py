@@ -179,7 +179,7 @@ def _properties(properties: bytes) -> tuple[str, tuple[str, ...]]:
 
 
 def _entry(body: bytes, properties: bytes) -> bytes:
-    """One message of a batch body (docs/wire-format.md, Bodies)."""
+    """One message of a batch body (docs/understand/wire-format.md, Bodies)."""
     head = struct.pack(">iiiii", 22 + len(body) + len(properties), 0, 0, 0, len(body))
     return head + body + struct.pack(">H", len(properties)) + properties
 

@@ -1,4 +1,4 @@
-"""docs/benchmarks.md: each figure is on a result page that its section links to, and meets its bar as it says."""
+"""docs/understand/benchmarks.md: each figure is on a result page that its section links to, and meets its bar."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bench.report import PAGE_WIDTH, page_head
 from tests.support.doc_links import links
 from tests.support.rules import ROOT, enough, hold
 
-PAGE = ROOT / "docs" / "benchmarks.md"
+PAGE = ROOT / "docs/understand/benchmarks.md"
 RESULTS = ROOT / "bench" / "results"
 ROW = re.compile(
     r"^\| (?P<what>[^|]+) \| (?P<figure>-?[\d., ]*\d)(?P<unit>\S?) \| "
@@ -30,12 +30,12 @@ def rows(section: str) -> list[re.Match[str]]:
 def test_every_page_of_results_is_linked() -> None:
     linked = {link.path for link in links(PAGE)}
     pages = enough(sorted(RESULTS.glob("*.md")), 14, "pages of results")
-    hold((page.name for page in pages if page not in linked), "link the page from docs/benchmarks.md")
+    hold((page.name for page in pages if page not in linked), "link the page from docs/understand/benchmarks.md")
 
 
 @pytest.mark.parametrize("section", SECTIONS)
 def test_figures_are_those_of_the_results(section: str) -> None:
-    names = re.findall(r"\(\.\./bench/results/([\w-]+\.md)\)", SECTIONS[section])
+    names = re.findall(r"\(\.\./\.\./bench/results/([\w-]+\.md)\)", SECTIONS[section])
     text = "\n".join((RESULTS / name).read_text(encoding="utf-8") for name in names)
     numbers = set(re.findall(r"-?\d(?:[\d.,]|(?<=\d) (?=\d{3}\b))*(?<=\d)", text))
     missing = [row["what"] for row in rows(section) if row["figure"] not in numbers]

@@ -26,6 +26,6 @@ def test_the_sample_name_server_configuration_loads_without_a_note() -> None:
 
 @pytest.mark.parametrize("name", ["broker.conf", "namesrv.conf"])
 def test_settings_that_are_commented_out_exist(name: str) -> None:
-    reference = (DEPLOY.parent / "docs" / "configuration.md").read_text(encoding="utf-8")
+    reference = (DEPLOY.parent / "docs" / "run" / "configuration.md").read_text(encoding="utf-8")
     keys = re.findall(r"^# ([a-z]\w+) = ", (DEPLOY / name).read_text(encoding="utf-8"), re.MULTILINE)
     assert len(keys) >= 3 and [key for key in keys if f"`{key}`" not in reference] == []

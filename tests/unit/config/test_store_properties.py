@@ -1,7 +1,7 @@
 """Every property of the reference's store is honoured, or accepted without effect, or refused; never anything between.
 
 The lists are those of 4.9 (MessageStoreConfig, and what of BrokerConfig belongs to the store). A property that is
-honoured names a test that fails when it is not; docs/configuration.md names all others.
+honoured names a test that fails when it is not; docs/run/configuration.md names all others.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rocketpy.config.setting import Declared, declared_settings
 from rocketpy.config.settings import known_settings
 
 TESTS = Path(__file__).parents[1]
-PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
+PAGE = Path(__file__).parents[3] / "docs" / "run" / "configuration.md"
 
 CLEAN, PACE, SERVICE = "store/test_cleaning.py", "store/test_intervals.py", "store/test_store_service.py"
 PROPERTIES, HOT, BROKER = "store/test_properties.py", "processes/workers/test_send_and_pull.py", "broker/test_broker.py"

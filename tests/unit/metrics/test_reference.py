@@ -1,4 +1,4 @@
-"""docs/metrics.md: a name says the kind of its metric, as the page promises."""
+"""docs/run/metrics.md: a name says the kind of its metric, as the page promises."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from rocketpy.remoting.limits import PoolLoad
 from tests.support.slow_path import SlowPathRig, body_of
 
 TABLE = broker_pools(BrokerSettings())
-ARCHITECTURE = Path(__file__).parents[3] / "docs" / "architecture.md"
+ARCHITECTURE = Path(__file__).parents[3] / "docs" / "understand" / "architecture.md"
 
 
 def test_every_served_code_has_a_row_and_every_row_is_served(tmp_path: Path) -> None:

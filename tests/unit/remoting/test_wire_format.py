@@ -1,4 +1,4 @@
-"""docs/wire-format.md: its examples are what the code reads and writes."""
+"""docs/understand/wire-format.md: its examples are what the code reads and writes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rocketpy.remoting.headers.send import SendMessageRequestHeader, SendMessage
 from rocketpy.remoting.rocketmq_header import FIXED
 from tests.support.doc_examples import Page
 
-PAGE = Page.read("wire-format.md")
+PAGE = Page.read("understand/wire-format.md")
 REQUEST = RemotingCommand(
     code=RequestCode.GET_MAX_OFFSET,
     opaque=7,

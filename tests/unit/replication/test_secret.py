@@ -32,7 +32,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_a_proof_holds_for_one_handshake_one_side_and_what_it_says() -> None:
-    """The value is what docs/replication-protocol.md says, computed with openssl."""
+    """The value is what docs/understand/replication-protocol.md says, computed with openssl."""
     parts = ("slave", "a" * 32, "b" * 32, '{"end":5}')
     proof = make_proof(SECRET, *parts)
     assert proof == "0e144f955e65a1b931c1ab380c30f1dc92c8cd92946f9dbb1e6ced344adf1be6"

@@ -1,4 +1,4 @@
-"""docs/file-formats*.md: their examples are what the code reads and writes, their tables what the structures are."""
+"""docs/understand/file-formats*.md: examples are what the code reads and writes, tables what the structures are."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from rocketpy.store.formats.unit import BLANK_UNIT, CQ_UNIT
 from rocketpy.store.inspection.reader import DEFAULT_INDEX_SIZE
 from tests.support.doc_examples import Page
 
-PAGE = Page.read("file-formats.md")
-OWN_PAGE = Page.read("file-formats-own.md")
+PAGE = Page.read("understand/file-formats.md")
+OWN_PAGE = Page.read("understand/file-formats-own.md")
 CONTROL_FIELDS = {
     0: "magic",
     8: "layout_version",
