@@ -10,7 +10,7 @@ INSTALL := ROCKETPY_BUILD=python $(BIN)/python -m pip install --disable-pip-vers
 unexport PYTHONDONTWRITEBYTECODE
 PYTHON_SOURCES := rocketpy tests bench csrc docs/adr/index.py setup.py
 WITHOUT_CORE := build/without-core
-CORE_SOURCES := $(sort $(shell find csrc -name "*.[ch]")) csrc/build_native.py csrc/objects.py
+CORE_SOURCES := $(sort $(shell find csrc -name "*.[ch]")) csrc/build_native.py csrc/objects.py rocketpy/metrics/counters.py
 ROOMS := $(filter-out csrc/__pycache__,$(shell find csrc -mindepth 1 -type d))
 C_SOURCES := $(filter-out %/_driver.c,$(sort $(shell find csrc -name "*.[ch]")) $(wildcard tests/csrc/*.[ch] bench/driver/*.[ch]))
 

@@ -14,11 +14,13 @@ from setuptools.command.build_ext import build_ext
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "csrc"))  # a build front end does not put the project on the path
-from objects import LIST, OBJECTS, compile_changed  # noqa: E402
+from objects import LIST, OBJECTS, compile_changed, write_counters_header  # noqa: E402
 
 VERSION = re.search(r'__version__ = "([^"]+)"', (HERE / "rocketpy/__init__.py").read_text()).group(1)
 NATIVE = [] if os.environ.get("ROCKETPY_BUILD") == "python" else ["csrc/build_native.py:ffi"]
 SPARK_SHIMS = ["pyspark_rocketmq", "pyspark_rocketmq_store"]  # Spark finds sources by such names
+if NATIVE:
+    write_counters_header()
 
 
 class BuildExtension(build_ext):

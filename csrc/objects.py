@@ -11,6 +11,7 @@ Environment: CC, CFLAGS, and ROCKETPY_WERROR=1, which makes warnings errors.
 from __future__ import annotations
 
 import os
+import runpy
 import shlex
 import subprocess
 import sys
@@ -22,6 +23,8 @@ from pathlib import Path
 
 CSRC = Path(__file__).resolve().parent
 OBJECTS = CSRC.parent / "build" / "objects"
+COUNTERS = CSRC.parent / "rocketpy/metrics/counters.py"  # the table that COUNTERS_HEADER is made from
+COUNTERS_HEADER = CSRC / "ipc/worker_counters.h"
 LIST = "list"  # of all objects: newer than the extension when a C file has gone
 FLAGS = ["-std=gnu11", "-O3", "-g", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wconversion", "-Wno-unused-parameter"]
 
@@ -89,12 +92,18 @@ def compile_changed(build: Path, options: Sequence[str] | None = None) -> list[s
     return objects
 
 
+def write_counters_header() -> None:
+    """Make the header of the counters from their table, before anything reads it."""
+    write_if_changed(COUNTERS_HEADER, runpy.run_path(str(COUNTERS))["c_header"]())
+
+
 def write_if_changed(path: Path, text: str) -> None:
     if not path.exists() or path.read_text() != text:
         path.write_text(text)
 
 
 if __name__ == "__main__":
+    write_counters_header()
     try:
         compile_changed(OBJECTS)
     except subprocess.CalledProcessError as failed:

@@ -1,81 +1,74 @@
 #ifndef ROCKETPY_WORKER_COUNTERS_H
 #define ROCKETPY_WORKER_COUNTERS_H
-/* Indexes of the counters in a worker's block (worker.h). rocketpy/metrics/counters.py has the same names and numbers.
- */
+/* Indexes of the counters in a worker's block (worker.h). The build makes this file of rocketpy/metrics/counters.py,
+ * which says what each counter means: add a counter there. */
 
-/* Counters of a worker's block; each worker adds to those it knows. */
 enum {
-    RP_COUNT_LOOPS = 0,
-    RP_COUNT_SLEEPS = 1,
-    RP_COUNT_CONNECTIONS_OPENED = 2,
-    RP_COUNT_CONNECTIONS_CLOSED = 3,
-    RP_COUNT_CONNECTIONS_REFUSED = 4,
-    RP_COUNT_BYTES_IN = 5,
-    RP_COUNT_BYTES_OUT = 6,
-    RP_COUNT_FRAMES_IN = 7,
-    RP_COUNT_FRAMES_OUT = 8,
-    RP_COUNT_FRAMES_BAD = 9,
-    RP_COUNT_STALLS = 10,
-    RP_COUNT_IDLE_CLOSED = 11,
-    RP_COUNT_PROXY_BAD = 12, /* connections of a proxy without a PROXY header; also counted in FRAMES_BAD */
-    RP_COUNT_PINNING_CLOSED = 13,
-    RP_COUNT_UNFINISHED_CLOSED = 14,
-    RP_COUNT_UNSENT_CLOSED = 15, /* selector_limits.c */
-    RP_COUNT_MESSAGES_PUT = 16,
-    RP_COUNT_BYTES_PUT = 17,
-    RP_COUNT_PUT_FAILED = 18,
-    RP_COUNT_BUSY = 19,
-    RP_COUNT_SLOW = 20,
-    RP_COUNT_ROLLS = 21,
-    RP_COUNT_LOG_UNREADABLE = 22, /* pulls refused because the record that they need cannot be read now */
-    RP_COUNT_MESSAGES_GET = 24,
-    RP_COUNT_BYTES_GET = 25,
-    RP_COUNT_PULLS = 26,
-    RP_COUNT_PULL_MISS = 27,
-    RP_COUNT_SUSPENDED = 28, /* gauge: suspended pulls */
-    RP_COUNT_SUSPENDED_BYTES = 29, /* gauge: memory of the suspended pulls */
-    RP_COUNT_SUSPEND_REFUSED = 30, /* pulls answered at once because of the bounds in suspended_pulls.h */
-    RP_COUNT_SUSPENDED_STEPS = 31, /* suspended pulls examined by the sweep or after an arrival */
-    RP_COUNT_DISPATCHED = 32,
-    RP_COUNT_INDEXED = 33,
-    RP_COUNT_FLUSHES = 34,
-    RP_COUNT_FLUSH_NS = 35,
-    RP_COUNT_KEYS_CUT_SHORT = 36, /* messages with more keys than the index stores */
-    RP_COUNT_STORE_FAULTS = 37, /* background steps of the store worker that failed */
-    RP_COUNT_WAITING = 38, /* gauge, of a query worker: requests that wait for its tasks */
-    RP_COUNT_WAITING_SINCE_NS = 39, /* gauge: when the first of them was received; 0: none waits */
-    RP_COUNT_TIMERS_ACCEPTED = 40,
-    RP_COUNT_TIMERS_DELIVERED = 41,
-    RP_COUNT_TIMERS_DEAD_LETTERS = 42, /* delivered to the dead letters of the timer topic */
-    RP_COUNT_TIMERS_SKIPPED = 43, /* their records cannot be read */
-    RP_COUNT_HALF_MESSAGES = 44,
-    RP_COUNT_TRANSACTIONS_COMMITTED = 45,
-    RP_COUNT_TRANSACTIONS_ROLLED_BACK = 46,
-    RP_COUNT_TRANSACTIONS_DISCARDED = 47,
-    RP_COUNT_ENDS_REFUSED = 48, /* END_TRANSACTION that named no open half message */
-    RP_COUNT_GET_TIME_MAX_US = 49, /* gauge: the longest service of a pull since the start */
-    RP_COUNT_TIMERS_PENDING = 50, /* gauge, of the store worker */
-    RP_COUNT_TIMERS_NEXT_DUE_MS = 51, /* gauge: time of the first of them; 0: none */
-    RP_COUNT_TIMERS_OLDEST = 52, /* gauge: 1 + place in the log of the one that was stored first; 0: none */
-    RP_COUNT_TIMERS_RENEWED = 53, /* stored again at the end of the log */
-    RP_COUNT_TRANSACTIONS_RENEWED = 54, /* half messages stored again at the end of their queue */
-    RP_COUNT_PUT_LATENCY = 64, /* 24 buckets: received to replied, upper bounds 2^k microseconds, k = 0.. */
+    RP_COUNT_LOOPS = 0, /* rocketpy_worker_loops */
+    RP_COUNT_SLEEPS = 1, /* rocketpy_worker_sleeps */
+    RP_COUNT_CONNECTIONS_OPENED = 2, /* rocketpy_remoting_connections_opened */
+    RP_COUNT_CONNECTIONS_CLOSED = 3, /* rocketpy_remoting_connections_closed */
+    RP_COUNT_CONNECTIONS_REFUSED = 4, /* rocketpy_remoting_connections_refused */
+    RP_COUNT_BYTES_IN = 5, /* rocketpy_remoting_received_bytes */
+    RP_COUNT_BYTES_OUT = 6, /* rocketpy_remoting_sent_bytes */
+    RP_COUNT_FRAMES_IN = 7, /* rocketpy_remoting_frames_received */
+    RP_COUNT_FRAMES_OUT = 8, /* rocketpy_remoting_frames_sent */
+    RP_COUNT_FRAMES_BAD = 9, /* rocketpy_remoting_frames_bad */
+    RP_COUNT_STALLS = 10, /* rocketpy_worker_stalls */
+    RP_COUNT_IDLE_CLOSED = 11, /* rocketpy_remoting_idle_closed */
+    RP_COUNT_PROXY_BAD = 12, /* rocketpy_remoting_proxy_bad */
+    RP_COUNT_PINNING_CLOSED = 13, /* rocketpy_remoting_pinning_closed */
+    RP_COUNT_UNFINISHED_CLOSED = 14, /* rocketpy_remoting_unfinished_closed */
+    RP_COUNT_UNSENT_CLOSED = 15, /* rocketpy_remoting_unsent_closed */
+    RP_COUNT_MESSAGES_PUT = 16, /* rocketpy_send_messages */
+    RP_COUNT_BYTES_PUT = 17, /* rocketpy_send_bytes */
+    RP_COUNT_PUT_FAILED = 18, /* rocketpy_send_failures */
+    RP_COUNT_BUSY = 19, /* rocketpy_worker_busy_replies */
+    RP_COUNT_SLOW = 20, /* rocketpy_worker_slow_requests */
+    RP_COUNT_ROLLS = 21, /* rocketpy_store_file_rolls */
+    RP_COUNT_LOG_UNREADABLE = 22, /* rocketpy_pull_log_unreadable */
+    RP_COUNT_MESSAGES_GET = 23, /* rocketpy_pull_messages */
+    RP_COUNT_BYTES_GET = 24, /* rocketpy_pull_bytes */
+    RP_COUNT_PULLS = 25, /* rocketpy_pull_requests */
+    RP_COUNT_PULL_MISS = 26, /* rocketpy_pull_misses */
+    RP_COUNT_SUSPENDED = 27, /* rocketpy_pull_suspended_requests */
+    RP_COUNT_SUSPENDED_BYTES = 28, /* rocketpy_pull_suspended_bytes */
+    RP_COUNT_SUSPEND_REFUSED = 29, /* rocketpy_pull_suspend_refused */
+    RP_COUNT_SUSPENDED_STEPS = 30, /* rocketpy_pull_suspended_steps */
+    RP_COUNT_DISPATCHED = 31, /* rocketpy_store_dispatched_messages */
+    RP_COUNT_INDEXED = 32, /* rocketpy_store_indexed_keys */
+    RP_COUNT_FLUSHES = 33, /* rocketpy_store_flushes */
+    RP_COUNT_FLUSH_NS = 34, /* rocketpy_store_flush_seconds */
+    RP_COUNT_KEYS_CUT_SHORT = 35, /* rocketpy_store_keys_cut_short */
+    RP_COUNT_STORE_FAULTS = 36, /* rocketpy_store_faults */
+    RP_COUNT_WAITING = 37, /* gauge, of a query worker: requests that wait for its tasks */
+    RP_COUNT_WAITING_SINCE_NS = 38, /* gauge: when the first of them was received; 0: none waits */
+    RP_COUNT_TIMERS_ACCEPTED = 39, /* rocketpy_timer_accepted */
+    RP_COUNT_TIMERS_DELIVERED = 40, /* rocketpy_timer_delivered */
+    RP_COUNT_TIMERS_DEAD_LETTERS = 41, /* rocketpy_timer_dead_letters */
+    RP_COUNT_TIMERS_SKIPPED = 42, /* rocketpy_timer_skipped */
+    RP_COUNT_HALF_MESSAGES = 43, /* rocketpy_transaction_half_messages */
+    RP_COUNT_TRANSACTIONS_COMMITTED = 44, /* rocketpy_transaction_commits */
+    RP_COUNT_TRANSACTIONS_ROLLED_BACK = 45, /* rocketpy_transaction_rollbacks */
+    RP_COUNT_TRANSACTIONS_DISCARDED = 46, /* rocketpy_transaction_discards */
+    RP_COUNT_ENDS_REFUSED = 47, /* rocketpy_transaction_ends_refused */
+    RP_COUNT_GET_TIME_MAX_US = 48, /* gauge: the longest service of a pull since the start */
+    RP_COUNT_TIMERS_PENDING = 49, /* rocketpy_timer_pending_messages */
+    RP_COUNT_TIMERS_NEXT_DUE_MS = 50, /* rocketpy_timer_next_due_seconds */
+    RP_COUNT_TIMERS_OLDEST = 51, /* rocketpy_timer_oldest_phy_offset */
+    RP_COUNT_TIMERS_RENEWED = 52, /* rocketpy_timer_renewed */
+    RP_COUNT_TRANSACTIONS_RENEWED = 53, /* rocketpy_transaction_renewals */
+    RP_COUNT_PUT_LATENCY = 54, /* rocketpy_send_latency_seconds */
     RP_COUNT_PUT_LATENCY_BUCKETS = 24,
-    RP_COUNT_PUT_LATENCY_SUM_US = 88,
-    RP_COUNT_TIMER_LATENESS = 96, /* 20 buckets: due to stored, upper bounds 2^k milliseconds, k = 0.. */
+    RP_COUNT_PUT_LATENCY_SUM = 78,
+    RP_COUNT_TIMER_LATENESS = 79, /* rocketpy_timer_lateness_seconds */
     RP_COUNT_TIMER_LATENESS_BUCKETS = 20,
-    RP_COUNT_TIMER_LATENESS_SUM_MS = 116,
-    RP_COUNT_FOLLOWING = 120, /* gauge, of a slave's replicator: RP_FOLLOWING_* */
-    RP_COUNT_BAD_RECORDS = 121, /* from the master, not published */
-    RP_COUNT_STREAMS = 122, /* connections to the master that brought its log */
-    RP_COUNT_STREAMS_ENDED = 123,
-    RP_COUNT_MASTER_END = 124, /* gauge: the position that the master named last */
-    RP_COUNT_REPORTED = 125 /* gauge: the position that was reported to it last */
-};
-
-enum { /* RP_COUNT_FOLLOWING */
-       RP_FOLLOWING_SEARCHING = 0, /* no master is known, or it does not answer */
-       RP_FOLLOWING = 1,
-       RP_FOLLOWING_HALTED = 2 /* the logs differ, or the master's cannot be used */
+    RP_COUNT_TIMER_LATENESS_SUM = 99,
+    RP_COUNT_FOLLOWING = 100, /* gauge, of a slave's replicator: RP_FOLLOWING_* */
+    RP_COUNT_BAD_RECORDS = 101, /* rocketpy_ha_bad_records */
+    RP_COUNT_STREAMS = 102, /* rocketpy_ha_streams */
+    RP_COUNT_STREAMS_ENDED = 103, /* rocketpy_ha_streams_ended */
+    RP_COUNT_MASTER_END = 104, /* rocketpy_ha_master_end_bytes */
+    RP_COUNT_REPORTED = 105, /* rocketpy_ha_reported_offset_bytes */
 };
 #endif

@@ -36,6 +36,12 @@ typedef struct rp_slave_stream_config {
     int64_t silence_max_ns;     /* haHousekeepingInterval */
 } rp_slave_stream_config;
 
+enum { /* RP_COUNT_FOLLOWING; the states of rocketpy_ha_following in their order */
+       RP_FOLLOWING_SEARCHING = 0, /* no master is known, or it does not answer */
+       RP_FOLLOWING = 1,
+       RP_FOLLOWING_HALTED = 2 /* the logs differ, or the master's cannot be used */
+};
+
 enum { /* why a stream has ended */
        RP_STREAM_END_CLOSED = 1,    /* by the master */
        RP_STREAM_END_FAILED = 2,    /* error of the socket; errno */

@@ -13,11 +13,11 @@ Nothing here counts anything: workers add to plain counters in shared memory, an
 The collector and the endpoint are imported where they are used: prometheus_client is 3 MB that the other processes of
 a broker do without.
 
-docs/run/metrics.md is generated from `table.py` (`python -m rocketpy.metrics.reference`).
+A metric is one row, of counters.py, table.py, replication.py or exporter.py; docs/run/metrics.md is generated from them
+(`python -m rocketpy.metrics.reference`).
 """
 
 from .address import listen, listen_by_default, port_of
-from .counters import COUNTERS_MAX, PUT_LATENCY_BUCKETS, TIMER_LATENESS_BUCKETS, Count
 from .process_memory import ProcessMemory, process_memory
 from .snapshot import (
     ConsumptionSnapshot,
@@ -37,11 +37,7 @@ from .snapshot import (
 )
 
 __all__ = [
-    "COUNTERS_MAX",
-    "PUT_LATENCY_BUCKETS",
-    "TIMER_LATENESS_BUCKETS",
     "ConsumptionSnapshot",
-    "Count",
     "MemberSnapshot",
     "NamesrvSnapshot",
     "PoolSnapshot",

@@ -1,51 +1,49 @@
-"""The parts of a row in the table of metrics."""
+"""A metric is one row: name, kind, labels, meaning, and how its samples are read from a snapshot.
+
+The collector shows the rows and docs/run/metrics.md lists them, so nothing else names a metric. Rows are in table.py,
+replication.py and exporter.py.
+Short: the three tables import it, and the collector imports them.
+"""
 
 from __future__ import annotations
 
-import enum
+from collections.abc import Callable, Iterable, Sequence
+from typing import Generic, TypeVar
 
 import attrs
 
-from .counters import Count
+from .counters import Kind
 
-
-class Kind(enum.Enum):
-    COUNTER = "counter"
-    GAUGE = "gauge"
-    HISTOGRAM = "histogram"
+Samples = Iterable[tuple[Sequence[str], float | None]]
+"""Values by their labels; those that are None are left out."""
+Buckets = Iterable[tuple[Sequence[str], Sequence[tuple[str, float]], float]]
+"""Of a histogram, by labels: bounds with what is up to them, and the sum."""
+_S = TypeVar("_S")
 
 
 @attrs.frozen
-class Metric:
-    """One family of samples. A counter's `name` is without the `_total` that it is exposed with."""
+class Metric(Generic[_S]):
+    """One family of samples, of a snapshot of type `S`."""
 
-    name: str
+    name: str  # a counter's without the `_total` that it is exposed with
     kind: Kind
     labels: tuple[str, ...]
     help: str
+    samples: Callable[[_S], Samples]
+    buckets: Callable[[_S], Buckets] = attrs.field(default=lambda snapshot: ())  # of a histogram, instead of samples
 
     @property
     def exposed_name(self) -> str:
         return f"{self.name}_total" if self.kind is Kind.COUNTER else self.name
 
 
-@attrs.frozen
-class WorkerCounter:
-    """A metric that is one cell of each worker's counters.
-
-    Shown for workers of `roles` always, for others when it is not zero.
-    """
-
-    metric: Metric
-    count: Count
-    roles: tuple[str, ...]
-    scale: float = 1.0
+def gauge(name: str, labels: str, text: str, samples: Callable[[_S], Samples]) -> Metric[_S]:
+    return Metric(name, Kind.GAUGE, tuple(labels.split()), text, samples)
 
 
-_WORKER = ("worker",)
+def counter(name: str, labels: str, text: str, samples: Callable[[_S], Samples]) -> Metric[_S]:
+    return Metric(name, Kind.COUNTER, tuple(labels.split()), text, samples)
 
 
-def worker_counter(
-    name: str, count: Count, roles: str, text: str, *, kind: Kind = Kind.COUNTER, scale: float = 1.0
-) -> WorkerCounter:
-    return WorkerCounter(Metric(name, kind, _WORKER, text), count, tuple(roles.split()), scale)
+def seconds(milliseconds: float | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000

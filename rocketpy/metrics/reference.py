@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
+from typing import Any
 
-from . import table
-from .metric import Kind, Metric
-from .replication import REPLICATION_METRICS
+from .counters import Kind
+from .exporter import EXPORTER_METRICS, RUNTIME_LABELS, RUNTIME_METRICS
+from .metric import Metric
+from .table import NAMESRV_METRICS, OWN_METRICS
 
 _INTRODUCTION = """\
 # Metrics
@@ -32,25 +34,24 @@ clients.
 
 def page() -> str:
     """The whole page."""
-    own = [*table.OWN_METRICS, *REPLICATION_METRICS, *(row.metric for row in table.WORKER_COUNTERS)]
     return "\n".join(
         [
             _INTRODUCTION,
             "## Broker\n",
-            *_rows(sorted(own, key=lambda metric: metric.name)),
+            *_rows(sorted(OWN_METRICS, key=lambda metric: metric.name)),
             "\n## Broker, under the names of rocketmq-exporter\n",
             _EXPORTER,
-            *_rows(table.EXPORTER_METRICS),
-            f"\nLabels of the metrics below: {', '.join(table.RUNTIME_LABELS)}.\n",
-            *_rows([row.metric for row in table.RUNTIME_METRICS], with_labels=False),
+            *_rows(EXPORTER_METRICS),
+            f"\nLabels of the metrics below: {', '.join(RUNTIME_LABELS)}.\n",
+            *_rows(RUNTIME_METRICS, with_labels=False),
             "\n## Name server\n",
-            *_rows(table.NAMESRV_METRICS),
+            *_rows(NAMESRV_METRICS),
             "",
         ]
     )
 
 
-def _rows(metrics: Iterable[Metric], *, with_labels: bool = True) -> Iterator[str]:
+def _rows(metrics: Iterable[Metric[Any]], *, with_labels: bool = True) -> Iterator[str]:
     yield "| metric | labels | meaning |" if with_labels else "| metric | meaning |"
     yield "|---|---|---|" if with_labels else "|---|---|"
     for metric in metrics:

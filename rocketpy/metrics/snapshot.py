@@ -16,7 +16,7 @@ class WorkerSnapshot:
 
     name: str  # "selector-0", "send": the label `worker`
     role: str  # "selector", "codec", "send", "pull", "query", "manager", "store", "acceptor", "supervisor"
-    counters: Sequence[int]  # by counters.Count; may be shorter than COUNTERS_MAX, what is missing is 0
+    counters: Sequence[int]  # by counters.PLACES; what is missing at the end is 0
     starts: int  # how often it has been started; the first start is no restart
     ready: bool
     heartbeat_age_s: float | None = None

@@ -228,7 +228,7 @@ static void count_delivered(rp_send *send, const rp_record_view *record, int is_
     if (size && rp_parse_int64(value, size, &due_ms) == RP_OK && due_ms < send->now_ms) late_ms = send->now_ms - due_ms;
     while (bucket < RP_COUNT_TIMER_LATENESS_BUCKETS - 1 && (int64_t)1 << bucket < late_ms) bucket++;
     count(send, RP_COUNT_TIMER_LATENESS + bucket, 1);
-    count(send, RP_COUNT_TIMER_LATENESS_SUM_MS, (uint64_t)late_ms);
+    count(send, RP_COUNT_TIMER_LATENESS_SUM, (uint64_t)late_ms);
     count(send, RP_COUNT_TIMERS_DELIVERED, 1);
     if (is_dead_letter) count(send, RP_COUNT_TIMERS_DEAD_LETTERS, 1);
 }

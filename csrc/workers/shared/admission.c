@@ -100,5 +100,5 @@ void rp_admission_count_latency(rp_admission *admission, uint64_t received_ns) {
     uint32_t bucket = us <= 1 ? 0 : 64 - (uint32_t)__builtin_clzll(us - 1);
     if (bucket >= RP_COUNT_PUT_LATENCY_BUCKETS) bucket = RP_COUNT_PUT_LATENCY_BUCKETS - 1;
     rp_add(&admission->worker->counters[RP_COUNT_PUT_LATENCY + bucket], 1);
-    rp_add(&admission->worker->counters[RP_COUNT_PUT_LATENCY_SUM_US], us);
+    rp_add(&admission->worker->counters[RP_COUNT_PUT_LATENCY_SUM], us);
 }

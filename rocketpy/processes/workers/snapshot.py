@@ -35,8 +35,8 @@ from rocketpy.metrics import (
     WorkerSnapshot,
     process_memory,
 )
-from rocketpy.metrics.counters import Count
 from rocketpy.metrics.replication import FOLLOWING_STATES
+from rocketpy.native.core import lib
 from rocketpy.reactor.process import NAME_MAX
 from rocketpy.reactor.topology import REPLICATOR, Topology
 from rocketpy.replication.slave_table import SlaveTable
@@ -147,7 +147,7 @@ class SnapshotTaker:
             sent_bytes=table.sent_bytes,
             connections=table.opened,
             closed=table.closed(),
-            following=FOLLOWING_STATES[followers[0].counters[Count.FOLLOWING]] if followers else None,
+            following=FOLLOWING_STATES[followers[0].counters[lib.RP_COUNT_FOLLOWING]] if followers else None,
             member=_member(self.shown.read()) if self.shown else None,
             kept_files=kept.files if kept else None,
             kept_bytes=kept.size if kept else None,
