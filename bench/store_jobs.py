@@ -30,8 +30,7 @@ from rocketpy.spark.jobs.audit import audit
 from rocketpy.spark.jobs.running import run_parts
 from rocketpy.store.dispatch import Dispatch
 from rocketpy.store.files import file_name
-from rocketpy.store.inspection.check import Inspected
-from rocketpy.store.inspection.findings import Findings, NoListener
+from rocketpy.store.inspection.findings import Findings, Inspected, NoListener
 from rocketpy.store.inspection.log_check import LogCheck
 from rocketpy.store.inspection.parts import RunParts
 from rocketpy.store.inspection.reader import StoreReader

@@ -9,8 +9,7 @@ from pathlib import Path
 import attrs
 
 from rocketpy.store.files import DiskFiles
-from rocketpy.store.recovery.cut_request import request_cut
-from rocketpy.store.recovery.diverged import NoRoomAside, check_room
+from rocketpy.store.recovery.diverged import NoRoomAside, check_room, request_cut
 
 from .errors import Diverged
 

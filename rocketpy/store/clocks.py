@@ -1,6 +1,8 @@
 """The machine's clocks for the store's Python, and the cautious clock that decides when files are old enough to delete.
 
 Time is wall clock milliseconds since the epoch unless a name says `boot`. docs/adr/0090 says which clock is for what.
+
+Short: the lowest room of the store, for everything that needs the time.
 """
 
 from __future__ import annotations

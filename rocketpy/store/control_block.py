@@ -1,4 +1,5 @@
-"""The control block in Python: positions, and one entry per queue (csrc/store/control/control_block.h).
+"""The control block in Python: positions, and one entry per queue (csrc/store/control/control_block.h); its
+running flags, and a view for other programs.
 
 Mapped by the supervisor, inherited by all workers. Each field has one writer, named in the header; all other processes
 only read it. Reads are plain loads: fields are aligned, and decisions in Python do not depend on their order.
@@ -6,6 +7,8 @@ only read it. Reads are plain loads: fields are aligned, and decisions in Python
 
 from __future__ import annotations
 
+import enum
+import mmap
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +19,8 @@ import attrs
 from rocketpy.errors import StoreError
 from rocketpy.native.core import ffi, lib
 from rocketpy.native.status import Status
+
+from .files import store_error
 
 QUEUE_LIVE: int = lib.RP_QUEUE_LIVE
 QUEUE_DELETED: int = lib.RP_QUEUE_DELETED
@@ -207,3 +212,59 @@ class ControlBlock:
     def queues(self) -> list[QueueState]:
         """All live queues."""
         return [self.state_of(entry) for entry in self.entries() if entry.state == QUEUE_LIVE]
+
+
+class RunningFlag(enum.IntFlag):
+    """Reasons why the store accepts no messages, as bits of the control block (the reference's RunningFlags)."""
+
+    NOT_READABLE = lib.RP_FLAG_NOT_READABLE
+    NOT_WRITEABLE = lib.RP_FLAG_NOT_WRITEABLE  # the log cannot be flushed; set by csrc/store/log/flush.c
+    CONSUME_QUEUE_FAULT = lib.RP_FLAG_CONSUME_QUEUE_FAULT  # units cannot be written
+    INDEX_FAULT = lib.RP_FLAG_INDEX_FAULT
+    DISK_FULL = lib.RP_FLAG_DISK_FULL
+
+
+class RunningFlags:
+    """Sets and clears the flags, from several threads of the store worker."""
+
+    def __init__(self, control: ControlBlock) -> None:
+        self._header = control.header
+
+    def __contains__(self, flag: RunningFlag) -> bool:
+        return bool(self._header.running_flags & flag)
+
+    def put(self, flag: RunningFlag, on: bool) -> bool:
+        """Set or clear a flag. Returns whether it changed."""
+        return bool(lib.rp_control_put_flag(self._header, flag, on))
+
+
+class ControlView:
+    """The header of a control block, for a process that must not change it, nor die of it.
+
+    `ControlBlock` formats a block that it finds unusable, which one may seem to be while it changes. This view maps the
+    first page for reading. It is for a store that is open: recovery may cut the file to nothing for a moment.
+
+    Use `header` as that of ControlBlock; its fields are plain loads. Close it before another one is made.
+
+    Raises:
+        StoreError: there is no such file, or it is too short.
+    """
+
+    def __init__(self, path: Path) -> None:
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                if os.fstat(descriptor).st_size < mmap.PAGESIZE:
+                    raise StoreError(f"{path} is no control block: it has less than {mmap.PAGESIZE} bytes")
+                self._map = mmap.mmap(descriptor, mmap.PAGESIZE, mmap.MAP_SHARED, mmap.PROT_READ)
+            finally:
+                os.close(descriptor)
+        except OSError as exc:
+            raise store_error(exc, path, "map") from exc
+        self._bytes: Any = ffi.from_buffer(self._map)
+        self.header: Any = ffi.cast("const rp_control *", self._bytes)
+
+    def close(self) -> None:
+        self.header = ffi.NULL
+        ffi.release(self._bytes)
+        self._map.close()

@@ -16,8 +16,7 @@ from rocketpy.native.status import Status
 
 from .control_block import ControlBlock, fail
 from .files import StorePaths
-from .formats.delay_level import parse_delay_levels
-from .formats.unit import rounded_file_size
+from .formats.unit import parse_delay_levels, rounded_file_size
 
 # Descriptors for consume queue files; the kernel's limit may make it fewer. With more queues in turn than this, files
 # are opened anew in each batch; dispatch then takes more units of each queue at once

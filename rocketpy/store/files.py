@@ -1,4 +1,4 @@
-"""All access of Python to the store's files, and their names.
+"""All access of Python to the store's files, and their names; the use of the disks.
 
 Errors of the operating system become StoreError here, with path and reason in one line; a full disk becomes DiskFull.
 The C loops create files in csrc/store/log/new_file.c. Both follow the same rule: a partial file never gets a name in a
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -282,3 +283,15 @@ def numbered_files(files: Files, directory: Path, size: int) -> list[int]:
             )
         starts.append(int(info.name))
     return sorted(starts)
+
+
+def disk_ratio(files: Files, path: Path) -> float:
+    """Used share of the file system of `path`, in whole percent rounded up: 0.00 to 1.00; -1 if the path is missing.
+
+    Source: RocketMQ 4.9 `CleanCommitLogService`, which counts it so.
+    """
+    usage = files.usage(path)
+    if usage is None:
+        return -1.0
+    used = usage.total - usage.free
+    return math.ceil(100 * used / (used + usage.usable)) / 100 if used + usage.usable else -1.0

@@ -17,11 +17,11 @@ import pytest
 pytest.importorskip("rocketpy.native._rocketpy", reason="dispatch is C")
 
 from rocketpy.message.record import decode_record
+from rocketpy.store.control_block import RunningFlags
 from rocketpy.store.files import DiskFiles, DiskUsage
 from rocketpy.store.reading.get_message import GetMessageStatus
 from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
-from rocketpy.store.running_flags import RunningFlags
 from rocketpy.store.services.cleaning import Cleaner
 from rocketpy.store.services.faults import FaultLog
 from rocketpy.store.services.queue_cleaning import QueueCleaning

@@ -24,6 +24,7 @@ from rocketpy.message.properties import decode_properties
 from rocketpy.message.record import StoredRecord, decode_record
 from rocketpy.remoting import fastjson, json_writer
 from rocketpy.remoting.work import result_of
+from rocketpy.store.control_block import RunningFlags
 from rocketpy.store.files import DiskFiles, DiskUsage, file_name
 from rocketpy.store.formats.index_file import INDEX_HEADER, INDEX_SLOT
 from rocketpy.store.formats.unit import BLANK_SIZE, CQ_STORE_UNIT_SIZE
@@ -32,7 +33,6 @@ from rocketpy.store.inspection.reader import Damage
 from rocketpy.store.inspection.verify import verify_store
 from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
-from rocketpy.store.running_flags import RunningFlags
 from rocketpy.store.services.cleaning import Cleaner
 from tests.support.records import Record
 from tests.support.store_writer import Put, StoreWriter, small_config

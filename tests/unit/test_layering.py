@@ -71,8 +71,8 @@ ROOMS: dict[str, tuple[set[str], ...]] = {
     "store": (
         {"clocks", "files"},
         {"replaced_file"},
-        {"control_block", "control_view", "disk"},
-        {"running_flags", "timers"},
+        {"control_block"},
+        {"timers"},
         {"formats"},
         {"dispatch"},
         {"reading"},

@@ -12,7 +12,7 @@ import attrs
 from rocketpy.errors import ConfigError
 from rocketpy.message.numbers import int_or
 from rocketpy.message.properties import DELAY
-from rocketpy.store.formats.delay_level import parse_delay_levels
+from rocketpy.store.formats.unit import parse_delay_levels
 
 from ..property_edits import text_property
 

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from rocketpy.config import BrokerSettings
-from rocketpy.store.recovery.cut_request import take_cut_request
+from rocketpy.store.recovery.diverged import take_cut_request
 
 logger = logging.getLogger(__name__)
 

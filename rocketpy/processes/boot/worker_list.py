@@ -38,7 +38,7 @@ from rocketpy.replication.slave_table import SlaveTable
 from rocketpy.replication.truncation import Truncation
 from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.files import StorePaths
-from rocketpy.store.formats.delay_level import parse_delay_levels
+from rocketpy.store.formats.unit import parse_delay_levels
 from rocketpy.store.recovery.lifecycle import OpenedStore
 from rocketpy.store.timers import TimerMarks
 

@@ -14,7 +14,7 @@ import attrs
 
 from rocketpy.failover.member_block import MemberBlock
 from rocketpy.native.status import Status
-from rocketpy.store.running_flags import RunningFlag
+from rocketpy.store.control_block import RunningFlag
 
 from .marks import TreeMarks
 

@@ -19,7 +19,7 @@ from rocketpy.failover.rules.requests import Report
 from rocketpy.failover.rules.states import State
 from rocketpy.replication.epoch_file import EpochFile
 from rocketpy.replication.slave_table import SlaveTable
-from rocketpy.store.control_view import ControlView
+from rocketpy.store.control_block import ControlView
 
 from .health import Health
 from .marks import TreeMarks

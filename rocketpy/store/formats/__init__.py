@@ -1,2 +1,1 @@
-"""File formats of the store except the log's: consume queue units and their extensions, index files, checkpoint, delay
-levels."""
+"""File formats of the store except the log's: consume queue units and their extensions, index files, checkpoint."""

@@ -1,4 +1,4 @@
-"""The consume queue unit: its bytes and its Python value.
+"""The consume queue unit: its bytes and its Python value; the delay levels, which decide the times in delay queues.
 
     0   i64  phy_offset   bytes from the start of the CommitLog
     8   i32  size         bytes of the record
@@ -13,6 +13,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from typing import NamedTuple
+
+from rocketpy.errors import ConfigError
+from rocketpy.message.numbers import int_or
 
 CQ_STORE_UNIT_SIZE = 20
 CQ_UNIT = struct.Struct(
@@ -77,3 +80,25 @@ def next_unit(read: ReadUnits, at: int, end: int) -> tuple[int, ConsumeQueueUnit
 def rounded_file_size(size: int) -> int:
     """mappedFileSizeConsumeQueue, rounded up to whole units."""
     return -(-size // CQ_STORE_UNIT_SIZE) * CQ_STORE_UNIT_SIZE
+
+
+UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def parse_delay_levels(text: str) -> list[int]:
+    """messageDelayLevel as milliseconds: the delay of level 1, 2, ...
+
+    Dispatch needs it before the first delayed record: units of the delay topic hold the time of delivery.
+
+    Raises:
+        ConfigError: a piece that is not a number and one of s, m, h, d.
+    """
+    levels = []
+    for piece in text.split():
+        unit_ms = UNIT_MS.get(piece[-1], 0)
+        number = int_or(piece[:-1], -1)
+        if number < 0 or not unit_ms:
+            reason = f"{piece[:40]!r} is not a delay; expected a number and one of s, m, h, d"
+            raise ConfigError(reason, key="messageDelayLevel")
+        levels.append(number * unit_ms)
+    return levels

@@ -1,4 +1,4 @@
-"""Results of a check: problems with their places, notes, and the interface of progress reports."""
+"""A check: the store it looks at; problems with their places, notes, and the interface of progress reports."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Protocol
 
 import attrs
+
+from .reader import StoreReader
+from .state_files import StoreState
 
 
 class Code(StrEnum):
@@ -77,3 +80,23 @@ class NoListener:
 
     def reached(self, done: int) -> None:
         pass
+
+
+@attrs.frozen
+class Inspected:
+    """A store, its state when the inspection began, and where findings and progress go."""
+
+    reader: StoreReader
+    state: StoreState
+    findings: Findings
+    listener: ProgressListener
+
+
+class Check:
+    """The common part of the checks; not used by itself."""
+
+    def __init__(self, inspected: Inspected) -> None:
+        self._reader = inspected.reader
+        self._state = inspected.state
+        self._findings = inspected.findings
+        self._listener = inspected.listener

@@ -13,8 +13,7 @@ from rocketpy.native.status import Status
 
 from ..files import FileInfo
 from ..formats.index_file import INDEX_HEADER, INDEX_SLOT, INDEX_UNIT
-from .check import Check, Inspected
-from .findings import Code
+from .findings import Check, Code, Inspected
 from .reader import guess_slots
 
 UNIT_OFFSET_AT = 4

@@ -17,8 +17,7 @@ from rocketpy.native.core import ffi, lib
 from rocketpy.native.status import Status
 
 from ..files import FileInfo
-from .check import Check, Inspected
-from .findings import Code
+from .findings import Check, Code, Inspected
 from .parts import LogPiece, first_record
 from .reader import next_record, record_bytes
 from .tally import QueueTally, tally_of

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
 
 from rocketpy.errors import RecordCorrupt, StoreError
 from rocketpy.message.names import TIMER_TOPIC, TOPIC_LENGTH_MAX
@@ -28,8 +28,7 @@ from rocketpy.native.status import Status
 
 from ..formats.consume_queue_ext import is_ext_address, real_offset
 from ..formats.unit import CQ_STORE_UNIT_SIZE, ConsumeQueueUnit
-from .check import Check, CheckedLog, Inspected
-from .findings import Code
+from .findings import Check, Code, Inspected
 from .reader import QueueDirectory
 from .state_files import read_deletions
 from .tally import QueueTally
@@ -37,6 +36,19 @@ from .tally import QueueTally
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 NO_RECORDS = (1 << 64) - 1
 PROBLEMS_PER_QUEUE = 20
+
+
+class CheckedLog(Protocol):
+    """The facts about the log that the check of the queues needs."""
+
+    @property
+    def begin(self) -> int: ...  # phy offset
+    @property
+    def end(self) -> int: ...  # phy offset
+    @property
+    def is_dispatch_known(self) -> bool: ...  # the control block says which records must have units
+
+    def tallies(self) -> Iterator[QueueTally]: ...
 
 
 class QueueCheck(Check):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from .check import Inspected
-from .findings import Findings, NoListener, Problem, ProgressListener
+from .findings import Findings, Inspected, NoListener, Problem, ProgressListener
 from .index_check import IndexCheck
 from .log_check import LogCheck
 from .queue_check import QueueCheck

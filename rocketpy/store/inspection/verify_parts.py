@@ -13,8 +13,7 @@ from pathlib import Path
 import attrs
 
 from ..files import file_name
-from .check import Inspected
-from .findings import Code, Findings, NoListener, Problem, ProgressListener
+from .findings import Code, Findings, Inspected, NoListener, Problem, ProgressListener
 from .index_check import IndexCheck
 from .log_check import LogCheck, queue_offset_text
 from .parts import NO_LIMIT, SPLIT_BYTES, LogPiece, RunParts, counted, cut_log, run_pieces

@@ -16,8 +16,7 @@ from rocketpy.units import PhyOffset, QueueOffset
 
 from ..clocks import boot_clock_ms, wall_clock_ms
 from ..control_block import ControlBlock, QueueState
-from ..disk import disk_ratio
-from ..files import DiskFiles, Files, StorePaths
+from ..files import DiskFiles, Files, StorePaths, disk_ratio
 from ..formats.index_file import Index
 from ..formats.unit import ConsumeQueueUnit, rounded_file_size
 from .commitlog import CommitLog

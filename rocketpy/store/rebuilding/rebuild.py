@@ -20,8 +20,7 @@ from rocketpy.config import MessageStoreConfig
 from rocketpy.errors import RecordCorrupt, StoreError
 
 from ..files import Files, translated
-from ..formats.delay_level import parse_delay_levels
-from ..formats.unit import CQ_STORE_UNIT_SIZE, rounded_file_size
+from ..formats.unit import CQ_STORE_UNIT_SIZE, parse_delay_levels, rounded_file_size
 from ..inspection.findings import ProgressListener
 from ..inspection.parts import NO_LIMIT, SPLIT_BYTES, LogPiece, RunParts, counted, cut_log, run_pieces
 from ..inspection.reader import StoreReader, guess_slots

@@ -1,4 +1,8 @@
-"""Keeps aside what is about to be cut off a log whose history differs from its master's.
+"""The cut of a log whose history differs from its master's: the request, and the end of the log, which is kept aside.
+
+`cutRequest` in the root of the store, a JSON object: `position`, where the log is to end. The replicator of a slave
+asks for it, to be done when the store is opened next. Opening the store removes the file first, so a request is tried
+once.
 
 `diverged/<position>-<end>` in the root of the store: the bytes of the log between these positions, as they were. The
 broker never reads or removes them; `rocketpy store dump` does not either. They are for people who look for a message.
@@ -7,14 +11,21 @@ What is kept may have been acknowledged, so nothing of it makes room for more: w
 
 from __future__ import annotations
 
+import json
+import logging
 from pathlib import Path
 
 import attrs
 
+from rocketpy.atomic_file import write_atomically
 from rocketpy.errors import StoreError
 
 from ..files import Files, StorePaths, file_name
 
+logger = logging.getLogger(__name__)
+
+REQUEST_FILE = "cutRequest"
+REQUEST_SIZE_MAX = 1000  # bytes
 DIRECTORY = "diverged"
 STEP = 4 << 20  # bytes copied at once
 
@@ -87,3 +98,40 @@ def keep_aside(files: Files, paths: StorePaths, file_size: int, begin: int, end:
 
 def _target(root: Path, begin: int, end: int) -> Path:
     return root / DIRECTORY / f"{file_name(begin)}-{file_name(end)}"
+
+
+def request_cut(root: Path, position: int) -> None:
+    """Have the log of the store at `root` end at `position`; on return the request is on the disk.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    try:
+        write_atomically(root / REQUEST_FILE, json.dumps({"position": position}).encode(), keep_old=False)
+    except OSError as exc:
+        raise StoreError(f"cannot write {root / REQUEST_FILE}: {exc.strerror}") from exc
+
+
+def take_cut_request(root: Path) -> int | None:
+    """The position that was asked for, once; None: nobody has asked.
+
+    Raises:
+        StoreError: the file cannot be read or removed.
+    """
+    path = root / REQUEST_FILE
+    try:
+        with path.open("rb") as file:
+            data = file.read(REQUEST_SIZE_MAX)
+        path.unlink()
+    except FileNotFoundError:
+        return None
+    except OSError as exc:
+        raise StoreError(f"cannot read and remove {path}: {exc.strerror}") from exc
+    try:
+        position = json.loads(data)["position"]
+    except (ValueError, KeyError, TypeError):
+        position = None
+    if type(position) is not int or position < 0:
+        logger.warning("removed %s, which named no position: nothing is cut", path)
+        return None
+    return position

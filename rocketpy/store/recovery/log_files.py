@@ -6,7 +6,9 @@ a run; one run becomes the log. Single-threaded, under the store's lock.
 
 from __future__ import annotations
 
+import logging
 import os
+import time
 from pathlib import Path
 
 import attrs
@@ -17,11 +19,35 @@ from rocketpy.native.core import ffi, lib
 
 from ..control_block import ControlBlock, fail
 from ..files import Files, file_name, numbered_files
-from .progress import Progress
+
+logger = logging.getLogger(__name__)
 
 FILES_SCANNED = 3  # from the end, after a clean stop: two of them may be pre-allocated
 NOTHING_MISSING = (1 << 64) - 1
 SCAN_STEP = 128 << 20  # bytes between two progress reports
+PROGRESS_INTERVAL_S = 1.0
+
+
+class Progress:
+    """Logs the progress of a step that may take minutes, once a second."""
+
+    def __init__(self, what: str, start: int, end: int) -> None:
+        self._what = what
+        self._start = start
+        self._end = end
+        self._began_s = self._said_s = time.monotonic()
+
+    @property
+    def elapsed_s(self) -> float:
+        return time.monotonic() - self._began_s
+
+    def __call__(self, at: int) -> None:
+        now = time.monotonic()
+        if now - self._said_s < PROGRESS_INTERVAL_S:
+            return
+        self._said_s = now
+        done, total = (at - self._start) >> 20, max(self._end - self._start, at - self._start) >> 20
+        logger.info("%s: %d of %d MiB, %.0f MiB/s", self._what, done, total, done / (now - self._began_s))
 
 
 @attrs.frozen

@@ -28,20 +28,17 @@ import attrs
 from rocketpy.config import MessageStoreConfig
 from rocketpy.native.core import lib
 
-from ..control_block import QUEUE_LIVE, ControlBlock, fail
+from ..control_block import QUEUE_LIVE, ControlBlock, RunningFlag, fail
 from ..dispatch import Dispatch
 from ..files import Files, StorePaths
 from ..formats.checkpoint import StoreCheckpoint, write_checkpoint
 from ..formats.index_file import index_end, limit_index
 from ..formats.unit import rounded_file_size
-from ..running_flags import RunningFlag
 from ..timers import forget_marks_of_this_boot
-from .deletions import DeletedQueue, read_deleted, restore_deleted
 from .diverged import NoRoomAside, check_room, keep_aside
 from .index_repair import repair_index
-from .log_files import Durable, LogFiles, Scan
-from .progress import Progress
-from .queue_loading import load_queues
+from .log_files import Durable, LogFiles, Progress, Scan
+from .queue_loading import DeletedQueue, load_queues, read_deleted, restore_deleted
 
 logger = logging.getLogger(__name__)
 

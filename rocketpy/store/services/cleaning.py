@@ -19,11 +19,9 @@ from typing import Any
 from rocketpy.config import MessageStoreConfig
 from rocketpy.errors import StoreError
 
-from ..control_block import ControlBlock
-from ..disk import disk_ratio
-from ..files import Files, StorePaths, file_name
+from ..control_block import ControlBlock, RunningFlag, RunningFlags
+from ..files import Files, StorePaths, disk_ratio, file_name
 from ..formats.index_file import index_files, read_header
-from ..running_flags import RunningFlag, RunningFlags
 from ..timers import TimerMarks
 from .faults import FaultLog
 from .queue_trim import QueueTrim

@@ -1,4 +1,7 @@
-"""Failures of background steps: each is counted, the log gets one line per step and minute."""
+"""Failures of background steps: each is counted, the log gets one line per step and minute.
+
+Short: all services share it, and none of them owns it.
+"""
 
 from __future__ import annotations
 

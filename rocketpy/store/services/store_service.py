@@ -23,11 +23,10 @@ from rocketpy.native.core import ffi, lib
 from rocketpy.native.status import Status
 
 from ..clocks import CautiousClock
-from ..control_block import ControlBlock, fail
+from ..control_block import ControlBlock, RunningFlag, RunningFlags, fail
 from ..dispatch import Dispatch, sync_units
 from ..files import DiskFiles, Files, StorePaths
 from ..recovery.lifecycle import save_checkpoint
-from ..running_flags import RunningFlag, RunningFlags
 from ..timers import TimerMarks
 from .allocation import allocate_ahead
 from .cleaning import Cleaner

@@ -13,11 +13,10 @@ from rocketpy.message.host import pack_host
 from rocketpy.message.tags import string_hash
 from rocketpy.native.core import ffi, lib
 from rocketpy.native.status import Status
-from rocketpy.store.control_block import ControlBlock
+from rocketpy.store.control_block import ControlBlock, RunningFlags
 from rocketpy.store.dispatch import Dispatch, sync_units
 from rocketpy.store.files import DiskFiles, StorePaths
 from rocketpy.store.recovery.lifecycle import save_checkpoint
-from rocketpy.store.running_flags import RunningFlags
 from rocketpy.store.services.allocation import allocate_ahead
 from rocketpy.store.services.cleaning import HOUR_MS, Cleaner
 from rocketpy.store.services.faults import FaultLog

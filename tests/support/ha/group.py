@@ -18,7 +18,7 @@ import attrs
 
 from rocketpy.message.record import decode_records
 from rocketpy.replication.epoch_file import EpochFile
-from rocketpy.store.control_view import ControlView
+from rocketpy.store.control_block import ControlView
 from tests.support.broker import RunningBroker, free_ports
 from tests.support.etcd import EtcdCluster, etcd_cluster
 from tests.support.history import PULL_FOUND, Connection, pull_request

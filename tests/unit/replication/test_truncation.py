@@ -18,7 +18,7 @@ from rocketpy.replication.errors import Diverged
 from rocketpy.replication.introduction import Extent
 from rocketpy.replication.slave import SlaveReplicator
 from rocketpy.replication.truncation import Truncation
-from rocketpy.store.recovery.cut_request import take_cut_request
+from rocketpy.store.recovery.diverged import take_cut_request
 from tests.support.fake_master import FakeMaster
 from tests.support.slave_rig import FILE_SIZE
 from tests.unit.replication.test_slave import IMAGE, Slave

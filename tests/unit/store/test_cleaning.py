@@ -13,12 +13,12 @@ import pytest
 
 from rocketpy.config import MessageStoreConfig
 from rocketpy.native.core import ffi, lib
+from rocketpy.store.control_block import RunningFlag, RunningFlags
 from rocketpy.store.files import DiskFiles, DiskUsage, file_name
 from rocketpy.store.formats.index_file import index_files
 from rocketpy.store.reading.get_message import GetMessageStatus
 from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.store.recovery.lifecycle import OpenedStore
-from rocketpy.store.running_flags import RunningFlag, RunningFlags
 from rocketpy.store.services.cleaning import Cleaner
 from rocketpy.store.services.faults import FaultLog
 from rocketpy.store.services.queue_cleaning import QueueCleaning

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from rocketpy.errors import StoreError
-from rocketpy.store.control_block import ControlBlock
-from rocketpy.store.control_view import ControlView
+from rocketpy.store.control_block import ControlBlock, ControlView
 
 
 def test_it_shows_what_the_block_has(tmp_path: Path) -> None:

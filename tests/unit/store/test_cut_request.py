@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rocketpy.errors import StoreError
-from rocketpy.store.recovery.cut_request import FILE, request_cut, take_cut_request
+from rocketpy.store.recovery.diverged import REQUEST_FILE, request_cut, take_cut_request
 
 
 def test_a_request_is_taken_once(tmp_path: Path) -> None:
@@ -22,14 +22,14 @@ def test_a_request_is_taken_once(tmp_path: Path) -> None:
     "data", [b"", b"x", b"[]", b"{}", b'{"position":-1}', b'{"position":true}', b'{"position":1.5}']
 )
 def test_a_damaged_request_cuts_nothing(tmp_path: Path, data: bytes, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / FILE).write_bytes(data)
+    (tmp_path / REQUEST_FILE).write_bytes(data)
     assert take_cut_request(tmp_path) is None and "nothing is cut" in caplog.text
-    assert not (tmp_path / FILE).exists()
+    assert not (tmp_path / REQUEST_FILE).exists()
 
 
 def test_errors_name_the_file(tmp_path: Path) -> None:
-    (tmp_path / FILE).mkdir()
-    with pytest.raises(StoreError, match=FILE):
+    (tmp_path / REQUEST_FILE).mkdir()
+    with pytest.raises(StoreError, match=REQUEST_FILE):
         take_cut_request(tmp_path)
-    with pytest.raises(StoreError, match=FILE):
+    with pytest.raises(StoreError, match=REQUEST_FILE):
         request_cut(tmp_path, 5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rocketpy.errors import ConfigError
-from rocketpy.store.formats.delay_level import parse_delay_levels
+from rocketpy.store.formats.unit import parse_delay_levels
 
 
 def test_delay_levels() -> None:

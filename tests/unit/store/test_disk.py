@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy.store.disk import disk_ratio
-from rocketpy.store.files import DiskFiles, DiskUsage
+from rocketpy.store.files import DiskFiles, DiskUsage, disk_ratio
 
 FILES = DiskFiles()
 

@@ -14,9 +14,9 @@ import pytest
 
 from rocketpy.native.core import ffi, lib
 from rocketpy.native.status import Status
+from rocketpy.store.control_block import RunningFlag
 from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
 from rocketpy.store.recovery.positions import RecoveryKind
-from rocketpy.store.running_flags import RunningFlag
 from tests.support.broker import disk_directory
 from tests.support.store_writer import StoreWriter, small_config
 

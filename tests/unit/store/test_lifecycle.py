@@ -13,12 +13,12 @@ from rocketpy.config import MessageStoreConfig
 from rocketpy.errors import StoreError
 from rocketpy.native.core import ffi, lib
 from rocketpy.store.clocks import CautiousClock
+from rocketpy.store.control_block import RunningFlag
 from rocketpy.store.files import StorePaths, file_name
 from rocketpy.store.formats.checkpoint import read_checkpoint
 from rocketpy.store.recovery import lifecycle, store_lock
 from rocketpy.store.recovery.lifecycle import close_store, open_store
 from rocketpy.store.recovery.positions import Recovery, RecoveryKind
-from rocketpy.store.running_flags import RunningFlag
 from tests.support.store_writer import StoreWriter
 
 STORED_MS = 1_700_000_000_000

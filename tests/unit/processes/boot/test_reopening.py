@@ -13,7 +13,7 @@ pytest.importorskip("rocketpy.native._rocketpy", reason="a part of the broker, w
 
 from rocketpy.config import BrokerRole, BrokerSettings
 from rocketpy.processes.boot.reopening import requested_cut
-from rocketpy.store.recovery.cut_request import request_cut
+from rocketpy.store.recovery.diverged import request_cut
 
 PROGRAM = """
 import os, sys

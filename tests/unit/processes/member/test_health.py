@@ -24,8 +24,7 @@ from rocketpy.processes.member.marks import FAULT_BYTES_MAX, TreeMarks
 from rocketpy.processes.member.tree import fault_of
 from rocketpy.reactor.ring import WorkerBlock
 from rocketpy.reactor.worker_spec import WorkerSpec
-from rocketpy.store.control_block import ControlBlock
-from rocketpy.store.running_flags import RunningFlag
+from rocketpy.store.control_block import ControlBlock, RunningFlag
 
 
 @attrs.define(eq=False)

@@ -11,6 +11,7 @@ import pytest
 from rocketpy.cli import store_tools
 from rocketpy.config import MessageStoreConfig
 from rocketpy.message.tags import string_hash
+from rocketpy.store.control_block import RunningFlags
 from rocketpy.store.files import DiskFiles, file_name
 from rocketpy.store.formats.consume_queue_ext import (
     ADDRESS_BASE,
@@ -19,7 +20,6 @@ from rocketpy.store.formats.consume_queue_ext import (
 from rocketpy.store.inspection.dump import StoreDump
 from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
-from rocketpy.store.running_flags import RunningFlags
 from rocketpy.store.services.cleaning import Cleaner
 from tests.support.extension_units import (
     EXT_FILE_SIZE,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rocketpy.store.control_block import QUEUE_DELETED, QUEUE_LIVE, ControlBlock
-from rocketpy.store.recovery.deletions import DeletedQueue, read_deleted, restore_deleted
+from rocketpy.store.recovery.queue_loading import DeletedQueue, read_deleted, restore_deleted
 
 LOG_END = 5_000
 GONE = DeletedQueue(b"Gone", 2, QUEUE_DELETED, 1_000, 30, 900)

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from rocketpy.store.recovery.progress import Progress
+from rocketpy.store.recovery.log_files import Progress
 
 MIB = 1 << 20
 
