@@ -1,6 +1,6 @@
 #ifndef ROCKETPY_FLOATING_H
 #define ROCKETPY_FLOATING_H
-/* Numbers with fraction in text, as rocketpy/filter/numbers.py reads them. */
+/* Numbers with fraction in text, as rocketpy/filter/evaluate.py reads them. */
 #include <stdint.h>
 #include "base/status.h"
 

@@ -13,6 +13,7 @@ Source: RocketMQ 4.9 package `org.apache.rocketmq.filter.expression`.
 from __future__ import annotations
 
 import math
+import re
 import struct
 from collections.abc import Mapping
 from typing import TypeAlias, cast
@@ -20,7 +21,6 @@ from typing import TypeAlias, cast
 from rocketpy.errors import NumberInvalid
 from rocketpy.message.numbers import parse_int, parse_long
 
-from . import numbers
 from .expression import And, Compare, Comparison, Constant, In, IsNull, Kind, Negate, Node, Not, Or, Property
 
 Value: TypeAlias = bool | int | float | str | None
@@ -28,6 +28,11 @@ Typed: TypeAlias = tuple[Kind, Value]
 Properties: TypeAlias = Mapping[str, str | int]
 UNKNOWN: Typed = (Kind.UNKNOWN, None)
 _WHOLE = {Kind.INT32: parse_int, Kind.INT64: parse_long}
+NUMBER_SIZE_MAX = 255  # characters of a number, without blanks around it; a longer text is none
+_BLANKS = "".join(map(chr, range(0x21)))
+_DECIMAL = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?\Z")
+_HEXADECIMAL = re.compile(r"([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?\Z")
+_NAMED = re.compile(r"([+-]?)(NaN|Infinity)\Z")
 
 
 class EvaluationError(Exception):
@@ -159,10 +164,10 @@ def _read(value: Value, kind: Kind) -> float:
     text = cast(str, value)
     if kind is Kind.BOOLEAN:
         return text.lower() == "true"
-    if len(text) > numbers.SIZE_MAX:  # with its blanks: a look at a message takes a bounded time
-        raise EvaluationError(f"a number of more than {numbers.SIZE_MAX} bytes: {text[:40]!r}")
+    if len(text) > NUMBER_SIZE_MAX:  # with its blanks: a look at a message takes a bounded time
+        raise EvaluationError(f"a number of more than {NUMBER_SIZE_MAX} bytes: {text[:40]!r}")
     try:
-        number = numbers.floating(text) if kind is Kind.DOUBLE else _WHOLE[kind](text)
+        number = floating(text) if kind is Kind.DOUBLE else _WHOLE[kind](text)
     except NumberInvalid as exc:
         raise EvaluationError(str(exc)) from None
     if number is None:
@@ -183,3 +188,27 @@ def _order(left: float, right: float) -> int:
 
 def _rank(value: float) -> int:
     return 2 if math.isnan(value) else 0 if struct.pack(">d", value)[0] & 0x80 else 1
+
+
+def floating(text: str) -> float | None:
+    """Read a number with fraction as Java's `Double.parseDouble` does; None: it is none.
+
+    csrc/base/floating.c is the same in C.
+    """
+    text = text.strip(_BLANKS)
+    if len(text) > NUMBER_SIZE_MAX:
+        return None
+    if found := _DECIMAL.match(text):
+        return float(found[1])
+    if found := _HEXADECIMAL.match(text):
+        return _hexadecimal(found[1])
+    if found := _NAMED.match(text):
+        return float(found[1] + {"NaN": "nan", "Infinity": "inf"}[found[2]])
+    return None
+
+
+def _hexadecimal(text: str) -> float:
+    try:
+        return float.fromhex(text)
+    except OverflowError:
+        return float("-inf") if text.startswith("-") else float("inf")

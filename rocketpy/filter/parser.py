@@ -3,6 +3,8 @@
 The whole text has to be an expression. The reference stops at the first word that does not fit and ignores the rest, so
 that `a LIKE 'x'` and `amount > 5.` pass and filter by something else than what they say
 (docs/understand/compatibility/messages.md).
+
+Short: imported by all processes that may see an expression; grammar.py, which loads lark, only with the first one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The address fields of a record: 4 or 16 address bytes, then the port as a 4-byte integer."""
+"""The address fields of a record: 4 or 16 address bytes, then the port as a 4-byte integer.
+
+Short: connections have addresses too, and no records.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""MessageQueue: the name of one queue, as clients, routes and JSON bodies use it."""
+"""MessageQueue: the name of one queue, as clients, routes and JSON bodies use it.
+
+Short: everything above knows queues by this name, mostly without records and properties.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tags: the expressions that select them, and Java's string hash, on which tag codes and index slots are built."""
+"""Tags: the expressions that select them, and Java's string hash, on which tag codes and index slots are built.
+
+Short: consumers select by tags, and never see the other properties.
+"""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ brokers.
 - A broker is removed with the connection that it last registered on, not by its address: a broker that has registered
 again on another connection stays when the old one closes.
 - A master with automatic failover registers its epoch. It cannot replace a master of a newer one, and one that leaves
-stays in routes until its successor registers (leaving_masters.py).
+stays in routes until its successor registers (`LeavingMasters`).
 - Unregistering removes the broker's own address only, whoever has its id now.
 
 Source: RocketMQ 4.9 `RouteInfoManager`. Different here: a connection that closes takes every broker that registered on
@@ -30,22 +30,53 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any
 
+import attrs
+
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import RequestRefused
 from rocketpy.remoting.bodies.route import MASTER_ID, BrokerData
 from rocketpy.remoting.bodies.topic import DataVersion
 from rocketpy.remoting.work import result_of
 
-from .leaving_masters import LeavingMasters
-from .queue_entry import QUEUES, packed
-from .registration import LiveBroker, MasterInfo, Registration
+from .registration import QUEUES, LiveBroker, MasterInfo, Registration, packed
 from .route_questions import TOPICS_PER_STEP, RouteQuestions
 
 BROKER_EXPIRY_MS = 120_000  # BROKER_CHANNEL_EXPIRED_TIME: silence after which a broker is dropped
+LEAVING_MS = 3_000
 PERM_WRITE = 2
 PERM_READ_WRITE = 6
 NO_CONNECTION = -1  # of a broker that has left
 UNKNOWN_VERSION = DataVersion(counter=-(1 << 63), timestamp_ms=0)  # of a broker whose topics are being registered
+
+
+@attrs.define(eq=False)
+class LeavingMasters:
+    """Masters with automatic failover that have left, and until when they stay in routes.
+
+    In a switch-over the last master closes its connection, or registers as a slave, before the next one is ready. A
+    client that asks for the route in between would find no master and fail a send; the last master passes sends on. So
+    it keeps its id 0 for LEAVING_MS, or until the next master registers.
+    """
+
+    _until_ms: dict[str, int] = attrs.field(factory=dict)
+
+    def leave(self, addr: str, now_ms: int) -> None:
+        """Begin the time of a master that has left; it does not begin again."""
+        self._until_ms.setdefault(addr, now_ms + LEAVING_MS)
+
+    def forget(self, addr: str) -> None:
+        """The address is a master's again, or is not registered any more."""
+        self._until_ms.pop(addr, None)
+
+    def has(self, addr: str) -> bool:
+        return addr in self._until_ms
+
+    def take_due(self, now_ms: int) -> list[str]:
+        """Addresses whose time is over."""
+        due = [addr for addr, until_ms in self._until_ms.items() if until_ms <= now_ms]
+        for addr in due:
+            del self._until_ms[addr]
+        return due
 
 
 class RouteInfoManager(RouteQuestions):

@@ -9,8 +9,7 @@ from collections.abc import Callable, Generator, Mapping, Set
 
 from rocketpy.remoting.bodies.route import BrokerData, ClusterInfo, TopicRouteData
 
-from .queue_entry import QUEUES, unpacked
-from .registration import LiveBroker
+from .registration import QUEUES, LiveBroker, unpacked
 
 TOPIC_UNIT = 1  # topicSysFlag bits (TopicSysFlag)
 TOPIC_UNIT_SUB = 2

@@ -7,7 +7,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from rocketpy.filter.numbers import floating
+from rocketpy.filter.evaluate import floating
 from rocketpy.filter.parser import parse
 from rocketpy.filter.program import compile_program
 from rocketpy.message.properties import encode_properties

@@ -3,7 +3,7 @@
 Java's recovery after an unclean stop starts from it. One page; bytes after the three times belong to later versions and
 are kept.
 
-Short: one file format, as docs/file-formats.md describes it.
+Short: one file format, as docs/understand/file-formats.md describes it.
 """
 
 from __future__ import annotations

@@ -6,9 +6,8 @@ import attrs
 import pytest
 
 from rocketpy.errors import RequestRefused
-from rocketpy.namesrv.leaving_masters import LEAVING_MS
 from rocketpy.namesrv.registration import MasterInfo, Registration
-from rocketpy.namesrv.route_info import BROKER_EXPIRY_MS, RouteInfoManager
+from rocketpy.namesrv.route_info import BROKER_EXPIRY_MS, LEAVING_MS, RouteInfoManager
 from rocketpy.namesrv.route_questions import TOPICS_PER_STEP
 from rocketpy.remoting.bodies.route import BrokerData, QueueData
 from rocketpy.remoting.bodies.topic import DataVersion
