@@ -30,17 +30,18 @@ from rocketpy.transport.steps import finished
 
 from .clock import CHECK_INTERVAL_S, Clock, ProcessPauses, seconds_to_midnight
 from .current_settings import CurrentSettings
-from .delays.delay import DelayLevels
+from .delays.levels import DelayLevels
 from .delays.schedule import ScheduleService
 from .managers.broker_stats import BrokerStatsManager, WorkerCounters
 from .managers.client_journal import ClientJournal, OpenChannel
 from .managers.config_file import ConfigFile
 from .managers.consumer import ConsumerManager
 from .managers.consumer_filter import ConsumerFilterManager
+from .managers.consumer_offset import ConsumerOffsetManager
 from .managers.fast_path_tables import FastPathTables
-from .managers.kept_tables import make_locks, make_offsets
 from .managers.notify import MembersNotifier
 from .managers.producer import ProducerManager
+from .managers.rebalance_lock import RebalanceLockManager
 from .managers.subscription_group import SubscriptionGroupManager
 from .managers.table_followers import CHANGES
 from .managers.topic_config import TopicConfigManager
@@ -62,10 +63,8 @@ from .processors.send_back import SendBackProcessor
 from .processors.table import FollowedProcessor, GuardedProcessor, TableProcessor, guard_of
 from .processors.transactions import TransactionProcessor
 from .processors.unreadable import UnreadableProcessor
-from .pulling.backlog import BacklogMonitor
+from .pulling.backlog import SLOW_READERS_S, BacklogMonitor, SlowReaders
 from .pulling.slow_pull import SlowPull
-from .pulling.slow_readers import INTERVAL_S as SLOW_READERS_S
-from .pulling.slow_readers import SlowReaders
 from .registration.master_route import WATCH_S, MasterRoute
 from .registration.outer_api import BrokerOuterApi, NameServerClient, RegisteredAs, RegistrationStatistics
 from .runtime_info import WaterMarks
@@ -118,7 +117,7 @@ class BrokerController:
         topics = TopicConfigManager(config_dir / "topics.json", current, clock, tables)
         self._outer_api = BrokerOuterApi(current, topics, name_server_client, clock)
         topics.on_change = lambda config: self._outer_api.topics_changed()
-        offsets = make_offsets(config_dir / "consumerOffset.json", current, clock, memory, store)
+        offsets = _offsets(config_dir / "consumerOffset.json", current, clock, memory, store)
         producers, progress = ProducerManager(clock, pauses), TransactionProgress(config_dir, store, offsets)
         self.services = services = BrokerServices(
             settings=current,
@@ -132,7 +131,7 @@ class BrokerController:
             consumers=ConsumerManager(clock, tables, self.notifier.members_changed, pauses),
             filters=filters,
             producers=producers,
-            locks=make_locks(current, clock, memory, pauses),
+            locks=_locks(current, clock, memory, pauses),
             stats=BrokerStatsManager(current, counters, clock),
             schedule=ScheduleService(config_dir, levels, current, store, fast_path, topics, epoch),
             transactions=TransactionService(config_dir, current, store, fast_path, topics, progress, producers),
@@ -392,3 +391,27 @@ class BrokerController:
 
     def drop_connections(self, is_gone: Callable[[int], bool]) -> Iterator[None]:
         return self._clients.lose(is_gone)
+
+
+def _offsets(
+    path: Path, settings: CurrentSettings, clock: Clock, memory: ManagerMemory, store: Store
+) -> ConsumerOffsetManager:
+    return ConsumerOffsetManager(
+        path,
+        memory.offsets_journal(),
+        started_ms=clock.monotonic_ms() - 1,
+        entries_max=lambda: settings.rocketpy.consumer_offsets_max,
+        log_end=store.log_end,
+    )
+
+
+def _locks(
+    settings: CurrentSettings, clock: Clock, memory: ManagerMemory, pauses: ProcessPauses
+) -> RebalanceLockManager:
+    return RebalanceLockManager(
+        clock,
+        memory.locks_journal(),
+        unknown_until_ms=memory.locks.unknown_until_ms,
+        pauses=pauses,
+        locks_max=lambda: settings.rocketpy.queue_locks_max,
+    )

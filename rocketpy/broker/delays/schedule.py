@@ -13,7 +13,7 @@ so that a delay keeps its length (docs/adr/0090).
 
 Each delivery names its delayed message, and the send worker stores it once, even if it is put several times
 (docs/adr/0090). So a restart of a worker neither repeats nor loses a message. Progress is saved every 10 s and at stop,
-with the log position that it presumes (delay_progress.py). After the death of the whole broker, or of another master,
+with the log position that it presumes (levels.py). After the death of the whole broker, or of another master,
 messages that were delivered since that position are looked up (earlier_deliveries.py).
 
 Source: RocketMQ 4.9 `ScheduleMessageService`.
@@ -44,10 +44,9 @@ from ..managers.config_file import ConfigFile
 from ..managers.topic_config import TopicConfigManager
 from ..property_edits import text_property
 from ..store_api import Store
-from .delay import DelayLevels
-from .delay_progress import DelayProgress
 from .earlier_deliveries import EarlierDeliveries
 from .last_delivery import LastDelivery
+from .levels import DelayLevels, DelayProgress
 
 logger = logging.getLogger(__name__)
 

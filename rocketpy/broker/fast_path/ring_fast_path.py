@@ -47,10 +47,10 @@ from rocketpy.remoting.fast_path import (
 from rocketpy.remoting.frame import SerializeType
 from rocketpy.remoting.refusals import OVERLOAD
 
-from .delivery_marks import DeliveryMarks
 from .filter_messages import encode_expression, encode_filter, encode_subscription
 from .internal_puts import InternalPut, InternalPuts
 from .queue_deletion import QueueDeletions, QueueTable
+from .shared_memory import DeliveryMarks
 
 TableKey = tuple[str, str]
 # The order in which a restarted worker is told. By kind, so that no step looks at what the worker does not take.

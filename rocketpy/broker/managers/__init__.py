@@ -8,7 +8,6 @@ consumer_filter, filter_compiler        SQL92 subscriptions and their filter bit
 rebalance_lock                          locks of queues that are consumed in order
 broker_stats, stats_item                figures of the last minute, hour and day
 table_followers                         slaves that have copied the newest version of a table
-kept_tables                             offsets and locks in the memory that outlives the manager
 fast_path_tables                        what of these tables the send and pull workers have
-config_file, documents, evolve          when a table is saved, how it is encoded, copies with changes
+config_file                             when a table is saved, how it is encoded, copies with changes
 """

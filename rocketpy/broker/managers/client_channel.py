@@ -1,4 +1,7 @@
-"""One client on one connection, as described by its last heartbeat; and the connections whose entries have changed."""
+"""One client on one connection, as described by its last heartbeat; and the connections whose entries have changed.
+
+Short: consumers, producers and their journal share it, and none of them is above the others.
+"""
 
 from __future__ import annotations
 

@@ -1,15 +1,23 @@
 """The file of a table: counts changes, combines them into saves, and lets a caller wait until its change is on the
-disk."""
+disk.
+
+A table never changes an entry in place (`evolved`), so a copy of the table is encoded as it was, whatever happens
+meanwhile (`with_unknown_fields`).
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
+import attrs
 import trio
 
+from rocketpy.remoting.bodies.schema import Body
+from rocketpy.remoting.bodies.topic import DataVersion
+from rocketpy.remoting.json_writer import Members
 from rocketpy.transport.steps import encoded
 
 from ..files import json_file
@@ -17,6 +25,8 @@ from ..files import json_file
 logger = logging.getLogger(__name__)
 
 RETRY_FIRST_S, RETRY_MAX_S = 1.0, 60.0
+
+_B = TypeVar("_B", bound=Body)
 
 
 class ConfigFile:
@@ -92,3 +102,27 @@ class ConfigFile:
             exc,
             wait_s,
         )
+
+
+def with_unknown_fields(
+    member: str, version: DataVersion, table: Mapping[str, Body], unknown: Mapping[str, Mapping[str, Any]]
+) -> Members:
+    """A table for its file and for response bodies: `{"dataVersion": .., member: {name: fields}}`. Each entry is made
+    while it is written.
+
+    Args:
+        table: a copy of the table, taken together with `version`; its values never change. unknown: fields that we do
+        not know from files of other versions, by name; looked up late.
+    """
+
+    def entries() -> Iterator[tuple[str, object]]:
+        for name, config in table.items():
+            extra = unknown.get(name)
+            yield name, config if extra is None else {**extra, **dict(config.wire_members())}
+
+    return Members(lambda: [("dataVersion", version), (member, Members(entries))])
+
+
+def evolved(body: _B, **changes: object) -> _B:
+    """A copy of `body` with these attributes. Every Body is an attrs class, which the type checker cannot know."""
+    return cast(_B, attrs.evolve(cast(Any, body), **changes))

@@ -27,8 +27,7 @@ from rocketpy.transport.steps import Steps, finished
 from ..clock import Clock
 from ..current_settings import CurrentSettings
 from ..files import json_file
-from .config_file import ConfigFile
-from .evolve import evolved
+from .config_file import ConfigFile, evolved
 from .filter_compiler import FilterCompiler
 
 logger = logging.getLogger(__name__)

@@ -19,9 +19,7 @@ from rocketpy.transport.steps import Steps
 
 from ..clock import Clock
 from ..current_settings import CurrentSettings
-from .config_file import ConfigFile
-from .documents import with_unknown_fields
-from .evolve import evolved
+from .config_file import ConfigFile, evolved, with_unknown_fields
 from .fast_path_tables import FastPathTables
 
 logger = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from rocketpy.remoting.fast_path import MessageToPut
 from rocketpy.remoting.headers.send import ConsumerSendMsgBackRequestHeader
 
 from .. import replies
-from ..delays.delay import DelayLevels
+from ..delays.levels import DelayLevels
 from ..delays.schedule import message_from
 from ..property_edits import text_property, with_values
 from ..services import BrokerServices

@@ -3,13 +3,15 @@
 A round goes through all groups in steps, so that it holds up nobody. If a group's backlog in a topic exceeds
 backlogAlarmMessages or backlogAlarmAgeMillis, a line in the log tells it, and metrics count it. Broadcasting groups
 commit nothing: only their members know their offsets.
+
+Groups that read far behind the end of the log can be switched off (SlowReaders).
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 
 import attrs
 import trio
@@ -20,6 +22,8 @@ from rocketpy.transport.steps import Steps
 
 from ..clock import Clock
 from ..current_settings import CurrentSettings
+from ..managers.broker_stats import BrokerStatsManager
+from ..managers.config_file import evolved
 from ..managers.consumer_offset import ConsumerOffsetManager
 from ..managers.subscription_group import SubscriptionGroupManager
 from ..managers.topic_config import TopicConfigManager
@@ -31,6 +35,8 @@ ROWS_MAX = 10_000  # pairs of group and topic whose figures are kept; alarms are
 READS_PER_STEP = 100  # queues whose ends are read
 STAMP_READS = 20  # a store time is read from two files: it counts as so many
 LOG_INTERVAL_S = 300.0
+SLOW_READERS_S = 180.0  # as in the reference: three minutes to catch up after an operator has switched it on again
+ROWS_PER_STEP = 500
 SYSTEM_GROUPS = "CID_RMQ_SYS_"
 
 
@@ -166,3 +172,42 @@ class BacklogMonitor:
             )
         elif had and not alarms:
             logger.info("no group is behind any more (backlogAlarmMessages, backlogAlarmAgeMillis)")
+
+
+@attrs.frozen(eq=False)
+class SlowReaders:
+    """Switches off consumer groups that read far behind the end of the log: from the disk, to the harm of all others.
+    Call `switch_off_slow_groups` each SLOW_READERS_S.
+
+    Only with disableConsumeIfConsumerReadSlowly. A group that is off stays so until somebody switches it on again
+    (`mqadmin updateSubGroup -c CLUSTER -g GROUP -s true`).
+
+    Source: RocketMQ 4.9 `BrokerController#protectBroker`, `SubscriptionGroupManager#disableConsume`.
+    """
+
+    settings: CurrentSettings
+    groups: SubscriptionGroupManager
+    stats: BrokerStatsManager
+
+    def switch_off_slow_groups(self) -> Generator[None, None, None]:
+        """Switch off each group whose last message lay too far behind in one of its queues. Work in steps."""
+        config = self.settings.broker
+        if not config.disable_consume_if_consumer_read_slowly:
+            return
+        for number, (topic, name, behind) in enumerate(self.stats.fall_sizes(), 1):
+            group = self.groups.select(name)
+            if behind > config.consumer_fallbehind_threshold and group is not None and group.consume_enable:
+                self.groups.update(evolved(group, consume_enable=False))
+                logger.warning(
+                    "switched off consumer group %s: in topic %s it reads %d bytes behind the end of the log, more "
+                    "than consumerFallbehindThreshold (%d); `mqadmin updateSubGroup -c %s -g %s -s true` switches it "
+                    "on again",
+                    name,
+                    topic,
+                    behind,
+                    config.consumer_fallbehind_threshold,
+                    config.broker_cluster_name,
+                    name,
+                )
+            if number % ROWS_PER_STEP == 0:
+                yield

@@ -40,7 +40,7 @@ from rocketpy.remoting.refusals import too_old
 from .. import replies
 from ..clock import Clock
 from ..current_settings import CurrentSettings
-from ..delays.delay import DelayLevels, delay_level_of
+from ..delays.levels import DelayLevels, delay_level_of
 from ..delays.timer_changes import TimerChange, TimerChanges, timer_change_of
 from ..managers.subscription_group import SubscriptionGroupManager
 from ..managers.topic_config import TopicConfigManager

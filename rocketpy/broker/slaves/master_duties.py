@@ -30,7 +30,10 @@ class MasterDuties:
             self._changed = trio.Event()
 
     def while_master(self, run: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
-        """A duty without end that runs while this broker is the master, and is cancelled when it is not."""
+        """A duty without end that runs while this broker is the master, and is cancelled when it is not.
+
+        It begins anew with each promotion. Raises: what `run` raises; the caller runs the duty again.
+        """
 
         async def run_while_master() -> None:
             while True:

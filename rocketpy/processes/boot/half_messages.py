@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 
-from rocketpy.broker.fast_path.half_states import SharedHalfStates
+from rocketpy.broker.fast_path.shared_memory import SharedHalfStates
 from rocketpy.broker.transactions.transaction_progress import FILE_NAME, progress_in
 from rocketpy.errors import StoreError
 from rocketpy.message.names import TRANS_HALF_TOPIC

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rocketpy.broker.clock import SystemClock
-from rocketpy.broker.fast_path.delivery_marks import DeliveryMarks
-from rocketpy.broker.fast_path.filter_marks import FilterMarks
+from rocketpy.broker.fast_path.shared_memory import DeliveryMarks, FilterMarks
 from rocketpy.broker.memory.manager_memory import ManagerMemory
 from rocketpy.config import BrokerSettings
 from rocketpy.reactor.acceptor import Acceptor, Target

@@ -17,9 +17,8 @@ import trio
 
 from rocketpy.broker.broker import BrokerController
 from rocketpy.broker.clock import SystemClock
-from rocketpy.broker.fast_path.delivery_marks import DeliveryMarks
-from rocketpy.broker.fast_path.half_states import SharedHalfStates
 from rocketpy.broker.fast_path.ring_fast_path import RingFastPath
+from rocketpy.broker.fast_path.shared_memory import DeliveryMarks, SharedHalfStates
 from rocketpy.broker.memory.manager_memory import ManagerMemory
 from rocketpy.config import BrokerSettings
 from rocketpy.faults import Faults

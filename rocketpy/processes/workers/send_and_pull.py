@@ -7,9 +7,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from rocketpy.broker.fast_path.delivery_marks import DeliveryMarks
-from rocketpy.broker.fast_path.filter_marks import FilterMarks
-from rocketpy.broker.fast_path.half_states import SharedHalfStates
+from rocketpy.broker.fast_path.shared_memory import DeliveryMarks, FilterMarks, SharedHalfStates
 from rocketpy.codes import OUR_VERSION
 from rocketpy.config import BrokerSettings
 from rocketpy.errors import StoreError

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import attrs
 
-from rocketpy.broker.fast_path.filter_marks import FilterMarks
+from rocketpy.broker.fast_path.shared_memory import FilterMarks
 from rocketpy.config import MessageStoreConfig
 from rocketpy.errors import StoreError
 from rocketpy.native.core import ffi, lib

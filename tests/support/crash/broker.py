@@ -11,7 +11,7 @@ from pathlib import Path
 import attrs
 import trio
 
-from rocketpy.broker.fast_path.half_states import SharedHalfStates
+from rocketpy.broker.fast_path.shared_memory import SharedHalfStates
 from rocketpy.config import BrokerRole
 from rocketpy.message import names
 from rocketpy.message.record import StoredRecord, decode_records

@@ -22,7 +22,7 @@ from typing import Any  # noqa: E402
 import attrs  # noqa: E402
 import trio  # noqa: E402
 
-from rocketpy.broker.delays.delay_progress import DelayProgress  # noqa: E402
+from rocketpy.broker.delays.levels import DelayProgress  # noqa: E402
 from rocketpy.broker.managers.consumer_offset import ConsumerOffsetManager  # noqa: E402
 from rocketpy.message.names import SCHEDULE_TOPIC  # noqa: E402
 from rocketpy.message.record import decode_records  # noqa: E402

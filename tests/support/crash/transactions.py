@@ -23,7 +23,7 @@ from typing import Any  # noqa: E402
 import attrs  # noqa: E402
 import trio  # noqa: E402
 
-from rocketpy.broker.fast_path.half_states import SharedHalfStates  # noqa: E402
+from rocketpy.broker.fast_path.shared_memory import SharedHalfStates  # noqa: E402
 from rocketpy.broker.managers.consumer_offset import ConsumerOffsetManager  # noqa: E402
 from rocketpy.broker.transactions.transaction_progress import TransactionProgress  # noqa: E402
 from rocketpy.message import names  # noqa: E402

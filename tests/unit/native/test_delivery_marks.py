@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("rocketpy.native._rocketpy", reason="shared memory is C")
 
-from rocketpy.broker.fast_path.delivery_marks import DeliveryMarks
+from rocketpy.broker.fast_path.shared_memory import DeliveryMarks
 from rocketpy.message.record import decode_records
 from rocketpy.native.core import ffi, lib
 from rocketpy.reactor.worker_messages import decode_put_result, encode_put

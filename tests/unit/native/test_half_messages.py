@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy.broker.fast_path.half_states import SharedHalfStates
+from rocketpy.broker.fast_path.shared_memory import SharedHalfStates
 from rocketpy.codes import RequestCode
 from rocketpy.message import names
 from rocketpy.message.properties import decode_properties

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rocketpy.broker.fast_path.half_states import SharedHalfStates
+from rocketpy.broker.fast_path.shared_memory import SharedHalfStates
 from rocketpy.message import names
 from rocketpy.message.record import encode_record
 from rocketpy.native.core import ffi, lib

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("rocketpy.native._rocketpy", reason="the send loop is C")
 
 from rocketpy.broker import replies
-from rocketpy.broker.fast_path.half_states import SharedHalfStates
+from rocketpy.broker.fast_path.shared_memory import SharedHalfStates
 from rocketpy.failover.member_block import NO_DEADLINE_NS, MemberBlock, MemberOrders
 from rocketpy.message import names
 from rocketpy.native.core import ffi, lib

@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from rocketpy.broker.delays.delay import DelayLevels
+from rocketpy.broker.delays.levels import DelayLevels
 from rocketpy.broker.delays.schedule import due_time_ms
 from rocketpy.errors import ConfigError, StoreError
 from rocketpy.remoting.bodies.topic import TopicConfig

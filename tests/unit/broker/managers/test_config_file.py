@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -12,7 +13,9 @@ from trio.testing import MockClock
 
 from rocketpy.broker.files import json_file
 from rocketpy.broker.managers import config_file
-from rocketpy.broker.managers.config_file import ConfigFile
+from rocketpy.broker.managers.config_file import ConfigFile, with_unknown_fields
+from rocketpy.remoting.bodies.topic import DataVersion, TopicConfig
+from rocketpy.remoting.json_writer import compact_pieces
 
 
 def full(path: Path, pieces: Sequence[bytes]) -> None:
@@ -115,3 +118,13 @@ def test_nothing_changed_nothing_written(tmp_path: Path) -> None:
     file = ConfigFile(tmp_path / "x.json", lambda: ["{}"])
     trio.run(file.save)
     assert not (tmp_path / "x.json").exists()
+
+
+def test_unknown_fields_stay_and_the_version_is_that_of_the_copy() -> None:
+    table = {name: TopicConfig(topic_name=name) for name in ("A", "B")}
+    document = with_unknown_fields("topics", DataVersion(counter=3), dict(table), {"B": {"attributes": {}}})
+    table["C"] = TopicConfig(topic_name="C")
+    read = json.loads("".join(compact_pieces(document)))
+    assert read["dataVersion"]["counter"] == 3 and list(read["topics"]) == ["A", "B"]
+    assert "attributes" not in read["topics"]["A"] and read["topics"]["B"]["attributes"] == {}
+    assert read["topics"]["B"]["topicName"] == "B"

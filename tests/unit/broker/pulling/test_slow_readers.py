@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy.broker.pulling.slow_readers import ROWS_PER_STEP, SlowReaders
+from rocketpy.broker.pulling.backlog import ROWS_PER_STEP, SlowReaders
 from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
 from rocketpy.remoting.fast_path import Traffic
 from tests.support.slow_path import SlowPathRig

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from rocketpy.broker.managers.evolve import evolved
+from rocketpy.broker.managers.config_file import evolved
 from rocketpy.errors import StoreError
 from rocketpy.message.names import TRANS_HALF_TOPIC
 from rocketpy.remoting.bodies.topic import TopicConfig

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from rocketpy.broker.delays.delay_progress import DelayProgress
+from rocketpy.broker.delays.levels import DelayProgress
 from rocketpy.broker.files import json_file
 from rocketpy.broker.files.log_marks import LogExtent
 from rocketpy.message.names import SCHEDULE_TOPIC

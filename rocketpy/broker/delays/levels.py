@@ -1,27 +1,66 @@
-"""The progress of delay levels: the next queue offset to deliver of each, in `delayOffset.json`.
+"""Delay levels: `1s 5s 10s ...` are levels 1, 2, 3, ...; and the progress of each, the next queue offset to deliver, in
+`delayOffset.json`.
 
 A delivered copy is not on the disk when the progress moves on, and a slave gets it over another connection than the
 progress. So the progress is kept with the log position that it presumes (log_marks.py): after a power failure or a
 change of master it is lowered to what the log has, and deliveries since then are looked up (earlier_deliveries.py).
 
-Source: RocketMQ 4.9 `ScheduleMessageService`; `delayOffset.json`.
+Source: RocketMQ 4.9 `ScheduleMessageService`, `#parseDelayLevel`; `delayOffset.json`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+import attrs
+
+from rocketpy.errors import ConfigError
 from rocketpy.message.names import SCHEDULE_TOPIC
+from rocketpy.message.numbers import int_or
+from rocketpy.message.properties import DELAY
 from rocketpy.remoting.bodies.offset import LogMark, MarkedOffsets
 from rocketpy.remoting.fast_path import Delivery
 from rocketpy.remoting.json_writer import pretty_pieces
+from rocketpy.store.formats.unit import parse_delay_levels
 
 from ..files import json_file
 from ..files.log_marks import LogMarks
 from ..managers.config_file import ConfigFile
+from ..property_edits import text_property
 from ..store_api import Store
+
+
+@attrs.frozen
+class DelayLevels:
+    """The delay levels of messageDelayLevel, as the broker started with them."""
+
+    delays_ms: tuple[int, ...]  # of level 1, 2, ...
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read `messageDelayLevel`. Raises: ConfigError."""
+        delays = parse_delay_levels(text)
+        if not delays:
+            raise ConfigError("at least one delay is needed", key="messageDelayLevel")
+        return cls(tuple(delays))
+
+    @property
+    def level_max(self) -> int:
+        return len(self.delays_ms)
+
+    def clamp(self, level: int) -> int:
+        """A level above the highest means the highest; zero and less mean no delay."""
+        return max(0, min(level, self.level_max))
+
+    def delay_ms(self, level: int) -> int:
+        return self.delays_ms[level - 1]
+
+
+def delay_level_of(properties: bytes) -> int:
+    """The DELAY property; 0 when it is absent or no int."""
+    return int_or(text_property(properties, DELAY), 0)
 
 
 class DelayProgress:
