@@ -17,7 +17,7 @@ import attrs
 import click
 
 from rocketpy.client.consuming.subscription import Sql92, build_subscription
-from rocketpy.remoting.bodies.heartbeat import ConsumerData, HeartbeatData
+from rocketpy.remoting.bodies.client import ConsumerData, HeartbeatData
 
 from . import report
 from .brokers import HOST, TARGETS, Broker, running

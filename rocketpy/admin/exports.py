@@ -27,8 +27,8 @@ from rocketpy.message.names import (
     is_retry_topic,
 )
 from rocketpy.message.numbers import long_or
+from rocketpy.remoting.bodies.broker import BrokerStatsData
 from rocketpy.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
-from rocketpy.remoting.bodies.stats import BrokerStatsData
 from rocketpy.remoting.bodies.topic import TopicConfig, TopicConfigSerializeWrapper, TopicList
 
 from .admin import Admin

@@ -6,22 +6,26 @@ from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.errors import BrokerError, ClientError, RocketError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.names import retry_topic
-from rocketpy.remoting.bodies.connection import ConsumerConnection, ProducerConnection, ProducerTableInfo
-from rocketpy.remoting.bodies.consume_stats import ConsumeStats, ConsumeStatsList
+from rocketpy.remoting.bodies.client import (
+    ConsumeMessageDirectlyResult,
+    ConsumerConnection,
+    ConsumerRunningInfo,
+    ProducerConnection,
+    ProducerTableInfo,
+)
 from rocketpy.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
-from rocketpy.remoting.bodies.offset import ResetOffsetBody
-from rocketpy.remoting.bodies.running_info import ConsumeMessageDirectlyResult, ConsumerRunningInfo
-from rocketpy.remoting.headers.broker import GetConsumeStatsInBrokerHeader
+from rocketpy.remoting.bodies.offset import ConsumeStats, ConsumeStatsList, ResetOffsetBody
+from rocketpy.remoting.headers.admin import (
+    DeleteSubscriptionGroupRequestHeader,
+    GetConsumerConnectionListRequestHeader,
+    GetConsumeStatsInBrokerHeader,
+    GetConsumeStatsRequestHeader,
+    GetProducerConnectionListRequestHeader,
+)
 from rocketpy.remoting.headers.client import (
     ConsumeMessageDirectlyRequestHeader,
     GetConsumerRunningInfoRequestHeader,
     ResetOffsetRequestHeader,
-)
-from rocketpy.remoting.headers.group import (
-    DeleteSubscriptionGroupRequestHeader,
-    GetConsumerConnectionListRequestHeader,
-    GetConsumeStatsRequestHeader,
-    GetProducerConnectionListRequestHeader,
 )
 
 from .topic_requests import TopicRequests

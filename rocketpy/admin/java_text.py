@@ -12,9 +12,9 @@ from rocketpy.client.results import SendResult
 from rocketpy.codes import LanguageCode
 from rocketpy.message.host import format_host
 from rocketpy.message.message_queue import MessageQueue
+from rocketpy.remoting.bodies.broker import ConsumeQueueData
+from rocketpy.remoting.bodies.client import ConsumeMessageDirectlyResult, ProcessQueueInfo
 from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
-from rocketpy.remoting.bodies.running_info import ConsumeMessageDirectlyResult, ProcessQueueInfo
-from rocketpy.remoting.bodies.stats import ConsumeQueueData
 from rocketpy.remoting.json_writer import dump_text
 
 from .output import java_map, stamp_text

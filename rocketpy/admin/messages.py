@@ -24,9 +24,8 @@ from rocketpy.message.message_id import decode_offset_message_id
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.names import TOOLS_CONSUMER_GROUP
 from rocketpy.message.numbers import LONG_MAX
-from rocketpy.remoting.bodies.heartbeat import ConsumeType
-from rocketpy.remoting.headers.pull import PullSysFlag
-from rocketpy.remoting.headers.query import QueryMessageRequestHeader
+from rocketpy.remoting.bodies.client import ConsumeType
+from rocketpy.remoting.headers.pull import PullSysFlag, QueryMessageRequestHeader
 
 from .admin import Admin
 

@@ -14,7 +14,7 @@ from rocketpy.client.cluster.route import subscribe_queues
 from rocketpy.errors import RocketError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.names import OFFSET_MOVED_EVENT
-from rocketpy.remoting.bodies.running_info import ConsumerRunningInfo
+from rocketpy.remoting.bodies.client import ConsumerRunningInfo
 
 from .admin import Admin
 from .messages import read_queue

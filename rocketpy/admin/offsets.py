@@ -12,7 +12,7 @@ import attrs
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import BrokerError
 from rocketpy.message.message_queue import MessageQueue
-from rocketpy.remoting.bodies.consume_stats import OffsetWrapper
+from rocketpy.remoting.bodies.offset import OffsetWrapper
 
 from .admin import Admin
 from .core import TO_THE_END

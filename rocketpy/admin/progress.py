@@ -14,9 +14,8 @@ from rocketpy.errors import BrokerError, RocketError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.names import RETRY_PREFIX, is_retry_topic
 from rocketpy.message.numbers import long_or
-from rocketpy.remoting.bodies.connection import ConsumerConnection
-from rocketpy.remoting.bodies.consume_stats import ConsumeStats
-from rocketpy.remoting.bodies.running_info import ConsumerRunningInfo
+from rocketpy.remoting.bodies.client import ConsumerConnection, ConsumerRunningInfo
+from rocketpy.remoting.bodies.offset import ConsumeStats
 
 from .admin import Admin
 from .java_text import process_queue_text

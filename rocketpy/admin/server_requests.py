@@ -7,10 +7,8 @@ from collections.abc import Mapping
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.config.properties import as_mapping, format_mapping
 from rocketpy.errors import BrokerError
-from rocketpy.remoting.bodies.kv import KVTable
-from rocketpy.remoting.bodies.replication import HaStatus
-from rocketpy.remoting.bodies.stats import BrokerStatsData
-from rocketpy.remoting.headers.broker import ViewBrokerStatsDataRequestHeader
+from rocketpy.remoting.bodies.broker import BrokerStatsData, HaStatus, KVTable
+from rocketpy.remoting.headers.admin import ViewBrokerStatsDataRequestHeader
 from rocketpy.remoting.headers.namesrv import (
     AddWritePermOfBrokerResponseHeader,
     BrokerNameRequestHeader,

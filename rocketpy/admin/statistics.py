@@ -9,7 +9,7 @@ import attrs
 
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import BrokerError
-from rocketpy.remoting.bodies.stats import BrokerStatsData
+from rocketpy.remoting.bodies.broker import BrokerStatsData
 
 from .admin import Admin
 

@@ -14,8 +14,8 @@ from rocketpy.remoting.bodies.topic import (
     TopicOffset,
     TopicStatsTable,
 )
+from rocketpy.remoting.headers.admin import CreateTopicRequestHeader, TopicRequestHeader, TopicStatsRequestHeader
 from rocketpy.remoting.headers.namesrv import DeleteTopicInNamesrvRequestHeader
-from rocketpy.remoting.headers.topic import CreateTopicRequestHeader, TopicRequestHeader, TopicStatsRequestHeader
 
 from .core import MASTER_ID, AdminCore, each
 

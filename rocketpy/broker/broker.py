@@ -21,7 +21,7 @@ from rocketpy.errors import RequestRefused
 from rocketpy.faults import Faults
 from rocketpy.remoting.abc import Channel, Processor
 from rocketpy.remoting.admin_guard import ADMIN_CODES
-from rocketpy.remoting.bodies.replication import HaStatus
+from rocketpy.remoting.bodies.broker import HaStatus
 from rocketpy.remoting.fast_path import FastPath, PullRequest, SendRequest, Traffic
 from rocketpy.remoting.limits import PoolLoad, TableSize
 from rocketpy.transport.duties import Duty, as_duty, as_work, run_duty

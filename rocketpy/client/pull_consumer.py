@@ -20,8 +20,13 @@ import trio
 
 from rocketpy.errors import ClientError, RocketError
 from rocketpy.message.message_queue import MessageQueue
-from rocketpy.remoting.bodies.heartbeat import ConsumeFromWhere, ConsumeType, SubscriptionData
-from rocketpy.remoting.bodies.running_info import CMResult, ConsumeMessageDirectlyResult
+from rocketpy.remoting.bodies.client import (
+    CMResult,
+    ConsumeFromWhere,
+    ConsumeMessageDirectlyResult,
+    ConsumeType,
+    SubscriptionData,
+)
 from rocketpy.remoting.headers.pull import PullSysFlag
 
 from .cluster.client_id import build_client_id

@@ -21,11 +21,11 @@ import trio
 from rocketpy.errors import ClientError, RocketError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.names import CLIENT_INNER_PRODUCER_GROUP, retry_topic
-from rocketpy.remoting.bodies.heartbeat import (
+from rocketpy.remoting.bodies.client import (
     ConsumeFromWhere,
+    ConsumeMessageDirectlyResult,
     SubscriptionData,
 )
-from rocketpy.remoting.bodies.running_info import ConsumeMessageDirectlyResult
 from rocketpy.remoting.headers.pull import PullSysFlag
 
 from .cluster.client_id import build_client_id

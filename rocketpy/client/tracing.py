@@ -20,7 +20,7 @@ from rocketpy.message import properties as names
 from rocketpy.message.host import format_host
 from rocketpy.message.message_id import decode_offset_message_id
 from rocketpy.message.trace import EndTransaction, MessageKind, Pub, TraceRecord
-from rocketpy.remoting.headers.transaction import EndTransactionRequestHeader
+from rocketpy.remoting.headers.send import EndTransactionRequestHeader
 
 from .cluster.lifetime import Open
 from .messages import Message

@@ -33,7 +33,7 @@ from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.record import decode_record
 from rocketpy.message.sys_flag import TRANSACTION_PREPARED
 from rocketpy.remoting.abc import Channel
-from rocketpy.remoting.headers.transaction import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
+from rocketpy.remoting.headers.send import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
 
 from .cluster.instance import ClientInstance
 from .cluster.lifetime import Lifetime

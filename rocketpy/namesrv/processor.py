@@ -21,7 +21,7 @@ from rocketpy.log_limit import LogLimit, and_more
 from rocketpy.message.names import text_fault
 from rocketpy.remoting.abc import Channel, Peer
 from rocketpy.remoting.admin_guard import AdminGuard
-from rocketpy.remoting.bodies.kv import KVTable
+from rocketpy.remoting.bodies.broker import KVTable
 from rocketpy.remoting.bodies.register import RegisterBrokerBody
 from rocketpy.remoting.bodies.route import TopicRouteData
 from rocketpy.remoting.bodies.schema import Body

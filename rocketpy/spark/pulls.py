@@ -22,7 +22,7 @@ from rocketpy.client.consuming.subscription import SQL92, Sql92, build_subscript
 from rocketpy.client.results import PullStatus, StoredPull
 from rocketpy.errors import BrokerError, ClientError, RocketError, TransportError
 from rocketpy.message.message_queue import MessageQueue
-from rocketpy.remoting.bodies.heartbeat import SubscriptionData
+from rocketpy.remoting.bodies.client import SubscriptionData
 from rocketpy.remoting.headers.pull import PullMessageRequestHeader, PullSysFlag
 
 from .connection import BUSY_CODES

@@ -21,7 +21,7 @@ from rocketpy.message import names
 from rocketpy.message.message_id import decode_offset_message_id
 from rocketpy.message.record import StoredRecord, decode_record
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.headers.transaction import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
+from rocketpy.remoting.headers.send import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
 from rocketpy.store.inspection.dump import StoreDump
 from tests.support.broker import RunningBroker, running_broker
 from tests.support.history import Connection, send_request

@@ -14,7 +14,7 @@ pytest.importorskip("rocketpy.native._rocketpy", reason="the broker needs the co
 
 from rocketpy.message.message_id import decode_offset_message_id
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.headers.transaction import EndTransactionRequestHeader
+from rocketpy.remoting.headers.send import EndTransactionRequestHeader
 from tests.support.broker import RunningBroker, running_broker
 from tests.support.history import Connection, Reader, send_request
 from tests.support.kills import wait_for

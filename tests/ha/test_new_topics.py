@@ -10,7 +10,7 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.message.message_id import decode_offset_message_id
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.headers.transaction import EndTransactionRequestHeader
+from rocketpy.remoting.headers.send import EndTransactionRequestHeader
 from tests.support.ha.group import Group, real_group
 from tests.support.ha.history import SUCCESS
 from tests.support.ha.needs import needs_network

@@ -21,8 +21,7 @@ from rocketpy.reactor import worker_messages
 from rocketpy.remoting.command import FLAG_ONEWAY, RemotingCommand
 from rocketpy.remoting.frame import SerializeType
 from rocketpy.remoting.headers.pull import PullMessageRequestHeader
-from rocketpy.remoting.headers.send import SendMessageRequestHeader, read_send_header
-from rocketpy.remoting.headers.transaction import EndTransactionRequestHeader
+from rocketpy.remoting.headers.send import EndTransactionRequestHeader, SendMessageRequestHeader, read_send_header
 from tests.support.budget import budget
 from tests.support.fast_path import FastPath, drain
 

@@ -17,11 +17,18 @@ from rocketpy.client.cluster.lifetime import Lifetime
 from rocketpy.client.options import ProducerOptions
 from rocketpy.codes import LanguageCode, RequestCode
 from rocketpy.message.message_queue import MessageQueue
-from rocketpy.remoting.bodies.connection import Connection, ConsumerConnection
-from rocketpy.remoting.bodies.consume_stats import ConsumeStats, OffsetWrapper
+from rocketpy.remoting.bodies.client import (
+    Connection,
+    ConsumeFromWhere,
+    ConsumerConnection,
+    ConsumerRunningInfo,
+    ConsumeType,
+    MessageModel,
+    ProcessQueueInfo,
+    SubscriptionData,
+)
 from rocketpy.remoting.bodies.group import GroupList
-from rocketpy.remoting.bodies.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel, SubscriptionData
-from rocketpy.remoting.bodies.running_info import ConsumerRunningInfo, ProcessQueueInfo
+from rocketpy.remoting.bodies.offset import ConsumeStats, OffsetWrapper
 from tests.support.clients import now_ms
 from tests.support.cluster import NAME_SERVER, FakeBroker, FakeCluster
 

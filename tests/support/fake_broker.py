@@ -19,9 +19,12 @@ from rocketpy.message.properties import decode_properties
 from rocketpy.message.record import encode_record
 from rocketpy.message.tags import string_hash
 from rocketpy.remoting.abc import Channel
-from rocketpy.remoting.bodies.group import GetConsumerListByGroupResponseBody
-from rocketpy.remoting.bodies.heartbeat import ConsumerData, HeartbeatData, SubscriptionData
-from rocketpy.remoting.bodies.lock import LockBatchRequestBody, LockBatchResponseBody
+from rocketpy.remoting.bodies.client import ConsumerData, HeartbeatData, SubscriptionData
+from rocketpy.remoting.bodies.group import (
+    GetConsumerListByGroupResponseBody,
+    LockBatchRequestBody,
+    LockBatchResponseBody,
+)
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.client import (
     GetConsumerListByGroupRequestHeader,
@@ -35,8 +38,10 @@ from rocketpy.remoting.headers.offset import (
     SearchOffsetRequestHeader,
     UpdateConsumerOffsetRequestHeader,
 )
-from rocketpy.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader, PullSysFlag
-from rocketpy.remoting.headers.query import (
+from rocketpy.remoting.headers.pull import (
+    PullMessageRequestHeader,
+    PullMessageResponseHeader,
+    PullSysFlag,
     QueryMessageRequestHeader,
     QueryMessageResponseHeader,
     ViewMessageRequestHeader,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from rocketpy.codes import RequestCode, ResponseCode
-from rocketpy.remoting.bodies.heartbeat import ConsumerData, HeartbeatData, SubscriptionData
+from rocketpy.remoting.bodies.client import ConsumerData, HeartbeatData, SubscriptionData
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.client import UnregisterClientRequestHeader
 from rocketpy.remoting.headers.pull import PullMessageRequestHeader, PullSysFlag

@@ -11,8 +11,7 @@ from rocketpy.native.core import lib
 from rocketpy.reactor.worker_messages import decode_put_result, encode_end
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fast_path import EndTransaction, TransactionEnd
-from rocketpy.remoting.headers.send import SendMessageRequestHeader
-from rocketpy.remoting.headers.transaction import EndTransactionRequestHeader
+from rocketpy.remoting.headers.send import EndTransactionRequestHeader, SendMessageRequestHeader
 
 from .fast_path import FastPath
 

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.codes import RequestCode, ResponseCode
-from rocketpy.remoting.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
+from rocketpy.remoting.bodies.client import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 from rocketpy.remoting.command import RemotingCommand
 from tests.support.broker import running_broker
 from tests.support.filtered_pulls import FilteredGroup, put

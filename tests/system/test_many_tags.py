@@ -11,7 +11,7 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.message.tags import EXPRESSION_TAGS_MAX
-from rocketpy.remoting.bodies.heartbeat import ConsumerData, HeartbeatData, SubscriptionData
+from rocketpy.remoting.bodies.client import ConsumerData, HeartbeatData, SubscriptionData
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.pull import PullMessageRequestHeader
 from tests.support.broker import RunningBroker, running_broker

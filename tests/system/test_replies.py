@@ -10,7 +10,7 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.message.properties import encode_properties
-from rocketpy.remoting.bodies.heartbeat import HeartbeatData, ProducerData
+from rocketpy.remoting.bodies.client import HeartbeatData, ProducerData
 from rocketpy.remoting.command import RemotingCommand
 from tests.support.broker import running_broker
 from tests.support.wire import Wire, max_offset, send_request

@@ -11,7 +11,7 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.message.batch import BatchEntry, encode_batch
-from rocketpy.remoting.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
+from rocketpy.remoting.bodies.client import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.frame import SerializeType
 from tests.support.broker import RunningBroker, running_broker

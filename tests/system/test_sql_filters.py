@@ -12,7 +12,7 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.filter.bloom import BloomFilter
-from rocketpy.remoting.bodies.heartbeat import CheckClientRequestBody, SubscriptionData
+from rocketpy.remoting.bodies.client import CheckClientRequestBody, SubscriptionData
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.store.inspection.dump import StoreDump
 from tests.support.broker import RunningBroker, running_broker

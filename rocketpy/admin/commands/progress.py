@@ -9,7 +9,7 @@ import trio
 
 from rocketpy.codes import version_name
 from rocketpy.errors import RocketError
-from rocketpy.remoting.bodies.running_info import ConsumerRunningInfo
+from rocketpy.remoting.bodies.client import ConsumerRunningInfo
 
 from ..admin import Admin
 from ..base import EXIT_PARTIAL, command, option

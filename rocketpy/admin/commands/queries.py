@@ -14,8 +14,8 @@ from rocketpy.client.messages import ReceivedMessage
 from rocketpy.client.results import PullResult, PullStatus
 from rocketpy.codes import RequestCode
 from rocketpy.message.message_queue import MessageQueue
-from rocketpy.remoting.bodies.stats import QueryConsumeQueueResponseBody
-from rocketpy.remoting.headers.query import QueryConsumeQueueRequestHeader
+from rocketpy.remoting.bodies.broker import QueryConsumeQueueResponseBody
+from rocketpy.remoting.headers.pull import QueryConsumeQueueRequestHeader
 
 from ..admin import Admin
 from ..base import command, option

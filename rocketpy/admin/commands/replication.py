@@ -11,7 +11,7 @@ import attrs
 from rocketpy.config import BrokerSettings, load_broker_config
 from rocketpy.errors import RocketError
 from rocketpy.message.numbers import long_or
-from rocketpy.remoting.bodies.replication import HaStatus
+from rocketpy.remoting.bodies.broker import HaStatus
 
 from ..admin import Admin
 from ..base import EXIT_PARTIAL, command, option

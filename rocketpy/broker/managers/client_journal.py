@@ -21,7 +21,7 @@ from rocketpy.errors import RocketError
 from rocketpy.faults import do_each
 from rocketpy.remoting import fastjson
 from rocketpy.remoting.abc import Channel, ConnectionListener, Peer
-from rocketpy.remoting.bodies.heartbeat import ConsumerData, SubscriptionData
+from rocketpy.remoting.bodies.client import ConsumerData, SubscriptionData
 from rocketpy.remoting.bodies.schema import Body
 from rocketpy.remoting.limits import TableSize
 

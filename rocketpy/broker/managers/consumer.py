@@ -17,7 +17,7 @@ import attrs
 from rocketpy.faults import do_each
 from rocketpy.log_limit import LogLimit, and_more
 from rocketpy.remoting.abc import Channel
-from rocketpy.remoting.bodies.heartbeat import (
+from rocketpy.remoting.bodies.client import (
     ConsumeFromWhere,
     ConsumerData,
     ConsumeType,

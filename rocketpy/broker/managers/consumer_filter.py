@@ -18,8 +18,8 @@ import attrs
 from rocketpy.errors import FilterInvalid
 from rocketpy.filter.bloom import BloomFilter
 from rocketpy.log_limit import LogLimit
-from rocketpy.remoting.bodies.filter import BloomFilterData, ConsumerFilterData, FilterDocument
-from rocketpy.remoting.bodies.heartbeat import EXPRESSION_TYPE_SQL92, SubscriptionData
+from rocketpy.remoting.bodies.client import EXPRESSION_TYPE_SQL92, SubscriptionData
+from rocketpy.remoting.bodies.group import BloomFilterData, ConsumerFilterData, FilterDocument
 from rocketpy.remoting.fast_path import FastPath, FilterPlace
 from rocketpy.remoting.json_writer import Members, pretty_pieces
 from rocketpy.transport.steps import Steps, finished

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 import attrs
 
 from rocketpy.message import names
+from rocketpy.remoting.bodies.client import SubscriptionData
 from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
-from rocketpy.remoting.bodies.heartbeat import SubscriptionData
 from rocketpy.remoting.bodies.topic import TopicConfig, TopicFilterType
 from rocketpy.remoting.fast_path import FastPath
 

@@ -16,7 +16,7 @@ import attrs
 
 from rocketpy.message.names import is_retry_topic
 from rocketpy.message.tags import expression_tags
-from rocketpy.remoting.bodies.heartbeat import ConsumeType, MessageModel, SubscriptionData
+from rocketpy.remoting.bodies.client import ConsumeType, MessageModel, SubscriptionData
 
 TEXT_MAX = 300  # characters of the text of a view
 READ_MAX = 1000  # characters of a tag expression whose tags are compared in any order

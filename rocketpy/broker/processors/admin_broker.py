@@ -19,10 +19,10 @@ from rocketpy.config.setting import declared_settings
 from rocketpy.errors import RequestRefused
 from rocketpy.remoting import fastjson
 from rocketpy.remoting.abc import Channel
-from rocketpy.remoting.bodies.replication import HaStatus
+from rocketpy.remoting.bodies.broker import HaStatus
 from rocketpy.remoting.bodies.topic import DataVersion
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.headers.broker import GetBrokerConfigResponseHeader, ViewBrokerStatsDataRequestHeader
+from rocketpy.remoting.headers.admin import GetBrokerConfigResponseHeader, ViewBrokerStatsDataRequestHeader
 
 from ..managers.stats_item import StatsSnapshot
 from ..runtime_info import runtime_info

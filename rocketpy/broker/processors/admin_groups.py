@@ -14,9 +14,9 @@ from rocketpy.message.names import group_fault
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.headers.broker import GetAllConsumerFilterHeader
-from rocketpy.remoting.headers.group import (
+from rocketpy.remoting.headers.admin import (
     DeleteSubscriptionGroupRequestHeader,
+    GetAllConsumerFilterHeader,
     GetConsumerConnectionListRequestHeader,
     GetProducerConnectionListRequestHeader,
     GroupRequestHeader,

@@ -15,8 +15,8 @@ from rocketpy.remoting import fastjson
 from rocketpy.remoting.abc import Channel, Detached
 from rocketpy.remoting.bodies.topic import DELETED_BELOW, TopicConfig, TopicFilterType, TopicOffsets
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.headers.query import QueryConsumeQueueRequestHeader
-from rocketpy.remoting.headers.topic import CreateTopicRequestHeader, TopicRequestHeader, TopicStatsRequestHeader
+from rocketpy.remoting.headers.admin import CreateTopicRequestHeader, TopicRequestHeader, TopicStatsRequestHeader
+from rocketpy.remoting.headers.pull import QueryConsumeQueueRequestHeader
 from rocketpy.remoting.json_writer import in_order
 from rocketpy.transport.steps import Steps, encoded_body, finished
 

@@ -15,7 +15,7 @@ from rocketpy.faults import do_each
 from rocketpy.message import names
 from rocketpy.message.sys_flag import TOPIC_SYS_FLAG_UNIT_SUB
 from rocketpy.remoting.abc import Channel, Preparation, Response, Rest
-from rocketpy.remoting.bodies.heartbeat import (
+from rocketpy.remoting.bodies.client import (
     EXPRESSION_TYPE_SQL92,
     CheckClientRequestBody,
     ConsumerData,

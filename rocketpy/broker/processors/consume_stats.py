@@ -15,8 +15,11 @@ from rocketpy.remoting import fastjson
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.bodies.topic import TopicConfig
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.headers.broker import GetConsumeStatsInBrokerHeader
-from rocketpy.remoting.headers.group import GetConsumeStatsRequestHeader, QueryConsumeTimeSpanRequestHeader
+from rocketpy.remoting.headers.admin import (
+    GetConsumeStatsInBrokerHeader,
+    GetConsumeStatsRequestHeader,
+    QueryConsumeTimeSpanRequestHeader,
+)
 from rocketpy.remoting.json_writer import in_order, java_double
 from rocketpy.transport.steps import BODY_SIZE_MAX, Steps, TextWriter, encoded_body
 

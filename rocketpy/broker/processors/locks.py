@@ -13,7 +13,7 @@ from rocketpy.codes import RequestCode
 from rocketpy.message import names
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.abc import Channel
-from rocketpy.remoting.bodies.lock import LockBatchRequestBody
+from rocketpy.remoting.bodies.group import LockBatchRequestBody
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.limits import require
 from rocketpy.transport.bodies import read_body

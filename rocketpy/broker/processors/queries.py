@@ -22,7 +22,7 @@ from rocketpy.remoting.headers.offset import (
     QueueRequestHeader,
     SearchOffsetRequestHeader,
 )
-from rocketpy.remoting.headers.query import (
+from rocketpy.remoting.headers.pull import (
     QueryMessageRequestHeader,
     QueryMessageResponseHeader,
     ViewMessageRequestHeader,

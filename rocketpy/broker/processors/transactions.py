@@ -18,7 +18,7 @@ from rocketpy.message.properties import TRANSACTION_CHECK_TIMES
 from rocketpy.message.record import StoredRecord, decode_record
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.headers.transaction import ResumeCheckHalfMessageRequestHeader
+from rocketpy.remoting.headers.send import ResumeCheckHalfMessageRequestHeader
 
 from ..delays.schedule import message_from
 from ..property_edits import with_values

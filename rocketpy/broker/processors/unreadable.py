@@ -11,8 +11,11 @@ from rocketpy.errors import HeaderInvalid
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.pull import PullMessageRequestHeader
-from rocketpy.remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
-from rocketpy.remoting.headers.transaction import EndTransactionRequestHeader
+from rocketpy.remoting.headers.send import (
+    EndTransactionRequestHeader,
+    SendMessageRequestHeader,
+    SendMessageRequestHeaderV2,
+)
 from rocketpy.remoting.schema import Header
 
 from .table import TableProcessor

@@ -24,7 +24,7 @@ from rocketpy.errors import FilterInvalid, RocketError
 from rocketpy.log_limit import LogLimit, and_more
 from rocketpy.message.sys_flag import PermName
 from rocketpy.message.tags import EXPRESSION_TAGS_MAX, has_too_many_tags
-from rocketpy.remoting.bodies.heartbeat import EXPRESSION_TYPE_SQL92, MessageModel
+from rocketpy.remoting.bodies.client import EXPRESSION_TYPE_SQL92, MessageModel
 from rocketpy.remoting.fast_path import PullRequest
 from rocketpy.remoting.headers.pull import PullMessageResponseHeader, PullSysFlag
 from rocketpy.remoting.refusals import OVERLOAD, not_supported_remark

@@ -31,15 +31,14 @@ from rocketpy.errors import RocketError
 from rocketpy.log_limit import LogLimit, and_more
 from rocketpy.message.names import TRANS_GROUP
 from rocketpy.message.numbers import long_or
-from rocketpy.remoting.bodies.filter import FilterDocument
-from rocketpy.remoting.bodies.group import SubscriptionGroupWrapper
-from rocketpy.remoting.bodies.kv import KVTable
+from rocketpy.remoting.bodies.broker import KVTable
+from rocketpy.remoting.bodies.group import FilterDocument, SubscriptionGroupWrapper
 from rocketpy.remoting.bodies.offset import ConsumerOffsetSerializeWrapper, DelayOffsetSerializeWrapper, LogMark
 from rocketpy.remoting.bodies.schema import Body
 from rocketpy.remoting.bodies.topic import DELETED_BELOW, DataVersion, TopicConfigSerializeWrapper
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fastjson import loads
-from rocketpy.remoting.headers.broker import GetAllConsumerFilterHeader
+from rocketpy.remoting.headers.admin import GetAllConsumerFilterHeader
 from rocketpy.transport.steps import Steps
 
 from ..files.log_marks import AwaitedMarks, presumed_by

@@ -24,7 +24,7 @@ from rocketpy.message.numbers import int_or
 from rocketpy.message.record import StoredRecord, encode_record
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.headers.transaction import CheckTransactionStateRequestHeader
+from rocketpy.remoting.headers.send import CheckTransactionStateRequestHeader
 
 from ..managers.producer import ProducerManager
 from ..property_edits import text_property

@@ -14,13 +14,17 @@ from rocketpy.codes import STORED_RESPONSE_CODES, RequestCode, ResponseCode
 from rocketpy.errors import BodyInvalid, BrokerError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.abc import Channel
-from rocketpy.remoting.bodies.group import GetConsumerListByGroupResponseBody
-from rocketpy.remoting.bodies.heartbeat import CheckClientRequestBody, HeartbeatData, SubscriptionData
-from rocketpy.remoting.bodies.lock import LockBatchRequestBody, LockBatchResponseBody
+from rocketpy.remoting.bodies.client import CheckClientRequestBody, HeartbeatData, SubscriptionData
+from rocketpy.remoting.bodies.group import (
+    GetConsumerListByGroupResponseBody,
+    LockBatchRequestBody,
+    LockBatchResponseBody,
+)
 from rocketpy.remoting.bodies.route import TopicRouteData
 from rocketpy.remoting.bodies.topic import TopicList, TopicOffset, TopicOffsets, TopicStatsTable
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fastjson import loads
+from rocketpy.remoting.headers.admin import TopicStatsRequestHeader
 from rocketpy.remoting.headers.client import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
 from rocketpy.remoting.headers.namesrv import GetRouteInfoRequestHeader
 from rocketpy.remoting.headers.offset import (
@@ -30,15 +34,18 @@ from rocketpy.remoting.headers.offset import (
     SearchOffsetRequestHeader,
     UpdateConsumerOffsetRequestHeader,
 )
-from rocketpy.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
-from rocketpy.remoting.headers.query import QueryMessageRequestHeader, ViewMessageRequestHeader
+from rocketpy.remoting.headers.pull import (
+    PullMessageRequestHeader,
+    PullMessageResponseHeader,
+    QueryMessageRequestHeader,
+    ViewMessageRequestHeader,
+)
 from rocketpy.remoting.headers.send import (
     ConsumerSendMsgBackRequestHeader,
+    EndTransactionRequestHeader,
     SendMessageRequestHeader,
     SendMessageResponseHeader,
 )
-from rocketpy.remoting.headers.topic import TopicStatsRequestHeader
-from rocketpy.remoting.headers.transaction import EndTransactionRequestHeader
 from rocketpy.remoting.schema import Header
 
 from ..messages import ReceivedMessage

@@ -17,8 +17,8 @@ from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.record import decode_record
 from rocketpy.remoting.abc import Channel
+from rocketpy.remoting.bodies.client import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from rocketpy.remoting.bodies.offset import GetConsumerStatusBody, ResetOffsetBody
-from rocketpy.remoting.bodies.running_info import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.client import (
     ConsumeMessageDirectlyRequestHeader,
@@ -27,7 +27,7 @@ from rocketpy.remoting.headers.client import (
     ReplyMessageRequestHeader,
     ResetOffsetRequestHeader,
 )
-from rocketpy.remoting.headers.transaction import CheckTransactionStateRequestHeader
+from rocketpy.remoting.headers.send import CheckTransactionStateRequestHeader
 from rocketpy.remoting.refusals import not_supported
 
 from ..messages import ReceivedMessage

@@ -18,7 +18,7 @@ import trio
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import BrokerError, ClientError, RocketError
 from rocketpy.message.message_queue import MessageQueue
-from rocketpy.remoting.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
+from rocketpy.remoting.bodies.client import ConsumerData, HeartbeatData, ProducerData
 from rocketpy.remoting.bodies.route import TopicRouteData
 
 from ..options import ClientOptions

@@ -14,14 +14,14 @@ import trio
 from rocketpy.errors import ClientError, MessageInvalid
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.names import DEFAULT_CONSUMER_GROUP, check_group
-from rocketpy.remoting.bodies.heartbeat import (
+from rocketpy.remoting.bodies.client import (
     ConsumeFromWhere,
     ConsumerData,
+    ConsumerRunningInfo,
     ConsumeType,
     MessageModel,
     SubscriptionData,
 )
-from rocketpy.remoting.bodies.running_info import ConsumerRunningInfo
 
 from ..cluster.brokers import Brokers
 from ..cluster.instance import ClientInstance

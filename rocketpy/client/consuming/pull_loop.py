@@ -16,7 +16,7 @@ import trio
 from rocketpy.codes import MQVersion, ResponseCode
 from rocketpy.errors import BrokerError, ClientError, RocketError
 from rocketpy.message.message_queue import MessageQueue
-from rocketpy.remoting.bodies.heartbeat import SubscriptionData
+from rocketpy.remoting.bodies.client import SubscriptionData
 from rocketpy.remoting.headers.pull import PullMessageRequestHeader, PullSysFlag
 
 from ..cluster.instance import ClientInstance

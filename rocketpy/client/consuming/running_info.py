@@ -14,14 +14,15 @@ import attrs
 
 from rocketpy.codes import OUR_VERSION, version_name
 from rocketpy.message.message_queue import MessageQueue
-from rocketpy.remoting.bodies.heartbeat import ConsumeType, SubscriptionData
-from rocketpy.remoting.bodies.running_info import (
+from rocketpy.remoting.bodies.client import (
     CMResult,
     ConsumeMessageDirectlyResult,
     ConsumerRunningInfo,
+    ConsumeType,
     ProcessQueueInfo,
+    SubscriptionData,
 )
-from rocketpy.remoting.bodies.running_info import ConsumeStatus as ConsumeStatusBody
+from rocketpy.remoting.bodies.client import ConsumeStatus as ConsumeStatusBody
 
 from ..options import ConsumerOptions
 from ..results import ConsumeAction

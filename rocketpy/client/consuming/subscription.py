@@ -11,7 +11,7 @@ import attrs
 
 from rocketpy.errors import ClientError
 from rocketpy.message.tags import expression_tags, string_hash
-from rocketpy.remoting.bodies.heartbeat import SubscriptionData
+from rocketpy.remoting.bodies.client import SubscriptionData
 
 from ..messages import ReceivedMessage
 

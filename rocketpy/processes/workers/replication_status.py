@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from rocketpy.config import BrokerSettings
 from rocketpy.reactor.master_link import MasterLink
-from rocketpy.remoting.bodies.replication import FollowedMaster, HaStatus, SlaveConnection
+from rocketpy.remoting.bodies.broker import FollowedMaster, HaStatus, SlaveConnection
 from rocketpy.replication.slave_table import REPLICATING, SlaveState, SlaveTable
 from rocketpy.store.control_block import ControlBlock
 

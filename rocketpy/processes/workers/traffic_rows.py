@@ -10,7 +10,7 @@ from rocketpy.broker.managers import broker_stats
 from rocketpy.broker.pulling.backlog import Backlog, BacklogMonitor
 from rocketpy.broker.services import BrokerServices
 from rocketpy.metrics import ConsumptionSnapshot, TopicSnapshot
-from rocketpy.remoting.bodies.heartbeat import MessageModel
+from rocketpy.remoting.bodies.client import MessageModel
 from rocketpy.remoting.bodies.topic import TopicConfig
 from rocketpy.transport.steps import Steps
 

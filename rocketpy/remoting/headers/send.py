@@ -1,4 +1,4 @@
-"""Sends (10, 310, batch 320), CONSUMER_SEND_MSG_BACK (36).
+"""Sends (10, 310, batch 320), CONSUMER_SEND_MSG_BACK (36), transactions (37, 39, 323).
 
 The V2 header has the fields of the first under one-letter names; the code says which one is used.
 """
@@ -99,3 +99,34 @@ class ConsumerSendMsgBackRequestHeader(Header):
     unit_mode: bool = wire("unitMode", default=False)
     max_reconsume_times: Int | None = wire("maxReconsumeTimes", default=None)
     broker_name: str | None = wire("bname", default=None)
+
+
+@header
+class EndTransactionRequestHeader(Header):
+    """The end of a transaction. Both offsets are those of the half message; the broker checks them and the group."""
+
+    producer_group: str = wire("producerGroup")
+    tran_state_table_offset: int = wire("tranStateTableOffset")
+    commit_log_offset: int = wire("commitLogOffset")
+    commit_or_rollback: Int = wire("commitOrRollback")  # 8 commit, 12 rollback, 0 not decided
+    from_transaction_check: bool = wire("fromTransactionCheck", default=False)
+    msg_id: str | None = wire("msgId", default=None)
+    transaction_id: str | None = wire("transactionId", default=None)
+    broker_name: str | None = wire("bname", default=None)
+
+
+@header
+class CheckTransactionStateRequestHeader(Header):
+    """A broker asks a producer how its transaction ended. `msg_id` is the unique id."""
+
+    tran_state_table_offset: int = wire("tranStateTableOffset")
+    commit_log_offset: int = wire("commitLogOffset")
+    msg_id: str | None = wire("msgId", default=None)
+    transaction_id: str | None = wire("transactionId", default=None)
+    offset_msg_id: str | None = wire("offsetMsgId", default=None)
+    broker_name: str | None = wire("bname", default=None)
+
+
+@header
+class ResumeCheckHalfMessageRequestHeader(Header):
+    msg_id: str | None = wire("msgId", default=None)  # an offset message id

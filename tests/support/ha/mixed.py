@@ -31,7 +31,7 @@ from rocketpy.message.message_id import decode_offset_message_id
 from rocketpy.message.record import decode_record, decode_records
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.client import ReplyMessageRequestHeader
-from rocketpy.remoting.headers.transaction import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
+from rocketpy.remoting.headers.send import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
 from tests.support.history import PULL_FOUND, Connection, pull_request, send_request
 from tests.support.live_log import records_in
 

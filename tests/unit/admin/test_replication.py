@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from rocketpy.codes import RequestCode
-from rocketpy.remoting.bodies.kv import KVTable
-from rocketpy.remoting.bodies.replication import FollowedMaster, HaStatus, SlaveConnection
+from rocketpy.remoting.bodies.broker import FollowedMaster, HaStatus, KVTable, SlaveConnection
 from rocketpy.remoting.bodies.route import BrokerData, ClusterInfo
 from tests.support.admin import Mqadmin
 from tests.support.broker import free_ports

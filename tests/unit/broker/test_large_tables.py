@@ -11,9 +11,8 @@ import trio
 from rocketpy.broker.managers import consumer_filter
 from rocketpy.broker.processors import consume_stats
 from rocketpy.codes import RequestCode, ResponseCode
-from rocketpy.remoting.bodies.filter import ConsumerFilterData
-from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
-from rocketpy.remoting.bodies.heartbeat import SubscriptionData
+from rocketpy.remoting.bodies.client import SubscriptionData
+from rocketpy.remoting.bodies.group import ConsumerFilterData, SubscriptionGroupConfig
 from rocketpy.remoting.bodies.topic import TopicConfig
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.json_writer import pretty_pieces

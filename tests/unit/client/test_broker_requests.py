@@ -5,8 +5,8 @@ import trio
 from rocketpy.client.options import START_FIRST
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.message.message_queue import MessageQueue
+from rocketpy.remoting.bodies.client import CMResult, ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from rocketpy.remoting.bodies.offset import GetConsumerStatusBody, ResetOffsetBody
-from rocketpy.remoting.bodies.running_info import CMResult, ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.client import (
     ConsumeMessageDirectlyRequestHeader,

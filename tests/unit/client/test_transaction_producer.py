@@ -26,8 +26,11 @@ from rocketpy.message.record import decode_records as stored_records
 from rocketpy.message.trace import EndTransaction, decode_records
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.headers.send import read_send_header
-from rocketpy.remoting.headers.transaction import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
+from rocketpy.remoting.headers.send import (
+    CheckTransactionStateRequestHeader,
+    EndTransactionRequestHeader,
+    read_send_header,
+)
 from tests.support.clients import lifetime
 from tests.support.cluster import NAME_SERVER, FakeBroker, FakeCluster, run
 

@@ -16,8 +16,7 @@ from rocketpy.native.core import ffi, lib
 from rocketpy.reactor.worker_messages import BROKER, decode_put_result, encode_end, encode_topic
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fast_path import EndTransaction, TransactionEnd
-from rocketpy.remoting.headers.send import SendMessageRequestHeader
-from rocketpy.remoting.headers.transaction import EndTransactionRequestHeader
+from rocketpy.remoting.headers.send import EndTransactionRequestHeader, SendMessageRequestHeader
 from tests.support.fast_path import FastPath
 from tests.support.half_messages import COMMIT, ROLLBACK, answers, end, half, in_topic, send_half, stored
 

@@ -14,8 +14,7 @@ from rocketpy.codes import RequestCode
 from rocketpy.message import names
 from rocketpy.native.core import ffi, lib
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.headers.send import SendMessageRequestHeader
-from rocketpy.remoting.headers.transaction import EndTransactionRequestHeader
+from rocketpy.remoting.headers.send import EndTransactionRequestHeader, SendMessageRequestHeader
 from tests.support.fast_path import FastPath
 from tests.support.half_messages import COMMIT, answers, half, in_topic, send_half, stored
 from tests.support.history import send_request

@@ -15,7 +15,7 @@ pytest.importorskip("rocketpy.native._rocketpy", reason="the send worker is C")
 
 from rocketpy.native.core import lib
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.headers.transaction import EndTransactionRequestHeader
+from rocketpy.remoting.headers.send import EndTransactionRequestHeader
 from tests.support.history import send_request
 from tests.support.log_images import image_of, record
 from tests.support.slave_rig import FILE_SIZE, SlaveRig, always, log_image

@@ -10,8 +10,8 @@ import rocketpy.remoting.headers
 from rocketpy.codes import RequestCode
 from rocketpy.errors import HeaderInvalid
 from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.headers.admin import DeleteSubscriptionGroupRequestHeader
 from rocketpy.remoting.headers.client import ResetOffsetRequestHeader, UnregisterClientRequestHeader
-from rocketpy.remoting.headers.group import DeleteSubscriptionGroupRequestHeader
 from rocketpy.remoting.headers.namesrv import GetRouteInfoRequestHeader
 from rocketpy.remoting.headers.offset import QueueRequestHeader, UpdateConsumerOffsetRequestHeader
 from rocketpy.remoting.headers.send import (

@@ -9,7 +9,7 @@ import trio
 
 from rocketpy.errors import BodyInvalid
 from rocketpy.remoting import fastjson
-from rocketpy.remoting.bodies.kv import KVTable
+from rocketpy.remoting.bodies.broker import KVTable
 from rocketpy.remoting.fastjson import JsonValue
 from rocketpy.transport.bodies import read_body
 

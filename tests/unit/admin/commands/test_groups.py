@@ -6,7 +6,7 @@ import pytest
 
 from rocketpy.codes import LanguageCode, RequestCode, ResponseCode
 from rocketpy.message.message_queue import MessageQueue
-from rocketpy.remoting.bodies.connection import (
+from rocketpy.remoting.bodies.client import (
     Connection,
     ConsumerConnection,
     DifferingSubscription,
@@ -14,8 +14,8 @@ from rocketpy.remoting.bodies.connection import (
     ProducerInfo,
     ProducerTableInfo,
 )
-from rocketpy.remoting.bodies.consume_stats import ConsumeStats, ConsumeStatsList, OffsetWrapper
 from rocketpy.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
+from rocketpy.remoting.bodies.offset import ConsumeStats, ConsumeStatsList, OffsetWrapper
 from rocketpy.remoting.bodies.topic import (
     TopicList,
 )

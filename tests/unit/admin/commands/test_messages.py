@@ -9,18 +9,19 @@ import trio.testing
 
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.message.message_queue import MessageQueue
-from rocketpy.remoting.bodies.connection import (
-    Connection,
-    ConsumerConnection,
-)
-from rocketpy.remoting.bodies.consume_stats import ConsumeStats, OffsetWrapper
-from rocketpy.remoting.bodies.group import GroupList
-from rocketpy.remoting.bodies.heartbeat import ConsumeType, SubscriptionData
-from rocketpy.remoting.bodies.running_info import ConsumeMessageDirectlyResult
-from rocketpy.remoting.bodies.stats import (
+from rocketpy.remoting.bodies.broker import (
     ConsumeQueueData,
     QueryConsumeQueueResponseBody,
 )
+from rocketpy.remoting.bodies.client import (
+    Connection,
+    ConsumeMessageDirectlyResult,
+    ConsumerConnection,
+    ConsumeType,
+    SubscriptionData,
+)
+from rocketpy.remoting.bodies.group import GroupList
+from rocketpy.remoting.bodies.offset import ConsumeStats, OffsetWrapper
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.offset import OffsetResponseHeader, SearchOffsetRequestHeader
 from tests.support.admin import Mqadmin, Script, one_broker, void, with_messages

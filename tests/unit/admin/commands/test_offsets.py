@@ -2,8 +2,7 @@
 
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.message.message_queue import MessageQueue
-from rocketpy.remoting.bodies.consume_stats import ConsumeStats, OffsetWrapper
-from rocketpy.remoting.bodies.offset import ResetOffsetBody
+from rocketpy.remoting.bodies.offset import ConsumeStats, OffsetWrapper, ResetOffsetBody
 from rocketpy.remoting.headers.client import ResetOffsetRequestHeader
 from tests.support.admin import QUEUE, Mqadmin, with_group
 from tests.support.cluster import FakeCluster

@@ -6,12 +6,12 @@ import pytest
 
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.message.message_queue import MessageQueue
-from rocketpy.remoting.bodies.consume_stats import ConsumeStats, OffsetWrapper
-from rocketpy.remoting.bodies.group import GroupList
-from rocketpy.remoting.bodies.stats import (
+from rocketpy.remoting.bodies.broker import (
     BrokerStatsData,
     BrokerStatsItem,
 )
+from rocketpy.remoting.bodies.group import GroupList
+from rocketpy.remoting.bodies.offset import ConsumeStats, OffsetWrapper
 from rocketpy.remoting.bodies.topic import (
     TopicConfig,
     TopicConfigSerializeWrapper,
@@ -20,11 +20,11 @@ from rocketpy.remoting.bodies.topic import (
     TopicStatsTable,
 )
 from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.headers.admin import CreateTopicRequestHeader
 from rocketpy.remoting.headers.namesrv import (
     GetKVConfigResponseHeader,
     PutKVConfigRequestHeader,
 )
-from rocketpy.remoting.headers.topic import CreateTopicRequestHeader
 from tests.support.admin import QUEUE, Mqadmin, Script, one_broker, void
 from tests.support.cluster import FakeBroker, FakeCluster, no
 

@@ -12,8 +12,8 @@ import trio
 from rocketpy.broker.managers import consumer_filter
 from rocketpy.broker.managers.consumer_filter import MARKS, ConsumerFilterManager
 from rocketpy.filter.bloom import BloomFilter
-from rocketpy.remoting.bodies.filter import ConsumerFilterData
-from rocketpy.remoting.bodies.heartbeat import SubscriptionData
+from rocketpy.remoting.bodies.client import SubscriptionData
+from rocketpy.remoting.bodies.group import ConsumerFilterData
 from rocketpy.transport.steps import finished
 from tests.support.slow_path import SlowPathRig
 

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from rocketpy.broker.managers.subscription_views import TEXT_MAX, TEXTS_MAX, SubscriptionViews
-from rocketpy.remoting.bodies.heartbeat import ConsumeType, MessageModel, SubscriptionData
+from rocketpy.remoting.bodies.client import ConsumeType, MessageModel, SubscriptionData
 from tests.support.slow_path import FakeChannel, SlowPathRig, body_of
 
 

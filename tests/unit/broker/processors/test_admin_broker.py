@@ -9,7 +9,7 @@ import trio
 
 from rocketpy.broker.managers.broker_stats import WorkerCounters
 from rocketpy.codes import REPLICATION_VERSION, REPLICATION_VERSION_LOWEST
-from rocketpy.remoting.bodies.replication import HaStatus
+from rocketpy.remoting.bodies.broker import HaStatus
 from rocketpy.remoting.bodies.topic import TopicConfig
 from rocketpy.remoting.fast_path import Traffic
 from rocketpy.remoting.work import result_of

@@ -16,8 +16,8 @@ from rocketpy.broker.slaves.slave_synchronize import LOOK_S, NOT_SUPPORTED_S, PA
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import RocketError, StoreError
 from rocketpy.message.names import TRANS_GROUP, TRANS_HALF_TOPIC
+from rocketpy.remoting.bodies.client import SubscriptionData
 from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
-from rocketpy.remoting.bodies.heartbeat import SubscriptionData
 from rocketpy.remoting.bodies.offset import LogMark
 from rocketpy.remoting.bodies.topic import DELETED_BELOW, TopicConfig
 from rocketpy.remoting.command import RemotingCommand

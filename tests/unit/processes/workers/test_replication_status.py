@@ -16,7 +16,7 @@ from rocketpy.failover.rules.states import State
 from rocketpy.processes.member.shown import MemberShown
 from rocketpy.processes.workers.replication_status import replication_status
 from rocketpy.reactor.master_link import MasterLink
-from rocketpy.remoting.bodies.replication import HaStatus
+from rocketpy.remoting.bodies.broker import HaStatus
 from tests.support.master_rig import MasterRig
 
 

@@ -8,40 +8,40 @@ from rocketpy.codes import LanguageCode, MQVersion
 from rocketpy.errors import BodyInvalid
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.bodies import register
-from rocketpy.remoting.bodies.connection import ConsumerConnection, ProducerTableInfo
-from rocketpy.remoting.bodies.consume_stats import ConsumeStats, ConsumeStatsList
-from rocketpy.remoting.bodies.group import (
-    GetConsumerListByGroupResponseBody,
-    GroupList,
-    SubscriptionGroupConfig,
-    SubscriptionGroupWrapper,
-)
-from rocketpy.remoting.bodies.heartbeat import (
+from rocketpy.remoting.bodies.broker import BrokerStatsData, KVTable, QueryConsumeQueueResponseBody
+from rocketpy.remoting.bodies.client import (
     CheckClientRequestBody,
+    CMResult,
+    ConsumeMessageDirectlyResult,
+    ConsumerConnection,
     ConsumerData,
+    ConsumerRunningInfo,
     ConsumeType,
     HeartbeatData,
     MessageModel,
+    ProcessQueueInfo,
+    ProducerTableInfo,
     SubscriptionData,
 )
-from rocketpy.remoting.bodies.kv import KVTable
-from rocketpy.remoting.bodies.lock import LockBatchRequestBody, LockBatchResponseBody
+from rocketpy.remoting.bodies.group import (
+    GetConsumerListByGroupResponseBody,
+    GroupList,
+    LockBatchRequestBody,
+    LockBatchResponseBody,
+    SubscriptionGroupConfig,
+    SubscriptionGroupWrapper,
+)
 from rocketpy.remoting.bodies.offset import (
     ConsumerOffsetSerializeWrapper,
+    ConsumeStats,
+    ConsumeStatsList,
     DelayOffsetSerializeWrapper,
     GetConsumerStatusBody,
     ResetOffsetBody,
 )
 from rocketpy.remoting.bodies.register import TOPICS_PER_STEP, RegisterBrokerBody
 from rocketpy.remoting.bodies.route import ClusterInfo, TopicRouteData
-from rocketpy.remoting.bodies.running_info import (
-    CMResult,
-    ConsumeMessageDirectlyResult,
-    ConsumerRunningInfo,
-    ProcessQueueInfo,
-)
 from rocketpy.remoting.bodies.schema import LENIENT_BYTES_MAX, OBJECTS_MAX, REQUEST_BYTES_MAX, Body
-from rocketpy.remoting.bodies.stats import BrokerStatsData, QueryConsumeQueueResponseBody
 from rocketpy.remoting.bodies.topic import (
     DataVersion,
     TopicConfig,

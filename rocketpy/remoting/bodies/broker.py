@@ -1,12 +1,52 @@
-"""The replication state of a broker: HaStatus (907).
-
-The names are the names of 5.x where the meaning is the same, so `mqadmin haStatus` of 5.x understands the answer.
-Values that rocketpy does not measure (speeds, times of reads and writes) are left out.
+"""A broker as a whole: KVTable (28; also 103, 219), BrokerStatsData (315), QueryConsumeQueueResponseBody (321),
+HaStatus (907).
 """
 
 from __future__ import annotations
 
+from .client import SubscriptionData
 from .schema import Body, Int, body, wire
+
+
+@body
+class BrokerStatsItem(Body):
+    avgpt: float = wire("avgpt", default=0.0)
+    sum: int = wire("sum", default=0)
+    tps: float = wire("tps", default=0.0)
+
+
+@body
+class BrokerStatsData(Body):
+    stats_day: BrokerStatsItem = wire("statsDay", factory=BrokerStatsItem)
+    stats_hour: BrokerStatsItem = wire("statsHour", factory=BrokerStatsItem)
+    stats_minute: BrokerStatsItem = wire("statsMinute", factory=BrokerStatsItem)
+
+
+@body
+class ConsumeQueueData(Body):
+    bit_map: str | None = wire("bitMap", default=None)
+    eval: bool = wire("eval", default=False)
+    extend_data_json: str | None = wire("extendDataJson", default=None)
+    msg: str | None = wire("msg", default=None)
+    physic_offset: int = wire("physicOffset", default=0)
+    physic_size: Int = wire("physicSize", default=0)
+    tags_code: int = wire("tagsCode", default=0)
+
+
+@body
+class QueryConsumeQueueResponseBody(Body):
+    filter_data: str | None = wire("filterData", default=None)  # a JSON text, "null" without a filter
+    max_queue_index: int = wire("maxQueueIndex", default=0)
+    min_queue_index: int = wire("minQueueIndex", default=0)
+    queue_data: list[ConsumeQueueData] | None = wire("queueData", default=None)
+    subscription_data: SubscriptionData | None = wire("subscriptionData", default=None)
+
+
+@body
+class KVTable(Body):
+    """A table of texts: KV configuration, GET_BROKER_RUNTIME_INFO."""
+
+    table: dict[str, str] = wire("table", factory=dict)
 
 
 @body
@@ -33,7 +73,12 @@ class FollowedMaster(Body):
 
 @body
 class HaStatus(Body):
-    """A broker's part in replication, at one moment. From `broker_id` on: of rocketpy alone."""
+    """A broker's part in replication, at one moment.
+
+    The names are those of 5.x where the meaning is the same, so `mqadmin haStatus` of 5.x understands the answer.
+    Values that rocketpy does not measure (speeds, times of reads and writes) are left out. From `broker_id` on: of
+    rocketpy alone.
+    """
 
     ha_client_runtime_info: FollowedMaster = wire("haClientRuntimeInfo", factory=FollowedMaster)
     ha_connection_info: list[SlaveConnection] = wire("haConnectionInfo", factory=list)
