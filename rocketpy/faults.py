@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
-from .log_limit import LogLimit, and_more
+from .logs import LogLimit, and_more
 
 TEXT_MAX = 500  # characters of an exception's text in the log
 FRAMES_MAX = 12  # of its traceback, the innermost ones

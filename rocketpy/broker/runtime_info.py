@@ -18,7 +18,7 @@ from pathlib import Path
 import attrs
 
 from rocketpy.codes import OUR_VERSION, version_name
-from rocketpy.log_limit import LogLimit
+from rocketpy.logs import LogLimit
 from rocketpy.message.names import TIMER_TOPIC
 from rocketpy.message.record import decode_record
 from rocketpy.remoting.limits import PoolLoad

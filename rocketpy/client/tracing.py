@@ -15,7 +15,7 @@ import attrs
 import trio
 
 from rocketpy.errors import MessageInvalid, RocketError
-from rocketpy.log_limit import LogLimit
+from rocketpy.logs import LogLimit
 from rocketpy.message import properties as names
 from rocketpy.message.host import format_host
 from rocketpy.message.message_id import decode_offset_message_id

@@ -26,7 +26,7 @@ import attrs
 import trio
 
 from rocketpy.errors import RecordCorrupt, RocketError
-from rocketpy.log_limit import LogLimit, and_more
+from rocketpy.logs import LogLimit, and_more
 from rocketpy.message import properties as names
 from rocketpy.message.message_id import decode_offset_message_id
 from rocketpy.message.message_queue import MessageQueue

@@ -15,7 +15,7 @@ from datetime import datetime
 import attrs
 
 from rocketpy.errors import MessageInvalid
-from rocketpy.units import PhyOffset
+from rocketpy.message.numbers import PhyOffset
 
 from .host import Host, pack_host, unpack_host
 

@@ -1,7 +1,9 @@
-"""Reads whole numbers in text from outside: properties, header fields, members of bodies, files.
+"""Whole numbers: how they are read in text from outside (properties, header fields, members of bodies, files), and
+which of them must not be mixed.
 
     parse_int, parse_long     as Java's parseInt and parseLong read them; other text raises NumberInvalid
     int_or, long_or           the same with a default in place of the error
+    PhyOffset, QueueOffset    offsets that look alike; the type checker keeps them apart
 
 This is the only place where such text becomes a number. `int()` takes what Java does not (blanks, underscores),
 `str.isdigit` what `int()` does not ("²"), and from 4301 digits on `int()` raises whatever they are. The work is bounded
@@ -10,6 +12,8 @@ by the text's length; csrc/wire/header.c has the same rules for the fast path.
 
 from __future__ import annotations
 
+from typing import NewType
+
 from rocketpy.errors import NumberInvalid
 
 INT_MIN, INT_MAX = -(1 << 31), (1 << 31) - 1
@@ -17,6 +21,12 @@ LONG_MIN, LONG_MAX = -(1 << 63), (1 << 63) - 1
 DIGITS_MAX = 19  # of the largest long; leading zeros do not count
 _BEYOND = 10**DIGITS_MAX  # stands for every greater number
 _SHOWN_MAX = 40  # characters of a text in an error
+
+PhyOffset = NewType("PhyOffset", int)
+"""Bytes from the start of the CommitLog."""
+
+QueueOffset = NewType("QueueOffset", int)
+"""Entries from the start of one queue (its ConsumeQueue index)."""
 
 
 def parse_integer(text: str, minimum: int, maximum: int) -> int:

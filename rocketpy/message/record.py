@@ -32,7 +32,7 @@ from collections.abc import Iterator
 import attrs
 
 from rocketpy.errors import MessageInvalid, RecordCorrupt
-from rocketpy.units import PhyOffset, QueueOffset
+from rocketpy.message.numbers import PhyOffset, QueueOffset
 
 from . import sys_flag as flags
 from .host import HOST_SIZE_V4, HOST_SIZE_V6, Host, pack_host, unpack_host

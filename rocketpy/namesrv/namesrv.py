@@ -19,8 +19,8 @@ import trio
 from rocketpy.config import NamesrvSettings
 from rocketpy.errors import ConfigError
 from rocketpy.faults import Faults
+from rocketpy.remoting.answers import RequestTable
 from rocketpy.remoting.networks import parse_networks
-from rocketpy.remoting.request_table import RequestTable
 from rocketpy.transport.channel import ChannelLimits
 from rocketpy.transport.duties import Duty, as_duty, run_duty
 from rocketpy.transport.server import RemotingServer, TaskStatus

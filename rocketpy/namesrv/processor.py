@@ -17,10 +17,11 @@ from rocketpy.codes import MQVersion, RequestCode, ResponseCode
 from rocketpy.config import NamesrvSettings, properties, update_namesrv
 from rocketpy.config.change_file import change_file
 from rocketpy.errors import RequestRefused
-from rocketpy.log_limit import LogLimit, and_more
+from rocketpy.logs import LogLimit, and_more
 from rocketpy.message.names import text_fault
 from rocketpy.remoting.abc import Channel, Peer
 from rocketpy.remoting.admin_guard import AdminGuard
+from rocketpy.remoting.answers import not_supported
 from rocketpy.remoting.bodies.broker import KVTable
 from rocketpy.remoting.bodies.register import RegisterBrokerBody
 from rocketpy.remoting.bodies.route import TopicRouteData
@@ -30,7 +31,6 @@ from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fastjson import dumps
 from rocketpy.remoting.headers import namesrv as headers
 from rocketpy.remoting.limits import require
-from rocketpy.remoting.refusals import not_supported
 from rocketpy.transport.steps import encoded_body, finished
 
 from .admission import Admission

@@ -5,15 +5,14 @@
     selector.py          sockets <-> rings: csrc/workers/selector/selector.c        (selector-0 ...)
     codec.py             frames -> requests: csrc/workers/codec/codec.c          (codec-0 ...)
     request_server.py    requests -> Processors in pools of trio tasks     (manager, query-0 ...)
-    topology.py          all blocks and rings (ring.py), created before the first fork
+    topology.py          all blocks and rings (ring.py), created before the first fork;
+                         connections of selectors that died
     worker_spec.py       what a worker inherits; process.py what it does first
     pools.py             the table: request code -> pool, its bounds and processes; pool_queue.py what waits
     detached.py          requests that have left their pool; preparations.py those that will have another turn in it;
                          crashed_request.py those that killed a worker
-    worker_messages.py   what crosses the rings (csrc/ipc/worker_messages.h) as values;
-                         filter_messages.py what of it is about SQL92
-    outbox.py            what waits for room in a ring; channel.py answers a connection through one;
-                         selector_deaths.py: connections of a selector that died
+    worker_messages.py   what crosses the rings (csrc/ipc/worker_messages.h) as values
+    outbox.py            what waits for room in a ring; channel.py answers a connection through one
     master_link.py       shared memory that joins the workers of a slave
 
 This package knows no broker. The Processors (remoting.abc) and the SlowPath (remoting.fast_path) that

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from rocketpy.errors import ConfigError, TransportError
-from rocketpy.log_limit import LogLimit
+from rocketpy.logs import LogLimit
 from rocketpy.native.core import lib
 
 from .handoff import Accepted, hand_over, take_over

@@ -25,11 +25,11 @@ from rocketpy.errors import LocalProtocolError, RocketError
 from rocketpy.faults import Faults, do_each
 from rocketpy.native.core import lib
 from rocketpy.remoting.abc import ConnectionListener, Detached, Preparation, Processor, Response, Rest
+from rocketpy.remoting.answers import OVERLOAD, command_of, error_response, not_supported, too_old
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fast_path import SendRequest, SlowPath
 from rocketpy.remoting.frame import REQUEST_HEADER_SIZE_MAX
 from rocketpy.remoting.limits import PoolLoad
-from rocketpy.remoting.refusals import OVERLOAD, command_of, error_response, not_supported, too_old
 
 from .channel import Gateway, RingChannel
 from .crashed_request import REQUESTS
@@ -38,7 +38,7 @@ from .pool_queue import PoolQueue
 from .pools import MANAGER, QUERY, PoolTable
 from .preparations import Preparations
 from .ring import Ring, RingReader, WorkerBlock
-from .selector_deaths import SelectorDeaths
+from .topology import SelectorDeaths
 from .worker_messages import (
     Origin,
     WorkerMessage,

@@ -13,7 +13,7 @@ import attrs
 
 from rocketpy.errors import TransportError
 from rocketpy.failover.member_block import MemberBlock
-from rocketpy.log_limit import LogLimit
+from rocketpy.logs import LogLimit
 from rocketpy.native.core import ffi, lib
 from rocketpy.remoting.networks import Network
 

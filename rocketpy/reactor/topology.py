@@ -11,8 +11,9 @@ one leads back to itself for requests that it refuses while decoding.
 
 from __future__ import annotations
 
+import itertools
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import attrs
 
@@ -23,12 +24,24 @@ from .handoff import handoff_pair
 from .pools import MANAGER, PULL, QUERY, SEND
 from .ring import Ring, WorkerBlock
 
-__all__ = ["ACCEPTOR", "MANAGER", "PULL", "QUERY", "REPLICATOR", "SEND", "STORE", "ReactorSizes", "Topology"]
+__all__ = [
+    "ACCEPTOR",
+    "MANAGER",
+    "PULL",
+    "QUERY",
+    "REPLICATOR",
+    "SEND",
+    "STORE",
+    "ReactorSizes",
+    "SelectorDeaths",
+    "Topology",
+]
 
 MIB = 1024 * 1024
 RING_BYTES_MIN = 65_536
 LOG_RING_BYTES_MIN = 1 * MIB  # the replicator's: a message is 128 KiB of a log, and takes a quarter at most
 ACCEPTOR, STORE, REPLICATOR = "acceptor", "store", "replicator"
+STEPS_PER_TURN = 100  # connections of a dead selector that are dropped at once
 
 
 @attrs.frozen(kw_only=True)
@@ -184,3 +197,30 @@ class Topology:
     def replies_from(self, worker: str) -> list[Ring]:
         """Reply rings of one worker, by selector index."""
         return [self.ring(worker, selector) for selector in self.sizes.selectors]
+
+
+@attrs.define(eq=False)
+class SelectorDeaths:
+    """Detects that a selector was restarted, and drops the connections of its previous process a few at a time: a
+    killed selector sends no CLOSED (docs/adr/0044).
+
+    Args:
+        is_gone: returns whether the selector process that owned a connection has ended.
+    """
+
+    selectors: Sequence[WorkerBlock] = ()
+    is_gone: Callable[[int], bool] = lambda connection: False
+    _epochs: list[int] = attrs.field(init=False, factory=list)
+    _steps: Iterator[None] = attrs.field(init=False, factory=lambda: iter(()))
+
+    def __attrs_post_init__(self) -> None:
+        self._epochs = [selector.epoch for selector in self.selectors]
+
+    def turn(self, forget: Callable[[], Iterator[None]]) -> bool:
+        """Begin `forget()` if a selector was restarted, and continue what has begun. Returns False if nothing was to
+        do."""
+        epochs = [selector.epoch for selector in self.selectors]
+        if epochs != self._epochs:
+            self._epochs = epochs
+            self._steps = itertools.chain(self._steps, forget())
+        return sum(1 for _ in itertools.islice(self._steps, STEPS_PER_TURN)) > 0

@@ -17,8 +17,7 @@ import attrs
 from rocketpy.errors import LocalProtocolError
 from rocketpy.message.host import pack_host
 from rocketpy.message.message_id import encode_offset_message_id
-from rocketpy.native.core import ffi, lib
-from rocketpy.native.layout import Layout
+from rocketpy.native.core import Layout, ffi, lib
 from rocketpy.remoting.abc import Channel, Peer
 from rocketpy.remoting.fast_path import (
     EndTransaction,

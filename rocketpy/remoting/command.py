@@ -9,8 +9,7 @@ import attrs
 from rocketpy.codes import OUR_VERSION, LanguageCode, RequestCode, ResponseCode
 
 from . import json_header, rocketmq_header
-from .fields import HeaderFields
-from .frame import HEADER_SIZE_MAX, Frame, SerializeType, cut_frame, encode_frame
+from .frame import HEADER_SIZE_MAX, Frame, HeaderFields, SerializeType, cut_frame, encode_frame
 
 FLAG_RESPONSE = 0x1
 FLAG_ONEWAY = 0x2

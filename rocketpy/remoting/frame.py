@@ -1,4 +1,4 @@
-"""Cut frames out of a byte stream.
+"""Cut frames out of a byte stream, and name the fields of their headers.
 
 Layout, big-endian::
 
@@ -15,6 +15,7 @@ from enum import IntEnum
 
 import attrs
 
+from rocketpy.codes import LanguageCode
 from rocketpy.errors import FrameTooLarge, HeaderInvalid, LocalProtocolError
 
 LENGTH = struct.Struct(">i")
@@ -144,3 +145,34 @@ def cut_frame(
         header=bytes(image[PREFIX_SIZE:header_end]),
         body=bytes(image[header_end:]) or None,
     )
+
+
+@attrs.frozen
+class HeaderFields:
+    """The seven fields of a header, in both serialisations (json_header.py, rocketmq_header.py)."""
+
+    code: int
+    language: LanguageCode | None
+    version: int
+    opaque: int
+    flag: int
+    remark: str | None
+    ext_fields: dict[str, str] | None
+
+
+def language_or_none(number: int) -> LanguageCode | None:
+    """The language by its number; None for one that we do not know, which is no error."""
+    try:
+        return LanguageCode(number)
+    except ValueError:
+        return None
+
+
+def parse_bool(text: str) -> bool:
+    """A boolean as `Boolean.parseBoolean` reads it: `true` in any case is true, all else is false."""
+    return text.lower() == "true"
+
+
+def format_bool(value: bool) -> str:
+    """The spelling that Go compares as text."""
+    return "true" if value else "false"

@@ -14,7 +14,7 @@ from rocketpy.codes import LanguageCode
 from rocketpy.errors import HeaderInvalid, NumberInvalid
 from rocketpy.message.numbers import int_or, parse_int
 
-from .fields import HeaderFields, format_bool, language_or_none
+from .frame import HeaderFields, format_bool, language_or_none
 
 _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")

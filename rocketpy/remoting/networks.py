@@ -1,4 +1,7 @@
-"""Configured networks, and whether an address is in one of them."""
+"""Configured networks, and whether an address is in one of them.
+
+Short: proxies, slaves and administrators are all named so, and each is looked up elsewhere.
+"""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ import struct
 from rocketpy.codes import LanguageCode
 from rocketpy.errors import HeaderInvalid, LocalProtocolError
 
-from .fields import HeaderFields, language_or_none
+from .frame import HeaderFields, language_or_none
 
 FIXED = struct.Struct(
     ">h"  # code

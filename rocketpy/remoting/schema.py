@@ -24,7 +24,7 @@ from rocketpy.errors import HeaderInvalid, NumberInvalid
 from rocketpy.message.numbers import parse_int, parse_long
 
 from .command import RemotingCommand
-from .fields import format_bool, parse_bool
+from .frame import format_bool, parse_bool
 
 Int = Annotated[int, "int32"]
 """A field that is a 32-bit int in Java; out of range is refused as Integer.parseInt does."""

@@ -1,6 +1,8 @@
 """Long work as generators: each yield is a chance for others to run, the return value is the result.
 
 An event loop runs them with `transport.steps.finished`, code that may block with `result_of`.
+
+Short: it is for tables and files as well as for bodies of requests.
 """
 
 from __future__ import annotations

@@ -21,10 +21,10 @@ import attrs
 from rocketpy.errors import StoreError
 from rocketpy.failover.member_block import MemberBlock, fill_store
 from rocketpy.failover.rules.epochs import EpochList
-from rocketpy.log_limit import LogLimit, and_more
+from rocketpy.logs import LogLimit, and_more
 from rocketpy.message.host import format_host
+from rocketpy.native import Status
 from rocketpy.native.core import ffi, lib
-from rocketpy.native.status import Status
 from rocketpy.remoting.networks import Network, is_in, parse_address
 
 from .frames import printable

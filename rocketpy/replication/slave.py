@@ -24,7 +24,7 @@ import attrs
 
 from rocketpy.config import BrokerSettings
 from rocketpy.errors import StoreError
-from rocketpy.log_limit import LogLimit, and_more
+from rocketpy.logs import LogLimit, and_more
 from rocketpy.native.core import lib
 from rocketpy.reactor.master_link import MasterLink
 from rocketpy.reactor.ring import Ring, WorkerBlock

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from rocketpy.errors import RecordCorrupt
 from rocketpy.message.record import decode_record
-from rocketpy.native.status import Status
+from rocketpy.native import Status
 
 from .bad_places import BadPlace
 from .columns import COLUMNS, arrow_schema

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import attrs
 
 from rocketpy.errors import CompressionError
-from rocketpy.native.status import Status
+from rocketpy.native import Status
 
 
 @attrs.frozen

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rocketpy.native.status import Status
+from rocketpy.native import Status
 
 from .consume_queues import each_queue, end_of_queue
 from .segments import Segment, mapped, walker

@@ -12,8 +12,8 @@ from rocketpy.errors import CompressionError
 from rocketpy.filter.parser import parse
 from rocketpy.filter.program import compile_program
 from rocketpy.message.compression import decompress
+from rocketpy.native import Status
 from rocketpy.native.core import ffi, lib
-from rocketpy.native.status import Status
 
 from .columns import COLUMNS, NUMBERS, PROPERTIES, TIMES
 from .found import Found

@@ -19,7 +19,7 @@ import attrs
 
 from rocketpy.errors import RecordCorrupt, StoreError
 from rocketpy.message.record import RECORD_HEAD_MAX, RECORD_START, decode_record, store_timestamp_of
-from rocketpy.native.status import Status
+from rocketpy.native import Status
 from rocketpy.store.files import StorePaths, is_file_name, translated
 
 from .consume_queues import Queue, each_queue, first_place_from, largest_queues

@@ -14,7 +14,7 @@ from pyspark.sql.datasource import InputPartition
 from rocketpy.client.consuming.subscription import Sql92
 from rocketpy.errors import ConfigError, RecordCorrupt
 from rocketpy.message.message_queue import MessageQueue
-from rocketpy.native.status import Status
+from rocketpy.native import Status
 
 from .cluster import CLUSTERS
 from .data_lost import RecordsGone

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 
 from rocketpy.errors import RecordCorrupt
 from rocketpy.message.record import END_FILE_MIN_BLANK_LENGTH
-from rocketpy.native.status import Status
+from rocketpy.native import Status
 
 from .bad_places import BadPlace
 from .columns import COLUMNS, DIAGNOSTICS

@@ -17,8 +17,8 @@ from typing import Any
 import attrs
 
 from rocketpy.errors import StoreError
+from rocketpy.native import Status
 from rocketpy.native.core import ffi, lib
-from rocketpy.native.status import Status
 
 from .files import store_error
 

@@ -11,8 +11,8 @@ import attrs
 
 from rocketpy.config import MessageStoreConfig
 from rocketpy.errors import DiskFull, StoreError
+from rocketpy.native import Status
 from rocketpy.native.core import ffi, lib
-from rocketpy.native.status import Status
 
 from .control_block import ControlBlock, fail
 from .files import StorePaths

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Sequence
+from typing import Protocol
 
 import attrs
 import trio
@@ -16,12 +17,11 @@ from rocketpy.errors import (
     TransportError,
 )
 from rocketpy.remoting.abc import Peer
+from rocketpy.remoting.answers import RequestTable
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.connection import IN_FLIGHT_MAX, Connection, ConnectionState, RequestReceived
 from rocketpy.remoting.frame import FRAME_SIZE_MAX, HEADER_SIZE_MAX, REQUEST_HEADER_SIZE_MAX
-from rocketpy.remoting.request_table import RequestTable
 
-from .budget import Budget
 from .streams import close_in_order, unacknowledged_bytes
 
 logger = logging.getLogger(__name__)
@@ -50,6 +50,40 @@ class ChannelLimits:
     """Bytes of one read; more cost less CPU where large frames come, and memory for each connection."""
     close_flush_s: float = 1.0
     """How long `close` waits until queued data is written."""
+
+
+class Holder(Protocol):
+    """A connection; compared by identity."""
+
+    def give_up(self) -> None:
+        """Close without waiting for anything, and release the memory."""
+
+
+class Budget:
+    """Bounds the memory of all connections of a server together: unfinished frames, requests in work, unsent replies.
+
+    Each connection has bounds of its own, but one client may open many. Beyond `bytes_max` bytes the connection that
+    holds most is closed: it sends requests without ending them, or does not read its replies. It stops counting at
+    once.
+    """
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.used_bytes = 0
+        self._held: dict[Holder, int] = {}
+
+    def hold(self, holder: Holder, size: int) -> None:
+        """`holder` now has `size` bytes. Closes the connection with the most if the sum exceeds the budget."""
+        self._set(holder, size)
+        while self.used_bytes > self.bytes_max:
+            largest = max(self._held, key=self._held.__getitem__)
+            self._set(largest, 0)
+            largest.give_up()
+
+    def _set(self, holder: Holder, size: int) -> None:
+        self.used_bytes += size - self._held.pop(holder, 0)
+        if size > 0:
+            self._held[holder] = size
 
 
 class _Waiter:

@@ -12,8 +12,8 @@ import trio
 
 from rocketpy.errors import ConnectFailed, RequestTimeout
 from rocketpy.remoting.abc import Processor
+from rocketpy.remoting.answers import RequestTable
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.request_table import RequestTable
 
 from .channel import ChannelLimits, StreamChannel
 from .streams import Connector, connect, peer_of

@@ -1,6 +1,8 @@
 """Background duties of a server. Each runs in its own task, and none can end the server.
 
 If a duty raises an exception, it is reported under its name, counted, and run again at its next interval.
+
+Short: every server has duties, and none of it is about a connection.
 """
 
 from __future__ import annotations

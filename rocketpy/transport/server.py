@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Iterator, Sequence
 from typing import Protocol, TypeVar
 
 import trio
 
+from rocketpy.errors import RemoteProtocolError
 from rocketpy.remoting.abc import ConnectionListener, Peer
-from rocketpy.remoting.networks import Network
-from rocketpy.remoting.request_table import RequestTable
+from rocketpy.remoting.answers import RequestTable
+from rocketpy.remoting.networks import Network, is_in, parse_address
+from rocketpy.remoting.proxy_header import ProxyHeader, ProxyHeaderKind, bytes_to_read, cut_proxy_header
 
-from .budget import Budget
-from .channel import ChannelLimits, StreamChannel
-from .proxied import real_peer
+from .channel import Budget, ChannelLimits, StreamChannel
 from .streams import peer_of, reset_at_death
+
+logger = logging.getLogger(__name__)
 
 BYTES_MAX = 256 * 1024 * 1024  # of all connections of a server together
 
@@ -43,7 +46,7 @@ class RemotingServer:
     ) -> None:
         """`connection_ids` numbers the connections; servers with common tables share one. Connections from `proxies`
         begin with a PROXY header, which names the real peer. All connections together hold at most `bytes_max` in
-        memory (budget.py)."""
+        memory (Budget)."""
         self._budget = Budget(bytes_max)
         self._table = table
         self._connection_listeners = tuple(connection_listeners)
@@ -116,3 +119,31 @@ class RemotingServer:
                 listener.connection_closed(channel.connection)
             except Exception as exc:
                 self._table.faults.report("the end of a connection", exc)
+
+
+async def real_peer(stream: trio.abc.Stream, peer: Peer, proxies: Sequence[Network], timeout_s: float) -> Peer | None:
+    """Return the client of a connection: `peer`, or, if `peer` is one of `proxies`, the client in its PROXY header.
+
+    None, with a line in the log: the proxy sent no valid PROXY header.
+    """
+    if not proxies or not is_in(parse_address(peer.host), proxies):
+        return peer
+    try:
+        with trio.fail_after(timeout_s):
+            header = await _read_header(stream)
+    except (RemoteProtocolError, trio.BrokenResourceError, trio.TooSlowError) as exc:
+        reason = str(exc) or type(exc).__name__
+        logger.warning("closed the connection of proxy %s (proxyProtocolFrom): %s", peer, reason)
+        return None
+    return peer if header.kind is ProxyHeaderKind.LOCAL else header.peer
+
+
+async def _read_header(stream: trio.abc.Stream) -> ProxyHeader:
+    """Read the PROXY header, and no byte after it."""
+    data = b""
+    while (header := cut_proxy_header(data)) is None:
+        more = await stream.receive_some(bytes_to_read(data))
+        if not more:
+            raise RemoteProtocolError("bad PROXY header: the connection closed before its end")
+        data += more
+    return header

@@ -13,13 +13,17 @@ import trio
 
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import RequestRefused
+from rocketpy.remoting.bodies.schema import REQUEST_BYTES_MAX, Body
 from rocketpy.remoting.frame import FRAME_SIZE_MAX
 from rocketpy.remoting.json_writer import compact_pieces
 
 _T = TypeVar("_T")
+_B = TypeVar("_B", bound=Body)
 
 UNITS_PER_STEP = 500  # of about a microsecond each: lookups, comparisons, small values
 BODY_SIZE_MAX = FRAME_SIZE_MAX - 65_536  # leaves room for the header
+AT_ONCE_BYTES_MAX = 4_096  # of a body; leniently 8 ms
+_READERS: trio.lowlevel.RunVar[trio.CapacityLimiter] = trio.lowlevel.RunVar("readers of bodies")
 
 
 class Steps:
@@ -84,3 +88,27 @@ async def encoded_body(value: object) -> bytes:
     text = TextWriter(BODY_SIZE_MAX)
     await text.write(compact_pieces(value))
     return b"".join(text.pieces)
+
+
+async def read_body(kind: type[_B], data: bytes | None) -> _B:
+    """Read the body of a request of any client: a small one at once, a large one in a thread, one at a time.
+
+    The thread shares the interpreter with the loop, except while it parses strict JSON; `Body.decode_request` bounds
+    that by bytes and objects.
+
+    Raises:
+        BodyInvalid: as `Body.decode_request` does.
+    """
+    if data is None or not AT_ONCE_BYTES_MAX < len(data) <= REQUEST_BYTES_MAX:
+        return kind.decode_request(data)
+    return await trio.to_thread.run_sync(kind.decode_request, data, limiter=_readers())
+
+
+def _readers() -> trio.CapacityLimiter:
+    """One thread for each loop."""
+    try:
+        return _READERS.get()
+    except LookupError:
+        limiter = trio.CapacityLimiter(1)
+        _READERS.set(limiter)
+        return limiter

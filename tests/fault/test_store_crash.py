@@ -213,7 +213,7 @@ def test_power_loss_keeps_what_was_flushed(tmp_path: Path, seed: int) -> None:
 FULL = """
 import sys
 from pathlib import Path
-from rocketpy.native.status import Status
+from rocketpy.native import Status
 from rocketpy.native.core import ffi, lib
 from rocketpy.errors import DiskFull, StoreError
 from rocketpy.store.recovery.lifecycle import open_store

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from rocketpy.errors import HeaderInvalid
 from rocketpy.remoting import json_header, rocketmq_header
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.fields import HeaderFields
-from rocketpy.remoting.frame import FrameCutter, SerializeType
+from rocketpy.remoting.frame import FrameCutter, HeaderFields, SerializeType
 from rocketpy.remoting.headers.pull import PullMessageResponseHeader
 from rocketpy.remoting.headers.send import SendMessageResponseHeader
 from tests.support import core_formats as core

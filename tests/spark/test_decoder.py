@@ -18,7 +18,7 @@ from rocketpy.message.compression import decompress_body
 from rocketpy.message.message_id import encode_offset_message_id
 from rocketpy.message.properties import decode_properties
 from rocketpy.message.record import decode_records, encode_blank
-from rocketpy.native.status import Status
+from rocketpy.native import Status
 from rocketpy.spark.columns import COLUMNS, DIAGNOSTICS, parse_columns
 from rocketpy.spark.decoder import Decoder, End, fault_at
 from rocketpy.spark.native_rows import NativeRows

@@ -15,10 +15,10 @@ import trio.testing
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.errors import ConnectFailed
 from rocketpy.remoting.abc import Channel
+from rocketpy.remoting.answers import RequestTable
 from rocketpy.remoting.bodies.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.namesrv import GetRouteInfoRequestHeader
-from rocketpy.remoting.request_table import RequestTable
 from rocketpy.transport.server import RemotingServer
 from tests.support.fake_broker import FakeBroker
 from tests.support.scripted_server import ScriptedServer, no

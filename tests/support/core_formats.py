@@ -14,12 +14,12 @@ import pytest
 from rocketpy.codes import OUR_VERSION
 from rocketpy.errors import FrameTooLarge, HeaderInvalid, MessageInvalid, NumberInvalid, RecordCorrupt
 from rocketpy.message.host import Host, pack_host, unpack_host
+from rocketpy.message.numbers import PhyOffset, QueueOffset
 from rocketpy.message.record import BLANK_MAGIC_CODE, StoredRecord
-from rocketpy.native.status import Status
-from rocketpy.remoting.fields import HeaderFields
+from rocketpy.native import Status
+from rocketpy.remoting.frame import HeaderFields
 from rocketpy.remoting.headers.pull import PullMessageResponseHeader
 from rocketpy.remoting.headers.send import SendMessageResponseHeader
-from rocketpy.units import PhyOffset, QueueOffset
 
 core = pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 ffi, lib = core.ffi, core.lib

@@ -34,7 +34,7 @@ from rocketpy.message.sys_flag import (
     TRANSACTION_ROLLBACK,
     is_compressed,
 )
-from rocketpy.native.status import Status
+from rocketpy.native import Status
 from rocketpy.spark.columns import COLUMNS
 from rocketpy.spark.found import Found
 from rocketpy.spark.selection import Checks, Selection

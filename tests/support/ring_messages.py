@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocketpy.native.layout import Layout
+from rocketpy.native.core import Layout
 from rocketpy.reactor.worker_messages import (
     COMMIT_OFFSET,
     ORIGIN,

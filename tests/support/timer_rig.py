@@ -11,8 +11,8 @@ from rocketpy.broker.delays.timer_changes import TimerChange, replacement
 from rocketpy.codes import ResponseCode
 from rocketpy.message.record import StoredRecord, decode_records
 from rocketpy.message.sys_flag import TRANSACTION_MASK
+from rocketpy.native import Status
 from rocketpy.native.core import ffi, lib
-from rocketpy.native.status import Status
 from rocketpy.reactor.worker_messages import decode_put_result, encode_put
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fast_path import PutResult, TimerState

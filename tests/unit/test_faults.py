@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from rocketpy.faults import FRAMES_MAX, TEXT_MAX, Faults, do_each
-from rocketpy.log_limit import LOG_INTERVAL_S
+from rocketpy.logs import LOG_INTERVAL_S
 
 
 class Clock:

@@ -15,7 +15,7 @@ from tests.support.rules import ROOT, hold, nodes_of, text_of
 
 PACKAGE = ROOT / "rocketpy"
 CSRC = PACKAGE.parent / "csrc"
-GROUND = {"atomic_file", "codes", "errors", "faults", "log_limit", "units"}
+GROUND = {"atomic_file", "codes", "errors", "faults", "logs"}
 ALLOWED: dict[str, set[str]] = {
     "message": set(),
     "filter": {"message"},
@@ -97,10 +97,9 @@ TOP = {"cli", "__main__"}  # may import all, is imported by none
 GROUND_ALLOWED: dict[str, set[str]] = {
     "atomic_file": set(),
     "codes": set(),
-    "units": set(),
     "errors": {"codes"},
-    "faults": {"log_limit"},
-    "log_limit": set(),
+    "faults": {"logs"},
+    "logs": set(),
     "__init__": set(),
 }
 
@@ -124,8 +123,7 @@ WITHOUT_TRIO = {
     "codes",
     "errors",
     "faults",
-    "log_limit",
-    "units",
+    "logs",
     "message",
     "filter",
     "config",

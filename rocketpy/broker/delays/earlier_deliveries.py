@@ -18,10 +18,10 @@ from collections.abc import Iterable
 import trio
 
 from rocketpy.errors import RecordCorrupt
+from rocketpy.message.numbers import PhyOffset
 from rocketpy.message.properties import UNIQ_KEY
 from rocketpy.message.record import StoredRecord, decode_record
 from rocketpy.transport.steps import Steps
-from rocketpy.units import PhyOffset
 
 from ..property_edits import text_property
 from ..store_api import Store

@@ -19,11 +19,10 @@ import trio
 
 from rocketpy.errors import RecordCorrupt
 from rocketpy.message.names import SCHEDULE_TOPIC
-from rocketpy.message.numbers import int_or
+from rocketpy.message.numbers import PhyOffset, int_or
 from rocketpy.message.properties import DELAY, REAL_QID, REAL_TOPIC, UNIQ_KEY
 from rocketpy.message.record import StoredRecord, decode_record
 from rocketpy.transport.steps import Steps
-from rocketpy.units import PhyOffset
 
 from ..property_edits import text_property
 from ..store_api import Store

@@ -32,12 +32,11 @@ import trio
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import RecordCorrupt, RocketError
 from rocketpy.message.names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC, dlq_topic
-from rocketpy.message.numbers import int_or
+from rocketpy.message.numbers import PhyOffset, int_or
 from rocketpy.message.properties import REAL_QID, REAL_TOPIC
 from rocketpy.message.record import StoredRecord, decode_record
 from rocketpy.remoting.bodies.offset import LogMark
 from rocketpy.remoting.fast_path import Delivery, FastPath, MessageToPut, PutResult
-from rocketpy.units import PhyOffset
 
 from ..current_settings import CurrentSettings
 from ..managers.config_file import ConfigFile

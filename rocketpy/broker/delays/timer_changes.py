@@ -17,8 +17,8 @@ from rocketpy.message.names import TIMER_TOPIC
 from rocketpy.message.numbers import parse_long
 from rocketpy.message.record import StoredRecord, decode_record
 from rocketpy.message.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
+from rocketpy.remoting.answers import OVERLOAD
 from rocketpy.remoting.fast_path import FastPath, MessageToPut, PutResult, SendRequest, TimerState
-from rocketpy.remoting.refusals import OVERLOAD
 from rocketpy.transport.steps import BODY_SIZE_MAX, finished
 
 from ..current_settings import CurrentSettings

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rocketpy.message.tags import string_hash
-from rocketpy.native.core import ffi
-from rocketpy.native.layout import Layout
+from rocketpy.native.core import Layout, ffi
 from rocketpy.reactor.worker_messages import PULL_REQUEST
 from rocketpy.remoting.fast_path import FilterPlace
 

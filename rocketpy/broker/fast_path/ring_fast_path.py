@@ -32,6 +32,7 @@ from rocketpy.reactor.worker_messages import (
     resolve_send,
     token_of,
 )
+from rocketpy.remoting.answers import OVERLOAD
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fast_path import (
     Delivery,
@@ -45,7 +46,6 @@ from rocketpy.remoting.fast_path import (
     SendRequest,
 )
 from rocketpy.remoting.frame import SerializeType
-from rocketpy.remoting.refusals import OVERLOAD
 
 from .filter_messages import encode_expression, encode_filter, encode_subscription
 from .internal_puts import InternalPut, InternalPuts

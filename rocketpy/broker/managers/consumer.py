@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Generator, Iterable
 import attrs
 
 from rocketpy.faults import do_each
-from rocketpy.log_limit import LogLimit, and_more
+from rocketpy.logs import LogLimit, and_more
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.bodies.client import (
     ConsumeFromWhere,

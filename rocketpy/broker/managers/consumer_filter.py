@@ -17,7 +17,7 @@ import attrs
 
 from rocketpy.errors import FilterInvalid
 from rocketpy.filter.bloom import BloomFilter
-from rocketpy.log_limit import LogLimit
+from rocketpy.logs import LogLimit
 from rocketpy.remoting.bodies.client import EXPRESSION_TYPE_SQL92, SubscriptionData
 from rocketpy.remoting.bodies.group import BloomFilterData, ConsumerFilterData, FilterDocument
 from rocketpy.remoting.fast_path import FastPath, FilterPlace

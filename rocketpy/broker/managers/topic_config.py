@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from rocketpy.errors import StoreError
-from rocketpy.log_limit import LogLimit, and_more
+from rocketpy.logs import LogLimit, and_more
 from rocketpy.message import names
 from rocketpy.message.sys_flag import PermName
 from rocketpy.remoting.bodies.offset import PHY_OFFSET

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import trio
 
-from rocketpy.log_limit import LogLimit, and_more
+from rocketpy.logs import LogLimit, and_more
 from rocketpy.remoting.bodies.offset import PHY_OFFSET
 
 from ..files.position_file import PositionFile, TableImage

@@ -22,8 +22,7 @@ from rocketpy.remoting.headers.admin import (
     GroupRequestHeader,
 )
 from rocketpy.remoting.json_writer import Members
-from rocketpy.transport.bodies import read_body
-from rocketpy.transport.steps import encoded_body, finished
+from rocketpy.transport.steps import encoded_body, finished, read_body
 
 from .. import replies
 from ..managers.client_channel import ClientChannelInfo

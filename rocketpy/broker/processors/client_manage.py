@@ -25,8 +25,7 @@ from rocketpy.remoting.bodies.client import (
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.client import UnregisterClientRequestHeader
 from rocketpy.remoting.limits import Limit, require
-from rocketpy.transport.bodies import read_body
-from rocketpy.transport.steps import Steps
+from rocketpy.transport.steps import Steps, read_body
 
 from .. import replies
 from ..managers.client_channel import ClientChannelInfo

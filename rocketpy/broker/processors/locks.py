@@ -16,8 +16,7 @@ from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.bodies.group import LockBatchRequestBody
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.limits import require
-from rocketpy.transport.bodies import read_body
-from rocketpy.transport.steps import Steps, encoded_body
+from rocketpy.transport.steps import Steps, encoded_body, read_body
 
 from ..services import BrokerServices
 from .table import TableProcessor

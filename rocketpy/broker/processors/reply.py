@@ -19,7 +19,7 @@ import trio
 
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.errors import RequestRefused, TransportError
-from rocketpy.log_limit import LogLimit, and_more
+from rocketpy.logs import LogLimit, and_more
 from rocketpy.message.properties import PROPERTIES_SIZE_MAX, PUSH_REPLY_TIME, REPLY_TO_CLIENT, WAIT, without_property
 from rocketpy.remoting.abc import Channel, Detached
 from rocketpy.remoting.command import RemotingCommand

@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Mapping
 import attrs
 import trio
 
-from rocketpy.log_limit import LogLimit
+from rocketpy.logs import LogLimit
 from rocketpy.remoting.json_writer import in_order
 from rocketpy.transport.steps import Steps
 

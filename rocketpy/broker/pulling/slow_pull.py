@@ -21,13 +21,13 @@ import trio
 
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import FilterInvalid, RocketError
-from rocketpy.log_limit import LogLimit, and_more
+from rocketpy.logs import LogLimit, and_more
 from rocketpy.message.sys_flag import PermName
 from rocketpy.message.tags import EXPRESSION_TAGS_MAX, has_too_many_tags
+from rocketpy.remoting.answers import OVERLOAD, not_supported_remark
 from rocketpy.remoting.bodies.client import EXPRESSION_TYPE_SQL92, MessageModel
 from rocketpy.remoting.fast_path import PullRequest
 from rocketpy.remoting.headers.pull import PullMessageResponseHeader, PullSysFlag
-from rocketpy.remoting.refusals import OVERLOAD, not_supported_remark
 
 from .. import replies
 from ..managers.consumer_filter import is_tag_type

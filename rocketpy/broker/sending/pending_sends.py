@@ -16,8 +16,8 @@ import attrs
 
 from rocketpy.codes import ResponseCode
 from rocketpy.faults import Faults
+from rocketpy.remoting.answers import OVERLOAD, code_and_remark
 from rocketpy.remoting.fast_path import SendRequest
-from rocketpy.remoting.refusals import OVERLOAD, code_and_remark
 
 PENDING_SENDS_MAX = 10_000  # sendThreadPoolQueueCapacity of the reference
 PENDING_BYTES_MAX = 64 * 1024 * 1024  # of all pending sends, for example while a topic is saved to a slow disk

@@ -33,9 +33,9 @@ from rocketpy.message.sys_flag import (
     TRANSACTION_MASK,
     PermName,
 )
+from rocketpy.remoting.answers import too_old
 from rocketpy.remoting.bodies.topic import TopicConfig, TopicFilterType
 from rocketpy.remoting.fast_path import FastPath, MessageToPut, PutResult, PutUnderWay, SendRequest
-from rocketpy.remoting.refusals import too_old
 
 from .. import replies
 from ..clock import Clock

@@ -28,7 +28,7 @@ import trio
 
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.errors import RocketError
-from rocketpy.log_limit import LogLimit, and_more
+from rocketpy.logs import LogLimit, and_more
 from rocketpy.message.names import TRANS_GROUP
 from rocketpy.message.numbers import long_or
 from rocketpy.remoting.bodies.broker import KVTable

@@ -17,7 +17,7 @@ import attrs
 import trio
 
 from rocketpy.codes import RequestCode
-from rocketpy.log_limit import LogLimit, and_more
+from rocketpy.logs import LogLimit, and_more
 from rocketpy.message import properties as p
 from rocketpy.message.message_id import encode_offset_message_id
 from rocketpy.message.numbers import int_or

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from rocketpy.log_limit import LogLimit, and_more
+from rocketpy.logs import LogLimit, and_more
 from rocketpy.message.names import TRANS_HALF_TOPIC
 from rocketpy.message.record import StoredRecord
 from rocketpy.remoting.fast_path import EndTransaction, FastPath, TransactionEnd

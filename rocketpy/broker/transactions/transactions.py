@@ -25,7 +25,7 @@ from pathlib import Path
 import attrs
 
 from rocketpy.errors import RecordCorrupt
-from rocketpy.log_limit import LogLimit, and_more
+from rocketpy.logs import LogLimit, and_more
 from rocketpy.message import properties as p
 from rocketpy.message.names import (
     TRANS_CHECK_MAX_TIME_TOPIC,

@@ -17,6 +17,7 @@ from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.record import decode_record
 from rocketpy.remoting.abc import Channel
+from rocketpy.remoting.answers import not_supported
 from rocketpy.remoting.bodies.client import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from rocketpy.remoting.bodies.offset import GetConsumerStatusBody, ResetOffsetBody
 from rocketpy.remoting.command import RemotingCommand
@@ -28,7 +29,6 @@ from rocketpy.remoting.headers.client import (
     ResetOffsetRequestHeader,
 )
 from rocketpy.remoting.headers.send import CheckTransactionStateRequestHeader
-from rocketpy.remoting.refusals import not_supported
 
 from ..messages import ReceivedMessage
 from .received import received_message

@@ -20,9 +20,9 @@ from rocketpy.native import require_core
 from rocketpy.reactor.supervisor import Supervisor
 from rocketpy.reactor.worker_spec import EXIT_REOPEN, WorkerSpec
 
+from ...logs import set_up_logging
 from ..member.names import EPOCH_FILE, EXIT_OTHER_EPOCH, INCARNATION_FILE
 from .capacity import connections_max, memory_bytes, raise_descriptor_limit
-from .logs import set_up_logging
 from .reopening import requested_cut, start_again
 from .sockets import Sockets, open_sockets
 from .store_opening import StoreOpening

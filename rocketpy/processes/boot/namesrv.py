@@ -14,8 +14,8 @@ from rocketpy.namesrv import NameServer, run_namesrv
 from rocketpy.reactor.ring import WorkerBlock
 from rocketpy.reactor.worker_spec import StopPhase, WorkerContext, WorkerSpec
 
+from ...logs import set_up_logging
 from ..workers.garbage_collection import short_collections
-from .logs import set_up_logging
 
 NAMESRV = "namesrv"
 BEAT_S = 1.0

@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 
 from rocketpy.failover.member_block import MemberBlock
-from rocketpy.native.status import Status
+from rocketpy.native import Status
 from rocketpy.store.control_block import RunningFlag
 
 from .marks import TreeMarks

@@ -13,8 +13,7 @@ from rocketpy.reactor.channel import Gateway
 from rocketpy.reactor.outbox import Outbox
 from rocketpy.reactor.pools import PoolTable
 from rocketpy.reactor.ring import RingWriter
-from rocketpy.reactor.selector_deaths import SelectorDeaths
-from rocketpy.reactor.topology import Topology
+from rocketpy.reactor.topology import SelectorDeaths, Topology
 from rocketpy.reactor.worker_spec import WorkerContext
 from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.reading.message_store import MessageStore

@@ -3,6 +3,10 @@
 Compressed, it is a zlib stream of, big-endian: size and JSON of the DataVersion; number of topics; per topic size and
 ``name readQueueNums writeQueueNums perm topicFilterType``; size and JSON of the filter server list. The system flag
 and the order flag of topics get lost on the way.
+
+Such a stream declares no size and may grow a thousandfold, so it is inflated piece by piece within bounds: of
+the total, and beyond the first megabyte of the ratio. Names and settings of topics, which are repeated, shrink to a
+twentieth or a fortieth.
 """
 
 from __future__ import annotations
@@ -15,7 +19,6 @@ from rocketpy.codes import MQVersion
 from rocketpy.errors import BodyInvalid
 
 from ..fastjson import dumps
-from ..inflate import inflated
 from ..json_stream import JsonStream, chunks_of
 from ..work import result_of
 from .schema import Body, body, read_int32, wire
@@ -27,6 +30,11 @@ TOPICS_MAX = 500_000  # of one registration; more come in parts
 TOPICS_PER_STEP = 200
 SMALL_BYTES = 16_384  # up to here a body is read in one step, and leniently
 BLOCK_BYTES_MAX = SMALL_BYTES
+INPUT_BYTES = 16_384
+PIECE_BYTES = 65_536
+RATIO_MAX = 100
+FREE_BYTES = 1024 * 1024  # up to here any ratio will do
+INFLATED_BYTES_MAX = 64 * 1024 * 1024
 
 
 @body
@@ -160,6 +168,33 @@ def _reading_compressed(data: bytes) -> Generator[None, None, RegisterBrokerBody
 def _check_number(topics: int) -> None:
     if topics > TOPICS_MAX:
         raise BodyInvalid(f"a registration of at least {topics} topics, at most {TOPICS_MAX} are allowed at once")
+
+
+def inflated(data: bytes, *, bytes_max: int = INFLATED_BYTES_MAX) -> Iterator[bytes]:
+    """The pieces of a zlib stream, of at most PIECE_BYTES each.
+
+    Raises:
+        BodyInvalid: it is damaged or cut short, or larger than `bytes_max` or than the ratio allows.
+    """
+    allowed = min(bytes_max, max(FREE_BYTES, RATIO_MAX * len(data)))
+    inflater = zlib.decompressobj()
+    size = 0
+    for position in range(0, len(data), INPUT_BYTES):
+        rest = data[position : position + INPUT_BYTES]
+        while not inflater.eof:
+            try:
+                piece = inflater.decompress(rest, PIECE_BYTES)
+            except zlib.error as exc:
+                raise BodyInvalid(f"body of {len(data)} bytes is not a zlib stream: {exc}") from exc
+            rest = inflater.unconsumed_tail
+            if not piece:
+                break
+            size += len(piece)
+            if size > allowed:
+                raise BodyInvalid(f"compressed body of {len(data)} bytes inflates to more than {allowed} bytes")
+            yield piece
+    if not inflater.eof:
+        raise BodyInvalid(f"compressed body of {len(data)} bytes is cut short")
 
 
 class _BlockReader:

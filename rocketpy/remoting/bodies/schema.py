@@ -23,7 +23,7 @@ from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.numbers import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN, parse_long
 
 from ..fastjson import JsonValue, dumps, loads, loads_text
-from ..fields import format_bool, parse_bool
+from ..frame import format_bool, parse_bool
 from ..schema import Int, Later, Value, WireField, wire, wire_fields, without_none
 
 __all__ = ["Body", "Int", "body", "wire"]

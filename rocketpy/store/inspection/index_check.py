@@ -8,8 +8,8 @@ import struct
 from pathlib import Path
 from typing import Any
 
+from rocketpy.native import Status
 from rocketpy.native.core import ffi, lib
-from rocketpy.native.status import Status
 
 from ..files import FileInfo
 from ..formats.index_file import INDEX_HEADER, INDEX_SLOT, INDEX_UNIT

@@ -13,8 +13,8 @@ from typing import Any
 
 from rocketpy.errors import RecordCorrupt, StoreError
 from rocketpy.message.record import RECORD_START, decode_record
+from rocketpy.native import Status
 from rocketpy.native.core import ffi, lib
-from rocketpy.native.status import Status
 
 from ..files import FileInfo
 from .findings import Check, Code, Inspected

@@ -23,8 +23,8 @@ from rocketpy.message.properties import (
 )
 from rocketpy.message.record import StoredRecord
 from rocketpy.message.tags import tags_code
+from rocketpy.native import Status
 from rocketpy.native.core import ffi, lib
-from rocketpy.native.status import Status
 
 from ..formats.consume_queue_ext import is_ext_address, real_offset
 from ..formats.unit import CQ_STORE_UNIT_SIZE, ConsumeQueueUnit

@@ -11,8 +11,7 @@ from pathlib import Path
 import attrs
 
 from rocketpy.errors import StoreError
-from rocketpy.native.core import ffi, lib
-from rocketpy.native.layout import Layout
+from rocketpy.native.core import Layout, ffi, lib
 
 from ..files import Files, StorePaths
 from ..formats.checkpoint import StoreCheckpoint, read_checkpoint

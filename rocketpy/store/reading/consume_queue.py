@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from rocketpy.native import Status
 from rocketpy.native.core import ffi, lib
-from rocketpy.native.status import Status
 
 from ..control_block import ControlBlock, fail
 from ..files import Files, is_file_name

@@ -12,7 +12,7 @@ from collections.abc import Collection, Generator
 import attrs
 
 from rocketpy.config import MessageStoreConfig
-from rocketpy.units import PhyOffset, QueueOffset
+from rocketpy.message.numbers import PhyOffset, QueueOffset
 
 from ..clocks import boot_clock_ms, wall_clock_ms
 from ..control_block import ControlBlock, QueueState

@@ -11,8 +11,8 @@ from typing import Any, BinaryIO
 import attrs
 
 from rocketpy.errors import StoreError
+from rocketpy.native import Status
 from rocketpy.native.core import ffi, lib
-from rocketpy.native.status import Status
 
 from ..files import translated
 from ..formats.unit import CQ_STORE_UNIT_SIZE

@@ -12,8 +12,8 @@ from typing import BinaryIO
 import attrs
 
 from rocketpy.errors import DiskFull, StoreError
+from rocketpy.native import Status
 from rocketpy.native.core import ffi, lib
-from rocketpy.native.status import Status
 
 from ..files import file_name, translated
 from ..formats.index_file import INDEX_NAME_DIGITS

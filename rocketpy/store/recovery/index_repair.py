@@ -10,8 +10,8 @@ import logging
 import os
 from pathlib import Path
 
+from rocketpy.native import Status
 from rocketpy.native.core import ffi, lib
-from rocketpy.native.status import Status
 
 from ..control_block import fail
 from ..files import Files

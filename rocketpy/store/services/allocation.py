@@ -10,8 +10,8 @@ import os
 from pathlib import Path
 
 from rocketpy.errors import DiskFull, StoreError
+from rocketpy.native import Status
 from rocketpy.native.core import lib
-from rocketpy.native.status import Status
 
 from ..control_block import ControlBlock, fail
 

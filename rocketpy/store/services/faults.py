@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 from rocketpy.errors import StoreError
-from rocketpy.log_limit import LogLimit, and_more
+from rocketpy.logs import LogLimit, and_more
 
 logger = logging.getLogger(__name__)
 

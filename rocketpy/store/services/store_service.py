@@ -18,9 +18,9 @@ import attrs
 from rocketpy.config import FlushDiskType, MessageStoreConfig, properties
 from rocketpy.config.setting import with_changes
 from rocketpy.errors import DiskFull, StoreError
-from rocketpy.log_limit import LogLimit
+from rocketpy.logs import LogLimit
+from rocketpy.native import Status
 from rocketpy.native.core import ffi, lib
-from rocketpy.native.status import Status
 
 from ..clocks import CautiousClock
 from ..control_block import ControlBlock, RunningFlag, RunningFlags, fail

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rocketpy.config import MessageStoreConfig
+from rocketpy.native import Status
 from rocketpy.native.core import ffi, lib
-from rocketpy.native.status import Status
 
 from ..control_block import ControlBlock, fail
 from ..files import StorePaths

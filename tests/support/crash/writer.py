@@ -11,8 +11,8 @@ import time
 from rocketpy.config import MessageStoreConfig
 from rocketpy.message.host import pack_host
 from rocketpy.message.tags import string_hash
+from rocketpy.native import Status
 from rocketpy.native.core import ffi, lib
-from rocketpy.native.status import Status
 from rocketpy.store.control_block import ControlBlock, RunningFlags
 from rocketpy.store.dispatch import Dispatch, sync_units
 from rocketpy.store.files import DiskFiles, StorePaths

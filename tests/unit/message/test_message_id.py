@@ -11,7 +11,7 @@ from rocketpy.message.message_id import (
     decode_offset_message_id,
     encode_offset_message_id,
 )
-from rocketpy.units import PhyOffset
+from rocketpy.message.numbers import PhyOffset
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 import rocketpy
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.message import sys_flag
-from rocketpy.native.status import Status
+from rocketpy.native import Status
 
 INSTALLED = Path(rocketpy.__file__).parents[1]
 CHECKOUT = Path(__file__).parents[3]

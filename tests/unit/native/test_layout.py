@@ -8,8 +8,7 @@ import pytest
 
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
-from rocketpy.native.core import ffi
-from rocketpy.native.layout import Layout
+from rocketpy.native.core import Layout, ffi
 
 REPLY = Layout("rp_msg_reply")  # uint64 connection, uint32 flags, uint32 size
 

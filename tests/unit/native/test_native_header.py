@@ -5,8 +5,7 @@ import json
 import pytest
 
 from rocketpy.errors import FrameTooLarge, HeaderInvalid, NumberInvalid
-from rocketpy.remoting.fields import HeaderFields
-from rocketpy.remoting.frame import FRAME_SIZE_MAX, SerializeType
+from rocketpy.remoting.frame import FRAME_SIZE_MAX, HeaderFields, SerializeType
 from tests.support import core_formats as core
 from tests.support.core_formats import FrameStart, lib
 

@@ -7,7 +7,7 @@ import pytest
 
 from rocketpy.errors import MessageInvalid, RecordCorrupt
 from rocketpy.message.record import BLANK_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2, StoredRecord
-from rocketpy.native.status import Status
+from rocketpy.native import Status
 from tests.support import core_formats as core
 from tests.support.core_formats import encode_record, record_size, record_status
 

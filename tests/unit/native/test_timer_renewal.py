@@ -10,8 +10,8 @@ import pytest
 pytest.importorskip("rocketpy.native._rocketpy", reason="timers are C")
 
 from rocketpy.message.properties import TIMER_OUT_MS, decode_properties
+from rocketpy.native import Status
 from rocketpy.native.core import ffi, lib
-from rocketpy.native.status import Status
 from rocketpy.remoting.fast_path import TimerState
 from tests.support.timer_rig import START_MS, TIMER_TOPIC, TimerRig
 

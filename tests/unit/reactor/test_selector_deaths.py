@@ -11,8 +11,7 @@ import trio
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.reactor.pools import Pool
-from rocketpy.reactor.selector_deaths import STEPS_PER_TURN, SelectorDeaths
-from rocketpy.reactor.topology import ReactorSizes, Topology
+from rocketpy.reactor.topology import STEPS_PER_TURN, ReactorSizes, SelectorDeaths, Topology
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.command import RemotingCommand
 from tests.support.request_bench import CONNECTION, Bench, SlowPathLog, complete

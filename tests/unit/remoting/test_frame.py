@@ -1,9 +1,19 @@
-"""Framing: fed whole, byte by byte and with trailing bytes; limits and contradictions."""
+"""Framing: fed whole, byte by byte and with trailing bytes; limits and contradictions. Rules of both header forms."""
 
 import pytest
 
+from rocketpy.codes import LanguageCode
 from rocketpy.errors import FrameTooLarge, HeaderInvalid, LocalProtocolError
-from rocketpy.remoting.frame import FRAME_SIZE_MAX, Frame, FrameCutter, SerializeType, encode_frame
+from rocketpy.remoting.frame import (
+    FRAME_SIZE_MAX,
+    Frame,
+    FrameCutter,
+    SerializeType,
+    encode_frame,
+    format_bool,
+    language_or_none,
+    parse_bool,
+)
 
 FRAMES = [
     Frame(SerializeType.JSON, b"{}", b"body"),
@@ -71,3 +81,9 @@ def test_contradictions_are_refused(image: str) -> None:
     cutter.feed(bytes.fromhex(image))
     with pytest.raises(HeaderInvalid):
         cutter.next_frame()
+
+
+def test_booleans_and_languages() -> None:
+    assert parse_bool("True") and not parse_bool("1")
+    assert (format_bool(True), format_bool(False)) == ("true", "false")
+    assert language_or_none(9) is LanguageCode.GO and language_or_none(99) is None

@@ -4,7 +4,7 @@ import pytest
 
 from rocketpy.codes import LanguageCode
 from rocketpy.errors import HeaderInvalid
-from rocketpy.remoting.fields import HeaderFields
+from rocketpy.remoting.frame import HeaderFields
 from rocketpy.remoting.json_header import decode_header, encode_header
 
 

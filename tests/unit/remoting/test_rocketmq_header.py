@@ -4,7 +4,7 @@ import pytest
 
 from rocketpy.codes import LanguageCode
 from rocketpy.errors import HeaderInvalid, LocalProtocolError
-from rocketpy.remoting.fields import HeaderFields
+from rocketpy.remoting.frame import HeaderFields
 from rocketpy.remoting.rocketmq_header import decode_header, encode_header
 
 FIELDS = HeaderFields(

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from rocketpy.native import Status
 from rocketpy.native.core import ffi, lib
-from rocketpy.native.status import Status
 from tests.support.master_rig import MasterRig, report, unsent
 from tests.support.waiting import wait_until
 

@@ -14,7 +14,7 @@ import pytest
 
 from rocketpy.config import MessageStoreConfig
 from rocketpy.errors import StoreError
-from rocketpy.native.status import Status
+from rocketpy.native import Status
 from rocketpy.remoting.work import result_of
 from rocketpy.store.files import DiskFiles
 from rocketpy.store.formats.index_file import index_files

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from rocketpy.native import Status
 from rocketpy.native.core import ffi, lib
-from rocketpy.native.status import Status
 from rocketpy.store.inspection.tally import QueueTally, goes_on, join, tally_of
 from tests.support.log_images import record
 

@@ -10,11 +10,10 @@ import trio
 import trio.testing
 
 from rocketpy.remoting.abc import Channel, Peer
+from rocketpy.remoting.answers import RequestTable
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.request_table import RequestTable
 from rocketpy.transport import server as server_module
-from rocketpy.transport.budget import Budget
-from rocketpy.transport.channel import ChannelLimits
+from rocketpy.transport.channel import Budget, ChannelLimits
 from rocketpy.transport.server import RemotingServer
 
 

@@ -7,8 +7,8 @@ from trio.testing import MockClock, memory_stream_pair
 
 from rocketpy.errors import ConnectionLost, RequestTimeout, TooManyRequests
 from rocketpy.remoting.abc import Channel, Peer, Processor
+from rocketpy.remoting.answers import RequestTable
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.request_table import RequestTable
 from rocketpy.transport.channel import ChannelLimits, StreamChannel
 
 

@@ -11,10 +11,10 @@ import trio.testing
 
 from rocketpy.errors import ConnectFailed, ConnectionLost, RequestTimeout
 from rocketpy.remoting.abc import Channel
+from rocketpy.remoting.answers import RequestTable
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.connection import Connection, RequestReceived
 from rocketpy.remoting.networks import parse_networks
-from rocketpy.remoting.request_table import RequestTable
 from rocketpy.transport.client import RemotingClient, open_remoting_client
 from rocketpy.transport.server import RemotingServer
 from rocketpy.transport.streams import connect, listening_port, open_listeners

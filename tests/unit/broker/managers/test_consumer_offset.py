@@ -13,7 +13,7 @@ from rocketpy.broker.files import json_file
 from rocketpy.broker.managers.consumer_offset import ConsumerOffsetManager
 from rocketpy.broker.memory.journal import Journal, format_memory
 from rocketpy.errors import ConfigError
-from rocketpy.log_limit import LOG_INTERVAL_S
+from rocketpy.logs import LOG_INTERVAL_S
 from rocketpy.remoting import fastjson
 
 JAVA_FILE = '{\n\t"offsetTable":{\n\t\t"TopicTest@GroupA":{0:12,3:7\n\t\t},\n\t\t"TopicTest@GroupB":{1:9\n\t\t}\n\t}\n}'

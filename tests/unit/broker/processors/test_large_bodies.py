@@ -11,7 +11,7 @@ import trio
 from rocketpy.remoting import fastjson
 from rocketpy.remoting.bodies.schema import REQUEST_BYTES_MAX
 from rocketpy.remoting.fastjson import JsonValue
-from rocketpy.transport.bodies import AT_ONCE_BYTES_MAX
+from rocketpy.transport.steps import AT_ONCE_BYTES_MAX
 from tests.support.slow_path import SlowPathRig
 
 SIZE = 15 * 1024 * 1024

@@ -9,8 +9,8 @@ import pytest
 pytest.importorskip("rocketpy.native._rocketpy", reason="timers are C")
 
 from rocketpy.message.properties import decode_properties
+from rocketpy.native import Status
 from rocketpy.native.core import lib
-from rocketpy.native.status import Status
 from rocketpy.remoting.command import RemotingCommand
 from tests.support.history import send_request
 from tests.support.timer_rig import DEAD_LETTERS, MAX_DELAY_MS, START_MS, TIMER_TOPIC, TimerRig

@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("rocketpy.native._rocketpy", reason="timers are C")
 
+from rocketpy.native import Status
 from rocketpy.native.core import ffi, lib
-from rocketpy.native.status import Status
 from tests.support.history import send_request
 from tests.support.timer_rig import TimerRig
 

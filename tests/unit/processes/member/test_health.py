@@ -10,8 +10,8 @@ import pytest
 pytest.importorskip("rocketpy.native._rocketpy", reason="shared memory is C")
 
 from rocketpy.failover.member_block import MemberBlock, MemberOrders
+from rocketpy.native import Status
 from rocketpy.native.core import lib
-from rocketpy.native.status import Status
 from rocketpy.processes.member.health import (
     APPENDS,
     FLAGS,

@@ -8,7 +8,7 @@ import zlib
 import pytest
 
 from rocketpy.errors import BodyInvalid
-from rocketpy.remoting.inflate import FREE_BYTES, INPUT_BYTES, PIECE_BYTES, RATIO_MAX, inflated
+from rocketpy.remoting.bodies.register import FREE_BYTES, INPUT_BYTES, PIECE_BYTES, RATIO_MAX, inflated
 
 NOISE = random.Random(9).randbytes(5 * INPUT_BYTES)
 

@@ -1,7 +1,12 @@
-"""A limit for repeated log lines: events that clients or a failing disk cause again and again must not fill the log."""
+"""The log of a server: lines on standard error, which services collect and terminals show.
+
+LogLimit bounds repeated lines: events that clients or a failing disk cause again and again must not fill the log.
+"""
 
 from __future__ import annotations
 
+import logging
+import sys
 import threading
 import time
 from collections.abc import Callable, Hashable
@@ -9,6 +14,11 @@ from collections.abc import Callable, Hashable
 import attrs
 
 LOG_INTERVAL_S = 60.0
+
+
+def set_up_logging(level: str) -> None:
+    """Once per server, before workers are forked; they inherit it."""
+    logging.basicConfig(level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
 
 @attrs.define
