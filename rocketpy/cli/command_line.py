@@ -19,7 +19,7 @@ from rocketpy import __version__
 from rocketpy.errors import RocketError
 from rocketpy.processes.boot.serving import Deliver, Order
 
-from .exit_status import exit_status
+from ..processes.boot.serving import exit_status
 from .pipeline.main import pipeline
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
@@ -272,7 +272,7 @@ def store_set_aside(config: str) -> None:
 
     def run() -> int:
         from rocketpy.config import load_broker_config
-        from rocketpy.processes.member.requirement import require_client
+        from rocketpy.processes.member import require_client
 
         require_client()
         from .set_aside import set_aside

@@ -1,4 +1,7 @@
-"""What `rocketpy doctor` has found."""
+"""What `rocketpy doctor` has found.
+
+Short: doctor.py loads replication_checks.py only for a broker that replicates, and both make findings.
+"""
 
 from __future__ import annotations
 

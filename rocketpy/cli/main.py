@@ -17,8 +17,6 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .exit_status import exit_status
-
 if TYPE_CHECKING:
     from rocketpy.processes.boot.serving import Deliver, Order
 
@@ -76,6 +74,8 @@ def _serve(command: str, program: str) -> int:
     order, status = child.wait()
     if order is None:
         return status  # help or an error was printed
+    from rocketpy.processes.boot.serving import exit_status
+
     return exit_status(order.run)
 
 

@@ -181,7 +181,7 @@ def etcd_findings(settings: BrokerSettings) -> Iterator[Finding]:
 
 def _group(settings: BrokerSettings, view: View) -> Finding:
     from rocketpy.failover.rules.records import differences, overruled
-    from rocketpy.processes.member.from_config import member_settings
+    from rocketpy.processes.member.coordinator_main import member_settings
 
     own = member_settings(settings)
     if view.config is not None and (found := differences(own.config, view.config, own.member)):

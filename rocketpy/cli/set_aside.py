@@ -20,7 +20,7 @@ from rocketpy.failover.etcd.gateway import Gateway
 from rocketpy.failover.etcd.group_keys import GroupKeys
 from rocketpy.failover.etcd.operator import check_replaceable
 from rocketpy.failover.rules.requests import View
-from rocketpy.processes.member.names import EPOCH_FILE, INCARNATION_FILE
+from rocketpy.processes.member.marks import EPOCH_FILE, INCARNATION_FILE
 from rocketpy.store.files import StorePaths
 from rocketpy.store.recovery.store_lock import StoreLock
 

@@ -13,23 +13,23 @@ from the declarations (`python -m rocketpy.config.reference`). Those that nothin
 (`without_effect.py`).
 
     setting, settings               how one is declared; all of one server together
-    broker_config, message_store_config, server_config, namesrv_config      the reference's classes of settings, with
-    filter_config, replication_config       what of them is about SQL92 filters and replication
+    broker_config, message_store_config, server_config      the reference's classes of settings, with
+    replication_config              what of them is about replication
     rocketpy_config, failover_config        settings that the reference does not have
     relations, failover_relations   what must hold between them
-    properties, load, local_address         from text, arguments and environment to settings
-    update, change_file             changes at run time, and the file that keeps them
+    properties, load, machine       from text, arguments, environment and machine to settings
+    update                          changes at run time, and the file that keeps them
 """
 
 from .broker_config import BrokerConfig
 from .failover_config import HaMode
-from .load import Machine, load_broker_config, load_namesrv_config, this_machine
+from .load import load_broker_config, load_namesrv_config
+from .machine import Machine, this_machine
 from .message_store_config import FlushDiskType, MessageStoreConfig
-from .namesrv_config import NamesrvConfig
 from .relations import parse_addresses, ring_count
 from .replication_config import BrokerRole
 from .rocketpy_config import RocketpyConfig
-from .server_config import ClientConfig, ServerConfig, TlsMode
+from .server_config import ClientConfig, NamesrvConfig, ServerConfig, TlsMode
 from .settings import BrokerSettings, NamesrvSettings, Note
 from .update import Update, update_broker, update_namesrv
 

@@ -6,9 +6,7 @@ the file, the line and the key.
 
 from __future__ import annotations
 
-import os
-import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -18,7 +16,7 @@ from rocketpy.errors import ConfigError
 
 from . import properties
 from .failover_relations import unreachable_notes
-from .local_address import choose_address, is_concrete, local_addresses
+from .machine import Machine, is_concrete, this_machine
 from .relations import check_broker, check_namesrv, ring_count
 from .rocketpy_config import RING_SIZE_MIN
 from .setting import to_text
@@ -37,20 +35,6 @@ BROKER_PORT = 10_911
 NAMESRV_PORT = 9_876
 
 _S = TypeVar("_S", BrokerSettings, NamesrvSettings)
-
-
-@attrs.frozen
-class Machine:
-    """Facts about the machine that defaults depend on."""
-
-    cores: int
-    host_name: str
-    detect_address: Callable[[], str]
-
-
-def this_machine() -> Machine:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return Machine(cores, socket.gethostname() or "DEFAULT_BROKER", lambda: choose_address(local_addresses()))
 
 
 def load_broker_config(

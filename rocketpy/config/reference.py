@@ -8,9 +8,8 @@ from typing import Any
 
 from .broker_config import BrokerConfig
 from .message_store_config import MessageStoreConfig
-from .namesrv_config import NamesrvConfig
 from .rocketpy_config import RocketpyConfig
-from .server_config import ClientConfig, ServerConfig
+from .server_config import ClientConfig, NamesrvConfig, ServerConfig
 from .setting import Declared, Effect, declared_settings, to_text
 from .without_effect import BROKER, CLIENT, NAMESRV, SERVER, STORE, Default, Table, rows
 

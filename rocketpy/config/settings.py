@@ -13,10 +13,9 @@ from rocketpy.errors import ConfigError
 from . import properties
 from .broker_config import BrokerConfig
 from .message_store_config import FlushDiskType, MessageStoreConfig
-from .namesrv_config import NamesrvConfig
 from .replication_config import BrokerRole
 from .rocketpy_config import RocketpyConfig
-from .server_config import ClientConfig, ServerConfig
+from .server_config import ClientConfig, NamesrvConfig, ServerConfig
 from .setting import Declared, declared_settings, to_text
 from .without_effect import BrokerWithoutEffect, NamesrvWithoutEffect
 

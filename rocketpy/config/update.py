@@ -1,16 +1,19 @@
-"""Changes of settings while the server runs: codes 25 and 318."""
+"""Changes of settings while the server runs (codes 25 and 318), and the file that keeps them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import attrs
 
+from rocketpy.atomic_file import write_atomically
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import ConfigError, RequestRefused
 
+from . import properties
 from .relations import check_broker, check_namesrv
 from .setting import Effect
 from .settings import BrokerSettings, NamesrvSettings, evolve_parts, known_settings, parse_setting, read_as, unknown_key
@@ -93,3 +96,22 @@ def _update(
         at_restart=tuple(keys[Effect.AT_RESTART]),
         without_effect=tuple(keys[Effect.NONE]),
     )
+
+
+def change_file(path: Path, changes: Mapping[str, str]) -> None:
+    """Give the keys of `changes` their new values in the file that a running server keeps its changed settings in.
+
+    It is read as it is, changed in place and replaced whole; a file that is not there begins empty. Waits for the disk.
+
+    Raises:
+        ConfigError: the file cannot be read or written, or somebody has damaged it; it is as it was.
+    """
+    try:
+        before = path.read_bytes().decode("utf-8") if path.exists() else ""
+        write_atomically(path, properties.replace(before, changes, read_as).encode())
+    except OSError as exc:
+        raise ConfigError(f"cannot be changed: {exc}", file=path) from exc
+    except UnicodeDecodeError as exc:
+        raise ConfigError(f"is not UTF-8 text at byte {exc.start}", file=path) from exc
+    except properties.PropertiesError as exc:
+        raise ConfigError(exc.reason, file=path, line=exc.line) from exc

@@ -15,7 +15,7 @@ import trio
 
 from rocketpy.codes import MQVersion, RequestCode, ResponseCode
 from rocketpy.config import NamesrvSettings, properties, update_namesrv
-from rocketpy.config.change_file import change_file
+from rocketpy.config.update import change_file
 from rocketpy.errors import RequestRefused
 from rocketpy.logs import LogLimit, and_more
 from rocketpy.message.names import text_fault

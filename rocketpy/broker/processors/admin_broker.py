@@ -14,8 +14,8 @@ import trio
 
 from rocketpy.codes import REPLICATION_VERSION, REPLICATION_VERSION_LOWEST, RequestCode, ResponseCode
 from rocketpy.config import MessageStoreConfig, properties, update_broker
-from rocketpy.config.change_file import change_file
 from rocketpy.config.setting import declared_settings
+from rocketpy.config.update import change_file
 from rocketpy.errors import RequestRefused
 from rocketpy.remoting import fastjson
 from rocketpy.remoting.abc import Channel

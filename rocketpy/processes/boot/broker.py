@@ -21,11 +21,9 @@ from rocketpy.reactor.supervisor import Supervisor
 from rocketpy.reactor.worker_spec import EXIT_REOPEN, WorkerSpec
 
 from ...logs import set_up_logging
-from ..member.names import EPOCH_FILE, EXIT_OTHER_EPOCH, INCARNATION_FILE
-from .capacity import connections_max, memory_bytes, raise_descriptor_limit
-from .reopening import requested_cut, start_again
-from .sockets import Sockets, open_sockets
-from .store_opening import StoreOpening
+from ..member.marks import EPOCH_FILE, EXIT_OTHER_EPOCH, INCARNATION_FILE
+from .sockets import Sockets, connections_max, memory_bytes, open_sockets, raise_descriptor_limit
+from .store_opening import StoreOpening, requested_cut, start_again
 
 if TYPE_CHECKING:
     from ..member.tree import MemberTree

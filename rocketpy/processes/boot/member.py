@@ -14,11 +14,10 @@ from rocketpy.failover.member_block import MemberBlock
 from rocketpy.reactor.worker_spec import WorkerSpec
 from rocketpy.replication.slave_table import SlaveTable
 
+from ..member import require_client
 from ..member.guardian import Child, Guardian, Role
 from ..member.marks import TreeMarks
-from ..member.parked import Parked
-from ..member.requirement import require_client
-from ..member.tree import MemberTree
+from ..member.tree import MemberTree, Parked
 from .memory import fill_pools, trim_before_fork
 from .sockets import Sockets
 

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
 
-from rocketpy.errors import ConfigError
+from rocketpy.errors import ConfigError, RocketError
+
+
+def exit_status(command: Callable[[], int]) -> int:
+    """Run a command; a RocketError is printed as one line."""
+    try:
+        return command()
+    except RocketError as exc:
+        print(f"rocketpy: {exc}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
 
 
 @attrs.frozen

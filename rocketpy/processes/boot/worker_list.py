@@ -43,13 +43,13 @@ from rocketpy.store.timers import TimerMarks
 
 from ..member.tree import MemberTree
 from ..workers.manager import ManagerMain
-from ..workers.query import QueryMain
 from ..workers.replicator import ReplicatorMain
+from ..workers.request_server_main import QueryMain
 from ..workers.send_and_pull import PullMain, SendMain
 from ..workers.store import StoreMain
 from .half_messages import recovered_half_states
-from .lost_end import begin_replication
 from .sockets import Sockets
+from .store_opening import begin_replication
 
 __all__ = ["ManagerMemory", "Topology", "manager_memory", "reactor_sizes", "worker_specs"]
 

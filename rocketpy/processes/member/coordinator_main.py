@@ -11,18 +11,39 @@ from collections.abc import Callable
 import trio
 
 from rocketpy.config import BrokerSettings
-from rocketpy.failover.etcd.coordinator import Coordinator
+from rocketpy.failover.etcd.access import access, group_config
+from rocketpy.failover.etcd.coordinator import Coordinator, Place
 from rocketpy.failover.etcd.gateway import Gateway
 from rocketpy.failover.etcd.group_keys import GroupKeys
 from rocketpy.failover.rules.fences import Lease
+from rocketpy.failover.rules.settings import Settings
 from rocketpy.store.files import StorePaths
 
-from .from_config import access, member_settings, place
 from .replaced_master import ReplacedMaster
 from .shared_broker import SharedBroker
 from .tree import MemberTree
 
 LOOK_S = 0.02  # for the store to be opened for the first time
+
+
+def member_settings(settings: BrokerSettings) -> Settings:
+    """Return the settings that the rules of failover need."""
+    store = settings.store
+    return Settings(
+        member=store.ha_member,
+        config=group_config(settings),
+        lease_s=store.ha_lease_seconds,
+        keep_up_s=store.ha_max_time_slave_not_catchup / 1000,
+        without_lease=store.ha_serve_without_lease,
+        in_sync_min=store.min_in_sync_replicas,
+        fault_s=store.ha_unhealthy_seconds,
+        keep_history_s=store.ha_etcd_compact_hours * 3600.0,
+    )
+
+
+def place(settings: BrokerSettings) -> Place:
+    """Return the addresses at which other members find this one."""
+    return Place(address=settings.broker_addr, ha_address=settings.ha_server_addr, broker_id=settings.broker.broker_id)
 
 
 def run_coordinator(settings: BrokerSettings, tree: MemberTree, bell: int) -> int:

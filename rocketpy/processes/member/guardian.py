@@ -30,9 +30,7 @@ from rocketpy.reactor.process import Identity, forget_handlers, hold_signals, ow
 from rocketpy.reactor.supervisor import EXIT_CANNOT_BOOT, EXIT_CRASHED, report
 from rocketpy.reactor.worker_spec import RestartPolicy
 
-from .cuts import Cuts
-from .marks import TreeMarks
-from .names import EXIT_OTHER_EPOCH
+from .marks import EXIT_OTHER_EPOCH, TreeMarks
 
 REPLACE_S = 2.0  # for a process tree to stop when another one is to start; then it is killed
 LEAVE_S = 3.0  # for the coordinator to hand the group on
@@ -41,6 +39,9 @@ LOOK_S = 0.25  # at the member block, if nobody rings
 HANGS_S = 5.0  # of a coordinator without a turn; it turns five times a second
 BOOT_S = 60.0  # before its first turn
 LATE_S = 1.0  # a turn of the guardian that is later means that all processes were paused
+CUT_TRIES_MAX = 4  # of one log at one position
+CUT_WAIT_S = 5.0  # after the first try; it doubles
+CUT_FORGET_S = 600.0
 INSIST_AFTER_S = 1.0  # a second signal within it is the same request
 ENDED_IN_ORDER = (0, -signal.SIGTERM)  # the latter while it opened the store: it served nobody yet
 LATER = RestartPolicy(limit=None, backoff_max_s=2.0)
@@ -69,6 +70,34 @@ class Child:
     ends_by: float | None = None  # it was told to end; at this time it is killed
     start_at: float | None = 0.0  # when it is to be started; None: it runs, or is not wanted any more
     deaths: list[float] = attrs.field(factory=list)  # times within the window of the policy
+
+
+@attrs.define
+class Cuts:
+    """The tries to cut a log at one position: one that fails is made again later, and given up if it fails again and
+    again.
+
+    The position is asked for again only if the cut has failed: there was no room to keep the log tail aside, or no
+    record ends there.
+    """
+
+    _position: int = -1
+    _tries: int = 0
+    _last_s: float = 0.0
+
+    @property
+    def is_given_up(self) -> bool:
+        """The cut cannot be done: the log has diverged for people to look at."""
+        return self._tries >= CUT_TRIES_MAX
+
+    def begin(self, position: int, now_s: float) -> bool:
+        """Return True if the log is to be cut at `position` now, and count this try."""
+        if position != self._position or now_s >= self._last_s + CUT_FORGET_S:
+            self._position, self._tries = position, 0
+        if self.is_given_up or (self._tries and now_s < self._last_s + CUT_WAIT_S * 2 ** (self._tries - 1)):
+            return False
+        self._tries, self._last_s = self._tries + 1, now_s
+        return True
 
 
 @attrs.define(eq=False)

@@ -26,7 +26,7 @@ from rocketpy.replication.epoch_file import EpochFile
 from rocketpy.store.recovery.lifecycle import OpenedStore
 from rocketpy.store.recovery.positions import RecoveryKind
 
-from .names import INCARNATION_FILE
+from .marks import INCARNATION_FILE
 
 DURABLE, VOLATILE = "durable", "volatile"  # what was acknowledged was on the disk, or perhaps not
 _log = logging.getLogger(__name__)

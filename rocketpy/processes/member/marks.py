@@ -1,9 +1,17 @@
-"""Marks of a member's process tree that its processes share, beside the member block: a few bytes."""
+"""Marks of a member's process tree that its processes share, beside the member block: a few bytes, names of files, an
+exit status.
+
+A broker without failover loads this module as well, and no other one of this package.
+"""
 
 from __future__ import annotations
 
 import mmap
 import struct
+
+INCARNATION_FILE = "incarnation"
+EPOCH_FILE = "epochFileCheckpoint"
+EXIT_OTHER_EPOCH = 75  # of a process tree: it cannot serve the epoch that is wanted; another election has to be held
 
 SLAVE, MASTER = 1, 2  # values of the role
 _TOLD, _REPLACED, _ROLE, _OPENED = range(4)  # places of the bytes

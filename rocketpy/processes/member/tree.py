@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -10,6 +11,7 @@ from pathlib import Path
 import attrs
 
 from rocketpy.failover.member_block import MemberBlock
+from rocketpy.reactor.handoff import handoff_pair
 from rocketpy.reactor.topology import MANAGER
 from rocketpy.reactor.worker_spec import WorkerSpec
 from rocketpy.replication.slave_table import SlaveTable
@@ -18,10 +20,37 @@ from rocketpy.store.recovery.positions import RecoveryKind
 
 from .identity import distrust, open_epoch, open_identity
 from .marks import TreeMarks
-from .parked import Parked
 from .shown import MemberShown
 
 SILENT_RATIO = 0.5  # of the time after which the supervisor kills a worker without a heartbeat
+
+
+@attrs.frozen
+class Parked:
+    """Connections of clients between two process trees of a member, held by the guardian; made before the first fork.
+
+    A role changes with the process tree. Selectors of the tree that ends pass the connections on which nothing is under
+    way into a unix socket pair, and the acceptor of the next tree takes them out. What clients have sent meanwhile
+    waits in the connections, so that a planned change of the master costs them a second and no failed request
+    (docs/adr/0114).
+    """
+
+    _pair: tuple[socket.socket, socket.socket] = attrs.field(factory=handoff_pair)
+
+    @property
+    def into(self) -> socket.socket:
+        """The end of selectors."""
+        return self._pair[0]
+
+    @property
+    def out(self) -> socket.socket:
+        """The end of the acceptor."""
+        return self._pair[1]
+
+    @property
+    def fds(self) -> tuple[int, int]:
+        """For the children of the guardian, which keep them."""
+        return self.into.fileno(), self.out.fileno()
 
 
 @attrs.frozen

@@ -39,10 +39,9 @@ from ..member.certainty import MasterCertainty
 from ..member.manager_role import ManagerRole, followed_address
 from ..member.shown import MemberShown
 from ..member.tree import MemberTree
-from .loading import loading
-from .replication_status import replication_status
+from .garbage_collection import loading
 from .request_server_main import RequestServerMain
-from .shared_counts import fast_path_counters, pool_loads
+from .shared_counts import fast_path_counters, pool_loads, replication_status
 
 if TYPE_CHECKING:
     from rocketpy.metrics.endpoint import Endpoint

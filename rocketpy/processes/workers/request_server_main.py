@@ -1,4 +1,7 @@
-"""The common part of the mains of the manager and of query workers: the open store, the trio loop, reply rings."""
+"""The mains of workers that serve requests under one trio loop: the common part, and that of query workers.
+
+The common part is the open store, the loop and the reply rings; manager.py has the main of the manager.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,26 @@ from abc import ABC, abstractmethod
 import attrs
 import trio
 
+from rocketpy.broker.current_settings import CurrentSettings
+from rocketpy.broker.processors.queries import queries_by_code
+from rocketpy.broker.queries import change_settings
 from rocketpy.config import BrokerSettings
 from rocketpy.faults import Faults
 from rocketpy.reactor.channel import Gateway
+from rocketpy.reactor.crashed_request import drop_crashed_request
 from rocketpy.reactor.outbox import Outbox
-from rocketpy.reactor.pools import PoolTable
-from rocketpy.reactor.ring import RingWriter
+from rocketpy.reactor.pools import QUERY, PoolTable
+from rocketpy.reactor.request_server import RequestServer
+from rocketpy.reactor.ring import RingReader, RingWriter
 from rocketpy.reactor.topology import SelectorDeaths, Topology
 from rocketpy.reactor.worker_spec import WorkerContext
 from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.reading.message_store import MessageStore
+from rocketpy.transport.duties import Duty, as_duty, run_duty
 
 from .garbage_collection import short_collections
+
+STORE_TRIM_S = 60.0
 
 
 @attrs.frozen(eq=False)
@@ -49,3 +60,29 @@ class RequestServerMain(ABC):
         topology = self.topology
         blocks = [topology.blocks[selector] for selector in topology.sizes.selectors]
         return SelectorDeaths(blocks, topology.is_connection_gone)
+
+
+@attrs.frozen(eq=False)
+class QueryMain(RequestServerMain):
+    """`main` of a query worker: reads the store, owns nothing."""
+
+    async def _run(self, context: WorkerContext, store: MessageStore) -> None:
+        topology, faults = self.topology, Faults()
+        drop_crashed_request(context.block, topology)
+        settings = CurrentSettings(self.settings)
+        server = RequestServer(
+            block=context.block,
+            inputs=[RingReader(ring) for ring in topology.inputs(context.name)],
+            gateway=self._gateway(context, faults),
+            processors=queries_by_code(store, settings),
+            table=self.table,
+            role=QUERY,
+            on_settings=lambda record: change_settings(settings, record),
+            faults=faults,
+            deaths=self._selector_deaths(),
+        )
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(run_duty, Duty("trimming the store", STORE_TRIM_S, as_duty(store.trim)), faults)
+            context.report_ready()
+            await server.run()
+            nursery.cancel_scope.cancel()

@@ -18,9 +18,9 @@ from rocketpy.config import (
     update_namesrv,
     without_effect,
 )
-from rocketpy.config.change_file import change_file
 from rocketpy.config.setting import Effect, to_text, with_changes
 from rocketpy.config.settings import known_settings
+from rocketpy.config.update import change_file
 from rocketpy.config.without_effect import attribute_of
 from rocketpy.errors import ConfigError, RequestRefused
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy.processes.boot import capacity
+from rocketpy.processes.boot import sockets
 
 GIB = 1 << 30
 
@@ -22,14 +22,14 @@ GIB = 1 << 30
 )
 def test_the_least_of_open_files_memory_and_slots(descriptors: int, memory: int, selectors: int, expected: int) -> None:
     """Fault: Above 10 000 connections a selector closed new ones silently."""
-    assert capacity.connections_max(descriptors, memory, selectors) == expected
+    assert sockets.connections_max(descriptors, memory, selectors) == expected
 
 
 def test_the_limit_of_open_files_goes_up_as_far_as_it_may() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 1000), hard))
-        assert capacity.raise_descriptor_limit() >= min(soft, 1000)
+        assert sockets.raise_descriptor_limit() >= min(soft, 1000)
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
@@ -42,7 +42,7 @@ def test_without_a_limit_of_a_control_group_the_machine_counts(
     limit = tmp_path / "memory.max"
     if text is not None:
         limit.write_text(text)
-    monkeypatch.setattr(capacity, "CGROUP_LIMIT", limit)
-    whole = capacity.memory_bytes()
+    monkeypatch.setattr(sockets, "CGROUP_LIMIT", limit)
+    whole = sockets.memory_bytes()
     limit.write_text("4096\n")
-    assert whole > 4096 == capacity.memory_bytes()
+    assert whole > 4096 == sockets.memory_bytes()

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.config import BrokerRole, BrokerSettings, FlushDiskType
-from rocketpy.processes.boot.lost_end import begin_replication
+from rocketpy.processes.boot.store_opening import begin_replication
 from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
 from tests.support.store_writer import StoreWriter, small_config
 

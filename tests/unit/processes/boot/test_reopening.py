@@ -12,13 +12,13 @@ import pytest
 pytest.importorskip("rocketpy.native._rocketpy", reason="a part of the broker, which needs the compiled core")
 
 from rocketpy.config import BrokerRole, BrokerSettings
-from rocketpy.processes.boot.reopening import requested_cut
+from rocketpy.processes.boot.store_opening import requested_cut
 from rocketpy.store.recovery.diverged import request_cut
 
 PROGRAM = """
 import os, sys
 from pathlib import Path
-from rocketpy.processes.boot.reopening import start_again
+from rocketpy.processes.boot.store_opening import start_again
 place = Path(sys.argv[1])
 print(os.getpid(), sys.argv[2:], sys.flags.utf8_mode)
 if not place.exists():

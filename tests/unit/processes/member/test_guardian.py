@@ -14,10 +14,8 @@ import attrs
 import pytest
 
 from rocketpy.failover.member_block import MemberBlock, MemberOrders
-from rocketpy.processes.member.cuts import FORGET_S, TRIES_MAX, Cuts
-from rocketpy.processes.member.guardian import HANGS_S, LATE_S, Child, Guardian, Role
-from rocketpy.processes.member.marks import TreeMarks
-from rocketpy.processes.member.names import EXIT_OTHER_EPOCH
+from rocketpy.processes.member.guardian import CUT_FORGET_S, CUT_TRIES_MAX, HANGS_S, LATE_S, Child, Cuts, Guardian, Role
+from rocketpy.processes.member.marks import EXIT_OTHER_EPOCH, TreeMarks
 from rocketpy.reactor.process import Identity
 from rocketpy.reactor.supervisor import EXIT_CANNOT_BOOT
 from tests.support.toy_workers import Journal
@@ -179,12 +177,12 @@ def test_a_cut_that_fails_is_tried_again_later_and_given_up() -> None:
             tried.append(now_s)
     assert tried == [0, 5, 15, 35] and cuts.is_given_up
     assert cuts.begin(800, 100.0) and not cuts.is_given_up
-    assert not cuts.begin(800, 104.9) and cuts.begin(800, 100.0 + FORGET_S)
+    assert not cuts.begin(800, 104.9) and cuts.begin(800, 100.0 + CUT_FORGET_S)
 
 
 def test_a_log_that_cannot_be_cut_has_diverged(toy: Toy) -> None:
     """Fault: A member whose log cannot be cut said so before it had halted."""
-    toy.start(cuts=Cuts(position=700, tries=TRIES_MAX, last_s=time.monotonic()))
+    toy.start(cuts=Cuts(position=700, tries=CUT_TRIES_MAX, last_s=time.monotonic()))
     toy.started()
     toy.block.pointer.cut_phy_offset = 700
     assert "cannot be cut at 700" in toy.journal.line() and toy.block.is_diverged

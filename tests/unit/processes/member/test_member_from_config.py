@@ -12,9 +12,10 @@ import pytest
 
 from rocketpy.config import BrokerSettings, load_broker_config
 from rocketpy.errors import ConfigError
+from rocketpy.failover.etcd.access import access
 from rocketpy.failover.rules.records import GroupConfig
-from rocketpy.processes.member.from_config import access, member_settings, place
-from rocketpy.processes.member.requirement import require_client
+from rocketpy.processes.member import require_client
+from rocketpy.processes.member.coordinator_main import member_settings, place
 
 MEMBER = {
     "haMode": "automatic",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 
-from rocketpy.processes.member.parked import Parked
+from rocketpy.processes.member.tree import Parked
 from rocketpy.reactor.handoff import Accepted, hand_over, take_over
 
 

@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from rocketpy.processes.workers.loading import loading
+from rocketpy.processes.workers.garbage_collection import loading
 
 S = 1_000_000_000
 

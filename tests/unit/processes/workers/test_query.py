@@ -13,7 +13,7 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.config import BrokerConfig, BrokerSettings, MessageStoreConfig, ServerConfig
 from rocketpy.native.core import lib
-from rocketpy.processes.workers.query import QueryMain
+from rocketpy.processes.workers.request_server_main import QueryMain
 from rocketpy.reactor.pools import broker_pools
 from rocketpy.reactor.ring import STOP_LEAVE, RingReader, RingWriter
 from rocketpy.reactor.topology import MANAGER, ReactorSizes, Topology

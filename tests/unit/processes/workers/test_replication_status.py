@@ -14,7 +14,7 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 from rocketpy.config import BrokerRole, BrokerSettings
 from rocketpy.failover.rules.states import State
 from rocketpy.processes.member.shown import MemberShown
-from rocketpy.processes.workers.replication_status import replication_status
+from rocketpy.processes.workers.shared_counts import replication_status
 from rocketpy.reactor.master_link import MasterLink
 from rocketpy.remoting.bodies.broker import HaStatus
 from tests.support.master_rig import MasterRig

@@ -4,7 +4,7 @@ import ipaddress
 
 import pytest
 
-from rocketpy.config.local_address import choose_address, is_concrete, local_addresses
+from rocketpy.config.machine import choose_address, is_concrete, local_addresses
 
 
 @pytest.mark.parametrize(

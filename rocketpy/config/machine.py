@@ -1,4 +1,5 @@
-"""Which of the host's addresses to announce when the broker listens on all of them.
+"""Facts about the machine that defaults of settings depend on: cores, name, and which of its addresses to announce when
+the broker listens on all of them.
 
 Source: `RemotingUtil#getLocalAddress`: interfaces that are up, no loopback, no bridges; the first IPv4 address that
 does not start with 127.0 or 192.168, else the last IPv4, else the first IPv6, else localhost.
@@ -7,15 +8,32 @@ does not start with 127.0 or 192.168, else the last IPv4, else the first IPv6, e
 from __future__ import annotations
 
 import ipaddress
+import os
 import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+
+import attrs
 
 _SYS_CLASS_NET = Path("/sys/class/net")
 _IF_INET6 = Path("/proc/net/if_inet6")  # address, index, prefix length, scope, flags, name
 _SIOCGIFADDR = 0x8915  # ioctl: the IPv4 address of an interface
 _IFREQ = struct.Struct("16s24s")  # name, then a sockaddr: family (2), port (2), address (4)
+
+
+@attrs.frozen
+class Machine:
+    """The machine, or in tests another one."""
+
+    cores: int
+    host_name: str
+    detect_address: Callable[[], str]
+
+
+def this_machine() -> Machine:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return Machine(cores, socket.gethostname() or "DEFAULT_BROKER", lambda: choose_address(local_addresses()))
 
 
 def choose_address(addresses: Sequence[str]) -> str:
