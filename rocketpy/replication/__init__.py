@@ -3,6 +3,9 @@
     slave_table.py     which slaves are connected and how far they are, in shared memory   (all workers)
     master.py          accepts slaves and runs the C loop that sends them the log          (replicator of a master)
     slave.py           follows the master, one connection after the other                  (replicator of a slave)
+    slave_states.py    its states and events, as a table
+    guide.py           which master a slave follows: the named one; with automatic failover that is follower.py
+    protocols.py       how a slave opens the stream of a master: of the reference, of rocketpy, with automatic failover
     master_log.py      what a slave asks its master first
     start.py           where a slave's stream begins; the comparison of the ends of both logs
     stream.py          one connection that brings the log

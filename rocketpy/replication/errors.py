@@ -13,6 +13,10 @@ class ReplicatorStopped(Exception):
     """This slave is told to stop while it waits for its master. No fault of either."""
 
 
+class CutAsked(ReplicatorStopped):
+    """This slave's log will be cut when its store is opened next, which has to be now."""
+
+
 class CannotFollow(StoreError):
     """The slave's log does not fit the master's. Nothing helps but the operator, or another master."""
 

@@ -11,7 +11,7 @@ then on.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 
@@ -21,7 +21,8 @@ from rocketpy.failover.rules.joining import Log
 from rocketpy.native.core import ffi, lib
 
 from .epoch_file import EpochFile
-from .errors import MasterUnusable
+from .errors import CannotFollow, Diverged, MasterUnusable
+from .guide import MasterAddress
 from .introduction import Extent, Membership, Welcome
 from .membership import NeedsCut, check_tail, check_welcome, joined
 
@@ -34,7 +35,7 @@ class OtherOrders(MasterUnusable):
 
 @attrs.define(eq=False)
 class Follower:
-    """Of one slave's replicator. It is the only one that writes the epoch file while it runs.
+    """The guide of one member's replicator. It is the only one that writes the epoch file while it runs.
 
     Args:
         store: the worker (rp_worker *) that dispatches what is confirmed.
@@ -46,6 +47,10 @@ class Follower:
     control: Any
     store: Any
     is_sync: bool
+
+    turn_s: ClassVar[float] = 0.02  # between two looks at the orders
+    backoff_max_s: ClassVar[float] = 0.5  # whom the master waits for leaves the in-sync set after 3 s
+    halt_ends_without_master: ClassVar[bool] = True
     _orders: MemberOrders = attrs.field(init=False, factory=MemberOrders)
     _version: int = attrs.field(init=False, default=-1)
     _epochs: EpochList = attrs.field(init=False, factory=EpochList)  # of the master's log
@@ -58,8 +63,8 @@ class Follower:
             self._orders, self._version = known
         return self._orders.following
 
-    def master(self, is_drained: Callable[[], bool]) -> tuple[str, str] | None:
-        """Return the master's address for requests and its HA address; None: there is no master to follow.
+    def master(self, is_drained: Callable[[], bool]) -> MasterAddress | None:
+        """Return the master to follow; None: there is none.
 
         Args:
             is_drained: True if all that was received is in the log.
@@ -67,7 +72,7 @@ class Follower:
         following = self._look()
         if following is not None:
             self.block.pointer.stream_stopped = 0
-            return following.address, following.ha_address
+            return MasterAddress(following.address, following.ha_address)
         if self._version >= 0 and is_drained():
             self.block.pointer.stream_stopped = self._version
         return None
@@ -123,6 +128,10 @@ class Follower:
         self._epochs = welcome.epochs
         self.block.see_epoch(welcome.epochs.last)
         self._write(epochs)
+
+    def is_final(self, why: CannotFollow) -> bool:
+        """Return True if the logs have diverged. Other reasons end with an epoch, or with the master's settings."""
+        return isinstance(why, Diverged)
 
     def halt(self) -> None:
         """Tell the coordinator that the logs have diverged."""

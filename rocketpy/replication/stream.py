@@ -7,11 +7,13 @@ import os
 import select
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import attrs
 
+from rocketpy.config import BrokerSettings
 from rocketpy.native.core import ffi, lib
 from rocketpy.reactor.master_link import MasterLink
 from rocketpy.reactor.ring import Ring, WorkerBlock
@@ -19,7 +21,8 @@ from rocketpy.store.control_block import ControlBlock
 
 from .errors import MasterUnusable
 from .follower import Follower
-from .start import REPORT, Start
+from .introduction import Extent
+from .start import REPORT
 
 TURN_S = 1.0
 ENDS = {
@@ -41,6 +44,97 @@ class StreamSettings:
     is_durable: bool  # acknowledge what is on the disk, not what is published
     report_interval_ns: int
     silence_max_ns: int
+
+    @classmethod
+    def of(cls, settings: BrokerSettings) -> StreamSettings:
+        store = settings.store
+        return cls(
+            is_durable=settings.is_sync_flush,
+            report_interval_ns=store.ha_send_heartbeat_interval * 1_000_000,
+            silence_max_ns=store.ha_housekeeping_interval * 1_000_000,
+        )
+
+
+@attrs.frozen(eq=False)
+class Intake:
+    """The way of a master's log into this slave's: the shared memory through which it goes, and its bounds.
+
+    `to_send` is the ring to the send worker, which writes the log.
+    """
+
+    block: WorkerBlock
+    control: ControlBlock
+    master_link: MasterLink
+    to_send: Ring
+    settings: StreamSettings
+
+    @property
+    def own(self) -> Extent:
+        """The positions between which this slave has the log."""
+        header = self.control.header
+        return Extent(int(header.min_phy_offset), int(header.published_phy_offset))
+
+    @property
+    def file_size(self) -> int:
+        """mappedFileSizeCommitLog, as the store was opened with."""
+        return int(self.control.header.commitlog_file_size)
+
+    @property
+    def is_drained(self) -> bool:
+        """Return True if all that was received is in the log."""
+        return not self.to_send.depth_bytes
+
+    @property
+    def is_settled(self) -> bool:
+        """Return True if all that was received is in the log, and with SYNC_FLUSH on the disk."""
+        header = self.control.header
+        is_behind = self.settings.is_durable and int(header.durable_phy_offset) < int(header.published_phy_offset)
+        return self.is_drained and not is_behind
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Fields of rp_slave_stream_config."""
+        return {
+            "worker": self.block.pointer,
+            "control": self.control.header,
+            "master_link": self.master_link.pointer,
+            "to_send": self.to_send.pointer,
+            "is_durable": self.settings.is_durable,
+            "report_interval_ns": self.settings.report_interval_ns,
+            "silence_max_ns": self.settings.silence_max_ns,
+        }
+
+
+@attrs.frozen(kw_only=True)
+class Agreement:
+    """The beginning of a stream, as both sides have agreed on it.
+
+    Args:
+        phy_offset: the first byte that goes into this slave's log.
+        master_end: where the master's log ended.
+        is_rocketpy: frames of rocketpy follow; otherwise those of the reference.
+        body_left: bytes of a frame of the reference that was read in part.
+        report_least: the first position that may be reported to a master of the reference.
+        adds_zero: the master sends from position 1 on. Byte 0 is known: the high byte of a record's size.
+    """
+
+    phy_offset: int
+    master_end: int
+    is_rocketpy: bool
+    body_left: int = 0
+    report_least: int = 0
+    adds_zero: bool = False
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Fields of rp_slave_stream_config."""
+        return {
+            "phy_offset": self.phy_offset,
+            "is_rocketpy": self.is_rocketpy,
+            "body_left": self.body_left,
+            "report_least": self.report_least,
+            "adds_zero": self.adds_zero,
+        }
 
 
 class ByteReader:
@@ -97,53 +191,22 @@ class LogStream:
     """The part of a stream that C reads. Always close it.
 
     Args:
-        master_end: where the master's log ended at its start.
-        is_rocketpy: frames of rocketpy; otherwise those of the reference.
-        follower: with automatic failover.
+        config: further fields of rp_slave_stream_config.
     """
 
     def __init__(
         self,
         connection: socket.socket,
-        start: Start,
-        body_left: int,
-        *,
-        master_end: int = 0,
-        is_rocketpy: bool = False,
-        block: WorkerBlock,
-        control: ControlBlock,
-        master_link: MasterLink,
-        to_send: Ring,
-        settings: StreamSettings,
-        follower: Follower | None = None,
+        agreement: Agreement,
+        intake: Intake,
+        config: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         connection.setblocking(False)
-        of_member = {} if follower is None else follower.stream_settings()
-        self._follower = follower
-        self._kept = connection, block, control, master_link, to_send, of_member
-        self._block = block
-        self._master_end = master_end
-        self._handle: Any = lib.rp_slave_stream_open(
-            ffi.new(
-                "rp_slave_stream_config *",
-                {
-                    "worker": block.pointer,
-                    "control": control.header,
-                    "master_link": master_link.pointer,
-                    "to_send": to_send.pointer,
-                    "socket": connection.fileno(),
-                    "is_rocketpy": is_rocketpy,
-                    "is_durable": settings.is_durable,
-                    "phy_offset": start.end,
-                    "body_left": body_left,
-                    "report_least": 0 if is_rocketpy else start.report,
-                    "adds_zero": start.adds_zero,
-                    "report_interval_ns": settings.report_interval_ns,
-                    "silence_max_ns": settings.silence_max_ns,
-                }
-                | of_member,
-            )
-        )
+        self.agreement = agreement
+        self._kept = connection, intake, config  # C has pointers into them
+        self._block = intake.block
+        fields = {"socket": connection.fileno(), **intake.config, **agreement.config, **config}
+        self._handle: Any = lib.rp_slave_stream_open(ffi.new("rp_slave_stream_config *", fields))
         if self._handle == ffi.NULL:
             raise MemoryError
 
@@ -154,14 +217,13 @@ class LogStream:
         return bool(event == lib.RP_STREAM_ENDED)
 
     def _goes_on(self, event: int) -> bool:
-        """Return True if the stream only asks the member something, and goes on."""
-        asks = event in (lib.RP_STREAM_ORDERS, lib.RP_STREAM_NEEDS_EPOCH)
-        return asks and self._follower is not None and self._follower.go_on(self._handle, event)
+        """Return True if the stream only asks something, and goes on."""
+        return False
 
     def turn(self, timeout_s: float) -> int:
         """Receive for so long. Returns why it has returned: RP_STREAM_IDLE and others of `rp_stream_event`."""
         event = int(lib.rp_slave_stream_run(self._handle, int(timeout_s * 1e9)))
-        end = max(self._master_end, lib.rp_slave_stream_position(self._handle))
+        end = max(self.agreement.master_end, lib.rp_slave_stream_position(self._handle))
         self._block.show(lib.RP_COUNT_MASTER_END, end)
         self._block.show(lib.RP_COUNT_REPORTED, lib.rp_slave_stream_reported(self._handle))
         return event
@@ -185,3 +247,15 @@ class LogStream:
 
     def close(self) -> None:
         lib.rp_slave_stream_close(self._handle)
+
+
+class MemberStream(LogStream):
+    """The same with automatic failover: the stream asks its follower for orders, and for epochs that begin."""
+
+    def __init__(self, connection: socket.socket, agreement: Agreement, intake: Intake, follower: Follower) -> None:
+        super().__init__(connection, agreement, intake, follower.stream_settings())
+        self._follower = follower
+
+    def _goes_on(self, event: int) -> bool:
+        asks = event in (lib.RP_STREAM_ORDERS, lib.RP_STREAM_NEEDS_EPOCH)
+        return asks and self._follower.go_on(self._handle, event)

@@ -23,10 +23,13 @@ from rocketpy.reactor.worker_spec import WorkerContext
 from rocketpy.remoting.networks import parse_networks
 from rocketpy.replication.epoch_file import EpochFile
 from rocketpy.replication.follower import Follower
+from rocketpy.replication.guide import NamedMaster
 from rocketpy.replication.introduction import Group
 from rocketpy.replication.master import Master, MasterMember
+from rocketpy.replication.protocols import SlaveSide
 from rocketpy.replication.slave import SlaveReplicator
 from rocketpy.replication.slave_table import SlaveTable
+from rocketpy.replication.stream import Intake, StreamSettings
 from rocketpy.store.control_block import ControlBlock
 from tests.support.slave_rig import FILE_SIZE, SlaveRig, always, log_image
 from tests.support.waiting import wait_until
@@ -161,8 +164,11 @@ class MemberFollower:
         settings = attrs.evolve(config, store=attrs.evolve(config.store, **parts), broker=named)
         control = ControlBlock.__new__(ControlBlock)
         control.block, control.header = rig.block, rig.control
-        follower = Follower(self.block, self.file, rig.control, rig.workers["store"], is_sync) if is_member else None
-        self.replicator = SlaveReplicator(self.worker, control, self.master_link, ring, settings, secret, follower)
+        guide: NamedMaster | Follower = NamedMaster(self.master_link, None)
+        if is_member:
+            guide = Follower(self.block, self.file, rig.control, rig.workers["store"], is_sync)
+        intake = Intake(self.worker, control, self.master_link, ring, StreamSettings.of(settings))
+        self.replicator = SlaveReplicator(SlaveSide(intake, guide, settings, secret))
         context = WorkerContext("r", self.worker, lambda: None)
         self._thread = threading.Thread(target=self.replicator, args=(context,))
         self._thread.start()

@@ -31,9 +31,12 @@ from rocketpy.reactor.worker_spec import Main, RestartPolicy, StopPhase, WorkerS
 from rocketpy.remoting.networks import parse_networks
 from rocketpy.replication.epoch_file import EpochFile
 from rocketpy.replication.follower import Follower
+from rocketpy.replication.guide import NamedMaster
+from rocketpy.replication.protocols import SlaveSide
 from rocketpy.replication.secret import read_secret
 from rocketpy.replication.slave import SlaveReplicator
 from rocketpy.replication.slave_table import SlaveTable
+from rocketpy.replication.stream import Intake, StreamSettings
 from rocketpy.replication.truncation import Truncation
 from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.files import StorePaths
@@ -157,17 +160,18 @@ def _replicator(
     link: MasterLink,
     member: MemberTree | None,
 ) -> SlaveReplicator:
-    control, truncation = opened.control, None
-    secret = read_secret(settings.store.ha_secret_file)
-    ring = topology.ring(REPLICATOR, SEND)
-    follower = None
+    control, store, truncation = opened.control, settings.store, None
+    guide: NamedMaster | Follower
     if member is not None:
-        file, store = EpochFile(Path(settings.store.store_path_root_dir)), topology.blocks[STORE].pointer
-        follower = Follower(member.block, file, control.header, store, member.is_sync_group)
-    elif settings.store.ha_truncate_diverged and not opened.is_cut_refused:
-        truncation = Truncation(opened.paths.root, settings.store.ha_diverged_size_max)
-    worker = topology.blocks[REPLICATOR]
-    return SlaveReplicator(worker, control, link, ring, settings, secret, follower, truncation)
+        file, store_worker = EpochFile(Path(store.store_path_root_dir)), topology.blocks[STORE].pointer
+        guide = Follower(member.block, file, control.header, store_worker, member.is_sync_group)
+    else:
+        guide = NamedMaster(link, store.ha_master_address)
+        if store.ha_truncate_diverged and not opened.is_cut_refused:
+            truncation = Truncation(opened.paths.root, store.ha_diverged_size_max)
+    ring = topology.ring(REPLICATOR, SEND)
+    intake = Intake(topology.blocks[REPLICATOR], control, link, ring, StreamSettings.of(settings))
+    return SlaveReplicator(SlaveSide(intake, guide, settings, read_secret(store.ha_secret_file), truncation))
 
 
 def _acceptor(

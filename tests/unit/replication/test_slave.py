@@ -19,9 +19,13 @@ from rocketpy.native.core import lib
 from rocketpy.reactor.master_link import MasterLink
 from rocketpy.reactor.ring import Ring, WorkerBlock
 from rocketpy.reactor.worker_spec import WorkerContext
-from rocketpy.replication import slave as replicator
+from rocketpy.replication import protocols
+from rocketpy.replication.guide import NamedMaster
 from rocketpy.replication.master_log import MasterLog, ask_master
+from rocketpy.replication.protocols import SlaveSide
 from rocketpy.replication.slave import SlaveReplicator
+from rocketpy.replication.stream import Intake, StreamSettings
+from rocketpy.replication.truncation import Truncation
 from rocketpy.store.control_block import ControlBlock
 from tests.support.fake_master import FakeMaster
 from tests.support.slave_rig import FILE_SIZE, SlaveRig, always, log_image
@@ -40,6 +44,7 @@ class Slave:
         *,
         known: bytes = b"",
         secret: bytes = b"",
+        truncates: bool = False,
         kind: type[SlaveReplicator] = SlaveReplicator,
         **store: object,
     ) -> None:
@@ -62,7 +67,10 @@ class Slave:
         settings = attrs.evolve(config, store=attrs.evolve(config.store, **parts))
         self.control = ControlBlock.__new__(ControlBlock)
         self.control.block, self.control.header = rig.block, rig.control
-        self.replicator = kind(self.block, self.control, self.master_link, self.ring, settings, secret)
+        intake = Intake(self.block, self.control, self.master_link, self.ring, StreamSettings.of(settings))
+        guide = NamedMaster(self.master_link, settings.store.ha_master_address)
+        truncation = Truncation(root, settings.store.ha_diverged_size_max) if truncates else None
+        self.replicator = kind(SlaveSide(intake, guide, settings, secret, truncation))
         context = WorkerContext("r", self.block, lambda: None)
         self.thread = threading.Thread(target=self.replicator, args=(context,), daemon=True)  # a failed test ends
         self.thread.start()
@@ -139,7 +147,7 @@ class SlowDisk(SlaveReplicator):
     waits: list[int] = attrs.field(factory=list)
 
     def _pause(self, seconds: float) -> None:
-        header = self.control.header
+        header = self.side.intake.control.header
         self.waits.append(int(header.durable_phy_offset))
         header.durable_phy_offset = header.published_phy_offset
         super()._pause(seconds)
@@ -268,7 +276,7 @@ def test_a_fault_that_nobody_foresaw_ends_one_try(
             raise OverflowError("too large")
         return ask_master(address, timeout_s)
 
-    monkeypatch.setattr(replicator, "ask_master", ask)
+    monkeypatch.setattr(protocols, "ask_master", ask)
     slave = Slave(tmp_path, master)
     slave.turn_until(lambda: slave.rig.published == len(IMAGE.data))
     slave.close()

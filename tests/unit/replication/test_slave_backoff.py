@@ -13,13 +13,16 @@ pytest.importorskip("rocketpy.native._rocketpy", reason="a part of the broker, w
 
 from rocketpy.errors import StoreError
 from rocketpy.replication.errors import MasterUnusable
-from rocketpy.replication.slave import BACKOFF_MAX_S, BACKOFF_S, SlaveReplicator
-from rocketpy.replication.start import Start
+from rocketpy.replication.guide import MasterAddress, NamedMaster
+from rocketpy.replication.slave import BACKOFF_S, SlaveReplicator
+from rocketpy.replication.stream import Agreement
 from tests.support.fake_master import FakeMaster
 from tests.support.slave_rig import FILE_SIZE
 from tests.unit.replication.test_slave import Slave
 
 STOP = 2
+BACKOFF_MAX_S = NamedMaster.backoff_max_s
+FROM_ZERO = Agreement(phy_offset=0, master_end=0, is_rocketpy=False)
 
 
 @attrs.frozen
@@ -28,6 +31,7 @@ class Ended:
 
     received_bytes: int
     is_refused: bool = False
+    agreement: Agreement = FROM_ZERO
     reason: str = "it closed the connection"
 
     def run(self) -> bool:
@@ -39,13 +43,13 @@ def pauses_of(root: Path, script: Iterator[Any]) -> list[float]:
     pauses: list[float] = []
 
     class Played(SlaveReplicator):
-        def _follow(self, master: str, ha: str) -> None:
+        def _follow(self, master: MasterAddress) -> None:
             outcome = next(script, None)
             if outcome is None:
-                self.block.order(STOP)
+                self.side.intake.block.order(STOP)
                 self._failures = 0
             elif isinstance(outcome, Ended):
-                self._receive(outcome, Start(0, 0), ha)  # type: ignore[arg-type]  # no more of a stream is asked for
+                self._receive(outcome, master.ha)  # type: ignore[arg-type]  # no more of a stream is asked for
             else:
                 raise outcome
 

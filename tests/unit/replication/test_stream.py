@@ -21,7 +21,15 @@ from rocketpy.replication import stream as stream_module
 from rocketpy.replication.errors import MasterUnusable
 from rocketpy.replication.follower import Follower
 from rocketpy.replication.start import HEADER, Start
-from rocketpy.replication.stream import ByteReader, LogStream, StreamSettings, send_report
+from rocketpy.replication.stream import (
+    Agreement,
+    ByteReader,
+    Intake,
+    LogStream,
+    MemberStream,
+    StreamSettings,
+    send_report,
+)
 from rocketpy.store.control_block import ControlBlock
 
 FILE_SIZE = 1 << 20
@@ -48,18 +56,19 @@ class Rig:
         self.master_link = MasterLink()
         self.ring = Ring(1 << 16, self.block, send)
         self.reader: Any = lib.rp_ring_reader_open(self.ring.pointer)
-        self.stream = LogStream(
-            self.ours,
-            start,
-            body_left,
+        agreement = Agreement(
+            phy_offset=start.end,
+            master_end=0,
             is_rocketpy=is_rocketpy,
-            block=self.block,
-            control=self.control,
-            master_link=self.master_link,
-            to_send=self.ring,
-            settings=settings,
-            follower=None if follower is None else follower(self.control),
+            body_left=body_left,
+            report_least=0 if is_rocketpy else start.report,
+            adds_zero=start.adds_zero,
         )
+        intake = Intake(self.block, self.control, self.master_link, self.ring, settings)
+        if follower is None:
+            self.stream = LogStream(self.ours, agreement, intake)
+        else:
+            self.stream = MemberStream(self.ours, agreement, intake, follower(self.control))
 
     def close(self) -> None:
         self.stream.close()

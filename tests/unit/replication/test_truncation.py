@@ -13,11 +13,10 @@ pytest.importorskip("rocketpy.native._rocketpy", reason="a part of the broker, w
 
 from rocketpy.native.core import lib
 from rocketpy.reactor.worker_spec import EXIT_REOPEN, WorkerContext
-from rocketpy.replication import slave as replicator
+from rocketpy.replication import protocols
 from rocketpy.replication.errors import Diverged
 from rocketpy.replication.introduction import Extent
 from rocketpy.replication.slave import SlaveReplicator
-from rocketpy.replication.truncation import Truncation
 from rocketpy.store.recovery.diverged import take_cut_request
 from tests.support.fake_master import FakeMaster
 from tests.support.slave_rig import FILE_SIZE
@@ -27,12 +26,8 @@ CUT, END = IMAGE.records[10], IMAGE.records[15]
 
 
 @attrs.define(eq=False)
-class Truncating(SlaveReplicator):
+class Ended(SlaveReplicator):
     result: int | None = -1
-
-    def __attrs_post_init__(self) -> None:
-        store = self.settings.store
-        self.truncation = Truncation(Path(store.store_path_root_dir), store.ha_diverged_size_max)
 
     def __call__(self, context: WorkerContext) -> int | None:
         self.result = super().__call__(context)
@@ -50,8 +45,8 @@ def master(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeMaster]:
         assert arguments[4] == Extent(0, END), "the slave's log"
         return CUT
 
-    monkeypatch.setattr(replicator, "introduce", refuse)
-    monkeypatch.setattr(replicator, "find_cut", find)
+    monkeypatch.setattr(protocols, "introduce", refuse)
+    monkeypatch.setattr(protocols, "find_cut", find)
     with FakeMaster(FILE_SIZE, log=IMAGE.data) as master:
         master.version = b'{"version":2}'
         yield master
@@ -60,19 +55,19 @@ def master(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeMaster]:
 def test_a_cut_is_asked_for_and_the_store_opened_again(
     tmp_path: Path, master: FakeMaster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    slave = Slave(tmp_path, master, known=IMAGE.data[:END], kind=Truncating)
+    slave = Slave(tmp_path, master, known=IMAGE.data[:END], truncates=True, kind=Ended)
     slave.turn_until(lambda: not slave.thread.is_alive())
-    assert isinstance(slave.replicator, Truncating) and slave.replicator.result == EXIT_REOPEN
+    assert isinstance(slave.replicator, Ended) and slave.replicator.result == EXIT_REOPEN
     assert f"to cut {END - CUT} bytes" in caplog.text and "(longer)" in caplog.text
     assert take_cut_request(tmp_path) == CUT and slave.rig.published == END
     slave.close()
 
 
 @pytest.mark.parametrize(
-    ("kind", "options", "text"),
+    ("options", "text"),
     [
-        (Truncating, {"ha_diverged_size_max": END - CUT - 1}, "haDivergedSizeMax"),
-        (SlaveReplicator, {}, "(longer)"),
+        ({"truncates": True, "ha_diverged_size_max": END - CUT - 1}, "haDivergedSizeMax"),
+        ({}, "(longer)"),
     ],
     ids=["no room", "off"],
 )
@@ -80,11 +75,10 @@ def test_a_slave_that_may_not_be_cut_halts(
     tmp_path: Path,
     master: FakeMaster,
     caplog: pytest.LogCaptureFixture,
-    kind: type[SlaveReplicator],
     options: dict[str, Any],
     text: str,
 ) -> None:
-    slave = Slave(tmp_path, master, known=IMAGE.data[:END], kind=kind, **options)
+    slave = Slave(tmp_path, master, known=IMAGE.data[:END], **options)
     slave.turn_until(lambda: slave.following == lib.RP_FOLLOWING_HALTED)
     assert text in caplog.text and take_cut_request(tmp_path) is None
     slave.close()
