@@ -9,9 +9,8 @@ from typing import Any, Self
 import attrs
 
 from rocketpy.client.cluster.brokers import Brokers
-from rocketpy.client.cluster.client_id import build_client_id
 from rocketpy.client.cluster.instance import ClientInstance
-from rocketpy.client.cluster.lifetime import Lifetime, Open
+from rocketpy.client.cluster.lifetime import Lifetime, Open, build_client_id
 from rocketpy.client.options import ClientOptions, ProducerOptions
 from rocketpy.codes import RequestCode
 from rocketpy.errors import ClientError, RocketError

@@ -8,8 +8,7 @@ import trio
 from rocketpy.client.messages import Message, ReceivedMessage
 from rocketpy.client.options import ProducerOptions
 from rocketpy.client.results import SendResult
-from rocketpy.client.sending.send_loop import SendLoop
-from rocketpy.client.sending.send_rules import SendBudget
+from rocketpy.client.sending.send_loop import SendBudget, SendLoop
 from rocketpy.client.sending.sender import Sender
 from rocketpy.errors import RocketError
 from rocketpy.message import properties as names

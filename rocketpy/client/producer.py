@@ -24,18 +24,15 @@ from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.names import DEFAULT_PRODUCER_GROUP, check_group
 from rocketpy.remoting.headers.client import ReplyMessageRequestHeader
 
-from .cluster.client_id import build_client_id
-from .cluster.lifetime import Lifetime, Open
+from .cluster.lifetime import Lifetime, Open, build_client_id
 from .cluster.received import pushed_reply
 from .messages import Message, ReceivedMessage, Reply
 from .options import ProducerOptions
 from .results import SendResult
 from .sending.queue_selection import JavaHashSelector, QueueSelector
 from .sending.requests import PendingRequest, PendingRequests, introduce
-from .sending.send_loop import SendLoop
-from .sending.send_rules import SendBudget
-from .sending.sender import OutgoingMessage, Sender
-from .sending.timers import cancellation, change_timer, move
+from .sending.send_loop import SendBudget, SendLoop
+from .sending.sender import OutgoingMessage, Sender, cancellation, move
 from .tracing import TraceWriter, sends_of
 
 logger = logging.getLogger(__name__)
@@ -253,11 +250,11 @@ class Producer:
 
     async def cancel_timer(self, sent: SendResult) -> bool:
         """Cancel the timer whose send returned `sent`. False: it is not pending any more. Raises: as `send`."""
-        return await change_timer(self._ready[1].sender, sent, cancellation(sent), self.options.send_timeout)
+        return await self._ready[1].sender.change_timer(sent, cancellation(sent), self.options.send_timeout)
 
     async def move_timer(self, sent: SendResult, deliver_at_ms: int) -> bool:
         """Deliver that timer at another time, ms since 1970. False, and raises: as `cancel_timer`."""
-        return await change_timer(self._ready[1].sender, sent, move(sent, deliver_at_ms), self.options.send_timeout)
+        return await self._ready[1].sender.change_timer(sent, move(sent, deliver_at_ms), self.options.send_timeout)
 
     async def send_oneway(
         self,

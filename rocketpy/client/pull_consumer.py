@@ -29,15 +29,13 @@ from rocketpy.remoting.bodies.client import (
 )
 from rocketpy.remoting.headers.pull import PullSysFlag
 
-from .cluster.client_id import build_client_id
-from .cluster.lifetime import Lifetime
+from .cluster.lifetime import Lifetime, build_client_id
 from .consuming.assigned_queues import AssignedQueues
 from .consuming.fetched import Fetched
 from .consuming.group_member import GroupMember
-from .consuming.process_queue import ProcessQueue
+from .consuming.offset_store import start_offset
+from .consuming.process_queue import FlowLimits, ProcessQueue
 from .consuming.pull_loop import PullLoop, PullSettings
-from .consuming.pull_rules import FlowLimits
-from .consuming.start_offset import start_offset
 from .consuming.subscription import ALL, Sql92, build_subscription
 from .messages import ReceivedMessage
 from .options import ConsumeMode, PullOptions

@@ -28,27 +28,24 @@ from rocketpy.remoting.bodies.client import (
 )
 from rocketpy.remoting.headers.pull import PullSysFlag
 
-from .cluster.client_id import build_client_id
-from .cluster.lifetime import Lifetime, Open
+from .cluster.lifetime import Lifetime, Open, build_client_id
 from .consuming import running_info
 from .consuming.concurrent import ConcurrentService
 from .consuming.context import ConsumeContext, ConsumeHandler, ConsumeService, restore_topic
 from .consuming.group_member import GroupMember
 from .consuming.handler import BatchHandler, Handler, MessageHandler
+from .consuming.offset_store import start_offset
 from .consuming.orderly import OrderlyService
-from .consuming.process_queue import ProcessQueue
+from .consuming.process_queue import FlowLimits, ProcessQueue, limits_for_queue
 from .consuming.pull_loop import PullLoop, PullSettings
-from .consuming.pull_rules import FlowLimits, limits_for_queue
 from .consuming.queue_locks import QueueLocks
 from .consuming.retry_sender import RetrySender
-from .consuming.start_offset import start_offset
 from .consuming.subscription import Sql92, build_subscription
 from .consuming.traced_handler import TracedHandler
 from .messages import Message, ReceivedMessage
 from .options import ConsumeMode, ProducerOptions, PushOptions
 from .results import SendResult
-from .sending.send_loop import SendLoop
-from .sending.send_rules import SendBudget
+from .sending.send_loop import SendBudget, SendLoop
 from .sending.sender import Sender
 from .tracing import TraceWriter
 

@@ -1,8 +1,8 @@
-"""Results of calls: outcomes are values, errors are raised."""
+"""Results of calls: outcomes are values, errors are raised, with a broker's code or one of the client itself."""
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import Enum, IntEnum
 
 import attrs
 
@@ -151,3 +151,16 @@ def acknowledged_count(result: ConsumeResult, size: int) -> int:
     if result.action not in (ConsumeAction.SUCCESS, ConsumeAction.COMMIT):
         return 0
     return size if result.ack_index is None else max(0, min(result.ack_index + 1, size))
+
+
+class ClientCode(IntEnum):
+    """Errors that no broker has answered, by the reference's numbers. Source: RocketMQ 4.9 `ClientErrorCode`."""
+
+    NONE = -1
+    CONNECT_BROKER = 10001
+    ACCESS_BROKER_TIMEOUT = 10002
+    BROKER_NOT_EXIST = 10003
+    NO_NAME_SERVER = 10004
+    NOT_FOUND_TOPIC = 10005
+    REQUEST_TIMEOUT = 10006
+    CREATE_REPLY_MESSAGE = 10007

@@ -26,8 +26,7 @@ from .cluster.lifetime import Open
 from .messages import Message
 from .options import ClientOptions, ProducerOptions
 from .results import SendResult
-from .sending.send_loop import SendLoop
-from .sending.send_rules import SendBudget
+from .sending.send_loop import SendBudget, SendLoop
 from .sending.sender import OutgoingMessage, Sender
 
 logger = logging.getLogger(__name__)

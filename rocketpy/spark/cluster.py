@@ -17,8 +17,7 @@ import attrs
 import trio
 
 from rocketpy.client.cluster.brokers import Brokers
-from rocketpy.client.cluster.client_id import build_client_id
-from rocketpy.client.cluster.lifetime import Lifetime, Open
+from rocketpy.client.cluster.lifetime import Lifetime, Open, build_client_id
 from rocketpy.client.cluster.route import MASTER_ID
 from rocketpy.client.options import ClientOptions
 from rocketpy.client.sync import Blocking, blocking

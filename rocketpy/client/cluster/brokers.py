@@ -12,7 +12,7 @@ from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.bodies.topic import TopicOffset
 
 from ..messages import ReceivedMessage
-from .error_codes import ClientCode
+from ..results import ClientCode
 from .instance import ClientInstance
 from .route import MASTER_ID
 

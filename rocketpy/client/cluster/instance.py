@@ -22,8 +22,8 @@ from rocketpy.remoting.bodies.client import ConsumerData, HeartbeatData, Produce
 from rocketpy.remoting.bodies.route import TopicRouteData
 
 from ..options import ClientOptions
+from ..results import ClientCode
 from .api import MQClientAPI
-from .error_codes import ClientCode
 from .route import (
     MASTER_ID,
     PublishInfo,

@@ -17,7 +17,7 @@ import trio
 from rocketpy.errors import ClientError, ConnectFailed, RequestTimeout, TransportError
 from rocketpy.remoting.command import RemotingCommand
 
-from .error_codes import ClientCode
+from ..results import ClientCode
 
 
 class Remoting(Protocol):

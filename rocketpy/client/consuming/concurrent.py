@@ -18,7 +18,7 @@ from rocketpy.message.message_queue import MessageQueue
 from ..messages import ReceivedMessage
 from ..results import acknowledged_count
 from .context import ConsumeContext, restore_topics
-from .in_progress import InProgress
+from .handler import InProgress
 from .process_queue import ProcessQueue
 
 logger = logging.getLogger(__name__)

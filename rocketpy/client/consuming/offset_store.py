@@ -1,7 +1,7 @@
-"""Consumer offsets: in memory, and at the broker (clustering) or in a file (broadcasting).
+"""Consumer offsets: in memory, at the broker (clustering) or in a file (broadcasting); and the first one of a queue.
 
 A crash loses the progress since the last `persist` (every 5 s): messages are consumed again, never lost.
-Source: RocketMQ 4.9 `RemoteBrokerOffsetStore`, `LocalFileOffsetStore`.
+Source: RocketMQ 4.9 `RemoteBrokerOffsetStore`, `LocalFileOffsetStore`, `RebalancePushImpl#computePullFromWhere`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,11 @@ import trio
 from rocketpy.atomic_file import write_atomically
 from rocketpy.errors import ClientError, RocketError
 from rocketpy.message.message_queue import MessageQueue
+from rocketpy.message.names import is_retry_topic
 from rocketpy.remoting.bodies.schema import Body, body, wire
+
+from ..cluster.brokers import Brokers
+from ..options import START_FIRST, StartFrom
 
 logger = logging.getLogger(__name__)
 
@@ -173,3 +177,20 @@ def parse_offsets(data: bytes) -> dict[MessageQueue, int]:
 def write_offsets(path: Path, offsets: dict[MessageQueue, int]) -> None:
     """Keep the present file as `.bak`, then replace it in one step."""
     write_atomically(path, OffsetFile(offset_table=offsets).encode())
+
+
+async def start_offset(queue: MessageQueue, start: StartFrom, store: OffsetStore, brokers: Brokers) -> int:
+    """Return the offset at which consumption of a queue begins: the stored one; without one, that of `start`.
+
+    Unlike Java 4.9, only the broker's "no offset" counts as none. Any other error is raised, and the queue is tried
+    again in the next round instead of being read from its end.
+    """
+    stored = await store.stored(queue)
+    if stored is not None:
+        return stored
+    is_retry = is_retry_topic(queue.topic)
+    if start.timestamp_ms is not None:
+        return await (brokers.max_offset(queue) if is_retry else brokers.search_offset(queue, start.timestamp_ms))
+    if is_retry or start == START_FIRST:
+        return 0
+    return await brokers.max_offset(queue)

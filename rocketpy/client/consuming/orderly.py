@@ -19,8 +19,7 @@ from rocketpy.message.message_queue import MessageQueue
 from ..messages import ReceivedMessage
 from ..results import ConsumeAction
 from .context import ConsumeContext, restore_topics
-from .handler import Handled
-from .in_progress import InProgress
+from .handler import Handled, InProgress
 from .process_queue import ProcessQueue
 
 logger = logging.getLogger(__name__)

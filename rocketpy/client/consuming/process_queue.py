@@ -1,7 +1,7 @@
-"""One assigned queue: pulled messages, messages in consumption, and the offset that may be committed.
+"""One assigned queue: pulled messages, their limits, messages in consumption, and the offset that may be committed.
 
 Pure state: no clock and no sockets; times are arguments in milliseconds. Only tasks of one `trio.run` touch it.
-Source: RocketMQ 4.9 `ProcessQueue`.
+Source: RocketMQ 4.9 `ProcessQueue`; `DefaultMQPushConsumerImpl#pullMessage`, `RebalancePushImpl` (limits).
 """
 
 from __future__ import annotations
@@ -169,3 +169,29 @@ class ProcessQueue:
 
     def is_lock_expired(self, now_ms: int) -> bool:
         return now_ms - self.last_lock_ms > LOCK_MAX_LIVE_MS
+
+
+@attrs.frozen
+class FlowLimits:
+    """Limits of the messages that a queue holds in memory; above them its pulls pause. All comparisons are strictly
+    greater."""
+
+    message_count: int
+    size: int  # bytes
+    span_max: int | None  # newest minus oldest offset; None for ordered consumption
+
+    def blocks(self, queue: ProcessQueue) -> bool:
+        if queue.cached_count > self.message_count:
+            return True
+        if queue.cached_bytes >> 20 > self.size >> 20:
+            return True
+        return self.span_max is not None and queue.max_span > self.span_max
+
+
+def limits_for_queue(limits: FlowLimits, owned_queues: int, topic_count: int, topic_size: int) -> FlowLimits:
+    """Limits per topic, where set, shared among the queues the consumer owns (of all its topics, as in Java)."""
+    if owned_queues <= 0:
+        return limits
+    count = limits.message_count if topic_count == -1 else max(1, topic_count // owned_queues)
+    size = limits.size if topic_size == -1 else max(1 << 20, topic_size // owned_queues)
+    return attrs.evolve(limits, message_count=count, size=size)

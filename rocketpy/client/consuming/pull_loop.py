@@ -1,6 +1,6 @@
 """One task per assigned queue: pull, pass the messages on, pull again, while the queue is assigned.
 
-The rules (flow control, flags, meaning of an answer) are in pull_rules.py; this module only waits and asks.
+FlowLimits (process_queue.py) says when a queue holds too much; this module only waits and asks.
 Source: RocketMQ 4.9 `DefaultMQPushConsumerImpl#pullMessage`, `PullAPIWrapper`.
 """
 
@@ -24,8 +24,7 @@ from ..cluster.route import MASTER_ID
 from ..cluster.route_renewal import tells_of_change
 from ..messages import ReceivedMessage
 from ..results import PullResult, PullStatus
-from .process_queue import ProcessQueue
-from .pull_rules import FlowLimits
+from .process_queue import FlowLimits, ProcessQueue
 from .subscription import TAG, keep_subscribed
 
 logger = logging.getLogger(__name__)

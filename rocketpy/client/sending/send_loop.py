@@ -1,5 +1,7 @@
 """The send loop: choose a queue, send, and retry at another broker within the time budget.
 
+One time budget covers all attempts of a send. After a broker that hangs there is no time for another; only fast
+failures are retried. The rules are values and functions without clocks or sockets.
 Source: RocketMQ 4.9 `DefaultMQProducerImpl#sendDefaultImpl`, `MQFaultStrategy`.
 """
 
@@ -7,11 +9,12 @@ from __future__ import annotations
 
 import logging
 import random
+from collections.abc import Collection
 
 import attrs
 import trio
 
-from rocketpy.errors import BrokerError, RequestTimeout, RocketError
+from rocketpy.errors import BrokerError, RequestTimeout, RocketError, TransportError
 from rocketpy.message.message_queue import MessageQueue
 
 from ..cluster.route import PublishInfo
@@ -20,10 +23,47 @@ from ..options import ProducerOptions
 from ..results import SendResult, SendStatus
 from .latency_fault import LatencyFaults
 from .queue_selection import RoundRobin
-from .send_rules import SendBudget, is_worth_another_async_attempt, is_worth_another_attempt
 from .sender import OutgoingMessage, Sender
 
 logger = logging.getLogger(__name__)
+
+
+def is_worth_another_attempt(error: RocketError, retry_codes: Collection[int]) -> bool:
+    """Transport failures and our own (unknown broker) always; a broker's refusal when its code is in the set."""
+    if isinstance(error, BrokerError):
+        return error.code in retry_codes
+    return True
+
+
+def is_worth_another_async_attempt(error: RocketError) -> bool:
+    """`send_soon` repeats what never reached a broker's answer; an answer is final."""
+    return isinstance(error, TransportError)
+
+
+@attrs.define
+class SendBudget:
+    """Counts attempts and time. `begin_attempt` is asked before each one."""
+
+    timeout_s: float
+    attempts_max: int
+    started_s: float
+    attempts: int = 0
+    last_broker: str | None = None
+
+    def begin_attempt(self, now_s: float) -> float | None:
+        """Seconds this attempt may take; None when attempts or time are used up."""
+        remaining_s = self.remaining_s(now_s)
+        if self.attempts >= self.attempts_max or remaining_s <= 0:
+            return None
+        self.attempts += 1
+        return remaining_s
+
+    def remaining_s(self, now_s: float) -> float:
+        return self.started_s + self.timeout_s - now_s
+
+    @property
+    def is_exhausted_by_time(self) -> bool:
+        return self.attempts < self.attempts_max
 
 
 @attrs.define(eq=False)

@@ -1,5 +1,7 @@
 """Converts a message to a send request and sends it to one broker. producer.py decides about retries.
 
+A timer that was sent before is canceled or moved by a message to the broker that has it (docs/adr/0110).
+
 Source: RocketMQ 4.9 `DefaultMQProducerImpl#sendKernelImpl`.
 """
 
@@ -11,8 +13,8 @@ from types import MappingProxyType
 import attrs
 import trio
 
-from rocketpy.codes import RequestCode
-from rocketpy.errors import CompressionError, RocketError
+from rocketpy.codes import RequestCode, ResponseCode
+from rocketpy.errors import BrokerError, CompressionError, RocketError
 from rocketpy.message import properties as names
 from rocketpy.message.batch import BatchEntry, encode_batch
 from rocketpy.message.compression import compress
@@ -30,6 +32,16 @@ from ..results import SendResult
 
 ROUTE_S = 1.0  # for a failed attempt to wait for the route
 NO_PROPERTIES: Mapping[str, str] = MappingProxyType({})
+
+
+def cancellation(sent: SendResult) -> Mapping[str, str]:
+    """Return the properties that cancel a timer."""
+    return {names.TIMER_CANCEL: sent.msg_id}
+
+
+def move(sent: SendResult, deliver_at_ms: int) -> Mapping[str, str]:
+    """Return the properties that move a timer to another time, ms since 1970."""
+    return {names.TIMER_MOVE: sent.msg_id, names.TIMER_DELIVER_MS: str(deliver_at_ms)}
 
 
 @attrs.frozen
@@ -168,3 +180,17 @@ class Sender:
         """Send without a response: the result is unknown."""
         address = self.instance.vip(await self._master(queue))
         await self.instance.api.send_oneway(address, message.code, self.header(message, queue), message.body, timeout_s)
+
+    async def change_timer(self, sent: SendResult, change: Mapping[str, str], timeout_s: float) -> bool:
+        """Make one attempt to change a timer by `cancellation` or `move`. False: the timer is not pending.
+
+        Raises: as `send_to`.
+        """
+        outgoing = self.prepare_unchecked(Message(sent.queue.topic, b""), change)
+        try:
+            await self.send_to(sent.queue, outgoing, timeout_s)
+        except BrokerError as refusal:
+            if refusal.response_code != ResponseCode.QUERY_NOT_FOUND:
+                raise
+            return False
+        return True

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy.client.cluster.client_id import build_client_id
+from rocketpy.client.cluster.api import sign
+from rocketpy.client.cluster.lifetime import build_client_id
 from rocketpy.client.cluster.received import decode_messages
 from rocketpy.client.cluster.route import (
     find_address,
@@ -16,10 +17,8 @@ from rocketpy.client.cluster.route import (
     subscribe_queues,
     vip_address,
 )
-from rocketpy.client.cluster.signing import sign
 from rocketpy.client.consuming.offset_store import read_offsets, write_offsets
-from rocketpy.client.consuming.process_queue import ProcessQueue
-from rocketpy.client.consuming.pull_rules import FlowLimits, limits_for_queue
+from rocketpy.client.consuming.process_queue import FlowLimits, ProcessQueue, limits_for_queue
 from rocketpy.client.consuming.retry_sender import retry_message
 from rocketpy.client.consuming.statistics import ConsumerStatistics
 from rocketpy.client.consuming.subscription import build_subscription, keep_subscribed

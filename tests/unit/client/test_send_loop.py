@@ -3,7 +3,7 @@
 import pytest
 
 from rocketpy.client.options import SEND_RETRY_CODES
-from rocketpy.client.sending.send_rules import SendBudget, is_worth_another_async_attempt, is_worth_another_attempt
+from rocketpy.client.sending.send_loop import SendBudget, is_worth_another_async_attempt, is_worth_another_attempt
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import BrokerError, ClientError, ConnectFailed, RequestTimeout
 
