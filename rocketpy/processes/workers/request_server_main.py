@@ -12,7 +12,6 @@ import trio
 
 from rocketpy.broker.current_settings import CurrentSettings
 from rocketpy.broker.processors.queries import queries_by_code
-from rocketpy.broker.queries import change_settings
 from rocketpy.config import BrokerSettings
 from rocketpy.faults import Faults
 from rocketpy.reactor.channel import Gateway
@@ -77,7 +76,7 @@ class QueryMain(RequestServerMain):
             processors=queries_by_code(store, settings),
             table=self.table,
             role=QUERY,
-            on_settings=lambda record: change_settings(settings, record),
+            on_settings=settings.apply,
             faults=faults,
             deaths=self._selector_deaths(),
         )
