@@ -104,6 +104,27 @@ class _Waiter:
             self.done.set()
 
 
+@attrs.frozen
+class ChannelOwner:
+    """The client or server that owns channels: what serves their requests, and what bounds them.
+
+    A server, which has a budget, begins no request while the peer does not read its replies. A client goes on reading,
+    so that two peers never wait for each other.
+    """
+
+    table: RequestTable
+    limits: ChannelLimits = ChannelLimits()
+    budget: Budget | None = None
+
+    def protocol(self) -> Connection[_Waiter]:
+        """The protocol state of a new connection."""
+        return Connection(
+            frame_size_max=self.limits.frame_size_max,
+            header_size_max=HEADER_SIZE_MAX if self.budget is None else REQUEST_HEADER_SIZE_MAX,
+            in_flight_max=self.limits.in_flight_max,
+        )
+
+
 class StreamChannel:
     """A stream that carries commands, in either role; implements remoting.abc.Channel.
 
@@ -113,30 +134,22 @@ class StreamChannel:
     def __init__(
         self,
         stream: trio.abc.Stream,
+        owner: ChannelOwner,
         *,
         connection: int,
         peer: Peer,
-        table: RequestTable,
         is_vip: bool = False,
-        limits: ChannelLimits | None = None,
-        budget: Budget | None = None,
     ) -> None:
-        """`budget`: of the server that owns the connection. A server begins no request while the peer does not read its
-        replies. A client goes on reading, so that two peers never wait for each other."""
-        self._limits = limits or ChannelLimits()
-        self._budget = budget
+        self._limits = owner.limits
+        self._budget = owner.budget
         self._requests_size = 0
         self._writing_size = 0
         self._stream = stream
         self._id = connection
         self._peer = peer
         self._is_vip = is_vip
-        self._table = table
-        self._protocol: Connection[_Waiter] = Connection(
-            frame_size_max=self._limits.frame_size_max,
-            header_size_max=HEADER_SIZE_MAX if budget is None else REQUEST_HEADER_SIZE_MAX,
-            in_flight_max=self._limits.in_flight_max,
-        )
+        self._table = owner.table
+        self._protocol = owner.protocol()
         self._outgoing = bytearray()
         self._writable = trio.Event()  # there is data to write, or the channel is closing
         self._room = trio.Condition()

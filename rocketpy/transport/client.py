@@ -15,7 +15,7 @@ from rocketpy.remoting.abc import Processor
 from rocketpy.remoting.answers import RequestTable
 from rocketpy.remoting.command import RemotingCommand
 
-from .channel import ChannelLimits, StreamChannel
+from .channel import ChannelLimits, ChannelOwner, StreamChannel
 from .streams import Connector, connect, peer_of
 
 logger = logging.getLogger(__name__)
@@ -55,8 +55,7 @@ class RemotingClient:
         `connection_closed` is called with the address and the number of each closed connection.
         """
         self._nursery = nursery
-        self._table = RequestTable(processors or {})
-        self._limits = limits or ChannelLimits()
+        self._owner = ChannelOwner(RequestTable(processors or {}), limits or ChannelLimits())
         self._connector = connector
         self._connect_timeout_s = connect_timeout_s
         self._connection_closed = connection_closed
@@ -137,13 +136,7 @@ class RemotingClient:
             peer = peer_of(stream)
         except OSError as exc:
             raise ConnectFailed(f"connect to <{address}> failed: {exc}") from exc
-        channel = StreamChannel(
-            stream,
-            connection=next(self._connection_ids),
-            peer=peer,
-            table=self._table,
-            limits=self._limits,
-        )
+        channel = StreamChannel(stream, self._owner, connection=next(self._connection_ids), peer=peer)
         self._nursery.start_soon(self._run_channel, address, slot, channel)
         return channel
 

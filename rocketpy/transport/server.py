@@ -15,7 +15,7 @@ from rocketpy.remoting.answers import RequestTable
 from rocketpy.remoting.networks import Network, is_in, parse_address
 from rocketpy.remoting.proxy_header import ProxyHeader, ProxyHeaderKind, bytes_to_read, cut_proxy_header
 
-from .channel import Budget, ChannelLimits, StreamChannel
+from .channel import Budget, ChannelLimits, ChannelOwner, StreamChannel
 from .streams import peer_of, reset_at_death
 
 logger = logging.getLogger(__name__)
@@ -47,10 +47,8 @@ class RemotingServer:
         """`connection_ids` numbers the connections; servers with common tables share one. Connections from `proxies`
         begin with a PROXY header, which names the real peer. All connections together hold at most `bytes_max` in
         memory (Budget)."""
-        self._budget = Budget(bytes_max)
-        self._table = table
+        self._owner = ChannelOwner(table, limits or ChannelLimits(), Budget(bytes_max))
         self._connection_listeners = tuple(connection_listeners)
-        self._limits = limits or ChannelLimits()
         self._connection_ids = connection_ids if connection_ids is not None else itertools.count(1)
         self._proxies = tuple(proxies)
         self._channels: dict[int, StreamChannel] = {}
@@ -82,24 +80,16 @@ class RemotingServer:
         try:
             client = await self._client_of(stream)
         except Exception as exc:
-            self._table.faults.report("a connection", exc)
+            self._owner.table.faults.report("a connection", exc)
         if client is None:
             await trio.aclose_forcefully(stream)
             return
-        channel = StreamChannel(
-            stream,
-            connection=next(self._connection_ids),
-            peer=client,
-            table=self._table,
-            is_vip=is_vip,
-            limits=self._limits,
-            budget=self._budget,
-        )
+        channel = StreamChannel(stream, self._owner, connection=next(self._connection_ids), peer=client, is_vip=is_vip)
         self._channels[channel.connection] = channel
         try:
             await channel.run()
         except Exception as exc:
-            self._table.faults.report("a connection", exc)
+            self._owner.table.faults.report("a connection", exc)
         finally:
             del self._channels[channel.connection]
             self._tell_listeners(channel)
@@ -111,14 +101,14 @@ class RemotingServer:
         except OSError:
             return None
         reset_at_death(stream)
-        return await real_peer(stream, peer, self._proxies, self._limits.idle_s)
+        return await real_peer(stream, peer, self._proxies, self._owner.limits.idle_s)
 
     def _tell_listeners(self, channel: StreamChannel) -> None:
         for listener in self._connection_listeners:
             try:
                 listener.connection_closed(channel.connection)
             except Exception as exc:
-                self._table.faults.report("the end of a connection", exc)
+                self._owner.table.faults.report("the end of a connection", exc)
 
 
 async def real_peer(stream: trio.abc.Stream, peer: Peer, proxies: Sequence[Network], timeout_s: float) -> Peer | None:

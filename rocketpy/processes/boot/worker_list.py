@@ -45,6 +45,7 @@ from rocketpy.store.recovery.lifecycle import OpenedStore
 from rocketpy.store.timers import TimerMarks
 
 from ..member.tree import MemberTree
+from ..workers.inherited import Inherited
 from ..workers.manager import ManagerMain
 from ..workers.replicator import ReplicatorMain
 from ..workers.request_server_main import QueryMain
@@ -95,7 +96,7 @@ def worker_specs(
     member: MemberTree | None = None,
 ) -> Iterator[WorkerSpec]:
     """Every worker of the broker, in the order in which they start: workers that send requests to others start last."""
-    table, control, sizes = broker_pools(settings), opened.control, topology.sizes
+    sizes = topology.sizes
     stall_ms = settings.store.os_page_cache_busy_time_out_mills
     hang_s = settings.rocketpy.worker_heartbeat_timeout_millis / 1000
 
@@ -112,32 +113,28 @@ def worker_specs(
             **others,
         )
 
-    marks, halves = _delivery_marks(settings, control), recovered_half_states(opened)
-    timers, filter_marks = TimerMarks.open(opened.paths, opened.files, control), FilterMarks()
+    inherited = _inherited(settings, topology, opened, member)
+    control, table, link = inherited.control, inherited.pools, inherited.master_link
     writes = (opened.lock.worker_fd,)  # keeps the store locked while a worker that writes is running
-    slaves, orders = (SlaveTable(), None) if member is None else (member.slaves, member.block)
     begin_replication(opened, settings)
     if settings.is_slave:
-        timers.follow_master()
-    store = StoreMain(topology, control, settings.store, timers, filter_marks, slaves)
-    yield spec(STORE, STORE, store, StopPhase.STORE, keep_fds=(*writes, timers.fileno()))
-    link = MasterLink() if settings.is_slave else None
-    send = SendMain(topology, control, settings, marks, halves, timers, slaves, link, orders)
-    yield spec(SEND, SEND, send, StopPhase.FAST_PATH, keep_fds=writes)
+        inherited.timers.follow_master()
+    yield spec(STORE, STORE, StoreMain(inherited), StopPhase.STORE, keep_fds=(*writes, inherited.timers.fileno()))
+    yield spec(SEND, SEND, SendMain(inherited), StopPhase.FAST_PATH, keep_fds=writes)
     replication, metrics = sockets.replication, sockets.metrics
     if replication is not None:
-        sender, fd = ReplicatorMain(topology, control, settings, slaves, replication, orders), replication.fileno()
+        sender, fd = ReplicatorMain(inherited, replication), replication.fileno()
         starts_on = None if member else fd  # a member confirms positions without slaves, too
         yield spec(REPLICATOR, REPLICATOR, sender, StopPhase.REPLICATION, keep_fds=(fd,), starts_on=starts_on)
     if link is not None:
         receiver = _replicator(settings, topology, opened, link, member)
         yield spec(REPLICATOR, REPLICATOR, receiver, StopPhase.INTAKE, restart=RestartPolicy(limit=None))
     for pull in sizes.pulls:
-        yield spec(pull, PULL, PullMain(topology, pull, control, settings, filter_marks), StopPhase.FAST_PATH)
-    manager = ManagerMain(topology, control, settings, table, metrics, memory, marks, halves, slaves, link, member)
+        yield spec(pull, PULL, PullMain(inherited, pull), StopPhase.FAST_PATH)
+    manager = ManagerMain(inherited, metrics, memory)
     yield spec(MANAGER, MANAGER, manager, StopPhase.MANAGERS, keep_fds=() if metrics is None else (metrics.fileno(),))
     for query in sizes.queries:
-        yield spec(query, QUERY, QueryMain(topology, control, settings, table), StopPhase.MANAGERS)
+        yield spec(query, QUERY, QueryMain(inherited), StopPhase.MANAGERS)
     for codec in sizes.codecs:
         yield spec(codec, "codec", CodecMain(topology, codec, table, stall_ms), StopPhase.CODECS)
     for selector in sizes.selectors:
@@ -148,9 +145,24 @@ def worker_specs(
     yield spec(ACCEPTOR, ACCEPTOR, acceptor.run, StopPhase.INTAKE, keep_fds=kept)
 
 
-def _delivery_marks(settings: BrokerSettings, control: ControlBlock) -> DeliveryMarks:
+def _inherited(
+    settings: BrokerSettings, topology: Topology, opened: OpenedStore, member: MemberTree | None
+) -> Inherited:
+    control = opened.control
     levels = len(parse_delay_levels(settings.store.message_delay_level))
-    return DeliveryMarks(levels, lambda: control.published_phy_offset)
+    return Inherited(
+        settings=settings,
+        topology=topology,
+        control=control,
+        pools=broker_pools(settings),
+        delivered=DeliveryMarks(levels, lambda: control.published_phy_offset),
+        halves=recovered_half_states(opened),
+        timers=TimerMarks.open(opened.paths, opened.files, control),
+        filter_marks=FilterMarks(),
+        slaves=SlaveTable() if member is None else member.slaves,
+        master_link=MasterLink() if settings.is_slave else None,
+        member=member,
+    )
 
 
 def _replicator(

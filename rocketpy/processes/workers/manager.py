@@ -18,13 +18,11 @@ import trio
 from rocketpy.broker.broker import BrokerController
 from rocketpy.broker.clock import SystemClock
 from rocketpy.broker.fast_path.ring_fast_path import RingFastPath
-from rocketpy.broker.fast_path.shared_memory import DeliveryMarks, SharedHalfStates
 from rocketpy.broker.memory.manager_memory import ManagerMemory
 from rocketpy.config import BrokerSettings
 from rocketpy.faults import Faults
 from rocketpy.reactor.channel import RingChannel
 from rocketpy.reactor.crashed_request import drop_crashed_request
-from rocketpy.reactor.master_link import MasterLink
 from rocketpy.reactor.outbox import Outbox
 from rocketpy.reactor.request_server import RequestServer
 from rocketpy.reactor.ring import RingReader, RingWriter, WorkerBlock
@@ -38,7 +36,6 @@ from rocketpy.transport.client import RemotingClient, open_remoting_client
 from ..member.certainty import MasterCertainty
 from ..member.manager_role import ManagerRole, followed_address
 from ..member.shown import MemberShown
-from ..member.tree import MemberTree
 from .garbage_collection import loading
 from .request_server_main import RequestServerMain
 from .shared_counts import fast_path_counters, pool_loads, replication_status
@@ -59,18 +56,10 @@ class ManagerMain(RequestServerMain):
 
     metrics: socket.socket | None  # the listening socket of metrics
     memory: ManagerMemory
-    delivered: DeliveryMarks
-    halves: SharedHalfStates
-    slaves: SlaveTable
-    master_link: MasterLink | None  # on a slave
-    member: MemberTree | None  # with automatic failover
-
-    @property
-    def _shown(self) -> MemberShown | None:
-        return self.member.shown if self.member is not None else None
 
     def _fast_path(self, sends: RingReader) -> RingFastPath:
-        topology = self.topology
+        inherited, topology = self.inherited, self.inherited.topology
+        settings = inherited.settings
 
         def link(worker: str) -> tuple[WorkerBlock, Outbox]:
             return topology.blocks[worker], Outbox(RingWriter(topology.ring(MANAGER, worker)))
@@ -80,11 +69,11 @@ class ManagerMain(RequestServerMain):
             pulls=[link(pull) for pull in topology.sizes.pulls],
             queries=[link(query) for query in topology.sizes.queries],
             store=link(STORE),
-            queues=self.control,
-            store_host=(self.settings.broker.broker_ip1, self.settings.server.listen_port),
+            queues=inherited.control,
+            store_host=(settings.broker.broker_ip1, settings.server.listen_port),
             sends=sends,
-            delivered=self.delivered,
-            half_states=self.halves,
+            delivered=inherited.delivered,
+            half_states=inherited.halves,
         )
 
     def _replicate(self, controller: BrokerController, passing: RemotingClient) -> ManagerRole | None:
@@ -94,21 +83,20 @@ class ManagerMain(RequestServerMain):
             passing: for sends that are passed on to the master.
         Returns: the task that follows the coordinator's orders, if there is one.
         """
-        controller.replication_status = lambda: replication_status(
-            self.settings, self.control, self.slaves, self.master_link
-        )
-        if self.master_link is not None:
-            master_link = self.master_link
+        settings, master_link, member = self.inherited.settings, self.inherited.master_link, self.inherited.member
+        control, slaves = self.inherited.control, self.inherited.slaves
+        controller.replication_status = lambda: replication_status(settings, control, slaves, master_link)
+        if master_link is not None:
             controller.table_copier.followed = lambda: master_link.followed
             controller.table_copier.stream = lambda: master_link.stream
-            if self.member is None:
+            if member is None:
                 controller.table_copier.on_found = master_link.set_master
-        if self.member is None:
+        if member is None:
             return None
-        block, own_id, certainty = self.member.block, self.settings.broker.broker_id, MasterCertainty.of(self.member)
+        block, own_id, certainty = member.block, settings.broker.broker_id, MasterCertainty.of(member)
         controller.be_member(own_id, certainty.epoch, lambda: followed_address(block), passing)
         register_soon = controller.services.registrar.topics_changed
-        return ManagerRole(block, certainty, controller.be_master, register_soon, self.master_link)
+        return ManagerRole(block, certainty, controller.be_master, register_soon, master_link)
 
     def _controller(
         self,
@@ -119,22 +107,23 @@ class ManagerMain(RequestServerMain):
         loads: Callable[[], dict[str, PoolLoad]],
     ) -> BrokerController:
         """`loads`: of the pools of this process."""
+        inherited = self.inherited
         return BrokerController(
-            self.settings,
+            inherited.settings,
             store,
             fast_path,
             client,
             SystemClock(),
-            lambda: fast_path_counters(self.topology),
+            lambda: fast_path_counters(inherited.topology),
             random.Random(),
             faults,
             self.memory,
-            lambda: pool_loads(self.topology, self.table, loads()),
-            self.member.epoch if self.member is not None else -1,
+            lambda: pool_loads(inherited.topology, inherited.pools, loads()),
+            -1 if inherited.member is None else inherited.member.epoch,
         )
 
     async def _run(self, context: WorkerContext, store: MessageStore) -> None:
-        topology, name = self.topology, context.name
+        inherited, topology, name = self.inherited, self.inherited.topology, context.name
         drop_crashed_request(context.block, topology)
         faults = Faults()
         gateway = self._gateway(context, faults)
@@ -155,7 +144,7 @@ class ManagerMain(RequestServerMain):
                     inputs=list(inputs.values()),
                     gateway=gateway,
                     processors=controller.processors(),
-                    table=self.table,
+                    table=inherited.pools,
                     slow_path=controller,
                     fast_path=fast_path,
                     faults=faults,
@@ -168,15 +157,15 @@ class ManagerMain(RequestServerMain):
                     await nursery.start(controller.run)
                     start.close()
                     gc.freeze()  # the tables stay: to collect them would block the loop for tens of ms
-                    measured = topology, self.settings, controller, store, self.slaves, self._shown
+                    measured = topology, inherited.settings, controller, store, inherited.slaves, inherited.shown
                     await self._serve(context, server, controller, role, measured)
-                    await controller.stop(unregister=self.member is None or not self.member.marks.is_replaced)
+                    await controller.stop(unregister=not inherited.is_replaced)
 
     def _read_a_piece(self, moved: Callable[[], None]) -> None:
         """A long look at the log at the start is no hang, and no fault of a member: it moves."""
         moved()
-        if self.member is not None:
-            self.member.marks.manager_moved_s = time.monotonic()
+        if self.inherited.member is not None:
+            self.inherited.member.marks.manager_moved_s = time.monotonic()
 
     async def _serve(
         self,
@@ -188,7 +177,7 @@ class ManagerMain(RequestServerMain):
     ) -> None:
         """Serve until stopped, and then end the tasks beside it, also if they wait."""
         async with trio.open_nursery() as beside:
-            beside.start_soon(_report_ready, context, controller, self.member is None)
+            beside.start_soon(_report_ready, context, controller, self.inherited.member is None)
             if self.metrics is not None:
                 beside.start_soon(_serve_metrics, self.metrics, measured)
             if role is not None:

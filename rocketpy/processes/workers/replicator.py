@@ -8,18 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from rocketpy.config import BrokerSettings
-from rocketpy.failover.member_block import MemberBlock
 from rocketpy.native.core import ffi
-from rocketpy.reactor.topology import REPLICATOR, SEND, STORE, Topology
+from rocketpy.reactor.topology import REPLICATOR, SEND, STORE
 from rocketpy.reactor.worker_spec import WorkerContext
 from rocketpy.remoting.networks import parse_networks
 from rocketpy.replication.epoch_file import EpochFile
 from rocketpy.replication.introduction import Group
 from rocketpy.replication.master import Master, MasterMember
 from rocketpy.replication.secret import read_secret
-from rocketpy.replication.slave_table import SlaveTable
-from rocketpy.store.control_block import ControlBlock
-from rocketpy.store.files import StorePaths
+
+from .inherited import Inherited
 
 TURN_NS = 1_000_000_000
 
@@ -33,18 +31,12 @@ class ReplicatorMain:
         ConfigError: haSecretFile cannot be used. StoreError: the epoch file cannot.
     """
 
-    def __init__(
-        self,
-        topology: Topology,
-        control: ControlBlock,
-        settings: BrokerSettings,
-        table: SlaveTable,
-        listener: socket.socket,
-        orders: MemberBlock | None = None,
-    ) -> None:
-        """`orders`: of the coordinator, with automatic failover."""
+    def __init__(self, inherited: Inherited, listener: socket.socket) -> None:
+        """`listener`: the HA port."""
+        settings, topology = inherited.settings, inherited.topology
+        control, slaves, orders = inherited.control, inherited.slaves, inherited.orders
         store = settings.store
-        self._control, self._table, self._listener = control, table, listener
+        self._control, self._slaves, self._listener = control, slaves, listener
         self._networks = parse_networks(store.ha_addresses)
         self._group = Group(
             cluster=settings.broker.broker_cluster_name,
@@ -52,15 +44,14 @@ class ReplicatorMain:
             file_size=int(control.header.commitlog_file_size),
             secret=read_secret(store.ha_secret_file),
         )
-        commitlog = StorePaths.of(store.store_path_root_dir, store.store_path_commit_log).commitlog
-        self._directory = ffi.new("char[]", os.fsencode(commitlog))
+        self._directory = ffi.new("char[]", os.fsencode(inherited.paths.commitlog))
         self._config: Any = ffi.new(
             "rp_master_config *",
             {
                 "worker": topology.blocks[REPLICATOR].pointer,
                 "send": topology.blocks[SEND].pointer,
                 "block": control.block,
-                "table": table.pointer,
+                "table": slaves.pointer,
                 "commitlog_directory": self._directory,
                 "listener": listener.fileno(),
                 "member": ffi.NULL if orders is None else orders.pointer,
@@ -77,7 +68,7 @@ class ReplicatorMain:
             self._config,
             self._listener,
             self._control.header,
-            self._table,
+            self._slaves,
             self._networks,
             self._group,
             member=self._member,

@@ -12,21 +12,20 @@ import trio
 
 from rocketpy.broker.current_settings import CurrentSettings
 from rocketpy.broker.processors.queries import queries_by_code
-from rocketpy.config import BrokerSettings
 from rocketpy.faults import Faults
 from rocketpy.reactor.channel import Gateway
 from rocketpy.reactor.crashed_request import drop_crashed_request
 from rocketpy.reactor.outbox import Outbox
-from rocketpy.reactor.pools import QUERY, PoolTable
+from rocketpy.reactor.pools import QUERY
 from rocketpy.reactor.request_server import RequestServer
 from rocketpy.reactor.ring import RingReader, RingWriter
-from rocketpy.reactor.topology import SelectorDeaths, Topology
+from rocketpy.reactor.topology import SelectorDeaths
 from rocketpy.reactor.worker_spec import WorkerContext
-from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.transport.duties import Duty, as_duty, run_duty
 
 from .garbage_collection import short_collections
+from .inherited import Inherited
 
 STORE_TRIM_S = 60.0
 
@@ -35,13 +34,10 @@ STORE_TRIM_S = 60.0
 class RequestServerMain(ABC):
     """`main` of a worker that serves requests with a RequestServer."""
 
-    topology: Topology
-    control: ControlBlock
-    settings: BrokerSettings
-    table: PoolTable
+    inherited: Inherited
 
     def __call__(self, context: WorkerContext) -> None:
-        store = MessageStore(self.settings.store, self.control)
+        store = MessageStore(self.inherited.settings.store, self.inherited.control)
         try:
             with short_collections():
                 trio.run(self._run, context, store)
@@ -53,10 +49,12 @@ class RequestServerMain(ABC):
         """Serve requests until the worker is told to leave."""
 
     def _gateway(self, context: WorkerContext, faults: Faults) -> Gateway:
-        return Gateway([Outbox(RingWriter(ring)) for ring in self.topology.replies_from(context.name)], faults)
+        return Gateway(
+            [Outbox(RingWriter(ring)) for ring in self.inherited.topology.replies_from(context.name)], faults
+        )
 
     def _selector_deaths(self) -> SelectorDeaths:
-        topology = self.topology
+        topology = self.inherited.topology
         blocks = [topology.blocks[selector] for selector in topology.sizes.selectors]
         return SelectorDeaths(blocks, topology.is_connection_gone)
 
@@ -66,15 +64,15 @@ class QueryMain(RequestServerMain):
     """`main` of a query worker: reads the store, owns nothing."""
 
     async def _run(self, context: WorkerContext, store: MessageStore) -> None:
-        topology, faults = self.topology, Faults()
+        topology, faults = self.inherited.topology, Faults()
         drop_crashed_request(context.block, topology)
-        settings = CurrentSettings(self.settings)
+        settings = CurrentSettings(self.inherited.settings)
         server = RequestServer(
             block=context.block,
             inputs=[RingReader(ring) for ring in topology.inputs(context.name)],
             gateway=self._gateway(context, faults),
             processors=queries_by_code(store, settings),
-            table=self.table,
+            table=self.inherited.pools,
             role=QUERY,
             on_settings=settings.apply,
             faults=faults,

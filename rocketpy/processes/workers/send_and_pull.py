@@ -7,23 +7,18 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from rocketpy.broker.fast_path.shared_memory import DeliveryMarks, FilterMarks, SharedHalfStates
 from rocketpy.codes import OUR_VERSION
 from rocketpy.config import BrokerSettings
 from rocketpy.errors import StoreError
-from rocketpy.failover.member_block import MemberBlock
 from rocketpy.native.core import ffi, lib
 from rocketpy.reactor.crashed_request import drop_crashed_request
-from rocketpy.reactor.master_link import MasterLink
 from rocketpy.reactor.ring import ring_array
-from rocketpy.reactor.topology import MANAGER, REPLICATOR, SEND, STORE, Topology
+from rocketpy.reactor.topology import MANAGER, REPLICATOR, SEND, STORE
 from rocketpy.reactor.worker_messages import encode_host
 from rocketpy.reactor.worker_spec import WorkerContext
-from rocketpy.replication.slave_table import SlaveTable
-from rocketpy.store.control_block import ControlBlock
-from rocketpy.store.files import StorePaths
 from rocketpy.store.formats.unit import rounded_file_size
-from rocketpy.store.timers import TimerMarks
+
+from .inherited import Inherited
 
 TURN_NS = 1_000_000_000
 QUEUE_FILES_MAX = 4096  # consume queue files that all pull workers together keep open
@@ -32,21 +27,10 @@ QUEUE_FILES_MAX = 4096  # consume queue files that all pull workers together kee
 class SendMain:
     """`main` of the send worker: the only writer of the CommitLog."""
 
-    def __init__(
-        self,
-        topology: Topology,
-        control: ControlBlock,
-        settings: BrokerSettings,
-        delivered: DeliveryMarks,
-        halves: SharedHalfStates,
-        timers: TimerMarks,
-        slaves: SlaveTable,
-        master_link: MasterLink | None = None,
-        member: MemberBlock | None = None,
-    ) -> None:
-        """`master_link`: on a slave. `member`: with automatic failover."""
-        self._topology = topology
-        paths = StorePaths.of(settings.store.store_path_root_dir, settings.store.store_path_commit_log)
+    def __init__(self, inherited: Inherited) -> None:
+        self._inherited = inherited
+        settings, topology, paths = inherited.settings, inherited.topology, inherited.paths
+        master_link, member = inherited.master_link, inherited.orders
         self._commitlog = paths.commitlog
         strings = [
             ffi.new("char[]", text)
@@ -58,14 +42,14 @@ class SendMain:
             )
         ]
         inputs, selectors = ring_array(topology.requests_to(SEND)), ring_array(topology.replies_from(SEND))
-        self._kept = control, delivered, halves, timers, slaves, master_link, member, strings, inputs, selectors
+        self._kept = strings, inputs, selectors
         self._config: Any = ffi.new(
             "rp_send_config *",
             {
                 "worker": topology.blocks[SEND].pointer,
                 "store": topology.blocks[STORE].pointer,
                 "replicator": topology.blocks[REPLICATOR].pointer,
-                "block": control.block,
+                "block": inherited.control.block,
                 "commitlog_directory": strings[0],
                 "consume_queue_directory": strings[1],
                 "consume_queue_file_size": rounded_file_size(settings.store.mapped_file_size_consume_queue),
@@ -75,13 +59,13 @@ class SendMain:
                 "from_manager": topology.ring(MANAGER, SEND).pointer,
                 "to_manager": topology.ring(SEND, MANAGER).pointer,
                 "selectors": selectors,
-                "marks": delivered.pointer,
-                "half_states": halves.pointer,
+                "marks": inherited.delivered.pointer,
+                "half_states": inherited.halves.pointer,
                 "from_store": topology.ring(STORE, SEND).pointer,
-                "timers": timers.pointer,
+                "timers": inherited.timers.pointer,
                 "member": ffi.NULL if member is None else member.pointer,
                 "waits_for_confirmed": member is not None and settings.is_sync_master,
-                "slaves": slaves.pointer if settings.is_sync_master else ffi.NULL,
+                "slaves": inherited.slaves.pointer if settings.is_sync_master else ffi.NULL,
                 "master_link": ffi.NULL if master_link is None else master_link.pointer,
                 "from_replicator": ffi.NULL if master_link is None else topology.ring(REPLICATOR, SEND).pointer,
                 "store_host": encode_host(settings.broker.broker_ip1, settings.server.listen_port),
@@ -94,7 +78,7 @@ class SendMain:
         )
 
     def __call__(self, context: WorkerContext) -> None:
-        drop_crashed_request(context.block, self._topology)
+        drop_crashed_request(context.block, self._inherited.topology)
         send = lib.rp_send_open(self._config)
         if send == ffi.NULL:
             raise StoreError(f"cannot write the CommitLog in {self._commitlog}: {os.strerror(ffi.errno)}")
@@ -107,33 +91,31 @@ class SendMain:
 class PullMain:
     """`main` of one pull worker: answers the pulls of its queues, and suspends pulls that found nothing."""
 
-    def __init__(
-        self, topology: Topology, name: str, control: ControlBlock, settings: BrokerSettings, marks: FilterMarks
-    ) -> None:
-        self._topology = topology
+    def __init__(self, inherited: Inherited, name: str) -> None:
+        self._inherited = inherited
+        settings, topology, paths = inherited.settings, inherited.topology, inherited.paths
         store = settings.store
         workers = topology.sizes.pull_workers
         suspended = lib.rp_suspension_slots_create(max(1, settings.broker.pull_thread_pool_queue_capacity // workers))
         if suspended == ffi.NULL:  # slots of suspended pulls, which a restarted worker answers
             raise StoreError(f"no shared memory for suspended pulls: {os.strerror(ffi.errno)}")
-        paths = StorePaths.of(store.store_path_root_dir, store.store_path_commit_log)
         self._consume_queues = paths.consumequeue
         directory = ffi.new("char[]", os.fsencode(self._consume_queues))
         log = ffi.new("char[]", os.fsencode(paths.commitlog))
         inputs, selectors = ring_array(topology.requests_to(name)), ring_array(topology.replies_from(name))
-        self._kept = control, marks, directory, log, inputs, selectors
+        self._kept = directory, log, inputs, selectors
         self._config: Any = ffi.new(
             "rp_pull_config *",
             {
                 "worker": topology.blocks[name].pointer,
                 "store": topology.blocks[STORE].pointer,
-                "block": control.block,
+                "block": inherited.control.block,
                 "commitlog_directory": log,
                 "consume_queue_directory": directory,
                 "consume_queue_file_size": rounded_file_size(store.mapped_file_size_consume_queue),
                 "consume_queue_ext_file_size": store.mapped_file_size_consume_queue_ext,
                 "files_max": QUEUE_FILES_MAX // workers,
-                "marks": marks.pointer,
+                "marks": inherited.filter_marks.pointer,
                 "suspended": suspended,
                 "input_count": len(topology.requests_to(name)),
                 "selector_count": len(topology.sizes.selectors),
@@ -148,7 +130,7 @@ class PullMain:
         )
 
     def __call__(self, context: WorkerContext) -> None:
-        drop_crashed_request(context.block, self._topology)
+        drop_crashed_request(context.block, self._inherited.topology)
         pull = lib.rp_pull_open(self._config)
         if pull == ffi.NULL:
             raise StoreError(f"cannot read the consume queues in {self._consume_queues}: {os.strerror(ffi.errno)}")

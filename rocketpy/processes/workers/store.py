@@ -1,35 +1,30 @@
 """The main function of the store worker: dispatch, flush, allocation and cleaning, connected to other workers by
-rings."""
+rings.
+
+Short: the loop is that of rocketpy/store/services/store_service.py; here it gets its rings.
+"""
 
 from __future__ import annotations
 
 import attrs
 
-from rocketpy.broker.fast_path.shared_memory import FilterMarks
-from rocketpy.config import MessageStoreConfig
 from rocketpy.errors import StoreError
 from rocketpy.native.core import ffi, lib
-from rocketpy.reactor.topology import MANAGER, REPLICATOR, SEND, STORE, Topology
+from rocketpy.reactor.topology import MANAGER, REPLICATOR, SEND, STORE
 from rocketpy.reactor.worker_spec import WorkerContext
-from rocketpy.replication.slave_table import SlaveTable
-from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.services.store_service import StoreSeams, StoreService
-from rocketpy.store.timers import TimerMarks
+
+from .inherited import Inherited
 
 
 @attrs.frozen(eq=False)
 class StoreMain:
     """`main` of the store worker."""
 
-    topology: Topology
-    control: ControlBlock
-    config: MessageStoreConfig
-    timers: TimerMarks
-    filter_marks: FilterMarks
-    slaves: SlaveTable
+    inherited: Inherited
 
     def __call__(self, context: WorkerContext) -> None:
-        topology = self.topology
+        inherited, topology = self.inherited, self.inherited.topology
         told = (*topology.sizes.pulls, MANAGER)
         writers = [lib.rp_ring_writer_open(topology.ring(STORE, name).pointer) for name in told]
         reader = lib.rp_ring_reader_open(topology.ring(MANAGER, STORE).pointer)
@@ -41,15 +36,15 @@ class StoreMain:
             manager_in=reader,
             manager_out=writers[-1],
             send=topology.blocks[self._waits_for_disk].pointer,
-            timers=self.timers,
+            timers=inherited.timers,
             timers_out=None if topology.sizes.is_slave else topology.ring(STORE, SEND).pointer,
-            filter_marks=self.filter_marks.pointer,
-            needed_by_slaves=lambda: self.slaves.needed_phy_offset,
+            filter_marks=inherited.filter_marks.pointer,
+            needed_by_slaves=lambda: inherited.slaves.needed_phy_offset,
         )
-        service = StoreService(self.config, self.control, seams)
+        service = StoreService(inherited.settings.store, inherited.control, seams)
         service.run(context.report_ready)
 
     @property
     def _waits_for_disk(self) -> str:
         """The worker that waits until the log is on the disk: a slave reports that to its master."""
-        return REPLICATOR if self.topology.sizes.is_slave else SEND
+        return REPLICATOR if self.inherited.topology.sizes.is_slave else SEND

@@ -9,7 +9,7 @@ from rocketpy.errors import ConnectionLost, RequestTimeout, TooManyRequests
 from rocketpy.remoting.abc import Channel, Peer, Processor
 from rocketpy.remoting.answers import RequestTable
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.transport.channel import ChannelLimits, StreamChannel
+from rocketpy.transport.channel import ChannelLimits, ChannelOwner, StreamChannel
 
 
 class Echo:
@@ -32,13 +32,8 @@ class Echo:
 
 
 def channel(stream: trio.abc.Stream, processor: Processor, limits: ChannelLimits | None = None) -> StreamChannel:
-    return StreamChannel(
-        stream,
-        connection=1,
-        peer=Peer("10.0.0.1", 5),
-        table=RequestTable({10: processor, 11: processor}),
-        limits=limits,
-    )
+    owner = ChannelOwner(RequestTable({10: processor, 11: processor}), limits or ChannelLimits())
+    return StreamChannel(stream, owner, connection=1, peer=Peer("10.0.0.1", 5))
 
 
 class Pair:

@@ -14,13 +14,13 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 from rocketpy.config import BrokerConfig, BrokerSettings, MessageStoreConfig, ServerConfig
 from rocketpy.native.core import lib
 from rocketpy.processes.workers.request_server_main import QueryMain
-from rocketpy.reactor.pools import broker_pools
 from rocketpy.reactor.ring import STOP_LEAVE, RingReader, RingWriter
 from rocketpy.reactor.topology import MANAGER, ReactorSizes, Topology
 from rocketpy.reactor.worker_messages import ORIGIN, REPLY, WorkerMessage
 from rocketpy.reactor.worker_spec import WorkerContext
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.store.control_block import ControlBlock
+from tests.support.inherited import inherited
 from tests.support.waiting import wait_until
 
 CONNECTION = 0 << 56 | 4 << 32 | 1
@@ -35,7 +35,7 @@ def test_it_answers_follows_settings_and_leaves(tmp_path: Path, caplog: pytest.L
     )
     control = ControlBlock(tmp_path / "control", settings.store.mapped_file_size_commit_log)
     block = topology.blocks["query-0"]
-    main = QueryMain(topology, control, settings, broker_pools(settings))
+    main = QueryMain(inherited(settings, topology, control))
     ready = threading.Event()
     worker = threading.Thread(target=main, args=(WorkerContext("query-0", block, ready.set),), daemon=True)
     requests = RingWriter(topology.ring("selector-0", "query-0"))

@@ -20,6 +20,7 @@ from rocketpy.reactor.topology import REPLICATOR, ReactorSizes, Topology
 from rocketpy.reactor.worker_spec import WorkerContext
 from rocketpy.replication.slave_table import SlaveTable
 from rocketpy.store.control_block import ControlBlock
+from tests.support.inherited import inherited
 from tests.support.master_rig import close_topology
 from tests.support.waiting import is_readable, wait_until
 
@@ -55,7 +56,7 @@ def test_who_may_be_a_slave(tmp_path: Path, addresses: str, is_admitted: bool) -
     block = topology.blocks[REPLICATOR]
     with contextlib.closing(control), socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setblocking(False)
-        main = ReplicatorMain(topology, control, settings, table, listener)
+        main = ReplicatorMain(inherited(settings, topology, control, table), listener)
         pid = os.fork()
         if pid == 0:
             try:

@@ -16,6 +16,7 @@ from rocketpy.native.core import ffi
 from rocketpy.processes.workers.send_and_pull import SendMain, pull_limits, send_limits
 from rocketpy.reactor.topology import REPLICATOR, ReactorSizes, Topology
 from rocketpy.replication.slave_table import SlaveTable
+from tests.support.inherited import inherited
 from tests.support.master_rig import close_topology
 
 SEND = [
@@ -69,7 +70,7 @@ def test_a_sync_master_waits_for_slaves(tmp_path: Path, role: BrokerRole) -> Non
     settings = load_broker_config(None, given)
     topology, slaves = Topology.create(ReactorSizes()), SlaveTable()
     other: Any = SimpleNamespace(pointer=ffi.NULL, block=ffi.NULL)
-    main = SendMain(topology, other, settings, other, other, other, slaves)
+    main = SendMain(inherited(settings, topology, other, slaves))
     awaited = slaves.pointer if role is BrokerRole.SYNC_MASTER else ffi.NULL
     assert main._config.slaves == awaited
     assert main._config.replicator == topology.blocks[REPLICATOR].pointer

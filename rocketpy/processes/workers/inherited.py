@@ -1,0 +1,60 @@
+"""What the workers of one broker inherit when they are forked: settings, rings, and tables in shared memory."""
+
+from __future__ import annotations
+
+import attrs
+
+from rocketpy.broker.fast_path.shared_memory import DeliveryMarks, FilterMarks, SharedHalfStates
+from rocketpy.config import BrokerSettings
+from rocketpy.failover.member_block import MemberBlock
+from rocketpy.reactor.master_link import MasterLink
+from rocketpy.reactor.pools import PoolTable
+from rocketpy.reactor.topology import Topology
+from rocketpy.replication.slave_table import SlaveTable
+from rocketpy.store.control_block import ControlBlock
+from rocketpy.store.files import StorePaths
+from rocketpy.store.timers import TimerMarks
+
+from ..member.shown import MemberShown
+from ..member.tree import MemberTree
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Inherited:
+    """Made once, before the first fork: a worker that is started again has the same rings and tables as the one before.
+
+    Each main takes out of it what its worker uses.
+    """
+
+    settings: BrokerSettings
+    topology: Topology
+    control: ControlBlock
+    pools: PoolTable
+    delivered: DeliveryMarks
+    halves: SharedHalfStates
+    timers: TimerMarks
+    filter_marks: FilterMarks
+    slaves: SlaveTable
+    master_link: MasterLink | None = None  # on a slave
+    member: MemberTree | None = None  # with automatic failover
+
+    @property
+    def paths(self) -> StorePaths:
+        """Directories and files of the store."""
+        store = self.settings.store
+        return StorePaths.of(store.store_path_root_dir, store.store_path_commit_log)
+
+    @property
+    def is_replaced(self) -> bool:
+        """True if this process tree is being stopped for another one of the same broker: it stays registered."""
+        return self.member is not None and self.member.marks.is_replaced
+
+    @property
+    def orders(self) -> MemberBlock | None:
+        """The member block, in which the coordinator says what is to be; None without automatic failover."""
+        return None if self.member is None else self.member.block
+
+    @property
+    def shown(self) -> MemberShown | None:
+        """The coordinator's view of itself, for metrics and operators; None without automatic failover."""
+        return None if self.member is None else self.member.shown
