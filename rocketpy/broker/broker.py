@@ -14,6 +14,7 @@ import random
 from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 
+import attrs
 import trio
 
 from rocketpy.config import BrokerSettings
@@ -30,7 +31,7 @@ from rocketpy.transport.steps import finished
 
 from .clock import CHECK_INTERVAL_S, Clock, ProcessPauses, seconds_to_midnight
 from .current_settings import CurrentSettings
-from .delays.levels import DelayLevels
+from .delays.levels import DelayLevels, DelayProgress
 from .delays.schedule import ScheduleService
 from .managers.broker_stats import BrokerStatsManager, WorkerCounters
 from .managers.client_journal import ClientJournal, OpenChannel
@@ -76,6 +77,7 @@ from .slaves.slave_synchronize import SlaveSynchronize
 from .store_api import Store
 from .topics_of_log import KEEP_S, TopicsOfLog, adopt_queues, finish_deletions
 from .transactions.transaction_progress import TransactionProgress
+from .transactions.transaction_questions import Questions
 from .transactions.transactions import TransactionService
 
 logger = logging.getLogger(__name__)
@@ -84,6 +86,19 @@ CONFIG_SAVE_S, FILTER_SAVE_S, CHECKS_SAVE_S = 1.0, 10.0, 10.0
 BACKLOG_S, CLIENT_SWEEP_S, LOCK_SWEEP_S, STORE_TRIM_S = 15.0, 10.0, 60.0, 60.0
 PROGRESS_S = 5.0
 RESTART_S = 10.0  # of a duty that goes on by itself, when it has failed
+
+
+@attrs.frozen(eq=False)
+class ManagerProcess:
+    """The process that a BrokerController lives in: its clocks and faults, and what it shares with other processes."""
+
+    clock: Clock
+    choose: random.Random
+    counters: Callable[[], WorkerCounters]
+    pool_loads: Callable[[], Mapping[str, PoolLoad]] = dict  # what waits for each pool, for statistics
+    faults: Faults = attrs.field(factory=Faults)
+    memory: ManagerMemory = attrs.field(factory=ManagerMemory.private)  # of the previous manager and of this one
+    epoch: int = -1  # of a group's master; -1: none
 
 
 class BrokerController:
@@ -95,18 +110,9 @@ class BrokerController:
         store: Store,
         fast_path: FastPath,
         name_server_client: NameServerClient,
-        clock: Clock,
-        counters: Callable[[], WorkerCounters],
-        choose: random.Random,
-        faults: Faults | None = None,
-        memory: ManagerMemory | None = None,
-        pool_loads: Callable[[], Mapping[str, PoolLoad]] = dict,
-        epoch: int = -1,
+        process: ManagerProcess,
     ) -> None:
-        """`memory`: of the previous manager and of this one; None: not shared. `pool_loads`: what waits for each pool,
-        for statistics. `epoch`: of a group's master; -1: none."""
-        self.faults = faults = faults or Faults()
-        memory = memory or ManagerMemory.private()
+        clock, memory, self.faults = process.clock, process.memory, process.faults
         current = CurrentSettings(settings)
         config_dir = Path(settings.store.store_path_root_dir) / "config"
         filters = ConsumerFilterManager(config_dir / "consumerFilter.json", current, clock, fast_path)
@@ -114,15 +120,19 @@ class BrokerController:
         self._pauses = pauses = ProcessPauses(clock)
         self.notifier = MembersNotifier(current)
         levels = DelayLevels.parse(settings.store.message_delay_level)
+        delays = DelayProgress(config_dir / "delayOffset.json", levels.level_max, store, process.epoch)
         topics = TopicConfigManager(config_dir / "topics.json", current, clock, tables)
         self._outer_api = BrokerOuterApi(current, topics, name_server_client, clock)
         topics.on_change = lambda config: self._outer_api.topics_changed()
         offsets = _offsets(config_dir / "consumerOffset.json", current, clock, memory, store)
         producers, progress = ProducerManager(clock, pauses), TransactionProgress(config_dir, store, offsets)
+        questions = Questions(
+            config_dir / "transactionChecks.json", producers, lambda: current.broker.transaction_check_interval
+        )
         self.services = services = BrokerServices(
             settings=current,
             clock=clock,
-            choose=choose,
+            choose=process.choose,
             store=store,
             fast_path=fast_path,
             topics=topics,
@@ -132,11 +142,11 @@ class BrokerController:
             filters=filters,
             producers=producers,
             locks=_locks(current, clock, memory, pauses),
-            stats=BrokerStatsManager(current, counters, clock),
-            schedule=ScheduleService(config_dir, levels, current, store, fast_path, topics, epoch),
-            transactions=TransactionService(config_dir, current, store, fast_path, topics, progress, producers),
+            stats=BrokerStatsManager(current, process.counters, clock),
+            schedule=ScheduleService(levels, delays, current, store, fast_path, topics),
+            transactions=TransactionService(current, store, fast_path, topics, progress, questions),
             registrar=self._outer_api,
-            pool_loads=pool_loads,
+            pool_loads=process.pool_loads,
         )
         services.schedule.on_delivered, self.topics_of_log = services.stats.count_delivery, TopicsOfLog(services)
         self.table_copier = SlaveSynchronize(name_server_client, services, self._outer_api)
@@ -144,13 +154,13 @@ class BrokerController:
         self.backlog = BacklogMonitor(current, topics, services.groups, services.offsets, store, clock)
         self._slow_readers = SlowReaders(current, services.groups, services.stats)
         self._clients = ClientJournal(memory.clients_journal(), services.consumers, services.producers, clock)
-        self._slow_send = SlowSend(current, clock, topics, services.groups, fast_path, levels, choose, faults, store)
+        self._slow_send = SlowSend(services, self.faults)
         self._slow_pull = SlowPull(services)
-        self._processors = self._make_processors(levels)
+        self._processors = self._make_processors()
         self._role = MasterDuties()
         self._scope, self._finished = trio.CancelScope(), trio.Event()
 
-    def _make_processors(self, levels: DelayLevels) -> list[TableProcessor]:
+    def _make_processors(self) -> list[TableProcessor]:
         services = self.services
         clients = ClientManageProcessor(services)
         self._client_limits = (clients.groups_limit, clients.topics_limit)
@@ -159,7 +169,7 @@ class BrokerController:
             clients,
             ConsumerManageProcessor(services),
             *query_processors(services.store, services.settings),
-            SendBackProcessor(services, levels),
+            SendBackProcessor(services),
             ReplyProcessor(services, self._slow_send.target),
             LockProcessor(services),
             AdminTopicProcessor(services),
@@ -336,14 +346,15 @@ class BrokerController:
             Duty("checking transactions", interval_s, role.if_master(transactions.check)),
             Duty("storing old half messages again", PROGRESS_S, role.if_master(transactions.renew)),
             Duty("keeping the progress of transactions", PROGRESS_S, as_duty(transactions.keep_progress)),
-            Duty("saving checks of transactions", CHECKS_SAVE_S, transactions.file.save),
+            Duty("saving checks of transactions", CHECKS_SAVE_S, transactions.questions.file.save),
         ]
 
     @property
     def _files(self) -> list[ConfigFile]:
         services = self.services
-        tables = (services.topics, services.groups, services.offsets, services.schedule, services.transactions)
-        return [*(table.file for table in tables), services.transactions.progress.file, services.filters.file]
+        transactions = services.transactions
+        tables = (services.topics, services.groups, services.offsets, services.schedule, transactions.questions)
+        return [*(table.file for table in tables), transactions.progress.file, services.filters.file]
 
     async def _sweep_clients(self) -> None:
         """Close the connections of clients that have been silent for 120 s."""

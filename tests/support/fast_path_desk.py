@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
-from rocketpy.broker.fast_path.ring_fast_path import RingFastPath
+from rocketpy.broker.fast_path.ring_fast_path import RingFastPath, WorkerLinks
 from rocketpy.native.core import lib
 from rocketpy.reactor import worker_messages
 from rocketpy.reactor.outbox import Outbox
@@ -64,9 +64,11 @@ class Desk:
         boxes = {name: Outbox(RingWriter(ring), bytes_max=40_000) for name, ring in rings.items()}
         queues = QueueLog()
         fast_path = RingFastPath(
-            send=(blocks["send"], boxes["send"]),
-            pulls=[(blocks["pull"], boxes["pull"])],
-            store=(blocks["store"], boxes["store"]),
+            WorkerLinks(
+                send=(blocks["send"], boxes["send"]),
+                pulls=[(blocks["pull"], boxes["pull"])],
+                store=(blocks["store"], boxes["store"]),
+            ),
             queues=queues,
             store_host=("10.0.0.1", 10911),
             now_ns=lambda: 1000,

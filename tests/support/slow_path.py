@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import trio
 
-from rocketpy.broker.broker import BrokerController
+from rocketpy.broker.broker import BrokerController, ManagerProcess
 from rocketpy.broker.managers.broker_stats import WorkerCounters
 from rocketpy.codes import OUR_VERSION, LanguageCode
 from rocketpy.config import BrokerConfig, BrokerSettings, MessageStoreConfig, RocketpyConfig, ServerConfig
@@ -130,14 +130,15 @@ class SlowPathRig:
             self.store,
             self.fast_path,
             self.name_servers,
-            self.clock,
-            lambda: self.counters,
-            random.Random(1),
-            pool_loads=lambda: self.pool_loads,
+            self.process(),
         )
         self.services = self.broker.services
         self.processors = self.broker.processors()
         self.channel = FakeChannel(1)
+
+    def process(self) -> ManagerProcess:
+        """The process of a manager, with memory of its own."""
+        return ManagerProcess(self.clock, random.Random(1), lambda: self.counters, lambda: self.pool_loads)
 
     def tell_members(self) -> None:
         """What the duty of that name does."""

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -64,23 +63,21 @@ class ScheduleService:
 
     def __init__(
         self,
-        directory: Path,
         levels: DelayLevels,
+        progress: DelayProgress,
         settings: CurrentSettings,
         store: Store,
         fast_path: FastPath,
         topics: TopicConfigManager,
-        epoch: int = -1,
     ) -> None:
-        """`epoch`: of this master in a group with automatic failover; -1: none."""
-        self._levels = levels
+        self.levels = levels
         self._is_automatic = settings.store.is_automatic
         self._earlier: EarlierDeliveries | None = None
         self._unknown: set[int] = set()  # levels without saved progress, in a log that is longer than the file presumes
         self._store = store
         self._fast_path = fast_path
         self._topics = topics
-        self._progress = DelayProgress(directory / "delayOffset.json", levels.level_max, store, epoch)
+        self._progress = progress
         self._busy: set[int] = set()
         self._rest_until: dict[int, float] = {}  # level -> when to look again: after an error, or nothing due before
         self._failed: dict[int, tuple[Delivery, int]] = {}  # level -> the delivery that failed last, how often
@@ -97,7 +94,7 @@ class ScheduleService:
         """Read the saved progress. Raises: ConfigError."""
         self._progress.load()
         known = self._progress.follow_deliveries(self._fast_path.last_delivery)
-        levels = set(range(1, self._levels.level_max + 1)) - known
+        levels = set(range(1, self.levels.level_max + 1)) - known
         since = self._progress.loaded.phy_offset
         if since < self._store.log_end() if since >= 0 else self._is_automatic:
             self._earlier = EarlierDeliveries(self._store, levels, since)
@@ -136,7 +133,7 @@ class ScheduleService:
         async with trio.open_nursery() as nursery:
             while True:
                 self._watch_clock()
-                for level in range(1, self._levels.level_max + 1):
+                for level in range(1, self.levels.level_max + 1):
                     if level not in self._busy and self._may_have_work(level):
                         self._busy.add(level)
                         nursery.start_soon(self._work_off, level)
@@ -149,7 +146,7 @@ class ScheduleService:
             level = self._unknown.pop()
             low, high = self._bounds(level)
             try:
-                offset = await LastDelivery(self._store, level, self._levels.delay_ms(level), until_s).after(low, high)
+                offset = await LastDelivery(self._store, level, self.levels.delay_ms(level), until_s).after(low, high)
             except Exception:  # the level begins at its first message, which repeats some
                 logger.exception("cannot look for the last delivery of delay level %d", level)
                 continue
@@ -222,10 +219,10 @@ class ScheduleService:
         now_ms, slowed_from_ms = self._store.clock_ms(), self._store.clock_slowed_from_ms()
         if deliver_time_ms <= now_ms:
             return True
-        if slowed_from_ms is None and deliver_time_ms <= now_ms + self._levels.delay_ms(level):
+        if slowed_from_ms is None and deliver_time_ms <= now_ms + self.levels.delay_ms(level):
             return False
         stored_ms = self._stored_ms(level, offset, now_ms)
-        return due_time_ms(stored_ms, deliver_time_ms, self._levels.delay_ms(level), slowed_from_ms) <= now_ms
+        return due_time_ms(stored_ms, deliver_time_ms, self.levels.delay_ms(level), slowed_from_ms) <= now_ms
 
     def _stored_ms(self, level: int, offset: int, now_ms: int) -> int:
         """The store time of a message. If it is ahead of our clock (another broker wrote the log), the message counts

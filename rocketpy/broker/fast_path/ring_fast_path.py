@@ -64,6 +64,20 @@ TABLES = (
 )
 
 
+Link = tuple[WorkerBlock, Outbox]
+
+
+@attrs.frozen(eq=False)
+class WorkerLinks:
+    """The rings between the manager and the workers of the fast path."""
+
+    send: Link
+    pulls: Sequence[Link]  # in the order of csrc/ipc/queue_owner.h
+    store: Link | None  # for cleaning; None in tests without one
+    queries: Sequence[Link] = ()  # they learn of changed settings only
+    sends: RingReader | None = None  # by which the send worker passes sends to the manager; None in tests without one
+
+
 @attrs.define(eq=False)
 class _FastPathProcess:
     """The way to one send, pull or store worker."""
@@ -83,33 +97,27 @@ class RingFastPath:
     """The manager's way to the send, pull and store workers.
 
     Args:
-        pulls: the pull workers, in the order of csrc/ipc/queue_owner.h. queries: the query workers, which learn of
-        changed settings only. store: outbox to the store worker, for cleaning; None in tests without one. queues: the
-        queue entries of the control block. store_host: brokerIP1 and listenPort, for message ids. delivered: delivery
-        marks of delayed messages; None in tests without them. half_states: of half messages; None in tests without
-        them. sends: reader of the ring by which the send worker passes
-        sends to the manager; None in tests without one.
+        queues: the queue entries of the control block. store_host: brokerIP1 and listenPort, for message ids.
+        delivered: delivery marks of delayed messages; None in tests without them. half_states: of half messages; None
+        in tests without them.
     """
 
     def __init__(
         self,
+        workers: WorkerLinks,
         *,
-        send: tuple[WorkerBlock, Outbox],
-        pulls: Sequence[tuple[WorkerBlock, Outbox]],
-        queries: Sequence[tuple[WorkerBlock, Outbox]] = (),
-        store: tuple[WorkerBlock, Outbox] | None,
         queues: QueueTable,
         store_host: tuple[str, int],
-        sends: RingReader | None = None,
         delivered: DeliveryMarks | None = None,
         half_states: HalfStates | None = None,
         now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         common = {WorkerMessage.TOPIC, WorkerMessage.BROKER}
+        send, store, sends = workers.send, workers.store, workers.sends
         self._send = _FastPathProcess(*send, frozenset(common))
         of_pulls = frozenset(common | {WorkerMessage.GROUP, WorkerMessage.SUBSCRIPTION})
-        self._pulls = [_FastPathProcess(*pull, of_pulls) for pull in pulls]
-        queried = [_FastPathProcess(*query, frozenset({WorkerMessage.SETTINGS})) for query in queries]
+        self._pulls = [_FastPathProcess(*pull, of_pulls) for pull in workers.pulls]
+        queried = [_FastPathProcess(*query, frozenset({WorkerMessage.SETTINGS})) for query in workers.queries]
         self._with_tables = [self._send, *self._pulls, *queried]
         self._store = None if store is None else _FastPathProcess(*store, frozenset({WorkerMessage.FILTER}))
         self._with_end = [self._send, *self._pulls, *(stores := [] if self._store is None else [self._store])]

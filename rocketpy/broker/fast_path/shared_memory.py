@@ -12,7 +12,7 @@ from rocketpy.remoting.fast_path import Delivery
 
 
 class DeliveryMarks:
-    """How far delayed messages have been delivered (csrc/store/timers/delivery_marks.h). The send worker writes,
+    """The last delivery of each delay level (csrc/store/timers/delivery_marks.h). The send worker writes,
     through `pointer`; all other processes read.
 
     Args:

@@ -24,7 +24,6 @@ from rocketpy.remoting.fast_path import MessageToPut
 from rocketpy.remoting.headers.send import ConsumerSendMsgBackRequestHeader
 
 from .. import replies
-from ..delays.levels import DelayLevels
 from ..delays.schedule import message_from
 from ..property_edits import text_property, with_values
 from ..services import BrokerServices
@@ -36,10 +35,10 @@ FIRST_AUTOMATIC_LEVEL = 3  # the n-th attempt waits at level 3 + n
 class SendBackProcessor(TableProcessor):
     """Messages that a consumer gives back to be delivered again later."""
 
-    def __init__(self, services: BrokerServices, levels: DelayLevels) -> None:
+    def __init__(self, services: BrokerServices) -> None:
         super().__init__({RequestCode.CONSUMER_SEND_MSG_BACK: self._send_back})
         self._services = services
-        self._levels = levels
+        self._levels = services.schedule.levels
 
     async def _send_back(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         services = self._services

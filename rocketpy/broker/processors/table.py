@@ -1,4 +1,4 @@
-"""What processors are made of: a table from request code to handler, and what stands before or behind a processor."""
+"""Base of processors: a table from request code to handler; and processors that stand around another one."""
 
 from __future__ import annotations
 

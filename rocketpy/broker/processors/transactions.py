@@ -43,7 +43,7 @@ class TransactionProcessor(TableProcessor):
                     f"{TRANS_CHECK_MAX_TIME_TOPIC}"
                 )
                 raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
-            services.transactions.forget_checks(record.queue_offset)
+            services.transactions.questions.begin_again(record.queue_offset)
             return RemotingCommand.response()
         services.topics.create_if_missing(TRANS_HALF_TOPIC, queue_nums=1)
         services.transactions.open_topics()

@@ -9,7 +9,6 @@ Source: RocketMQ 4.9 `AbstractSendMessageProcessor#msgCheck`, `SendMessageProces
 
 from __future__ import annotations
 
-import random
 from collections import deque
 
 import attrs
@@ -35,18 +34,14 @@ from rocketpy.message.sys_flag import (
 )
 from rocketpy.remoting.answers import too_old
 from rocketpy.remoting.bodies.topic import TopicConfig, TopicFilterType
-from rocketpy.remoting.fast_path import FastPath, MessageToPut, PutResult, PutUnderWay, SendRequest
+from rocketpy.remoting.fast_path import MessageToPut, PutResult, PutUnderWay, SendRequest
 
 from .. import replies
-from ..clock import Clock
-from ..current_settings import CurrentSettings
-from ..delays.levels import DelayLevels, delay_level_of
+from ..delays.levels import delay_level_of
 from ..delays.timer_changes import TimerChange, TimerChanges, timer_change_of
-from ..managers.subscription_group import SubscriptionGroupManager
-from ..managers.topic_config import TopicConfigManager
 from ..property_edits import text_property, with_values, without_timer
 from ..replies import push_send_reply, push_stored_reply
-from ..store_api import Store
+from ..services import BrokerServices
 from .passed_sends import PassedSends
 from .pending_sends import PendingSend, PendingSends
 
@@ -97,26 +92,13 @@ class Target:
 class SlowSend:
     """Admits sends that the send worker passes to the manager, those of a connection in their order. One per broker."""
 
-    def __init__(
-        self,
-        settings: CurrentSettings,
-        clock: Clock,
-        topics: TopicConfigManager,
-        groups: SubscriptionGroupManager,
-        fast_path: FastPath,
-        delay_levels: DelayLevels,
-        choose: random.Random,
-        faults: Faults,
-        store: Store,
-    ) -> None:
-        self._settings = settings
-        self._clock = clock
-        self._topics = topics
-        self._groups = groups
-        self._fast_path = fast_path
-        self._delay_levels = delay_levels
-        self._timer_changes = TimerChanges(settings, store, fast_path)
-        self._choose = choose
+    def __init__(self, services: BrokerServices, faults: Faults) -> None:
+        """`faults`: counts failures of single sends."""
+        self._settings, self._clock, self._choose = services.settings, services.clock, services.choose
+        self._topics, self._groups = services.topics, services.groups
+        self._fast_path = fast_path = services.fast_path
+        self._delay_levels = services.schedule.levels
+        self._timer_changes = TimerChanges(services.settings, services.store, fast_path)
         self._waiting: dict[int, deque[PendingSend]] = {}  # connection -> its sends behind one that waits for the disk
         self.sends = PendingSends(fast_path.complete, self.refuse, faults)
         self._nursery: trio.Nursery | None = None

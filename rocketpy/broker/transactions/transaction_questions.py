@@ -4,6 +4,8 @@ Half messages may be many and large, and what is pushed to a client takes the wa
 selector. So a question is sent when nothing waits there, and a connection is sent ASKED_BYTES_MAX in a round at most.
 What is left over is asked in the next round, and does not count as a check.
 
+The number of questions about each open half message is kept here and in config/transactionChecks.json.
+
 Source: RocketMQ 4.9 `AbstractTransactionalMessageCheckListener#sendCheckMessage`.
 """
 
@@ -12,6 +14,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 import attrs
 import trio
@@ -26,6 +29,8 @@ from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.send import CheckTransactionStateRequestHeader
 
+from ..files import json_file
+from ..managers.config_file import ConfigFile
 from ..managers.producer import ProducerManager
 from ..property_edits import text_property
 
@@ -34,25 +39,82 @@ logger = logging.getLogger(__name__)
 ASKED_BYTES_MAX = 16 * 1024 * 1024  # to one connection in a round; one question always fits
 WAIT_S = 0.01  # before a channel is looked at again
 WAITS_MAX = 500  # in a round
+CHECKED_MAX = 200_000  # open half messages whose checks are counted; others are asked about when these have ended
 
 
 @attrs.define(eq=False)
 class Questions:
-    """Asks producers. Counts are since the start of the manager."""
+    """Asks producers, and counts the questions about each open half message."""
 
+    path: Path  # of transactionChecks.json
     producers: ProducerManager
     interval_ms: Callable[[], int]  # between rounds, for the log
-    asked: int = 0
-    unreachable: int = 0  # no producer of the group was connected
+    asked: int = attrs.field(init=False, default=0)  # since the start of the manager
+    unreachable: int = attrs.field(init=False, default=0)  # no producer of the group was connected
+    checks: dict[int, int] = attrs.field(init=False, factory=dict)  # offset of an open half message -> questions
+    file: ConfigFile = attrs.field(init=False)
     _sent: Counter[int] = attrs.field(init=False, factory=Counter)  # bytes of this round, by connection
     _waits: int = attrs.field(init=False, default=0)
     _log: LogLimit = attrs.field(init=False, factory=LogLimit)
+
+    def __attrs_post_init__(self) -> None:
+        self.file = ConfigFile(self.path, lambda: pretty_pieces({"checks": dict(self.checks)}))
+
+    def load(self, end: int) -> None:
+        """Read how often producers were asked before the start. Raises: ConfigError.
+
+        A count at or beyond `end`, the end of the queue, is of a half message that a power failure has taken; another
+        one will be there.
+        """
+        saved = json_file.load(self.path) or {}
+        counts = saved.get("checks")
+        for text, asked in counts.items() if isinstance(counts, dict) else ():
+            offset = int_or(str(text), -1)
+            if 0 <= offset < end and len(self.checks) < CHECKED_MAX and isinstance(asked, int):
+                self.checks[offset] = asked
 
     def begin_round(self) -> None:
         self._sent.clear()
         self._waits = 0
 
-    async def ask(self, record: StoredRecord) -> bool:
+    def times(self, offset: int, record: StoredRecord) -> int:
+        """Return the number of checks of an open half message so far."""
+        known = self.checks.get(offset)
+        text = text_property(record.properties, p.TRANSACTION_CHECK_TIMES) if known is None else None
+        return int_or(text or "0", 0) if known is None else known
+
+    def begin_again(self, offset: int) -> None:
+        """Count the questions about a half message from 0."""
+        self.checks[offset] = 0
+        self.file.changed()
+
+    def moved(self, offset: int, target: int) -> None:
+        """A half message was stored again: its questions count on."""
+        if offset in self.checks:
+            self.checks[target] = self.checks.pop(offset)
+            self.file.changed()
+
+    async def forget_unless(self, is_open: Callable[[int], bool]) -> None:
+        """Forget the counts of half messages that have ended."""
+        steps = Steps()
+        for offset in list(self.checks):
+            if not is_open(offset):
+                self.checks.pop(offset, None)
+                self.file.changed()
+            await steps.did()
+
+    async def ask(self, offset: int, record: StoredRecord) -> bool:
+        """Ask about the half message at an offset of its queue, and count it. Returns False if it has to be done in the
+        next round."""
+        if offset not in self.checks and len(self.checks) >= CHECKED_MAX:
+            return False
+        if not await self._ask(record):
+            return False
+        self.checks[offset] = self.times(offset, record) + 1  # it may have been resumed meanwhile
+        self.file.changed()
+        return True
+
+    async def _ask(self, record: StoredRecord) -> bool:
         """Ask a producer of the half message's group. Returns False if it has to be done in the next round; otherwise
         it counts as a check, also if nobody could be asked."""
         group = text_property(record.properties, p.PGROUP) or ""

@@ -6,7 +6,7 @@ CHECK_IMMUNITY_TIME_IN_SECONDS, a producer of its group is asked about it: CHECK
 transactionCheckMax checks, or when it is as old as the log may become (fileReservedTime), it is moved to
 TRANS_CHECK_MAX_TIME_TOPIC, with a warning in the log.
 
-The half message stays where it is, and the number of its checks is kept here and in config/transactionChecks.json. (The
+The half message stays where it is, and the number of its checks is kept beside it (transaction_questions.py). (The
 reference stores the half message again for each question; so a late answer to the first copy delivers it twice.)
 
 The progress of transactions is saved with its position in the log (transaction_progress.py), and where the reference
@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import logging
 from enum import Enum
-from pathlib import Path
 
 import attrs
 
@@ -35,13 +34,9 @@ from rocketpy.message.names import (
 from rocketpy.message.numbers import int_or, long_or
 from rocketpy.message.record import StoredRecord, decode_record
 from rocketpy.remoting.fast_path import EndTransaction, FastPath, TransactionEnd
-from rocketpy.remoting.json_writer import pretty_pieces
 from rocketpy.transport.steps import Steps
 
 from ..current_settings import CurrentSettings
-from ..files import json_file
-from ..managers.config_file import ConfigFile
-from ..managers.producer import ProducerManager
 from ..managers.topic_config import TopicConfigManager
 from ..property_edits import text_property
 from ..store_api import Store
@@ -51,7 +46,6 @@ from .transaction_renewal import TransactionRenewal
 
 logger = logging.getLogger(__name__)
 
-CHECKED_MAX = 200_000  # open half messages whose checks are counted; others are asked about when these have ended
 LOOKED_MAX = 100_000  # open half messages of one round; the next one goes on after them
 UNITS_PER_STEP = 20  # some 50 microseconds each: a small half message, or so much of a large one
 BYTES_PER_UNIT = 25_000
@@ -107,40 +101,28 @@ class TransactionService:
 
     def __init__(
         self,
-        config_dir: Path,
         settings: CurrentSettings,
         store: Store,
         fast_path: FastPath,
         topics: TopicConfigManager,
         progress: TransactionProgress,
-        producers: ProducerManager,
+        questions: Questions,
     ) -> None:
         self._settings = settings
         self._store = store
         self._fast_path = fast_path
         self._topics = topics
         self.progress = progress
-        self._questions = Questions(producers, lambda: settings.broker.transaction_check_interval)
+        self.questions = questions
         self._begin = 0  # where the next round begins: after the base if the last one had too much to do
-        self._asked: dict[int, int] = {}  # offset of an open half message -> how often its producers were asked
         self._op_progress: int | None = None  # of the round before; None: there was none
         self._discards = LogLimit()
-        self._renewal = TransactionRenewal(store, fast_path, self._read, self._moved)
-        path = config_dir / "transactionChecks.json"
-        self.file = ConfigFile(path, lambda: pretty_pieces({"checks": dict(self._asked)}))
+        self._renewal = TransactionRenewal(store, fast_path, self._read, questions.moved)
 
     def load(self) -> None:
-        """Read how often producers were asked before the start. Raises: ConfigError.
-
-        A count beyond the queue is of a half message that a power failure has taken; another one will be there.
-        """
+        """Read the progress, and how often producers were asked before the start. Raises: ConfigError."""
         self.progress.load()
-        saved, end = json_file.load(self.file.path) or {}, self._store.max_offset(TRANS_HALF_TOPIC, 0)
-        counts = saved.get("checks")
-        for text, asked in counts.items() if isinstance(counts, dict) else ():
-            offset = int_or(str(text), -1)
-            if 0 <= offset < end and len(self._asked) < CHECKED_MAX and isinstance(asked, int):
-                self._asked[offset] = asked
+        self.questions.load(self._store.max_offset(TRANS_HALF_TOPIC, 0))
 
     def open_topics(self) -> None:
         """Create the op topic beside a half topic, so that the send worker can end half messages."""
@@ -157,7 +139,7 @@ class TransactionService:
             stored_ms = self._store.message_store_timestamp(TRANS_HALF_TOPIC, 0, oldest)
             age_ms = max(0, self._store.clock_ms() - stored_ms) if stored_ms >= 0 else None
         count = states.count_open(states.base, end)
-        return TransactionStatistics(count, age_ms, self._questions.asked, self._questions.unreachable)
+        return TransactionStatistics(count, age_ms, self.questions.asked, self.questions.unreachable)
 
     # --- checks -------------------------------------------------------------------------------------------------------
 
@@ -166,7 +148,7 @@ class TransactionService:
         states, steps = self._fast_path.half_states, Steps(UNITS_PER_STEP)
         end = self._store.max_offset(TRANS_HALF_TOPIC, 0)
         self._pass_expired()
-        self._questions.begin_round()
+        self.questions.begin_round()
         left: int | None = None  # the first one that is for the next round
         looked, offset = 0, states.next_open(max(states.base, self._begin), end)
         while offset < end:
@@ -181,16 +163,7 @@ class TransactionService:
             looked += 1
             offset = states.next_open(offset + 1, end)
         self._begin = 0 if left is None else left
-        await self._forget_ended(end)
-
-    async def _forget_ended(self, end: int) -> None:
-        """Forget the counts of half messages that have ended."""
-        states, steps = self._fast_path.half_states, Steps()
-        for offset in list(self._asked):
-            if not offset < end or not states.is_open(offset):
-                self._asked.pop(offset, None)
-                self.file.changed()
-            await steps.did()
+        await self.questions.forget_unless(lambda offset: offset < end and states.is_open(offset))
 
     def _pass_expired(self) -> None:
         """Pass the half messages whose log files were deleted."""
@@ -210,7 +183,7 @@ class TransactionService:
         if record is None:
             await self._end_unreadable(offset)
             return Decision.DISCARD
-        broker, times = self._settings.broker, self._times(offset, record)
+        broker, times = self._settings.broker, self.questions.times(offset, record)
         decision = decide(
             record,
             self._store.clock_ms(),
@@ -221,25 +194,9 @@ class TransactionService:
         )
         if decision is Decision.DISCARD:
             await self._discard(record, times)
-        elif decision is Decision.ASK and not await self._ask(offset, record):
+        elif decision is Decision.ASK and not await self.questions.ask(offset, record):
             return Decision.LATER
         return decision
-
-    def _times(self, offset: int, record: StoredRecord) -> int:
-        """Return the number of checks of an open half message so far."""
-        known = self._asked.get(offset)
-        text = text_property(record.properties, p.TRANSACTION_CHECK_TIMES) if known is None else None
-        return int_or(text or "0", 0) if known is None else known
-
-    async def _ask(self, offset: int, record: StoredRecord) -> bool:
-        """Ask and count it. Returns False if it has to be done in the next round."""
-        if offset not in self._asked and len(self._asked) >= CHECKED_MAX:
-            return False
-        if not await self._questions.ask(record):
-            return False
-        self._asked[offset] = self._times(offset, record) + 1  # it may have been resumed meanwhile
-        self.file.changed()
-        return True
 
     def _read(self, offset: int) -> StoredRecord | None:
         units = self._store.consume_queue_units(TRANS_HALF_TOPIC, 0, offset, 1)
@@ -281,20 +238,9 @@ class TransactionService:
                 TRANS_HALF_TOPIC,
             )
 
-    def forget_checks(self, offset: int) -> None:
-        """Begin to count the questions about a half message again."""
-        self._asked[offset] = 0
-        self.file.changed()
-
     async def renew(self) -> None:
         """Store half messages again that are open for long and keep the base from moving (transaction_renewal.py)."""
         await self._renewal.run()
-
-    def _moved(self, offset: int, target: int) -> None:
-        """A half message was stored again: its questions count on."""
-        if offset in self._asked:
-            self._asked[target] = self._asked.pop(offset)
-            self.file.changed()
 
     # --- progress -----------------------------------------------------------------------------------------------------
 

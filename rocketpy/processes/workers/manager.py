@@ -25,7 +25,7 @@ from rocketpy.reactor.channel import RingChannel
 from rocketpy.reactor.crashed_request import drop_crashed_request
 from rocketpy.reactor.outbox import Outbox
 from rocketpy.reactor.request_server import RequestServer
-from rocketpy.reactor.ring import RingReader, RingWriter, WorkerBlock
+from rocketpy.reactor.ring import RingReader, RingWriter
 from rocketpy.reactor.topology import MANAGER, SEND, STORE, Topology
 from rocketpy.reactor.worker_spec import WorkerContext
 from rocketpy.remoting.limits import PoolLoad
@@ -61,13 +61,12 @@ class ManagerMain(RequestServerMain):
         inherited, topology = self.inherited, self.inherited.topology
         settings = inherited.settings
 
-        def link(worker: str) -> tuple[WorkerBlock, Outbox]:
+        def link(worker: str) -> Link:
             return topology.blocks[worker], Outbox(RingWriter(topology.ring(MANAGER, worker)))
 
-        return RingFastPath(
+        workers = WorkerLinks(
             send=link(SEND),
             pulls=[link(pull) for pull in topology.sizes.pulls],
-            queries=[link(query) for query in topology.sizes.queries],
             store=link(STORE),
             queues=inherited.control,
             store_host=(settings.broker.broker_ip1, settings.server.listen_port),

@@ -12,7 +12,7 @@ import trio.testing
 
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
-from rocketpy.broker.fast_path.ring_fast_path import RingFastPath
+from rocketpy.broker.fast_path.ring_fast_path import RingFastPath, WorkerLinks
 from rocketpy.codes import RequestCode
 from rocketpy.config import BrokerSettings
 from rocketpy.reactor import request_server
@@ -67,9 +67,11 @@ def rig(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
     replies = Ring(65536, blocks["manager"], blocks["selector"])
     to_send, to_pull = (Ring(65536, blocks["manager"], blocks[name]) for name in ("send", "pull"))
     fast_path = RingFastPath(
-        send=(blocks["send"], Outbox(RingWriter(to_send))),
-        pulls=[(blocks["pull"], Outbox(RingWriter(to_pull)))],
-        store=None,
+        WorkerLinks(
+            send=(blocks["send"], Outbox(RingWriter(to_send))),
+            pulls=[(blocks["pull"], Outbox(RingWriter(to_pull)))],
+            store=None,
+        ),
         queues=NoQueues(),
         store_host=("10.0.0.1", 10911),
     )

@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 import trio
 
@@ -37,10 +38,7 @@ class Lives(SlowPathRig):
             self.store,
             self.fast_path,
             self.name_servers,
-            self.clock,
-            lambda: self.counters,
-            random.Random(1),
-            memory=self.memory,
+            attrs.evolve(self.process(), memory=self.memory),
         )
         self.broker.load(self.open_channel, self.gone.__contains__)
         self.services, self.processors = self.broker.services, self.broker.processors()

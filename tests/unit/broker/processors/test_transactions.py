@@ -27,9 +27,9 @@ def id_of(phy_offset: int) -> str:
 def test_an_open_half_message_is_counted_anew(tmp_path: Path) -> None:
     rig = SlowPathRig(tmp_path)
     rig.store.records[1000] = record(topic=names.TRANS_HALF_TOPIC)
-    rig.services.transactions._asked[4] = 9
+    rig.services.transactions.questions.checks[4] = 9
     assert resume(rig, id_of(1000)).code == 0
-    assert rig.services.transactions._asked == {4: 0}
+    assert rig.services.transactions.questions.checks == {4: 0}
     assert rig.fast_path.puts == []
 
 

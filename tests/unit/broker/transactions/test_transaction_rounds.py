@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from rocketpy.broker.files import json_file
-from rocketpy.broker.transactions import transactions
+from rocketpy.broker.transactions import transaction_questions, transactions
 from rocketpy.message import names
 from rocketpy.message.numbers import LONG_MAX
 from rocketpy.transport.steps import UNITS_PER_STEP
@@ -19,7 +19,7 @@ from tests.unit.broker.transactions.test_transactions import check, fill, progre
 
 def load_counts(rig: SlowPathRig, counts: object) -> dict[str, int]:
     """Load a file with these counts. Returns the loaded ones."""
-    file = rig.services.transactions.file
+    file = rig.services.transactions.questions.file
     file.path.parent.mkdir(parents=True, exist_ok=True)
     file.path.write_text(json.dumps({"checks": counts}))
     with pytest.MonkeyPatch.context() as patch:  # counts beyond the end of the queue are not loaded
@@ -38,13 +38,13 @@ def test_saved_counts_that_are_none_are_left_out(tmp_path: Path) -> None:
 
 
 def test_no_more_counts_are_loaded_than_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transactions, "CHECKED_MAX", 2)
+    monkeypatch.setattr(transaction_questions, "CHECKED_MAX", 2)
     assert load_counts(SlowPathRig(tmp_path), {"1": 1, "2": 2, "3": 3}) == {"1": 1, "2": 2}
 
 
 def test_a_count_that_goes_is_saved_as_well(tmp_path: Path) -> None:
     rig = SlowPathRig(tmp_path)
-    file = rig.services.transactions.file
+    file = rig.services.transactions.questions.file
     fill(rig, {}, {})
     check(rig)
     trio.run(file.save)
@@ -52,7 +52,7 @@ def test_a_count_that_goes_is_saved_as_well(tmp_path: Path) -> None:
     check(rig)
     assert file.is_dirty, "ended transactions have no counts"
     trio.run(file.save)
-    rig.services.transactions.forget_checks(1)
+    rig.services.transactions.questions.begin_again(1)
     assert file.is_dirty, "a resumed transaction begins anew"
 
 

@@ -192,7 +192,7 @@ def test_checks_of_a_java_broker_and_of_the_previous_manager_count(tmp_path: Pat
     rig = SlowPathRig(tmp_path)
     fill(rig, {"TRANSACTION_CHECK_TIMES": "14"}, {})
     check(rig)
-    trio.run(rig.services.transactions.file.save)
+    trio.run(rig.services.transactions.questions.file.save)
     after = SlowPathRig(tmp_path)
     fill(after, {"TRANSACTION_CHECK_TIMES": "14"}, {})
     after.services.transactions.load()
@@ -313,7 +313,7 @@ def test_half_messages_that_are_immune_do_not_keep_others_from_being_looked_at(
 
 
 def test_checks_beyond_those_that_can_be_counted_are_for_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transactions, "CHECKED_MAX", 1)
+    monkeypatch.setattr(transaction_questions, "CHECKED_MAX", 1)
     rig, producer = SlowPathRig(tmp_path), FakeChannel(2)
     fill(rig, {}, {})
     check(rig, producer=producer)
@@ -333,7 +333,7 @@ def test_a_transaction_that_is_resumed_during_a_round_is_counted_anew(tmp_path: 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(rig.services.transactions.check)
             await trio.sleep(1)
-            rig.services.transactions.forget_checks(0)
+            rig.services.transactions.questions.begin_again(0)
             producer.is_writable = True
 
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
@@ -347,7 +347,7 @@ def test_checks_of_a_half_message_that_a_power_failure_took_do_not_count(tmp_pat
     rig = SlowPathRig(tmp_path, transaction_check_max=2)
     fill(rig, {}, {})
     check(rig, 2)
-    trio.run(rig.services.transactions.file.save)
+    trio.run(rig.services.transactions.questions.file.save)
     after = SlowPathRig(tmp_path, transaction_check_max=2)
     fill(after, {})  # the log ends before the second one
     after.services.transactions.load()
@@ -362,8 +362,8 @@ def test_the_checks_of_an_ended_transaction_are_forgotten(tmp_path: Path) -> Non
     check(rig)
     rig.fast_path.half_states.ended = {0}
     check(rig)
-    trio.run(rig.services.transactions.file.save)
-    assert json_file.load(rig.services.transactions.file.path) == {"checks": {"1": 2}}
+    trio.run(rig.services.transactions.questions.file.save)
+    assert json_file.load(rig.services.transactions.questions.file.path) == {"checks": {"1": 2}}
 
 
 # --- progress ---------------------------------------------------------------------------------------------------------
