@@ -5,10 +5,10 @@ module of `commands/` per family, printing the layouts that scripts in the field
 Runs: in the operator's shell or program, under its own `trio.run`.
 Exit status of commands: 0 done, 1 failed, 2 wrong usage, 3 done in part, 4 not found.
 
-    admin, core, errors                     `Admin`
-    topic_requests, group_requests, server_requests     its requests, by family
-    topics, groups, offsets, messages       operations of several requests
-    traces, progress, statistics, monitoring, sending   the same
+    admin, core                             `Admin`: requests to brokers and name servers, errors
+    topic_requests, group_requests          its requests about topics and groups
+    topics, offsets, messages               operations of several requests
+    progress, statistics, monitoring, sending           the same
     cli, base, commands/                    from the command line to an operation
     output, message_output, exports         what commands print and write
     java_text, java_files                   as Java's mqadmin does it

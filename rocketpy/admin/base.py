@@ -26,8 +26,7 @@ from rocketpy.codes import ResponseCode
 from rocketpy.errors import BrokerError, RocketError
 
 from .admin import Admin
-from .core import TIMEOUT_S
-from .errors import NotFound, PartialFailure
+from .core import TIMEOUT_S, NotFound, PartialFailure
 from .output import Format, Output, echo
 
 EXIT_FAILED, EXIT_USAGE, EXIT_PARTIAL, EXIT_NOT_FOUND = 1, 2, 3, 4

@@ -1,8 +1,8 @@
-"""Base of the admin client: its lifetime, requests to one server and to all servers."""
+"""Base of the admin client: its lifetime, requests to one server and to all servers, and their errors."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -17,11 +17,23 @@ from rocketpy.errors import ClientError, RocketError
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.schema import Header
 
-from .errors import PartialFailure
-
 MASTER_ID = 0
 TIMEOUT_S = 5.0
 TO_THE_END = -1  # a timestamp that means the end of the queue
+
+
+class PartialFailure(RocketError):
+    """The operation succeeded on some servers only."""
+
+    def __init__(self, failures: Mapping[str, RocketError], succeeded: Sequence[str]) -> None:
+        self.failures = failures
+        self.succeeded = succeeded
+        text = "; ".join(f"{address}: {error}" for address, error in failures.items())
+        super().__init__(f"{len(failures)} of {len(failures) + len(succeeded)} servers failed: {text}")
+
+
+class NotFound(RocketError):
+    """The requested object does not exist."""
 
 
 class AdminCore:

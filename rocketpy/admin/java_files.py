@@ -2,6 +2,8 @@
 
 All users of a machine share /tmp, so nothing is written into a directory of somebody else. The name of a body's file is
 the message's id, which its producer chooses: one that could be a path is replaced by the id of the broker.
+
+Short: one rule of Java's for two uses, exports and bodies of messages.
 """
 
 from __future__ import annotations

@@ -131,6 +131,10 @@ def group_fields(config: SubscriptionGroupConfig) -> list[tuple[str, str]]:
     return [(name, plain(members[name])) for name in GROUP_FIELDS]
 
 
+def group_text(config: SubscriptionGroupConfig) -> str:
+    return f"SubscriptionGroupConfig [{fields(group_fields(config))}]"
+
+
 def unit_text(unit: ConsumeQueueData) -> str:
     """An entry of a consume queue."""
     return (

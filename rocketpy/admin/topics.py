@@ -9,8 +9,7 @@ import attrs
 
 from rocketpy.remoting.bodies.topic import TopicConfig
 
-from .admin import Admin
-from .server_requests import ORDER_TOPIC_CONFIG
+from .admin import ORDER_TOPIC_CONFIG, Admin
 
 UNIT, UNIT_SUB = 1, 2  # topic system flags
 

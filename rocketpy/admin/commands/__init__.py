@@ -72,6 +72,7 @@ REGISTRY: Mapping[str, Entry] = MappingProxyType(
         consumerProgress="Show the backlog of a group, or of all groups",
         consumerStatus="Show the inner state of a group's members",
         brokerConsumeStats="Show the backlog of all groups on a broker",
+        startMonitoring="Watch the backlog and the members of all groups",
     )
     | _entries(
         "offsets",
@@ -85,11 +86,10 @@ REGISTRY: Mapping[str, Entry] = MappingProxyType(
         brokerStatus="Show a broker's run-time figures",
         getBrokerConfig="Show a broker's configuration",
         updateBrokerConfig="Change one key of a broker's configuration at run time",
-        wipeWritePerm="Take a broker's write permission out of the routes",
-        addWritePerm="Give a broker its write permission back",
         cleanExpiredCQ="Delete expired consume queues",
         cleanUnusedTopic="Delete the queues of deleted topics",
         deleteExpiredCommitLog="Delete expired commit log files",
+        timerStatus="Show the pending timers of brokers",
     )
     | _entries(
         "name_servers",
@@ -97,6 +97,8 @@ REGISTRY: Mapping[str, Entry] = MappingProxyType(
         deleteKvConfig="Delete a key of the name servers' KV configuration",
         getNamesrvConfig="Show the configuration of the name servers",
         updateNamesrvConfig="Change one key of the name servers' configuration",
+        wipeWritePerm="Take a broker's write permission out of the routes",
+        addWritePerm="Give a broker its write permission back",
     )
     | _entries(
         "exports",
@@ -111,8 +113,6 @@ REGISTRY: Mapping[str, Entry] = MappingProxyType(
         haElect="Make a member master that may lack messages",
         haConfigure="Add or remove a member of a running group",
     )
-    | _entries("timers", timerStatus="Show the pending timers of brokers")
-    | _entries("monitoring", startMonitoring="Watch the backlog and the members of all groups")
     | _entries(
         "access_control",
         updateAclConfig="Create or change an account (not there yet)",

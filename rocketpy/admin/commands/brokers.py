@@ -1,4 +1,4 @@
-"""Brokers and clusters: load, run-time figures, configuration, cleaning, write permission."""
+"""Brokers and clusters: load, run-time figures, configuration, cleaning, pending timers (a command of our own)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from rocketpy.message.numbers import long_or
 
 from ..admin import Admin
 from ..base import EXIT_PARTIAL, broker_or_cluster, brokers_named, command, option
-from ..core import MASTER_ID
-from ..errors import NotFound
-from ..output import Column, Output, Table, echo
+from ..core import MASTER_ID, NotFound
+from ..output import Column, Output, Table, echo, second_text
 from ..statistics import first_number
 
 CLUSTER_LIST = Table(
@@ -41,6 +40,15 @@ CLUSTER_MORE = Table(
         Column("OutTotalYest", 14, right=True, gap=1),
         Column("InTotalToday", 14, right=True, gap=1),
         Column("OutTotalToday", 14, right=True),
+    )
+)
+TIMERS = Table(
+    (
+        Column("Broker Addr", 24),
+        Column("Pending", 12),
+        Column("Next Due", 20),
+        Column("Oldest Stored", 20),
+        Column("Log Held (bytes)"),
     )
 )
 
@@ -172,35 +180,6 @@ async def update_broker_config(
         out.done(f"update broker config success, {address}", address=address, key=key, value=value)
 
 
-@command(example="mqadmin wipeWritePerm -n 127.0.0.1:9876 -b broker-a")
-@option("-b", "--brokerName", required=True, help="Broker name.")
-async def wipe_write_perm(admin: Admin, out: Output, broker_name: str) -> None:
-    """Take a broker's write permission out of the routes, to drain it before a restart."""
-    await _known_broker(admin, broker_name)
-    _tell_write_perm(out, "wipe", broker_name, await admin.wipe_write_perm(broker_name))
-
-
-@command(example="mqadmin addWritePerm -n 127.0.0.1:9876 -b broker-a")
-@option("-b", "--brokerName", required=True, help="Broker name.")
-async def add_write_perm(admin: Admin, out: Output, broker_name: str) -> None:
-    """Give a broker its write permission back: all its topics get permission 6."""
-    await _known_broker(admin, broker_name)
-    _tell_write_perm(out, "add", broker_name, await admin.add_write_perm(broker_name))
-
-
-def _tell_write_perm(out: Output, what: str, broker_name: str, topics: Mapping[str, int]) -> None:
-    """`topics`: how many were changed, by name server."""
-    for address, count in topics.items():
-        text = f"{what} write perm of broker[{broker_name}] in name server[{address}] OK, {count}"
-        out.done(text, name_server=address, broker_name=broker_name, topics=count)
-
-
-async def _known_broker(admin: Admin, broker_name: str) -> None:
-    known = (await admin.cluster_info()).broker_addr_table
-    if broker_name not in known:
-        raise NotFound(f"no broker {broker_name} is registered; there are: {', '.join(sorted(known)) or 'none'}")
-
-
 async def _clean(
     admin: Admin, out: Output, code: RequestCode, broker_addr: str | None, cluster_name: str | None
 ) -> int | None:
@@ -257,3 +236,18 @@ async def delete_expired_commit_log(
 ) -> int | None:
     """Delete commit log files that have expired; of all brokers when none is named."""
     return await _clean(admin, out, RequestCode.DELETE_EXPIRED_COMMITLOG, broker_addr, cluster_name)
+
+
+@command(example="mqadmin timerStatus -n 127.0.0.1:9876 -c DefaultCluster")
+@broker_or_cluster()
+async def timer_status(admin: Admin, out: Output, broker_addr: str | None, cluster_name: str | None) -> None:
+    """Show how many timers are pending on brokers, when the next is due, and how much of the log the oldest holds."""
+    rows = []
+    for address in await brokers_named(admin, broker_addr, cluster_name):
+        info = await admin.runtime_info(address)
+        pending, due, oldest, held = (
+            long_or(info.get(key), 0)
+            for key in ("timerPending", "timerNextDueTime", "timerOldestStoreTime", "timerHeldBytes")
+        )
+        rows.append((address, pending, second_text(due) if due else "-", second_text(oldest) if oldest else "-", held))
+    out.table(TIMERS, rows)

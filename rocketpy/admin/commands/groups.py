@@ -13,9 +13,9 @@ from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
 
 from ..admin import Admin
 from ..base import EXIT_NOT_FOUND, broker_or_cluster, brokers_named, command, option
-from ..errors import NotFound
-from ..groups import GroupChange, change_group, config_text
-from ..java_text import group_fields, language_name
+from ..core import NotFound
+from ..group_requests import GroupChange, change_group
+from ..java_text import group_fields, group_text, language_name
 from ..output import Column, Output, Table, echo
 
 CONNECTIONS = Table(
@@ -57,7 +57,7 @@ async def update_sub_group(
             retry_queue_nums=config.retry_queue_nums,
             retry_max_times=config.retry_max_times,
         )
-    out.line(config_text(config))
+    out.line(group_text(config))
 
 
 @command(

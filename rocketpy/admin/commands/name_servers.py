@@ -1,10 +1,15 @@
-"""Name servers: KV configuration and their own configuration. Writes go to every server of the list."""
+"""Name servers: KV configuration, their own configuration, write permission in the routes.
+
+Writes go to every server of the list.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ..admin import Admin
 from ..base import command, option
-from ..errors import NotFound
+from ..core import NotFound
 from ..output import Output
 
 
@@ -53,3 +58,32 @@ async def update_namesrv_config(admin: Admin, out: Output, key: str, value: str)
     addresses = ", ".join(admin.options.name_server_list)
     out.line(f"update name server config success![{addresses}]")
     out.done(f"{key} : {value}", key=key, value=value)
+
+
+@command(example="mqadmin wipeWritePerm -n 127.0.0.1:9876 -b broker-a")
+@option("-b", "--brokerName", required=True, help="Broker name.")
+async def wipe_write_perm(admin: Admin, out: Output, broker_name: str) -> None:
+    """Take a broker's write permission out of the routes, to drain it before a restart."""
+    await _known_broker(admin, broker_name)
+    _tell_write_perm(out, "wipe", broker_name, await admin.wipe_write_perm(broker_name))
+
+
+@command(example="mqadmin addWritePerm -n 127.0.0.1:9876 -b broker-a")
+@option("-b", "--brokerName", required=True, help="Broker name.")
+async def add_write_perm(admin: Admin, out: Output, broker_name: str) -> None:
+    """Give a broker its write permission back: all its topics get permission 6."""
+    await _known_broker(admin, broker_name)
+    _tell_write_perm(out, "add", broker_name, await admin.add_write_perm(broker_name))
+
+
+def _tell_write_perm(out: Output, what: str, broker_name: str, topics: Mapping[str, int]) -> None:
+    """`topics`: how many were changed, by name server."""
+    for address, count in topics.items():
+        text = f"{what} write perm of broker[{broker_name}] in name server[{address}] OK, {count}"
+        out.done(text, name_server=address, broker_name=broker_name, topics=count)
+
+
+async def _known_broker(admin: Admin, broker_name: str) -> None:
+    known = (await admin.cluster_info()).broker_addr_table
+    if broker_name not in known:
+        raise NotFound(f"no broker {broker_name} is registered; there are: {', '.join(sorted(known)) or 'none'}")

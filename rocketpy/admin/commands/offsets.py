@@ -6,8 +6,7 @@ import click
 
 from ..admin import Admin
 from ..base import command, option
-from ..core import TO_THE_END
-from ..errors import NotFound
+from ..core import TO_THE_END, NotFound
 from ..offsets import clone_offsets, reset_offline, reset_online
 from ..output import Column, Output, Table, parse_time_ms
 

@@ -1,7 +1,8 @@
-"""Backlog of groups, and the inner state of their members."""
+"""Backlog of groups, and the inner state of their members: once, or watched until it is interrupted."""
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from pathlib import Path
 
 import click
@@ -13,6 +14,7 @@ from rocketpy.remoting.bodies.client import ConsumerRunningInfo
 
 from ..admin import Admin
 from ..base import EXIT_PARTIAL, command, option
+from ..monitoring import Monitor
 from ..output import Column, Output, Table, echo, second_text
 from ..progress import (
     all_groups,
@@ -23,6 +25,7 @@ from ..progress import (
     same_subscriptions,
 )
 
+ROUND_S = 60.0  # of startMonitoring, as in Java
 _QUEUE = (
     Column("Topic", 64),
     Column("Broker Name", 32),
@@ -203,3 +206,24 @@ def analyse(out: Output, infos: dict[str, ConsumerRunningInfo], now_ms: int) -> 
     for complaint in complaints:
         out.line(complaint)
     out.record(same_subscriptions=same, complaints=complaints)
+
+
+@command(example="mqadmin startMonitoring -n 127.0.0.1:9876")
+@click.option("--interval", type=click.FloatRange(min=0.1), default=ROUND_S, show_default=True, help="Seconds.")
+@click.option("--rounds", type=click.IntRange(1), help="End after so many rounds.  [endless]")
+async def start_monitoring(admin: Admin, out: Output, interval: float, rounds: int | None) -> None:
+    """Watch all groups: backlog, members that disagree, queues that do not move. Findings go to standard error."""
+    monitor = Monitor(admin)
+    done = 0
+    while True:
+        async with aclosing(monitor.round()) as findings:
+            async for finding in findings:
+                now = second_text(admin.instance.now_ms())
+                if out.is_json:
+                    out.record(time=now, kind=finding.kind, group=finding.group, text=finding.text)
+                else:
+                    echo(f"{now} {finding.kind} {finding.group}: {finding.text}", err=True)
+        done += 1
+        if done == rounds:
+            return
+        await trio.sleep(interval)

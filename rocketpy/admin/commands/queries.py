@@ -19,7 +19,7 @@ from rocketpy.remoting.headers.pull import QueryConsumeQueueRequestHeader
 
 from ..admin import Admin
 from ..base import command, option
-from ..errors import NotFound
+from ..core import NotFound
 from ..java_text import RULE, message_text, pretty_json, queue_text, send_result_text, unit_text
 from ..message_output import body_options, message_record, print_detail, print_tracks, show_or_consume
 from ..messages import (

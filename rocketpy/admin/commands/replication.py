@@ -15,8 +15,7 @@ from rocketpy.remoting.bodies.broker import HaStatus
 
 from ..admin import Admin
 from ..base import EXIT_PARTIAL, command, option
-from ..core import MASTER_ID
-from ..errors import NotFound
+from ..core import MASTER_ID, NotFound
 from ..output import Column, Output, Table, echo
 from .failover import GroupUnreadable, show_group
 

@@ -11,7 +11,7 @@ from rocketpy.message.message_queue import MessageQueue
 
 from ..admin import Admin
 from ..base import EXIT_FAILED, EXIT_PARTIAL, command, option
-from ..errors import NotFound
+from ..core import NotFound
 from ..output import Column, Output, Table, echo, second_text
 from ..sending import send, timed_send
 

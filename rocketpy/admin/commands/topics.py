@@ -13,12 +13,11 @@ from rocketpy.errors import RocketError
 from rocketpy.message.names import is_dlq_topic, is_retry_topic
 from rocketpy.remoting.bodies.route import TopicRouteData
 
-from ..admin import Admin
+from ..admin import ORDER_TOPIC_CONFIG, Admin
 from ..base import EXIT_PARTIAL, broker_or_cluster, brokers_named, command, option
-from ..errors import NotFound
+from ..core import NotFound
 from ..java_text import pretty_json
 from ..output import Column, Output, Table, echo, java_map, time_text
-from ..server_requests import ORDER_TOPIC_CONFIG
 from ..statistics import topic_figures
 from ..topics import TopicChange, change_topic, config_text, put_order_conf
 

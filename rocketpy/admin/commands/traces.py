@@ -1,14 +1,54 @@
-"""Message trace: who sent a message, and who consumed it."""
+"""Message trace: who sent a message, and who consumed it, as its clients wrote into the trace topic.
+
+Source: RocketMQ 4.9 `QueryMsgTraceByIdSubCommand`, `TraceView`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import attrs
+
+from rocketpy.client.messages import ReceivedMessage
 from rocketpy.message.names import TRACE_TOPIC
+from rocketpy.message.trace import Pub, SubAfter, decode_records
 
 from ..admin import Admin
 from ..base import command, option
-from ..errors import NotFound
+from ..core import NotFound
+from ..messages import query_by_key
 from ..output import Column, Output, Table, second_text
-from ..traces import message_trace
+
+
+@attrs.frozen
+class MessageTrace:
+    """The trace of a message: its sends, and its consumption by the listeners of each group."""
+
+    sends: tuple[tuple[Pub, str], ...]  # with the host of the client, without its port
+    consumptions: tuple[tuple[SubAfter, str], ...]
+
+    @property
+    def groups(self) -> list[str]:
+        return list(dict.fromkeys(record.group for record, _ in self.consumptions))
+
+
+async def message_trace(admin: Admin, msg_id: str, trace_topic: str) -> MessageTrace:
+    """The trace of the message with this id of its producer. Raises BrokerError: the trace topic does not exist."""
+    return trace_of(msg_id, await query_by_key(admin, trace_topic, msg_id))
+
+
+def trace_of(msg_id: str, messages: Sequence[ReceivedMessage]) -> MessageTrace:
+    """A message of the trace topic holds records of many messages; these are the ones of `msg_id`."""
+    records = [
+        (record, message.born_host[0])
+        for message in messages
+        for record in decode_records(message.body.decode("utf-8", "replace"))
+        if record.msg_id == msg_id
+    ]
+    return MessageTrace(
+        tuple((record, host) for record, host in records if isinstance(record, Pub)),
+        tuple((record, host) for record, host in records if isinstance(record, SubAfter)),
+    )
 
 
 def trace_table(group: str, time: str) -> Table:
