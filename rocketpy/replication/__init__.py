@@ -11,12 +11,11 @@
     stream.py          one connection that brings the log
     introduction.py    what brokers of rocketpy say to each other before the first byte of the log; frames.py, secret.py
     versions.py        the versions of it that a broker speaks, and the one that a pair uses
-    handshake.py       the decisions of both sides about that; misfit.py has the reasons why a slave does not fit
+    handshake.py       the decisions of both sides about that
     greeting.py        a slave's side of it, on a socket
-    truncation.py      asks for a cut of a log that has diverged (haTruncateDiverged)
-    common_part.py     how far a slave's log and its master's are the same, when they have diverged
+    truncation.py      finds where a log that has diverged is to be cut, and asks for it (haTruncateDiverged)
     follower.py, membership.py  what automatic failover adds on both sides
-    errors.py          why a slave does not follow its master
+    errors.py          why a slave does not follow its master, and the reasons why it does not fit
     epoch_file.py      which master wrote which bytes, with automatic failover
 
 The bytes are in csrc/replication/frames.h and docs/understand/replication-protocol.md. A master without slaves has no

@@ -1,4 +1,7 @@
-"""Why a slave does not follow its master: not now, not at all, or because it stops itself."""
+"""Why a slave does not follow its master: not now, not at all, or because it stops itself.
+
+Behind the exceptions are the reasons why two logs do not fit: one sentence for each case, for both sides.
+"""
 
 from __future__ import annotations
 
@@ -23,3 +26,55 @@ class CannotFollow(StoreError):
 
 class Diverged(CannotFollow):
     """The two logs are not one history, or the part is gone that would show it."""
+
+
+# --- logs that do not fit ---------------------------------------------------------------------------------------------
+
+
+def other_file_size(slave: int, master: int) -> str:
+    return (
+        f"mappedFileSizeCommitLog is {slave} on this slave and {master} on its master, and must be equal; set it to "
+        "the master's and begin with an empty store"
+    )
+
+
+def master_is_shorter(slave_end: int, master_end: int) -> str:
+    return (
+        f"the log of this slave ends at {slave_end}, that of its master at {master_end}: the master has lost the end "
+        "of its log, or this slave has followed another one; keep the store of the slave, it may have messages that "
+        "the master lacks"
+    )
+
+
+def master_begins_later(slave_end: int, master_begin: int) -> str:
+    return (
+        f"the log of this slave ends at {slave_end}, that of its master begins at {master_begin}: what is before that "
+        "has expired; begin with an empty store"
+    )
+
+
+def differs(where: str, slave_end: int) -> str:
+    """`where`: "at 100" or "between 0 and 100"."""
+    return (
+        f"the log of this slave differs from its master's {where} (it ends at {slave_end}): it has a history of its "
+        "own; keep its store aside and begin with an empty one"
+    )
+
+
+def member_differs(begin: int, end: int) -> str:
+    """With automatic failover: the epochs say that the bytes are equal, and they are not."""
+    return (
+        f"the log of this member differs from its master's between {begin} and {end}, though both are of one history: "
+        "one of them is damaged; find out which by `rocketpy store verify` on both, and let that one join with an "
+        "empty store: rocketpy store set-aside"
+    )
+
+
+def member_cannot_be_cut(begin: int, end: int, confirmed: int, shared: int | None) -> str:
+    """With automatic failover: to cut the log where both part would take away too much. `shared`: there; None: nothing
+    is the same."""
+    same = "has nothing in common with its master's" if shared is None else f"is its master's up to {shared} only"
+    return (
+        f"the log of this member (it begins at {begin}, ends at {end}, and is confirmed to {confirmed}) {same}, and is "
+        "not cut there by itself; stop this member, and let it join with an empty store: rocketpy store set-aside"
+    )

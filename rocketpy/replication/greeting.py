@@ -14,8 +14,8 @@ from rocketpy.native.core import lib
 from .errors import MasterUnusable
 from .frames import FRAME, JSON_MAX, MAGIC
 from .handshake import read_answer, read_challenge, tail_place
-from .introduction import NO_MEMBER, Extent, Group, Hello, Membership, Nonces, Tail, Welcome
-from .secret import new_nonce
+from .introduction import NO_MEMBER, Extent, Group, Hello, Membership, Tail, Welcome
+from .secret import Nonces, new_nonce
 from .stream import ByteReader
 from .versions import OWN, common, no_common_version
 

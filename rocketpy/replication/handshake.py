@@ -14,11 +14,18 @@ from collections.abc import Callable
 
 from rocketpy.native.core import lib
 
-from .errors import CannotFollow, Diverged, MasterUnusable
+from .errors import (
+    CannotFollow,
+    Diverged,
+    MasterUnusable,
+    differs,
+    master_begins_later,
+    master_is_shorter,
+    other_file_size,
+)
 from .frames import Fields, FrameInvalid, encode, printable
-from .introduction import NONCE, Extent, Group, Hello, Nonces, Refusal, Welcome
-from .misfit import differs, master_begins_later, master_is_shorter, other_file_size
-from .secret import MASTER, is_proof
+from .introduction import Extent, Group, Hello, Refusal, Welcome
+from .secret import MASTER, NONCE, Nonces, is_proof
 from .versions import OWN, RANGES_SINCE, Versions, common, no_common_version, read_versions
 
 TAIL_MAX = int(lib.RP_HA_TAIL_MAX)

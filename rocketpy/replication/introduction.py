@@ -6,9 +6,6 @@ comes from another handshake, is not trusted. A field that is not known here is 
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -17,11 +14,10 @@ from rocketpy.failover.rules.epochs import Epoch, EpochList, EpochsInvalid
 from rocketpy.native.core import lib
 
 from .frames import POSITION_MAX, Fields, FrameInvalid, encode
-from .secret import MASTER, SLAVE, is_proof, make_proof
+from .secret import MASTER, NONCE, SLAVE, Nonces, is_proof
 from .versions import OWN, RANGES_SINCE, Versions, read_versions
 
 NO_EPOCHS = EpochList()
-NONCE = re.compile(r"[0-9a-f]{32}")
 EPOCHS_MAX = 1000
 """The newest epochs, which are sent. Two logs that have none of them in common need the operator."""
 EPOCH_MAX = 2**31 - 1
@@ -36,19 +32,6 @@ class Group:
     broker_name: str
     file_size: int  # mappedFileSizeCommitLog
     secret: bytes = attrs.field(default=b"", repr=False)
-
-
-@attrs.frozen
-class Nonces:
-    """Of one handshake: that of CHALLENGE, and that of HELLO; the latter is empty if there was none in it."""
-
-    challenge: str
-    hello: str
-
-    def proof(self, secret: bytes, role: str, fields: Mapping[str, Any]) -> str:
-        """Over all of `fields`; empty without a secret."""
-        text = json.dumps(fields, sort_keys=True, separators=(",", ":"))
-        return make_proof(secret, role, self.challenge, self.hello, text)
 
 
 @attrs.frozen

@@ -29,9 +29,9 @@ from rocketpy.remoting.networks import Network, is_in, parse_address
 
 from .frames import printable
 from .handshake import LATER, encode_challenge, read_hello, start_for, stranger
-from .introduction import Extent, Group, Hello, Nonces, Refusal, Tail, Welcome
+from .introduction import Extent, Group, Hello, Refusal, Tail, Welcome
 from .membership import Join, join_for, tail_below
-from .secret import new_nonce
+from .secret import Nonces, new_nonce
 from .slave_table import SlaveTable
 
 logger = logging.getLogger(__name__)

@@ -14,10 +14,9 @@ import attrs
 from rocketpy.failover.rules.epochs import EpochList, common_end
 from rocketpy.failover.rules.joining import Log, cut_for, may_serve, may_take
 
-from .errors import CannotFollow, Diverged, MasterUnusable
+from .errors import CannotFollow, Diverged, MasterUnusable, member_cannot_be_cut, member_differs
 from .handshake import LATER, other_files, stranger, tail_place
 from .introduction import Extent, Group, Hello, Refusal, Welcome
-from .misfit import member_cannot_be_cut, member_differs
 
 
 class NeedsCut(CannotFollow):

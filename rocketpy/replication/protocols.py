@@ -23,7 +23,6 @@ from rocketpy.config import BrokerSettings
 from rocketpy.store.files import StorePaths
 from rocketpy.store.reading.commitlog import CommitLog
 
-from .common_part import find_cut
 from .errors import CannotFollow, CutAsked, Diverged, ReplicatorStopped
 from .follower import Follower
 from .greeting import ReadLog, crc_of, introduce, tell_fenced
@@ -33,7 +32,7 @@ from .master_log import MasterLog, ask_master, connect
 from .membership import MasterReplaced
 from .start import Start, compare_end, start_of
 from .stream import Agreement, ByteReader, Intake, LogStream, MemberStream, send_report
-from .truncation import Truncation
+from .truncation import Truncation, find_cut
 
 TIMEOUT_S = 3.0
 MEMBER_TIMEOUT_S = 0.5  # no orders are read meanwhile

@@ -8,14 +8,21 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
+import re
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+import attrs
 
 from rocketpy.errors import ConfigError
 
 KEY = "haSecretFile"
 SECRET_MIN, SECRET_MAX = 16, 4096  # bytes
 MASTER, SLAVE = "master", "slave"
+NONCE = re.compile(r"[0-9a-f]{32}")
 
 
 def read_secret(path: str | None) -> bytes:
@@ -51,3 +58,16 @@ def make_proof(secret: bytes, role: str, challenge: str, nonce: str, content: st
 def is_proof(given: str, expected: str) -> bool:
     """In constant time. Without a secret (`expected` is empty) anything is."""
     return not expected or hmac.compare_digest(given.encode(errors="surrogatepass"), expected.encode())
+
+
+@attrs.frozen
+class Nonces:
+    """Of one handshake: that of CHALLENGE, and that of HELLO; the latter is empty if there was none in it."""
+
+    challenge: str
+    hello: str
+
+    def proof(self, secret: bytes, role: str, fields: Mapping[str, Any]) -> str:
+        """Over all of `fields`; empty without a secret."""
+        text = json.dumps(fields, sort_keys=True, separators=(",", ":"))
+        return make_proof(secret, role, self.challenge, self.hello, text)

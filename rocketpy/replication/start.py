@@ -7,10 +7,9 @@ from collections.abc import Callable
 
 import attrs
 
-from .errors import CannotFollow, MasterUnusable
+from .errors import CannotFollow, MasterUnusable, differs, master_begins_later, master_is_shorter, other_file_size
 from .handshake import TAIL_MAX
 from .master_log import MasterLog
-from .misfit import differs, master_begins_later, master_is_shorter, other_file_size
 
 HEADER = struct.Struct(
     ">q"  # position of the first byte

@@ -19,18 +19,9 @@ from rocketpy.native.core import lib
 from rocketpy.replication.errors import CannotFollow, Diverged, MasterUnusable
 from rocketpy.replication.frames import FrameInvalid
 from rocketpy.replication.handshake import TAIL_MAX, encode_challenge, read_answer, read_challenge, start_for
-from rocketpy.replication.introduction import (
-    EPOCH_MAX,
-    Extent,
-    Group,
-    Hello,
-    Membership,
-    Nonces,
-    Refusal,
-    Tail,
-    Welcome,
-)
+from rocketpy.replication.introduction import EPOCH_MAX, Extent, Group, Hello, Membership, Refusal, Tail, Welcome
 from rocketpy.replication.membership import Join, NeedsCut, check_tail, check_welcome, join_for
+from rocketpy.replication.secret import Nonces
 from tests.support.budget import budget
 
 repeatable = settings(derandomize=True, deadline=None, max_examples=budget(30, 100), database=None)

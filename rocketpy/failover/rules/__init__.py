@@ -6,7 +6,7 @@ tests/support/failover run the same code. A broker runs it with haMode=automatic
 
     states.py      the state machine as a table
     records.py     the values of the keys in etcd
-    epochs.py      the list of epochs, its file, and where two logs part
+    epochs.py      the list of epochs, and where two logs part
     joining.py     where a log is cut before it follows
     in_sync.py     who has to acknowledge; when the set shrinks and grows
     fences.py      until when a master may acknowledge

@@ -3,26 +3,17 @@
 Within an epoch one broker appends and takes nothing back, so (epoch, position) names a byte for all members. Lengths
 and checksums cannot tell two histories of one group apart, because record boundaries may coincide; epochs can.
 
-`epochFileCheckpoint`, in the format of RocketMQ 5.x:
-
-    2               number of entries
-    773307083       CRC-32 of all that follows, low 31 bits; 0: not checked
-    7-7000          epoch-start, one line per epoch, oldest first
-    8-8000
-
 Two epochs may have the same start: a master that is replaced before it appended anything leaves one without bytes.
 """
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterable
 from itertools import pairwise
 
 import attrs
 
-from rocketpy.errors import NumberInvalid, StoreError
-from rocketpy.message.numbers import INT_MAX, LONG_MAX, parse_integer
+from rocketpy.errors import StoreError
 
 EPOCHS_MAX = 100_000  # entries; a role change a minute for two months
 BEFORE_FAILOVER = 0  # the epoch of what a log held when its group was bootstrapped
@@ -95,38 +86,3 @@ def common_end(one: EpochList, one_end: int, other: EpochList, other_end: int) -
         newest = max(shared, key=lambda entry: entry.number).number
         return min(one.end_of(newest, one_end), other.end_of(newest, other_end))
     return 0 if one_end == 0 or other_end == 0 else None
-
-
-def to_text(epochs: EpochList) -> str:
-    """The content of `epochFileCheckpoint`."""
-    lines = "".join(f"{entry.number}-{entry.start}\n" for entry in epochs.entries)
-    return f"{len(epochs.entries)}\n{_crc_of(lines)}\n{lines}"
-
-
-def from_text(text: str) -> EpochList:
-    """Read the content of `epochFileCheckpoint`.
-
-    Raises:
-        EpochsInvalid: a number cannot be read, the count or the CRC differs, or the epochs are not in order.
-    """
-    try:
-        lines = text.splitlines()
-        count, crc = (parse_integer(line, 0, INT_MAX) for line in (*lines[:2], "", "")[:2])
-        entries = tuple(_entry_of(line) for line in lines[2 : EPOCHS_MAX + 3])
-    except NumberInvalid as exc:
-        raise EpochsInvalid(f"epoch file: {exc}") from exc
-    if count != len(lines) - 2:
-        raise EpochsInvalid(f"epoch file: {len(lines) - 2} entries, expected {count}")
-    found = _crc_of("".join(f"{line}\n" for line in lines[2:]))
-    if crc not in (0, found):
-        raise EpochsInvalid(f"epoch file: CRC {found}, expected {crc}")
-    return EpochList(entries)
-
-
-def _entry_of(line: str) -> Epoch:
-    number, _, start = line.partition("-")
-    return Epoch(parse_integer(number, 0, INT_MAX), parse_integer(start, 0, LONG_MAX))
-
-
-def _crc_of(lines: str) -> int:
-    return zlib.crc32(lines.encode()) & 0x7FFF_FFFF

@@ -12,17 +12,7 @@ from rocketpy.failover.rules.joining import Log
 from rocketpy.replication.errors import Diverged, MasterUnusable
 from rocketpy.replication.frames import encode
 from rocketpy.replication.handshake import TAIL_MAX, read_answer, start_for
-from rocketpy.replication.introduction import (
-    EPOCHS_MAX,
-    Extent,
-    Group,
-    Hello,
-    Membership,
-    Nonces,
-    Refusal,
-    Tail,
-    Welcome,
-)
+from rocketpy.replication.introduction import EPOCHS_MAX, Extent, Group, Hello, Membership, Refusal, Tail, Welcome
 from rocketpy.replication.membership import (
     Join,
     MasterReplaced,
@@ -33,6 +23,7 @@ from rocketpy.replication.membership import (
     joined,
     tail_below,
 )
+from rocketpy.replication.secret import Nonces
 from tests.support.member_pair import epochs
 
 GROUP = Group(cluster="c", broker_name="n", file_size=1024)

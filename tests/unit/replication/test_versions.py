@@ -20,7 +20,8 @@ from rocketpy.replication.errors import MasterUnusable
 from rocketpy.replication.frames import Fields, FrameInvalid
 from rocketpy.replication.greeting import introduce
 from rocketpy.replication.handshake import encode_challenge
-from rocketpy.replication.introduction import Extent, Group, Hello, Nonces, Refusal, Tail, Welcome
+from rocketpy.replication.introduction import Extent, Group, Hello, Refusal, Tail, Welcome
+from rocketpy.replication.secret import Nonces
 from rocketpy.replication.stream import ByteReader
 from rocketpy.replication.versions import OWN, Versions, common, no_common_version, read_versions
 from tests.support.master_rig import MasterRig

@@ -13,51 +13,11 @@ from rocketpy.failover.rules.epochs import (
     EpochList,
     EpochsInvalid,
     common_end,
-    from_text,
-    to_text,
 )
 
 
 def listed(*entries: tuple[int, int]) -> EpochList:
     return EpochList(tuple(Epoch(number, start) for number, start in entries))
-
-
-def test_the_file_is_that_of_rocketmq_5() -> None:
-    """The example of its CheckpointFile: the CRC is of the lines, low 31 bits."""
-    text = "2\n773307083\n7-7000\n8-8000\n"
-    assert from_text(text) == listed((7, 7000), (8, 8000)) and to_text(listed((7, 7000), (8, 8000))) == text
-
-
-def test_a_crc_of_0_is_not_checked() -> None:
-    assert from_text("1\n0\n3-5\n") == listed((3, 5))
-
-
-@pytest.mark.parametrize(
-    ("text", "complaint"),
-    [
-        ("", "not a decimal integer"),
-        ("1\n", "not a decimal integer"),
-        ("1\n0\n", "0 entries, expected 1"),
-        ("1\n0\n1-2\n2-3\n", "2 entries, expected 1"),
-        ("2\n773307083\n7-7000\n8-8001\n", "expected 773307083"),
-        ("1\n0\n7\n", "not a decimal integer"),
-        ("1\n0\n7-x\n", "not a decimal integer"),
-        ("1\n0\n-7-7\n", "not a decimal integer"),
-        ("1\n0\n7-9223372036854775808\n", "not within"),
-        ("2\n0\n7-5\n7-6\n", "epoch 7 from 6 cannot follow epoch 7 from 5"),
-        ("2\n0\n7-5\n8-4\n", "epoch 8 from 4 cannot follow epoch 7 from 5"),
-    ],
-)
-def test_a_damaged_file_is_refused(text: str, complaint: str) -> None:
-    with pytest.raises(EpochsInvalid, match=complaint):
-        from_text(text)
-
-
-def test_no_prefix_of_a_file_is_taken_for_the_whole() -> None:
-    whole = to_text(listed((1, 0), (4, 900), (9, 900)))
-    for size in range(len(whole) - 1):  # without the last line's end it is whole, too
-        with pytest.raises(EpochsInvalid):
-            from_text(whole[:size])
 
 
 def test_what_a_log_held_before_its_first_epoch_has_a_name() -> None:

@@ -13,11 +13,11 @@ import pytest
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.native.core import lib
-from rocketpy.replication import common_part
-from rocketpy.replication.common_part import find_cut, last_record_end, same_until
+from rocketpy.replication import truncation
 from rocketpy.replication.errors import Diverged, MasterUnusable
 from rocketpy.replication.introduction import Extent
 from rocketpy.replication.stream import ByteReader
+from rocketpy.replication.truncation import find_cut, last_record_end, same_until
 from tests.support.log_images import image_of, record
 from tests.support.master_rig import FILE_SIZE, MasterRig
 from tests.support.own_frames import FENCED, HEARTBEAT, data_frame, fenced, frame, heartbeat
@@ -112,25 +112,25 @@ def test_a_history_of_its_own_is_not_cut_to_nothing(rig: MasterRig) -> None:
 
 def test_no_more_is_cut_than_the_bound(rig: MasterRig, monkeypatch: pytest.MonkeyPatch) -> None:
     part = RECORDS[100]
-    monkeypatch.setattr(common_part, "CUT_BYTES_MAX", len(LOG) - part)
+    monkeypatch.setattr(truncation, "CUT_BYTES_MAX", len(LOG) - part)
     assert Finding(rig, LOG[:part] + OTHER[part:], LOG).run() == part
 
 
 def test_beyond_the_bound_it_is_people_who_decide(rig: MasterRig, monkeypatch: pytest.MonkeyPatch) -> None:
     part = RECORDS[100]
-    monkeypatch.setattr(common_part, "CUT_BYTES_MAX", len(LOG) - part - 1)
+    monkeypatch.setattr(truncation, "CUT_BYTES_MAX", len(LOG) - part - 1)
     with pytest.raises(Diverged, match="haTruncateDiverged cuts at most"):
         Finding(rig, LOG[:part] + OTHER[part:], LOG).run()
 
 
 def test_a_master_that_has_lost_more_than_the_bound(rig: MasterRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(common_part, "CUT_BYTES_MAX", 1000)
+    monkeypatch.setattr(truncation, "CUT_BYTES_MAX", 1000)
     with pytest.raises(Diverged, match="the part that both could have"):
         Finding(rig, LOG[: RECORDS[1]], LOG).run()
 
 
 def test_logs_that_differ_before_all_that_may_be_cut(rig: MasterRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(common_part, "CUT_BYTES_MAX", 1000)
+    monkeypatch.setattr(truncation, "CUT_BYTES_MAX", 1000)
     with pytest.raises(Diverged, match="both logs differ before"):
         Finding(rig, OTHER, LOG).run()
 
@@ -169,7 +169,7 @@ def test_frames_of_any_size_and_heartbeats_between() -> None:
     assert compare(stream, changed) == 1999 and compare(data_frame(100, LOG[100:300]), changed, end=300) == 300
     largest = (LOG[100:] + bytes(lib.RP_HA_DATA_MAX))[: lib.RP_HA_DATA_MAX]
     assert compare(data_frame(100, largest)) == 2000
-    assert compare(heartbeat(0) * common_part.BEATS_MAX + data_frame(100, LOG[100:2000])) == 2000
+    assert compare(heartbeat(0) * truncation.BEATS_MAX + data_frame(100, LOG[100:2000])) == 2000
 
 
 WHOLE = data_frame(100, LOG[100:2000])
@@ -192,7 +192,7 @@ CLOSED, NOT_THE_LOG, DAMAGED = "closed", "it sent frame", "or damaged bytes"
         (frame(HEARTBEAT, bytes(27)) + WHOLE, NOT_THE_LOG),
         (frame(FENCED, bytes(28)) + WHOLE, NOT_THE_LOG),
         (frame(FENCED, WHOLE[5:]), NOT_THE_LOG),
-        (heartbeat(0) * (common_part.BEATS_MAX + 1) + WHOLE, NOT_THE_LOG),
+        (heartbeat(0) * (truncation.BEATS_MAX + 1) + WHOLE, NOT_THE_LOG),
     ],
 )
 def test_what_is_not_the_log_decides_nothing(stream: bytes, complaint: str) -> None:
@@ -205,9 +205,9 @@ def test_a_slave_that_cannot_read_its_own_log() -> None:
         compare(data_frame(100, LOG[100:300]), own=b"")
 
 
-@pytest.mark.parametrize("step", [40, 1000, common_part.STEP])
+@pytest.mark.parametrize("step", [40, 1000, truncation.STEP])
 def test_every_position_lies_behind_the_end_of_a_record(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
-    monkeypatch.setattr(common_part, "STEP", step)
+    monkeypatch.setattr(truncation, "STEP", step)
     ends = {0, FILE_SIZE, 2 * FILE_SIZE} | {at + int.from_bytes(LOG[at : at + 4]) for at in RECORDS}
     for position in {at + by for at in ends for by in (-1, 0, 1, 3, 4, 5)} - {-1}:
         if position <= len(LOG):
