@@ -13,11 +13,10 @@ from typing import Any
 
 from rocketpy.spark.cluster import CLUSTERS
 from rocketpy.spark.decoder import Decoder
-from rocketpy.spark.found import Found
 from rocketpy.spark.options import parse_options
 from rocketpy.spark.pulls import Slice
+from rocketpy.spark.scan import TIME_MIN_MS, Checks, Found, Selection
 from rocketpy.spark.segments import Piece, mapped
-from rocketpy.spark.selection import TIME_MIN_MS, Checks, Selection
 from rocketpy.spark.slices import read_slices
 from rocketpy.spark.store_options import StoreOptions
 from rocketpy.spark.store_source import PieceReader, plan

@@ -11,16 +11,16 @@ Needs the extra, pip install "rocketpy-mq[spark]", and Java 17. The broker never
 up; `topic` modules are of the first source, `store` modules of the second:
 
     session, worker                 sessions with both sources; what each Python process of Spark does once
-    columns, schema, selection      what a query gets: columns, and which records
+    columns, scan                   what a query gets: columns, and which records
     options, connection, decoding   how options are declared; those of brokers, of rows
-    topic_options, store_options, sink_options      the options of each source and of the sink
-    decoder, native_rows, found, bad_places         from images of records to Arrow, by csrc/arrow
-    cluster, offsets, ranges, limits, planning      topics: which offsets a query or a micro-batch reads
+    topic_options, store_options    the options of each source
+    decoder, native_rows            from images of records to Arrow, by csrc/arrow
+    cluster, offsets, ranges, planning              topics: which offsets a query or a micro-batch reads
     slices, pulls, stored_queue, data_lost          topics: how a task reads them, and what is missing
     topic_source, stream, group_progress            topics: what Spark asks of a source; progress for tools
-    segments, consume_queues, log_end, piece_partition      stores: the log in pieces, and where it ends
+    segments, consume_queues        stores: the log in pieces, and where it ends
     store_source, store_stream      stores: what Spark asks of a source
-    sink, sending, outgoing         rows to messages
+    sink, sending, outgoing         rows to messages; the options of the sink
     jobs/                           `rocketpy pipeline`
     shims/                          modules by whose names PySpark finds the sources
 """

@@ -17,11 +17,9 @@ from rocketpy.errors import RecordCorrupt
 from rocketpy.message.record import decode_record
 from rocketpy.native import Status
 
-from .bad_places import BadPlace
 from .columns import COLUMNS, arrow_schema
-from .found import Found, Rows
 from .native_rows import NativeRows
-from .selection import Checks, Selection
+from .scan import BadPlace, Checks, Found, Rows, Selection
 
 logger = logging.getLogger(__name__)
 

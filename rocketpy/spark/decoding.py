@@ -11,7 +11,7 @@ from rocketpy.message.compression import INFLATED_SIZE_MAX
 from .columns import ddl_of, parse_columns
 from .decoder import Decoder
 from .options import boolean, one_of, option, size, text, whole
-from .selection import Checks, Selection
+from .scan import Checks, Selection
 
 ROWS_MAX = 1 << 16
 

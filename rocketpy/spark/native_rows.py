@@ -16,8 +16,7 @@ from rocketpy.native import Status
 from rocketpy.native.core import ffi, lib
 
 from .columns import COLUMNS, NUMBERS, PROPERTIES, TIMES
-from .found import Found
-from .selection import Checks, Selection
+from .scan import Checks, Found, Selection
 
 NUMBER_COLUMNS = {
     "queueId": lib.RP_COLUMN_QUEUE_ID,

@@ -3,6 +3,10 @@
 A piece begins and ends where records begin; the planner finds these places, so every record is in one piece exactly.
 Inside of a file they come from a consume queue, whose units name records, or from looking for records in the bytes
 (csrc/arrow/rows.h, rp_rows_resync), or from a walk over the records before.
+
+A reader must never see a record that is still being written. A broker dispatches a record to its consume queue when it
+is complete, so the log ends after the last record that any consume queue names. A store without consume queues is at
+rest: its log ends after the last valid record.
 """
 
 from __future__ import annotations
@@ -22,9 +26,9 @@ from rocketpy.message.record import RECORD_HEAD_MAX, RECORD_START, decode_record
 from rocketpy.native import Status
 from rocketpy.store.files import StorePaths, is_file_name, translated
 
-from .consume_queues import Queue, each_queue, first_place_from, largest_queues
+from .consume_queues import Queue, each_queue, end_of_queue, first_place_from, largest_queues
 from .decoder import Decoder
-from .selection import TIME_MAX_MS, TIME_MIN_MS, Checks, Selection
+from .scan import TIME_MAX_MS, TIME_MIN_MS, Checks, Selection
 
 
 @attrs.frozen
@@ -236,3 +240,27 @@ def _is_record(image: mmap.mmap | bytes, segment: Segment, phy_offset: int) -> b
     size = int.from_bytes(image[at : at + 4], "big")
     record = decode_record(image[at : at + min(size, segment.size - at)], phy_offset)
     return record is not None and record.phy_offset == phy_offset
+
+
+def end_of_log(root: Path, segments: list[Segment]) -> int:
+    """Return the phy offset after the last complete record; 0 for a log without files."""
+    if not segments:
+        return 0
+    end = end_by_queues(root)
+    return end_by_walk(segments[-1]) if end is None else max(segments[0].start, end)
+
+
+def end_by_queues(root: Path) -> int | None:
+    """Return the phy offset after the last record that any consume queue names; None for a store without them."""
+    return max((end_of_queue(files) for _, files in each_queue(root)), default=None)
+
+
+def end_by_walk(segment: Segment) -> int:
+    """Return the phy offset up to which all records of a segment are valid; its end if all are."""
+    with mapped(segment) as image:
+        if not image:
+            return segment.start
+        decoder = walker()
+        with decoder.rows.image(image) as view:
+            found = decoder.rows.find(view, segment.start, 0, segment.size)
+    return segment.end if found.status is Status.END_OF_FILE else segment.start + found.position

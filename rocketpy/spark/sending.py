@@ -26,8 +26,7 @@ from rocketpy.errors import BrokerError, MessageInvalid, RocketError, TransportE
 from rocketpy.message.message_queue import MessageQueue
 
 from .connection import BUSY_CODES
-from .outgoing import Outgoing, RowRefused
-from .sink_options import SinkOptions
+from .outgoing import Outgoing, RowRefused, SinkOptions
 
 REPEATABLE_CODES = BUSY_CODES | {ResponseCode.SYSTEM_ERROR}
 RETRY_S = 0.25

@@ -17,9 +17,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from rocketpy.errors import ConfigError
 from rocketpy.message.message_queue import MessageQueue
 
-from .outgoing import RowReader, check_schema
+from .outgoing import RowReader, SinkOptions, check_schema
 from .sending import SENDERS, Receipt
-from .sink_options import SinkOptions
 from .worker import Origin, prepare_worker
 
 logger = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from rocketpy.errors import ConfigError
 
 from .decoding import DecodingOptions
 from .options import boolean, directory, numbers, one_of, option, required, size, text, whole, words
-from .selection import OFFSET_MAX, TIME_MAX_MS, TIME_MIN_MS, Selection
+from .scan import OFFSET_MAX, TIME_MAX_MS, TIME_MIN_MS, Selection
 
 
 @attrs.frozen(kw_only=True, slots=False)

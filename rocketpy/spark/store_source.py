@@ -17,16 +17,13 @@ from rocketpy.errors import RecordCorrupt
 from rocketpy.message.record import END_FILE_MIN_BLANK_LENGTH
 from rocketpy.native import Status
 
-from .bad_places import BadPlace
-from .columns import COLUMNS, DIAGNOSTICS
+from .columns import COLUMNS, DIAGNOSTICS, columns_of
 from .decoder import Decoder, End, fault_at
-from .log_end import end_by_queues
 from .options import OF_SPARK, parse_options
-from .piece_partition import PiecePartition
-from .schema import columns_of
-from .segments import Boundaries, Piece, list_segments, mapped, prune_by_queues, prune_by_time
+from .scan import BadPlace
+from .segments import Boundaries, Piece, end_by_queues, list_segments, mapped, prune_by_queues, prune_by_time
 from .store_options import StoreOptions
-from .store_stream import StoreStreamReader
+from .store_stream import PiecePartition, StoreStreamReader
 from .worker import prepare_worker
 
 logger = logging.getLogger(__name__)

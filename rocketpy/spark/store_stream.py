@@ -15,14 +15,21 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from rocketpy.errors import ConfigError, StoreError
 
-from .log_end import end_by_walk, end_of_log
-from .piece_partition import PiecePartition
-from .segments import Boundaries, Piece, Segment, list_segments
+from .segments import Boundaries, Piece, Segment, end_by_walk, end_of_log, list_segments
 from .store_options import StoreOptions
+from .worker import Origin
 
 logger = logging.getLogger(__name__)
 
 VERSION = 1
+
+
+class PiecePartition(InputPartition):
+    """One task: a piece of the log."""
+
+    def __init__(self, piece: Piece) -> None:
+        super().__init__(piece)
+        self.origin = Origin()
 
 
 def document_of(phy_offset: int) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from .decoding import DecodingOptions
 from .offsets import EARLIEST, LATEST, offsets_of, queues_of
 from .options import boolean, directory, json_object, one_of, option, seconds, size, text, whole, words
 from .pulls import PullSettings
-from .selection import Selection
+from .scan import Selection
 
 YEAR_9999_END_MS = 253_402_300_799_999
 PACKED_MAX = 100_000

@@ -15,12 +15,12 @@ from pyspark.sql.datasource import (
 )
 
 from .cluster import CLUSTERS
+from .columns import columns_of
 from .data_lost import DataLost
 from .options import OF_SPARK, parse_options
+from .outgoing import SinkOptions
 from .ranges import Ranges, slice_within
-from .schema import columns_of
 from .sink import TopicStreamWriter, TopicWriter, make_task_writer
-from .sink_options import SinkOptions
 from .slices import mean_message_bytes, partitions_of, read_partition
 from .stream import TopicStreamReader
 from .topic_options import TopicOptions

@@ -1,4 +1,7 @@
-"""The set-up of each Python process of Spark, and the versions that must be equal in all of them."""
+"""The set-up of each Python process of Spark, and the versions that must be equal in all of them.
+
+Short: readers, writers and jobs all import it, and jobs that run without Spark must not load PySpark.
+"""
 
 from __future__ import annotations
 

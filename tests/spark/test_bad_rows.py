@@ -13,10 +13,10 @@ from click.testing import CliRunner
 
 from rocketpy.cli.command_line import cli
 from rocketpy.errors import RecordCorrupt
-from rocketpy.spark.bad_places import BadPlace
-from rocketpy.spark.jobs import bad_rows
+from rocketpy.spark.jobs import archive as job
 from rocketpy.spark.jobs.archive_log import Manifest
 from rocketpy.spark.jobs.compact import compact
+from rocketpy.spark.scan import BadPlace
 from rocketpy.spark.segments import list_segments
 from rocketpy.store.files import file_name
 from tests.spark.test_archive import logged, rows, run
@@ -95,7 +95,7 @@ def test_the_side_table_is_beside_the_table(spark: Any, tmp_path: Path) -> None:
 
 def test_large_places_are_kept_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_store(tmp_path / "s", 5)
-    monkeypatch.setattr(bad_rows, "RAW_MAX", 10)
+    monkeypatch.setattr(job, "RAW_MAX", 10)
     (segment,) = list_segments(tmp_path / "s")
-    (row,) = bad_rows.bad_table("b", segment, [BadPlace(3, 100, "why")]).to_pylist()
+    (row,) = job.bad_table("b", segment, [BadPlace(3, 100, "why")]).to_pylist()
     assert row["size"] == 100 and row["raw"] == segment.path.read_bytes()[3:13]

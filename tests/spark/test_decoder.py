@@ -22,7 +22,7 @@ from rocketpy.native import Status
 from rocketpy.spark.columns import COLUMNS, DIAGNOSTICS, parse_columns
 from rocketpy.spark.decoder import Decoder, End, fault_at
 from rocketpy.spark.native_rows import NativeRows
-from rocketpy.spark.selection import Checks, Selection
+from rocketpy.spark.scan import Checks, Selection
 from tests.support.log_images import BORN_MS, Image, image_of, record, varied_image
 from tests.support.python_rows import PythonRows
 

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from rocketpy.message.message_queue import MessageQueue
-from rocketpy.spark.limits import MinimumBatch, share
+from rocketpy.spark.stream import MinimumBatch, share
 
 
 def queues(*counts: int) -> dict[MessageQueue, int]:

@@ -15,9 +15,8 @@ from rocketpy.codes import ResponseCode
 from rocketpy.errors import BrokerError, ConnectionLost, MessageInvalid, RocketError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.spark.options import parse_options
-from rocketpy.spark.outgoing import Outgoing, RowRefused
+from rocketpy.spark.outgoing import Outgoing, RowRefused, SinkOptions
 from rocketpy.spark.sending import Receipt, Transfer
-from rocketpy.spark.sink_options import SinkOptions
 
 Q0, Q1 = MessageQueue("T", "b", 0), MessageQueue("T", "b", 1)
 Fault = Callable[[list[Message]], RocketError | None]

@@ -16,8 +16,7 @@ import rocketpy.spark
 from rocketpy.errors import ConfigError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.spark.options import parse_options
-from rocketpy.spark.outgoing import COLUMNS, RowReader, RowRefused
-from rocketpy.spark.sink_options import SinkOptions
+from rocketpy.spark.outgoing import COLUMNS, RowReader, RowRefused, SinkOptions
 from tests.support.broker import RunningBroker, running_broker
 
 

@@ -14,7 +14,7 @@ import pytest
 from rocketpy.spark.columns import COLUMNS
 from rocketpy.spark.options import NOT_THERE
 from rocketpy.spark.outgoing import COLUMNS as SINK_COLUMNS
-from rocketpy.spark.sink_options import SinkOptions
+from rocketpy.spark.outgoing import SinkOptions
 from rocketpy.spark.store_options import StoreOptions
 from rocketpy.spark.topic_options import TopicOptions
 from tests.spark.test_segments import make_store

@@ -10,9 +10,8 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes
 
 from rocketpy.errors import ConfigError, StoreError
-from rocketpy.spark.log_end import end_of_log
 from rocketpy.spark.options import parse_options
-from rocketpy.spark.segments import list_segments
+from rocketpy.spark.segments import end_of_log, list_segments
 from rocketpy.spark.store_options import StoreOptions
 from rocketpy.spark.store_source import PieceReader, StoreReader
 from rocketpy.spark.store_stream import StoreStreamReader, document_of

@@ -36,8 +36,7 @@ from rocketpy.message.sys_flag import (
 )
 from rocketpy.native import Status
 from rocketpy.spark.columns import COLUMNS
-from rocketpy.spark.found import Found
-from rocketpy.spark.selection import Checks, Selection
+from rocketpy.spark.scan import Checks, Found, Selection
 
 CHAIN = 8  # RP_RESYNC_CHAIN
 MAGIC = MESSAGE_MAGIC_CODE.to_bytes(4, "big", signed=True)

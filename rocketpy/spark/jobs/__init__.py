@@ -3,15 +3,15 @@
 A job plans parts in the driver. A worker does a part by itself, files and all, and returns a short result; no rows go
 through the JVM (docs/adr/0104). Without a session the parts run one after the other in this process.
 
-    running, progress               runs parts, and shows how far they are
+    running, progress               runs parts, one run at a time, and shows how far they are
     inputs, report, plots           of jobs that analyse messages: where they read, what they found
     archive, archive_topics         a store, or topics of brokers, as Parquet; compact merges its small files
-    archive_log, archive_files, archived, bad_rows      manifests and files of an archive
+    archive_log, archive_files, archived            manifests and files of an archive
     replay/                         an archive back into topics
     audit, rebuild                  checks a store; makes its queues and index anew
     stats, committed, draining      what topics hold, how far groups are and how fast
     trace                           how long messages took, from the message trace
     dedup, dedup_stream, windows    messages without their copies; counts in windows of time
-    target, checkpoints, locking    the directory of a streaming job, what its checkpoint says; one run at a time
+    target                          the directory of a streaming job, and what its checkpoint says
     demo                            all of them on a million messages
 """

@@ -1,5 +1,8 @@
 """Job archive: the records of a store as Parquet files, `topic=T/dt=2026-11-22/broker-a-00000000000000000000.parquet`.
 
+Bytes of the log that are no message, and messages with bodies that cannot be decompressed, are rows of a side table.
+Its files are in `_rocketpy/BROKER/bad`, where readers of the archive do not look, and are named by manifests.
+
 A run archives what the log has after the end of the run before. Each worker writes the files of its piece to a
 directory that readers do not see. After every PIECES_PER_COMMIT pieces the driver creates a manifest (archive_log.py)
 and moves their files to their places. After a run that was cut short, the next one moves what the last manifest names
@@ -14,19 +17,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
+import pyarrow as pa
 
 from rocketpy.errors import StoreError
 from rocketpy.store.inspection.findings import ProgressListener
 from rocketpy.store.inspection.verify import NO_LISTENER
 
-from ..bad_places import BadPlace
 from ..options import parse_options
-from ..segments import Piece, list_segments
+from ..scan import BadPlace
+from ..segments import Piece, Segment, list_segments, mapped
 from ..store_options import StoreOptions
 from ..store_source import PieceReader, plan
 from .archive_files import COLUMNS, new_attempt, write_rows, write_table
 from .archive_log import ArchivedFile, ArchiveLog, Manifest
-from .bad_rows import bad_table
 from .running import run_in_groups
 
 if TYPE_CHECKING:
@@ -34,6 +37,17 @@ if TYPE_CHECKING:
 
 SPLIT_BYTES = 64 << 20  # of the log, for one task
 PIECES_PER_COMMIT = 256
+RAW_MAX = 4 << 20  # bytes of a place that are kept: one of zeros may be as large as its file
+BAD_SCHEMA = pa.schema(
+    [
+        ("brokerName", pa.string()),
+        ("segment", pa.string()),
+        ("physicalOffset", pa.int64()),
+        ("size", pa.int64()),
+        ("reason", pa.string()),
+        ("raw", pa.binary()),
+    ]
+)
 
 
 @attrs.frozen
@@ -143,3 +157,17 @@ def _write_bad(options: StoreOptions, pending: Path, piece: Piece, places: Seque
     attempt = new_attempt()
     size = write_table(bad_table(broker, piece.segment, places), pending / attempt / name)
     return [ArchivedFile(name, len(places), size, {}, attempt)]
+
+
+def bad_table(broker: str, segment: Segment, places: Sequence[BadPlace]) -> Any:
+    """Return a row of the side table for each place, with the first RAW_MAX bytes of it."""
+    rows = []
+    with mapped(segment) as image:
+        for place in places:
+            at = place.phy_offset - segment.start
+            raw = bytes(image[at : at + min(place.size, RAW_MAX)])
+            rows.append((broker, segment.path.name, place.phy_offset, place.size, place.reason, raw))
+    columns = zip(*rows, strict=True) if rows else ((),) * len(BAD_SCHEMA)
+    return pa.Table.from_arrays(
+        [pa.array(column, field.type) for column, field in zip(columns, BAD_SCHEMA, strict=True)], schema=BAD_SCHEMA
+    )

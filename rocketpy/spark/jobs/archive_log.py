@@ -20,7 +20,7 @@ from rocketpy.errors import ConfigError, StoreError
 from rocketpy.store.files import translated
 from rocketpy.store.replaced_file import durably_created
 
-from .locking import locked
+from .running import locked
 
 VERSION = 1
 Positions = dict[str, dict[str, int]]
@@ -50,7 +50,7 @@ class Manifest:
     """The files that a run has archived, with the records from the phy offset `begin` up to `end`.
 
     A compaction has `begin` equal to `end`: its files have the rows of the files in `removed`. Files in `bad` are of
-    the side table (bad_rows.py); they have no queues. The archive of topics has `positions` instead of phy offsets.
+    the side table (archive.py); they have no queues. The archive of topics has `positions` instead of phy offsets.
     """
 
     begin: int

@@ -17,8 +17,8 @@ from rocketpy.store.files import translated
 
 from ..columns import SETS, parse_columns
 from .inputs import Input
-from .locking import locked
 from .report import JobReport, rows_of
+from .running import locked
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -1,4 +1,7 @@
-"""Plots of what jobs measured over time, as PNG files. Nothing is shown, so no display is needed."""
+"""Plots of what jobs measured over time, as PNG files. Nothing is shown, so no display is needed.
+
+Short: it loads matplotlib, which most jobs do without.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The findings of an analytics job, in a form that is printed for people and as JSON."""
+"""The findings of an analytics job, in a form that is printed for people and as JSON.
+
+Short: the value that every analytics job returns; it needs neither Spark nor matplotlib.
+"""
 
 from __future__ import annotations
 

@@ -1,10 +1,16 @@
-"""Runs the parts of a job: on Spark's workers, or here."""
+"""Runs the parts of a job, on Spark's workers or here; and keeps a second run from what the first one writes."""
 
 from __future__ import annotations
 
+import fcntl
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from rocketpy.errors import StoreError
+from rocketpy.store.files import translated
 
 from ..worker import Origin, prepare_worker
 
@@ -65,3 +71,21 @@ def _work(origin: Origin, work: Callable[[Any], Any], parts: Iterable[Any]) -> I
     origin.check()
     prepare_worker()
     return map(work, parts)
+
+
+@contextmanager
+def locked(path: Path, busy: str) -> Iterator[None]:
+    """Hold the lock of the file `path`, which is made if it is not there. It is free when this process has ended,
+    however that was.
+
+    Raises:
+        StoreError: another process holds it; `busy` is what it says. The file cannot be made.
+    """
+    with translated(path, "open"):
+        lock = path.open("ab")
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StoreError(busy) from None
+        yield

@@ -1,4 +1,4 @@
-"""The directory of a streaming job: it belongs to one query, which every run goes on with."""
+"""The directory of a streaming job: it belongs to one query, which every run goes on with, and holds its checkpoint."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 import attrs
 
 from rocketpy.atomic_file import make_directory
-from rocketpy.errors import ConfigError
+from rocketpy.errors import ConfigError, StoreError
 from rocketpy.store.files import translated
 from rocketpy.store.replaced_file import durably_replaced
 
-from .locking import locked
+from .running import locked
 
 CHECKPOINT, LOCK = "checkpoint", "lock"
 
@@ -63,3 +63,36 @@ def check_same(target: Path, name: str, asked: Mapping[str, Any]) -> None:
     elif found != text:
         made = found or f"settings that are lost ({name} is missing or empty)"
         raise ConfigError(f"{target} was made with {made}: name another target, or the same settings")
+
+
+@attrs.frozen
+class Batch:
+    """A micro-batch that was committed.
+
+    Attributes:
+        watermark_ms: the watermark that it ran with; 0 before the first message.
+        ends: offsets after what was read, as the option endingOffsets of the source `rocketmq` wants them.
+    """
+
+    number: int
+    watermark_ms: int
+    ends: str
+
+
+def last_batch(checkpoint: Path) -> Batch | None:
+    """Return the last committed batch of a query over one topic source; None before the first.
+
+    Raises:
+        StoreError: the files cannot be understood.
+    """
+    numbers = [int(path.name) for path in (checkpoint / "commits").glob("[0-9]*") if path.name.isdecimal()]
+    if not numbers:
+        return None
+    path = checkpoint / "offsets" / str(max(numbers))
+    with translated(path, "read"):
+        lines = path.read_text(encoding="utf-8").splitlines()
+    try:
+        _, metadata, offset = lines
+        return Batch(max(numbers), int(json.loads(metadata)["batchWatermarkMs"]), json.dumps(json.loads(offset)["q"]))
+    except (ValueError, LookupError, TypeError) as error:
+        raise StoreError(f"{path} is not as Spark 4 writes it: {error}") from error

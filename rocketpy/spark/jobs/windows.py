@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from ..session import register
-from .checkpoints import last_batch
 from .report import JobReport, Row, rows_of
-from .target import CHECKPOINT, asked_of, claimed
+from .target import CHECKPOINT, asked_of, claimed, last_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

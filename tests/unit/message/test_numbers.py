@@ -69,7 +69,7 @@ OTHER_TEXTS = {
     "cli/doctor.py": "the kernel's release",
     "store/services/cleaning.py": "settings; checked by config/relations.py",
     "spark/jobs/archive_log.py": "names of files",
-    "spark/jobs/checkpoints.py": "names of files",
+    "spark/jobs/target.py": "names of files",
     "store/formats/consume_queue_ext.py": "names of files",
     "store/files.py": "names of files",
     "store/formats/index_file.py": "names of files",

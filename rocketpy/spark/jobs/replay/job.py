@@ -20,7 +20,7 @@ from rocketpy.store.inspection.verify import NO_LISTENER
 
 from ...connection import ConnectionOptions
 from ...options import parse_options
-from ...sink_options import SinkOptions
+from ...outgoing import SinkOptions
 from ..running import run_parts
 from .check import compare, make_plan, read_back, slices_to_check
 from .conditions import parse_where

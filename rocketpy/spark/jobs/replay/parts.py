@@ -14,9 +14,8 @@ import attrs
 from rocketpy.errors import MessageInvalid
 from rocketpy.message.properties import NAME_VALUE_SEPARATOR, PROPERTIES_SIZE_MAX, PROPERTY_SEPARATOR
 
-from ...outgoing import Outgoing, RowReader
+from ...outgoing import Outgoing, RowReader, SinkOptions
 from ...sending import SENDERS
-from ...sink_options import SinkOptions
 from ..archive_files import opened_table
 from ..archived import place_of
 from .conditions import COLUMNS as CONDITION_COLUMNS

@@ -26,7 +26,7 @@ from rocketpy.store.files import translated
 from rocketpy.store.replaced_file import durably_replaced
 
 from ..archived import files_by_topic
-from ..locking import locked
+from ..running import locked
 
 VERSION = 2
 StepId = tuple[int, int]
