@@ -28,6 +28,8 @@ from rocketpy.message.record import StoredRecord, encode_record
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.send import CheckTransactionStateRequestHeader
+from rocketpy.remoting.json_writer import pretty_pieces
+from rocketpy.transport.steps import Steps
 
 from ..files import json_file
 from ..managers.config_file import ConfigFile

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
-from rocketpy.broker.broker import BrokerController
+from rocketpy.broker.broker import BrokerController, ManagerProcess
 from rocketpy.broker.clock import SystemClock
-from rocketpy.broker.fast_path.ring_fast_path import RingFastPath
+from rocketpy.broker.fast_path.ring_fast_path import Link, RingFastPath, WorkerLinks
 from rocketpy.broker.memory.manager_memory import ManagerMemory
 from rocketpy.config import BrokerSettings
 from rocketpy.faults import Faults
@@ -68,9 +68,13 @@ class ManagerMain(RequestServerMain):
             send=link(SEND),
             pulls=[link(pull) for pull in topology.sizes.pulls],
             store=link(STORE),
+            queries=[link(query) for query in topology.sizes.queries],
+            sends=sends,
+        )
+        return RingFastPath(
+            workers,
             queues=inherited.control,
             store_host=(settings.broker.broker_ip1, settings.server.listen_port),
-            sends=sends,
             delivered=inherited.delivered,
             half_states=inherited.halves,
         )
@@ -112,13 +116,15 @@ class ManagerMain(RequestServerMain):
             store,
             fast_path,
             client,
-            SystemClock(),
-            lambda: fast_path_counters(inherited.topology),
-            random.Random(),
-            faults,
-            self.memory,
-            lambda: pool_loads(inherited.topology, inherited.pools, loads()),
-            -1 if inherited.member is None else inherited.member.epoch,
+            ManagerProcess(
+                clock=SystemClock(),
+                choose=random.Random(),
+                counters=lambda: fast_path_counters(inherited.topology),
+                pool_loads=lambda: pool_loads(inherited.topology, inherited.pools, loads()),
+                faults=faults,
+                memory=self.memory,
+                epoch=-1 if inherited.member is None else inherited.member.epoch,
+            ),
         )
 
     async def _run(self, context: WorkerContext, store: MessageStore) -> None:
