@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from struct import Struct
 
-from rocketpy.broker.fast_path.half_states import SharedHalfStates
+from rocketpy.broker.fast_path.shared_memory import SharedHalfStates
 from rocketpy.message import names
 from rocketpy.message.properties import find_property, without_property
 from rocketpy.message.record import decode_record, encode_record
