@@ -277,6 +277,7 @@ class BrokerConfig(FilterConfig):
         "Answer requests that waited too long with SYSTEM_BUSY, which a 4.x producer does not retry. Off: overload "
         "shows as latency and client timeouts.",
         effect=_IN_FAST_PATH,
+        c="rp_send_config.fast_failure rp_pull_config.fast_failure",
     )
     wait_time_mills_in_send_queue: int = setting(
         200,
@@ -285,6 +286,7 @@ class BrokerConfig(FilterConfig):
         unit="ms",
         effect=_IN_FAST_PATH,
         at_most=LONG_MAX,
+        c="rp_send_config.wait_time_in_queue_ms",
     )
     wait_time_mills_in_pull_queue: int = setting(
         5_000,
@@ -293,6 +295,7 @@ class BrokerConfig(FilterConfig):
         unit="ms",
         effect=_IN_FAST_PATH,
         at_most=LONG_MAX,
+        c="rp_pull_config.wait_time_in_queue_ms",
     )
     wait_time_mills_in_heartbeat_queue: int = setting(
         31_000,
@@ -314,6 +317,7 @@ class BrokerConfig(FilterConfig):
         "traceOn",
         "Send and pull replies ask clients to trace.",
         effect=_IN_FAST_PATH,
+        c="rp_send_config.trace_on",
     )
     compressed_register: bool = setting(
         False,
@@ -365,6 +369,7 @@ class BrokerConfig(FilterConfig):
         "longPollingEnable",
         "Suspend a pull that finds nothing until a message arrives or its time is up. Off: for shortPollingTimeMills.",
         effect=_IN_FAST_PATH,
+        c="rp_pull_config.long_polling",
     )
     short_polling_time_mills: int = setting(
         1_000,
@@ -373,6 +378,7 @@ class BrokerConfig(FilterConfig):
         unit="ms",
         effect=_IN_FAST_PATH,
         at_most=LONG_MAX,
+        c="rp_pull_config.short_polling_ms",
     )
     notify_consumer_ids_changed_enable: bool = setting(
         True,
@@ -394,6 +400,7 @@ class BrokerConfig(FilterConfig):
         "slaveReadEnable",
         "Direct consumers of old messages to the slave.",
         effect=_IN_FAST_PATH,
+        c="rp_pull_config.slave_read_enable",
     )
     disable_consume_if_consumer_read_slowly: bool = setting(
         False,

@@ -72,6 +72,7 @@ class MessageStoreConfig(FailoverConfig):
         "Keep tags code, store time and filter bits (enableCalcFilterBitMap) of each message in files beside the "
         "consume queue. Costs 20 bytes, the filter bits and a write per message. Existing files stay readable when "
         "off.",
+        c="rp_dispatch_config.consume_queue_ext_enable",
     )
     mapped_file_size_consume_queue_ext: int = setting(
         50_331_648,
@@ -79,6 +80,7 @@ class MessageStoreConfig(FailoverConfig):
         "Size of such a file. Fixed once one exists.",
         unit="bytes",
         at_least=1_024,
+        c="rp_pull_config.consume_queue_ext_file_size rp_dispatch_config.consume_queue_ext_file_size",
     )
     flush_interval_commit_log: int = setting(
         500,
@@ -183,6 +185,7 @@ class MessageStoreConfig(FailoverConfig):
         unit="bytes",
         effect=Effect.AT_ONCE,
         at_least=10,
+        c="rp_send_config.max_message_size",
     )
     check_crc_on_recover: bool = setting(
         True,
@@ -217,6 +220,7 @@ class MessageStoreConfig(FailoverConfig):
         unit="bytes",
         effect=_IN_STORE,
         important=True,
+        c="rp_pull_config.bytes_in_memory",
     )
     max_transfer_count_on_message_in_memory: int = setting(
         32,
@@ -225,6 +229,7 @@ class MessageStoreConfig(FailoverConfig):
         unit="messages",
         effect=_IN_STORE,
         important=True,
+        c="rp_pull_config.count_in_memory",
     )
     max_transfer_bytes_on_message_in_disk: int = setting(
         65_536,
@@ -233,6 +238,7 @@ class MessageStoreConfig(FailoverConfig):
         unit="bytes",
         effect=_IN_STORE,
         important=True,
+        c="rp_pull_config.bytes_on_disk",
     )
     max_transfer_count_on_message_in_disk: int = setting(
         8,
@@ -241,6 +247,7 @@ class MessageStoreConfig(FailoverConfig):
         unit="messages",
         effect=_IN_STORE,
         important=True,
+        c="rp_pull_config.count_on_disk",
     )
     access_message_in_memory_max_ratio: int = setting(
         40,
@@ -257,6 +264,7 @@ class MessageStoreConfig(FailoverConfig):
         "Build the index by key. Off: queries by key and unique key find nothing new.",
         effect=_IN_STORE,
         important=True,
+        c="rp_dispatch_config.index_enable",
     )
     max_hash_slot_num: int = setting(
         5_000_000,
@@ -264,6 +272,7 @@ class MessageStoreConfig(FailoverConfig):
         "Hash slots (4 bytes each) of an index file. Fixed once a store exists.",
         unit="slots",
         at_least=1,
+        c="rp_dispatch_config.hash_slot_num",
     )
     max_index_num: int = setting(
         20_000_000,
@@ -271,6 +280,7 @@ class MessageStoreConfig(FailoverConfig):
         "Entries (20 bytes each) of an index file. Fixed once a store exists.",
         unit="entries",
         at_least=2,
+        c="rp_dispatch_config.index_num",
     )
     max_msgs_num_batch: int = setting(
         64,
@@ -300,6 +310,7 @@ class MessageStoreConfig(FailoverConfig):
         unit="ms",
         effect=_IN_STORE,
         at_least=1,
+        c="rp_send_config.sync_flush_timeout_ms",
     )
     message_delay_level: str = setting(
         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
@@ -336,6 +347,7 @@ class MessageStoreConfig(FailoverConfig):
         effect=_IN_STORE,
         at_least=1,
         at_most=10**12,
+        c="rp_send_config.page_cache_busy_ms rp_codec_config.send_stall_ms",
     )
     default_query_max_num: int = setting(
         32,

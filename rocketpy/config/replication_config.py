@@ -52,6 +52,7 @@ class ReplicationConfig:
         "Master and slave send something at least this often.",
         unit="ms",
         at_least=1,
+        c="rp_master_config.heartbeat_ns rp_slave_stream_config.report_interval_ns",
     )
     ha_housekeeping_interval: int = setting(
         20_000,
@@ -59,6 +60,7 @@ class ReplicationConfig:
         "A replication connection that received nothing for this long is closed.",
         unit="ms",
         at_least=1,
+        c="rp_master_config.housekeeping_ns rp_slave_stream_config.silence_max_ns",
     )
     ha_transfer_batch_size: int = setting(
         32_768,
@@ -67,6 +69,7 @@ class ReplicationConfig:
         unit="bytes",
         at_least=1_024,
         at_most=4_194_304,
+        c="rp_master_config.frame_max",
     )
     ha_slave_fallbehind_max: int = setting(
         268_435_456,
@@ -75,6 +78,7 @@ class ReplicationConfig:
         unit="bytes",
         at_least=1,
         at_most=LONG_MAX,
+        c="rp_send_config.fall_behind_max",
     )
     slave_timeout: int = setting(
         3_000,
@@ -83,12 +87,14 @@ class ReplicationConfig:
         "this long while bytes wait counts as absent until it does.",
         unit="ms",
         at_least=1,
+        c="rp_send_config.slave_timeout_ms rp_master_config.stall_ns",
     )
     offset_check_in_slave: bool = setting(
         False,
         "offsetCheckInSlave",
         "A slave answers a pull outside its range like a master, with the nearest offset. Off: it waits a second for "
         "the log, then answers PULL_RETRY_IMMEDIATELY with the requested offset.",
+        c="rp_pull_config.offset_check_in_slave",
     )
     max_ha_transfer_byte_in_second: int = setting(
         0,
@@ -97,6 +103,7 @@ class ReplicationConfig:
         "next.",
         unit="bytes",
         at_most=LONG_MAX,
+        c="rp_master_config.bytes_per_second",
     )
     ha_addresses: str = setting(
         "127.0.0.0/8,::1",
@@ -110,6 +117,7 @@ class ReplicationConfig:
         "Slaves that may replicate at once; more are closed. At most 16 others may be in the handshake.",
         at_least=1,
         at_most=64,
+        c="rp_master_config.slaves_max",
     )
     ha_secret_file: str | None = setting(
         None,
@@ -121,6 +129,7 @@ class ReplicationConfig:
         True,
         "haCheckCrc",
         "A slave checks the CRC of each body before it stores the message.",
+        c="rp_send_config.check_crc",
     )
     ha_truncate_diverged: bool = setting(
         False,

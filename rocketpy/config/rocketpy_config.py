@@ -60,6 +60,7 @@ class RocketpyConfig:
         "is paid by use.",
         unit="µs",
         at_most=10_000,
+        c="rp_selector_config.spin_us",
     )
     ring_size: int = setting(
         1_048_576,
@@ -91,6 +92,7 @@ class RocketpyConfig:
         unit="connections",
         default_text="from open files and memory",
         at_most=1_000_000,
+        c="rp_selector_config.connections_max",
     )
     frame_max_length: int = setting(
         16_777_216,
@@ -100,6 +102,7 @@ class RocketpyConfig:
         unit="bytes",
         at_least=65_536,
         at_most=1 << 30,
+        c="rp_selector_config.frame_size_max",
     )
     unfinished_input_max: int = setting(
         268_435_456,
@@ -109,6 +112,7 @@ class RocketpyConfig:
         unit="bytes",
         at_least=1_048_576,
         at_most=1 << 40,
+        c="rp_selector_config.unfinished_bytes_max",
     )
     unsent_output_max: int = setting(
         268_435_456,
@@ -118,6 +122,7 @@ class RocketpyConfig:
         unit="bytes",
         at_least=1_048_576,
         at_most=1 << 40,
+        c="rp_selector_config.unsent_bytes_max",
     )
     dispatch_lag_max: int = setting(
         1_073_741_824,
@@ -127,6 +132,7 @@ class RocketpyConfig:
         unit="bytes",
         at_least=0,
         at_most=1 << 40,
+        c="rp_send_config.dispatch_lag_max",
     )
     bulk_pull_count: int = setting(
         1024,
@@ -136,6 +142,7 @@ class RocketpyConfig:
         unit="messages",
         at_least=0,
         at_most=1024,
+        c="rp_pull_config.bulk_count",
     )
     bulk_pull_bytes: int = setting(
         2_097_152,
@@ -144,6 +151,7 @@ class RocketpyConfig:
         unit="bytes",
         at_least=0,
         at_most=8_388_608,
+        c="rp_pull_config.bulk_bytes",
     )
     slow_send_age_max_millis: int = setting(
         3_000,
@@ -311,6 +319,7 @@ class RocketpyConfig:
         unit="s",
         at_least=1,
         at_most=31_536_000,
+        c="rp_send_config.timer_max_delay_ms",
     )
     metrics_host: str = setting(
         "127.0.0.1",

@@ -65,6 +65,7 @@ class ServerConfig:
         "A connection without traffic for this long is closed. Clients send a heartbeat every 30 s.",
         unit="s",
         at_least=1,
+        c="rp_selector_config.idle_s",
     )
     server_socket_backlog: int = setting(
         1_024,

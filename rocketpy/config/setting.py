@@ -19,6 +19,7 @@ LONG_MAX = 2**63 - 1
 _DIGITS_MAX = 20  # more cannot be in any range, and int() is slow or refuses
 
 _KEY = "rocketpy.setting"
+_TIMES_NS = {"s": 10**9, "ms": 10**6, "µs": 10**3, "us": 10**3, "ns": 1}
 _T = TypeVar("_T")
 
 
@@ -46,6 +47,7 @@ class Setting:
     at_least: int
     at_most: int
     power_of_two: bool
+    c: tuple[str, ...]  # "struct.field" of the compiled core that are given the value
 
     @property
     def is_honoured(self) -> bool:
@@ -91,8 +93,13 @@ def setting(
     at_least: int = 0,
     at_most: int = INT_MAX,
     power_of_two: bool = False,
+    c: str = "",
 ) -> _T:
-    """Declare a field of a config class. Returns what the type checker should see: the default."""
+    """Declare a field of a config class. Returns what the type checker should see: the default.
+
+    Args:
+        c: "struct.field" in csrc/ that is the value, or several, separated by blanks. `c_fields` fills them.
+    """
     declared = Setting(
         key=key,
         doc=doc,
@@ -105,6 +112,7 @@ def setting(
         at_least=at_least,
         at_most=at_most,
         power_of_two=power_of_two,
+        c=tuple(c.split()),
     )
     return attrs.field(default=default, metadata={_KEY: declared})
 
@@ -115,6 +123,28 @@ def declared_settings(config_class: type[Any]) -> Iterator[Declared]:
     for field in attrs.fields(config_class):
         if _KEY in field.metadata:
             yield Declared(field.name, types_by_name[field.name], field.default, field.metadata[_KEY])
+
+
+def c_fields(struct: str, *configs: Any) -> dict[str, Any]:
+    """Return the fields of a C struct that the settings of these config objects declare with `c`.
+
+    A duration is given in the unit that the name of the field ends with: `stall_ns` of a setting in ms.
+    """
+    found = {}
+    for config in configs:
+        for field in attrs.fields(type(config)):
+            declared = field.metadata.get(_KEY)
+            for place in () if declared is None else declared.c:
+                of, _, name = place.partition(".")
+                if of == struct:
+                    found[name] = _in_unit_of(name, getattr(config, field.name), declared.unit)
+    return found
+
+
+def _in_unit_of(field: str, value: Any, unit: str) -> Any:
+    if unit not in _TIMES_NS:
+        return value
+    return value * _TIMES_NS[unit] // _TIMES_NS[field.rpartition("_")[2]]
 
 
 def with_changes(config: _T, changes: Mapping[str, str]) -> _T:

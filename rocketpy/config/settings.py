@@ -16,7 +16,7 @@ from .message_store_config import FlushDiskType, MessageStoreConfig
 from .replication_config import BrokerRole
 from .rocketpy_config import RocketpyConfig
 from .server_config import ClientConfig, NamesrvConfig, ServerConfig
-from .setting import Declared, declared_settings, to_text
+from .setting import Declared, c_fields, declared_settings, to_text
 from .without_effect import BrokerWithoutEffect, NamesrvWithoutEffect
 
 _SHOWN_MAX = 100  # characters of a key or value in an error
@@ -55,6 +55,10 @@ class BrokerSettings:
     notes: tuple[Note, ...] = ()
     next_start: Mapping[tuple[str, str], Any] = attrs.field(factory=dict, hash=False)
     """Values by (part, attribute) that were changed while the server runs and take effect when it starts again."""
+
+    def c_fields(self, struct: str) -> dict[str, Any]:
+        """Return the fields of a C struct that settings declare with `c`."""
+        return c_fields(struct, *(part for _, part in parts(self)))
 
     @property
     def is_slave(self) -> bool:

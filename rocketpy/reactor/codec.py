@@ -6,6 +6,7 @@ What the loop is configured with is written before the fork: Python that runs in
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from rocketpy.codes import OUR_VERSION
@@ -25,11 +26,10 @@ class CodecConfig:
     """Of the decoder `name`: a codec worker, or the codec inside a selector when there are no codec workers.
 
     Args:
-        send_stall_ms: sends are refused while the send worker has been busy with one operation for longer than this; 0:
-        never.
+        limits: fields of rp_codec_config that settings declare.
     """
 
-    def __init__(self, topology: Topology, name: str, table: PoolTable, send_stall_ms: int) -> None:
+    def __init__(self, topology: Topology, name: str, table: PoolTable, limits: Mapping[str, int]) -> None:
         self._name = name
         sizes = topology.sizes
         is_inline = not sizes.codecs
@@ -57,7 +57,7 @@ class CodecConfig:
                 "selectors": self._kept[3],
                 "routes": routes,
                 "version": OUR_VERSION,
-                "send_stall_ms": send_stall_ms,
+                **limits,
             },
         )
 
@@ -72,9 +72,9 @@ class CodecConfig:
 class CodecMain:
     """`main` of the codec worker `name`."""
 
-    def __init__(self, topology: Topology, name: str, table: PoolTable, send_stall_ms: int = 0) -> None:
+    def __init__(self, topology: Topology, name: str, table: PoolTable, limits: Mapping[str, int]) -> None:
         self._topology = topology
-        self._config = CodecConfig(topology, name, table, send_stall_ms)
+        self._config = CodecConfig(topology, name, table, limits)
 
     def __call__(self, context: WorkerContext) -> None:
         drop_crashed_request(context.block, self._topology)

@@ -6,7 +6,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -49,21 +49,10 @@ class SelectorSettings:
     commitlog_file_bytes: int = 1 << 30
     min_phy_offset: Callable[[], int] | None = None
     """Returns the first offset of the log: files below it have been deleted, and are unmapped here too."""
-    connections_max: int = 20_000
-    frame_bytes_max: int = 16_777_216
-    idle_s: int = 120
-    """A connection without any traffic for this long is closed; 0: never."""
-    send_stall_ms: int = 0
+    limits: Mapping[str, int] = attrs.field(factory=dict)
+    """Fields of rp_selector_config; what is not given has the default of the core."""
+    codec_limits: Mapping[str, int] = attrs.field(factory=dict)
     """For the codec inside, if there is one: see `CodecConfig`."""
-    high_water_bytes: int = 1 << 20
-    """Queued output above which a connection is not read."""
-    spin_us: int = 0
-    """How long to look for work before sleeping, while short waits are usual and a core is free; 0: not at all."""
-    unfinished_bytes_max: int = 256 << 20
-    """Bytes of incomplete frames, of all connections together. Beyond it the connection with the oldest one is
-    closed."""
-    unsent_bytes_max: int = 256 << 20
-    """Bytes of unsent responses, of all connections together. Beyond it the connections with the most are closed."""
     proxies: Sequence[Network] = ()
     """Networks of proxies: their connections begin with a PROXY header, which names the real peer."""
     member: MemberBlock | None = None
@@ -82,7 +71,7 @@ class SelectorMain:
         self._settings = settings
         self.parked = settings.parked
         sizes = topology.sizes
-        self._codec = None if sizes.codecs else CodecConfig(topology, name, table, settings.send_stall_ms)
+        self._codec = None if sizes.codecs else CodecConfig(topology, name, table, settings.codec_limits)
         codecs = ring_array([topology.ring(name, codec_name) for codec_name in sizes.codecs])
         inputs = topology.inputs(name)
         replies = ring_array(inputs)
@@ -98,16 +87,10 @@ class SelectorMain:
                 "codec_count": len(sizes.codecs),
                 "replies": replies,
                 "codecs": codecs,
-                "connections_max": settings.connections_max,
-                "frame_size_max": settings.frame_bytes_max,
-                "idle_s": settings.idle_s,
-                "high_water_bytes": settings.high_water_bytes,
-                "spin_us": settings.spin_us,
-                "unfinished_bytes_max": settings.unfinished_bytes_max,
-                "unsent_bytes_max": settings.unsent_bytes_max,
                 "proxy_count": len(settings.proxies),
                 "proxies": proxies,
                 "intake_paused": ffi.NULL if settings.member is None else settings.member.intake_paused,
+                **settings.limits,
             },
         )
 

@@ -39,7 +39,7 @@ ENDS = {
 
 @attrs.frozen(kw_only=True)
 class StreamSettings:
-    """Bounds of a stream."""
+    """Bounds of a stream: fields of rp_slave_stream_config."""
 
     is_durable: bool  # acknowledge what is on the disk, not what is published
     report_interval_ns: int

@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 
 from rocketpy.config import MessageStoreConfig
+from rocketpy.config.setting import c_fields
 from rocketpy.errors import DiskFull, StoreError
 from rocketpy.native import Status
 from rocketpy.native.core import ffi, lib
@@ -45,15 +46,10 @@ class Dispatch:
         levels = parse_delay_levels(config.message_delay_level)
         keep = [ffi.new("char[]", os.fsencode(path)) for path in (paths.commitlog, paths.consumequeue, paths.index)]
         delays = ffi.new("int64_t[]", levels or [0])
-        parameters = ffi.new("rp_dispatch_config *")
+        parameters = ffi.new("rp_dispatch_config *", c_fields("rp_dispatch_config", config))
         parameters.commitlog_directory, parameters.consume_queue_directory, parameters.index_directory = keep
         parameters.consume_queue_file_size = rounded_file_size(config.mapped_file_size_consume_queue)
         parameters.consume_queue_files_max = FILES_MAX
-        parameters.consume_queue_ext_enable = config.enable_consume_queue_ext
-        parameters.consume_queue_ext_file_size = config.mapped_file_size_consume_queue_ext
-        parameters.index_enable = config.message_index_enable
-        parameters.hash_slot_num = config.max_hash_slot_num
-        parameters.index_num = config.max_index_num
         parameters.delay_level_count = len(levels)
         parameters.delay_level_ms = delays
         parameters.filter_marks = filter_marks or ffi.NULL

@@ -136,7 +136,7 @@ def worker_specs(
     for query in sizes.queries:
         yield spec(query, QUERY, QueryMain(inherited), StopPhase.MANAGERS)
     for codec in sizes.codecs:
-        yield spec(codec, "codec", CodecMain(topology, codec, table, stall_ms), StopPhase.CODECS)
+        yield spec(codec, "codec", CodecMain(topology, codec, table, _codec_limits(settings)), StopPhase.CODECS)
     for selector in sizes.selectors:
         main = SelectorMain(topology, selector, table, _selector_settings(settings, control, member))
         fds = tuple(sock.fileno() for sock in (topology.handoffs[selector][1], main.parked) if sock is not None)
@@ -198,20 +198,19 @@ def _acceptor(
     return Acceptor(numbered, targets, topology.blocks[ACCEPTOR], parked), tuple(one.fileno() for one in sockets)
 
 
+def _codec_limits(settings: BrokerSettings) -> dict[str, Any]:
+    return settings.c_fields("rp_codec_config")
+
+
 def _selector_settings(settings: BrokerSettings, control: ControlBlock, member: MemberTree | None) -> SelectorSettings:
-    store, own = settings.store, settings.rocketpy
+    store = settings.store
     return SelectorSettings(
         commitlog_directory=str(StorePaths.of(store.store_path_root_dir, store.store_path_commit_log).commitlog),
         commitlog_file_bytes=store.mapped_file_size_commit_log,
         min_phy_offset=lambda: control.min_phy_offset,
-        connections_max=own.connections_max,
-        frame_bytes_max=own.frame_max_length,
-        idle_s=settings.server.server_channel_max_idle_time_seconds,
-        send_stall_ms=store.os_page_cache_busy_time_out_mills,
-        spin_us=own.spin_micros,
-        unfinished_bytes_max=own.unfinished_input_max,
-        unsent_bytes_max=own.unsent_output_max,
-        proxies=parse_networks(own.proxy_protocol_from),
+        limits=settings.c_fields("rp_selector_config"),
+        codec_limits=_codec_limits(settings),
+        proxies=parse_networks(settings.rocketpy.proxy_protocol_from),
         member=None if member is None else member.block,
         parked=None if member is None or member.parked is None else member.parked.into,
         parks=(lambda: False) if member is None else (lambda: member.marks.is_replaced),

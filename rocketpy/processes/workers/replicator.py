@@ -82,13 +82,7 @@ class ReplicatorMain:
 def master_limits(settings: BrokerSettings) -> dict[str, Any]:
     """The settings of the loop that sends the log."""
     store = settings.store
-    return {
-        "slaves_max": store.ha_connections_max,
-        "frame_max": store.ha_transfer_batch_size,
-        "rocketpy_only": store.ha_secret_file is not None or settings.store.is_automatic,
+    return settings.c_fields("rp_master_config") | {
+        "rocketpy_only": store.ha_secret_file is not None or store.is_automatic,
         "is_sync_master": settings.is_sync_master,
-        "heartbeat_ns": store.ha_send_heartbeat_interval * 1_000_000,
-        "housekeeping_ns": store.ha_housekeeping_interval * 1_000_000,
-        "stall_ns": store.slave_timeout * 1_000_000,
-        "bytes_per_second": store.max_ha_transfer_byte_in_second,
     }

@@ -72,7 +72,6 @@ class SendMain:
                 "cluster_property": strings[2],
                 "region": strings[3],
                 "version": OUR_VERSION,
-                "trace_on": settings.broker.trace_on,
             }
             | send_limits(settings),
         )
@@ -113,7 +112,6 @@ class PullMain:
                 "commitlog_directory": log,
                 "consume_queue_directory": directory,
                 "consume_queue_file_size": rounded_file_size(store.mapped_file_size_consume_queue),
-                "consume_queue_ext_file_size": store.mapped_file_size_consume_queue_ext,
                 "files_max": QUEUE_FILES_MAX // workers,
                 "marks": inherited.filter_marks.pointer,
                 "suspended": suspended,
@@ -142,43 +140,14 @@ class PullMain:
 
 def send_limits(settings: BrokerSettings) -> dict[str, Any]:
     """The settings of the send loop."""
-    broker, store = settings.broker, settings.store
-    return {
-        "max_message_size": store.max_message_size,
-        "sync_flush": settings.is_sync_flush,
-        "is_slave": settings.is_slave,
-        "check_crc": store.ha_check_crc,
-        "fast_failure": broker.broker_fast_failure_enable,
-        "sync_flush_timeout_ms": store.sync_flush_timeout,
-        "slave_timeout_ms": store.slave_timeout,
-        "fall_behind_max": store.ha_slave_fallbehind_max,
-        "wait_time_in_queue_ms": broker.wait_time_mills_in_send_queue,
-        "page_cache_busy_ms": store.os_page_cache_busy_time_out_mills,
-        "dispatch_lag_max": settings.rocketpy.dispatch_lag_max,
-        "timer_max_delay_ms": settings.rocketpy.timer_max_delay_sec * 1000,
-    }
+    derived = {"sync_flush": settings.is_sync_flush, "is_slave": settings.is_slave}
+    return settings.c_fields("rp_send_config") | derived
 
 
 def pull_limits(settings: BrokerSettings, memory_bytes: int) -> dict[str, Any]:
     """The settings of the pull loop, on a machine with this much memory."""
-    broker, store = settings.broker, settings.store
-    return {
-        "is_slave": settings.is_slave,
-        "slave_read_enable": broker.slave_read_enable,
-        "offset_check_in_slave": store.offset_check_in_slave,
-        "long_polling": broker.long_polling_enable,
-        "fast_failure": broker.broker_fast_failure_enable,
-        "filter_retries": broker.filter_support_retry,
-        "short_polling_ms": broker.short_polling_time_mills,
-        "wait_time_in_queue_ms": broker.wait_time_mills_in_pull_queue,
-        "bytes_in_memory": store.max_transfer_bytes_on_message_in_memory,
-        "count_in_memory": store.max_transfer_count_on_message_in_memory,
-        "bytes_on_disk": store.max_transfer_bytes_on_message_in_disk,
-        "count_on_disk": store.max_transfer_count_on_message_in_disk,
-        "bulk_bytes": settings.rocketpy.bulk_pull_bytes,
-        "bulk_count": settings.rocketpy.bulk_pull_count,
-        "memory_bytes": memory_bytes * store.access_message_in_memory_max_ratio // 100,
-    }
+    in_memory = memory_bytes * settings.store.access_message_in_memory_max_ratio // 100
+    return settings.c_fields("rp_pull_config") | {"is_slave": settings.is_slave, "memory_bytes": in_memory}
 
 
 def machine_memory_bytes() -> int:

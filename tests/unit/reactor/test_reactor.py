@@ -114,7 +114,7 @@ class Tree:
             main = SelectorMain(topology, name, table, SelectorSettings())
             fds = (topology.handoffs[name][1].fileno(),)
             made.append(spec(name, main, StopPhase.SELECTORS, keep_fds=fds, quiet_phase=StopPhase.INTAKE))
-        made += [spec(name, CodecMain(topology, name, table), StopPhase.CODECS) for name in sizes.codecs]
+        made += [spec(name, CodecMain(topology, name, table, {}), StopPhase.CODECS) for name in sizes.codecs]
         made += [spec(name, wait_for_the_end, StopPhase.FAST_PATH) for name in (SEND, *sizes.pulls)]
         made.append(spec(MANAGER, ManagerMain(topology), StopPhase.MANAGERS))
         return [*made, spec(STORE, wait_for_the_end, StopPhase.STORE)]

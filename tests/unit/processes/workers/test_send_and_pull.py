@@ -20,6 +20,8 @@ from tests.support.inherited import inherited
 from tests.support.master_rig import close_topology
 
 SEND = [
+    ("broker", {"trace_on": False}, {"trace_on": False}),
+    ("rocketpy", {"timer_max_delay_sec": 7}, {"timer_max_delay_ms": 7_000}),
     ("store", {"max_message_size": 77}, {"max_message_size": 77}),
     ("store", {"flush_disk_type": FlushDiskType.SYNC_FLUSH}, {"sync_flush": True}),
     ("store", {"sync_flush_timeout": 77}, {"sync_flush_timeout_ms": 77}),
@@ -31,6 +33,7 @@ SEND = [
     ("broker", {"wait_time_mills_in_send_queue": 77}, {"wait_time_in_queue_ms": 77}),
 ]
 PULL = [
+    ("store", {"mapped_file_size_consume_queue_ext": 7777}, {"consume_queue_ext_file_size": 7777}),
     ("store", {"max_transfer_bytes_on_message_in_memory": 77}, {"bytes_in_memory": 77}),
     ("store", {"max_transfer_count_on_message_in_memory": 77}, {"count_in_memory": 77}),
     ("store", {"max_transfer_bytes_on_message_in_disk": 77}, {"bytes_on_disk": 77}),
