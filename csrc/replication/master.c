@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "replication/master.h"
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -10,26 +11,49 @@
 #include "base/clock.h"
 #include "base/endian.h"
 #include "ipc/worker_counters.h"
-#include "replication/handshakes.h"
-#include "replication/master_private.h"
+#include "replication/confirm.h"
+#include "replication/slave_connection.h"
 
 enum {
     MAPPINGS_MAX = 4,
     NEAR_BYTES = RP_HA_DATA_MAX, /* a slave that lacks no more gets it at once: it was written just now */
     FAR_BYTES = 1 << 20          /* of the log in a turn, for all others together */
 };
+enum { HANDSHAKES = 0, DOORBELL = 1, SLAVES = 2 }; /* places in `polled` */
 static const uint64_t LOOK_NS = 10000000; /* between two looks while stopping */
 static const uint64_t ORDERS_NS = 20000000; /* with automatic failover: nobody wakes it when orders change */
 /* While messages come in and no send waits for a slave, it polls every millisecond and is not marked asleep, so that
  * the send worker need not wake it for each message (as store_loop.c does). */
 static const uint64_t NAP_NS = 1000000, NAPS_AFTER_WORK_NS = 50000000;
 
+struct rp_master {
+    rp_master_config config;
+    rp_slave_rules rules;
+    rp_control *control;
+    rp_log_view *view;
+    rp_slave_connection slaves[RP_SLAVE_ROWS];
+    struct pollfd polled[SLAVES + RP_SLAVE_ROWS];
+    struct {
+        uint32_t is_closed;
+        uint32_t reason;
+    } closed[RP_SLAVE_ROWS]; /* rows that Python has not been told of */
+    uint32_t closed_count;
+    uint32_t used;         /* rows from here on are free */
+    uint32_t first;        /* the first row that is served in the next turn */
+    uint64_t replicated; /* as the control block has it */
+    uint64_t worked_ns, stopping_ns;
+    int has_more; /* some slave can be sent more at once */
+    rp_confirm confirm; /* with automatic failover */
+    rp_epoch *epochs;   /* owned; NULL: not known yet */
+};
+
+static uint64_t now_of(const rp_master *master) { return master->config.clock_ns(); }
+
 rp_master *rp_master_open(const rp_master_config *config) {
     rp_master *master = calloc(1, sizeof *master);
     if (!master) return NULL;
     master->config = *config;
     if (!config->clock_ns) master->config.clock_ns = rp_now_ns;
-    if (master->config.slaves_max > RP_SLAVES_MAX) master->config.slaves_max = RP_SLAVES_MAX;
     master->control = rp_control_header(config->block);
     master->rules = (rp_slave_rules){.file_size = master->control->commitlog_file_size,
                                      .frame_max = config->frame_max,
@@ -37,7 +61,6 @@ rp_master *rp_master_open(const rp_master_config *config) {
                                      .housekeeping_ns = config->housekeeping_ns,
                                      .stall_ns = config->stall_ns,
                                      .bytes_per_second = config->bytes_per_second,
-                                     .rocketpy_only = config->rocketpy_only != 0,
                                      .member = config->member};
     master->confirm = (rp_confirm){.member = config->member,
                                    .control = master->control,
@@ -56,15 +79,54 @@ rp_master *rp_master_open(const rp_master_config *config) {
 void rp_master_close(rp_master *master) {
     if (!master) return;
     for (uint32_t i = 0; i < RP_SLAVE_ROWS; i++)
-        if (master->slaves[i].fd >= 0) rp_slave_connection_close(&master->slaves[i]);
+        if (master->slaves[i].fd >= 0) close(master->slaves[i].fd);
     rp_slave_table_clear(master->config.table);
     rp_log_view_close(master->view);
     free(master->epochs);
     free(master);
 }
 
-void rp_master_pause_accepting(rp_master *master, uint64_t pause_ns) {
-    master->accept_from_ns = now_of(master) + pause_ns;
+/* Close a connection; Python learns the reason, RP_SLAVE_*. */
+static void drop(rp_master *master, uint32_t index, uint32_t reason) {
+    rp_slave_connection *slave = &master->slaves[index];
+    close(slave->fd);
+    slave->fd = -1;
+    master->closed[index].is_closed = 1;
+    master->closed[index].reason = reason;
+    master->closed_count++;
+    rp_store_release32(&slave->row->state, RP_SLAVE_FREE);
+    rp_add(&master->config.table->closed[reason], 1);
+}
+
+void rp_master_add(rp_master *master, uint32_t row, int32_t fd, int is_rocketpy, uint64_t start, uint64_t acked,
+                   uint64_t written_ns) {
+    rp_slave_connection_open(&master->slaves[row], &master->rules, fd, &master->config.table->rows[row], is_rocketpy,
+                             start, acked, written_ns, now_of(master));
+    if (row >= master->used) master->used = row + 1;
+}
+
+int rp_master_closed(rp_master *master, rp_slave_closed *closed) {
+    for (uint32_t i = 0; i < RP_SLAVE_ROWS && master->closed_count; i++) {
+        if (!master->closed[i].is_closed) continue;
+        const rp_slave_connection *slave = &master->slaves[i];
+        *closed = (rp_slave_closed){
+            .row = i, .reason = master->closed[i].reason, .reported = slave->reported, .acked = slave->acked};
+        master->closed[i].is_closed = 0;
+        master->closed_count--;
+        return 1;
+    }
+    return 0;
+}
+
+rp_status rp_master_set_epochs(rp_master *master, const rp_epoch *epochs, uint32_t count) {
+    if (master->epochs) return RP_INVALID;
+    rp_epoch *copy = malloc((count ? count : 1) * sizeof *copy);
+    if (!copy) return RP_NO_MEMORY;
+    memcpy(copy, epochs, count * sizeof *copy);
+    master->rules.epochs = master->epochs = copy;
+    master->rules.epoch_count = count;
+    master->rules.epoch = count ? copy[count - 1].number : 0;
+    return RP_OK;
 }
 
 /* Show what the slaves have; wake the send worker if that releases a send. */
@@ -75,7 +137,6 @@ static void publish_progress(rp_master *master, uint64_t end, uint64_t now) {
         rp_slave_connection *slave = &master->slaves[i];
         if (slave->fd < 0) continue;
         int is_available = rp_slave_connection_publish(slave, &master->rules, end, now);
-        if (!slave->is_replicating) continue;
         if (slave->acked > acked) acked = slave->acked;
         uint64_t sent = rp_transfer_sent(&slave->transfer);
         uint64_t from = slave->acked ? slave->acked : sent; /* where it would go on after a lost connection */
@@ -116,32 +177,25 @@ static void fence(rp_master *master) {
     rp_store32(frame + RP_HA_SIZE_FRAME_HEADER, (uint32_t)newest);
     for (uint32_t i = 0; i < master->used; i++) {
         rp_slave_connection *slave = &master->slaves[i];
-        if (slave->fd < 0 || !slave->is_replicating) continue;
+        if (slave->fd < 0) continue;
         if (newest > master->rules.epoch && !rp_transfer_is_inside(&slave->transfer))
             (void)send(slave->fd, frame, sizeof frame, MSG_DONTWAIT | MSG_NOSIGNAL);
-        rp_master_drop(master, i, RP_SLAVE_FENCED);
+        drop(master, i, RP_SLAVE_FENCED);
     }
 }
 
 /* Read what the slaves say. */
 static void read_all(rp_master *master, uint64_t end, uint64_t now) {
-    uint64_t min = rp_load_acquire(&master->control->min_phy_offset);
     for (uint32_t i = 0; i < master->used; i++) {
         rp_slave_connection *slave = &master->slaves[i];
         uint32_t why;
         if (slave->fd < 0) continue;
         short events = master->polled[SLAVES + i].fd == slave->fd ? master->polled[SLAVES + i].revents : 0;
         rp_status status = RP_OK;
-        int was_replicating = slave->is_replicating;
         if (events & (POLLIN | POLLHUP | POLLERR))
-            status = rp_slave_connection_read(slave, &master->rules, min, end, now, &why);
+            status = rp_slave_connection_read(slave, &master->rules, end, now, &why);
         if (events & POLLOUT) slave->is_blocked = 0;
-        if (status == RP_OK && slave->is_replicating > was_replicating &&
-            rp_handshakes_done(master->slaves, RP_SLAVE_ROWS) > master->config.slaves_max) {
-            status = RP_STOPPED;
-            why = RP_SLAVE_TOO_MANY;
-        }
-        if (status == RP_STOPPED) rp_master_drop(master, i, why);
+        if (status == RP_STOPPED) drop(master, i, why);
     }
 }
 
@@ -161,7 +215,7 @@ static uint64_t write_one(rp_master *master, uint32_t index, uint64_t end, uint6
         status = RP_STOPPED;
         why = RP_SLAVE_SILENT;
     }
-    if (status == RP_STOPPED) rp_master_drop(master, index, why);
+    if (status == RP_STOPPED) drop(master, index, why);
     return sent;
 }
 
@@ -171,7 +225,6 @@ static void write_all(rp_master *master, uint64_t end, uint64_t now) {
     uint64_t left = FAR_BYTES;
     uint32_t first = master->first, skipped = 0;
     master->has_more = 0;
-    master->asking_count = 0;
     for (uint32_t n = 0; n < master->used; n++) {
         uint32_t i = (first + n) % master->used;
         rp_slave_connection *slave = &master->slaves[i];
@@ -184,7 +237,6 @@ static void write_all(rp_master *master, uint64_t end, uint64_t now) {
         }
         uint64_t sent = write_one(master, i, end, is_far ? left : NEAR_BYTES, now);
         if (is_far) left -= sent < left ? sent : left;
-        master->asking_count += (uint32_t)is_asking(slave);
     }
 }
 
@@ -204,8 +256,7 @@ static uint64_t wait_until(rp_master *master, uint64_t end, uint64_t now, uint64
 /* Wait for events. With `is_asleep` the send worker rings when it has published something. */
 static void wait_for(rp_master *master, uint64_t timeout_ns, int is_asleep) {
     struct timespec timeout = {.tv_sec = (time_t)(timeout_ns / 1000000000), .tv_nsec = (long)(timeout_ns % 1000000000)};
-    int accepts = now_of(master) >= master->accept_from_ns;
-    master->polled[LISTENER] = (struct pollfd){.fd = accepts ? master->config.listener : -1, .events = POLLIN};
+    master->polled[HANDSHAKES] = (struct pollfd){.fd = master->config.handshakes, .events = POLLIN};
     master->polled[DOORBELL] = (struct pollfd){.fd = master->config.worker->doorbell, .events = POLLIN};
     for (uint32_t i = 0; i < RP_SLAVE_ROWS; i++) {
         const rp_slave_connection *slave = &master->slaves[i];
@@ -271,8 +322,7 @@ rp_master_event rp_master_run(rp_master *master, int64_t timeout_ns) {
         write_all(master, end, now);
         publish_progress(master, end, now);
         if (is_stopping && has_finished(master, end, now)) return RP_MASTER_STOPPED;
-        if (master->closed_count || master->asking_count) return RP_MASTER_ATTEND;
-        if (master->polled[LISTENER].revents && !is_stopping) return RP_MASTER_ACCEPT;
+        if (master->closed_count || master->polled[HANDSHAKES].revents) return RP_MASTER_ATTEND;
         if (now >= until) break;
     }
     rp_log_view_trim(master->view, rp_load_acquire(&master->control->min_phy_offset));

@@ -3,7 +3,8 @@
 /* The replicator of a master: sends the log to its slaves, and shows the send worker how far they have it.
  *
  * Runs alone in its process, GIL released. One loop serves all slaves: a slave that does not read costs a socket whose
- * buffer is full, and nothing else. Python accepts connections and says which may stay. */
+ * buffer is full, and nothing else. Python accepts connections, and hands over those
+ * that may be slaves (rocketpy/replication/handshakes.py). */
 #include <stdint.h>
 #include "base/status.h"
 #include "ipc/worker.h"
@@ -17,73 +18,51 @@ typedef struct rp_master_config {
     rp_control_block *block;
     rp_slave_table *table;
     const char *commitlog_directory;
-    int32_t listener;          /* -1: none */
-    uint32_t slaves_max;       /* haConnectionsMax */
+    int32_t handshakes;        /* readable while Python has to look at connections that are no slaves yet; -1: none */
+    uint32_t slaves_max;       /* haConnectionsMax; Python keeps to it */
     uint32_t frame_max;        /* haTransferBatchSize */
-    uint32_t rocketpy_only;         /* 1: refuse slaves of 4.9, which cannot prove that they know the secret */
-    rp_member *member;         /* haMode=automatic: whose orders hold; NULL: there is no coordinator */
-    rp_worker *store;          /* with `member`: woken when more is confirmed */
-    uint32_t is_durable;       /* with `member`: SYNC_FLUSH */
-    uint32_t is_sync_master;       /* 1: sends wait for slaves (SYNC_MASTER), so that each microsecond counts */
-    int64_t heartbeat_ns;      /* haSendHeartbeatInterval */
-    int64_t housekeeping_ns;   /* haHousekeepingInterval */
-    int64_t stall_ns;          /* slaveTimeout */
+    uint32_t rocketpy_only; /* 1: Python refuses slaves of 4.9, which cannot prove that they know the secret */
+    rp_member *member; /* haMode=automatic: whose orders hold; NULL: there is no coordinator */
+    rp_worker *store; /* with `member`: woken when more is confirmed */
+    uint32_t is_durable; /* with `member`: SYNC_FLUSH */
+    uint32_t is_sync_master; /* 1: sends wait for slaves (SYNC_MASTER), so that each microsecond counts */
+    int64_t heartbeat_ns; /* haSendHeartbeatInterval */
+    int64_t housekeeping_ns; /* haHousekeepingInterval */
+    int64_t stall_ns; /* slaveTimeout */
     uint64_t bytes_per_second; /* maxHaTransferByteInSecond; 0: no limit */
-    uint64_t (*clock_ns)(void);/* NULL: CLOCK_MONOTONIC */
+    uint64_t (*clock_ns)(void); /* NULL: CLOCK_MONOTONIC */
 } rp_master_config;
 
 typedef struct rp_master rp_master;
 
 /* Why rp_master_run has returned. */
 typedef enum rp_master_event {
-    RP_MASTER_IDLE = 0,   /* its time is over */
-    RP_MASTER_ACCEPT = 1, /* connections wait to be accepted */
-    RP_MASTER_ATTEND = 2, /* a connection was closed (rp_master_closed), or waits for an answer (rp_master_asking) */
-    RP_MASTER_STOPPED = 3 /* the worker is to stop, and every slave that can be waited for has the whole log, or
+    RP_MASTER_IDLE = 0, /* its time is over */
+    RP_MASTER_ATTEND = 1, /* a connection was closed (rp_master_closed), or `handshakes` is readable */
+    RP_MASTER_STOPPED = 2 /* the worker is to stop, and every slave that can be waited for has the whole log, or
                              slaveTimeout has passed */
 } rp_master_event;
 
 /* A connection that was closed. */
 typedef struct rp_slave_closed {
-    uint32_t row;    /* in the slave table */
+    uint32_t row; /* in the slave table */
     uint32_t reason; /* RP_SLAVE_LEFT and others */
     uint64_t reported;
     uint64_t acked;
 } rp_slave_closed;
-
-/* A slave of rocketpy whose handshake waits for an answer. */
-typedef struct rp_slave_asking {
-    uint32_t row;         /* in the slave table */
-    uint32_t hello_size;  /* 0: it has greeted, and needs CHALLENGE */
-    const uint8_t *hello; /* JSON of its HELLO; valid until it is answered */
-} rp_slave_asking;
 
 /* NULL with errno. */
 rp_master *rp_master_open(const rp_master_config *config);
 void rp_master_close(rp_master *master);
 /* Serve until there is work for Python, at most `timeout_ns`. */
 rp_master_event rp_master_run(rp_master *master, int64_t timeout_ns);
-/* Take over a connection, non-blocking; `address` is host:port. It may close another one in the handshake
- * (handshakes.h), so ask for closed connections (rp_master_closed) after each. RP_OK; RP_FULL: slaves_max replicate. */
-rp_status rp_master_add(rp_master *master, int32_t fd, const char *address);
-/* Do not look at the listener for `pause_ns`: nothing can be accepted now, and what waits there would keep the loop
- * busy. */
-void rp_master_pause_accepting(rp_master *master, uint64_t pause_ns);
+/* Take over a connection whose row Python has taken, and which gets the log from `start` on
+ * (rp_slave_connection_open). */
+void rp_master_add(rp_master *master, uint32_t row, int32_t fd, int is_rocketpy, uint64_t start, uint64_t acked,
+                   uint64_t written_ns);
 /* The next connection that was closed; 0: there is none. Its row is free from then on. */
 int rp_master_closed(rp_master *master, rp_slave_closed *closed);
-/* The next slave that waits for an answer; 0: none does. Each must be answered before the next run. */
-int rp_master_asking(rp_master *master, rp_slave_asking *asking);
-/* Send the frame CHALLENGE, or WELCOME (`begins`: DATA follows from `start` on). RP_OK; RP_STOPPED: the connection is
- * closed, because the frame does not leave, or because slaves_max replicate. */
-rp_status rp_master_answer(rp_master *master, uint32_t row, const uint8_t *frame, uint32_t size, int begins,
-                           uint64_t start);
-/* Send the frame REFUSE, if there is one (size), and close. Counted as `reason`; rp_master_closed does not name it. */
-void rp_master_refuse(rp_master *master, uint32_t row, const uint8_t *frame, uint32_t size, uint32_t reason);
 /* With automatic failover, before the first slave is welcomed: the epochs of the log, the last of which this master
  * serves; copied. RP_OK, RP_NO_MEMORY; RP_INVALID: they are set already, and slaves' transfers read them. */
 rp_status rp_master_set_epochs(rp_master *master, const rp_epoch *epochs, uint32_t count);
-/* Before a slave is welcomed: which member's store it is. */
-void rp_master_identify(rp_master *master, uint32_t row, const rp_store_id *store);
-/* CRC-32 of `size` bytes of the log. RP_OK; RP_NOT_FOUND: it has no such bytes; RP_NO_MEMORY: try again later. */
-rp_status rp_master_crc(rp_master *master, uint64_t phy_offset, uint64_t size, uint32_t *crc);
 #endif

@@ -2,10 +2,7 @@
 #define _GNU_SOURCE
 #include "replication/slave_connection.h"
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/endian.h"
@@ -13,50 +10,32 @@
 enum {
     READ_BYTES = 4096,
     ACK_BYTES = RP_HA_SIZE_FRAME_HEADER + RP_HA_SIZE_ACK,
-    FENCED_BYTES = RP_HA_SIZE_FRAME_HEADER + RP_HA_SIZE_FENCED,
-    HELLO_MAX = RP_HA_SIZE_FRAME_HEADER + RP_HA_JSON_MAX
+    FENCED_BYTES = RP_HA_SIZE_FRAME_HEADER + RP_HA_SIZE_FENCED
 };
-static const uint64_t MAGIC = 0xff52504841000000; /* ff, RPHA; the last byte is the slave's lowest version */
 static const uint64_t WINDOW_NS = 100000000; /* the bytes of a second are given out in tenths of one */
 static const uint64_t PAUSE_NS = 100000000; /* after a lack of memory or descriptors */
 static const uint64_t CONFIRM_NS = 10000000; /* after which a slave is told what was confirmed, if it gets no DATA */
 
-void rp_slave_connection_open(rp_slave_connection *slave, int fd, rp_slave_row *row, uint64_t now_ns) {
-    *slave = (rp_slave_connection){.fd = fd, .row = row, .read_ns = now_ns, .written_ns = now_ns, .window_ns = now_ns};
-    rp_store_release32(&row->state, RP_SLAVE_CONNECTED);
-}
-
-void rp_slave_connection_close(rp_slave_connection *slave) {
-    close(slave->fd);
-    free(slave->hello);
-    slave->fd = -1;
-    slave->hello = NULL;
+void rp_slave_connection_open(rp_slave_connection *slave, const rp_slave_rules *rules, int fd, rp_slave_row *row,
+                              int is_rocketpy, uint64_t start, uint64_t acked, uint64_t written_ns, uint64_t now_ns) {
+    *slave = (rp_slave_connection){.fd = fd,
+                                   .row = row,
+                                   .is_rocketpy = is_rocketpy,
+                                   .acked = acked,
+                                   .reported = acked,
+                                   .read_ns = now_ns,
+                                   .written_ns = written_ns,
+                                   .window_ns = now_ns};
+    rp_transfer_init(&slave->transfer, is_rocketpy, start, is_rocketpy ? RP_HA_DATA_MAX : rules->frame_max,
+                     rules->file_size);
+    slave->transfer.epochs = rules->epochs;
+    slave->transfer.epoch_count = rules->epoch_count;
+    slave->transfer.epoch = rules->epoch;
 }
 
 static rp_status refuse(uint32_t reason, uint32_t *why) {
     *why = reason;
     return RP_STOPPED;
-}
-
-/* A slave with an empty log (0) gets everything that there is. The reference would begin with its last file, so that
- * what is older would be lost with the master. */
-static rp_status begin(rp_slave_connection *slave, const rp_slave_rules *rules, uint64_t report, uint64_t min,
-                       uint64_t end, uint32_t *why) {
-    uint64_t first = min - min % rules->file_size, start = report ? report : first;
-    if (rules->rocketpy_only) return refuse(RP_SLAVE_STRANGER, why);
-    if (report > end) return refuse(RP_SLAVE_LONGER, why);
-    if (start < first) return refuse(RP_SLAVE_BEHIND, why);
-    rp_transfer_init(&slave->transfer, 0, start, rules->frame_max, rules->file_size);
-    slave->handshake = RP_HA_STATE_OF_4_9;
-    slave->is_replicating = 1;
-    slave->acked = report;
-    return RP_OK;
-}
-
-static rp_status greet(rp_slave_connection *slave, uint32_t *why) {
-    if (!(slave->hello = malloc(HELLO_MAX))) return refuse(RP_SLAVE_FAILED, why);
-    slave->handshake = RP_HA_STATE_GREETED;
-    return RP_OK;
 }
 
 /* A slave acknowledges `report`, which must be true. */
@@ -87,86 +66,43 @@ static rp_status take_epoch(rp_slave_connection *slave, const rp_slave_rules *ru
 }
 
 /* A position, ACK or FENCED has come whole. */
-static rp_status take(rp_slave_connection *slave, const rp_slave_rules *rules, uint64_t min, uint64_t end,
-                      uint64_t now_ns, uint32_t *why) {
-    int is_rocketpy = slave->handshake == RP_HA_STATE_WELCOMED;
-    uint64_t report = rp_load64(slave->report + (is_rocketpy ? RP_HA_SIZE_FRAME_HEADER : 0));
-    if (slave->handshake == RP_HA_STATE_UNKNOWN && (report & ~UINT64_C(0xff)) == MAGIC) return greet(slave, why);
-    if (is_rocketpy && slave->report[4] == RP_HA_TYPE_FENCED) return take_fenced(slave, rules, why);
-    if (is_rocketpy && (rp_load32(slave->report) != 1 + RP_HA_SIZE_ACK || slave->report[4] != RP_HA_TYPE_ACK))
+static rp_status take(rp_slave_connection *slave, const rp_slave_rules *rules, uint64_t end, uint64_t now_ns,
+                      uint32_t *why) {
+    uint64_t report = rp_load64(slave->report + (slave->is_rocketpy ? RP_HA_SIZE_FRAME_HEADER : 0));
+    if (slave->is_rocketpy && slave->report[4] == RP_HA_TYPE_FENCED) return take_fenced(slave, rules, why);
+    if (slave->is_rocketpy && (rp_load32(slave->report) != 1 + RP_HA_SIZE_ACK || slave->report[4] != RP_HA_TYPE_ACK))
         return refuse(RP_SLAVE_IMPLAUSIBLE, why);
-    if (is_rocketpy && take_epoch(slave, rules, why) != RP_OK) return RP_STOPPED;
+    if (slave->is_rocketpy && take_epoch(slave, rules, why) != RP_OK) return RP_STOPPED;
     slave->reported = report;
     if (report > INT64_MAX) return refuse(RP_SLAVE_IMPLAUSIBLE, why);
-    if (!slave->is_replicating) return begin(slave, rules, report, min, end, why);
     return acknowledge(slave, report, end, now_ns, why);
-}
-
-static rp_status take_hello(rp_slave_connection *slave, uint8_t byte, uint32_t *why) {
-    if (slave->handshake != RP_HA_STATE_ASKED)
-        return refuse(RP_SLAVE_IMPLAUSIBLE, why); /* it must wait for an answer */
-    slave->hello[slave->hello_size++] = byte;
-    if (slave->hello_size < RP_HA_SIZE_FRAME_HEADER) return RP_OK;
-    uint32_t size = rp_load32(slave->hello);
-    if (size < 2 || size > 1 + RP_HA_JSON_MAX || slave->hello[4] != RP_HA_TYPE_HELLO)
-        return refuse(RP_SLAVE_IMPLAUSIBLE, why);
-    if (slave->hello_size == 4 + size) slave->handshake = RP_HA_STATE_INTRODUCED;
-    return RP_OK;
 }
 
 /* Bytes of what is being received, as far as its type is known. */
 static uint32_t report_bytes(const rp_slave_connection *slave) {
-    if (slave->handshake != RP_HA_STATE_WELCOMED) return RP_HA_SIZE_REPORT;
+    if (!slave->is_rocketpy) return RP_HA_SIZE_REPORT;
     int is_fenced = slave->report_size >= RP_HA_SIZE_FRAME_HEADER && slave->report[4] == RP_HA_TYPE_FENCED;
     return is_fenced ? FENCED_BYTES : ACK_BYTES;
 }
 
-static rp_status take_byte(rp_slave_connection *slave, const rp_slave_rules *rules, uint64_t min, uint64_t end,
-                           uint64_t now_ns, uint8_t byte, uint32_t *why) {
-    if (slave->handshake >= RP_HA_STATE_GREETED && slave->handshake < RP_HA_STATE_WELCOMED)
-        return take_hello(slave, byte, why);
-    slave->report[slave->report_size++] = byte;
-    if (slave->report_size < report_bytes(slave)) return RP_OK;
-    slave->report_size = 0;
-    return take(slave, rules, min, end, now_ns, why);
-}
-
-rp_status rp_slave_connection_read(rp_slave_connection *slave, const rp_slave_rules *rules, uint64_t min, uint64_t end,
+rp_status rp_slave_connection_read(rp_slave_connection *slave, const rp_slave_rules *rules, uint64_t end,
                                    uint64_t now_ns, uint32_t *why) {
     uint8_t bytes[READ_BYTES];
     ssize_t size = recv(slave->fd, bytes, sizeof bytes, MSG_DONTWAIT);
     if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return RP_OK;
     if (size <= 0) return refuse(RP_SLAVE_LEFT, why);
     for (ssize_t i = 0; i < size; i++) {
-        rp_status status = take_byte(slave, rules, min, end, now_ns, bytes[i], why);
-        if (status != RP_OK) return status;
+        slave->report[slave->report_size++] = bytes[i];
+        if (slave->report_size < report_bytes(slave)) continue;
+        slave->report_size = 0;
+        if (take(slave, rules, end, now_ns, why) != RP_OK) return RP_STOPPED;
     }
-    if (slave->is_replicating) slave->read_ns = now_ns;
-    return RP_OK;
-}
-
-rp_status rp_slave_connection_answer(rp_slave_connection *slave, const rp_slave_rules *rules, const uint8_t *frame,
-                                     uint32_t size, int begins, uint64_t start, uint64_t now_ns, uint32_t *why) {
-    /* Nothing else is on its way to the slave, so the socket takes all of it. */
-    ssize_t sent = send(slave->fd, frame, size, MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (sent < 0 || (uint32_t)sent != size) return refuse(RP_SLAVE_LEFT, why);
-    slave->written_ns = now_ns;
-    slave->handshake = RP_HA_STATE_ASKED;
-    if (!begins) return RP_OK;
-    free(slave->hello);
-    slave->hello = NULL;
-    slave->handshake = RP_HA_STATE_WELCOMED;
-    slave->is_replicating = 1; /* what it has is in its first ACK */
     slave->read_ns = now_ns;
-    rp_transfer_init(&slave->transfer, 1, start, RP_HA_DATA_MAX, rules->file_size);
-    slave->transfer.epochs = rules->epochs;
-    slave->transfer.epoch_count = rules->epoch_count;
-    slave->transfer.epoch = rules->epoch;
     return RP_OK;
 }
 
 uint64_t rp_slave_connection_lacks(const rp_slave_connection *slave, uint64_t end) {
-    return slave->is_replicating && !slave->is_blocked ? end - rp_transfer_sent(&slave->transfer) : 0;
+    return !slave->is_blocked ? end - rp_transfer_sent(&slave->transfer) : 0;
 }
 
 /* Bytes that may be sent now, at most `most`. Frames are sent whole; what is beyond the limit is taken off the windows
@@ -193,7 +129,7 @@ static int is_heartbeat_due(const rp_slave_connection *slave, const rp_slave_rul
 
 rp_status rp_slave_connection_write(rp_slave_connection *slave, const rp_slave_rules *rules, rp_log_view *view,
                                     uint64_t end, uint64_t most, uint64_t now_ns, uint32_t *why) {
-    if (!slave->is_replicating || slave->is_blocked || now_ns < slave->paused_until_ns) return RP_OK;
+    if (slave->is_blocked || now_ns < slave->paused_until_ns) return RP_OK;
     slave->transfer.confirmed = rules->confirmed;
     int is_beat = is_heartbeat_due(slave, rules, now_ns);
     if (is_beat) rp_transfer_heartbeat(&slave->transfer, end, (uint64_t)rp_wall_ms());
@@ -233,12 +169,9 @@ int rp_slave_connection_publish(rp_slave_connection *slave, const rp_slave_rules
         slave->behind_since_ns = now_ns;
     int is_stalled = slave->behind_since_ns && now_ns - slave->behind_since_ns >= (uint64_t)rules->stall_ns;
     int is_late = is_catching_up(slave, rules, end, now_ns);
-    uint32_t state = !slave->is_replicating ? RP_SLAVE_CONNECTED
-                     : is_stalled           ? RP_SLAVE_STALLED
-                     : is_late              ? RP_SLAVE_CATCHING_UP
-                                            : RP_SLAVE_REPLICATING;
+    uint32_t state = is_stalled ? RP_SLAVE_STALLED : is_late ? RP_SLAVE_CATCHING_UP : RP_SLAVE_REPLICATING;
     rp_store_release(&row->acked_phy_offset, slave->acked);
-    rp_store_release(&row->sent_phy_offset, slave->is_replicating ? rp_transfer_sent(&slave->transfer) : 0);
+    rp_store_release(&row->sent_phy_offset, rp_transfer_sent(&slave->transfer));
     rp_store_release(&row->behind_since_ns, slave->behind_since_ns);
     rp_store_release32(&row->state, state);
     return state == RP_SLAVE_REPLICATING;
@@ -250,7 +183,6 @@ int rp_slave_connection_is_silent(const rp_slave_connection *slave, const rp_sla
 
 uint64_t rp_slave_connection_due_ns(const rp_slave_connection *slave, const rp_slave_rules *rules, uint64_t end) {
     uint64_t due = slave->read_ns + (uint64_t)rules->housekeeping_ns;
-    if (!slave->is_replicating) return due;
     if (slave->paused_until_ns)
         due =
             rp_earlier(due, slave->paused_until_ns); /* a heartbeat may be due before: the loop must not wait for it */

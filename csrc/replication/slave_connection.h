@@ -3,11 +3,10 @@
 /* A slave's connection, at the master: what the slave has reported, and what is sent to it. The slave's own end is
  * slave_stream.h.
  *
- * What a slave sends is validated: its first report lies within the log, later ones never go back and never name bytes
- * that were not sent to it.
+ * What a slave sends is validated: reports never go back and never name bytes that were not sent to it.
  *
- * A slave of rocketpy begins with a handshake (frames.h). The loop reads it and keeps the bounds; what the slave says
- * is read and answered by Python, between two turns. */
+ * It begins when the handshake of a slave of rocketpy is over, or with the first report of one of 4.9
+ * (rocketpy/replication/handshakes.py). */
 #include <stdint.h>
 #include "base/status.h"
 #include "replication/slave_table.h"
@@ -21,7 +20,6 @@ typedef struct rp_slave_rules {
     int64_t housekeeping_ns;   /* haHousekeepingInterval */
     int64_t stall_ns;          /* slaveTimeout */
     uint64_t bytes_per_second; /* maxHaTransferByteInSecond; 0: no limit */
-    int rocketpy_only;              /* haSecretFile: a slave of 4.9 cannot prove that it knows the secret */
     rp_member *member;         /* automatic failover; NULL: none */
     int32_t epoch;             /* the master's; without failover 0 */
     const rp_epoch *epochs;    /* of the log, with failover */
@@ -29,44 +27,29 @@ typedef struct rp_slave_rules {
     uint64_t confirmed;        /* as the slaves are told; without failover the end of the log */
 } rp_slave_rules;
 
-enum { /* how far the handshake is */
-       RP_HA_STATE_UNKNOWN = 0,   /* less than a report has arrived */
-       RP_HA_STATE_OF_4_9 = 1,    /* no handshake: a slave of the reference */
-       RP_HA_STATE_GREETED = 2,   /* the magic has come; CHALLENGE is to be sent */
-       RP_HA_STATE_ASKED = 3,     /* CHALLENGE is sent; HELLO has not come whole */
-       RP_HA_STATE_INTRODUCED = 4,/* HELLO is there; WELCOME or REFUSE is to be sent */
-       RP_HA_STATE_WELCOMED = 5   /* it gets DATA */
-};
-
 typedef struct rp_slave_connection {
     int fd; /* -1: free */
     rp_slave_row *row;
     uint8_t report[RP_HA_SIZE_FRAME_HEADER + RP_HA_SIZE_ACK]; /* a position, ACK or FENCED */
     uint32_t report_size;   /* bytes of it that have arrived */
-    uint32_t handshake;     /* RP_HA_STATE_UNKNOWN and others */
-    uint8_t *hello;         /* owned, from the magic to the end of the handshake; the frame HELLO */
-    uint32_t hello_size;    /* bytes of it that have arrived */
-    int is_replicating;     /* the handshake or the first report is over: it gets the log */
+    int is_rocketpy;        /* it sends ACK and FENCED; 0: positions */
     int is_blocked;         /* the socket takes no more */
     uint64_t acked;
     uint64_t awaited, awaited_since_ns; /* an end of the log that it has not acknowledged, and since when it is there */
     uint64_t reported; /* its last report, for the log */
-    uint64_t read_ns, written_ns, behind_since_ns; /* read_ns stands still until it may get DATA */
+    uint64_t read_ns, written_ns, behind_since_ns;
     uint64_t window_ns, window_bytes; /* of the limit on bytes per second: begin, bytes of it that are used */
     uint64_t told_confirmed; /* what its frames have said of it */
     uint64_t paused_until_ns; /* 0, or when to try again what lacked memory or descriptors */
     rp_transfer transfer;
 } rp_slave_connection;
 
-void rp_slave_connection_open(rp_slave_connection *slave, int fd, rp_slave_row *row, uint64_t now_ns);
-/* Close the connection and free what belongs to it. */
-void rp_slave_connection_close(rp_slave_connection *slave);
-/* Send a whole frame of the handshake, which is over with it if `begins`: DATA follows from `start` on. RP_OK;
- * RP_STOPPED as rp_slave_connection_read. */
-rp_status rp_slave_connection_answer(rp_slave_connection *slave, const rp_slave_rules *rules, const uint8_t *frame,
-                                     uint32_t size, int begins, uint64_t start, uint64_t now_ns, uint32_t *why);
-/* Read reports. RP_OK; RP_STOPPED: close it, *why says why. `min` and `end`: between them the master has the log. */
-rp_status rp_slave_connection_read(rp_slave_connection *slave, const rp_slave_rules *rules, uint64_t min, uint64_t end,
+/* The slave gets the log from `start` on. A slave of 4.9 has reported `acked`; what one of rocketpy has is in its first
+ * ACK. `written_ns`: when something was sent to it last, or it was accepted: a heartbeat may be due. */
+void rp_slave_connection_open(rp_slave_connection *slave, const rp_slave_rules *rules, int fd, rp_slave_row *row,
+                              int is_rocketpy, uint64_t start, uint64_t acked, uint64_t written_ns, uint64_t now_ns);
+/* Read reports. RP_OK; RP_STOPPED: close it, *why says why. `end`: of the master's log. */
+rp_status rp_slave_connection_read(rp_slave_connection *slave, const rp_slave_rules *rules, uint64_t end,
                                    uint64_t now_ns, uint32_t *why);
 /* Bytes of the log up to `end` that could be sent to it now, as far as its socket is known to take any. */
 uint64_t rp_slave_connection_lacks(const rp_slave_connection *slave, uint64_t end);

@@ -2,6 +2,7 @@
 
     slave_table.py     which slaves are connected and how far they are, in shared memory   (all workers)
     master.py          accepts slaves and runs the C loop that sends them the log          (replicator of a master)
+    handshakes.py      connections that do not replicate yet: who may begin, and for how long
     slave.py           follows the master, one connection after the other                  (replicator of a slave)
     slave_states.py    its states and events, as a table
     guide.py           which master a slave follows: the named one; with automatic failover that is follower.py

@@ -5,21 +5,16 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
-import zlib
-from collections.abc import Callable
-from typing import TypeAlias
 
 from rocketpy.native.core import lib
 
 from .errors import MasterUnusable
 from .frames import FRAME, JSON_MAX, MAGIC
-from .handshake import read_answer, read_challenge, tail_place
-from .introduction import NO_MEMBER, Extent, Group, Hello, Membership, Tail, Welcome
+from .handshake import ReadLog, log_crc, read_answer, read_challenge, tail_place
+from .introduction import NO_MEMBER, Extent, Group, Hello, Membership, Nonces, Tail, Welcome
 from .secret import Nonces, new_nonce
 from .stream import ByteReader
 from .versions import OWN, common, no_common_version
-
-ReadLog: TypeAlias = Callable[[int, int], bytes]  # (position, size) of this slave's log, within one file
 
 
 def introduce(
@@ -75,14 +70,9 @@ def crc_of(read_log: ReadLog, file_size: int, position: int, size: int) -> int:
     Raises:
         MasterUnusable: they cannot be read now.
     """
-    crc = 0
-    while size:
-        part = min(size, file_size - position % file_size)
-        data = read_log(position, part)
-        if len(data) != part:
-            raise MasterUnusable(f"this slave cannot read {part} bytes of its own log from {position} on now")
-        crc = zlib.crc32(data, crc)
-        position, size = position + part, size - part
+    crc = log_crc(read_log, file_size, position, size)
+    if crc is None:
+        raise MasterUnusable(f"this slave cannot read {size} bytes of its own log from {position} on now")
     return crc
 
 

@@ -10,7 +10,9 @@ never gets one. With a secret, nothing that is not proved stops a slave for good
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
+from typing import TypeAlias
 
 from rocketpy.native.core import lib
 
@@ -28,10 +30,24 @@ from .introduction import Extent, Group, Hello, Refusal, Welcome
 from .secret import MASTER, NONCE, Nonces, is_proof
 from .versions import OWN, RANGES_SINCE, Versions, common, no_common_version, read_versions
 
+ReadLog: TypeAlias = Callable[[int, int], bytes]  # (position, size) of a log, within one file
 TAIL_MAX = int(lib.RP_HA_TAIL_MAX)
 DIVERGED = frozenset({"behind", "longer", "diverged"})  # codes of REFUSE
 LATER = "later"
 """Code of REFUSE: the master cannot tell now; all other codes need the operator."""
+
+
+def log_crc(read_log: ReadLog, file_size: int, position: int, size: int) -> int | None:
+    """CRC-32 of (position, size) of a log; None: they cannot be read now."""
+    crc = 0
+    while size:
+        part = min(size, file_size - position % file_size)
+        data = read_log(position, part)
+        if len(data) != part:
+            return None
+        crc = zlib.crc32(data, crc)
+        position, size = position + part, size - part
+    return crc
 
 
 # --- master -------------------------------------------------------------------------------------------------------

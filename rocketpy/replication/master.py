@@ -1,7 +1,7 @@
 """The replicator of a master: decides who may be a slave, and runs the C loop that serves the slaves.
 
-    listener -> address in haAddresses? room? -> csrc/replication/master.c, which sends the log and reads reports
-                a slave of rocketpy: handshake.py, in between
+    listener -> address in haAddresses? room? -> handshakes.py -> csrc/replication/master.c, which sends the log
+                                                 a slave of rocketpy: handshake.py, in between
 
 What a slave does wrong is a line in the log that names it, the positions and the remedy; lines of one kind are limited.
 """
@@ -14,6 +14,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -27,9 +28,10 @@ from rocketpy.native import Status
 from rocketpy.native.core import ffi, lib
 from rocketpy.remoting.networks import Network, is_in, parse_address
 
-from .frames import printable
-from .handshake import LATER, encode_challenge, read_hello, start_for, stranger
-from .introduction import Extent, Group, Hello, Refusal, Tail, Welcome
+from .frames import POSITION_MAX, printable
+from .handshake import LATER, encode_challenge, log_crc, read_hello, start_for, stranger
+from .handshakes import NS_PER_S, Ended, Handshakes, Newcomer, is_magic
+from .introduction import Extent, Group, Hello, Nonces, Refusal, Tail, Welcome
 from .membership import Join, join_for, tail_below
 from .secret import Nonces, new_nonce
 from .slave_table import SlaveTable
@@ -37,7 +39,7 @@ from .slave_table import SlaveTable
 logger = logging.getLogger(__name__)
 
 ACCEPTS_PER_TURN = 64
-ACCEPT_AGAIN_NS = 50_000_000  # after a failure
+ACCEPT_AGAIN_S = 0.05  # after a failure
 LOG_INTERVAL_S = 10.0
 WHY = {
     lib.RP_SLAVE_LEFT: "slave %(address)s has left; it had the log up to %(acked)d (%(behind)d bytes behind)",
@@ -70,8 +72,7 @@ EXPECTED = frozenset({lib.RP_SLAVE_LEFT})
 class _Asking:
     """A connection whose HELLO is to be answered."""
 
-    row: int
-    address: str
+    newcomer: Newcomer
     nonces: Nonces
 
 
@@ -101,7 +102,7 @@ class Master:
     """Serves the slaves of one broker, in the process that opened it.
 
     Args:
-        config: an `rp_master_config *`, kept alive by the caller.
+        config: an `rp_master_config *`, kept alive by the caller; its `handshakes` is set here.
         listener: the listening socket of the HA port, non-blocking.
         control: the header of the control block.
         group: whose slaves are served.
@@ -122,21 +123,30 @@ class Master:
     ) -> None:
         self._listener, self._control, self._table, self._networks = listener, control, table, networks
         self._group, self._member, self._epoch = group, member, -1
-        self._challenges: dict[int, str] = {}  # by row, from CHALLENGE to the answer to HELLO
+        self._config, self._now_s, self._accept_from_s, self._slaves = config, now_s, 0.0, 0
+        self._handshakes = Handshakes(table, listener, config.housekeeping_ns / NS_PER_S, now_s)
+        config.handshakes = self._handshakes.fileno()
         self._limit = LogLimit(LOG_INTERVAL_S, now_s)
+        self._directory = Path(os.fsdecode(ffi.string(config.commitlog_directory)))
         self._pointer = lib.rp_master_open(config)
         if self._pointer == ffi.NULL:
             raise StoreError(f"cannot read the CommitLog for slaves: {os.strerror(ffi.errno)}")
 
     def close(self) -> None:
         lib.rp_master_close(self._pointer)
+        self._handshakes.close()
 
     def turn(self, timeout_ns: int) -> bool:
         """Serve for up to `timeout_ns`. Returns False once stopped."""
-        event = lib.rp_master_run(self._pointer, timeout_ns)
+        is_accepting = not self._config.worker.stop and self._now_s() >= self._accept_from_s
+        self._handshakes.listen(is_accepting)
+        event = lib.rp_master_run(self._pointer, self._handshakes.left_ns(timeout_ns))
         self._report_closed()
-        self._answer_all()
-        if event == lib.RP_MASTER_ACCEPT:
+        for newcomer in self._handshakes.ready():
+            self._attend(newcomer)
+        for newcomer in self._handshakes.overdue():
+            self._end(newcomer, lib.RP_SLAVE_SILENT)
+        if is_accepting:
             self._accept()
         return bool(event != lib.RP_MASTER_STOPPED)
 
@@ -149,56 +159,95 @@ class Master:
             except OSError as exc:  # it has gone again, or there are no descriptors
                 if told := self._limit.take("accept"):
                     logger.warning("cannot accept a slave: %s%s", exc.strerror, and_more(told))
-                lib.rp_master_pause_accepting(self._pointer, ACCEPT_AGAIN_NS)
+                self._accept_from_s = self._now_s() + ACCEPT_AGAIN_S
                 return
-            with contextlib.closing(connection):
-                self._admit(connection, peer)
+            if not self._admit(connection, peer[:2]):
+                connection.close()
 
-    def _admit(self, connection: socket.socket, peer: tuple[str, int]) -> None:
-        address = format_host(peer[:2])
+    def _admit(self, connection: socket.socket, peer: tuple[str, int]) -> bool:
+        address = format_host(peer)
         if not is_in(parse_address(peer[0]), self._networks):
-            self._refuse(lib.RP_SLAVE_STRANGER, address, "its address is not in haAddresses")
-            return
+            return self._refuse(lib.RP_SLAVE_STRANGER, address, "its address is not in haAddresses")
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        status = lib.rp_master_add(self._pointer, connection.fileno(), address.encode())
-        self._report_closed()
-        if status != lib.RP_OK:
-            self._refuse(lib.RP_SLAVE_TOO_MANY, address, "haConnectionsMax slaves are connected")
-            return
-        connection.detach()
+        if not self._begin(connection, peer):
+            return self._refuse(lib.RP_SLAVE_TOO_MANY, address, "haConnectionsMax slaves are connected")
         if told := self._limit.take("connected"):
             logger.info("slave %s has connected%s", address, and_more(told))
+        return True
 
-    def _refuse(self, reason: int, address: str, why: str) -> None:
-        self._table.count_refused(reason)
+    def _begin(self, connection: socket.socket, peer: tuple[str, int]) -> bool:
+        if self._is_full:
+            return False
+        if (surplus := self._handshakes.surplus) is not None:
+            self._end(surplus, lib.RP_SLAVE_TOO_MANY)
+        return self._handshakes.begin(connection, peer) is not None
+
+    def _refuse(self, reason: int, address: str, why: str) -> bool:
+        self._table.count_closed(reason)
         if told := self._limit.take(reason):
             logger.warning("refused a connection to the HA port from %s: %s%s", address, why, and_more(told))
+        return False
+
+    @property
+    def _is_full(self) -> bool:
+        return self._slaves >= min(int(self._config.slaves_max), int(lib.RP_SLAVES_MAX))
+
+    def _serve(self, newcomer: Newcomer, start: int, *, is_rocketpy: bool, acked: int = 0) -> None:
+        """It replicates from here on."""
+        written_ns = int((self._now_s() if is_rocketpy else newcomer.begun_s) * NS_PER_S)  # WELCOME; or nothing yet
+        connection = self._handshakes.release(newcomer)
+        lib.rp_master_add(self._pointer, newcomer.row, connection, is_rocketpy, start, acked, written_ns)
+        self._slaves += 1
+
+    def _end(self, newcomer: Newcomer, reason: int, reported: int = 0) -> None:
+        self._handshakes.end(newcomer, reason)
+        self._tell_closed(reason, newcomer.address, reported, 0)
+
+    def _begin_reference(self, newcomer: Newcomer, report: int) -> None:
+        """A slave of 4.9 has reported the end of its log. With an empty one (0) it gets everything that there is: the
+        reference would begin with its last file, so that what is older would be lost with the master."""
+        own = self._extent()
+        start = report or own.begin
+        if report > POSITION_MAX:
+            self._end(newcomer, lib.RP_SLAVE_IMPLAUSIBLE, report)
+        elif self._config.rocketpy_only:
+            self._end(newcomer, lib.RP_SLAVE_STRANGER, report)
+        elif report > own.end:
+            self._end(newcomer, lib.RP_SLAVE_LONGER, report)
+        elif start < own.begin:
+            self._end(newcomer, lib.RP_SLAVE_BEHIND, report)
+        elif self._is_full:
+            self._end(newcomer, lib.RP_SLAVE_TOO_MANY, report)
+        else:
+            self._serve(newcomer, start, is_rocketpy=False, acked=report)
 
     # --- the handshake --------------------------------------------------------------------------------------------
 
-    def _answer_all(self) -> None:
-        asking = ffi.new("rp_slave_asking *")
-        while lib.rp_master_asking(self._pointer, asking):
-            row = int(asking.row)
-            if asking.hello_size:
-                self._answer(row, bytes(ffi.buffer(asking.hello, asking.hello_size)))
-            else:
-                self._challenges[row] = new_nonce()
-                challenge = encode_challenge(self._challenges[row])
-                lib.rp_master_answer(self._pointer, row, challenge, len(challenge), False, 0)
+    def _attend(self, newcomer: Newcomer) -> None:
+        said = self._handshakes.read(newcomer)
+        if isinstance(said, Ended):
+            self._end(newcomer, said.reason)
+        elif said is not None and newcomer.challenge:
+            self._answer(newcomer, said)
+        elif said is not None and is_magic(said):
+            newcomer.challenge = new_nonce()
+            if not self._handshakes.send(newcomer, encode_challenge(newcomer.challenge)):
+                self._end(newcomer, lib.RP_SLAVE_LEFT)
+        elif said is not None:
+            self._begin_reference(newcomer, int.from_bytes(said, "big"))
 
-    def _answer(self, row: int, body: bytes) -> None:
-        """Answer a HELLO."""
-        challenge = self._challenges.pop(row)
+    def _extent(self) -> Extent:
         begin = int(self._control.min_phy_offset)
-        own = Extent(begin - begin % self._group.file_size, int(self._control.published_phy_offset))
-        address = ffi.string(self._table.pointer.rows[row].address).decode(errors="replace")
-        hello = read_hello(body)
+        return Extent(begin - begin % self._group.file_size, int(self._control.published_phy_offset))
+
+    def _answer(self, newcomer: Newcomer, body: bytes) -> None:
+        """Answer a HELLO."""
+        challenge, own, hello = newcomer.challenge, self._extent(), read_hello(body)
         if isinstance(hello, Refusal):
-            self._refuse_hello(_Asking(row, address, Nonces(challenge, "")), hello)
+            self._refuse_hello(_Asking(newcomer, Nonces(challenge, "")), hello)
             return
-        asking = _Asking(row, address, Nonces(challenge, hello.nonce))
+        asking = _Asking(newcomer, Nonces(challenge, hello.nonce))
         if self._member is not None:
             self._answer_member(self._member, asking, hello, own)
             return
@@ -250,7 +299,7 @@ class Master:
         except ValueError as exc:
             self._refuse_hello(asking, Refusal("version", f"its name or incarnation does not fit: {exc}"))
             return False
-        lib.rp_master_identify(self._pointer, asking.row, store)
+        self._table.identify(asking.newcomer.row, store)
         return True
 
     def _set_epochs(self, member: MasterMember) -> None:
@@ -263,45 +312,64 @@ class Master:
 
     def _have_cut(self, asking: _Asking, hello: Hello, welcome: Welcome, position: int) -> None:
         frame = welcome.encode(self._group.secret, asking.nonces)
-        lib.rp_master_refuse(self._pointer, asking.row, frame, len(frame), lib.RP_SLAVE_DIVERGED)
+        self._handshakes.send(asking.newcomer, frame)
+        self._handshakes.end(asking.newcomer, lib.RP_SLAVE_DIVERGED)
         if told := self._limit.take("truncate"):
             text = "member %s at %s has %d bytes after log offset %d that are not in this log: it cuts them off%s"
             name, behind = printable(hello.membership.member), hello.log.end - position
-            logger.warning(text, name, asking.address, behind, position, and_more(told))
+            logger.warning(text, name, asking.newcomer.address, behind, position, and_more(told))
 
     def _welcome(self, asking: _Asking, hello: Hello, welcome: Welcome) -> None:
         frame, start = welcome.encode(self._group.secret, asking.nonces), welcome.start
-        if lib.rp_master_answer(self._pointer, asking.row, frame, len(frame), True, start) != lib.RP_OK:
+        if self._is_full:
+            self._end(asking.newcomer, lib.RP_SLAVE_TOO_MANY)
             return
+        if not self._handshakes.send(asking.newcomer, frame):
+            self._end(asking.newcomer, lib.RP_SLAVE_LEFT)
+            return
+        self._serve(asking.newcomer, start, is_rocketpy=True)
         if told := self._limit.take("welcomed"):
             text = "slave %s (brokerId %d) gets the log from %d on; it ends at %d%s"
-            logger.info(text, asking.address, hello.broker_id, start, welcome.master_end, and_more(told))
+            logger.info(text, asking.newcomer.address, hello.broker_id, start, welcome.master_end, and_more(told))
 
     def _refuse_hello(self, asking: _Asking, refusal: Refusal) -> None:
         frame = refusal.encode(self._group.secret, asking.nonces)
         reason = REASON_OF.get(refusal.code, lib.RP_SLAVE_STRANGER)
-        lib.rp_master_refuse(self._pointer, asking.row, frame, len(frame), reason)
+        self._handshakes.send(asking.newcomer, frame)
+        self._handshakes.end(asking.newcomer, reason)
         if told := self._limit.take(refusal.code):
-            logger.warning("refused slave %s (%s): %s%s", asking.address, refusal.code, refusal.reason, and_more(told))
+            address = asking.newcomer.address
+            logger.warning("refused slave %s (%s): %s%s", address, refusal.code, refusal.reason, and_more(told))
 
     def _crc(self, position: int, size: int) -> int | None:
-        crc = ffi.new("uint32_t *")
-        return int(crc[0]) if lib.rp_master_crc(self._pointer, position, size, crc) == lib.RP_OK else None
+        return log_crc(self._read_log, self._group.file_size, position, size)
+
+    def _read_log(self, position: int, size: int) -> bytes:
+        """Bytes of one file of the log; fewer, if they cannot be read now."""
+        begin = position - position % self._group.file_size
+        with contextlib.suppress(OSError), open(self._directory / f"{begin:020d}", "rb") as file:
+            return os.pread(file.fileno(), size, position - begin)
+        return b""
 
     def _report_closed(self) -> None:
         closed = ffi.new("rp_slave_closed *")
         while lib.rp_master_closed(self._pointer, closed):
-            told = self._limit.take(closed.reason)
-            if not told or closed.reason not in WHY:
-                continue
-            row, end = self._table.pointer.rows[closed.row], int(self._control.published_phy_offset)
-            facts = {
-                "address": ffi.string(row.address).decode(errors="replace"),
-                "reported": int(closed.reported),
-                "acked": int(closed.acked),
-                "end": end,
-                "begin": int(self._control.min_phy_offset),
-                "behind": max(0, end - int(closed.acked)),
-            }
-            level = logging.INFO if closed.reason in EXPECTED else logging.WARNING
-            logger.log(level, "%s%s", WHY[closed.reason] % facts, and_more(told))
+            self._slaves -= 1
+            address = ffi.string(self._table.pointer.rows[closed.row].address).decode(errors="replace")
+            self._tell_closed(int(closed.reason), address, int(closed.reported), int(closed.acked))
+
+    def _tell_closed(self, reason: int, address: str, reported: int, acked: int) -> None:
+        told = self._limit.take(reason)
+        if not told or reason not in WHY:
+            return
+        end = int(self._control.published_phy_offset)
+        facts = {
+            "address": address,
+            "reported": reported,
+            "acked": acked,
+            "end": end,
+            "begin": int(self._control.min_phy_offset),
+            "behind": max(0, end - acked),
+        }
+        level = logging.INFO if reason in EXPECTED else logging.WARNING
+        logger.log(level, "%s%s", WHY[reason] % facts, and_more(told))

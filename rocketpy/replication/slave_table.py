@@ -109,6 +109,19 @@ class SlaveTable:
         """Number of connections closed since the start, by reason."""
         return {name: int(self.pointer.closed[reason]) for reason, name in REASONS.items()}
 
-    def count_refused(self, reason: int) -> None:
+    def take(self, address: str) -> int | None:
+        """Replicator: take a row for a new connection; None: no row is free."""
+        row = int(lib.rp_slave_table_take(self.pointer, address.encode()))
+        return None if row < 0 else row
+
+    def identify(self, row: int, store: Any) -> None:
+        """Replicator, before a slave is served: which member's it is (an `rp_store_id *`)."""
+        self.pointer.rows[row].store = store[0]
+
+    def free(self, row: int) -> None:
+        """Replicator: the connection of a row was closed before it was served."""
+        self.pointer.rows[row].state = lib.RP_SLAVE_FREE
+
+    def count_closed(self, reason: int) -> None:
         """Replicator: a connection was closed before it was served."""
         self.pointer.closed[reason] += 1

@@ -56,7 +56,6 @@ class MasterRig:
                 "block": self.control.block,
                 "table": self.table.pointer,
                 "commitlog_directory": self._directory,
-                "listener": self.listener.fileno(),
                 "slaves_max": 16,
                 "frame_max": 32_768,
                 "heartbeat_ns": 5_000_000_000,

@@ -75,7 +75,6 @@ class MemberMaster:
                 "block": self.control.block,
                 "table": self.table.pointer,
                 "commitlog_directory": self._directory,
-                "listener": self.listener.fileno(),
                 "member": self.block.pointer,
                 "rocketpy_only": 1,
                 "slaves_max": 16,

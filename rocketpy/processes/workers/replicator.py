@@ -53,7 +53,6 @@ class ReplicatorMain:
                 "block": control.block,
                 "table": slaves.pointer,
                 "commitlog_directory": self._directory,
-                "listener": listener.fileno(),
                 "member": ffi.NULL if orders is None else orders.pointer,
                 "store": topology.blocks[STORE].pointer,
                 "is_durable": settings.is_sync_flush,
