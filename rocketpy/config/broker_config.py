@@ -47,6 +47,7 @@ class FilterConfig:
         "filterSupportRetry",
         "Filter a group's retry topic by its SQL92 subscription to the original topic.",
         effect=Effect.AT_RESTART,
+        c="rp_pull_config.filter_retries",
     )
     filter_data_clean_time_span: int = setting(
         86_400_000,

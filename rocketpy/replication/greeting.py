@@ -11,7 +11,7 @@ from rocketpy.native.core import lib
 from .errors import MasterUnusable
 from .frames import FRAME, JSON_MAX, MAGIC
 from .handshake import ReadLog, log_crc, read_answer, read_challenge, tail_place
-from .introduction import NO_MEMBER, Extent, Group, Hello, Membership, Nonces, Tail, Welcome
+from .introduction import NO_MEMBER, Extent, Group, Hello, Membership, Tail, Welcome
 from .secret import Nonces, new_nonce
 from .stream import ByteReader
 from .versions import OWN, common, no_common_version

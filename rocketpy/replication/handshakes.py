@@ -68,7 +68,7 @@ class Newcomer:
         if not self.challenge or len(self.received) < FRAME.size:
             return True
         size, kind = FRAME.unpack_from(self.received)
-        return 2 <= size <= 1 + JSON_MAX and kind == lib.RP_HA_TYPE_HELLO
+        return bool(2 <= size <= 1 + JSON_MAX and kind == lib.RP_HA_TYPE_HELLO)
 
 
 class Handshakes:

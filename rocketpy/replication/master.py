@@ -31,7 +31,7 @@ from rocketpy.remoting.networks import Network, is_in, parse_address
 from .frames import POSITION_MAX, printable
 from .handshake import LATER, encode_challenge, log_crc, read_hello, start_for, stranger
 from .handshakes import NS_PER_S, Ended, Handshakes, Newcomer, is_magic
-from .introduction import Extent, Group, Hello, Nonces, Refusal, Tail, Welcome
+from .introduction import Extent, Group, Hello, Refusal, Tail, Welcome
 from .membership import Join, join_for, tail_below
 from .secret import Nonces, new_nonce
 from .slave_table import SlaveTable

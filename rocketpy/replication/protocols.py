@@ -25,8 +25,9 @@ from rocketpy.store.reading.commitlog import CommitLog
 
 from .errors import CannotFollow, CutAsked, Diverged, ReplicatorStopped
 from .follower import Follower
-from .greeting import ReadLog, crc_of, introduce, tell_fenced
+from .greeting import crc_of, introduce, tell_fenced
 from .guide import MasterAddress, NamedMaster
+from .handshake import ReadLog
 from .introduction import Extent, Group, Welcome
 from .master_log import MasterLog, ask_master, connect
 from .membership import MasterReplaced

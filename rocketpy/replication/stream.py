@@ -47,12 +47,7 @@ class StreamSettings:
 
     @classmethod
     def of(cls, settings: BrokerSettings) -> StreamSettings:
-        store = settings.store
-        return cls(
-            is_durable=settings.is_sync_flush,
-            report_interval_ns=store.ha_send_heartbeat_interval * 1_000_000,
-            silence_max_ns=store.ha_housekeeping_interval * 1_000_000,
-        )
+        return cls(is_durable=settings.is_sync_flush, **settings.c_fields("rp_slave_stream_config"))
 
 
 @attrs.frozen(eq=False)
@@ -99,9 +94,7 @@ class Intake:
             "control": self.control.header,
             "master_link": self.master_link.pointer,
             "to_send": self.to_send.pointer,
-            "is_durable": self.settings.is_durable,
-            "report_interval_ns": self.settings.report_interval_ns,
-            "silence_max_ns": self.settings.silence_max_ns,
+            **attrs.asdict(self.settings),
         }
 
 

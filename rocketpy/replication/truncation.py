@@ -22,7 +22,8 @@ from rocketpy.store.recovery.diverged import NoRoomAside, check_room, request_cu
 
 from .errors import Diverged, MasterUnusable
 from .frames import DATA, FRAME
-from .greeting import ReadLog, introduce
+from .greeting import introduce
+from .handshake import ReadLog
 from .introduction import Extent, Group
 from .stream import ByteReader
 

@@ -97,7 +97,6 @@ def worker_specs(
 ) -> Iterator[WorkerSpec]:
     """Every worker of the broker, in the order in which they start: workers that send requests to others start last."""
     sizes = topology.sizes
-    stall_ms = settings.store.os_page_cache_busy_time_out_mills
     hang_s = settings.rocketpy.worker_heartbeat_timeout_millis / 1000
 
     def spec(name: str, role: str, main: Main, phase: int, **others: Any) -> WorkerSpec:
