@@ -72,16 +72,7 @@ async def _coordinate(settings: BrokerSettings, tree: MemberTree, bell: int, gat
     while not tree.marks.is_open:
         tree.marks.coordinator_turned_s = time.monotonic()
         await trio.sleep(LOOK_S)
-    shared = SharedBroker(
-        tree.block,
-        tree.marks,
-        tree.slaves,
-        paths.root,
-        paths.control,
-        _ringing(bell),
-        tree.shown,
-        is_sync_flush=settings.is_sync_flush,
-    )
+    shared = SharedBroker(tree, paths, _ringing(bell), is_sync_flush=settings.is_sync_flush)
     async with gateway:
         keys = GroupKeys(gateway, broker.broker_cluster_name, broker.broker_name)
         coordinator = Coordinator(member_settings(settings), place(settings), keys, shared)

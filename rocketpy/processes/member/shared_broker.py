@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 import attrs
 
 from rocketpy.failover.etcd.gateway import EtcdStatus
-from rocketpy.failover.member_block import NO_DEADLINE_NS, Following, MemberBlock, MemberOrders
+from rocketpy.failover.member_block import NO_DEADLINE_NS, Following, MemberOrders
 from rocketpy.failover.rules.epochs import EpochList, EpochsInvalid
 from rocketpy.failover.rules.fences import FOR_EVER_S
 from rocketpy.failover.rules.member import SERVING
@@ -18,12 +17,11 @@ from rocketpy.failover.rules.records import MemberRecord
 from rocketpy.failover.rules.requests import Report
 from rocketpy.failover.rules.states import State
 from rocketpy.replication.epoch_file import EpochFile
-from rocketpy.replication.slave_table import SlaveTable
 from rocketpy.store.control_block import ControlView
+from rocketpy.store.files import StorePaths
 
 from .health import Health
-from .marks import TreeMarks
-from .shown import MemberShown
+from .tree import MemberTree
 
 FOLLOWING = frozenset({State.FOLLOWER, State.IN_SYNC})
 
@@ -35,20 +33,16 @@ class SharedBroker:
     While a process tree opens the store the report is that of the tree before, and nothing is done.
 
     Args:
-        registered: the members that etcd knows, by name.
+        tree: what the process tree shares with the coordinator. paths: of its store.
         ring: wakes the guardian.
-        shown: what operators see of the member.
+        registered: the members that etcd knows, by name.
         etcd: its state, as it was seen last.
         lease_ends_s: CLOCK_BOOTTIME at which the lease ends, as far as is known; 0: there is none.
     """
 
-    block: MemberBlock
-    marks: TreeMarks
-    slaves: SlaveTable
-    root: Path
-    control: Path
+    tree: MemberTree
+    paths: StorePaths
     ring: Callable[[], None]
-    shown: MemberShown = attrs.field(factory=MemberShown)
     registered: Callable[[], Mapping[str, MemberRecord]] = dict
     lease_ends_s: Callable[[], float] = float
     etcd: Callable[[], EtcdStatus] = EtcdStatus
@@ -67,7 +61,7 @@ class SharedBroker:
     _fault: str = attrs.field(init=False, default="")  # of the last report
 
     def __attrs_post_init__(self) -> None:
-        self._health = Health(self.block, self.marks, self.is_sync_flush)
+        self._health = Health(self.tree.block, self.tree.marks, self.is_sync_flush)
 
     # --- report -----------------------------------------------------------------------------------------------------
 
@@ -77,7 +71,7 @@ class SharedBroker:
         `done` is read first: sends that are stored between the two reads are below `end` then. A switch-over hands
         over to a member that has everything below it. The tree that has done it must be the one whose end is read.
         """
-        block, own = self.block, self.block.own
+        block, own = self.tree.block, self.tree.block.own
         is_done = self._is_done()
         is_done = self._read_positions() and is_done
         self._incarnation = own.incarnation if own else self._incarnation
@@ -94,7 +88,7 @@ class SharedBroker:
             opened=opened,
             newest_epoch_seen=block.newest_epoch_seen,
             diverged=block.is_diverged,
-            acks=self.slaves.acknowledged(),
+            acks=self.tree.slaves.acknowledged(),
             wall_ms=time.time_ns() // 1_000_000,
             fault=self._fault,
             is_open=self._view is not None,
@@ -102,31 +96,31 @@ class SharedBroker:
 
     def _read_positions(self) -> bool:
         """Read the ends of the log. Returns: False: no store is open; what was read last stays."""
-        if not self.marks.is_open:
+        if not self.tree.marks.is_open:
             if self._view is not None:
                 self._view.close()
                 self._view = None
             return False
         if self._view is None:
-            self._view = ControlView(self.control)
+            self._view = ControlView(self.paths.control)
         self._end = int(self._view.header.published_phy_offset)
         self._confirmed = int(self._view.header.confirmed_phy_offset)
         return True
 
     def _is_done(self) -> bool:
         """Return True if the work that the orders end has ended: a slave tree's stream, or a master tree's sends."""
-        is_master = self.marks.is_master
-        if is_master is None or not self.marks.is_open:
+        is_master = self.tree.marks.is_master
+        if is_master is None or not self.tree.marks.is_open:
             return False
-        reported = self.block.sends_refused if is_master else self.block.stream_stopped
+        reported = self.tree.block.sends_refused if is_master else self.tree.block.stream_stopped
         return reported == self._version
 
     def _read_epochs(self) -> None:
-        version = self.block.epochs_version
+        version = self.tree.block.epochs_version
         if version == self._epochs_version:
             return
         try:
-            self._epochs = EpochFile(self.root).read()
+            self._epochs = EpochFile(self.paths.root).read()
         except EpochsInvalid:
             self._epochs = None
         self._epochs_version = version
@@ -134,10 +128,10 @@ class SharedBroker:
     # --- orders -----------------------------------------------------------------------------------------------------
 
     def apply(self, orders: Orders) -> None:
-        self.marks.coordinator_turned_s = time.monotonic()
+        self.tree.marks.coordinator_turned_s = time.monotonic()
         following, self._epoch = self._following(orders.following), orders.epoch
         self._followed = following or self._followed
-        known = self.block.orders()
+        known = self.tree.block.orders()
         before = known[0] if known else MemberOrders()  # this process alone changes them
         given = MemberOrders(
             is_master=orders.state in SERVING or (before.is_master and orders.state not in FOLLOWING),
@@ -153,27 +147,27 @@ class SharedBroker:
             unclean_epoch=orders.unclean,
         )
         until_ns = _deadline_ns(orders.deadline_s)
-        if until_ns < self.block.deadline_ns:
-            self.block.deadline_ns = until_ns
-        self._version = self.block.give(given)
-        self.block.deadline_ns = until_ns
+        if until_ns < self.tree.block.deadline_ns:
+            self.tree.block.deadline_ns = until_ns
+        self._version = self.tree.block.give(given)
+        self.tree.block.deadline_ns = until_ns
         if (given.is_master, given.epoch) != (before.is_master, before.epoch):
             self.ring()
-        self.shown.show(orders.state, orders.epoch, len(orders.counting), self.lease_ends_s())
+        self.tree.shown.show(orders.state, orders.epoch, len(orders.counting), self.lease_ends_s())
         etcd = self.etcd()
-        self.shown.show_etcd(bool(etcd.alarms), etcd.db_bytes)
-        self.shown.show_faults(bool(self._fault), sum(bool(each.fault) for each in self.registered().values()))
+        self.tree.shown.show_etcd(bool(etcd.alarms), etcd.db_bytes)
+        self.tree.shown.show_faults(bool(self._fault), sum(bool(each.fault) for each in self.registered().values()))
 
     def replaced(self) -> Following | None:
         """While this member serves: the master that it followed before, if that may not know that it was replaced."""
         before = self._followed
         if before is None or self._epoch < 0 or before.member in self.registered():
             return None
-        ack = self.slaves.acknowledged().get(before.member)
+        ack = self.tree.slaves.acknowledged().get(before.member)
         return None if ack is not None and ack.epoch == self._epoch else before
 
     def refute_epoch(self, seen: int, newest: int) -> None:
-        self.block.refute_epoch(seen, newest)
+        self.tree.block.refute_epoch(seen, newest)
 
     def _following(self, following: tuple[str, int] | None) -> Following | None:
         """With the addresses of the master; None if they are not known yet."""
