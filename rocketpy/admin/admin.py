@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.config.properties import as_mapping, format_mapping
 from rocketpy.errors import BrokerError
-from rocketpy.remoting.bodies.broker import BrokerStatsData, HaStatus, KVTable
+from rocketpy.remoting.bodies.broker import BrokerStatsData, HaStatus
+from rocketpy.remoting.bodies.route import KVTable
 from rocketpy.remoting.headers.admin import ViewBrokerStatsDataRequestHeader
 from rocketpy.remoting.headers.namesrv import (
     AddWritePermOfBrokerResponseHeader,

@@ -22,9 +22,8 @@ from rocketpy.message.names import text_fault
 from rocketpy.remoting.abc import Channel, Peer
 from rocketpy.remoting.admin_guard import AdminGuard
 from rocketpy.remoting.answers import not_supported
-from rocketpy.remoting.bodies.broker import KVTable
 from rocketpy.remoting.bodies.register import RegisterBrokerBody
-from rocketpy.remoting.bodies.route import TopicRouteData
+from rocketpy.remoting.bodies.route import KVTable, TopicRouteData
 from rocketpy.remoting.bodies.schema import Body
 from rocketpy.remoting.bodies.topic import DataVersion, TopicList
 from rocketpy.remoting.command import RemotingCommand

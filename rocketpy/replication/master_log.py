@@ -17,7 +17,7 @@ from rocketpy.config import parse_addresses, properties
 from rocketpy.errors import RocketError
 from rocketpy.message.host import format_host
 from rocketpy.message.numbers import LONG_MAX, parse_integer
-from rocketpy.remoting.bodies.broker import KVTable
+from rocketpy.remoting.bodies.route import KVTable
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.frame import FrameCutter
 

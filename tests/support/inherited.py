@@ -1,4 +1,4 @@
-"""What a worker inherits, for tests of one worker: tables that it does not use are null."""
+"""Settings and rings for the main of one worker; the shared tables that it does not use are null."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.config import BrokerConfig, parse_addresses
 from rocketpy.errors import RocketError
 from rocketpy.message.host import format_host
-from rocketpy.remoting.bodies.broker import KVTable
+from rocketpy.remoting.bodies.route import KVTable
 from rocketpy.remoting.bodies.topic import DataVersion, TopicConfig
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.namesrv import (

@@ -31,9 +31,9 @@ from rocketpy.errors import RocketError
 from rocketpy.logs import LogLimit, and_more
 from rocketpy.message.names import TRANS_GROUP
 from rocketpy.message.numbers import long_or
-from rocketpy.remoting.bodies.broker import KVTable
 from rocketpy.remoting.bodies.group import FilterDocument, SubscriptionGroupWrapper
 from rocketpy.remoting.bodies.offset import ConsumerOffsetSerializeWrapper, DelayOffsetSerializeWrapper, LogMark
+from rocketpy.remoting.bodies.route import KVTable
 from rocketpy.remoting.bodies.schema import Body
 from rocketpy.remoting.bodies.topic import DELETED_BELOW, DataVersion, TopicConfigSerializeWrapper
 from rocketpy.remoting.command import RemotingCommand

@@ -1,14 +1,13 @@
-"""Opens the store in a thread, while the main thread imports modules of the workers; what is to be done to it before,
-and what is to be said about it after.
+"""Opens the store in a thread, while the main thread imports modules of the workers.
 
 Opening is mostly C and the disk, imports are mostly Python: on two processors both together take little longer than the
 longer one. The thread ends before the first fork.
 
-- The log of a plain slave may have to be cut, while nothing else has it open: its broker stops in order, and starts
-  again in the same process. With automatic failover the guardian does the same with its process tree.
-- A master says whether a slave may have messages that this log has lost. The control block tells what a slave had, but
-  the kernel writes it to the disk when it likes. So after a loss of power the position that is found is one that a
-  slave certainly had, and the slave may have more.
+- Before: the log of a plain slave may have to be cut, while nothing else has it open. Its broker stops in order, and
+  starts again in the same process. With automatic failover the guardian does the same with its process tree.
+- After: a master warns of messages that a slave may have, and this log has lost. The control block tells what a slave
+  had, but the kernel writes it to the disk when it likes. So after a loss of power the position that is found is one
+  that a slave certainly had, and the slave may have more.
 """
 
 from __future__ import annotations

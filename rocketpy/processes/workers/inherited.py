@@ -1,4 +1,4 @@
-"""What the workers of one broker inherit when they are forked: settings, rings, and tables in shared memory."""
+"""Settings, rings and tables in shared memory that all workers of one broker inherit when they are forked."""
 
 from __future__ import annotations
 

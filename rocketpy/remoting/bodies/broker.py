@@ -1,6 +1,4 @@
-"""A broker as a whole: KVTable (28; also 103, 219), BrokerStatsData (315), QueryConsumeQueueResponseBody (321),
-HaStatus (907).
-"""
+"""A broker as a whole: BrokerStatsData (315), QueryConsumeQueueResponseBody (321), HaStatus (907)."""
 
 from __future__ import annotations
 
@@ -40,13 +38,6 @@ class QueryConsumeQueueResponseBody(Body):
     min_queue_index: int = wire("minQueueIndex", default=0)
     queue_data: list[ConsumeQueueData] | None = wire("queueData", default=None)
     subscription_data: SubscriptionData | None = wire("subscriptionData", default=None)
-
-
-@body
-class KVTable(Body):
-    """A table of texts: KV configuration, GET_BROKER_RUNTIME_INFO."""
-
-    table: dict[str, str] = wire("table", factory=dict)
 
 
 @body

@@ -1,4 +1,4 @@
-"""Routes and clusters: GET_ROUTEINFO_BY_TOPIC (105), GET_BROKER_CLUSTER_INFO (106).
+"""Answers of a name server: GET_ROUTEINFO_BY_TOPIC (105), GET_BROKER_CLUSTER_INFO (106), KVTable (219; also 28, 103).
 
 Broker ids stand quoted: that one compact form works for every client, while spaces would break the Go client.
 """
@@ -62,3 +62,10 @@ class TopicRouteData(Body):
 class ClusterInfo(Body):
     broker_addr_table: dict[str, BrokerData] = wire("brokerAddrTable", factory=dict)
     cluster_addr_table: dict[str, list[str]] = wire("clusterAddrTable", factory=dict)
+
+
+@body
+class KVTable(Body):
+    """A table of texts: KV configuration, GET_BROKER_RUNTIME_INFO."""
+
+    table: dict[str, str] = wire("table", factory=dict)

@@ -10,8 +10,9 @@ import pytest
 
 from rocketpy.admin import java_files
 from rocketpy.codes import RequestCode
-from rocketpy.remoting.bodies.broker import BrokerStatsData, BrokerStatsItem, KVTable
+from rocketpy.remoting.bodies.broker import BrokerStatsData, BrokerStatsItem
 from rocketpy.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
+from rocketpy.remoting.bodies.route import KVTable
 from rocketpy.remoting.bodies.topic import TopicConfig, TopicConfigSerializeWrapper, TopicList
 from rocketpy.remoting.command import RemotingCommand
 from tests.support.admin import Mqadmin, with_group

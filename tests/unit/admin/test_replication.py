@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from rocketpy.codes import RequestCode
-from rocketpy.remoting.bodies.broker import FollowedMaster, HaStatus, KVTable, SlaveConnection
-from rocketpy.remoting.bodies.route import BrokerData, ClusterInfo
+from rocketpy.remoting.bodies.broker import FollowedMaster, HaStatus, SlaveConnection
+from rocketpy.remoting.bodies.route import BrokerData, ClusterInfo, KVTable
 from tests.support.admin import Mqadmin
 from tests.support.broker import free_ports
 from tests.support.cluster import CLUSTER, FakeBroker, FakeCluster

@@ -10,7 +10,7 @@ import trio
 
 from rocketpy.errors import BodyInvalid, RequestRefused
 from rocketpy.remoting import fastjson
-from rocketpy.remoting.bodies.broker import KVTable
+from rocketpy.remoting.bodies.route import KVTable
 from rocketpy.remoting.fastjson import JsonValue
 from rocketpy.remoting.json_writer import VALUES_PER_PIECE
 from rocketpy.transport.steps import Steps, TextWriter, encoded_body, read_body

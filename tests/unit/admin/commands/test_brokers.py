@@ -4,7 +4,7 @@ import pytest
 
 from rocketpy.admin.output import second_text
 from rocketpy.codes import RequestCode, ResponseCode
-from rocketpy.remoting.bodies.broker import KVTable
+from rocketpy.remoting.bodies.route import KVTable
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.namesrv import (
     AddWritePermOfBrokerResponseHeader,

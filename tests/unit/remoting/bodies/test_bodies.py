@@ -8,7 +8,7 @@ from rocketpy.codes import LanguageCode, MQVersion
 from rocketpy.errors import BodyInvalid
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.bodies import register
-from rocketpy.remoting.bodies.broker import BrokerStatsData, KVTable, QueryConsumeQueueResponseBody
+from rocketpy.remoting.bodies.broker import BrokerStatsData, QueryConsumeQueueResponseBody
 from rocketpy.remoting.bodies.client import (
     CheckClientRequestBody,
     CMResult,
@@ -40,7 +40,7 @@ from rocketpy.remoting.bodies.offset import (
     ResetOffsetBody,
 )
 from rocketpy.remoting.bodies.register import TOPICS_PER_STEP, RegisterBrokerBody
-from rocketpy.remoting.bodies.route import ClusterInfo, TopicRouteData
+from rocketpy.remoting.bodies.route import ClusterInfo, KVTable, TopicRouteData
 from rocketpy.remoting.bodies.schema import LENIENT_BYTES_MAX, OBJECTS_MAX, REQUEST_BYTES_MAX, Body
 from rocketpy.remoting.bodies.topic import (
     DataVersion,
