@@ -35,7 +35,7 @@ async def answers(server: NameServer) -> dict[int, int]:
     """Request code -> response code."""
     found = {}
     for code in CODES:
-        answer = await server._server._table.answer(RemotingCommand.request(code), Asker())  # type: ignore[arg-type]
+        answer = await server._server._owner.table.answer(RemotingCommand.request(code), Asker())  # type: ignore[arg-type]
         assert answer is not None
         found[int(code)] = answer.code
     return found

@@ -144,8 +144,8 @@ def test_many_that_send_and_never_end_cost_no_other_its_connection() -> None:
             return used[0].used_bytes
 
         server = play(service, scene, 100_000)
-    assert server._table.refused.counts == {"serving a connection": 17}
-    assert server._table.faults.counts == {}
+    assert server._owner.table.refused.counts == {"serving a connection": 17}
+    assert server._owner.table.faults.counts == {}
     assert used[0].used_bytes == 0, "what ends holds nothing"
 
 
@@ -169,4 +169,4 @@ def test_a_connection_that_fails_at_once_hurts_nobody() -> None:
         patch.setattr(server_module, "peer_of", lambda _: Peer("10.0.0.1", 1))
         patch.setattr(server_module, "reset_at_death", lambda _: 1 / 0)
         trio.run(main)
-    assert server._table.faults.counts == {"a connection": 1}
+    assert server._owner.table.faults.counts == {"a connection": 1}
