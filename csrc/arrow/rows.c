@@ -4,10 +4,9 @@
 
 #include <string.h>
 
-#include "base/endian.h"
 #include "base/utf8.h"
 #include "store/log/record.h"
-#include "store/transactions/transaction_names.h"
+#include "store/transactions/half_states.h"
 #include "arrow/separators.h"
 
 _Static_assert(RP_PROPERTIES_SIZE_MAX <= UINT16_MAX, "places in properties fit the fields of a row");

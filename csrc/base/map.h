@@ -4,6 +4,9 @@
  * subscriptions, connections). Grows by doubling at load 0.7, never shrinks; keys are copied. Keys may be chosen by
  * clients: hashes have a random seed. Single-threaded. */
 #include <stdint.h>
+#include <sys/random.h>
+#include "base/clock.h"
+#include "base/status.h"
 
 typedef struct rp_map_entry {
     uint64_t hash;
@@ -29,4 +32,29 @@ void *rp_map_get(const rp_map *map, const void *key, uint32_t key_size);
  * without memory (nothing has changed then). */
 void *rp_map_put(rp_map *map, const void *key, uint32_t key_size, void *value, int *failed);
 void *rp_map_remove(rp_map *map, const void *key, uint32_t key_size);
+
+/* A set of numbers below 2^64 - 1: open addressing, sized when it is made. */
+
+typedef struct rp_number_set {
+    uint64_t *slots; /* owned; number + 1, 0 is free */
+    uint32_t mask;
+    uint32_t count;
+} rp_number_set;
+
+/* For up to `count_max` numbers. RP_OK, RP_NO_MEMORY. */
+rp_status rp_number_set_init(rp_number_set *set, uint32_t count_max);
+void rp_number_set_destroy(rp_number_set *set);
+int rp_number_set_has(const rp_number_set *set, uint64_t number);
+void rp_number_set_add(rp_number_set *set, uint64_t number);
+void rp_number_set_remove(rp_number_set *set, uint64_t number);
+
+/* A secret random seed for hash tables whose keys clients choose. Without it clients could choose colliding keys and
+ * make each lookup go through all of them. */
+
+static inline uint64_t rp_random_seed(void) {
+    uint64_t seed;
+    if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) != (ssize_t)sizeof seed)
+        seed = rp_now_ns(); /* the machine has just booted */
+    return seed;
+}
 #endif

@@ -3,7 +3,7 @@
 #include "ipc/master_link.h"
 #include <string.h>
 #include <sys/mman.h>
-#include "ipc/sequence_lock.h"
+#include "base/atomic.h"
 
 rp_master_link *rp_master_link_create(void) {
     rp_master_link *link = mmap(NULL, sizeof *link, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

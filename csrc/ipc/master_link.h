@@ -20,7 +20,7 @@ typedef struct rp_master_link {
     uint64_t refused_phy_offset; /* send: the published position, where that happened */
     uint32_t refused_reason;     /* send: RP_REFUSED_* */
     uint32_t reserved;
-    uint64_t address_version;    /* manager: of the next two; a sequence lock (sequence_lock.h) */
+    uint64_t address_version;    /* manager: of the next two; a sequence lock (atomic.h) */
     char master[RP_ADDRESS_TEXT_MAX]; /* manager: the master's address for requests; empty: not known */
     char ha[RP_ADDRESS_TEXT_MAX];     /* manager: where it sends its log; empty: not known */
     uint64_t followed_version; /* replicator: of the next; a sequence lock */

@@ -4,7 +4,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include "base/atomic.h"
-#include "ipc/sequence_lock.h"
 
 rp_member *rp_member_create(void) {
     rp_member *member = mmap(NULL, sizeof *member, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -12,10 +11,6 @@ rp_member *rp_member_create(void) {
     member->orders.epoch = member->orders.following_epoch = member->newest_epoch_seen = -1;
     rp_member_begin_tree(member);
     return member;
-}
-
-void rp_member_destroy(rp_member *member) {
-    if (member) munmap(member, sizeof *member);
 }
 
 uint64_t rp_member_order(rp_member *member, const rp_member_orders *orders) {

@@ -3,7 +3,7 @@
 /* The member block: what the coordinator of a broker with automatic failover orders, and what the broker's processes
  * report to it. Shared memory that survives every worker, the process tree and the coordinator.
  *
- * Orders are whole each time, by a sequence lock (sequence_lock.h): a reader that meets a change keeps the orders that
+ * Orders are whole each time, by a sequence lock (atomic.h): a reader that meets a change keeps the orders that
  * it has. The deadline changes with every renewal of the lease, so it is beside them.
  *
  * A position is confirmed only under orders that still hold: the replicator writes `proposed`, looks at the version
@@ -68,7 +68,6 @@ typedef struct rp_member {
 
 /* Zeroed shared memory, with orders to do nothing; NULL with errno. Before the first fork. */
 rp_member *rp_member_create(void);
-void rp_member_destroy(rp_member *member);
 /* Coordinator: give orders, unless they are those that hold. Returns their version, which is even. */
 uint64_t rp_member_order(rp_member *member, const rp_member_orders *orders);
 /* Coordinator: answers may leave until then. In effect when it returns. */

@@ -1,16 +1,17 @@
 /* See process.h. */
 #define _GNU_SOURCE
 #include "ipc/process.h"
-
 #include <errno.h>
+#include <linux/sched/types.h>
+#include <malloc.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#include "ipc/priority.h"
 
 static const int SUPERVISED[] = {SIGTERM, SIGINT, SIGHUP}; /* what the supervisor acts upon */
 
@@ -65,6 +66,18 @@ static void set_title(const rp_process_identity *identity) {
     memcpy(place, identity->title, size < room ? size : room - 1);
 }
 
+enum { SHORT_SLICE_NS = 100000, BACKGROUND_NICE = 10 };
+
+/* Ask the kernel to run this thread soon after each wake-up, in short slices (EEVDF; kernels before 6.12 ignore it).
+ * For loops that do little per message and pass it on: with the default slice of about 3 ms, a loop in the middle of a
+ * batch would keep the others waiting. */
+static void rp_priority_prefer_latency(void) {
+    struct sched_attr attributes = {.size = sizeof attributes};
+    if (syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) < 0) return;
+    attributes.sched_runtime = SHORT_SLICE_NS;
+    syscall(SYS_sched_setattr, 0, &attributes, 0);
+}
+
 void rp_process_begin(const rp_process_identity *identity, int32_t parent) {
     die_with(parent);
     leave_signals_to_supervisor(identity);
@@ -86,4 +99,43 @@ int32_t rp_process_fork(const rp_process_identity *identity) {
     sigprocmask(SIG_SETMASK, &before, NULL);
     errno = error;
     return (int32_t)pid;
+}
+
+void rp_priority_lower(void) {
+    int nice = getpriority(PRIO_PROCESS, 0); /* 0: this thread, on Linux */
+    setpriority(PRIO_PROCESS, 0, nice + BACKGROUND_NICE);
+}
+
+enum { RETIRED_MAX = 64 << 20 };
+
+void rp_process_memory_map_blocks(uint64_t bytes) {
+#ifdef __GLIBC__
+    mallopt(M_MMAP_THRESHOLD, (int)bytes); /* fixed: without this it would grow with the blocks that were freed */
+#endif
+}
+
+void rp_process_memory_trim(void) {
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
+}
+
+uint64_t rp_process_memory_retire_free_blocks(uint64_t bytes) {
+    uint64_t retired = 0;
+#ifdef __GLIBC__
+    const char *end = sbrk(0);
+    while (retired < RETIRED_MAX) {
+        char *block = malloc((size_t)bytes);
+        if (!block || block >= end || sbrk(0) != end) { /* nothing of that size was free: it is mapped, or at the end */
+            free(block);
+            break;
+        }
+        retired += bytes;
+    }
+#endif
+    return retired;
+}
+
+void rp_process_memory_drop_pages(uint64_t start, uint64_t size) {
+    madvise((void *)(uintptr_t)start, (size_t)size, MADV_DONTNEED);
 }

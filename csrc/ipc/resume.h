@@ -4,6 +4,7 @@
  */
 #include "base/atomic.h"
 #include "ipc/ring.h"
+#include "ipc/worker_messages.h"
 
 /* Skip, per input, the messages that the previous process has handled: what came before a resume point is done when
  * `reached` (the position that an output has come to) is not below the point's. Clear the points after use: otherwise
@@ -15,5 +16,18 @@ static inline void rp_resume(rp_worker *worker, rp_ring_reader **inputs, uint32_
             rp_ring_skip_to(inputs[i], worker->resume_points[i].source_head);
         rp_store_release(&worker->resume_points[i].source_head, 0);
     }
+}
+
+/* The connection whose request a worker is serving, in its worker block. If the worker crashes or hangs, the restarted
+ * worker skips that request and closes its connection (rocketpy/reactor/crashed_request.py). One relaxed store per
+ * request. */
+
+static inline void rp_serving(rp_worker *worker, uint64_t connection) {
+    __atomic_store_n(&worker->serving, connection, __ATOMIC_RELAXED);
+}
+
+/* `message` begins with an rp_origin; a shorter one counts as no request. */
+static inline void rp_serving_message(rp_worker *worker, const uint8_t *message, uint32_t size) {
+    rp_serving(worker, size >= sizeof(rp_origin) ? ((const rp_origin *)message)->connection : 0);
 }
 #endif

@@ -102,7 +102,7 @@ enum { /* rp_msg_send.flags, rp_msg_pull.flags */
        RP_REQUEST_DELIVERY = 512, /* internal put: an rp_delivery (delivery_marks.h) stands in the group's place */
        RP_REQUEST_HAS_WAIT = 1024, /* send: the client gave WAIT, whatever its value */
        RP_REQUEST_HALF = 2048, /* send: a half message (TRAN_MSG=true), which is stored in the half queue */
-       RP_REQUEST_END = 4096, /* of an END_TRANSACTION whose reply waits for the disk (send_wait.h) */
+       RP_REQUEST_END = 4096, /* of an END_TRANSACTION whose reply waits for the disk (send_private.h) */
        RP_REQUEST_TIMER = 8192, /* send: it has a property that makes it a timer (send_timer.h) */
        RP_REQUEST_ENDS_TIMER = 16384 /* internal put: ends the timer whose number stands in the group's place */
 };

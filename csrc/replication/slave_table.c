@@ -11,10 +11,6 @@ rp_slave_table *rp_slave_table_create(void) {
     return table == MAP_FAILED ? NULL : table;
 }
 
-void rp_slave_table_destroy(rp_slave_table *table) {
-    if (table) munmap(table, sizeof *table);
-}
-
 void rp_slave_table_clear(rp_slave_table *table) {
     rp_store_release(&table->available, 0);
     rp_store_release(&table->available_phy_offset, 0);

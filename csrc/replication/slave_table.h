@@ -63,7 +63,6 @@ typedef struct rp_slave_table {
 
 /* Empty; NULL with errno. Before the first fork. */
 rp_slave_table *rp_slave_table_create(void);
-void rp_slave_table_destroy(rp_slave_table *table);
 /* Replicator, when it starts: there is no slave any more. Counters stay. */
 void rp_slave_table_clear(rp_slave_table *table);
 /* Take a free row for a new connection, which is CONNECTED. Returns its index; -1: no row is free. */

@@ -5,7 +5,7 @@
     2:  signature(12) version and command(1) family and protocol(1) size of the rest(2)
         source, destination, source port, destination port, extensions of type(1) size(2) value
 
-The same in C, where the layout is drawn: csrc/wire/proxy_header.c.
+The same in C, where the layout is drawn: csrc/wire/peer.c.
 """
 
 from __future__ import annotations

@@ -35,7 +35,6 @@ static void marks(void) {
         CHECK(rp_delivery_marks_last(marks, level, published, &last) == (done[level] != 0));
         if (done[level]) CHECK(last.phy_offset == done[level] - 1 && last.level == level);
     }
-    rp_delivery_marks_destroy(marks);
 }
 
 static void clocks(void) {

@@ -321,6 +321,5 @@ int main(int argc, char **argv) {
     CHECK(member);
     run(rounds, NULL);
     run(rounds, member);
-    rp_member_destroy(member);
     return 0;
 }

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
-#include "store/queues/file_cache.h"
+#include "store/queues/queue_files.h"
 #include "check.h"
 
 enum { FILES = 10 };

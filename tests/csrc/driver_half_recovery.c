@@ -7,7 +7,7 @@
 #include "store/queues/consume_queue.h"
 #include "store/recovery/recovery.h"
 #include "store/transactions/half_recovery.h"
-#include "store/transactions/transaction_names.h"
+#include "store/transactions/half_states.h"
 #include "fuzz_store.h"
 
 enum { ROUNDS = 300, STEPS_MAX = 120, DAMAGES = 8, QUEUE_FILE_SIZE = 20 * RP_CQ_UNIT_SIZE, TEXT = 64 };

@@ -294,7 +294,6 @@ int main(void) {
            (unsigned long long)table->opened, (unsigned long long)welcomed);
     for (uint32_t i = 0; i < SLAVES; i++) leave(&peers[i]);
     rp_master_close(master);
-    rp_slave_table_destroy(table);
     rp_control_close(block);
     char path[4200];
     for (uint64_t start = 0; start < LOG; start += FILE_SIZE) {

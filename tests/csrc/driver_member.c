@@ -75,8 +75,6 @@ int main(int argc, char **argv) {
     rp_store_release32(&rig.stop, 1);
     for (uint32_t i = 0; i < 2; i++) pthread_join(threads[i], NULL);
     CHECK(moved > rounds / 100);
-    rp_member_destroy(rig.member);
-    rp_slave_table_destroy(rig.table);
     printf("member: %u changes of the set, %u of them after something was confirmed\n", rounds, (uint32_t)moved);
     return 0;
 }

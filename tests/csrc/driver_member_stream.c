@@ -173,6 +173,5 @@ int main(int argc, char **argv) {
           rig.ended[RP_STREAM_END_DAMAGED] && rig.ended[RP_STREAM_END_FENCED] && rig.control.confirmed_phy_offset);
     rp_ring_reader_close(rig.reader);
     rp_ring_destroy(rig.ring);
-    rp_member_destroy(rig.member);
     return 0;
 }

@@ -6,8 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "store/timers/timer_end_index.h"
 #include "store/timers/timer_index.h"
+#include "store/timers/timer_marks.h"
 #include "check.h"
 
 enum { TIMERS = 5000, NUMBERS = 3000, CHUNK = 8 << 20 };

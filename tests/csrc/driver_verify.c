@@ -6,7 +6,6 @@
 #include <unistd.h>
 #include "base/endian.h"
 #include "store/index/index_file.h"
-#include "store/index/index_repair.h"
 #include "store/log/record.h"
 #include "store/recovery/verify.h"
 #include "check.h"

@@ -1,5 +1,5 @@
 /* The header with which a proxy begins: any bytes, and any beginning of them. */
-#include "wire/proxy_header.h"
+#include "wire/peer.h"
 #include "check.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -9,7 +9,7 @@
 #define _GNU_SOURCE
 #include "store/log/log_view.h"
 #include "store/queues/consume_queue.h"
-#include "store/queues/file_cache.h"
+#include "store/queues/queue_files.h"
 #include "store/recovery/verify.h"
 #include "workers/pull/fetch.h"
 #include "workers/pull/subscription.h"

@@ -6,7 +6,6 @@
  *   10  log begin   12  index unit to begin with */
 #define _GNU_SOURCE
 #include "store/index/index_file.h"
-#include "store/index/index_repair.h"
 #include "store/recovery/verify.h"
 #include "fuzz_store.h"
 

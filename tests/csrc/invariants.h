@@ -2,7 +2,6 @@
 #define ROCKETPY_TESTS_INVARIANTS_H
 /* What holds for any input at all; shared by the drivers (mutated input) and the fuzzers. */
 #include "base/numbers.h"
-#include "wire/frame.h"
 #include "wire/header.h"
 #include "store/log/record.h"
 #include "check.h"

@@ -48,7 +48,7 @@ def test_the_readme_of_the_pages_leads_to_every_page() -> None:
 
 
 def test_definitions_that_are_linked_are_in_their_files() -> None:
-    """[`rp_frame_cut`](../csrc/wire/frame.c) says that the file defines the name."""
+    """[`rp_frame_cut`](../csrc/wire/header.c) says that the file defines the name."""
     named = [link for page in documents() for link in links(page) if link.identifier and link.path.exists()]
     hold(
         (

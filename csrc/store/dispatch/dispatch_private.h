@@ -1,6 +1,6 @@
 #ifndef ROCKETPY_DISPATCH_PRIVATE_H
 #define ROCKETPY_DISPATCH_PRIVATE_H
-/* What the files of dispatch share: its state. For dispatch.c, dispatch_batch.c and dispatch_removal.c alone; each
+/* What the files of dispatch share: its state. For dispatch.c and dispatch_batch.c alone; each
  * calls only those after it. */
 #include "store/dispatch/arrivals.h"
 #include "store/dispatch/dispatch.h"

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/endian.h"
-#include "base/floating.h"
 #include "base/numbers.h"
 #include "store/log/record.h"
 

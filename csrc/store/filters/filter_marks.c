@@ -19,10 +19,6 @@ rp_filter_marks *rp_filter_marks_create(void) {
     return marks == MAP_FAILED ? NULL : marks;
 }
 
-void rp_filter_marks_destroy(rp_filter_marks *marks) {
-    if (marks) munmap(marks, sizeof *marks);
-}
-
 void rp_filter_marks_set(rp_filter_marks *marks, uint32_t mark, uint64_t id, uint64_t phy_offset) {
     if (mark >= RP_FILTER_MARKS) return;
     rp_store_release(&marks->marks[mark].id, 0);

@@ -31,7 +31,7 @@
 #include "base/clock.h"
 #include "base/crash_point.h"
 #include "base/endian.h"
-#include "ipc/priority.h"
+#include "ipc/process.h"
 #include "store/log/mapped_file.h"
 #include "store/log/new_file.h"
 #include "store/log/record.h"

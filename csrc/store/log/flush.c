@@ -14,7 +14,6 @@
 #include "base/clock.h"
 #include "base/crash_point.h"
 #include "store/log/mapped_file.h"
-#include "store/log/new_file.h"
 
 struct rp_flush {
     rp_control *control;

@@ -1,7 +1,6 @@
 /* See received_log.h. */
 #include "store/log/received_log.h"
 #include <string.h>
-#include "base/atomic.h"
 #include "base/crash_point.h"
 #include "store/log/record.h"
 

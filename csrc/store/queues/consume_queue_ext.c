@@ -9,7 +9,9 @@
  * Address = offset over all files of the queue + INT64_MIN. A unit that would leave less than four bytes of its file
  * free goes into the next one, and FF FF ends the file. Behind the last unit all is zero. */
 #define _GNU_SOURCE
+#include "store/queues/consume_queue_ext.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,10 +21,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/atomic.h"
+#include "base/crash_point.h"
 #include "base/endian.h"
 #include "store/queues/consume_queue.h"
-#include "store/queues/consume_queue_ext_private.h"
+#include "store/queues/queue_files.h"
 #include "store/queues/unit.h"
+
+static inline uint64_t ext_real_offset(int64_t address) { return (uint64_t)address ^ 1ull << 63; }
+static inline int64_t ext_address_of(uint64_t offset) { return (int64_t)(offset ^ 1ull << 63); }
 
 enum {
     FILES_MAX = 1024,
@@ -33,9 +39,10 @@ static const int64_t ADDRESS_MAX = (int64_t)INT32_MIN - 1;
 
 int rp_cq_ext_is_address(int64_t field) { return field <= ADDRESS_MAX; }
 
-/* A process has its large cache elsewhere; this one takes an eighth of the descriptors at the most. */
-rp_queue_files *rp_ext_open_files(rp_control_block *block, const char *consume_queue_directory, uint64_t file_size,
-                                  int is_writer) {
+/* The extension files of all queues. NULL with errno. A process has its large cache elsewhere; this one takes an eighth
+ * of the descriptors at the most. */
+static rp_queue_files *rp_ext_open_files(rp_control_block *block, const char *consume_queue_directory,
+                                         uint64_t file_size, int is_writer) {
     char directory[PATH_MAX];
     struct rlimit limit;
     uint32_t files_max = FILES_MAX;
@@ -84,8 +91,9 @@ static rp_status parse_unit(const uint8_t *data, uint32_t size, uint64_t at, uin
     return RP_OK;
 }
 
-rp_status rp_ext_read_unit(rp_queue_files *files, uint64_t file_size, const rp_queue *queue, uint64_t offset,
-                           rp_cq_ext_unit *unit) {
+/* The unit at real offset `offset`, checked. RP_OK, RP_NOT_FOUND, RP_IO_ERROR. */
+static rp_status rp_ext_read_unit(rp_queue_files *files, uint64_t file_size, const rp_queue *queue, uint64_t offset,
+                                  rp_cq_ext_unit *unit) {
     uint8_t data[UNIT_SIZE_MAX];
     uint32_t got;
     rp_status status = read_bytes(files, file_size, queue, offset, data, sizeof data, &got);
@@ -213,4 +221,282 @@ uint32_t rp_cq_ext_count_lacking(rp_cq_ext *ext, const rp_queue *queue, const rp
 void rp_cq_ext_release(rp_cq_ext *ext) {
     unmap_all(ext);
     rp_queue_files_release(ext->files);
+}
+
+/* The writer. The end of a queue's files is not stored. The writer keeps it in memory and finds it at first use: after
+ * the unit of the last address in the queue (later bytes belong to queue units that were not written, and are zeroed),
+ * or, if the queue has no address, by a walk over the last file. An address without a valid unit means lost data. Then
+ * the file is ended there and a new one begins, so that an address in the queue never gets the unit of another message.
+ */
+
+enum { QUEUE_FILES_MAX = 4, LOOKED_AT_UNITS = 64, LOOKED_AT_FILES = 3, WALK_BYTES = 16384, UNITS_PER_WRITE = 128 };
+static const uint64_t REAL_OFFSET_MAX = (uint64_t)INT64_MAX - (1ull << 31);
+static const uint8_t END_OF_FILE[2] = {0xFF, 0xFF};
+
+/* The ends of a queue's extension files: with this batch, and according to its written units. */
+struct place {
+    uint64_t end; /* + 1; 0: not known */
+    uint64_t shown_end;
+    uint64_t shown_max_offset; /* of the queue, at shown_end */
+};
+
+struct rp_cq_ext_writer {
+    rp_control_block *block;
+    uint64_t units_per_file; /* of the queues */
+    uint64_t file_size;
+    rp_cq_reader *queues;
+    rp_queue_files *files;
+    struct place *places; /* by queue */
+};
+
+rp_cq_ext_writer *rp_cq_ext_writer_open(rp_control_block *block, const char *consume_queue_directory,
+                                        uint64_t consume_queue_file_size, uint64_t file_size) {
+    rp_cq_ext_writer *writer = calloc(1, sizeof *writer);
+    if (!writer) return NULL;
+    writer->block = block;
+    writer->units_per_file = consume_queue_file_size / RP_CQ_UNIT_SIZE;
+    writer->file_size = file_size;
+    writer->queues = rp_cq_reader_open(block, consume_queue_directory, consume_queue_file_size, QUEUE_FILES_MAX);
+    writer->files = rp_ext_open_files(block, consume_queue_directory, file_size, 1);
+    writer->places = calloc(RP_CONTROL_QUEUES_MAX, sizeof *writer->places);
+    if (writer->queues && writer->files && writer->places) return writer;
+    int error = errno;
+    rp_cq_ext_writer_close(writer);
+    errno = error;
+    return NULL;
+}
+
+void rp_cq_ext_writer_close(rp_cq_ext_writer *writer) {
+    if (!writer) return;
+    rp_cq_reader_close(writer->queues);
+    rp_queue_files_close(writer->files);
+    free(writer->places);
+    free(writer);
+}
+
+/* The last address in the queue's last files, which is its largest; 0 if there is none. RP_OK, RP_IO_ERROR. */
+static rp_status last_address(rp_cq_ext_writer *writer, const rp_queue *queue, int64_t *address) {
+    uint8_t units[LOOKED_AT_UNITS * RP_CQ_UNIT_SIZE];
+    uint64_t at = queue->max_offset, looked_at = LOOKED_AT_FILES * writer->units_per_file;
+    uint64_t stop = at > looked_at ? at - looked_at : 0;
+    if (stop < queue->min_offset) stop = queue->min_offset;
+    *address = 0;
+    while (at > stop) {
+        uint64_t in_file = (at - 1) % writer->units_per_file + 1,
+                 count = in_file < LOOKED_AT_UNITS ? in_file : LOOKED_AT_UNITS;
+        if (count > at - stop) count = at - stop;
+        int32_t found = rp_cq_read(writer->queues, queue, at - count, (uint32_t)count, units);
+        if (found < 0) return RP_IO_ERROR;
+        for (int32_t i = found; i-- > 0;) {
+            *address = rp_unit_read(units + i * RP_CQ_UNIT_SIZE).tags_code;
+            if (rp_cq_ext_is_address(*address)) return RP_OK;
+        }
+        *address = 0;
+        at -= count;
+    }
+    return RP_OK;
+}
+
+/* Find the end of the valid units at the start of a file. RP_OK; RP_NOT_FOUND: no such file; RP_IO_ERROR. */
+static rp_status walk(rp_cq_ext_writer *writer, const rp_queue *queue, uint64_t number, uint64_t *at) {
+    uint8_t block[WALK_BYTES];
+    uint64_t start = 0, end = 0;
+    int fd = rp_queue_files_find(writer->files, queue, number);
+    if (fd < 0) return errno == ENOENT ? RP_NOT_FOUND : RP_IO_ERROR;
+    for (*at = 0; *at + 2 <= writer->file_size;) {
+        if (*at + 2 > end) {
+            ssize_t n = pread(fd, block, sizeof block, (off_t)*at);
+            if (n < 0 && errno == EINTR) continue;
+            if (n < 2) return n < 0 ? RP_IO_ERROR : RP_OK;
+            start = *at;
+            end = start + (uint64_t)n;
+        }
+        uint32_t size = rp_load16(block + (*at - start));
+        if (size < RP_CQ_EXT_UNIT_SIZE || size > INT16_MAX || *at + size + RP_CQ_EXT_END_SIZE > writer->file_size)
+            break;
+        *at += size;
+    }
+    return RP_OK;
+}
+
+/* Zeros from `at` to the end of a file, whose size never changes: a Java broker would refuse another one. */
+static rp_status wipe(rp_cq_ext_writer *writer, const rp_queue *queue, uint64_t number, uint64_t at) {
+    static const uint8_t zeros[4096];
+    struct stat info;
+    int fd = rp_queue_files_find(writer->files, queue, number);
+    if (fd < 0 || fstat(fd, &info) < 0) return RP_IO_ERROR;
+    if ((uint64_t)info.st_size != writer->file_size) { /* mappedFileSizeConsumeQueueExt is not what it was */
+        errno = EINVAL;
+        return RP_IO_ERROR;
+    }
+    off_t data = lseek(fd, (off_t)at, SEEK_DATA);
+    if (data < 0 && errno == ENXIO) return RP_OK;
+    if (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)(writer->file_size - at)) == 0)
+        return RP_OK;
+    if (errno != EOPNOTSUPP && errno != ENOSYS) return rp_status_of_errno();
+    rp_status status = RP_OK;
+    for (uint64_t size; at < writer->file_size && status == RP_OK; at += size) {
+        size = writer->file_size - at < sizeof zeros ? writer->file_size - at : sizeof zeros;
+        status = rp_write_at(fd, zeros, size, at);
+    }
+    return status;
+}
+
+/* Zero everything from `end` on. */
+static rp_status cut(rp_cq_ext_writer *writer, const rp_queue *queue, uint64_t end) {
+    uint64_t keep = (end + writer->file_size - 1) / writer->file_size;
+    int64_t last;
+    for (;;) {
+        rp_status status = rp_queue_files_last(writer->files, queue, &last);
+        if (status != RP_OK) return status;
+        if (last < 0 || (uint64_t)last < keep) break;
+        status = rp_queue_files_remove_one(writer->files, queue, (uint64_t)last);
+        if (status != RP_OK) return status;
+    }
+    return end % writer->file_size ? wipe(writer, queue, end / writer->file_size, end % writer->file_size) : RP_OK;
+}
+
+/* End the file after its valid units: units of later addresses are lost. */
+static rp_status seal(rp_cq_ext_writer *writer, const rp_queue *queue, uint64_t number) {
+    uint64_t at;
+    rp_status status = walk(writer, queue, number, &at);
+    if (status != RP_OK) return status == RP_NOT_FOUND ? RP_OK : status;
+    status = wipe(writer, queue, number, at);
+    int fd = rp_queue_files_find(writer->files, queue, number);
+    if (status != RP_OK || at + sizeof END_OF_FILE > writer->file_size) return status;
+    return fd < 0 ? RP_IO_ERROR
+                  : rp_queue_files_write(writer->files, queue, number, fd, END_OF_FILE, sizeof END_OF_FILE, at);
+}
+
+static rp_status find_end(rp_cq_ext_writer *writer, const rp_queue *queue, uint64_t *end) {
+    rp_cq_ext_unit unit;
+    int64_t address = 0, last;
+    rp_status status = last_address(writer, queue, &address);
+    *end = 0;
+    if (status == RP_OK && address) {
+        *end = ext_real_offset(address);
+        status = rp_ext_read_unit(writer->files, writer->file_size, queue, *end, &unit);
+        if (status == RP_OK) {
+            *end += unit.size;
+        } else if (status == RP_NOT_FOUND) {
+            status = seal(writer, queue, *end / writer->file_size);
+            *end += writer->file_size - *end % writer->file_size;
+        }
+    } else if (status == RP_OK && queue->max_offset) {
+        status = rp_queue_files_last(writer->files, queue, &last);
+        if (status == RP_OK && last >= 0) {
+            status = walk(writer, queue, (uint64_t)last, end);
+            *end += (uint64_t)last * writer->file_size;
+        }
+    }
+    return status == RP_OK ? cut(writer, queue, *end) : status;
+}
+
+/* Write units to their place; create the file if they are its first. */
+static rp_status write_units(rp_cq_ext_writer *writer, const rp_queue *queue, uint64_t end, const uint8_t *units,
+                             uint64_t size) {
+    uint64_t number = end / writer->file_size, at = end % writer->file_size;
+    rp_new_file file;
+    int fd = rp_queue_files_find(writer->files, queue, number);
+    if (fd >= 0) return rp_queue_files_write(writer->files, queue, number, fd, units, size, at);
+    if (errno != ENOENT || at) return rp_status_of_errno();
+    rp_status status = rp_queue_files_begin(writer->files, queue, &file);
+    if (status != RP_OK) return status;
+    status = rp_write_at(file.fd, units, size, 0);
+    return rp_queue_files_finish(writer->files, queue, number, &file, status);
+}
+
+/* Move *end to the next file if the next unit, of `size` bytes, does not fit into this one. */
+static rp_status end_full_file(rp_cq_ext_writer *writer, const rp_queue *queue, uint64_t *end, uint32_t size) {
+    uint64_t number = *end / writer->file_size, at = *end % writer->file_size;
+    rp_status status = RP_OK;
+    if (!at || at + size + RP_CQ_EXT_END_SIZE <= writer->file_size) return RP_OK;
+    int fd = rp_queue_files_find(writer->files, queue, number);
+    if (fd < 0) return rp_status_of_errno();
+    if (at + sizeof END_OF_FILE <= writer->file_size)
+        status = rp_queue_files_write(writer->files, queue, number, fd, END_OF_FILE, sizeof END_OF_FILE, at);
+    if (status == RP_OK) *end += writer->file_size - at;
+    return status;
+}
+
+static rp_status find_place(rp_cq_ext_writer *writer, const rp_queue *queue, struct place *place) {
+    if (place->end && place->shown_max_offset == queue->max_offset) return RP_OK;
+    if (!place->end) {
+        uint64_t end;
+        rp_status status = find_end(writer, queue, &end);
+        if (status != RP_OK) return status;
+        place->end = end + 1;
+    }
+    place->shown_end = place->end; /* nothing of this batch yet */
+    place->shown_max_offset = queue->max_offset;
+    return RP_OK;
+}
+
+static uint32_t unit_size(const rp_cq_extension *extension) { return RP_CQ_EXT_UNIT_SIZE + extension->bitmap_size; }
+
+static void write_unit(uint8_t *out, int64_t tags_code, const rp_cq_extension *extension) {
+    rp_store16(out, (uint16_t)unit_size(extension));
+    rp_store64(out + 2, (uint64_t)tags_code);
+    rp_store64(out + 10, (uint64_t)extension->store_timestamp_ms);
+    rp_store16(out + 18, (uint16_t)extension->bitmap_size);
+    memcpy(out + RP_CQ_EXT_UNIT_SIZE, extension->bitmap, extension->bitmap_size);
+}
+
+/* Write as many of the units as fit into one file. */
+static rp_status extend_some(rp_cq_ext_writer *writer, const rp_queue *queue, uint32_t *count, uint8_t *units,
+                             const rp_cq_extension *extensions) {
+    uint8_t data[UNITS_PER_WRITE * (RP_CQ_EXT_UNIT_SIZE + RP_CQ_EXT_BITMAP_MAX)];
+    struct place *place = &writer->places[rp_control_queue_index(writer->block, queue)];
+    rp_status status = find_place(writer, queue, place);
+    if (status != RP_OK) return status;
+    uint64_t end = place->end - 1, size = 0;
+    uint32_t some = 0;
+    status = end_full_file(writer, queue, &end, unit_size(extensions));
+    if (status == RP_OK && end > REAL_OFFSET_MAX) status = RP_TOO_LARGE;
+    if (status != RP_OK) return status;
+    uint64_t room = writer->file_size - end % writer->file_size - RP_CQ_EXT_END_SIZE;
+    while (some < *count && some < UNITS_PER_WRITE && size + unit_size(&extensions[some]) <= room) {
+        write_unit(data + size, rp_unit_read(units + some * RP_CQ_UNIT_SIZE).tags_code, &extensions[some]);
+        size += unit_size(&extensions[some++]);
+    }
+    if (!some) return RP_TOO_LARGE; /* a file that is smaller than a unit */
+    status = write_units(writer, queue, end, data, size);
+    if (status != RP_OK) return status;
+    RP_CRASH_POINT("queue_ext.units");
+    for (uint32_t i = 0; i < some; end += unit_size(&extensions[i++]))
+        rp_unit_set_tags_code(units + i * RP_CQ_UNIT_SIZE, ext_address_of(end));
+    *count = some;
+    place->end = end + 1;
+    return RP_OK;
+}
+
+uint32_t rp_cq_ext_extend(rp_cq_ext_writer *writer, const rp_queue *queue, uint32_t count, uint8_t *units,
+                          const rp_cq_extension *extensions) {
+    while (count) {
+        uint32_t some = count;
+        if (extend_some(writer, queue, &some, units, extensions) != RP_OK) break;
+        count -= some;
+        units += some * (uint64_t)RP_CQ_UNIT_SIZE;
+        extensions += some;
+    }
+    return count;
+}
+
+void rp_cq_ext_forget(rp_cq_ext_writer *writer) {
+    uint32_t count = rp_load_acquire32(&rp_control_header(writer->block)->queue_count);
+    for (uint32_t i = 0; i < count && i < RP_CONTROL_QUEUES_MAX; i++)
+        if (writer->places[i].shown_max_offset == rp_control_queue(writer->block, i)->max_offset)
+            writer->places[i].end = writer->places[i].shown_end;
+}
+
+rp_status rp_cq_ext_remove(rp_cq_ext_writer *writer, const rp_queue *queue) {
+    writer->places[rp_control_queue_index(writer->block, queue)] = (struct place){0};
+    return rp_queue_files_remove(writer->files, queue);
+}
+
+rp_status rp_cq_ext_sync(rp_cq_ext_writer *writer) { return rp_queue_files_sync(writer->files); }
+
+void rp_cq_ext_writer_release(rp_cq_ext_writer *writer) {
+    rp_cq_reader_release(writer->queues);
+    rp_queue_files_release(writer->files);
 }

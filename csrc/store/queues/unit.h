@@ -5,6 +5,7 @@
  *   position of the record in the log(8)  its size(4)  tags code(8)      big-endian, RP_CQ_UNIT_SIZE bytes */
 #include <stdint.h>
 #include "base/endian.h"
+#include "store/log/record.h"
 
 typedef struct rp_unit {
     uint64_t phy_offset;
@@ -25,4 +26,15 @@ static inline void rp_unit_fill(uint8_t *bytes, uint64_t phy_offset, uint32_t si
     rp_store32(bytes + 8, size);
     rp_unit_set_tags_code(bytes, tags_code);
 }
+
+/* 1: a message with this sysFlag takes the next offset of its queue and gets a unit: one outside of transactions, or a
+ * committed one. A prepared message or a rollback has neither. */
+static inline int rp_has_unit(int32_t sys_flag) {
+    int32_t transaction = sys_flag & RP_TRANSACTION_MASK;
+    return transaction == 0 || transaction == RP_SYS_FLAG_TRANSACTION_COMMIT;
+}
+
+/* The tags code: hash of the record's tags; for a delayed message its delivery time (ms). `delay_level_ms[0]` is level
+ * 1; a level above the highest counts as the highest. */
+int64_t rp_unit_tags_code(const rp_record_view *record, const int64_t *delay_level_ms, uint32_t delay_level_count);
 #endif

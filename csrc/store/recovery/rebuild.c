@@ -11,9 +11,7 @@
 #include "store/index/key_hashes.h"
 #include "store/log/record.h"
 #include "store/queues/consume_queue.h"
-#include "store/queues/has_unit.h"
 #include "store/queues/unit.h"
-#include "store/queues/unit_tags.h"
 
 enum {
     KEYS_ROOM = RP_INDEX_KEYS_MAX + 1, /* of one record */

@@ -17,7 +17,6 @@
 #include "store/log/new_file.h"
 #include "store/log/record.h"
 #include "store/queues/consume_queue.h"
-#include "store/queues/has_unit.h"
 #include "store/queues/unit.h"
 
 /* Whether dispatch writes a unit for the record. A record with an impossible queue or offset is damaged: it gets none.

@@ -45,10 +45,6 @@ rp_delivery_marks *rp_delivery_marks_create(uint32_t level_max) {
     return marks;
 }
 
-void rp_delivery_marks_destroy(rp_delivery_marks *marks) {
-    if (marks) munmap(marks, marks->size);
-}
-
 static slot *slot_of(const rp_delivery_marks *marks, uint32_t level) {
     return level - 1u < marks->level_max ? (slot *)&marks->slots[level - 1] : NULL;
 }

@@ -24,7 +24,6 @@ typedef struct rp_delivery_marks rp_delivery_marks; /* the mapping; opaque */
 
 /* For the levels 1 to `level_max`, none delivered; NULL with errno. */
 rp_delivery_marks *rp_delivery_marks_create(uint32_t level_max);
-void rp_delivery_marks_destroy(rp_delivery_marks *marks);
 /* Send worker, before anything else: remove marks beyond `published_phy_offset`, whose records were not published.
  * RP_INVALID: the mapping has another layout. */
 rp_status rp_delivery_marks_open(rp_delivery_marks *marks, uint64_t published_phy_offset);

@@ -3,11 +3,21 @@
 /* All pending timers in order of time: a heap in memory, and runs on the disk (docs/adr/0110). A timer may be in it
  * several times; one that has ended or is under way is passed over. C only; one thread. */
 #include <stdint.h>
-#include "base/number_set.h"
+#include "base/map.h"
 #include "base/status.h"
 #include "store/timers/timer_heap.h"
 #include "store/timers/timer_marks.h"
-#include "store/timers/timer_run.h"
+
+/* Runs: files of pending timers sorted by time (docs/understand/file-formats-own.md). Written once, read once in order, then
+ * removed. */
+
+typedef struct rp_timer_run rp_timer_run;
+
+/* Bring it to the disk which runs there are, and which were removed. RP_OK; RP_IO_ERROR with errno. */
+rp_status rp_timer_run_names_sync(const char *directory);
+/* Write the files named [from, to), if there are any with their names, to the disk; those that are gone do not matter.
+ * Any thread. RP_OK; RP_IO_ERROR with errno. */
+rp_status rp_timer_runs_sync(const char *directory, uint64_t from, uint64_t to);
 
 enum {
     RP_TIMER_HEAP_MAX = 131072, /* timers in memory, before they become a run */

@@ -92,4 +92,24 @@ uint64_t rp_timer_marks_next_pending(const rp_timer_marks *marks, uint64_t from,
 void rp_timer_marks_cut(rp_timer_marks *marks, uint64_t number);
 /* Write the bits and the header to the disk. Any thread of the store worker. RP_OK; RP_IO_ERROR with errno. */
 rp_status rp_timer_marks_sync(rp_timer_marks *marks);
+
+/* An index over the journal of timer_marks.h: how a timer ended, without a search through all entries. C only; the send
+ * worker. */
+
+typedef struct rp_timer_end_index {
+    const rp_timer_marks *marks;
+    uint64_t *latest; /* by hash of the number: 1 + place of the latest entry with that hash; owned */
+    uint64_t *before; /* by place: 1 + place of the entry before it with the same hash; owned */
+    uint64_t end; /* entries below it are in the index */
+    uint64_t seed; /* odd */
+} rp_timer_end_index;
+
+/* Index the last RP_TIMER_JOURNAL_MAX entries. RP_OK, RP_NO_MEMORY; to be closed in either case. */
+rp_status rp_timer_end_index_open(rp_timer_end_index *index, const rp_timer_marks *marks, uint64_t journal_end);
+void rp_timer_end_index_close(rp_timer_end_index *index);
+/* Take in the entries that the journal has gained. */
+void rp_timer_end_index_follow(rp_timer_end_index *index, uint64_t journal_end);
+/* How a timer that has ended did so, as far as the last RP_TIMER_JOURNAL_MAX entries tell (others:
+ * RP_TIMER_DELIVERED). */
+int rp_timer_end_index_kind(const rp_timer_end_index *index, uint64_t number);
 #endif

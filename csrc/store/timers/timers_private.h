@@ -1,14 +1,14 @@
 #ifndef ROCKETPY_TIMERS_PRIVATE_H
 #define ROCKETPY_TIMERS_PRIVATE_H
-/* What the files of the timer thread share: its state. timers.c calls timers_renewal.c, both call timers_given.c, never
+/* What the files of the timer thread share: its state. timers.c calls timers_given.c, never
  * the other way round. C only; one thread. */
 #include <pthread.h>
-#include "base/number_set.h"
+#include "base/map.h"
 #include "store/log/log_view.h"
 #include "store/queues/consume_queue.h"
 #include "store/queues/unit.h"
+#include "store/timers/timer_heap.h"
 #include "store/timers/timer_index.h"
-#include "store/timers/timer_refused.h"
 #include "store/timers/timers.h"
 
 enum {
@@ -18,7 +18,7 @@ enum {
 
 enum { RP_RENEWAL_NONE, RP_RENEWAL_MEASURES, RP_RENEWAL_GIVES };
 
-/* The renewal of pending timers below a position in the log, or below a number (timers_renewal.c). */
+/* The renewal of pending timers below a position in the log, or below a number. */
 typedef struct rp_timer_renewal {
     int phase;         /* RP_RENEWAL_NONE, ... */
     uint64_t requests; /* of header->renew_requests, taken notice of */
@@ -84,7 +84,4 @@ rp_status rp_timers_give(rp_timers *timers, const rp_timer *timer);
 /* Everything that is given away or refused, and was not ended. NULL: no memory. The caller frees it. */
 rp_timer *rp_timers_copy_under_way(const rp_timers *timers, uint32_t *count);
 
-/* timers_renewal.c */
-/* One step of the renewal that cleaning has asked for; adds to *done. RP_OK; RP_IO_ERROR with errno. */
-rp_status rp_timers_renew(rp_timers *timers, uint64_t *done);
 #endif

@@ -5,21 +5,117 @@
  * committed message is the last record of the log, dispatched or not. (A Java broker stores them one by one: others may
  * be in between.) */
 #include "store/transactions/half_recovery.h"
-
 #include <errno.h>
+#include <stdint.h>
 #include <string.h>
-
-#include "base/atomic.h"
 #include "base/map.h"
 #include "base/numbers.h"
+#include "store/control/control_block.h"
 #include "store/log/log_view.h"
 #include "store/log/record.h"
 #include "store/queues/consume_queue.h"
 #include "store/queues/unit.h"
 #include "store/recovery/recovery.h"
-#include "store/transactions/half_committed.h"
-#include "store/transactions/half_copies.h"
-#include "store/transactions/transaction_names.h"
+#include "store/transactions/half_states.h"
+
+/* Half messages that were stored again: a Java broker does so for each check, and in the immunity time. A copy has the
+ * body, the times, the sender and the properties of its original. A producer may send one message object in two
+ * transactions: the born times of these differ. Another sender cannot take the born host, which the broker writes. */
+
+/* 1 if `copy` may be a copy of another half message; *original: its offset in the half queue, if the copy names it,
+ * else UINT64_MAX. Clients can write both properties, so the two messages have to be compared. */
+static int rp_half_may_be_copy(const rp_record_view *copy, uint64_t *original) {
+    const uint8_t *value;
+    int64_t named;
+    uint32_t size = rp_property_find(copy->properties, copy->properties_size, RP_PREPARED_QUEUE_OFFSET, &value);
+    int has_name = size && rp_parse_int64(value, size, &named) == RP_OK && named >= 0;
+    *original = has_name ? (uint64_t)named : UINT64_MAX;
+    return has_name || rp_property_find(copy->properties, copy->properties_size, RP_CHECK_TIMES, &value) > 0;
+}
+
+/* 1 if both have the property, with one value. */
+static int has_same(const rp_record_view *one, const rp_record_view *other, const char *name) {
+    const uint8_t *a, *b;
+    uint32_t size = rp_property_find(one->properties, one->properties_size, name, &a);
+    return size && size == rp_property_find(other->properties, other->properties_size, name, &b) &&
+           memcmp(a, b, size) == 0;
+}
+
+/* 1 if both are one message of one transaction. */
+static int rp_half_is_same(const rp_record_view *one, const rp_record_view *other) {
+    return one->born_timestamp_ms == other->born_timestamp_ms && one->body_size == other->body_size &&
+           one->body_crc == other->body_crc && memcmp(&one->born_host, &other->born_host, sizeof one->born_host) == 0 &&
+           has_same(one, other, "UNIQ_KEY") && has_same(one, other, RP_REAL_TOPIC) && has_same(one, other, "PGROUP") &&
+           (!one->body_size || memcmp(one->body, other->body, one->body_size) == 0);
+}
+
+/* Records whose op message follows them at once: committed messages, and half messages that were stored again
+ * (renewed); and the half messages that they were made of. */
+
+/* A committed message names its half message in preparedTransactionOffset. No request of a client carries that field,
+ * but a client can set the flag of a committed message in sysFlag: then the record names place 0, where another
+ * message's half message may be. So the two messages are compared. */
+
+static int is_half(const rp_record_view *record) {
+    return record->topic_size == sizeof RP_HALF_TOPIC - 1 &&
+           memcmp(record->topic, RP_HALF_TOPIC, record->topic_size) == 0;
+}
+
+/* No client can send to the half topic, or write that property. The first message of a log has place 0. */
+static int rp_half_is_renewed(const rp_record_view *record) {
+    const uint8_t *value;
+    return is_half(record) && (record->prepared_transaction_offset != 0 ||
+                               rp_property_find(record->properties, record->properties_size, RP_FIRST_STORED, &value));
+}
+
+static int rp_half_has_op(const rp_record_view *record) {
+    return (record->sys_flag & RP_TRANSACTION_MASK) == RP_SYS_FLAG_TRANSACTION_COMMIT || rp_half_is_renewed(record);
+}
+
+/* Read the record at a place in the log. 1: the caller releases the log at `phy_offset`. */
+static int acquire(rp_log_view *log, const rp_control *control, uint64_t phy_offset, rp_record_view *record) {
+    uint64_t size = control->commitlog_file_size - phy_offset % control->commitlog_file_size;
+    if (phy_offset >= control->published_phy_offset) return 0;
+    if (size > control->published_phy_offset - phy_offset) size = control->published_phy_offset - phy_offset;
+    const uint8_t *image = rp_log_view_acquire(log, phy_offset, size);
+    if (!image) return 0;
+    if (rp_record_decode(image, size, 0, record) == RP_OK && record->phy_offset == phy_offset) return 1;
+    rp_log_view_release(log, phy_offset);
+    return 0;
+}
+
+/* 1 if `message` was made of `half`. */
+static int is_of(const rp_record_view *message, const rp_record_view *half) {
+    const uint8_t *topic, *key, *half_key;
+    if (!is_half(half)) return 0;
+    uint32_t topic_size = rp_property_find(half->properties, half->properties_size, RP_REAL_TOPIC, &topic),
+             key_size = rp_property_find(message->properties, message->properties_size, "UNIQ_KEY", &key);
+    if (!rp_half_is_renewed(message) &&
+        (!topic_size || topic_size != message->topic_size || memcmp(topic, message->topic, topic_size) != 0))
+        return 0;
+    if (key_size != rp_property_find(half->properties, half->properties_size, "UNIQ_KEY", &half_key)) return 0;
+    if (key_size && memcmp(key, half_key, key_size) != 0) return 0;
+    return half->born_timestamp_ms == message->born_timestamp_ms && half->body_size == message->body_size &&
+           (!half->body_size || memcmp(half->body, message->body, half->body_size) == 0);
+}
+
+/* 1 with the place (*half_phy_offset) and the queue offset of the half message that the record at `phy_offset` was made
+ * of; 0: it is no such record, or its half message cannot be read. */
+static int rp_half_of_committed(rp_log_view *log, const rp_control *control, uint64_t phy_offset,
+                                uint64_t *half_phy_offset, uint64_t *half_offset) {
+    rp_record_view message, half;
+    int is_found = 0;
+    if (!acquire(log, control, phy_offset, &message)) return 0;
+    uint64_t at = (uint64_t)message.prepared_transaction_offset;
+    if (rp_half_has_op(&message) && at < phy_offset && acquire(log, control, at, &half)) {
+        is_found = is_of(&message, &half);
+        *half_phy_offset = at;
+        *half_offset = half.queue_offset;
+        rp_log_view_release(log, at);
+    }
+    rp_log_view_release(log, phy_offset);
+    return is_found;
+}
 
 enum {
     UNITS = 512,

@@ -12,14 +12,11 @@
 #include "wire/codes.h"
 #include "wire/header.h"
 #include "ipc/backlog.h"
-#include "ipc/query_workers.h"
 #include "ipc/queue_owner.h"
 #include "ipc/resume.h"
 #include "ipc/selectors.h"
-#include "ipc/serving.h"
 #include "workers/codec/codec_request.h"
 #include "workers/shared/admission.h"
-#include "workers/shared/error_reply.h"
 
 static const int64_t LOOK_INTERVAL_NS = 1000000;
 enum {

@@ -10,7 +10,7 @@
 #include "ipc/transaction_messages.h"
 #include "store/log/record.h"
 #include "store/log/timer_properties.h"
-#include "store/transactions/transaction_names.h"
+#include "store/transactions/half_states.h"
 
 enum send_field {
     GROUP,

@@ -4,8 +4,39 @@
  * The statuses are those of the reference (DefaultMessageStore#getMessage). C only. */
 #include <stdint.h>
 #include "ipc/worker_messages.h"
+#include "store/filters/filter_marks.h"
+#include "store/log/log_view.h"
 #include "store/queues/consume_queue.h"
-#include "workers/pull/selection.h"
+#include "store/queues/consume_queue_ext.h"
+#include "workers/pull/subscription.h"
+
+/* Whether a pull selects a message: first by what its unit says (tags code, filter bits), then, for SQL92 expressions
+ * alone, by the properties of its record. */
+
+typedef struct rp_selection {
+    rp_cq_ext *ext;          /* NULL: a unit with an extension passes every tag filter */
+    rp_log_view *log;        /* NULL: SQL92 expressions select nothing */
+    const rp_filter_marks *marks; /* NULL: filter bits are not used */
+    const rp_map *subscriptions;  /* of the retried messages' own topics; NULL: retries are selected as all others */
+    const uint8_t *group;
+    uint32_t group_size;
+} rp_selection;
+
+/* Select retried messages by the subscription to the topic that they were first in, if the topic after the group's
+ * name is a retry topic. */
+void rp_selection_of_retries(rp_selection *selection, const rp_map *subscriptions, const uint8_t *names,
+                             uint32_t group_size, uint32_t topic_size);
+/* Work of one look at a record, in bytes that are looked at: a cache line or a page may have to come. */
+enum { RP_SELECTION_RECORD_WORK = 256 };
+
+/* Whether filter bits may exclude a message. */
+static inline int rp_selection_uses_bits(const rp_selection *selection, const rp_tags *tags) {
+    return tags->place.id && tags->flags & RP_SUBSCRIPTION_ALL && selection->ext && selection->marks;
+}
+/* Whether the record has to be read as well. */
+static inline int rp_selection_reads_records(const rp_selection *selection, const rp_tags *tags) {
+    return tags->filter || selection->subscriptions;
+}
 
 typedef enum rp_fetch_status {
     RP_FOUND,

@@ -1,13 +1,11 @@
 /* The process of the pull worker: open, loop and close. pull_serve.c serves a pull. */
 #include "workers/pull/pull.h"
-
 #include <errno.h>
 #include <stdlib.h>
-
 #include "base/clock.h"
 #include "wire/codes.h"
 #include "wire/reply.h"
-#include "ipc/serving.h"
+#include "ipc/resume.h"
 #include "workers/pull/pull_private.h"
 
 enum { BATCH_REQUESTS = 128, LOG_FILES_MAX = 4 };

@@ -1,18 +1,39 @@
 #ifndef ROCKETPY_PULL_PRIVATE_H
 #define ROCKETPY_PULL_PRIVATE_H
-/* Shared by the files of the pull worker: pull.c opens it and runs its loop, pull_check.c checks pulls, pull_serve.c
+/* Shared by the files of the pull worker: pull.c opens it and runs its loop, pull_serve.c checks pulls and
  * serves them. */
+#include <stdint.h>
 #include "base/atomic.h"
+#include "base/map.h"
 #include "ipc/backlog.h"
+#include "ipc/ring.h"
 #include "ipc/selectors.h"
-#include "workers/pull/commits.h"
-#include "workers/pull/expressions.h"
+#include "ipc/worker_messages.h"
 #include "workers/pull/fetch.h"
 #include "workers/pull/pull.h"
+#include "workers/pull/subscription.h"
 #include "workers/pull/suspended_pulls.h"
 #include "workers/shared/admission.h"
 #include "workers/shared/tables.h"
 #include "workers/shared/traffic.h"
+
+/* Consumer offsets that pulls carry. They are collected, so that the manager receives one message per queue and
+ * interval, independent of the number of pulls. Each keeps the arrival time of its pull, because collecting delays it.
+ */
+
+enum { RP_COMMITS_MAX = 1024, RP_COMMITS_INTERVAL_NS = 5000000 };
+
+typedef struct rp_commits {
+    rp_map pending; /* group, topic, queue -> malloc'd COMMIT_OFFSET message */
+    uint64_t flushed_ns;
+} rp_commits;
+
+int rp_commits_init(rp_commits *commits); /* 0, or -1 without memory */
+void rp_commits_destroy(rp_commits *commits);
+rp_status rp_commits_add(rp_commits *commits, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
+                         uint32_t topic_size, int32_t queue_id, int64_t offset, uint64_t received_ns);
+/* Write all pending offsets to the manager; after RP_FULL the rest stays for the next call. */
+rp_status rp_commits_flush(rp_commits *commits, rp_ring_writer *manager, uint64_t now_ns);
 
 enum {
     PULL_HEAD_MAX = 512,      /* bytes of the head of a pull reply */
@@ -90,10 +111,6 @@ static inline int pull_is_gone(const rp_pull *pull, uint64_t connection) {
     return ((connection >> RP_GENERATION_BITS ^ epoch) & RP_EPOCH_MASK) != 0;
 }
 
-/* Fill `pulled`; 0 if the tables or permissions do not allow the fast path: `fault` says why. `tags`: of a suspended
- * pull, else NULL. */
-int pull_check(rp_pull *pull, const rp_msg_pull *request, const uint8_t *names, const rp_tags *tags,
-               pull_checked *pulled);
 /* Serve one PULL message. RP_FULL: no room for the answer; the message stays in its ring. */
 rp_status rp_pull_take(rp_pull *pull, const uint8_t *data, uint32_t size);
 /* Serve the suspended pulls of queues that have new units. Each call examines PULL_UNITS_MAX units, chain by chain; the

@@ -8,12 +8,126 @@
  * gets at most LOOKS_MAX fetches at a time. If many pulls wait for one queue, each turn serves a part of them and the
  * next turn continues. Queues with new units take turns, so that none waits for the pulls of another. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-
 #include "wire/codes.h"
-#include "ipc/serving.h"
+#include "ipc/resume.h"
+#include "ipc/selectors.h"
 #include "workers/pull/pull_private.h"
-#include "workers/shared/error_reply.h"
+
+enum { KEY_MAX = 1024 };
+
+int rp_commits_init(rp_commits *commits) {
+    commits->flushed_ns = 0;
+    return rp_map_init(&commits->pending, 64);
+}
+
+void rp_commits_destroy(rp_commits *commits) { rp_map_destroy(&commits->pending, free); }
+
+rp_status rp_commits_add(rp_commits *commits, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
+                         uint32_t topic_size, int32_t queue_id, int64_t offset, uint64_t received_ns) {
+    uint32_t size = (uint32_t)sizeof(rp_msg_commit_offset) + group_size + topic_size;
+    uint8_t key[KEY_MAX];
+    if ((uint64_t)group_size + topic_size + 5 > KEY_MAX) return RP_INVALID;
+    memcpy(key, &queue_id, 4);
+    memcpy(key + 4, group, group_size);
+    key[4 + group_size] = 0;
+    memcpy(key + 5 + group_size, topic, topic_size);
+    uint32_t key_size = 5 + group_size + topic_size;
+    rp_msg_commit_offset *known = rp_map_get(&commits->pending, key, key_size);
+    if (known) {
+        known->offset = offset;
+        known->received_ns = received_ns;
+        return RP_OK;
+    }
+    rp_msg_commit_offset *message = malloc(size);
+    int failed = !message;
+    if (message) {
+        *message = (rp_msg_commit_offset){.offset = offset,
+                                          .queue_id = queue_id,
+                                          .group_size = group_size,
+                                          .topic_size = topic_size,
+                                          .received_ns = received_ns};
+        memcpy((uint8_t *)(message + 1), group, group_size);
+        memcpy((uint8_t *)(message + 1) + group_size, topic, topic_size);
+        rp_map_put(&commits->pending, key, key_size, message, &failed);
+    }
+    if (failed) free(message);
+    return failed ? RP_NO_MEMORY : RP_OK;
+}
+
+rp_status rp_commits_flush(rp_commits *commits, rp_ring_writer *manager, uint64_t now_ns) {
+    commits->flushed_ns = now_ns;
+    if (!commits->pending.live) return RP_OK;
+    for (uint64_t i = 0; i <= commits->pending.mask; i++) {
+        rp_map_entry *entry = &commits->pending.entries[i];
+        if (!entry->value) continue;
+        rp_msg_commit_offset *message = entry->value;
+        rp_span span = {message, (uint32_t)sizeof *message + message->group_size + message->topic_size};
+        rp_status status = rp_ring_write(manager, RP_MSG_COMMIT_OFFSET, &span, 1);
+        if (status != RP_OK) return status;
+        free(rp_map_remove(&commits->pending, entry->key, entry->key_size));
+    }
+    return RP_OK;
+}
+
+/* Checks a pull against the tables of the pull worker. */
+
+/* What the pull itself says that it selects; NULL if it is no tag expression, and no known SQL92 expression. */
+static const rp_tags *tags_of_pull(rp_pull *pull, const rp_msg_pull *request, const uint8_t *names) {
+    const uint8_t *subscription = names + request->group_size + request->topic_size;
+    const uint8_t *type = subscription + request->subscription_size;
+    if (request->expression_type_size == 5 && memcmp(type, "SQL92", 5) == 0)
+        return rp_expressions_find(&pull->expressions, subscription, request->subscription_size);
+    if (request->expression_type_size && !(request->expression_type_size == 3 && memcmp(type, "TAG", 3) == 0))
+        return NULL;
+    rp_status status = rp_tags_parse(subscription, request->subscription_size, pull->parsed_hashes, &pull->parsed);
+    pull->units += pull->parsed.count * PULL_UNITS_OF_A_TAG;
+    return status == RP_OK ? &pull->parsed : NULL;
+}
+
+/* What its group has subscribed to; NULL if that cannot be evaluated, or is not (yet) in the subscription table. */
+static const rp_tags *tags_of_group(const rp_pull *pull, const pull_checked *pulled) {
+    const rp_msg_pull *request = pulled->request;
+    uint32_t flags = pulled->group->flags;
+    if (!(flags & RP_GROUP_ONLINE) || (flags & RP_GROUP_BROADCASTING && !(flags & RP_GROUP_BROADCAST_ENABLE)))
+        return NULL;
+    const rp_tags *tags = rp_subscriptions_find(&pull->subscriptions, pulled->names, request->group_size,
+                                                pulled->names + request->group_size, request->topic_size);
+    return tags && !(tags->flags & RP_SUBSCRIPTION_SLOW) && tags->sub_version >= request->sub_version ? tags : NULL;
+}
+
+static rp_queue *queue_of(const rp_topic *topic, int32_t id) {
+    return id >= 0 && id < topic->read_queue_nums && (uint32_t)id < topic->queue_count ? topic->queues[id] : NULL;
+}
+
+static int lacks(pull_checked *pulled, const char *fault) {
+    pulled->fault = fault;
+    return 0;
+}
+
+/* Fill `pulled`; 0 if the tables or permissions do not allow the fast path: `fault` says why. `tags`: of a suspended
+ * pull, else NULL. */
+static int pull_check(rp_pull *pull, const rp_msg_pull *request, const uint8_t *names, const rp_tags *tags,
+                      pull_checked *pulled) {
+    *pulled = (pull_checked){.request = request, .names = names};
+    if (!(pull->permission & RP_PERM_READ)) return lacks(pulled, "brokerPermission has no read; pull again");
+    pulled->group = rp_map_get(&pull->groups, names, request->group_size);
+    if (!pulled->group || !(pulled->group->flags & RP_GROUP_CONSUME_ENABLE))
+        return lacks(pulled, "the group was removed or may not consume; pull again");
+    const rp_topic *topic = rp_map_get(&pull->topics, names + request->group_size, request->topic_size);
+    if (!topic || !(topic->perm & RP_PERM_READ))
+        return lacks(pulled, "the topic was removed or may not be read; pull again");
+    pulled->queue = queue_of(topic, request->queue_id);
+    if (!pulled->queue) return lacks(pulled, "the topic has no such queue; pull again");
+    pulled->tags = !(request->sys_flag & PULL_FLAG_SUBSCRIPTION) ? tags_of_group(pull, pulled)
+                   : tags                                        ? tags
+                                                                 : tags_of_pull(pull, request, names);
+    if (pulled->tags) return 1;
+    return lacks(pulled, request->sys_flag & PULL_FLAG_SUBSCRIPTION
+                             ? "the filter of this pull cannot be evaluated"
+                             : "the group is offline, or its filter cannot be evaluated; pull again");
+}
 
 enum { LOOKS_MAX = 8 /* of a suspended pull at one time */ };
 enum { REMARK_MAX = 160 };

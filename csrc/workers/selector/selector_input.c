@@ -6,13 +6,11 @@
 #include "workers/selector/selector_private.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "wire/frame.h"
-#include "wire/proxy_header.h"
-#include "ipc/serving.h"
+#include "wire/header.h"
+#include "wire/peer.h"
+#include "ipc/resume.h"
 #include "workers/codec/codec.h"
 
 enum {

@@ -109,11 +109,6 @@ void rp_selector_reset_at_death(int fd);
 
 /* selector_wait.c */
 struct epoll_event;
-/* 1 if a reply ring has something. */
-int rp_selector_has_replies(const rp_selector *selector);
-/* Wait until an event is ready, a reply has come or something is due, or until the deadline. Returns the number of
- * events, 0 where it is something else; -1 with errno. */
-int rp_selector_wait(rp_selector *selector, struct epoll_event *events, int events_max, uint64_t deadline_ns);
 
 /* selector_input.c */
 void rp_selector_read(rp_selector *selector, rp_connection *connection);

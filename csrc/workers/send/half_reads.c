@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/atomic.h"
-#include "ipc/priority.h"
+#include "ipc/process.h"
 #include "store/log/mapped_file.h"
 #include "store/queues/consume_queue.h"
 #include "store/queues/unit.h"

@@ -7,10 +7,50 @@
  * With automatic failover a synchronous group waits for all that have to acknowledge. Below the position
  * `alone` only this broker acknowledged: such a send is answered SLAVE_NOT_AVAILABLE, even if the set has grown since.
  * No reply waits beyond the time until which the orders let answers leave. */
+#include <stdlib.h>
+#include <string.h>
 #include "base/clock.h"
 #include "wire/codes.h"
 #include "workers/send/send_private.h"
-#include "workers/send/send_reply.h"
+
+/* 1 if another reply with `ids_size` bytes of ids fits. */
+static int rp_waits_have_room(const rp_waits *waits, uint32_t ids_size) {
+    return waits->tail - waits->head < RP_WAITING_MAX &&
+           (waits->bytes + ids_size <= RP_WAITING_BYTES_MAX || waits->head == waits->tail);
+}
+
+/* RP_OK, RP_FULL, RP_NO_MEMORY */
+static rp_status rp_waits_push(rp_waits *waits, const rp_wait *wait) {
+    if (!rp_waits_have_room(waits, wait->ids_size)) return RP_FULL;
+    if (!waits->entries && !(waits->entries = calloc(RP_WAITING_MAX, sizeof *waits->entries))) return RP_NO_MEMORY;
+    uint8_t *ids = malloc(wait->ids_size ? wait->ids_size : 1);
+    if (!ids) return RP_NO_MEMORY;
+    rp_wait *entry = &waits->entries[waits->tail % RP_WAITING_MAX];
+    *entry = *wait;
+    entry->ids = memcpy(ids, wait->ids, wait->ids_size);
+    waits->bytes += wait->ids_size;
+    waits->tail++;
+    return RP_OK;
+}
+
+/* NULL if none waits */
+static rp_wait *rp_waits_first(rp_waits *waits) {
+    return waits->head == waits->tail ? NULL : &waits->entries[waits->head % RP_WAITING_MAX];
+}
+
+static void rp_waits_pop(rp_waits *waits) {
+    rp_wait *entry = &waits->entries[waits->head % RP_WAITING_MAX];
+    waits->bytes -= entry->ids_size;
+    free(entry->ids);
+    entry->ids = NULL;
+    waits->head++;
+}
+
+void rp_waits_destroy(rp_waits *waits) {
+    while (rp_waits_first(waits)) rp_waits_pop(waits);
+    free(waits->entries);
+    waits->entries = NULL;
+}
 
 enum { FENCED_REPLY = sizeof(rp_msg_reply) + RP_ERROR_REPLY_MAX };
 

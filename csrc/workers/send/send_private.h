@@ -1,21 +1,62 @@
 #ifndef ROCKETPY_SEND_PRIVATE_H
 #define ROCKETPY_SEND_PRIVATE_H
 /* What the files of the send worker share: its state. send.c calls send_request.c, never the other way round. */
+#include <stdint.h>
 #include "base/atomic.h"
-#include "base/number_set.h"
+#include "base/map.h"
+#include "base/status.h"
+#include "wire/reply.h"
+#include "ipc/ring.h"
 #include "store/log/broker_clock.h"
+#include "store/log/commitlog.h"
 #include "store/log/log_view.h"
 #include "store/log/received_log.h"
-#include "store/timers/timer_end_index.h"
-#include "store/transactions/half_places.h"
+#include "store/timers/timer_marks.h"
+#include "store/transactions/half_states.h"
 #include "workers/send/diverted.h"
 #include "workers/send/half_reads.h"
 #include "workers/send/send.h"
 #include "workers/send/send_store.h"
-#include "workers/send/send_wait.h"
 #include "workers/shared/admission.h"
 #include "workers/shared/tables.h"
 #include "workers/shared/traffic.h"
+
+/* Replies that wait until their message is on the disk (SYNC_FLUSH) or on a slave (SYNC_MASTER): a bounded queue in log
+ * order. One fdatasync, or one report of a slave, completes all replies that it covers (group commit). */
+
+enum { RP_WAITING_MAX = 65536, RP_WAITING_BYTES_MAX = 16777216 };
+
+/* What a reply waits for. */
+enum { RP_WAIT_FLUSH = 1, RP_WAIT_REPLICA = 2 };
+
+/* The fields of a reply to be sent later. `ids` belongs to the caller; rp_waits_push copies it. */
+typedef struct rp_wait {
+    uint64_t need_phy_offset; /* the position that it waits for */
+    uint64_t flush_deadline_ns, replica_deadline_ns;
+    uint64_t received_ns;
+    uint64_t connection;
+    uint64_t token;
+    uint64_t phy_offset;
+    uint64_t queue_offset;
+    int64_t store_timestamp_ms;
+    int32_t opaque;
+    int32_t queue_id;
+    uint32_t flags; /* RP_REQUEST_* */
+    uint32_t needs; /* RP_WAIT_* */
+    int32_t code; /* if all that it waits for comes about: 0, or what is known already */
+    uint32_t size;
+    uint8_t *ids;
+    uint32_t ids_size;
+    uint32_t timer_state; /* of an internal put that was to end a timer: RP_TIMER_STATE_* */
+} rp_wait;
+
+typedef struct rp_waits {
+    rp_wait *entries; /* a ring buffer of RP_WAITING_MAX, allocated at first use */
+    uint64_t head, tail;
+    uint64_t bytes; /* of ids held */
+} rp_waits;
+
+void rp_waits_destroy(rp_waits *waits);
 
 /* What a refusal needs to know of a request. */
 typedef struct rp_refused {
@@ -160,8 +201,6 @@ int rp_send_may_answer(const rp_send *send);
 /* The position below which every in-sync member has acknowledged the log; without automatic failover, a slave. *alone:
  * below it perhaps only this broker has it; a send there that waits is answered SLAVE_NOT_AVAILABLE. */
 uint64_t rp_send_confirmed(const rp_send *send, uint64_t *alone);
-/* send_slave.c: a chunk of the master's log. RP_FULL: the disk has no room now, it stays in the ring. */
-rp_status rp_send_take_log(rp_send *send, const uint8_t *data, uint32_t size);
 /* send_half.c: half messages. */
 rp_status rp_send_halves_open(rp_send *send); /* RP_OK; RP_INVALID, RP_NO_MEMORY */
 void rp_send_halves_close(rp_send *send);
@@ -180,4 +219,7 @@ rp_status rp_send_end_transaction(rp_send *send, const uint8_t *data, uint32_t s
 uint32_t rp_send_serve_read_ends(rp_send *send);
 /* Answer a put of the manager's own. RP_FULL: its ring and backlog have no room. */
 rp_status rp_send_put_result(rp_send *send, const rp_wait *wait, int32_t code);
+
+/* Upper bound of the size in the ring of the response to a stored send. */
+uint32_t rp_send_reply_bound(uint32_t region_size, uint32_t message_ids_size);
 #endif

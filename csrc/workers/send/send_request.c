@@ -5,12 +5,9 @@
  * Order of a connection: once one of its sends was passed to the manager, later ones follow it (diverted.h). */
 #include <stdlib.h>
 #include "wire/codes.h"
-#include "ipc/selectors.h"
 #include "workers/send/send_private.h"
-#include "workers/send/send_reply.h"
 #include "workers/send/send_store.h"
 #include "workers/send/send_timer.h"
-#include "workers/shared/error_reply.h"
 
 #define KEEP_NS 2500000000ull /* a client waits for 3 s by default */
 

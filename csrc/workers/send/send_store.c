@@ -7,11 +7,10 @@
 
 #include <string.h>
 
-#include "base/atomic.h"
 #include "base/crash_point.h"
 #include "base/endian.h"
 #include "store/log/timer_properties.h"
-#include "store/queues/has_unit.h"
+#include "store/queues/unit.h"
 
 int rp_put_open(const uint8_t *data, uint32_t size, rp_put *put) {
     const rp_msg_send *request = (const rp_msg_send *)data;

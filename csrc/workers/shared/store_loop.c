@@ -4,7 +4,7 @@
 #include <poll.h>
 #include "base/atomic.h"
 #include "base/clock.h"
-#include "ipc/worker_messages.h"
+#include "ipc/worker_counters.h"
 
 enum { BUDGET = 4 << 20 /* bytes of log between two looks at the rings */ };
 static const int64_t SLEEP_MAX_NS = 500000000; /* how old the heartbeat of an idle worker may become */

@@ -1,7 +1,7 @@
 """Repairs the index after a power failure, and finds the log offset from which keys must be indexed again.
 
 The reference removes the newest file and loses all its keys of records before the start of its recovery. Here a file
-keeps its consistent units (csrc/store/index/index_repair.h), and dispatch continues from there.
+keeps its consistent units (csrc/store/index/index_file.h), and dispatch continues from there.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from pathlib import Path
 CSRC = Path(__file__).parents[3] / "csrc"
 IN_CSRC = re.compile(r'RP_CRASH_POINT\("([a-z_.]+)"\)')
 ELSEWHERE = {
-    "consume_queue_ext_writer.c",  # extension units: tests/fault/test_queue_ext_crashes.py
+    "consume_queue_ext.c",  # extension units: tests/fault/test_queue_ext_crashes.py
     "send_end.c",  # transactions: tests/fault/test_transaction_crashes.py
     "half_states.c",
     "received_log.c",  # a slave's log: tests/fault/test_slave_crashes.py

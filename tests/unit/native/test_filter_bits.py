@@ -32,10 +32,8 @@ EXAMINED = 800  # RP_EXAMINED_MIN
 
 
 @pytest.fixture
-def marks() -> Iterator[Any]:
-    made = lib.rp_filter_marks_create()
-    yield made
-    lib.rp_filter_marks_destroy(made)
+def marks() -> Any:
+    return lib.rp_filter_marks_create()
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ TOPICS_AT = lib.RP_CONTROL_QUEUES_AT + lib.RP_CONTROL_QUEUES_MAX * QUEUE_SIZE
 SLOTS_AT = TOPICS_AT + lib.RP_CONTROL_TOPICS_MAX * TOPIC_SIZE
 NAMES_AT = SLOTS_AT + lib.RP_CONTROL_QUEUES_MAX * 2 * 4
 FILE_SIZE = NAMES_AT + lib.RP_CONTROL_TOPICS_MAX * 2 * 4
-LOCK_AT = 2048  # csrc/store/control/control_private.h
+LOCK_AT = 2048  # csrc/store/control/control_block.c
 PUBLISHED = 12_345
 
 

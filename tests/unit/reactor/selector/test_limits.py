@@ -1,4 +1,4 @@
-"""csrc/workers/selector/selector_limits.c: what all connections of a selector may cost together."""
+"""csrc/workers/selector/selector_connection.c: what all connections of a selector may cost together."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-/* See error_reply.h. */
-#include "workers/shared/error_reply.h"
+/* See selectors.h. */
+#include "ipc/selectors.h"
 
 #include "ipc/worker_messages.h"
 

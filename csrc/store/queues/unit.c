@@ -1,5 +1,5 @@
-/* See unit_tags.h. */
-#include "store/queues/unit_tags.h"
+/* See unit.h. */
+#include "store/queues/unit.h"
 #include <string.h>
 #include "base/numbers.h"
 #include "store/log/timer_properties.h"
