@@ -180,7 +180,7 @@ def etcd_findings(settings: BrokerSettings) -> Iterator[Finding]:
 
 
 def _group(settings: BrokerSettings, view: View) -> Finding:
-    from rocketpy.failover.rules.records import differences, overruled
+    from rocketpy.failover.rules.settings import differences, overruled
     from rocketpy.processes.member.coordinator_main import member_settings
 
     own = member_settings(settings)

@@ -16,8 +16,7 @@ from typing import Any, ClassVar
 import attrs
 
 from rocketpy.failover.member_block import Following, MemberBlock, MemberOrders
-from rocketpy.failover.rules.epochs import EpochList
-from rocketpy.failover.rules.joining import Log
+from rocketpy.failover.rules.epochs import EpochList, Log
 from rocketpy.native.core import ffi, lib
 
 from .epoch_file import EpochFile

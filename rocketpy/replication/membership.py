@@ -11,8 +11,7 @@ from collections.abc import Callable
 
 import attrs
 
-from rocketpy.failover.rules.epochs import EpochList, common_end
-from rocketpy.failover.rules.joining import Log, cut_for, may_serve, may_take
+from rocketpy.failover.rules.epochs import EpochList, Log, common_end, cut_for, may_serve, may_take
 
 from .errors import CannotFollow, Diverged, MasterUnusable, member_cannot_be_cut, member_differs
 from .handshake import LATER, other_files, stranger, tail_place

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import attrs
 
-from rocketpy.failover.rules.joining import CUT_BYTES_MAX
+from rocketpy.failover.rules.epochs import CUT_BYTES_MAX
 from rocketpy.native.core import lib
 from rocketpy.store.files import DiskFiles
 from rocketpy.store.recovery.diverged import NoRoomAside, check_room, request_cut

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("rocketpy.native._rocketpy", reason="a part of the broker, which needs the compiled core")
 
-from rocketpy.failover.rules.epochs import Epoch, EpochList, common_end
-from rocketpy.failover.rules.joining import Log
+from rocketpy.failover.rules.epochs import Epoch, EpochList, Log, common_end
 from rocketpy.native.core import lib
 from rocketpy.replication.errors import CannotFollow, Diverged, MasterUnusable
 from rocketpy.replication.frames import FrameInvalid

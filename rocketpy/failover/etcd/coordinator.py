@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 import attrs
 import trio
@@ -22,16 +23,14 @@ from rocketpy.errors import RocketError
 from rocketpy.failover.rules import elections
 from rocketpy.failover.rules.fences import Lease
 from rocketpy.failover.rules.member import Member
-from rocketpy.failover.rules.orders import Orders
-from rocketpy.failover.rules.records import TEXT_MAX, GroupConfig, MemberRecord, differences, overruled
-from rocketpy.failover.rules.requests import Outcome, Report, RevokeLease, Transaction, View
-from rocketpy.failover.rules.settings import Settings
+from rocketpy.failover.rules.records import TEXT_MAX, GroupConfig, MemberRecord
+from rocketpy.failover.rules.requests import Orders, Outcome, Report, RevokeLease, Transaction, View
+from rocketpy.failover.rules.settings import Settings, differences, overruled
 from rocketpy.failover.rules.states import DUTIES, EXPLANATIONS, Change, Event, State
 from rocketpy.faults import Faults
 
 from .gateway import EtcdUnavailable
 from .group_keys import GroupKeys
-from .member_broker import MemberBroker
 from .upkeep import LOOK_S, Upkeep
 
 TURN_S, QUICK_TURN_S = 0.2, 0.02
@@ -65,6 +64,29 @@ class Place:
     address: str
     ha_address: str
     broker_id: int
+
+
+class MemberBroker(Protocol):
+    """The broker of a member, as its coordinator sees it. No call may wait."""
+
+    def report(self) -> Report:
+        """Return the state of the broker now. Its positions may be older than the moment, never newer."""
+        ...
+
+    def apply(self, orders: Orders) -> None:
+        """Begin to carry out orders.
+
+        Three things are done when it returns, because the next transaction rests on them: `counting` holds for every
+        position that is confirmed from now on, `deadline_s` for every answer, and sends are refused if the duties say
+        so. A stream that must end may take longer, and so may the sends of a master that hands over, which takes what
+        it has read: `done` of the report says when both have ended.
+        """
+        ...
+
+    def refute_epoch(self, seen: int, newest: int) -> None:
+        """A peer has named epoch `seen`, but etcd, asked afterwards, knows none above `newest`: `newest_epoch_seen` of
+        the report is `newest` from now on, unless it has changed meanwhile."""
+        ...
 
 
 class Coordinator:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import base64
 import json
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -23,8 +23,6 @@ import trio
 
 from rocketpy.errors import RocketError
 from rocketpy.message.numbers import long_or
-
-from .session import Session
 
 ANSWER_MAX = 4 * 1024 * 1024  # bytes
 TIMEOUT_S = 1.0
@@ -39,6 +37,7 @@ INVALID_ARGUMENT, NOT_FOUND, UNAUTHENTICATED = 3, 5, 16
 OLD_TOKEN_TEXTS = ("revision of auth store is old", "user name is empty")
 LOG_IN_PATH = "auth/authenticate"
 LOG_IN_TIMEOUT_S = 5.0  # it takes etcd a tenth of a second of a processor that may be busy
+BACK_OFF_S, BACK_OFF_MAX_S = 0.25, 5.0  # after the first failure to log in; it doubles
 OPEN_PATHS = frozenset({"lease/grant", "lease/keepalive", "maintenance/status"})  # served without a token
 COMPACTED_TEXT = "required revision has been compacted"  # the answer to a compaction that was done before
 UNSENT = (httpcore.ConnectError, httpcore.ConnectTimeout, httpcore.PoolTimeout)
@@ -113,6 +112,48 @@ def decode(text: object) -> bytes:
 def number(value: object) -> int:
     """A signed number of an answer; one that was left out is 0."""
     return value if isinstance(value, int) else long_or(value if isinstance(value, str) else None, 0)
+
+
+@attrs.define(eq=False)
+class Session:
+    """The token of an account: one log-in at a time, for all requests of a process.
+
+    A log-in costs etcd a tenth of a second of a processor (bcrypt), more under load. Requests that found no token, each
+    with a log-in at every member, kept etcd busy for longer than they waited. So tasks share one log-in. After a
+    failure none is tried for BACK_OFF_S, which doubles up to BACK_OFF_MAX_S: who needs one meanwhile fails with the
+    same reason.
+
+    Args:
+        log_in: asks a member of etcd for a token: the one at this address, or any.
+    """
+
+    log_in: Callable[[str | None], Awaitable[str | None]]
+    token: str | None = None
+    _lock: trio.Lock = attrs.field(factory=trio.Lock)
+    _failures: int = 0  # in a row
+    _again_s: float = 0.0  # no log-in before
+    _failure: RocketError | None = None
+
+    async def renew(self, refused: str | None, address: str | None) -> None:
+        """Get another token than `refused`, unless another task has got one.
+
+        `address`: of the member that has refused it: it answers, where others may be frozen.
+
+        Raises:
+            EtcdError, EtcdUnavailable: the log-in failed, now or a moment ago.
+        """
+        async with self._lock:
+            if self.token != refused:
+                return
+            if self._failure is not None and trio.current_time() < self._again_s:
+                raise self._failure.with_traceback(None)  # it would grow with each task
+            try:
+                self.token = await self.log_in(address)
+            except RocketError as exc:
+                self._again_s = trio.current_time() + min(BACK_OFF_MAX_S, BACK_OFF_S * 2**self._failures)
+                self._failures, self._failure = min(self._failures + 1, 16), exc
+                raise
+            self._failures, self._failure = 0, None
 
 
 class Gateway:

@@ -17,9 +17,9 @@ from rocketpy.failover.rules.records import (
     MasterRecord,
     MemberRecord,
     SwitchRequest,
-    differences,
 )
 from rocketpy.failover.rules.requests import Kind, Outcome, Transaction, View
+from rocketpy.failover.rules.settings import differences
 
 from .group_keys import GroupKeys
 

@@ -6,18 +6,14 @@ tests/support/failover run the same code. A broker runs it with haMode=automatic
 
     states.py      the state machine as a table
     records.py     the values of the keys in etcd
-    epochs.py      the list of epochs, and where two logs part
-    joining.py     where a log is cut before it follows
+    epochs.py      the list of epochs, where two logs part, and where one is cut before it follows
     in_sync.py     who has to acknowledge; when the set shrinks and grows
     fences.py      until when a master may acknowledge
-    hint.py        what a peer says of a newer epoch
-    fault.py       how long a member could not serve as master, and who could
+    conditions.py  what counts by how long it lasts: a fault, a peer's word of a newer epoch, an operator's request
     elections.py   who may campaign, and what an election writes
-    settings.py    what the rules need to know of a member and its group
-    requests.py    what a member is told, and what it asks for
+    settings.py    what the rules need to know of a member and its group, and how they differ
+    requests.py    what a member is told, what it asks for, and what it tells its broker
     mastership.py  what a master keeps during its epoch
-    next_master.py when a slave prepares to be the next master
-    orders.py      what a member tells its broker
     member.py      one member: takes reports and answers, returns requests
     reference.py   prints docs/run/failover-reference.md
 """

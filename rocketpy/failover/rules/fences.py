@@ -3,6 +3,8 @@
 The **lease fence** compares a clock: it is for groups that acknowledge without their slaves, and for a master that is
 alone. The **replication fence** has no clock: a candidate stops the old master's stream before it campaigns. A master
 whose acknowledgements need every in-sync member gets no more of them then. Member and in_sync.py keep it.
+
+Short: on this rule alone rests what an asynchronous master may acknowledge; it is read and tested apart.
 """
 
 from __future__ import annotations

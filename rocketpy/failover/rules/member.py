@@ -16,15 +16,12 @@ from collections.abc import Callable, Mapping
 import attrs
 
 from . import elections, in_sync
+from .conditions import SWITCH_OVER_S, Fault, Hint, NextMaster, able_others
 from .elections import Candidate
-from .fault import Fault, able_others
 from .fences import NEVER_S, Lease
-from .hint import Hint
 from .mastership import Mastership
-from .next_master import SWITCH_OVER_S, NextMaster
-from .orders import Orders
 from .records import GroupState, MasterRecord, MemberRecord
-from .requests import Decisions, Kind, Outcome, Report, RevokeLease, Transaction, View
+from .requests import Decisions, Kind, Orders, Outcome, Report, RevokeLease, Transaction, View
 from .settings import Settings
 from .states import DUTIES, Change, Duties, Event, State, next_state
 

@@ -77,43 +77,6 @@ class GroupConfig:
     flush: str = _text("")  # flushDiskType that is promised; empty: as above
 
 
-_PROPERTIES = {"format": "the format of the keys", "file_size": "mappedFileSizeCommitLog"}
-
-
-def differences(own: GroupConfig, group: GroupConfig, member: str) -> str:
-    """The settings with which `member` cannot be in its group, for its operator; empty: there are none."""
-    found = [
-        _difference(name, getattr(own, name), getattr(group, name))
-        for name in ("format", "mode", "file_size")
-        if getattr(own, name) != getattr(group, name)
-    ]
-    if group.flush == SYNC_FLUSH and own.flush != SYNC_FLUSH:
-        found.append(_difference("flush", own.flush, group.flush))
-    if member not in group.members:
-        known = ",".join(group.members)
-        found.append(f"haMember is {member} here, and the group has {known}: mqadmin haConfigure adds it")
-    return "; ".join(found)
-
-
-def overruled(own: GroupConfig, group: GroupConfig) -> str:
-    """The settings that are others in the group and count there; empty: there are none."""
-    names = [name for name in ("members", "in_sync_min") if getattr(group, name)]
-    return "; ".join(
-        _difference(name, getattr(own, name), getattr(group, name))
-        for name in names
-        if getattr(own, name) != getattr(group, name)
-    )
-
-
-def _difference(name: str, ours: Any, theirs: Any) -> str:
-    if name == "mode":
-        name, ours, theirs = "brokerRole", f"{ours.upper()}_MASTER", f"{theirs.upper()}_MASTER"
-    elif name == "members":
-        name, ours, theirs = "haMembers", ",".join(ours), ",".join(theirs)
-    known = {"in_sync_min": "minInSyncReplicas", "flush": "flushDiskType"} | _PROPERTIES
-    return f"{known.get(name, name)} is {ours} here and {theirs} in the group"
-
-
 @attrs.frozen(kw_only=True)
 class MemberRecord:
     """A member that is alive. `epoch` and `end` are its log's, for the order of candidates; they prove nothing.

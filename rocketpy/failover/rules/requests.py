@@ -1,4 +1,4 @@
-"""The input of a member (View, Report) and its requests (Transaction, RevokeLease)."""
+"""The input of a member (View, Report), its requests of etcd (Transaction, RevokeLease), its orders for its broker."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from collections.abc import Mapping
 import attrs
 
 from .epochs import EpochList
-from .in_sync import Ack
+from .fences import NEVER_S
+from .in_sync import Ack, StoreId
 from .records import GroupConfig, GroupState, MasterRecord, MemberRecord, SwitchRequest
+from .states import Duties, State
 
 
 @attrs.frozen(kw_only=True)
@@ -160,3 +162,29 @@ class Decisions:
         """States that were asked for and may be written, or have been."""
         asked = [*self.unresolved, *([self.waiting] if self.waiting else [])]
         return [one.state for one in asked if one.state is not None]
+
+
+@attrs.frozen(kw_only=True)
+class Orders:
+    """To be carried out at once, before anything else is asked of etcd; complete each time, so that repeating them
+    changes nothing.
+
+    epoch: the one to serve, in PROMOTING, MASTER, FENCED and SWITCHING_OVER; otherwise -1. In PROMOTING the broker
+        opens it: drains its ring, writes (epoch, end of its log) to the epoch file, syncs it, works out the next
+        offsets of all queues, and then reports it as `opened`.
+    following: the member whose stream to take, and the epoch that etcd names; None: take no stream.
+    counting: members whose acknowledgements under `epoch` a position needs before it is confirmed, this one included.
+        If it is the only one, a synchronous master answers SLAVE_NOT_AVAILABLE.
+    is_next_master: an operator has asked this slave to take over, a moment ago.
+    unclean: the last epoch of an unclean election; 0: there was none. Logs of older epochs may be cut for it.
+    deadline_s: CLOCK_BOOTTIME until which sends may be answered SUCCESS; compared right before answers leave.
+    """
+
+    state: State
+    duties: Duties
+    epoch: int = -1
+    following: tuple[str, int] | None = None
+    counting: frozenset[StoreId] = frozenset()
+    is_next_master: bool = False
+    deadline_s: float = NEVER_S
+    unclean: int = 0

@@ -12,9 +12,8 @@ from rocketpy.failover.member_block import NO_DEADLINE_NS, Following, MemberOrde
 from rocketpy.failover.rules.epochs import EpochList, EpochsInvalid
 from rocketpy.failover.rules.fences import FOR_EVER_S
 from rocketpy.failover.rules.member import SERVING
-from rocketpy.failover.rules.orders import Orders
 from rocketpy.failover.rules.records import MemberRecord
-from rocketpy.failover.rules.requests import Report
+from rocketpy.failover.rules.requests import Orders, Report
 from rocketpy.failover.rules.states import State
 from rocketpy.replication.epoch_file import EpochFile
 from rocketpy.store.control_block import ControlView
@@ -28,7 +27,7 @@ FOLLOWING = frozenset({State.FOLLOWER, State.IN_SYNC})
 
 @attrs.define(eq=False)
 class SharedBroker:
-    """A MemberBroker (rocketpy/failover/etcd/member_broker.py) in shared memory. Made when the store was opened once.
+    """A MemberBroker (rocketpy/failover/etcd/coordinator.py) in shared memory. Made when the store was opened once.
 
     While a process tree opens the store the report is that of the tree before, and nothing is done.
 

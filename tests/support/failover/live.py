@@ -10,8 +10,7 @@ import trio
 
 from rocketpy.failover.etcd.coordinator import Coordinator, Place
 from rocketpy.failover.etcd.group_keys import GroupKeys
-from rocketpy.failover.rules.orders import Orders
-from rocketpy.failover.rules.requests import Report, RevokeLease, Transaction, View
+from rocketpy.failover.rules.requests import Orders, Report, RevokeLease, Transaction, View
 from rocketpy.failover.rules.settings import Settings
 from rocketpy.failover.rules.states import Change, State
 

@@ -6,11 +6,10 @@ from typing import Protocol
 
 import attrs
 
-from rocketpy.failover.rules import joining
-from rocketpy.failover.rules.epochs import EpochList
+from rocketpy.failover.rules import epochs as epoch_rules
+from rocketpy.failover.rules.epochs import EpochList, Log
 from rocketpy.failover.rules.fences import Lease
 from rocketpy.failover.rules.in_sync import Ack
-from rocketpy.failover.rules.joining import Log
 from rocketpy.failover.rules.member import Member
 from rocketpy.failover.rules.records import MemberRecord
 from rocketpy.failover.rules.requests import Report, RevokeLease, Transaction
@@ -250,7 +249,7 @@ class Node:
             return
         epoch = member.epoch
         log = Log(epochs=disk.epochs, end=len(disk.log), confirmed=member.confirmed)
-        if not joining.may_serve(epoch, asked.epochs, asked.epoch):
+        if not epoch_rules.may_serve(epoch, asked.epochs, asked.epoch):
             self.newest_epoch_seen = max(self.newest_epoch_seen, asked.epoch, asked.epochs.last)
             return
         if asked.epoch != epoch:
@@ -264,13 +263,13 @@ class Node:
 
     def _take(self, reply: Reply) -> None:
         disk, world, self.asked = self.disk, self.world, False
-        if not joining.may_take(reply.epoch, disk.epochs, self.newest_epoch_seen):
+        if not epoch_rules.may_take(reply.epoch, disk.epochs, self.newest_epoch_seen):
             return
         self.newest_epoch_seen = max(self.newest_epoch_seen, reply.epoch)
         if reply.kind == "WELCOME" and self.joined < 0:
             own = Log(epochs=disk.epochs, end=len(disk.log), confirmed=disk.confirmed)
             unclean = self.member.orders.unclean if self.member is not None else 0
-            cut = joining.cut_for(own, reply.log, is_sync=world.checker.is_sync, unclean=unclean)
+            cut = epoch_rules.cut_for(own, reply.log, is_sync=world.checker.is_sync, unclean=unclean)
             if cut is None:
                 self.diverged = True
                 return

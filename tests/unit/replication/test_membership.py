@@ -7,8 +7,7 @@ import pytest
 
 pytest.importorskip("rocketpy.native._rocketpy", reason="a part of the broker, which needs the compiled core")
 
-from rocketpy.failover.rules.epochs import EpochList
-from rocketpy.failover.rules.joining import Log
+from rocketpy.failover.rules.epochs import EpochList, Log
 from rocketpy.replication.errors import Diverged, MasterUnusable
 from rocketpy.replication.frames import encode
 from rocketpy.replication.handshake import TAIL_MAX, read_answer, start_for

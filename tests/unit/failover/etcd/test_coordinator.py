@@ -10,8 +10,8 @@ import trio
 import trio.lowlevel
 import trio.testing
 
+from rocketpy.failover.rules.conditions import HINT_S
 from rocketpy.failover.rules.fences import FOR_EVER_S
-from rocketpy.failover.rules.hint import HINT_S
 from rocketpy.failover.rules.in_sync import Ack
 from rocketpy.failover.rules.records import SwitchRequest
 from rocketpy.failover.rules.requests import Report

@@ -6,8 +6,7 @@ import httpcore
 import pytest
 import trio
 
-from rocketpy.failover.etcd.gateway import LOG_IN_TIMEOUT_S, EtcdError, EtcdUnavailable, Gateway
-from rocketpy.failover.etcd.session import BACK_OFF_MAX_S
+from rocketpy.failover.etcd.gateway import BACK_OFF_MAX_S, LOG_IN_TIMEOUT_S, EtcdError, EtcdUnavailable, Gateway
 from tests.unit.failover.etcd.test_gateway import Asked, given, run
 
 BCRYPT_S = 2.0  # of a busy etcd

@@ -9,10 +9,9 @@ import pytest
 import trio
 
 from rocketpy.failover.etcd.operator import switch_master
-from rocketpy.failover.rules.fault import PAUSE_S, RECOVERED_S, Fault
-from rocketpy.failover.rules.orders import Orders
+from rocketpy.failover.rules.conditions import PAUSE_S, RECOVERED_S, Fault
 from rocketpy.failover.rules.records import MemberRecord, SwitchRequest, from_json, to_json
-from rocketpy.failover.rules.requests import Report
+from rocketpy.failover.rules.requests import Orders, Report
 from rocketpy.failover.rules.settings import Settings
 from rocketpy.failover.rules.states import State
 from tests.support.failover.live import LiveBroker, LiveGroup

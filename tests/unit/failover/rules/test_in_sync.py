@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rocketpy.failover.rules import in_sync
-from rocketpy.failover.rules.epochs import Epoch, EpochList
+from rocketpy.failover.rules.epochs import CUT_BYTES_MAX, Epoch, EpochList, Log, cut_for, may_serve, may_take
 from rocketpy.failover.rules.in_sync import Ack, Progress
-from rocketpy.failover.rules.joining import CUT_BYTES_MAX, Log, cut_for, may_serve, may_take
 from rocketpy.failover.rules.records import GroupState
 
 TWO = GroupState(epoch=3, master="a", in_sync={"a": "i", "b": "k"})

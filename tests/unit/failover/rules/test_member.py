@@ -7,9 +7,9 @@ from typing import Any
 import attrs
 import pytest
 
+from rocketpy.failover.rules.conditions import HINT_S
 from rocketpy.failover.rules.epochs import Epoch, EpochList
 from rocketpy.failover.rules.fences import Lease
-from rocketpy.failover.rules.hint import HINT_S
 from rocketpy.failover.rules.member import Member
 from rocketpy.failover.rules.records import GroupConfig, GroupState, MasterRecord, MemberRecord
 from rocketpy.failover.rules.requests import Kind, Outcome, Report, RevokeLease, Transaction, View

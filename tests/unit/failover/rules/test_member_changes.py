@@ -7,10 +7,10 @@ from typing import Any
 import attrs
 import pytest
 
+from rocketpy.failover.rules.conditions import SWITCH_OVER_S
 from rocketpy.failover.rules.fences import NEVER_S, Lease
 from rocketpy.failover.rules.in_sync import Ack
 from rocketpy.failover.rules.member import Member
-from rocketpy.failover.rules.next_master import SWITCH_OVER_S
 from rocketpy.failover.rules.records import GroupState, MasterRecord
 from rocketpy.failover.rules.requests import Kind, Outcome, Report, RevokeLease, Transaction
 from rocketpy.failover.rules.settings import Settings

@@ -15,12 +15,10 @@ from rocketpy.failover.rules.records import (
     MemberRecord,
     RecordInvalid,
     SwitchRequest,
-    differences,
     from_json,
-    overruled,
     to_json,
 )
-from rocketpy.failover.rules.settings import Settings
+from rocketpy.failover.rules.settings import Settings, differences, overruled
 
 RECORDS: list[Any] = [
     GroupConfig(format=1, mode="sync", file_size=1 << 30, members=("a", "b")),

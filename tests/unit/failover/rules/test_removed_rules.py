@@ -7,7 +7,7 @@ from collections.abc import Callable
 import attrs
 import pytest
 
-from rocketpy.failover.rules import elections, fences, in_sync, joining, mastership, records
+from rocketpy.failover.rules import elections, epochs, fences, in_sync, mastership, records
 from rocketpy.failover.rules.states import DUTIES, State
 from tests.support.failover.checker import Violation
 from tests.support.failover.histories import play
@@ -19,7 +19,7 @@ LIKELY = {"no_replication_fence": 98, "no_lease_fence": 386}  # a seed that has 
 def no_replication_fence(patch: pytest.MonkeyPatch) -> None:
     for state in (State.CANDIDATE, State.PROMOTING, State.MASTER):
         patch.setitem(DUTIES, state, attrs.evolve(DUTIES[state], takes_stream=True))
-    patch.setattr(joining, "may_take", lambda epoch, own, newest_epoch_seen: True)
+    patch.setattr(epochs, "may_take", lambda epoch, own, newest_epoch_seen: True)
 
 
 def no_lease_fence(patch: pytest.MonkeyPatch) -> None:

@@ -15,9 +15,8 @@ import pytest
 from rocketpy.failover.member_block import NO_DEADLINE_NS, Following, MemberBlock, MemberOrders
 from rocketpy.failover.rules.epochs import EpochList
 from rocketpy.failover.rules.fences import FOR_EVER_S, NEVER_S
-from rocketpy.failover.rules.orders import Orders
 from rocketpy.failover.rules.records import MemberRecord
-from rocketpy.failover.rules.requests import Report
+from rocketpy.failover.rules.requests import Orders, Report
 from rocketpy.failover.rules.states import DUTIES, State
 from rocketpy.processes.member import shared_broker
 from rocketpy.processes.member.marks import TreeMarks

@@ -5,8 +5,8 @@ from __future__ import annotations
 import attrs
 import pytest
 
+from rocketpy.failover.rules.conditions import SWITCH_OVER_S, NextMaster
 from rocketpy.failover.rules.epochs import EpochList
-from rocketpy.failover.rules.next_master import SWITCH_OVER_S, NextMaster
 from rocketpy.failover.rules.records import GroupState, SwitchRequest
 from rocketpy.failover.rules.requests import Report, View
 
