@@ -13,9 +13,9 @@ import pytest
 pytest.importorskip("rocketpy.native._rocketpy", reason="the broker needs the compiled core")
 
 from rocketpy.remoting.command import RemotingCommand
-from tests.fault.test_killed_workers import wait_until_gone
 from tests.support.broker import RunningBroker, running_broker
 from tests.support.history import Connection, send_request
+from tests.support.kills import wait_until_gone
 
 HEART_BEAT, LOCK, UNLOCK, MEMBERS, UPDATE_OFFSET, QUERY_OFFSET, PULL, CREATE_TOPIC = 34, 41, 42, 38, 15, 14, 11, 17
 PULL_NOT_FOUND, SUBSCRIPTION_NOT_EXIST = 19, 24

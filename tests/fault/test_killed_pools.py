@@ -16,8 +16,9 @@ pytest.importorskip("rocketpy.native._rocketpy", reason="the broker needs the co
 
 from rocketpy.message.record import StoredRecord, decode_records
 from rocketpy.remoting.command import RemotingCommand
-from tests.support.broker import RunningBroker, running_broker
+from tests.support.broker import running_broker
 from tests.support.history import PULL_FOUND, PULL_NOT_FOUND, PULL_RETRY, Connection, Reader, pull_request
+from tests.support.kills import wait_until_gone
 from tests.support.wire import Wire, send_request
 
 SEED = int(os.environ.get("ROCKETPY_FAULT_SEED", random.SystemRandom().randrange(1 << 32)))
@@ -136,13 +137,6 @@ class Sender(threading.Thread):
                 self.acknowledged += 1
 
 
-def replaced(broker: RunningBroker, name: str, pid: int) -> None:
-    deadline = time.monotonic() + 60
-    while broker.workers().get(name, pid) == pid:
-        assert time.monotonic() < deadline, f"{name} was not replaced:\n{broker.text()[-2000:]}"
-        time.sleep(0.01)
-
-
 def test_followers_and_queries_outlive_every_pull_and_query_worker() -> None:
     print(f"ROCKETPY_FAULT_SEED={SEED}")
     choose = random.Random(SEED)
@@ -162,7 +156,7 @@ def test_followers_and_queries_outlive_every_pull_and_query_worker() -> None:
         choose.shuffle(victims)
         for victim in victims:
             before = sum(asker.answers for asker in askers)
-            replaced(broker, victim, broker.kill_worker(victim))
+            wait_until_gone(broker, victim, broker.kill_worker(victim))
             deadline = time.monotonic() + 60
             while sum(asker.answers for asker in askers) < before + 20 and not any(one.fault for one in askers):
                 assert time.monotonic() < deadline, f"no answers after the death of {victim}"

@@ -15,8 +15,9 @@ import pytest
 pytest.importorskip("rocketpy.native._rocketpy", reason="the broker needs the compiled core")
 
 from rocketpy.native.core import lib
-from tests.support.broker import RunningBroker, running_broker
+from tests.support.broker import running_broker
 from tests.support.history import PULL_NOT_FOUND, PULL_RETRY, Connection, Load, check, pull_request, send_request
+from tests.support.kills import wait_until_gone
 
 SEED = int(os.environ.get("ROCKETPY_FAULT_SEED", random.SystemRandom().randrange(1 << 32)))
 KILLS = 34  # per shape
@@ -85,14 +86,6 @@ class SuspendedPulls:
 def owner_of(topic: str, queue_id: int, pulls: list[str]) -> str:
     """The pull worker that has the queue."""
     return pulls[lib.rp_queue_owner(topic.encode(), len(topic.encode()), queue_id, len(pulls))]
-
-
-def wait_until_gone(broker: RunningBroker, name: str, pid: int) -> None:
-    """Until the supervisor has replaced the worker."""
-    deadline = time.monotonic() + 60
-    while broker.workers().get(name, pid) == pid:
-        assert time.monotonic() < deadline, f"{name} was not replaced:\n{broker.text()[-2000:]}"
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -14,7 +14,7 @@ from rocketpy.remoting.fastjson import loads
 from tests.support.broker import RunningBroker, running_broker
 from tests.support.history import Connection, send_request
 from tests.support.kills import stored, wait_for
-from tests.support.power_loss import lose_log_from
+from tests.support.reopened_store import lose_log_from
 
 COUNT = 20
 NEVER_FLUSHED = {

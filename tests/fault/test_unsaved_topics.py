@@ -12,14 +12,12 @@ import pytest
 
 pytest.importorskip("rocketpy.native._rocketpy", reason="the broker needs the compiled core")
 
-from rocketpy.message.message_id import decode_offset_message_id
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.headers.send import EndTransactionRequestHeader
 from tests.support.broker import RunningBroker, running_broker
-from tests.support.history import Connection, Reader, send_request
+from tests.support.history import Connection, Reader, commit_of, send_request
 from tests.support.kills import wait_for
 
-TOPIC, QUEUE, COMMIT = "unsaved", 2, 8
+TOPIC, QUEUE = "unsaved", 2
 TIMED = "TIMER_DELAY_MS\x016000\x02"
 HALF = "TRAN_MSG\x01true\x02PGROUP\x01P\x02UNIQ_KEY\x01half\x02"
 
@@ -29,17 +27,6 @@ def message(topic: str, properties: str, *, is_half: bool = False) -> RemotingCo
     assert request.ext_fields is not None
     request.ext_fields |= {"i": properties, "f": "4" if is_half else "0"}
     return request
-
-
-def commit_of(answer: RemotingCommand) -> RemotingCommand:
-    fields = answer.ext_fields or {}
-    header = EndTransactionRequestHeader(
-        producer_group="P",
-        tran_state_table_offset=int(fields["queueOffset"]),
-        commit_log_offset=decode_offset_message_id(fields["msgId"]).phy_offset,
-        commit_or_rollback=COMMIT,
-    )
-    return RemotingCommand.request(37, header)
 
 
 def ask(broker: RunningBroker, request: RemotingCommand, timeout_s: float = 30.0) -> RemotingCommand:

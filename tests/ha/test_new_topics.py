@@ -8,15 +8,13 @@ import pytest
 
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
-from rocketpy.message.message_id import decode_offset_message_id
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.headers.send import EndTransactionRequestHeader
 from tests.support.ha.group import Group, real_group
 from tests.support.ha.history import SUCCESS
 from tests.support.ha.needs import needs_network
 from tests.support.ha.network import network
 from tests.support.ha.places import ANSWER_S, connected
-from tests.support.history import send_request
+from tests.support.history import commit_of, send_request
 from tests.support.pair import log_hashes
 
 PLAIN, DELAYED, TIMED, HALF = "NewPlain", "NewDelayed", "NewTimed", "NewHalf"
@@ -27,7 +25,6 @@ PROPERTIES = {
     HALF: "TRAN_MSG\x01true\x02PGROUP\x01P\x02UNIQ_KEY\x01half\x02",
 }
 QUEUE = 2
-COMMIT = 8
 
 
 @needs_network
@@ -67,14 +64,7 @@ def send(group: Group, name: str) -> RemotingCommand:
             request.ext_fields |= {"i": properties, "f": "4" if topic == HALF else "0"}
             answer = connection.ask(request)
             assert answer.code == SUCCESS, answer
-    fields = answer.ext_fields or {}
-    header = EndTransactionRequestHeader(
-        producer_group="P",
-        tran_state_table_offset=int(fields["queueOffset"]),
-        commit_log_offset=decode_offset_message_id(fields["msgId"]).phy_offset,
-        commit_or_rollback=COMMIT,
-    )
-    return RemotingCommand.request(37, header)
+    return commit_of(answer)
 
 
 def found(group: Group, topic: str) -> list[tuple[int, str]]:

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from tests.interop import toolchain
-from tests.interop.java_namesrv import JavaNameServer
+from tests.interop.java_broker import JavaNameServer
 from tests.support.ha.group import Group, Member, real_group
 from tests.support.ha.route_watch import RouteWatch
 from tests.support.pair import NameServer

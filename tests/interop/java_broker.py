@@ -10,10 +10,12 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import attrs
 
 from tests.support.broker import free_ports
+from tests.support.pair import NameServer
 
 from . import archives, toolchain
 
@@ -158,3 +160,22 @@ def running_java_broker(
             yield broker
         finally:
             broker.close()
+
+
+@attrs.define
+class JavaNameServer(NameServer):
+    """The official name server alone, with the handle of NameServer, on all addresses. Its home is `store`."""
+
+    START_S: ClassVar[float] = 180.0  # on a busy machine a JVM takes a minute
+
+    def command(self) -> list[str]:
+        """Raises toolchain.Missing."""
+        server, home = toolchain.server_directory(), self.store
+        home.mkdir(exist_ok=True)
+        write_logback(home)
+        conf = home / "namesrv.conf"
+        conf.write_text(f"listenPort={self.namesrv_port}\nkvConfigPath={home}/kvConfig.json\n")
+        words = ["env", f"ROCKETMQ_HOME={home}", f"HOME={home}", "java", f"-Duser.home={home}"]
+        words += ["-cp", archives.class_path(server / "lib"), *archives.flags(server)]
+        words += ["-Xms64m", "-Xmx256m", *COMMON_FLAGS, "org.apache.rocketmq.namesrv.NamesrvStartup", "-c", str(conf)]
+        return words

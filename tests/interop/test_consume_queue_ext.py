@@ -13,7 +13,7 @@ from rocketpy.store.formats.consume_queue_ext import is_ext_address
 from rocketpy.store.inspection.dump import StoreDump
 from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.store.recovery.lifecycle import close_store, open_store
-from tests.interop.test_store_java import JVM, library
+from tests.interop.test_store_java import JVM, compiled, library
 from tests.support.store_writer import StoreWriter, small_config
 
 TAGS = ("Tag0", "Tag1", "Tag2", "TagX")
@@ -22,10 +22,7 @@ Seen = dict[str, list[int]]  # by tag: the queue offsets of its messages
 
 @pytest.fixture(scope="module")
 def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("ext_classes")
-    source = Path(__file__).parent / "store_java" / "ExtTool.java"
-    subprocess.run(["javac", "-nowarn", "-cp", library(), "-d", directory, source], check=True)
-    return directory
+    return compiled("ExtTool", tmp_path_factory.mktemp("ext_classes"))
 
 
 def expected(total: int) -> Seen:

@@ -10,8 +10,8 @@ import pytest
 
 from rocketpy.message.message_id import decode_offset_message_id
 from tests.interop.brokers import asking, create_topic, max_offsets, wait_committed, wait_until
-from tests.interop.masters import running_masters
 from tests.interop.mqadmin import MqAdmin
+from tests.interop.own_brokers import running_masters
 from tests.interop.programs import Launcher, Program
 from tests.support.broker import RunningBroker
 

@@ -16,11 +16,11 @@ from rocketpy.codes import RequestCode
 from rocketpy.message.properties import decode_properties
 from rocketpy.remoting.command import RemotingCommand
 from tests.fault.test_deletion import wait_dispatched
-from tests.fault.test_killed_workers import wait_until_gone
 from tests.interop.brokers import AnyBroker, create_topic, wait_until
 from tests.interop.programs import Launcher, Program
 from tests.support.broker import RunningBroker
 from tests.support.history import Reader
+from tests.support.kills import wait_until_gone
 
 SEED = int(os.environ.get("ROCKETPY_FAULT_SEED", random.SystemRandom().randrange(1 << 32)))
 DELAYS_MS = (1000, 2000, 3000, 5000, 8000)

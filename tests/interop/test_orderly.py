@@ -8,12 +8,12 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from tests.fault.test_killed_workers import wait_until_gone
 from tests.interop.brokers import AnyBroker, NameMaker, TopicMaker, create_topic, wait_committed
 from tests.interop.consumption import History
 from tests.interop.expected import check_messages, places
 from tests.interop.programs import LANGUAGES, Launcher, Program, wait_for_all
 from tests.support.broker import RunningBroker
+from tests.support.kills import wait_until_gone
 
 QUEUES = 4
 SHARDS = 8

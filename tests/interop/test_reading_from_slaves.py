@@ -21,8 +21,8 @@ from tests.interop.brokers import (
     wait_until,
 )
 from tests.interop.conftest import Launch
+from tests.interop.own_brokers import wait_equal_logs
 from tests.interop.programs import LANGUAGES, Launcher, Program
-from tests.interop.slaves import wait_equal_logs
 from tests.support.pair import Pair, running_pair
 
 TOPIC, QUEUES, COUNT = "shared", 4, 40

@@ -10,7 +10,7 @@ import pytest
 
 from tests.interop.brokers import AnyBroker, NameMaker, TopicMaker, create_topic, max_offsets, wait_stored
 from tests.interop.expected import body
-from tests.interop.masters import running_masters
+from tests.interop.own_brokers import running_masters
 from tests.interop.programs import LANGUAGES, Launcher, Program
 from tests.support.broker import RunningBroker
 

@@ -17,7 +17,7 @@ import pytest
 
 from tests.interop.brokers import AnyBroker, create_topic, decode, running_target, wait_until
 from tests.interop.java_slave import java_slave_of
-from tests.interop.slaves import running_slave
+from tests.interop.own_brokers import running_slave
 from tests.interop.store_filling import DELAYED, QUEUES, SMALL_FILES, TOPIC, Expected, ends, fill
 from tests.support.history import Load, check
 

@@ -16,7 +16,7 @@ import pytest
 from bench.control import Control
 from tests.interop.brokers import AnyBroker, asking, create_topic, decode, max_offsets, running_target, wait_until
 from tests.interop.java_broker import JavaBroker
-from tests.interop.slaves import running_slave, wait_equal_logs
+from tests.interop.own_brokers import running_slave, wait_equal_logs
 from tests.interop.store_filling import DELAYED, HALF, OP, QUEUES, SCHEDULE, SMALL_FILES, TOPIC, Expected, ends, fill
 from tests.support.pair import LoneBroker, log_hashes
 

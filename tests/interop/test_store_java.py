@@ -32,12 +32,16 @@ def library() -> str:
     return f"{toolchain.server_directory()}/lib/*"
 
 
-@pytest.fixture(scope="module")
-def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("classes")
-    source = Path(__file__).parent / "store_java" / "StoreTool.java"
+def compiled(tool: str, directory: Path) -> Path:
+    """Compile a program of store_java against the official store. Returns the directory of its classes."""
+    source = Path(__file__).parent / "store_java" / f"{tool}.java"
     subprocess.run(["javac", "-nowarn", "-cp", library(), "-d", directory, source], check=True)
     return directory
+
+
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compiled("StoreTool", tmp_path_factory.mktemp("classes"))
 
 
 def java(classes: Path, root: Path, mode: str, count: int = 0) -> Seen:

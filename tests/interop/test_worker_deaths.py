@@ -19,12 +19,12 @@ import attrs
 import pytest
 
 from rocketpy.remoting.command import RemotingCommand
-from tests.fault.test_killed_workers import wait_until_gone
 from tests.interop.brokers import AnyBroker, create_topic, max_offsets, wait_committed
 from tests.interop.consumption import History
 from tests.interop.programs import Launcher, Program
 from tests.support.broker import RunningBroker
 from tests.support.history import Connection, send_request
+from tests.support.kills import wait_until_gone
 
 SEED = int(os.environ.get("ROCKETPY_FAULT_SEED", random.SystemRandom().randrange(1 << 32)))
 QUEUES = 4

@@ -16,6 +16,7 @@ import pytest
 
 from rocketpy.errors import ConfigError
 from rocketpy.spark.session import check_java, session
+from tests.support.broker import RunningBroker, running_broker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,6 +62,13 @@ def spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spar
     started = session(f"local[2,{TASK_TRIES}]", name="rocketpy-tests", config=config)
     yield started
     started.stop()
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[RunningBroker]:
+    """A started broker, whose new topics have four queues."""
+    with running_broker({"defaultTopicQueueNums": "4"}) as started:
+        yield started
 
 
 @pytest.fixture

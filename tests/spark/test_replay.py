@@ -6,7 +6,6 @@ import json
 import shutil
 import zlib
 from array import array
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,15 +28,9 @@ from rocketpy.spark.topic_options import TopicOptions
 from rocketpy.store.files import file_name
 from rocketpy.store.inspection.reader import StoreReader
 from tests.spark.test_sink import load
-from tests.support.broker import RunningBroker, running_broker
+from tests.support.broker import RunningBroker
 from tests.support.log_images import image_of, record
 from tests.unit.store.test_java_store import unpack
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[RunningBroker]:
-    with running_broker({"defaultTopicQueueNums": "4"}) as started:
-        yield started
 
 
 @pytest.fixture(scope="module")

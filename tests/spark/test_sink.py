@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from rocketpy.errors import ConfigError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.spark.options import parse_options
 from rocketpy.spark.outgoing import COLUMNS, RowReader, RowRefused, SinkOptions
-from tests.support.broker import RunningBroker, running_broker
+from tests.support.broker import RunningBroker
 
 
 def options(**given: str) -> SinkOptions:
@@ -118,12 +117,6 @@ def test_a_body_that_is_too_large_can_go_to_the_dead_letters() -> None:
 def test_wrong_options(given: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)):
         options(**given)
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[RunningBroker]:
-    with running_broker({"defaultTopicQueueNums": "4"}) as started:
-        yield started
 
 
 def load(spark: Any, broker: RunningBroker, topic: str, columns: str = "all") -> list[Any]:

@@ -35,12 +35,6 @@ TIMEOUT_S = 300.0  # generous: the machine may be busy; nothing is measured here
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[RunningBroker]:
-    with running_broker({"defaultTopicQueueNums": "4"}) as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
 def producer(broker: RunningBroker) -> Iterator[Producer]:
     with Producer("tests", ProducerOptions(name_servers=broker.namesrv, send_timeout=10)) as started:
         yield started

@@ -17,12 +17,15 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 
-from rocketpy.message.message_id import encode_offset_message_id
+from rocketpy.codes import RequestCode
+from rocketpy.message.message_id import decode_offset_message_id, encode_offset_message_id
 from rocketpy.message.record import StoredRecord, decode_records
 from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.headers.send import EndTransactionRequestHeader
 
 SEND, BATCH, PULL, MAX_OFFSET, MIN_OFFSET = 310, 320, 11, 30, 31
 PULL_FOUND, PULL_NOT_FOUND, PULL_RETRY, PULL_MOVED, TOPIC_NOT_EXIST = 0, 19, 20, 21, 17
+COMMIT = 8
 ANSWER_TIMEOUT_S = 1.0
 """A connection that hears nothing for so long begins a new life: the answer died with a worker, as for any client."""
 
@@ -99,6 +102,18 @@ def send_request(topic: str, queue_id: int, bodies: Sequence[bytes], opaque: int
     command = RemotingCommand.request(SEND if len(bodies) == 1 else BATCH, ext_fields=fields, body=body)
     command.opaque = opaque
     return command
+
+
+def commit_of(answer: RemotingCommand) -> RemotingCommand:
+    """Return the commit of a half message of producer group P, which was answered with `answer`."""
+    fields = answer.ext_fields or {}
+    header = EndTransactionRequestHeader(
+        producer_group="P",
+        tran_state_table_offset=int(fields["queueOffset"]),
+        commit_log_offset=decode_offset_message_id(fields["msgId"]).phy_offset,
+        commit_or_rollback=COMMIT,
+    )
+    return RemotingCommand.request(RequestCode.END_TRANSACTION, header)
 
 
 def _batch_entry(body: bytes) -> bytes:

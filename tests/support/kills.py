@@ -13,6 +13,7 @@ from tests.support.live_log import records_in
 
 WAIT_S = 120.0
 POLL_S = 0.05
+GONE_S, GONE_POLL_S = 60.0, 0.01
 PAUSE_S = 0.1  # at the most, from a delivery to a kill: anywhere in the next one
 
 
@@ -29,6 +30,14 @@ def wait_for(condition: Callable[[], bool], broker: RunningBroker) -> None:
     while not condition():
         assert time.monotonic() < deadline, broker.text()[-4000:]
         time.sleep(POLL_S)
+
+
+def wait_until_gone(broker: RunningBroker, name: str, pid: int) -> None:
+    """Wait until the supervisor has replaced the worker `name`, which had this pid."""
+    deadline = time.monotonic() + GONE_S
+    while broker.workers().get(name, pid) == pid:
+        assert time.monotonic() < deadline, f"{name} was not replaced:\n{broker.text()[-2000:]}"
+        time.sleep(GONE_POLL_S)
 
 
 def wait_for_more(count: Callable[[], int], before: int, broker: RunningBroker) -> int:

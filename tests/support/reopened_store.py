@@ -5,9 +5,13 @@ Every case ends in the same check: what was acknowledged is there, whole, once, 
 
 from __future__ import annotations
 
+import mmap
+from pathlib import Path
+
 from rocketpy.config import MessageStoreConfig
+from rocketpy.native.core import ffi
 from rocketpy.remoting.work import result_of
-from rocketpy.store.files import StorePaths
+from rocketpy.store.files import DiskFiles, StorePaths, numbered_files
 from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
 from tests.support.store_writer import Put, StoreWriter
@@ -55,6 +59,29 @@ def another_boot(paths: StorePaths) -> None:
     with paths.control.open("r+b") as file:
         file.seek(24)
         file.write(bytes(16))
+
+
+def lose_log_from(root: Path, file_size: int, end: int) -> None:
+    """Leave the store at `root`, whose broker is dead, as a power failure of the machine does.
+
+    Its log is on the disk up to `end`. Consume queues and the tables in `config` were written back later, as a kernel
+    may do.
+    """
+    paths = StorePaths.of(str(root), str(root / "commitlog"))
+    for start in numbered_files(DiskFiles(), paths.commitlog, file_size):
+        kept = max(0, end - start)
+        if kept < file_size:
+            with (paths.commitlog / f"{start:020d}").open("r+b") as file:
+                file.truncate(kept)
+                file.truncate(file_size)
+    with paths.control.open("r+b") as file, mmap.mmap(file.fileno(), mmap.PAGESIZE) as page:
+        view = ffi.from_buffer(page)
+        header = ffi.cast("rp_control *", view)
+        header.durable_phy_offset = min(header.durable_phy_offset, end)
+        header.units_durable_phy_offset = min(header.units_durable_phy_offset, end)
+        del header
+        ffi.release(view)
+    another_boot(paths)
 
 
 def kill(opened: OpenedStore) -> None:

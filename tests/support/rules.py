@@ -31,6 +31,13 @@ def nodes_of(path: Path) -> tuple[ast.AST, ...]:
     return tuple(ast.walk(tree_of(path)))
 
 
+def c_files() -> list[Path]:
+    """Return the files of the C core, with what a build has made."""
+    found = sorted((ROOT / "csrc").rglob("*.[ch]"))
+    assert len(found) > 100, "the rules find no C"
+    return found
+
+
 def name_of(path: Path) -> str:
     """The path from the root of the repository."""
     return str(path.relative_to(ROOT))

@@ -19,7 +19,7 @@ from rocketpy.codes import RequestCode
 from rocketpy.message.names import TRANS_GROUP, TRANS_HALF_TOPIC
 from rocketpy.message.record import decode_records
 from rocketpy.remoting.bodies.offset import ConsumerOffsetSerializeWrapper
-from tests.interop.slaves import wait_equal_logs
+from tests.interop.own_brokers import wait_equal_logs
 from tests.support.broker import RunningBroker
 from tests.support.pair import log_files, running_pair
 from tests.support.waiting import wait_until

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from bench.control import Control, RequestFailed
-from tests.interop.slaves import running_slave, wait_equal_logs
+from tests.interop.own_brokers import running_slave, wait_equal_logs
 from tests.support.broker import RunningBroker, running_broker
 from tests.support.pair import LoneBroker, ha_status, log_files
 from tests.support.waiting import wait_until

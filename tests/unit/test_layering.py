@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.rules import ROOT, hold, nodes_of, text_of
+from tests.support.rules import ROOT, c_files, hold, nodes_of, text_of
 
 PACKAGE = ROOT / "rocketpy"
 CSRC = PACKAGE.parent / "csrc"
@@ -301,12 +301,6 @@ def test_a_circle_of_modules_is_seen(tmp_path: Path) -> None:
 def c_includes(path: Path) -> set[str]:
     """Headers of ours that a C file includes, as `room/name.h`."""
     return set(re.findall(r'^#include "([\w/.]+)"', text_of(path), re.MULTILINE))
-
-
-def c_files() -> list[Path]:
-    found = sorted(CSRC.rglob("*.[ch]"))
-    assert len(found) > 100, "the rules find no C"
-    return found
 
 
 def test_c_includes_point_down() -> None:

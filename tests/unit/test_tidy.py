@@ -11,7 +11,7 @@ from typing import TypeGuard
 
 import pytest
 
-from tests.support.rules import ROOT, hold, name_of, nodes_of, text_of, tree_of
+from tests.support.rules import ROOT, c_files, hold, name_of, nodes_of, text_of, tree_of
 
 PACKAGE = ROOT / "rocketpy"
 CSRC = ROOT / "csrc"
@@ -29,12 +29,6 @@ UNFINISHED = ("TODO", "FIXME", "XXX", "HACK")
 def sources() -> list[Path]:
     found = sorted(PACKAGE.rglob("*.py"))
     assert len(found) > 300, "the rules find no sources"
-    return found
-
-
-def c_sources() -> list[Path]:
-    found = sorted(CSRC.rglob("*.[ch]"))
-    assert len(found) > 100, "the rules find no C"
     return found
 
 
@@ -178,7 +172,7 @@ def test_c_files_open_with_their_purpose() -> None:
     hold(
         (
             name_of(path)
-            for path in c_sources()
+            for path in c_files()
             if not opens_with_purpose(path)
             and not (path.with_suffix(".h").exists() and opens_with_purpose(path.with_suffix(".h")))
         ),
@@ -190,7 +184,7 @@ def test_fences_say_what_they_order() -> None:
     """A fence whose purpose is not written down cannot be checked, and nobody dares to remove it."""
     fences = [
         (f"{name_of(path)}:{number}", line)
-        for path in c_sources()
+        for path in c_files()
         for number, line in enumerate(text_of(path).splitlines(), 1)
         if re.search(r"\b(rp_full_fence\(\)|__atomic_thread_fence\(\w+\));", line) and "static inline" not in line
     ]
@@ -204,7 +198,7 @@ def test_fences_say_what_they_order() -> None:
 def test_no_unfinished_code() -> None:
     found = [
         f"{name_of(path)}: {word}"
-        for path in (*sources(), *c_sources())
+        for path in (*sources(), *c_files())
         for word in UNFINISHED
         if re.search(rf"\b{word}\b", text_of(path))
     ]

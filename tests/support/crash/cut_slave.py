@@ -41,7 +41,7 @@ from rocketpy.remoting.fast_path import MessageToPut  # noqa: E402
 from tests.support.crash.broker import FILE_SIZE, Broker  # noqa: E402
 from tests.support.crash.seeded import SeededLife, run_lives  # noqa: E402
 from tests.support.half_messages import COMMIT, ROLLBACK, end, half, send_half  # noqa: E402
-from tests.support.power_loss import lose_log_from  # noqa: E402
+from tests.support.reopened_store import lose_log_from  # noqa: E402
 
 MASTER = "10.0.0.9:10911"
 GROUP, LEVELS, QUEUES = "G", (1, 2), 2

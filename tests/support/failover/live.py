@@ -15,7 +15,7 @@ from rocketpy.failover.rules.settings import Settings
 from rocketpy.failover.rules.states import Change, State
 
 from .checker import Checker
-from .node import Disk, Fetch, Node, Reply
+from .node import Disk, Fetch, Node, Reply, Serials
 from .world import config_of
 
 TURN_S = 0.05
@@ -43,7 +43,7 @@ class LiveBroker:
 
 
 @attrs.define(eq=False)
-class LiveGroup:
+class LiveGroup(Serials):
     """Members by name. `cut` has the names of those that no other member reaches."""
 
     nursery: trio.Nursery
@@ -56,18 +56,10 @@ class LiveGroup:
     coordinators: dict[str, Coordinator] = attrs.field(factory=dict)
     scopes: dict[str, trio.CancelScope] = attrs.field(factory=dict)
     cut: set[str] = attrs.field(factory=set)
-    _serial: int = 0
 
     @property
     def now(self) -> float:
         return trio.current_time()
-
-    def serial(self) -> int:
-        self._serial += 1
-        return self._serial
-
-    def incarnation(self) -> str:
-        return f"i{self.serial()}"
 
     def tell(self, name: str, change: Change) -> None:
         self.coordinators[name].tell(change)

@@ -57,6 +57,20 @@ class Disk:
     flushed: int = 0
 
 
+@attrs.define(eq=False)
+class Serials:
+    """Numbers, and names of incarnations, of which none is given twice."""
+
+    _serial: int = attrs.field(init=False, default=0)
+
+    def serial(self) -> int:
+        self._serial += 1
+        return self._serial
+
+    def incarnation(self) -> str:
+        return f"i{self.serial()}"
+
+
 class Surroundings(Protocol):
     """What a node needs of the world that it is in."""
 

@@ -21,7 +21,7 @@ from rocketpy.failover.rules.states import Change, State
 
 from .checker import Checker
 from .etcd_model import EtcdModel, Registration
-from .node import Disk, Fetch, Node, Reply
+from .node import Disk, Fetch, Node, Reply, Serials
 from .world import config_of
 
 TURN_S = 1.0
@@ -48,7 +48,7 @@ class Item:
 
 
 @attrs.define(eq=False)
-class SmallWorld:
+class SmallWorld(Serials):
     """Two members; nothing happens by itself."""
 
     now: float = 0.0
@@ -56,14 +56,6 @@ class SmallWorld:
     etcd: EtcdModel = attrs.field(factory=EtcdModel)
     nodes: dict[str, Node] = attrs.field(factory=dict)
     items: list[Item] = attrs.field(factory=list)
-    _serial: int = 0
-
-    def serial(self) -> int:
-        self._serial += 1
-        return self._serial
-
-    def incarnation(self) -> str:
-        return f"i{self.serial()}"
 
     def tell(self, name: str, change: Change) -> None:
         """Nobody listens."""

@@ -15,7 +15,7 @@ from rocketpy.failover.rules.states import Change
 
 from .checker import Checker
 from .etcd_model import EtcdModel, Registration
-from .node import Disk, Fetch, Node, Reply
+from .node import Disk, Fetch, Node, Reply, Serials
 
 TURN_S = 0.2
 READ_S = 1.0
@@ -35,7 +35,7 @@ class Weather:
 
 
 @attrs.define(eq=False)
-class World:
+class World(Serials):
     """A group of members and their etcd in simulated time, in seconds."""
 
     random: random.Random
@@ -47,7 +47,6 @@ class World:
     now: float = 0.0
     talks: bool = False
     _queue: list[tuple[float, int, Callable[[], None]]] = attrs.field(factory=list)
-    _number: int = 0
 
     def add(self, name: str, config: GroupConfig, rate: float, ahead_s: float) -> None:
         settings = Settings(member=name, config=config, lease_s=LEASE_S, keep_up_s=1.5)
@@ -55,13 +54,6 @@ class World:
         self.nodes[name] = node
         node.start()
         self.after(self.random.random() * TURN_S, lambda: self._turn(node, 0))
-
-    def serial(self) -> int:
-        self._number += 1
-        return self._number
-
-    def incarnation(self) -> str:
-        return f"i{self.serial()}"
 
     def tell(self, name: str, change: Change) -> None:
         if self.talks:

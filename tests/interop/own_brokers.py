@@ -1,4 +1,4 @@
-"""A rocketpy broker as the slave of another one, and the comparison of their logs."""
+"""Brokers of rocketpy beside a first one: further masters, and slaves; and the comparison of logs."""
 
 from __future__ import annotations
 
@@ -7,10 +7,28 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.interop.brokers import AnyBroker, wait_until
-from tests.support.broker import free_ports
+from tests.support.broker import RunningBroker, free_ports, running_broker
 from tests.support.pair import LoneBroker, log_hashes
 
 ROLE = {"brokerRole": "SLAVE", "brokerId": "1"}
+
+
+@contextlib.contextmanager
+def running_masters(directory: Path, names: tuple[str, ...]) -> Iterator[dict[str, RunningBroker]]:
+    """Started masters of one cluster by name: the first with the name server, the others beside it."""
+    with contextlib.ExitStack() as stack:
+        first = stack.enter_context(running_broker({"brokerName": names[0]}))
+        masters: dict[str, RunningBroker] = {names[0]: first}
+        for name in names[1:]:
+            port, _ = free_ports()
+            home = directory / name
+            home.mkdir()
+            settings = first.settings | {"brokerName": name}
+            master = LoneBroker(home / "store", port, first.namesrv_port, home / "log", settings)
+            stack.callback(master.kill_all)
+            master.start()
+            masters[name] = master
+        yield masters
 
 
 @contextlib.contextmanager
