@@ -193,7 +193,7 @@ def _rank(value: float) -> int:
 def floating(text: str) -> float | None:
     """Read a number with fraction as Java's `Double.parseDouble` does; None: it is none.
 
-    csrc/base/floating.c is the same in C.
+    csrc/base/numbers.c is the same in C.
     """
     text = text.strip(_BLANKS)
     if len(text) > NUMBER_SIZE_MAX:

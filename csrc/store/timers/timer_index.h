@@ -8,8 +8,8 @@
 #include "store/timers/timer_heap.h"
 #include "store/timers/timer_marks.h"
 
-/* Runs: files of pending timers sorted by time (docs/understand/file-formats-own.md). Written once, read once in order, then
- * removed. */
+/* Runs: files of pending timers sorted by time (docs/understand/file-formats-own.md). Written once, read once in order,
+ * then removed. */
 
 typedef struct rp_timer_run rp_timer_run;
 
