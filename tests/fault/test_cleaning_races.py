@@ -17,16 +17,15 @@ import pytest
 pytest.importorskip("rocketpy.native._rocketpy", reason="dispatch is C")
 
 from rocketpy.message.record import decode_record
-from rocketpy.store.control_block import RunningFlags
 from rocketpy.store.files import DiskFiles, DiskUsage
 from rocketpy.store.reading.get_message import GetMessageStatus
 from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
 from rocketpy.store.services.cleaning import Cleaner
-from rocketpy.store.services.faults import FaultLog
 from rocketpy.store.services.queue_cleaning import QueueCleaning
 from rocketpy.store.services.queue_trim import QueueTrim
-from tests.support.store_writer import StoreWriter, small_config
+from rocketpy.store.services.threads import StoreThreads
+from tests.support.store_writer import StoreWriter, small_config, threads_without_time
 
 QUEUES = 3
 MESSAGES = 3_000
@@ -43,7 +42,7 @@ class Race:
     opened: OpenedStore
     is_over: threading.Event = attrs.field(factory=threading.Event)
     errors: list[BaseException] = attrs.field(factory=list)
-    lock: threading.Lock = attrs.field(factory=threading.Lock)
+    threads: StoreThreads = attrs.field(factory=threads_without_time)  # one lock of queues for both
     deleted: int = 0
     seen: int = 0
 
@@ -63,7 +62,7 @@ class Race:
             with StoreWriter(self.opened.config, control) as writer:
                 writer.put(*IDLE)
                 trim = QueueTrim(self.opened.config, control, self.opened.files)
-                cleaning = QueueCleaning(control, writer.dispatch, trim, self.lock, FaultLog(lambda: 0.0))
+                cleaning = QueueCleaning(control, writer.dispatch, trim, self.threads)
                 for number in range(MESSAGES):
                     if self.is_over.is_set():
                         return
@@ -83,7 +82,7 @@ class Race:
     def clean(self) -> None:
         config, control = self.opened.config, self.opened.control
         files = FullDisk()
-        cleaner = Cleaner(config, control, RunningFlags(control), files, lambda: 0, lambda _: None, self.lock)
+        cleaner = Cleaner(config, control, files, lambda: 0, self.threads)
         while not self.is_over.is_set():
             self.deleted += cleaner.clean()
         cleaner.close()

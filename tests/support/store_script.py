@@ -24,7 +24,6 @@ from rocketpy.message.properties import decode_properties
 from rocketpy.message.record import StoredRecord, decode_record
 from rocketpy.remoting import fastjson, json_writer
 from rocketpy.remoting.work import result_of
-from rocketpy.store.control_block import RunningFlags
 from rocketpy.store.files import DiskFiles, DiskUsage, file_name
 from rocketpy.store.formats.index_file import INDEX_HEADER, INDEX_SLOT
 from rocketpy.store.formats.unit import BLANK_SIZE, CQ_STORE_UNIT_SIZE
@@ -35,7 +34,7 @@ from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
 from rocketpy.store.services.cleaning import Cleaner
 from tests.support.records import Record
-from tests.support.store_writer import Put, StoreWriter, small_config
+from tests.support.store_writer import Put, StoreWriter, small_config, threads_without_time
 
 BEGIN_MS = 1_700_000_000_000  # 2023-11-14 22:13:20 UTC
 BOOT_ID_AT = 24
@@ -209,9 +208,7 @@ class StoreScript:
 
     def do_clean(self) -> Iterator[str]:
         control = self._store.control
-        cleaner = Cleaner(
-            self._config, control, RunningFlags(control), self._disk, lambda: self._now_ms, lambda _: None
-        )
+        cleaner = Cleaner(self._config, control, self._disk, lambda: self._now_ms, threads_without_time())
         try:
             deleted = cleaner.clean()
             yield f"{deleted} log files deleted, log begins at {control.min_phy_offset}"

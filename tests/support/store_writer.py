@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -14,6 +16,7 @@ from rocketpy.native.core import ffi, lib
 from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.dispatch import Dispatch
 from rocketpy.store.files import StorePaths
+from rocketpy.store.services.threads import StoreThreads
 from tests.support.records import Record
 
 STORE_HOST = ("10.0.0.1", 10911)
@@ -30,6 +33,23 @@ def small_config(root: Path, **changes: object) -> MessageStoreConfig:
         "max_index_num": 400,
     }
     return MessageStoreConfig(**{**settings, **changes})  # type: ignore[arg-type]
+
+
+class _NoTime(threading.Event):
+    """Its `wait` passes the seconds on and returns at once."""
+
+    def __init__(self, pause: Callable[[float], object]) -> None:
+        super().__init__()
+        self._pause = pause
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self._pause(timeout or 0.0)
+        return self.is_set()
+
+
+def threads_without_time(pause: Callable[[float], object] = lambda seconds: None) -> StoreThreads:
+    """What services share; their pauses take no time, and `pause` is called with the seconds of each."""
+    return StoreThreads(stop=_NoTime(pause))
 
 
 @attrs.frozen

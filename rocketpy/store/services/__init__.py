@@ -1,2 +1,2 @@
-"""The services of the store worker: dispatch, flush, allocation of log files, cleaning of expired files and deleted
-queues."""
+"""The services of the store worker: dispatch, flush, housekeeping (log files ahead, cleaning of expired files), timers,
+removal of deleted queues."""

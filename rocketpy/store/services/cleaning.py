@@ -10,11 +10,11 @@ from __future__ import annotations
 import datetime
 import enum
 import logging
-import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import attrs
 
 from rocketpy.config import MessageStoreConfig
 from rocketpy.errors import StoreError
@@ -23,8 +23,8 @@ from ..control_block import ControlBlock, RunningFlag, RunningFlags
 from ..files import Files, StorePaths, disk_ratio, file_name
 from ..formats.index_file import index_files, read_header
 from ..timers import TimerMarks
-from .faults import FaultLog
 from .queue_trim import QueueTrim
+from .threads import StoreThreads
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +42,29 @@ class DiskNeed(enum.IntEnum):
     REFUSE = 3  # and refuse messages
 
 
+@attrs.frozen(eq=False)
+class LogNeeds:
+    """The parts of the log that must stay although they have expired: slaves still copy them, and pending timers are
+    delivered from them."""
+
+    of_slaves: Callable[[], int | None] = lambda: None
+    """The first position that a connected slave still needs; None: no slave needs any."""
+    timers: TimerMarks | None = None
+
+    def of_timers(self, expired_end: int) -> int:
+        """From where on the log is held by pending timers. Those before `expired_end`, the end of the expired files,
+        are stored again, so that the next rounds can delete these files."""
+        if self.timers is None:
+            return expired_end
+        held = self.timers.held_phy_offset
+        if held < expired_end:
+            self.timers.renew(expired_end)
+        return held
+
+
+NOTHING_NEEDED = LogNeeds()
+
+
 class Cleaner:
     """One per store worker, for one thread."""
 
@@ -49,27 +72,19 @@ class Cleaner:
         self,
         config: MessageStoreConfig,
         control: ControlBlock,
-        flags: RunningFlags,
         files: Files,
         now_ms: Callable[[], int],
-        pause: Callable[[float], object],
-        queue_lock: threading.Lock | None = None,
-        faults: FaultLog | None = None,
-        timers: TimerMarks | None = None,
-        needed_by_slaves: Callable[[], int | None] = lambda: None,
+        threads: StoreThreads,
+        needs: LogNeeds = NOTHING_NEEDED,
     ) -> None:
-        """`pause(seconds)` between two deletions spares the disk. `queue_lock` is held while a queue is changed.
-        `needed_by_slaves()`: the first position that a connected slave still needs."""
+        """A pause of `threads` between two deletions spares the disk."""
         self.config = config  # replaced when settings change
         self._control = control
-        self._flags = flags
+        self._flags = RunningFlags(control)
         self._files = files
         self._now_ms = now_ms
-        self._pause = pause
-        self._queue_lock = queue_lock or threading.Lock()
-        self._timers = timers
-        self._needed_by_slaves = needed_by_slaves
-        self._faults = faults or FaultLog(time.monotonic)
+        self._threads = threads
+        self._needs = needs
         self._paths = StorePaths.of(config.store_path_root_dir, config.store_path_commit_log)
         self._trim = QueueTrim(config, control, files)
         self._unfinished: dict[int, Any] = {}  # by index: queues with files that could not be removed
@@ -134,7 +149,7 @@ class Cleaner:
         at_once = lacks_room or need >= DiskNeed.AT_ONCE
         by_hand, is_hour = self._is_by_hand(), self._is_hour()
         deleted = 0
-        with self._faults.kept("cannot delete log files"):
+        with self._threads.faults.kept("cannot delete log files"):
             if at_once or need is DiskNeed.EXPIRED or by_hand or is_hour:
                 # A slave must not stop the master, also while the disk is on its way down from the warning level.
                 must_go = lacks_room or RunningFlag.DISK_FULL in self._flags
@@ -161,15 +176,15 @@ class Cleaner:
             header.dispatched_phy_offset,
             header.units_durable_phy_offset,
         )
-        if spare_slaves and (needed := self._needed_by_slaves()) is not None:
+        if spare_slaves and (needed := self._needs.of_slaves()) is not None:
             done = min(done, needed)
         expired = self._expired_files(done, at_once)
-        held = self._held(expired, size)
+        held = self._needs.of_timers(expired[-1] + size if expired else 0)
         for count, start in enumerate(expired):
             if start + size > held:
                 return count
             if count:
-                self._pause(self.config.delete_commit_log_files_interval / 1000)
+                self._threads.pause(self.config.delete_commit_log_files_interval / 1000)
             header.min_phy_offset = max(header.min_phy_offset, start + size)
             self._files.remove(self._paths.commitlog / file_name(start))
             # One by one: after a power failure some may come back, but without a gap.
@@ -190,17 +205,6 @@ class Cleaner:
             expired.append(start)
         return expired
 
-    def _held(self, expired: list[int], size: int) -> int:
-        """From where on the log is held by pending timers, which are delivered from it. Those in expired files are
-        stored again, so that the next rounds can delete these files."""
-        end = expired[-1] + size if expired else 0
-        if self._timers is None:
-            return end
-        held = self._timers.held_phy_offset
-        if held < end:
-            self._timers.renew(end)
-        return held
-
     def _log_files(self, size: int) -> list[int]:
         """Starts of the log's files. Unexpected files stay: the next start will refuse them."""
         infos = self._files.entries(self._paths.commitlog)
@@ -212,14 +216,14 @@ class Cleaner:
 
     def _try(self, entry: Any, remove: Callable[[Any], bool]) -> None:
         try:
-            with self._queue_lock:
+            with self._threads.queue_lock:
                 removed = remove(entry)
         except (StoreError, OSError) as exc:
             self._unfinished[self._control.index_of(entry)] = entry
-            self._faults.report("cannot remove files of a consume queue", exc)
+            self._threads.faults.report("cannot remove files of a consume queue", exc)
             return
         if removed:
-            self._pause(self.config.delete_consume_queue_files_interval / 1000)
+            self._threads.pause(self.config.delete_consume_queue_files_interval / 1000)
 
     def _clean_index(self, log_min: int) -> None:
         for path in index_files(self._files, self._paths.index)[:-1]:

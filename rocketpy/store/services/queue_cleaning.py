@@ -8,7 +8,6 @@ be dispatched again from any point.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,24 +15,22 @@ from rocketpy.errors import StoreError
 
 from ..control_block import ControlBlock
 from ..dispatch import Dispatch
-from .faults import FaultLog
 from .queue_trim import QueueTrim
+from .threads import StoreThreads
 
 QUEUES_PER_STEP = 1024
 SCHEDULE_TOPIC = b"SCHEDULE_TOPIC_XXXX"  # a message may become due long after the rest of its log file has expired
 
 
 class QueueCleaning:
-    """`lock` is held while a queue is changed: the cleaner's thread has its own `QueueTrim`."""
+    """The lock of `threads` is held while a queue is changed: the cleaner's thread has its own `QueueTrim`."""
 
-    def __init__(
-        self, control: ControlBlock, dispatch: Dispatch, trim: QueueTrim, lock: threading.Lock, faults: FaultLog
-    ) -> None:
+    def __init__(self, control: ControlBlock, dispatch: Dispatch, trim: QueueTrim, threads: StoreThreads) -> None:
         self._control = control
         self._dispatch = dispatch
         self._trim = trim
-        self._lock = lock
-        self._faults = faults
+        self._lock = threads.queue_lock
+        self._faults = threads.faults
         self.has_removed = False  # since the caller cleared it
         self._unfinished: dict[int, Any] = {}  # by index: queues with files that could not be removed
 

@@ -17,7 +17,7 @@ import attrs
 
 from rocketpy.config import FlushDiskType, MessageStoreConfig, properties
 from rocketpy.config.setting import with_changes
-from rocketpy.errors import DiskFull, StoreError
+from rocketpy.errors import StoreError
 from rocketpy.logs import LogLimit
 from rocketpy.native import Status
 from rocketpy.native.core import ffi, lib
@@ -28,12 +28,12 @@ from ..dispatch import Dispatch, sync_units
 from ..files import DiskFiles, Files, StorePaths
 from ..recovery.lifecycle import save_checkpoint
 from ..timers import TimerMarks
-from .allocation import allocate_ahead
-from .cleaning import Cleaner
-from .faults import FaultLog
-from .intervals import FlushIntervals, HousekeepingIntervals
+from .cleaning import LogNeeds
+from .housekeeping import Housekeeping
+from .intervals import FlushIntervals
 from .queue_cleaning import QueueCleaning
 from .queue_trim import QueueTrim
+from .threads import FaultLog, StoreThreads
 from .timer_follower import TimerFollower
 from .timer_thread import TimerThread
 
@@ -45,7 +45,6 @@ LOOK_S = 1.0  # between two checks for removed files that are still open
 REMOVAL_RETRY_S = 30.0
 RETRY_S = 0.2
 FAULTS_MAX = 50  # failed tries in a row (10 s) before messages are refused
-ALLOCATE_INTERVAL_S = 0.5
 JOIN_TIMEOUT_S = 30.0
 
 
@@ -91,11 +90,13 @@ class StoreService:
         self._paths = StorePaths.of(config.store_path_root_dir, config.store_path_commit_log)
         self._is_sync_flush = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self._flags = RunningFlags(control)
-        self._stop = threading.Event()
+        self._threads = StoreThreads(FaultLog(time.monotonic, self._count_fault))
+        self._stop = self._threads.stop
         self._sync_units = threading.Event()  # sync now, before it is due
         self._failure: BaseException | None = None
-        self._queues_lock = threading.Lock()  # protects a queue while it is cleaned or removed
-        self._fault_log = FaultLog(time.monotonic, self._count_fault)
+        self._fault_log = self._threads.faults
+        needs = LogNeeds(seams.needed_by_slaves, seams.timers)
+        self._house = Housekeeping(config, control, self._files, self._now_ms, self._threads, needs)
         self._requests: list[_CleanRequest] = []
         self._faults = 0
         self._retried_s = time.monotonic()
@@ -118,7 +119,7 @@ class StoreService:
         lib.rp_dispatch_set_pulls(
             dispatch.handle, ffi.new("rp_ring_writer *[]", list(self._seams.pulls)), len(self._seams.pulls)
         )
-        duties = [lambda: self._flush_log(flush), lambda: self._flush_units(dispatch), self._keep_house]
+        duties = [lambda: self._flush_log(flush), lambda: self._flush_units(dispatch), self._house.run]
         timers = self._open_timers()
         if timers is not None:
             duties += timers.duties
@@ -127,7 +128,7 @@ class StoreService:
             thread.start()
         try:
             report_ready()
-            cleaning = QueueCleaning(self._control, dispatch, trim, self._queues_lock, self._fault_log)
+            cleaning = QueueCleaning(self._control, dispatch, trim, self._threads)
             self._ask(None, cleaning.finish_deletions())
             self._dispatch_until_stopped(dispatch, flush, cleaning)
         finally:
@@ -271,7 +272,7 @@ class StoreService:
     def _change_settings(self, text: str) -> None:
         """Apply changed settings that the cleaner uses; all others are read at the start only."""
         try:
-            self._config = with_changes(self._config, properties.as_mapping(text))
+            self._config = self._house.config = with_changes(self._config, properties.as_mapping(text))
         except (ValueError, properties.PropertiesError) as exc:
             logger.error("ignored a change of settings: %s", exc)
 
@@ -307,10 +308,8 @@ class StoreService:
         if seams.timers is None:
             return None
         if seams.timers_out is None:
-            return TimerFollower(self._config, self._control, seams.timers, self._fault_log, self._stop)
-        return TimerThread(
-            self._config, self._control, seams.timers, seams.worker, seams.timers_out, self._fault_log, self._stop
-        )
+            return TimerFollower(self._config, self._control, seams.timers, self._threads)
+        return TimerThread(self._config, self._control, seams.timers, seams.worker, seams.timers_out, self._threads)
 
     def _flush_log(self, flush: Any) -> None:
         intervals = FlushIntervals.of_log(self._config, time.monotonic())
@@ -356,44 +355,3 @@ class StoreService:
                 sync_units(dispatch)
                 save_checkpoint(self._control, self._paths, self._files)
             intervals.flushed_s = time.monotonic()
-
-    def _keep_house(self) -> None:
-        cleaner = Cleaner(
-            self._config,
-            self._control,
-            self._flags,
-            self._files,
-            self._now_ms,
-            self._stop.wait,
-            self._queues_lock,
-            self._fault_log,
-            timers=self._seams.timers,
-            needed_by_slaves=self._seams.needed_by_slaves,
-        )
-        intervals = HousekeepingIntervals.of(self._config, time.monotonic())
-        is_full = False
-        lib.rp_priority_lower()
-        try:
-            while not self._stop.wait(ALLOCATE_INTERVAL_S):
-                is_full = self._allocate(is_full)
-                now_s = time.monotonic()
-                cleaner.config = self._config
-                with self._fault_log.kept("cannot check the free disk space"):
-                    if intervals.is_check_due(now_s):
-                        cleaner.check_disk()
-                with self._fault_log.kept("cannot delete old files"):
-                    if intervals.is_clean_due(now_s, is_asked=cleaner.is_asked):
-                        cleaner.clean(lacks_room=is_full)
-        finally:
-            cleaner.close()
-
-    def _allocate(self, was_full: bool) -> bool:
-        """Create the next log file ahead. Returns whether the disk is full, which is logged once."""
-        with self._fault_log.kept("cannot create the next CommitLog file"):
-            try:
-                allocate_ahead(self._control, self._paths.commitlog, is_slave=self._config.is_slave)
-            except DiskFull as exc:
-                if not was_full:
-                    logger.error("%s", exc)
-                return True
-        return False

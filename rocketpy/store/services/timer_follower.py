@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,27 +14,22 @@ from ..control_block import ControlBlock, fail
 from ..files import StorePaths
 from ..formats.unit import rounded_file_size
 from ..timers import TimerMarks
-from .faults import FaultLog
+from .threads import StoreThreads
 
 INTERVAL_S = 5.0
 
 
 class TimerFollower:
-    """`run` is the main function of a thread; it returns when `stop` is set and `stop()` was called."""
+    """`run` is the main function of a thread; it returns when `stop` of `threads` is set and `stop()` was called."""
 
     def __init__(
-        self,
-        config: MessageStoreConfig,
-        control: ControlBlock,
-        marks: TimerMarks,
-        faults: FaultLog,
-        stop: threading.Event,
+        self, config: MessageStoreConfig, control: ControlBlock, marks: TimerMarks, threads: StoreThreads
     ) -> None:
         paths = StorePaths.of(config.store_path_root_dir, config.store_path_commit_log)
         strings = [ffi.new("char[]", os.fsencode(path)) for path in (paths.commitlog, paths.consumequeue)]
         self._kept = control, marks, strings
-        self._faults = faults
-        self._stop = stop
+        self._faults = threads.faults
+        self._stop = threads.stop
         self._is_stopped = ffi.new("uint32_t *")
         self._config: Any = ffi.new(
             "rp_timer_follow_config *",

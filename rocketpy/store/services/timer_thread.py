@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ from ..control_block import ControlBlock, fail
 from ..files import StorePaths
 from ..formats.unit import rounded_file_size
 from ..timers import TimerMarks
-from .faults import FaultLog
+from .threads import StoreThreads
 
 TURN_NS = 1_000_000_000
 RETRY_S = 0.2
@@ -23,8 +22,8 @@ SYNC_INTERVAL_S = 5.0
 
 
 class TimerThread:
-    """`run` and `keep_synced` are the main functions of two threads; both return when `stop` is set and `stop()` was
-    called."""
+    """`run` and `keep_synced` are the main functions of two threads; both return when `stop` of `threads` is set and
+    `stop()` was called."""
 
     def __init__(
         self,
@@ -33,15 +32,14 @@ class TimerThread:
         marks: TimerMarks,
         worker: Any,
         ring: Any,
-        faults: FaultLog,
-        stop: threading.Event,
+        threads: StoreThreads,
     ) -> None:
         paths = StorePaths.of(config.store_path_root_dir, config.store_path_commit_log)
         names = [os.fsencode(path) for path in (paths.timer / "runs", paths.commitlog, paths.consumequeue)]
         strings = [ffi.new("char[]", name) for name in names]
         self._kept = control, marks
-        self._faults = faults
-        self._stop = stop
+        self._faults = threads.faults
+        self._stop = threads.stop
         self._handle: Any = lib.rp_timers_open(
             ffi.new(
                 "rp_timers_config *",

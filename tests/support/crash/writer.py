@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import struct
-import threading
 import time
 
 from rocketpy.config import MessageStoreConfig
@@ -13,17 +12,16 @@ from rocketpy.message.host import pack_host
 from rocketpy.message.tags import string_hash
 from rocketpy.native import Status
 from rocketpy.native.core import ffi, lib
-from rocketpy.store.control_block import ControlBlock, RunningFlags
+from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.dispatch import Dispatch, sync_units
 from rocketpy.store.files import DiskFiles, StorePaths
 from rocketpy.store.recovery.lifecycle import save_checkpoint
-from rocketpy.store.services.allocation import allocate_ahead
 from rocketpy.store.services.cleaning import HOUR_MS, Cleaner
-from rocketpy.store.services.faults import FaultLog
+from rocketpy.store.services.housekeeping import allocate_ahead
 from rocketpy.store.services.queue_cleaning import QueueCleaning
 from rocketpy.store.services.queue_trim import QueueTrim
 from tests.support.records import Record
-from tests.support.store_writer import BORN_HOST, STORE_HOST
+from tests.support.store_writer import BORN_HOST, STORE_HOST, threads_without_time
 
 from .model import NO_OFFSET, Key, Model, Put
 
@@ -141,9 +139,7 @@ class Workers:
         """As by hand, days later."""
         later_ms = time.time_ns() // 1_000_000 + (self.config.file_reserved_time + 1) * HOUR_MS
         if self._cleaner is None:
-            self._cleaner = Cleaner(
-                self.config, self.control, RunningFlags(self.control), self._files, lambda: later_ms, _no_pause
-            )
+            self._cleaner = Cleaner(self.config, self.control, self._files, lambda: later_ms, threads_without_time())
         self.control.header.delete_requests += 1
         self._cleaner.clean()
 
@@ -157,17 +153,13 @@ class Workers:
         self.control.delete_units(topic, self.control.published_phy_offset)
         trim = QueueTrim(self.config, self.control, self._files)
         try:
-            cleaning = QueueCleaning(self.control, self.dispatch, trim, threading.Lock(), FaultLog(time.monotonic))
+            cleaning = QueueCleaning(self.control, self.dispatch, trim, threads_without_time())
             for _ in cleaning.delete_topic(topic):
                 pass
         finally:
             trim.close()
         if sync:
             self.sync_units()
-
-
-def _no_pause(seconds: float) -> None:
-    """Between two deletions."""
 
 
 def _properties(properties: bytes) -> tuple[str, tuple[str, ...]]:

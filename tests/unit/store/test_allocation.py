@@ -9,7 +9,7 @@ import pytest
 from rocketpy.errors import StoreError
 from rocketpy.store.files import file_name
 from rocketpy.store.recovery.lifecycle import OpenedStore
-from rocketpy.store.services.allocation import allocate_ahead
+from rocketpy.store.services.housekeeping import allocate_ahead
 from tests.support.store_writer import StoreWriter
 
 

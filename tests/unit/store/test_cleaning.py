@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import attrs
 import pytest
 
 from rocketpy.config import MessageStoreConfig
 from rocketpy.native.core import ffi, lib
-from rocketpy.store.control_block import RunningFlag, RunningFlags
+from rocketpy.store.control_block import RunningFlag
 from rocketpy.store.files import DiskFiles, DiskUsage, file_name
 from rocketpy.store.formats.index_file import index_files
 from rocketpy.store.reading.get_message import GetMessageStatus
 from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.store.recovery.lifecycle import OpenedStore
-from rocketpy.store.services.cleaning import Cleaner
-from rocketpy.store.services.faults import FaultLog
+from rocketpy.store.services.cleaning import NOTHING_NEEDED, Cleaner, LogNeeds
 from rocketpy.store.services.queue_cleaning import QueueCleaning
 from rocketpy.store.services.queue_trim import QueueTrim
 from rocketpy.store.timers import TimerMarks
-from tests.support.store_writer import StoreWriter
+from tests.support.store_writer import StoreWriter, threads_without_time
 
 pytestmark = pytest.mark.usefixtures("utc")
 HOUR = 3_600_000
@@ -65,7 +62,7 @@ def rig(config: MessageStoreConfig, opened: OpenedStore, writer: StoreWriter) ->
     pauses: list[float] = []
     disk = FakeDisk()
     made: list[Rig] = []
-    cleaner = Cleaner(config, opened.control, RunningFlags(opened.control), disk, lambda: made[0].now_ms, pauses.append)
+    cleaner = Cleaner(config, opened.control, disk, lambda: made[0].now_ms, threads_without_time(pauses.append))
     made.append(Rig(cleaner, disk, pauses))
     for i in range(600):
         writer.put("T", i % 2, b"x" * 50, b"KEYS\x01a b c d%d" % i)
@@ -122,9 +119,11 @@ def test_files_of_pending_timers_stay(
     """However old they are, and however full the disk is."""
     timers = TimerMarks.open(opened.paths, opened.files, opened.control)
     header = lib.rp_timer_marks_header(timers.pointer)
-    flags, before = RunningFlags(opened.control), starts(opened)
+    before = starts(opened)
     rig.disk.used = 0.91
-    cleaner = Cleaner(config, opened.control, flags, rig.disk, lambda: rig.now_ms, rig.pauses.append, timers=timers)
+    cleaner = Cleaner(
+        config, opened.control, rig.disk, lambda: rig.now_ms, threads_without_time(), LogNeeds(timers=timers)
+    )
     header.held_phy_offset = 2 * 16_384 + 100 + 1
     assert cleaner.clean() == 2 and starts(opened) == before[2:]
     assert cleaner.clean() == 0 and header.renew_requests == 2
@@ -139,7 +138,7 @@ def test_files_that_a_slave_needs_stay_until_the_disk_is_nearly_full(
     rig: Rig, config: MessageStoreConfig, opened: OpenedStore
 ) -> None:
     needed: list[int | None] = [3 * 16_384 - 1]
-    cleaner = cleaner_of(rig, config, opened, needed_by_slaves=lambda: needed[0])
+    cleaner = cleaner_of(rig, config, opened, LogNeeds(lambda: needed[0]))
     before = starts(opened)
     rig.disk.used = 0.86  # files of any age go
     assert cleaner.clean() == 2 and starts(opened) == before[2:]
@@ -154,7 +153,7 @@ def test_a_stalled_slave_does_not_keep_a_full_master_refusing_messages(
     rig: Rig, config: MessageStoreConfig, opened: OpenedStore
 ) -> None:
     """Fault: A lagging slave kept a master with a nearly full disk refusing messages."""
-    cleaner = cleaner_of(rig, config, opened, needed_by_slaves=lambda: 1)
+    cleaner = cleaner_of(rig, config, opened, LogNeeds(lambda: 1))
     rig.disk.used = 0.91
     cleaner.check_disk()
     assert opened.control.header.running_flags & RunningFlag.DISK_FULL
@@ -168,7 +167,7 @@ def test_a_stalled_slave_does_not_keep_a_full_master_refusing_messages(
 
 def test_without_a_slave_nothing_stays_for_one(rig: Rig, config: MessageStoreConfig, opened: OpenedStore) -> None:
     rig.disk.used = 0.86
-    assert cleaner_of(rig, config, opened, needed_by_slaves=lambda: None).clean() > 2
+    assert cleaner_of(rig, config, opened, LogNeeds(lambda: None)).clean() > 2
 
 
 @pytest.mark.parametrize(
@@ -372,7 +371,7 @@ def test_queues_of_which_nothing_is_left_lose_their_files_and_keep_their_offsets
     while rig.cleaner.clean():
         pass
     trim = QueueTrim(opened.config, opened.control, opened.files)
-    cleaning = QueueCleaning(opened.control, writer.dispatch, trim, threading.Lock(), FaultLog(lambda: 0.0))
+    cleaning = QueueCleaning(opened.control, writer.dispatch, trim, threads_without_time())
     for _ in cleaning.expire():
         pass
     trim.close()
@@ -388,10 +387,10 @@ def test_queues_of_which_nothing_is_left_lose_their_files_and_keep_their_offsets
     assert names == [file_name(6000)]
 
 
-def cleaner_of(rig: Rig, config: MessageStoreConfig, opened: OpenedStore, **seams: Any) -> Cleaner:
+def cleaner_of(rig: Rig, config: MessageStoreConfig, opened: OpenedStore, needs: LogNeeds = NOTHING_NEEDED) -> Cleaner:
     """Another one over the same store."""
     rig.cleaner.close()
     rig.cleaner = Cleaner(
-        config, opened.control, RunningFlags(opened.control), rig.disk, lambda: rig.now_ms, rig.pauses.append, **seams
+        config, opened.control, rig.disk, lambda: rig.now_ms, threads_without_time(rig.pauses.append), needs
     )
     return rig.cleaner

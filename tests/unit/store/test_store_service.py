@@ -16,7 +16,7 @@ from rocketpy.native.core import ffi, lib
 from rocketpy.store.files import DiskFiles, file_name
 from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.store.recovery.lifecycle import OpenedStore
-from rocketpy.store.services import store_service
+from rocketpy.store.services import housekeeping, store_service
 from rocketpy.store.services.store_service import StoreSeams, StoreService
 from tests.support.store_writer import StoreWriter
 from tests.support.waiting import wait_until
@@ -104,7 +104,7 @@ def rig(
     files: FaultyFiles,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Rig]:
-    monkeypatch.setattr(store_service, "ALLOCATE_INTERVAL_S", 0.02)
+    monkeypatch.setattr(housekeeping, "ALLOCATE_INTERVAL_S", 0.02)
     monkeypatch.setattr(store_service, "RETRY_S", 0.02)
     worker, pull, manager = (lib.rp_worker_create(index) for index in range(3))
     to_pull = lib.rp_ring_create(65_536, worker, pull)

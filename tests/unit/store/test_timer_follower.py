@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +12,7 @@ pytest.importorskip("rocketpy.native._rocketpy", reason="the marks are C")
 from rocketpy.native.core import lib
 from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.files import DiskFiles, StorePaths
-from rocketpy.store.services.faults import FaultLog
+from rocketpy.store.services.threads import StoreThreads
 from rocketpy.store.services.timer_follower import TimerFollower
 from rocketpy.store.timers import TimerMarks
 from tests.support.log_images import record
@@ -34,14 +32,14 @@ class Slave:
         self.control = ControlBlock(self.paths.control, config.mapped_file_size_commit_log)
         self.control.mark_boot()
         self.config, self.writer = config, StoreWriter(config, self.control)
-        self.stop = threading.Event()
+        self.threads = StoreThreads()
         self.open_marks()
 
     def open_marks(self) -> None:
         self.marks = TimerMarks.open(self.paths, DiskFiles(), self.control)
         self.marks.follow_master()
         self.header = lib.rp_timer_marks_header(self.marks.pointer)
-        self.follower = TimerFollower(self.config, self.control, self.marks, FaultLog(time.monotonic), self.stop)
+        self.follower = TimerFollower(self.config, self.control, self.marks, self.threads)
 
     def restart(self, *, after_power_failure: bool = False) -> None:
         """The same store, another store worker, and no bits: those that it sets show what it has read of the log."""
@@ -167,7 +165,7 @@ def test_a_log_that_is_shorter_now_is_read_from_its_end(slave: Slave) -> None:
 
 
 def test_the_thread_ends(slave: Slave) -> None:
-    slave.stop.set()
+    slave.threads.stop.set()
     slave.follower.stop()
     for duty in slave.follower.duties:
         duty()

@@ -11,7 +11,6 @@ import pytest
 from rocketpy.cli import store_tools
 from rocketpy.config import MessageStoreConfig
 from rocketpy.message.tags import string_hash
-from rocketpy.store.control_block import RunningFlags
 from rocketpy.store.files import DiskFiles, file_name
 from rocketpy.store.formats.consume_queue_ext import (
     ADDRESS_BASE,
@@ -34,7 +33,7 @@ from tests.support.extension_units import (
     store_min,
     tags_seen,
 )
-from tests.support.store_writer import StoreWriter
+from tests.support.store_writer import StoreWriter, threads_without_time
 
 
 def test_a_dropped_queue_takes_its_extensions_along(
@@ -94,9 +93,7 @@ def test_cleaning_removes_the_files_in_front_of_the_first_message(
     first = 2 * UNITS_PER_FILE + 3
     opened.control.header.min_phy_offset = store.consume_queue_units("T", 0, first, 1)[0].phy_offset
     store.close()
-    cleaner = Cleaner(
-        config, opened.control, RunningFlags(opened.control), DiskFiles(), lambda: NOW, lambda seconds: None
-    )
+    cleaner = Cleaner(config, opened.control, DiskFiles(), lambda: NOW, threads_without_time())
     cleaner.clean()
     cleaner.close()
     assert store_min(opened, "T") == first
