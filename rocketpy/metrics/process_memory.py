@@ -1,4 +1,7 @@
-"""Memory of a process, from the kernel."""
+"""Memory of a process, from the kernel.
+
+Short: a name server needs it when it is asked for metrics, and the rest of this package then only.
+"""
 
 from __future__ import annotations
 

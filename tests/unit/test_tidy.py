@@ -20,6 +20,7 @@ CSRC = ROOT / "csrc"
 FUNCTION_LINES_MAX = 60
 SMALL_FUNCTION_LINES = 12
 FILE_LINES_MAX = {".py": 600, ".c": 600, ".h": 400, ".md": 400, ".java": 600, ".go": 600}
+MODULE_LINES_MIN = 60  # a shorter module belongs to the module of its noun, or says why it is short
 SECTIONS = ("Args:", "Returns:", "Raises:", "Source:", "Layout:")
 PACKAGE_MODULES_MAX = 12  # a package with more says in its docstring what each is for
 ONE_FAMILY_EACH = {"admin/commands", "broker/processors"}  # the names of their modules say it
@@ -78,6 +79,17 @@ def behaves(node: ast.stmt) -> TypeGuard[ast.ClassDef]:
         and not node.name.startswith("_")
         and any(isinstance(part, Function) and not part.name.startswith("_") for part in node.body)
     )
+
+
+def test_a_short_module_says_why() -> None:
+    short = [
+        f"{path.relative_to(ROOT)} has {lines} lines"
+        for path in sources()
+        if path.name not in ("__init__.py", "__main__.py")
+        and (lines := len((text := path.read_text()).splitlines())) < MODULE_LINES_MIN
+        and not re.search(r"^Short: .", text, re.MULTILINE)
+    ]
+    hold(short, "move it into the module of its noun, or give its docstring a line that begins with `Short: `")
 
 
 def test_modules_have_a_docstring() -> None:
