@@ -1,5 +1,5 @@
 """The pages for operators: the metrics, properties, commands, files and log lines that they name exist, and each
-warning or error that a server logs has a row."""
+warning or error has a row that begins with the line's first words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from rocketpy.admin.commands import REGISTRY
 from rocketpy.failover.rules.fences import MARGIN_S
 from tests.support.doc_examples import Page
-from tests.support.rules import ROOT, hold, name_of, nodes_of
+from tests.support.rules import ROOT, enough, hold, name_of, nodes_of
 
 PAGES = (
     "run/install.md",
@@ -27,7 +27,12 @@ PAGES = (
 TEXT = "\n".join(Page.read(page).text for page in PAGES)
 METRICS = (ROOT / "docs" / "run" / "metrics.md").read_text()
 PROPERTIES = (ROOT / "docs" / "run" / "configuration.md").read_text()
-SERVER = ("broker", "coordinator", "namesrv", "reactor", "replication", "startup", "store")
+SERVER = ("broker", "failover", "namesrv", "processes", "reactor", "replication", "store", "transport")
+LOGS = (  # the packages that write lines, the page and section that explains them
+    (SERVER, "run/monitor.md", "Log lines"),
+    (("client",), "use/client.md", "Log lines"),
+    (("spark",), "use/spark.md", "Log lines"),
+)
 LEVELS = {"warning", "error", "exception", "critical"}
 LEAST = 20  # characters of a text that says something without its values
 
@@ -73,12 +78,10 @@ def literals() -> str:
     return re.sub(r'"\s*\n\s*f?"', "", "\n".join(sources))
 
 
-def log_lines() -> Iterator[str]:
-    """Yield the lines in the first cells of the tables."""
-    pages = {"run/monitor.md": "Log lines", "run/automatic-failover.md": "Disasters"}
-    sections = (Page.read(page).section(heading) for page, heading in pages.items())
-    for cell in re.findall(r"^\| (`[^|]+`) \|", "\n".join(sections), re.MULTILINE):
-        yield from re.findall(r"`([^`]+)`", cell)
+def rows_of(page: str, heading: str) -> list[str]:
+    """List the lines in the first cells of a section's tables."""
+    cells = re.findall(r"^\| (`[^|]+`) \|", Page.read(page).section(heading), re.MULTILINE)
+    return [line for cell in cells for line in re.findall(r"`([^`]+)`", cell)]
 
 
 def pieces(line: str) -> list[str]:
@@ -86,7 +89,8 @@ def pieces(line: str) -> list[str]:
     return [piece.strip() for piece in re.split(r"\bN\b|\bNAME\b|\bADDRESS\b|\.\.\.|: ", line) if piece.strip()]
 
 
-LOG_LINES = list(log_lines())
+SECTIONS = {(page, heading) for _, page, heading in LOGS} | {("run/automatic-failover.md", "Disasters")}
+LOG_LINES = [line for section in sorted(SECTIONS) for line in rows_of(*section)]
 SOURCE = literals()
 
 
@@ -95,32 +99,48 @@ def test_log_lines(line: str) -> None:
     assert len(LOG_LINES) > 10 and [piece for piece in pieces(line) if piece not in SOURCE] == []
 
 
-def texts_of(node: ast.expr) -> Iterator[str]:
-    """Yield the string that an argument is, or both if it depends; a value within it is shown as %s."""
+def texts_of(node: ast.expr, module: Path) -> Iterator[str]:
+    """Yield the strings that an argument may be; a value within one is shown as %s. Of a variable: each string that its
+    function assigns to it."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         yield node.value
     elif isinstance(node, ast.JoinedStr):
         yield "".join(str(part.value) if isinstance(part, ast.Constant) else "%s" for part in node.values)
+    elif isinstance(node, ast.Name):
+        for found in ast.walk(function_of(node, module)):
+            if isinstance(found, ast.Assign) and ast.unparse(found.targets[0]) == node.id:
+                yield from () if isinstance(found.value, ast.Name) else texts_of(found.value, module)
 
 
-def logged() -> Iterator[tuple[Path, str]]:
-    """Yield the constant texts that servers log at WARNING and above, and those of supervisor and guardian."""
-    for path in (file for folder in SERVER for file in sorted((ROOT / "rocketpy" / folder).rglob("*.py"))):
+def function_of(node: ast.expr, module: Path) -> ast.AST:
+    """Return the function around a name: the last one that begins before it."""
+    functions = (each for each in nodes_of(module) if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef))
+    return max((each for each in functions if each.lineno < node.lineno), key=lambda each: each.lineno)
+
+
+def logged(package: str) -> Iterator[tuple[Path, str]]:
+    """Yield the texts that a package logs at WARNING and above, and those of supervisor and guardian."""
+    for path in enough(sorted((ROOT / "rocketpy" / package).rglob("*.py")), 3, f"modules of {package}"):
         for call in nodes_of(path):
-            if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.args):
+            if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)):
                 continue
-            if call.func.attr in LEVELS or ast.unparse(call.func) == "self.log":
-                yield from ((path, text) for text in texts_of(call.args[0]) if len(re.sub("%[a-z]", "", text)) > LEAST)
+            if call.func.attr in LEVELS | {"_warn"} or ast.unparse(call.func) == "self.log":
+                texts = (text for argument in call.args[:2] for text in texts_of(argument, path))
+                yield from ((path, text) for text in texts if len(re.sub("%[a-z]", "", text)) > LEAST)
 
 
-def test_each_warning_has_a_row() -> None:
-    found = list(logged())
-    assert len(found) > 80, "the rule finds no log lines"
+def begins(text: str, line: str) -> bool:
+    """Return True if `line` is the beginning of `text`, or of what follows its first value (`group %s: `)."""
+    lead = r"(?:failover: )?(?:(?:[a-z]+ ){0,3}%[.\w]+\W*){0,2}"
+    return re.match(lead + ".*?".join(map(re.escape, pieces(line))), text) is not None
+
+
+@pytest.mark.parametrize(("packages", "page", "heading"), LOGS)
+def test_each_warning_has_a_row_that_begins_as_it_does(packages: tuple[str, ...], page: str, heading: str) -> None:
+    """An operator searches a page for the first words of a line."""
+    found = enough((each for package in packages for each in logged(package)), 15, "log lines")
+    rows = rows_of(page, heading)
     hold(
-        (
-            f"{name_of(path)}: {text}"
-            for path, text in found
-            if not any(all(piece in text for piece in pieces(line)) for line in LOG_LINES)
-        ),
-        "add the line to a table in docs/run/monitor.md, Log lines, with its remedy",
+        (f"{name_of(path)}: {text}" for path, text in found if not any(begins(text, row) for row in rows)),
+        f"add the line's first words to a table in docs/{page}, {heading}, with the remedy",
     )
