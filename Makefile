@@ -104,7 +104,7 @@ test-fault: $(VENV)/.dev  ## killed processes, damaged files, full disks; minute
 test-ha: $(VENV)/.dev  ## failover of real brokers with a real etcd (Debian: etcd-server; root for partitions)
 	$(PYTEST) $(PARALLEL) tests/ha
 
-test-ha-short: $(VENV)/.dev  ## the histories of failover that CI plays
+test-ha-short: $(VENV)/.dev  ## the part of test-ha that CI runs
 	$(PYTEST) $(PARALLEL) tests/ha -m short
 
 interop: WORKERS = 5
@@ -114,16 +114,16 @@ interop: $(VENV)/.dev  ## official Java and Go clients and mqadmin against rocke
 sanitize:  ## the C core under address, undefined and thread sanitizers
 	$(MAKE) -C tests/csrc sanitize
 
-fuzz:  ## coverage-guided fuzzing of what parses foreign bytes; FUZZ_SECONDS each
+fuzz:  ## coverage-guided fuzzing of the parsers in C; FUZZ_SECONDS each (clang)
 	$(MAKE) -C tests/csrc fuzz
 
-mutants: $(VENV)/.dev  ## what the tests of a module would not find: make mutants MODULE=rocketpy/failover/rules/in_sync.py
+mutants: $(VENV)/.dev  ## changes of a module that its tests do not find: make mutants MODULE=rocketpy/failover/rules/in_sync.py
 	$(BIN)/python -m tests.support.surviving_mutants $(MODULE) $(OPTIONS)
 
 known-mutants: $(VENV)/.dev  ## a mutant in each package that guards data, and one in C: the tests must find each
 	$(BIN)/python -m tests.support.known_mutants
 
-lint: $(VENV)/.dev  ## ruff, clang-format, and the share of sentences that hide their subject
+lint: $(VENV)/.dev  ## ruff, clang-format, and the share of sentences without a named subject
 	$(BIN)/ruff check $(PYTHON_SOURCES)
 	$(BIN)/ruff format --check $(PYTHON_SOURCES)
 	$(BIN)/clang-format --dry-run --Werror $(C_SOURCES)

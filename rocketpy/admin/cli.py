@@ -14,7 +14,7 @@ EPILOG = "Example:  mqadmin topicStatus -n 127.0.0.1:9876 -t OrderTopic"
 
 
 class Commands(click.Group):
-    """The commands by name, in any case; `help NAME` is `NAME --help`."""
+    """The commands by name, in any case; `help` is `--help`, `help NAME` is `NAME --help`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(REGISTRY, key=str.lower)
@@ -32,7 +32,10 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0].lower() == "help" and len(args) > 1:
+        if args[0].lower() == "help":
+            if len(args) == 1:
+                click.echo(ctx.get_help())
+                ctx.exit()
             args = [args[1], "--help"]
         return super().resolve_command(ctx, args)
 
@@ -58,7 +61,8 @@ ATTRIBUTES = {
 )
 @click.pass_context
 def mqadmin(ctx: click.Context) -> None:
-    """Administer name servers and brokers. Every command takes -n (name servers) or the environment's NAMESRV_ADDR."""
+    """Administer name servers and brokers. Every command takes -n (name servers) or the environment's NAMESRV_ADDR;
+    `mqadmin help COMMAND` shows its options."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 

@@ -159,7 +159,9 @@ def admin(arguments: tuple[str, ...]) -> None:
 
 @cli.group()
 def store() -> None:
-    """Inspect a store directory of rocketpy or of a Java broker; nothing is changed, except by set-aside.
+    """Inspect a store, also of a Java broker.
+
+    Only set-aside changes something.
 
     \b
     Exit status: 0 the store is sound, 1 it is damaged, 2 it cannot be read.
@@ -303,7 +305,9 @@ cli.add_command(pipeline)
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Set a property of every broker; may be repeated."
 )
 def cluster(directory: str, store: str | None, port: int | None, namesrv_port: int, settings: tuple[str, ...]) -> None:
-    """Run a name server, and a broker for each *.conf in DIRECTORY, on this machine: to try a cluster out.
+    """Try a cluster out on this machine.
+
+    Runs a name server, and a broker for each *.conf in DIRECTORY.
 
     \b
     Example: rocketpy cluster deploy/clusters/2m-2s-sync
@@ -319,7 +323,10 @@ def cluster(directory: str, store: str | None, port: int | None, namesrv_port: i
 @click.option("--store", "store", type=click.Path(file_okay=False), help="Directory of the store to check.")
 @click.option("-c", "config", metavar="FILE", help="Configuration of a broker whose replication is to be checked, too.")
 def doctor(store: str | None, config: str | None) -> None:
-    """Check whether this machine can run a broker: compiled core, limits, ports, disk; with -c its replication."""
+    """Check whether this machine can run a broker.
+
+    Checks compiled core, limits, ports and disk; with -c replication. While the broker runs, its ports are in use.
+    """
 
     def check() -> int:
         from rocketpy.config import load_broker_config

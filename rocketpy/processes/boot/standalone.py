@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -61,6 +63,13 @@ def run_standalone(
         )
 
 
+def activation(environ: Mapping[str, str]) -> str:
+    """Return the script that puts mqadmin on the path, if this program was started from a venv that is not on it."""
+    commands = Path(sys.prefix, "bin")
+    is_found = sys.prefix == sys.base_prefix or str(commands) in environ.get("PATH", "").split(os.pathsep)
+    return "" if is_found else str(commands / "activate")
+
+
 def welcome(settings: BrokerSettings, namesrv_addr: str) -> list[str]:
     """Return the lines that tell the broker's addresses and directory, and commands to try next."""
     port = settings.rocketpy.metrics_port
@@ -74,6 +83,7 @@ def welcome(settings: BrokerSettings, namesrv_addr: str) -> list[str]:
         f"  store        {settings.store.store_path_root_dir}",
         "",
         "Try next, in another terminal:",
+        *([f"  . {activate}"] if (activate := activation(os.environ)) else []),
         f"  export NAMESRV_ADDR={namesrv_addr}",
         "  mqadmin clusterList",
         "  mqadmin updateTopic -c DefaultCluster -t Greetings",

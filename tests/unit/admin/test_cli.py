@@ -10,8 +10,9 @@ from tests.support.cluster import NAME_SERVER, FakeCluster
 WITH_A_FILE = {"switchMaster", "haElect", "haConfigure"}  # they reach etcd by the file of a broker
 
 
-def test_the_list_of_commands_imports_none_of_them(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([]) == 0
+@pytest.mark.parametrize("arguments", [[], ["help"], ["--help"]])
+def test_the_list_of_commands_imports_none_of_them(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 0
     printed = capsys.readouterr().out
     assert all(name in printed for name in REGISTRY)
 
