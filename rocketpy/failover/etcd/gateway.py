@@ -327,18 +327,23 @@ class Gateway:
             raise EtcdUnavailable(f"cannot log in: {exc}", unsent=True) from exc
 
     async def _log_in(self, address: str | None) -> str | None:
-        """Ask one member for a token, which all members take: the one at `address`, or the preferred one. If that does
-        not answer, another one is preferred from then on."""
+        """Ask one member for a token, which all members take: the one at `address`, or the preferred one, and the next
+        if it takes no connection. If it does not answer, another one is preferred from then on."""
         addresses = self.access.addresses
         at = self._preferred if address is None else addresses.index(address)
         body = {"name": self.access.user, "password": self.access.password}
-        try:
-            answer = await self._post(addresses[at], LOG_IN_PATH, body, None, LOG_IN_TIMEOUT_S)
-        except EtcdUnavailable:
-            self._preferred = (at + 1) % len(addresses)
-            raise
-        token = answer.get("token")
-        return token if isinstance(token, str) else None
+        turns_left = 1 if address is not None else len(addresses)
+        while True:
+            turns_left -= 1
+            try:
+                answer = await self._post(addresses[at], LOG_IN_PATH, body, None, LOG_IN_TIMEOUT_S)
+            except EtcdUnavailable as exc:
+                self._preferred = at = (at + 1) % len(addresses)
+                if not exc.unsent or not turns_left:
+                    raise
+            else:
+                token = answer.get("token")
+                return token if isinstance(token, str) else None
 
     @asynccontextmanager
     async def _answer(

@@ -100,6 +100,20 @@ def test_after_a_log_in_that_failed_the_next_one_waits(answer: tuple[object, int
     assert LOG_IN_TIMEOUT_S > BCRYPT_S
 
 
+def test_a_log_in_passes_over_members_that_take_no_connection() -> None:
+    """Fault: With accounts in etcd, mqadmin could not elect a master while the first of haEtcdAddresses was lost."""
+    etcd, asked = Etcd(), list[str]()
+
+    async def answer(request: Asked) -> httpcore.Response:
+        asked.append(request.host)
+        if request.host != "three":
+            raise httpcore.ConnectError("refused")
+        return await etcd(request)
+
+    run(answer, lambda gateway: gateway.read(b"/k"), user="u", password="p")
+    assert asked[:3] == ["one", "two", "three"] and etcd.log_ins == 1
+
+
 def test_a_log_in_goes_to_the_member_that_has_refused_the_token() -> None:
     """Tokens end at each member by itself, and the preferred member may be frozen when another one refuses.
     Fault: A frozen member of etcd held all requests of a coordinator for up to 6 s."""
