@@ -1,5 +1,6 @@
-"""The sample for three hosts (deploy/clusters/3m-automatic) starts as it stands: each host is a network namespace with
-its own /etc/rocketpy and /var/lib/rocketpy, and what is done in them is what docs/run/automatic-failover.md says."""
+"""The sample for three hosts (deploy/clusters/3m-automatic) starts as it stands, and a lost host is replaced: each host
+is a network namespace with its own /etc/rocketpy and /var/lib/rocketpy, and what is done in them is what
+docs/run/automatic-failover.md says."""
 
 from __future__ import annotations
 
@@ -20,6 +21,7 @@ from tests.support.ha.needs import needs_network
 
 SAMPLE = Path(__file__).parents[2] / "deploy" / "clusters" / "3m-automatic"
 HOSTS = ("one", "two", "three")
+SECRETS = ("ha-secret", "etcd-password", "etcd-root-password")
 PLACES = ("/etc/rocketpy", "/var/lib/rocketpy", "/var/lib/etcd")
 SMALL = ["--set", "mappedFileSizeCommitLog=1048576", "--set", "maxMessageSize=65536"]  # a test needs no 6 GiB
 PATIENCE_S = 90.0
@@ -115,15 +117,41 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.2)
 
 
-def start_etcd(host: Host) -> None:
+def start_etcd(host: Host, state: str = "new") -> None:
     """As the package does it: what /etc/default/etcd sets is the environment of the program."""
     lines = (SAMPLE / f"etcd-{host.name}.env").read_text().splitlines()
     found = dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
-    host.start("etcd", environment=found, log_name="etcd.log")
+    host.start("etcd", environment={**found, "ETCD_INITIAL_CLUSTER_STATE": state}, log_name="etcd.log")
+
+
+def configure(host: Host, other: Host) -> None:
+    """Put the files of the sample, and the secrets of another host, to /etc/rocketpy."""
+    etc = host.directory / "etc/rocketpy"
+    for secret in SECRETS if other is not host else ():
+        shutil.copy(other.directory / "etc/rocketpy" / secret, etc)
+    shutil.copy(SAMPLE / f"broker-{host.name}.conf", etc / "broker.conf")
+    shutil.copy(SAMPLE / "namesrv.properties", etc / "namesrv.conf")
+
+
+def replace(lost: Host, left: Host) -> None:
+    """Set up a host that is lost for good on a new machine."""
+    for place in PLACES:
+        shutil.rmtree(lost.directory / place[1:])
+        (lost.directory / place[1:]).mkdir()
+    configure(lost, left)
+    password = (left.directory / "etc/rocketpy/etcd-root-password").read_text().strip()
+    address = f"10.0.0.{1 + HOSTS.index(left.name)}"
+    etcdctl = ("env", "ETCDCTL_API=3", "etcdctl", "--endpoints", f"http://{address}:2379", "--user", f"root:{password}")
+    listed = left.run(*etcdctl, "member", "list").splitlines()
+    [number] = (line.partition(",")[0] for line in listed if f", {lost.name}," in line)
+    left.run(*etcdctl, "member", "remove", number)
+    left.run(*etcdctl, "member", "add", lost.name, f"--peer-urls=http://10.0.0.{1 + HOSTS.index(lost.name)}:2380")
+    start_etcd(lost, "existing")
+    start_brokers(lost)
 
 
 @needs_network
-def test_the_sample_starts_as_it_stands(tmp_path: Path) -> None:
+def test_the_sample_starts_as_it_stands_and_a_lost_host_is_replaced(tmp_path: Path) -> None:
     """Fault: A member set up as documented listened on 127.0.0.1."""
     with three_hosts(tmp_path) as hosts:
         try:
@@ -133,13 +161,8 @@ def test_the_sample_starts_as_it_stands(tmp_path: Path) -> None:
             health = ("etcdctl", "--endpoints", "http://10.0.0.1:2379", "endpoint", "health")
             wait_until(lambda: first.succeeds("env", "ETCDCTL_API=3", *health), "health of etcd")
             first.run("sh", SAMPLE / "set-up.sh")
-            for name, host in hosts.items():
-                etc = host.directory / "etc/rocketpy"
-                for secret in ("ha-secret", "etcd-password"):
-                    if host is not first:
-                        shutil.copy(first.directory / "etc/rocketpy" / secret, etc)
-                shutil.copy(SAMPLE / f"broker-{name}.conf", etc / "broker.conf")
-                shutil.copy(SAMPLE / "namesrv.properties", etc / "namesrv.conf")
+            for host in hosts.values():
+                configure(host, first)
             for host in hosts.values():
                 found = host.run(*host.rocketpy("doctor", "-c", "/etc/rocketpy/broker.conf"))
                 assert "10911" in found and "no alarm" in found and "127.0.0.1" not in found, found
@@ -153,6 +176,9 @@ def test_the_sample_starts_as_it_stands(tmp_path: Path) -> None:
             left = next(host for name, host in hosts.items() if name != master)
             hosts[master].kill()
             wait_until(lambda: sends(left), "a message that another member takes")
+            wait_until(lambda: in_sync(left) == set(HOSTS) - {master}, "an answer of etcd without the lost host")
+            replace(hosts[master], left)
+            wait_until(lambda: in_sync(left) == set(HOSTS), "the new host to be in sync")
             assert "Traceback" not in "".join(map(log_of, hosts.values()))
         except BaseException as failure:
             for host in hosts.values():

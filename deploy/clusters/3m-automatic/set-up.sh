@@ -1,6 +1,7 @@
 #!/bin/sh
 # Run it once, on one host, when etcd runs on all three. It makes the secret of the members and the password of their account in etcd,
-# and lets that account read and write the keys of rocketpy, and nobody else anything. Copy both files to the other hosts afterwards.
+# and lets that account read and write the keys of rocketpy, and nobody else anything. Copy the three files
+# to the other hosts afterwards: if this host is lost, etcd can be repaired with root's password only.
 set -eu
 umask 077
 export ETCDCTL_API=3 ETCDCTL_ENDPOINTS="${ETCD:-http://10.0.0.1:2379}"
