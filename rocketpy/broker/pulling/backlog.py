@@ -10,8 +10,7 @@ Groups that read far behind the end of the log can be switched off (SlowReaders)
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 
 import attrs
 import trio
@@ -65,23 +64,23 @@ class BacklogMonitor:
     offsets: ConsumerOffsetManager
     store: Store
     clock: Clock
-    now_s: Callable[[], float] = time.monotonic
     rows: list[Backlog] = attrs.field(init=False, factory=list)
     is_complete: bool = attrs.field(init=False, default=True)  # False: there are more than ROWS_MAX
     alarms: int = attrs.field(init=False, default=0)  # pairs beyond a bound
     _oldest: dict[tuple[str, str], tuple[int, int, int]] = attrs.field(init=False, factory=dict)
     """Queue, offset and store time of the oldest message of the last round: a group that stands still costs no read."""
-    _looked_s: float | None = attrs.field(init=False, default=None)
+    _looked_ms: int | None = attrs.field(init=False, default=None)
     _lock: trio.Lock = attrs.field(init=False, factory=trio.Lock)
     _log_limit: LogLimit = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._log_limit = LogLimit(LOG_INTERVAL_S, self.now_s)
+        self._log_limit = LogLimit(LOG_INTERVAL_S, lambda: self.clock.monotonic_ms() / 1000)
 
     async def look(self, max_age_s: float = 0.0) -> None:
         """Go through all groups, unless that was done in the last `max_age_s` seconds."""
         async with self._lock:
-            if self._looked_s is not None and self.now_s() - self._looked_s < max_age_s:
+            now_ms = self.clock.monotonic_ms()
+            if self._looked_ms is not None and now_ms - self._looked_ms < max_age_s * 1000:
                 return
             rows: list[Backlog] = []
             worst: tuple[float, Backlog] | None = None
@@ -102,7 +101,7 @@ class BacklogMonitor:
             self.is_complete = len(rows) <= ROWS_MAX
             self.rows, self._oldest = rows[:ROWS_MAX], found
             self._alarm(alarms, worst[1] if worst else None)
-            self._looked_s = self.now_s()
+            self._looked_ms = self.clock.monotonic_ms()
 
     async def _row(
         self, group: str, topic: str, found: dict[tuple[str, str], tuple[int, int, int]], steps: Steps

@@ -25,7 +25,6 @@ from tests.support.slow_path import NOW_MS, SlowPathRig
 @attrs.define
 class Rig:
     rig: SlowPathRig
-    now_s: float = 0.0
 
     @classmethod
     def of(cls, path: Path, **bounds: int) -> Rig:
@@ -33,15 +32,8 @@ class Rig:
 
     def monitor(self) -> BacklogMonitor:
         services = self.rig.services
-        return BacklogMonitor(
-            services.settings,
-            services.topics,
-            services.groups,
-            services.offsets,
-            services.store,
-            services.clock,
-            lambda: self.now_s,
-        )
+        settings, clock, store = services.settings, services.clock, services.store
+        return BacklogMonitor(settings, services.topics, services.groups, services.offsets, store, clock)
 
     def queue(self, topic: str, queue_id: int, ages_s: list[int], first_phy_offset: int = 0) -> None:
         """A queue of messages that are so old."""
@@ -112,10 +104,10 @@ def test_a_round_that_is_young_enough_is_not_repeated(behind: Rig) -> None:
     monitor = behind.monitor()
     trio.run(monitor.look)
     behind.commit("G", "T", 0, 3)
-    behind.now_s = 4.0
+    behind.rig.clock.mono_ms += 4000
     trio.run(monitor.look, 5.0)
     assert monitor.rows[0].messages == 3
-    behind.now_s = 6.0
+    behind.rig.clock.mono_ms += 2000
     trio.run(monitor.look, 5.0)
     assert monitor.rows[0].messages == 1
 
@@ -145,7 +137,8 @@ def test_the_log_tells_the_worst_group_now_and_then_and_the_end(behind: Rig, cap
     behind.queue("U", 0, [10] * 30)
     behind.commit("H", "U", 0, 0)
     monitor = behind.monitor()
-    for behind.now_s in (0.0, 15.0, backlog.LOG_INTERVAL_S):
+    for passed_s in (0.0, 15.0, backlog.LOG_INTERVAL_S - 15.0):
+        behind.rig.clock.mono_ms += int(passed_s * 1000)
         trio.run(monitor.look)
     lines = [record.getMessage() for record in caplog.records if record.name == backlog.__name__]
     assert len(lines) == 2 and lines[0] == lines[1]
