@@ -37,12 +37,23 @@ OWN_FAULTS = frozenset({-signal.SIGSEGV, -signal.SIGBUS, -signal.SIGABRT, -signa
 FAULT_DELAY_MAX_S = 0.5  # longest wait before a restart after a crash by a request
 HEARTBEAT_CHECK_S = 1.0
 LATE_S = 1.0  # a turn later than this means that all processes were paused
+INSIST_AFTER_S = 1.0  # a second signal within it is the same request: `timeout`, `make` pass on what the group got
 PHASE_GRACE_S = 1.0  # minimum time of each stop phase, even after the stop's deadline
 
 
 def report(line: str) -> None:
     """Print one line for the operator."""
     print(f"rocketpy: {line}", file=sys.stderr, flush=True)
+
+
+@attrs.frozen
+class ParentProcess:
+    """The process in which children are watched: its clock and chance, its log, and its way to fork."""
+
+    clock: Callable[[], float] = time.monotonic  # the clock of heartbeats
+    jitter: Callable[[], float] = random.random  # of waits before a restart
+    log: Callable[[str], None] = report
+    fork: Callable[[], int] = os.fork
 
 
 @attrs.define(eq=False)
@@ -70,7 +81,6 @@ class Supervisor:
         on_ready: called once, when every worker serves. on_reload: called on SIGHUP.
         on_turn: called HEARTBEAT_CHECK_S after the last time or sooner, with the names of workers that do not run.
         stop_timeout_s: for a clean stop; workers that take longer are killed.
-        insist_after_s: a second signal within it is the same request (`timeout` and `make` pass on what the group got).
     """
 
     specs: Sequence[WorkerSpec]
@@ -78,12 +88,7 @@ class Supervisor:
     on_ready: Callable[[], None] = lambda: None
     on_reload: Callable[[], None] = lambda: None
     on_turn: Callable[[Sequence[str]], None] = lambda absent: None
-    on_start: Callable[[str, int], None] = lambda name, pid: None
-    jitter: Callable[[], float] = random.random
-    log: Callable[[str], None] = report
-    insist_after_s: float = 1.0
-    clock: Callable[[], float] = time.monotonic  # the clock of heartbeats
-    fork: Callable[[], int] = os.fork
+    process: ParentProcess = ParentProcess()
     _children: dict[int, _Child] = attrs.field(init=False, factory=dict)  # by pidfd
     _all: list[_Child] = attrs.field(init=False, factory=list)
     _waiting: dict[int, _Child] = attrs.field(init=False, factory=dict)  # by the socket that starts them
@@ -114,7 +119,7 @@ class Supervisor:
         gc.freeze()
         try:
             self._start([child for child in self._all if not self._awaits_connection(child)])
-            self._turned_at = self.clock()
+            self._turned_at = self.process.clock()
             while self._children or not self._stopping:
                 self._turn()
         finally:
@@ -123,9 +128,9 @@ class Supervisor:
 
     def request_stop(self) -> None:
         """Begin an orderly stop, as SIGTERM does. A second request kills the workers that are left."""
-        now = self.clock()
+        now = self.process.clock()
         if self._stopping:
-            if now >= self._stop_asked_at + self.insist_after_s:
+            if now >= self._stop_asked_at + INSIST_AFTER_S:
                 self._deadline = self._phase_deadline = now
             return
         self._stopping = True
@@ -139,7 +144,7 @@ class Supervisor:
 
     def _turn(self) -> None:
         events = self._poller.poll(self._wait_ms())
-        now = self.clock()  # one time for the whole turn
+        now = self.process.clock()  # one time for the whole turn
         self._discount_lateness(now)
         for fd, _ in events:
             if fd == self._signals[0]:
@@ -172,13 +177,13 @@ class Supervisor:
         self._turned_at = now
         if late_s <= LATE_S:
             return
-        self.log(f"paused for {late_s:.1f} s (stopped, frozen or short of CPU): missed heartbeats are excused")
+        self.process.log(f"paused for {late_s:.1f} s (stopped, frozen or short of CPU): missed heartbeats are excused")
         self._watching_since = now
         self._deadline += late_s
         self._phase_deadline += late_s
 
     def _wait_ms(self) -> int:
-        now = self.clock()
+        now = self.process.clock()
         waits = [HEARTBEAT_CHECK_S, *([self._phase_deadline - now] if self._stopping else [])]
         waits += [child.restart_at - now for child in self._all if child.restart_at is not None]
         return max(0, int(min(waits) * 1000) + 1)
@@ -222,7 +227,7 @@ class Supervisor:
         """Fork them one after the other: each page that is written in between is a page more for each child."""
         for child in children:
             child.restart_at = None
-            child.spec.block.begin(int(self.clock() * 1e9))
+            child.spec.block.begin(int(self.process.clock() * 1e9))
         sys.stdout.flush()
         sys.stderr.flush()
         started = [(child, self._fork(child)) for child in children]
@@ -242,7 +247,7 @@ class Supervisor:
                 return pid
             parent = os.getpid()
             with hold_signals():  # until the child has its own handlers: ours would write to our pipe
-                pid = self.fork()
+                pid = self.process.fork()
                 if pid == 0:
                     self._become(child, parent)
             return pid
@@ -258,7 +263,6 @@ class Supervisor:
         child.pid, child.pidfd, child.failed_forks = pid, pidfd, 0
         self._children[pidfd] = child
         self._poller.register(pidfd, select.POLLIN)
-        self.on_start(child.spec.name, pid)
 
     def _try_later(self, child: _Child, pid: int, why: OSError) -> None:
         """fork or pidfd_open failed, for lack of processes, memory or descriptors. Try again; the others go on."""
@@ -266,9 +270,9 @@ class Supervisor:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
         child.failed_forks += 1
-        delay_s = child.spec.restart.delay_s(child.failed_forks, self.jitter())
-        child.restart_at = self.clock() + delay_s
-        self.log(
+        delay_s = child.spec.restart.delay_s(child.failed_forks, self.process.jitter())
+        child.restart_at = self.process.clock() + delay_s
+        self.process.log(
             f"cannot start worker {child.spec.name}: fork: {why.strerror}; trying again in {delay_s * 1000:.0f} ms "
             "(limits: `ulimit -u`, pids.max and memory.max of the cgroup)"
         )
@@ -317,7 +321,7 @@ class Supervisor:
         if not self._ready_told and not was_ready and code == EXIT_CANNOT_BOOT:
             self._give_up()
             return
-        now = self.clock()
+        now = self.process.clock()
         policy = child.spec.restart
         is_own_fault, child.is_hung = child.is_hung or code in OWN_FAULTS, False
         suspect = child.spec.block.serving if is_own_fault else 0
@@ -325,16 +329,16 @@ class Supervisor:
         deaths[:] = [at for at in deaths if at > now - policy.window_s]
         if not suspect and policy.limit is not None and len(deaths) >= policy.limit:
             many = f"{len(deaths)} restarts in {policy.window_s:g} s"
-            self.log(f"worker {child.spec.name} {how}, after {many}: stopping")
+            self.process.log(f"worker {child.spec.name} {how}, after {many}: stopping")
             self._give_up()
             return
-        delay_s = policy.delay_s(len(deaths), self.jitter())
+        delay_s = policy.delay_s(len(deaths), self.process.jitter())
         deaths.append(now)
         if suspect:  # a client can repeat it: such crashes never end the broker (crashed_request.py)
             child.spec.block.suspect_of(suspect)
             how += f" while it served a request of connection {suspect:x}"
             delay_s = min(delay_s, FAULT_DELAY_MAX_S)
-        self.log(
+        self.process.log(
             f"worker {child.spec.name} {how}; restarting {'now' if delay_s == 0 else f'in {delay_s * 1000:.0f} ms'}"
         )
         if delay_s == 0:
@@ -359,7 +363,7 @@ class Supervisor:
                 continue
             silent_s = now - max(child.spec.block.heartbeat_ns / 1e9, self._watching_since)
             if silent_s > limit_s:
-                self.log(f"worker {child.spec.name} has not sent a heartbeat for {silent_s:.1f} s: killing it")
+                self.process.log(f"worker {child.spec.name} has not sent a heartbeat for {silent_s:.1f} s: killing it")
                 signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
                 child.is_hung = True
                 child.spec.block.beat(int(now * 1e9))  # one kill is enough
@@ -389,7 +393,7 @@ class Supervisor:
             if leaving and now < self._phase_deadline:
                 return
             for child in leaving:
-                self.log(f"worker {child.spec.name} did not stop in time: killing it")
+                self.process.log(f"worker {child.spec.name} did not stop in time: killing it")
                 signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
                 self._exit_status = 1
             if leaving:

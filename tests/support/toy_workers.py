@@ -13,7 +13,7 @@ import attrs
 
 from rocketpy.native.core import lib
 from rocketpy.reactor.ring import WorkerBlock
-from rocketpy.reactor.supervisor import Supervisor
+from rocketpy.reactor.supervisor import ParentProcess, Supervisor
 from rocketpy.reactor.worker_spec import RestartPolicy, WorkerContext, WorkerSpec
 from tests.support.waiting import is_readable
 
@@ -81,8 +81,14 @@ class Launcher:
     def __init__(self) -> None:
         self._runs: list[Run] = []
 
-    def __call__(self, mains: Mapping[str, Main | tuple[Main, Mapping[str, object]]], **settings: object) -> Run:
-        """A supervisor over {name: main or (main, spec fields)}."""
+    def __call__(
+        self,
+        mains: Mapping[str, Main | tuple[Main, Mapping[str, object]]],
+        *,
+        stop_timeout_s: float = 10.0,
+        **process: Any,
+    ) -> Run:
+        """A supervisor over {name: main or (main, spec fields)}; `process`: fields of its ParentProcess."""
         journal = Journal.open()
         blocks = {name: WorkerBlock(name, index) for index, name in enumerate(mains)}
         pid = os.fork()
@@ -90,7 +96,7 @@ class Launcher:
             status = 99
             try:
                 specs = [_spec(blocks[name], entry, journal) for name, entry in mains.items()]
-                status = _supervisor(specs, journal, settings).run()
+                status = _supervisor(specs, journal, stop_timeout_s, process).run()
             finally:
                 sys.stderr.flush()
                 os._exit(status)
@@ -113,14 +119,15 @@ def _spec(block: WorkerBlock, entry: Main | tuple[Main, Mapping[str, object]], j
     return WorkerSpec(name=block.name, role=block.name, block=block, main=Journaled(main, journal), **fields)
 
 
-def _supervisor(specs: list[WorkerSpec], journal: Journal, settings: Mapping[str, Any]) -> Supervisor:
+def _supervisor(
+    specs: list[WorkerSpec], journal: Journal, stop_timeout_s: float, process: Mapping[str, Any]
+) -> Supervisor:
     return Supervisor(
         specs,
+        stop_timeout_s,
         on_ready=lambda: journal.say("all ready"),
         on_reload=lambda: journal.say("reload"),
-        log=lambda line: journal.say(f"log: {line}"),
-        jitter=lambda: 0.0,
-        **settings,
+        process=ParentProcess(jitter=lambda: 0.0, log=lambda line: journal.say(f"log: {line}"), **process),
     )
 
 

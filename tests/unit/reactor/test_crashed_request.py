@@ -20,7 +20,7 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 from rocketpy.reactor import worker_messages
 from rocketpy.reactor.crashed_request import drop_crashed_request
 from rocketpy.reactor.ring import RingReader, RingWriter
-from rocketpy.reactor.supervisor import Supervisor
+from rocketpy.reactor.supervisor import ParentProcess, Supervisor
 from rocketpy.reactor.topology import SEND, ReactorSizes, Topology
 from rocketpy.reactor.worker_messages import CONNECTION_INTERNAL, WorkerMessage
 from rocketpy.reactor.worker_spec import RestartPolicy, WorkerContext, WorkerSpec
@@ -138,7 +138,7 @@ def launch() -> Iterator[Callable[..., Run]]:
                 spec = WorkerSpec(
                     name=SEND, role=SEND, block=topology.blocks[SEND], main=Eater(topology), restart=QUICK, **fields
                 )
-                status = Supervisor([spec], jitter=lambda: 0.0).run()
+                status = Supervisor([spec], process=ParentProcess(jitter=lambda: 0.0)).run()
             finally:
                 sys.stderr.flush()
                 os._exit(status)

@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.native.core import lib
+from rocketpy.reactor import supervisor
 from rocketpy.reactor.ring import STOP_INTAKE
 from rocketpy.reactor.worker_spec import EXIT_REOPEN, WorkerContext
 from tests.support.toy_workers import Journal, Launcher, pid_in, serve
@@ -146,8 +147,9 @@ def test_who_does_not_stop_in_time_is_killed_and_the_others_still_have_theirs(la
     assert run.end() == 1, "it may not have saved what it had"
 
 
-def test_a_second_signal_does_not_wait(launch: Launcher) -> None:
-    run = launch({"stubborn": stay}, stop_timeout_s=3600.0, insist_after_s=0.0)
+def test_a_second_signal_does_not_wait(launch: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "INSIST_AFTER_S", 0.0)
+    run = launch({"stubborn": stay}, stop_timeout_s=3600.0)
     run.journal.lines_until("all ready")
     run.signal(signal.SIGINT)
     run.signal(signal.SIGTERM)
@@ -155,16 +157,17 @@ def test_a_second_signal_does_not_wait(launch: Launcher) -> None:
     assert run.end() == 1
 
 
-def test_the_same_request_twice_is_one(launch: Launcher) -> None:
+def test_the_same_request_twice_is_one(launch: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
     """`timeout` signals its child and then the child's group.
     Fault: A stop signal sent twice in a moment, as by `timeout`, made the stop a hard one."""
+    monkeypatch.setattr(supervisor, "INSIST_AFTER_S", 3600.0)
     may_leave, let = os.pipe()
 
     def leave_when_let(context: WorkerContext, journal: Journal) -> None:
         serve(context, journal)
         assert os.read(may_leave, 1) == b"!"
 
-    run = launch({"slow": (leave_when_let, {"keep_fds": (may_leave,)})}, insist_after_s=3600.0)
+    run = launch({"slow": (leave_when_let, {"keep_fds": (may_leave,)})})
     run.journal.lines_until("all ready")
     run.signal(signal.SIGTERM)
     assert run.journal.line() == "slow leaves"
