@@ -83,7 +83,7 @@ def run_tree(
     """
     opening = StoreOpening(
         settings.store,
-        cut_at=member.cut_at if member else requested_cut(settings),
+        cut_at=member.role.cut_at if member else requested_cut(settings),
         stops_at_confirmed=member is not None and member.is_sync_group,
         distrust=member.distrust_in(Path(settings.store.store_path_root_dir)) if member else None,
     )
@@ -114,7 +114,7 @@ def run_tree(
         filling = fill_pools() if member is None else []  # a guardian has done both before it forked
         status = supervisor.run()
         del filling
-        is_replaced = member is not None and member.marks.is_replaced  # the next tree need not wait for the disk
+        is_replaced = member is not None and member.memory.marks.is_replaced  # the next tree need not wait for the disk
         clean = status in (0, EXIT_REOPEN) and not is_replaced
     finally:
         opening.close(clean=clean)

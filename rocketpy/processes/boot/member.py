@@ -10,14 +10,11 @@ from typing import Protocol
 import attrs
 
 from rocketpy.config import BrokerSettings
-from rocketpy.failover.member_block import MemberBlock
 from rocketpy.reactor.worker_spec import WorkerSpec
-from rocketpy.replication.slave_table import SlaveTable
 
 from ..member import require_client
-from ..member.guardian import Child, Guardian, Role
-from ..member.marks import TreeMarks
-from ..member.tree import MemberTree, Parked
+from ..member.guardian import Child, Guardian
+from ..member.tree import MemberMemory, MemberTree, Parked, Role
 from .memory import fill_pools, trim_before_fork
 from .sockets import Sockets
 
@@ -49,31 +46,27 @@ def run_member(settings: BrokerSettings, sockets: Sockets, run_tree: RunTree, on
     """
     require_client()
     bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-    parked = Parked()
-    shared = MemberTree(
-        settings.store.ha_member, MemberBlock(), SlaveTable(), TreeMarks(), settings.is_sync_master, parked=parked
-    )
+    memory, parked = MemberMemory(), Parked()
 
     def coordinate(_role: Role) -> int:
         from ..member.coordinator_main import run_coordinator
 
-        return run_coordinator(settings, shared, bell)
+        return run_coordinator(settings, memory, bell)
 
     def serve(role: Role) -> int:
-        tree = attrs.evolve(shared, epoch=role.epoch, cut_at=role.cut_at)
+        tree = MemberTree(settings.store.ha_member, memory, role, settings.is_sync_master, parked)
         return run_tree(settings.in_role(is_master=role.is_master), sockets_of(role), tuple, ready, tree)
 
     def sockets_of(role: Role) -> Sockets:
         return sockets if role.is_master else attrs.evolve(sockets, replication=None)
 
     def ready() -> None:
-        if not shared.marks.told_ready:
-            shared.marks.told_ready = True
+        if not memory.marks.told_ready:
+            memory.marks.told_ready = True
             on_ready()
 
     guardian = Guardian(
-        shared.block,
-        shared.marks,
+        memory,
         Child("coordinator", coordinate, (bell,)),
         Child("supervisor", serve, (*sockets.fds, *parked.fds)),
         bell,

@@ -158,7 +158,7 @@ def _inherited(
         halves=recovered_half_states(opened),
         timers=TimerMarks.open(opened.paths, opened.files, control),
         filter_marks=FilterMarks(),
-        slaves=SlaveTable() if member is None else member.slaves,
+        slaves=SlaveTable() if member is None else member.memory.slaves,
         master_link=MasterLink() if settings.is_slave else None,
         member=member,
     )
@@ -175,7 +175,7 @@ def _replicator(
     guide: NamedMaster | Follower
     if member is not None:
         file, store_worker = EpochFile(Path(store.store_path_root_dir)), topology.blocks[STORE].pointer
-        guide = Follower(member.block, file, control.header, store_worker, member.is_sync_group)
+        guide = Follower(member.memory.block, file, control.header, store_worker, member.is_sync_group)
     else:
         guide = NamedMaster(link, store.ha_master_address)
         if store.ha_truncate_diverged and not opened.is_cut_refused:
@@ -192,7 +192,7 @@ def _acceptor(
     selectors = topology.sizes.selectors
     targets = [Target(topology.blocks[selector], topology.handoffs[selector][0]) for selector in selectors]
     numbered = list(zip(listeners, (MAIN_LISTENER, VIP_LISTENER), strict=True))
-    parked = member.parked.out if member is not None and member.parked is not None else None
+    parked = None if member is None else member.parked.out
     sockets = [*listeners, *(target.handoff for target in targets), *([] if parked is None else [parked])]
     return Acceptor(numbered, targets, topology.blocks[ACCEPTOR], parked), tuple(one.fileno() for one in sockets)
 
@@ -210,7 +210,7 @@ def _selector_settings(settings: BrokerSettings, control: ControlBlock, member: 
         limits=settings.c_fields("rp_selector_config"),
         codec_limits=_codec_limits(settings),
         proxies=parse_networks(settings.rocketpy.proxy_protocol_from),
-        member=None if member is None else member.block,
-        parked=None if member is None or member.parked is None else member.parked.into,
-        parks=(lambda: False) if member is None else (lambda: member.marks.is_replaced),
+        member=None if member is None else member.memory.block,
+        parked=None if member is None else member.parked.into,
+        parks=(lambda: False) if member is None else (lambda: member.memory.marks.is_replaced),
     )

@@ -16,7 +16,7 @@ import attrs
 from rocketpy.failover.member_block import MemberBlock
 
 from .shown import MemberShown
-from .tree import MemberTree
+from .tree import MemberMemory
 
 GRACE_S = 3.0
 PAUSE_S = 3.0  # without a look: this process was stopped
@@ -37,8 +37,8 @@ class MasterCertainty:
     _lapsed_s: float | None = attrs.field(init=False, default=None)  # since when the lease is seen to be over
 
     @classmethod
-    def of(cls, member: MemberTree) -> MasterCertainty:
-        return cls(member.block, member.shown)
+    def of(cls, memory: MemberMemory) -> MasterCertainty:
+        return cls(memory.block, memory.shown)
 
     def epoch(self) -> int | None:
         """Return the epoch that this broker serves as master; None: it is no master, or that is uncertain now."""

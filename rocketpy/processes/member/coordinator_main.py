@@ -20,8 +20,8 @@ from rocketpy.failover.rules.settings import Settings
 from rocketpy.store.files import StorePaths
 
 from .replaced_master import ReplacedMaster
-from .shared_broker import SharedBroker
-from .tree import MemberTree
+from .shared_broker import CoordinatorView, SharedBroker
+from .tree import MemberMemory
 
 LOOK_S = 0.02  # for the store to be opened for the first time
 
@@ -46,7 +46,7 @@ def place(settings: BrokerSettings) -> Place:
     return Place(address=settings.broker_addr, ha_address=settings.ha_server_addr, broker_id=settings.broker.broker_id)
 
 
-def run_coordinator(settings: BrokerSettings, tree: MemberTree, bell: int) -> int:
+def run_coordinator(settings: BrokerSettings, memory: MemberMemory, bell: int) -> int:
     """Until SIGTERM: then the group is handed on. Returns: the exit status.
 
     Raises:
@@ -58,7 +58,7 @@ def run_coordinator(settings: BrokerSettings, tree: MemberTree, bell: int) -> in
     async def main() -> None:
         with trio.open_signal_receiver(signal.SIGTERM) as signals:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(_coordinate, settings, tree, bell, Gateway(reach))
+                nursery.start_soon(_coordinate, settings, memory, bell, Gateway(reach))
                 async for _ in signals:
                     nursery.cancel_scope.cancel()
                     break
@@ -67,20 +67,22 @@ def run_coordinator(settings: BrokerSettings, tree: MemberTree, bell: int) -> in
     return 0
 
 
-async def _coordinate(settings: BrokerSettings, tree: MemberTree, bell: int, gateway: Gateway) -> None:
+async def _coordinate(settings: BrokerSettings, memory: MemberMemory, bell: int, gateway: Gateway) -> None:
     broker, paths = settings.broker, StorePaths.of(settings.store.store_path_root_dir)
-    while not tree.marks.is_open:
-        tree.marks.coordinator_turned_s = time.monotonic()
+    while not memory.marks.is_open:
+        memory.marks.coordinator_turned_s = time.monotonic()
         await trio.sleep(LOOK_S)
-    shared = SharedBroker(tree, paths, _ringing(bell), is_sync_flush=settings.is_sync_flush)
+    shared = SharedBroker(memory, paths, _ringing(bell), settings.is_sync_flush)
     async with gateway:
         keys = GroupKeys(gateway, broker.broker_cluster_name, broker.broker_name)
         coordinator = Coordinator(member_settings(settings), place(settings), keys, shared)
-        shared.registered = lambda: coordinator.member.registered
-        shared.etcd = lambda: coordinator.upkeep.status
-        shared.lease_ends_s = lambda: _end_of(coordinator.member.lease)
+        shared.view = lambda: CoordinatorView(
+            registered=coordinator.member.registered,
+            etcd=coordinator.upkeep.status,
+            lease_ends_s=_end_of(coordinator.member.lease),
+        )
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(ReplacedMaster.of(settings, tree.block, shared.replaced).run)
+            nursery.start_soon(ReplacedMaster.of(settings, memory.block, shared.replaced).run)
             await coordinator.run()
 
 

@@ -14,23 +14,22 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import select
 import signal
 import sys
-import time
 import traceback
 from collections.abc import Callable
 
 import attrs
 
 from rocketpy.errors import RocketError
-from rocketpy.failover.member_block import MemberBlock, MemberOrders
+from rocketpy.failover.member_block import MemberOrders
 from rocketpy.reactor.process import Identity, forget_handlers, hold_signals, own_standard_streams
-from rocketpy.reactor.supervisor import EXIT_CANNOT_BOOT, EXIT_CRASHED, report
+from rocketpy.reactor.supervisor import EXIT_CANNOT_BOOT, EXIT_CRASHED, INSIST_AFTER_S, ParentProcess, report
 from rocketpy.reactor.worker_spec import RestartPolicy
 
-from .marks import EXIT_OTHER_EPOCH, TreeMarks
+from .marks import EXIT_OTHER_EPOCH
+from .tree import MemberMemory, Role
 
 REPLACE_S = 2.0  # for a process tree to stop when another one is to start; then it is killed
 LEAVE_S = 3.0  # for the coordinator to hand the group on
@@ -42,18 +41,8 @@ LATE_S = 1.0  # a turn of the guardian that is later means that all processes we
 CUT_TRIES_MAX = 4  # of one log at one position
 CUT_WAIT_S = 5.0  # after the first try; it doubles
 CUT_FORGET_S = 600.0
-INSIST_AFTER_S = 1.0  # a second signal within it is the same request
 ENDED_IN_ORDER = (0, -signal.SIGTERM)  # the latter while it opened the store: it served nobody yet
 LATER = RestartPolicy(limit=None, backoff_max_s=2.0)
-
-
-@attrs.frozen
-class Role:
-    """Of a process tree: a slave, or the master of an epoch. `cut_at`: where its log is to be cut when it is opened."""
-
-    is_master: bool = False
-    epoch: int = -1
-    cut_at: int | None = None
 
 
 @attrs.define(eq=False)
@@ -64,7 +53,7 @@ class Child:
     main: Callable[[Role], int]
     keep_fds: tuple[int, ...]
     policy: RestartPolicy = LATER
-    role: Role = Role()
+    role: Role = attrs.field(factory=Role)
     pid: int = 0  # 0: it does not run
     pidfd: int = -1
     ends_by: float | None = None  # it was told to end; at this time it is killed
@@ -109,17 +98,13 @@ class Guardian:
         stop_timeout_s: of the process tree's supervisor.
     """
 
-    block: MemberBlock
-    marks: TreeMarks
+    memory: MemberMemory
     coordinator: Child
     tree: Child
     bell: int
     stop_timeout_s: float = 10.0
-    replace_s: float = REPLACE_S
-    clock: Callable[[], float] = time.monotonic
-    jitter: Callable[[], float] = random.random
-    log: Callable[[str], None] = report
-    cuts: Cuts = attrs.field(factory=Cuts)
+    process: ParentProcess = attrs.field(factory=ParentProcess)
+    _cuts: Cuts = attrs.field(init=False, factory=Cuts)
     _poller: select.poll = attrs.field(init=False, factory=select.poll)
     _signals: tuple[int, int] = attrs.field(init=False, default=(-1, -1))  # wakeup pipe: read, write
     _orders: MemberOrders = attrs.field(init=False, factory=MemberOrders)
@@ -166,7 +151,7 @@ class Guardian:
         for child in self._children:
             if child.pidfd in events and child.pid:
                 self._ended(child)
-        now = self.marks.guardian_turned_s = self.clock()
+        now = self.memory.marks.guardian_turned_s = self.process.clock()
         self._excuse_pauses(now)
         if self._stop_asked_at is None:
             self._change_role(now)
@@ -181,7 +166,7 @@ class Guardian:
                 self._insist(child)
 
     def _wait_ms(self) -> int:
-        now = self.clock()
+        now = self.process.clock()
         times = [at for child in self._children for at in (child.ends_by, child.start_at) if at is not None]
         return max(0, int(min([LOOK_S, *(at - now for at in times)]) * 1000) + 1)
 
@@ -196,7 +181,7 @@ class Guardian:
 
     def _wanted(self) -> Role:
         """The role that the coordinator wants. Until it knows, a master's tree stays: it serves when told to, only."""
-        found = self.block.orders()
+        found = self.memory.block.orders()
         orders = self._orders = found[0] if found else self._orders
         running = self.tree.role if self.tree.pid else Role()
         if orders.is_master and orders.epoch < 0 and running.is_master:
@@ -217,20 +202,20 @@ class Guardian:
             return
         has_role = (tree.role.is_master, tree.role.epoch) == (wanted.is_master, wanted.epoch)
         if tree.ends_by is None and (not has_role or wanted.cut_at is not None):
-            self.marks.is_replaced = True
+            self.memory.marks.is_replaced = True
             tree.role, tree.start_at = wanted, None
-            self._end(tree, self.replace_s)
+            self._end(tree, REPLACE_S)
 
     def _cut_at(self, now: float) -> int | None:
         """Return the position at which the next process tree has to cut the log; None: no cut, or not now."""
-        cut_at = self.block.cut_phy_offset
-        if cut_at is None or self.block.is_diverged:
+        cut_at = self.memory.block.cut_phy_offset
+        if cut_at is None or self.memory.block.is_diverged:
             return None
-        if cut_at == self.tree.role.cut_at or self.cuts.begin(cut_at, now):
+        if cut_at == self.tree.role.cut_at or self._cuts.begin(cut_at, now):
             return cut_at
-        if self.cuts.is_given_up:
-            self.block.set_diverged()
-            self.log(
+        if self._cuts.is_given_up:
+            self.memory.block.set_diverged()
+            self.process.log(
                 f"the log cannot be cut at {cut_at}, which the master asks for: this member stops following; see why "
                 "above, stop it, and let it join with an empty store: rocketpy store set-aside"
             )
@@ -246,13 +231,13 @@ class Guardian:
 
     def _watch_coordinator(self, now: float) -> None:
         """Kill a coordinator that hangs: its successor gives the lease back, and the group has a master that turns."""
-        coordinator, turned_s = self.coordinator, self.marks.coordinator_turned_s
+        coordinator, turned_s = self.coordinator, self.memory.marks.coordinator_turned_s
         limit_s = HANGS_S if turned_s else BOOT_S
         if not coordinator.pid or coordinator.ends_by is not None:
             return
         silent_s = now - max(turned_s, self._watching_since)
         if silent_s > limit_s:
-            self.log(f"coordinator has made no turn for {silent_s:.1f} s: killing it")
+            self.process.log(f"coordinator has made no turn for {silent_s:.1f} s: killing it")
             self._watching_since = now  # one kill is enough, but one that has no effect is repeated
             self._signal(coordinator, signal.SIGKILL)
 
@@ -261,17 +246,21 @@ class Guardian:
     def _start(self, child: Child) -> None:
         child.start_at, child.ends_by = None, None
         if child is self.tree:
-            self.block.begin_tree()
-            self.marks.is_replaced, self.marks.is_open, self.marks.is_master = False, False, child.role.is_master
+            self.memory.block.begin_tree()
+            self.memory.marks.is_replaced, self.memory.marks.is_open, self.memory.marks.is_master = (
+                False,
+                False,
+                child.role.is_master,
+            )
         else:
-            self.marks.coordinator_turned_s, self._watching_since = 0.0, self.clock()
+            self.memory.marks.coordinator_turned_s, self._watching_since = 0.0, self.process.clock()
         identity = Identity(f"rocketpy: {child.name}", child.keep_fds, prefers_latency=False, ends_on_sigterm=True)
         sys.stdout.flush()
         sys.stderr.flush()
         parent = os.getpid()
         try:
             with hold_signals():
-                pid = os.fork()
+                pid = self.process.fork()
                 if pid == 0:
                     self._become(child, identity, parent)
             child.pid, child.role = pid, attrs.evolve(child.role, cut_at=None)  # a log is cut once
@@ -308,14 +297,14 @@ class Guardian:
         was_told, code = child.ends_by is not None, os.waitstatus_to_exitcode(wait_status)
         child.pid, child.pidfd, child.ends_by = 0, -1, None
         if child is self.tree:
-            self.marks.is_open, self.marks.is_master = False, None
+            self.memory.marks.is_open, self.memory.marks.is_master = False, None
         if self._stop_asked_at is not None:
             if child is self.tree and code not in ENDED_IN_ORDER:
                 self._status = 1
             return
         if was_told:
-            child.start_at = self.clock()
-        elif code == EXIT_CANNOT_BOOT and not self.marks.told_ready:
+            child.start_at = self.process.clock()
+        elif code == EXIT_CANNOT_BOOT and not self.memory.marks.told_ready:
             self._status = code
             self._stop()
         elif child is self.tree and code == EXIT_OTHER_EPOCH:
@@ -326,24 +315,24 @@ class Guardian:
 
     def _hold_another_election(self, tree: Child) -> None:
         """The store has lost bytes of the epoch that is wanted: another coordinator gives the group another master."""
-        self.log(f"this store cannot serve epoch {tree.role.epoch}: leaving the mastership")
-        self._refused, tree.role, tree.start_at = tree.role.epoch, Role(), self.clock()
+        self.process.log(f"this store cannot serve epoch {tree.role.epoch}: leaving the mastership")
+        self._refused, tree.role, tree.start_at = tree.role.epoch, Role(), self.process.clock()
         self._signal(self.coordinator, signal.SIGKILL)
 
     def _start_later(self, child: Child, how: str) -> None:
-        now, policy = self.clock(), child.policy
+        now, policy = self.process.clock(), child.policy
         child.deaths[:] = [at for at in child.deaths if at > now - policy.window_s]
-        delay_s = policy.delay_s(len(child.deaths), self.jitter())
+        delay_s = policy.delay_s(len(child.deaths), self.process.jitter())
         child.deaths.append(now)
         child.start_at = now + delay_s
-        self.log(f"{child.name} {how}; restarting {'now' if delay_s == 0 else f'in {delay_s * 1000:.0f} ms'}")
+        self.process.log(f"{child.name} {how}; restarting {'now' if delay_s == 0 else f'in {delay_s * 1000:.0f} ms'}")
 
     def _stop(self) -> None:
         """Hand the group on, then stop the process tree. A second request kills both."""
-        now = self.clock()
+        now = self.process.clock()
         if self._stop_asked_at is None:
             self._stop_asked_at = now
-            self.marks.is_replaced = False
+            self.memory.marks.is_replaced = False
             for child in self._children:
                 child.start_at = None
             self._end(self.coordinator, LEAVE_S)
@@ -355,11 +344,11 @@ class Guardian:
     def _end(self, child: Child, within_s: float) -> None:
         """Tell a child to end, once."""
         if child.pid and child.ends_by is None:
-            child.ends_by = self.clock() + within_s
+            child.ends_by = self.process.clock() + within_s
             self._signal(child, signal.SIGTERM)
 
     def _insist(self, child: Child) -> None:
-        self.log(f"{child.name} did not end in time: killing it")
+        self.process.log(f"{child.name} did not end in time: killing it")
         child.ends_by = float("inf")
         if self._stop_asked_at is not None and child is self.tree:
             self._status = 1

@@ -20,9 +20,18 @@ from rocketpy.store.control_block import ControlView
 from rocketpy.store.files import StorePaths
 
 from .health import Health
-from .tree import MemberTree
+from .tree import MemberMemory
 
 FOLLOWING = frozenset({State.FOLLOWER, State.IN_SYNC})
+
+
+@attrs.frozen(kw_only=True)
+class CoordinatorView:
+    """The knowledge of the coordinator at one moment."""
+
+    registered: Mapping[str, MemberRecord] = attrs.field(factory=dict)  # the members that etcd has, by name
+    etcd: EtcdStatus = attrs.field(factory=EtcdStatus)  # as it was seen last
+    lease_ends_s: float = 0.0  # CLOCK_BOOTTIME, as far as is known; 0: there is no lease
 
 
 @attrs.define(eq=False)
@@ -32,21 +41,17 @@ class SharedBroker:
     While a process tree opens the store the report is that of the tree before, and nothing is done.
 
     Args:
-        tree: what the process tree shares with the coordinator. paths: of its store.
+        paths: of the store of the process tree.
         ring: wakes the guardian.
-        registered: the members that etcd knows, by name.
-        etcd: its state, as it was seen last.
-        lease_ends_s: CLOCK_BOOTTIME at which the lease ends, as far as is known; 0: there is none.
+        view: of the coordinator, which is made after this.
     """
 
-    tree: MemberTree
+    memory: MemberMemory
     paths: StorePaths
     ring: Callable[[], None]
-    registered: Callable[[], Mapping[str, MemberRecord]] = dict
-    lease_ends_s: Callable[[], float] = float
-    etcd: Callable[[], EtcdStatus] = EtcdStatus
     is_sync_flush: bool = False
-    _view: ControlView | None = attrs.field(init=False, default=None)  # of the tree that runs
+    view: Callable[[], CoordinatorView] = CoordinatorView
+    _control: ControlView | None = attrs.field(init=False, default=None)  # of the tree that runs
     _end: int = attrs.field(init=False, default=0)
     _confirmed: int = attrs.field(init=False, default=0)
     _version: int = attrs.field(init=False, default=0)  # of the orders that hold
@@ -60,7 +65,7 @@ class SharedBroker:
     _fault: str = attrs.field(init=False, default="")  # of the last report
 
     def __attrs_post_init__(self) -> None:
-        self._health = Health(self.tree.block, self.tree.marks, self.is_sync_flush)
+        self._health = Health(self.memory.block, self.memory.marks, self.is_sync_flush)
 
     # --- report -----------------------------------------------------------------------------------------------------
 
@@ -70,13 +75,13 @@ class SharedBroker:
         `done` is read first: sends that are stored between the two reads are below `end` then. A switch-over hands
         over to a member that has everything below it. The tree that has done it must be the one whose end is read.
         """
-        block, own = self.tree.block, self.tree.block.own
+        block, own = self.memory.block, self.memory.block.own
         is_done = self._is_done()
         is_done = self._read_positions() and is_done
         self._incarnation = own.incarnation if own else self._incarnation
         opened = block.opened_epoch
         self._read_epochs()
-        self._fault = self._health.fault(None if self._view is None else self._view.header)
+        self._fault = self._health.fault(None if self._control is None else self._control.header)
         return Report(
             incarnation=self._incarnation,
             epochs=self._epochs or EpochList(),
@@ -87,35 +92,35 @@ class SharedBroker:
             opened=opened,
             newest_epoch_seen=block.newest_epoch_seen,
             diverged=block.is_diverged,
-            acks=self.tree.slaves.acknowledged(),
+            acks=self.memory.slaves.acknowledged(),
             wall_ms=time.time_ns() // 1_000_000,
             fault=self._fault,
-            is_open=self._view is not None,
+            is_open=self._control is not None,
         )
 
     def _read_positions(self) -> bool:
         """Read the ends of the log. Returns: False: no store is open; what was read last stays."""
-        if not self.tree.marks.is_open:
-            if self._view is not None:
-                self._view.close()
-                self._view = None
+        if not self.memory.marks.is_open:
+            if self._control is not None:
+                self._control.close()
+                self._control = None
             return False
-        if self._view is None:
-            self._view = ControlView(self.paths.control)
-        self._end = int(self._view.header.published_phy_offset)
-        self._confirmed = int(self._view.header.confirmed_phy_offset)
+        if self._control is None:
+            self._control = ControlView(self.paths.control)
+        self._end = int(self._control.header.published_phy_offset)
+        self._confirmed = int(self._control.header.confirmed_phy_offset)
         return True
 
     def _is_done(self) -> bool:
         """Return True if the work that the orders end has ended: a slave tree's stream, or a master tree's sends."""
-        is_master = self.tree.marks.is_master
-        if is_master is None or not self.tree.marks.is_open:
+        is_master = self.memory.marks.is_master
+        if is_master is None or not self.memory.marks.is_open:
             return False
-        reported = self.tree.block.sends_refused if is_master else self.tree.block.stream_stopped
+        reported = self.memory.block.sends_refused if is_master else self.memory.block.stream_stopped
         return reported == self._version
 
     def _read_epochs(self) -> None:
-        version = self.tree.block.epochs_version
+        version = self.memory.block.epochs_version
         if version == self._epochs_version:
             return
         try:
@@ -127,10 +132,10 @@ class SharedBroker:
     # --- orders -----------------------------------------------------------------------------------------------------
 
     def apply(self, orders: Orders) -> None:
-        self.tree.marks.coordinator_turned_s = time.monotonic()
+        self.memory.marks.coordinator_turned_s = time.monotonic()
         following, self._epoch = self._following(orders.following), orders.epoch
         self._followed = following or self._followed
-        known = self.tree.block.orders()
+        known = self.memory.block.orders()
         before = known[0] if known else MemberOrders()  # this process alone changes them
         given = MemberOrders(
             is_master=orders.state in SERVING or (before.is_master and orders.state not in FOLLOWING),
@@ -146,34 +151,34 @@ class SharedBroker:
             unclean_epoch=orders.unclean,
         )
         until_ns = _deadline_ns(orders.deadline_s)
-        if until_ns < self.tree.block.deadline_ns:
-            self.tree.block.deadline_ns = until_ns
-        self._version = self.tree.block.give(given)
-        self.tree.block.deadline_ns = until_ns
+        if until_ns < self.memory.block.deadline_ns:
+            self.memory.block.deadline_ns = until_ns
+        self._version = self.memory.block.give(given)
+        self.memory.block.deadline_ns = until_ns
         if (given.is_master, given.epoch) != (before.is_master, before.epoch):
             self.ring()
-        self.tree.shown.show(orders.state, orders.epoch, len(orders.counting), self.lease_ends_s())
-        etcd = self.etcd()
-        self.tree.shown.show_etcd(bool(etcd.alarms), etcd.db_bytes)
-        self.tree.shown.show_faults(bool(self._fault), sum(bool(each.fault) for each in self.registered().values()))
+        shown, view = self.memory.shown, self.view()
+        shown.show(orders.state, orders.epoch, len(orders.counting), view.lease_ends_s)
+        shown.show_etcd(bool(view.etcd.alarms), view.etcd.db_bytes)
+        shown.show_faults(bool(self._fault), sum(bool(each.fault) for each in view.registered.values()))
 
     def replaced(self) -> Following | None:
         """While this member serves: the master that it followed before, if that may not know that it was replaced."""
         before = self._followed
-        if before is None or self._epoch < 0 or before.member in self.registered():
+        if before is None or self._epoch < 0 or before.member in self.view().registered:
             return None
-        ack = self.tree.slaves.acknowledged().get(before.member)
+        ack = self.memory.slaves.acknowledged().get(before.member)
         return None if ack is not None and ack.epoch == self._epoch else before
 
     def refute_epoch(self, seen: int, newest: int) -> None:
-        self.tree.block.refute_epoch(seen, newest)
+        self.memory.block.refute_epoch(seen, newest)
 
     def _following(self, following: tuple[str, int] | None) -> Following | None:
         """With the addresses of the master; None if they are not known yet."""
         if following is None:
             return None
         member, epoch = following
-        self._known.update(self.registered())
+        self._known.update(self.view().registered)
         record = self._known.get(member)
         if record is None:
             return None

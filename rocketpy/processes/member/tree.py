@@ -54,21 +54,36 @@ class Parked:
 
 
 @attrs.frozen
-class MemberTree:
-    """The objects that the member's process tree has from its guardian.
+class MemberMemory:
+    """The memory that guardian, coordinator and process tree of a member share.
 
-    `slaves` and `block` are shared with the coordinator, and survive the tree.
+    Made by the guardian before the first fork: it outlives each coordinator and each process tree.
     """
 
-    name: str  # haMember
-    block: MemberBlock
-    slaves: SlaveTable
-    marks: TreeMarks
-    is_sync_group: bool
+    block: MemberBlock = attrs.field(factory=MemberBlock)  # orders of the coordinator, positions of the process tree
+    slaves: SlaveTable = attrs.field(factory=SlaveTable)
+    marks: TreeMarks = attrs.field(factory=TreeMarks)
+    shown: MemberShown = attrs.field(factory=MemberShown)  # of the coordinator, for metrics and operators
+
+
+@attrs.frozen
+class Role:
+    """Of a process tree: a slave, or the master of an epoch. `cut_at`: where its log is to be cut when it is opened."""
+
+    is_master: bool = False
     epoch: int = -1  # the one to serve as master; -1: a slave
-    cut_at: int | None = None  # where the log is to end
-    shown: MemberShown = attrs.field(factory=MemberShown)
-    parked: Parked | None = None  # None: connections are closed when the role changes
+    cut_at: int | None = None
+
+
+@attrs.frozen
+class MemberTree:
+    """The objects that the member's process tree has from its guardian."""
+
+    name: str  # haMember
+    memory: MemberMemory
+    role: Role
+    is_sync_group: bool
+    parked: Parked
 
     def distrust_in(self, root: Path) -> Distrust:
         """For who opens the store at `root`."""
@@ -83,24 +98,25 @@ class MemberTree:
         Raises:
             StoreError: a file cannot be read or written.
         """
+        block, marks, epoch = self.memory.block, self.memory.marks, self.role.epoch
         identity = open_identity(opened, is_sync_flush=is_sync_flush)
         if opened.report.kind is not RecoveryKind.TRUSTED:  # the log may be shorter
-            self.block.cut(opened.control.published_phy_offset)
-        self.block.set_own((self.name, identity.incarnation))
-        self.slaves.clear()
-        if self.epoch >= 0:
-            begun = open_epoch(opened, identity, self.epoch)
+            block.cut(opened.control.published_phy_offset)
+        block.set_own((self.name, identity.incarnation))
+        self.memory.slaves.clear()
+        if epoch >= 0:
+            begun = open_epoch(opened, identity, epoch)
             if begun is None:
                 return False
-        self.block.count_epochs_change()
-        self.marks.tree_fault, self.marks.supervisor_turned_s = "its workers are being started", time.monotonic()
-        self.marks.is_open, self.marks.manager_moved_s = True, 0.0
-        self.block.opened_epoch = self.epoch
+        block.count_epochs_change()
+        marks.tree_fault, marks.supervisor_turned_s = "its workers are being started", time.monotonic()
+        marks.is_open, marks.manager_moved_s = True, 0.0
+        block.opened_epoch = epoch
         return True
 
     def watch(self, specs: Sequence[WorkerSpec]) -> Callable[[Sequence[str]], None]:
         """For each turn of the supervisor: tell the coordinator that it runs, and which worker does not serve."""
-        clock_s, marks = time.monotonic, self.marks
+        clock_s, marks = time.monotonic, self.memory.marks
 
         def turned(absent: Sequence[str]) -> None:
             now_s = clock_s()

@@ -47,14 +47,14 @@ class Inherited:
     @property
     def is_replaced(self) -> bool:
         """True if this process tree is being stopped for another one of the same broker: it stays registered."""
-        return self.member is not None and self.member.marks.is_replaced
+        return self.member is not None and self.member.memory.marks.is_replaced
 
     @property
     def orders(self) -> MemberBlock | None:
         """The member block, in which the coordinator says what is to be; None without automatic failover."""
-        return None if self.member is None else self.member.block
+        return None if self.member is None else self.member.memory.block
 
     @property
     def shown(self) -> MemberShown | None:
         """The coordinator's view of itself, for metrics and operators; None without automatic failover."""
-        return None if self.member is None else self.member.shown
+        return None if self.member is None else self.member.memory.shown

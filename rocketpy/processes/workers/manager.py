@@ -96,7 +96,7 @@ class ManagerMain(RequestServerMain):
                 controller.table_copier.on_found = master_link.set_master
         if member is None:
             return None
-        block, own_id, certainty = member.block, settings.broker.broker_id, MasterCertainty.of(member)
+        block, own_id, certainty = member.memory.block, settings.broker.broker_id, MasterCertainty.of(member.memory)
         controller.be_member(own_id, certainty.epoch, lambda: followed_address(block), passing)
         register_soon = controller.services.registrar.topics_changed
         return ManagerRole(block, certainty, controller.be_master, register_soon, master_link)
@@ -123,7 +123,7 @@ class ManagerMain(RequestServerMain):
                 pool_loads=lambda: pool_loads(inherited.topology, inherited.pools, loads()),
                 faults=faults,
                 memory=self.memory,
-                epoch=-1 if inherited.member is None else inherited.member.epoch,
+                epoch=-1 if inherited.member is None else inherited.member.role.epoch,
             ),
         )
 
@@ -170,7 +170,7 @@ class ManagerMain(RequestServerMain):
         """A long look at the log at the start is no hang, and no fault of a member: it moves."""
         moved()
         if self.inherited.member is not None:
-            self.inherited.member.marks.manager_moved_s = time.monotonic()
+            self.inherited.member.memory.marks.manager_moved_s = time.monotonic()
 
     async def _serve(
         self,

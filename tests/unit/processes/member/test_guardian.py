@@ -8,20 +8,21 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
 import attrs
 import pytest
 
-from rocketpy.failover.member_block import MemberBlock, MemberOrders
-from rocketpy.processes.member.guardian import CUT_FORGET_S, CUT_TRIES_MAX, HANGS_S, LATE_S, Child, Cuts, Guardian, Role
-from rocketpy.processes.member.marks import EXIT_OTHER_EPOCH, TreeMarks
+from rocketpy.failover.member_block import MemberOrders
+from rocketpy.processes.member.guardian import CUT_FORGET_S, HANGS_S, LATE_S, Child, Cuts, Guardian
+from rocketpy.processes.member.marks import EXIT_OTHER_EPOCH
+from rocketpy.processes.member.tree import MemberMemory, Role
 from rocketpy.reactor.process import Identity
-from rocketpy.reactor.supervisor import EXIT_CANNOT_BOOT
+from rocketpy.reactor.supervisor import EXIT_CANNOT_BOOT, ParentProcess
 from tests.support.toy_workers import Journal
 from tests.support.waiting import is_readable
 
 Main = Callable[[Role], int]
+Clock = Callable[[], float]
 MASTER_3 = MemberOrders(is_master=True, epoch=3)
 
 
@@ -38,8 +39,7 @@ def wait_for_the_end() -> None:
 class Toy:
     """A guardian in a process of its own."""
 
-    block: MemberBlock = attrs.field(factory=MemberBlock)
-    marks: TreeMarks = attrs.field(factory=TreeMarks)
+    memory: MemberMemory = attrs.field(factory=MemberMemory)
     journal: Journal = attrs.field(factory=Journal.open)
     bell: int = attrs.field(factory=lambda: os.eventfd(0, os.EFD_NONBLOCK))
     pid: int = 0
@@ -55,27 +55,24 @@ class Toy:
         expect_the_end()
         what = f"master {role.epoch}" if role.is_master else "slave"
         cut = "" if role.cut_at is None else f" cut {role.cut_at}"
-        self.marks.told_ready = True
+        self.memory.marks.told_ready = True
         self.journal.say(f"{what}{cut} {os.getpid()}")
         wait_for_the_end()
-        self.journal.say("tree is replaced" if self.marks.is_replaced else "tree leaves")
+        self.journal.say("tree is replaced" if self.memory.marks.is_replaced else "tree leaves")
         return 0
 
-    def start(self, tree: Main | None = None, coordinator: Main | None = None, **settings: Any) -> None:
+    def start(self, tree: Main | None = None, coordinator: Main | None = None, clock: Clock = time.monotonic) -> None:
         self.pid = os.fork()
         if self.pid == 0:
             status = 99
             try:
                 keep = (self.journal.write_fd, self.bell)
                 status = Guardian(
-                    self.block,
-                    self.marks,
+                    self.memory,
                     Child("coordinator", coordinator or self.coordinator, keep),
                     Child("broker", tree or self.tree, keep),
                     self.bell,
-                    log=lambda line: self.journal.say(f"log: {line}"),
-                    jitter=lambda: 0.0,
-                    **settings,
+                    process=ParentProcess(clock, lambda: 0.0, lambda line: self.journal.say(f"log: {line}")),
                 ).run()
             except BaseException:
                 traceback.print_exc()
@@ -84,7 +81,7 @@ class Toy:
                 os._exit(status)
 
     def give(self, orders: MemberOrders) -> None:
-        self.block.give(orders)
+        self.memory.block.give(orders)
         os.eventfd_write(self.bell, 1)
 
     def started(self) -> dict[str, int]:
@@ -160,10 +157,10 @@ def test_a_tree_that_was_lost_while_nobody_knows_who_is_master_is_a_slave(toy: T
 def test_a_log_that_must_be_cut_is_cut_by_the_next_tree(toy: Toy) -> None:
     toy.start()
     toy.started()
-    toy.block.pointer.cut_phy_offset = 700
+    toy.memory.block.pointer.cut_phy_offset = 700
     assert toy.journal.line() == "tree is replaced"
     what, pid = toy.next()
-    assert what == "slave cut 700" and toy.block.cut_phy_offset is None
+    assert what == "slave cut 700" and toy.memory.block.cut_phy_offset is None
     os.kill(pid, signal.SIGKILL)
     assert toy.journal.line() == "log: broker was killed by SIGKILL; restarting now"
     assert toy.next()[0] == "slave", "it is cut once; if that failed it is found again"
@@ -180,12 +177,13 @@ def test_a_cut_that_fails_is_tried_again_later_and_given_up() -> None:
     assert not cuts.begin(800, 104.9) and cuts.begin(800, 100.0 + CUT_FORGET_S)
 
 
-def test_a_log_that_cannot_be_cut_has_diverged(toy: Toy) -> None:
+def test_a_log_that_cannot_be_cut_has_diverged(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fault: A member whose log cannot be cut said so before it had halted."""
-    toy.start(cuts=Cuts(position=700, tries=CUT_TRIES_MAX, last_s=time.monotonic()))
+    monkeypatch.setattr("rocketpy.processes.member.guardian.CUT_TRIES_MAX", 0)
+    toy.start()
     toy.started()
-    toy.block.pointer.cut_phy_offset = 700
-    assert "cannot be cut at 700" in toy.journal.line() and toy.block.is_diverged
+    toy.memory.block.pointer.cut_phy_offset = 700
+    assert "cannot be cut at 700" in toy.journal.line() and toy.memory.block.is_diverged
 
 
 @pytest.mark.parametrize("who", ["coordinator", "slave"])
@@ -200,14 +198,15 @@ def test_a_child_that_dies_is_replaced_and_the_other_stays(toy: Toy, who: str) -
     assert toy.stop() == 0
 
 
-def test_a_tree_that_does_not_give_way_is_killed(toy: Toy) -> None:
+def test_a_tree_that_does_not_give_way_is_killed(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     def stubborn(role: Role) -> int:
         expect_the_end()
         toy.journal.say(f"{'master' if role.is_master else 'slave'} {os.getpid()}")
         while True:
             signal.pause()
 
-    toy.start(stubborn, replace_s=0.01)
+    monkeypatch.setattr("rocketpy.processes.member.guardian.REPLACE_S", 0.01)
+    toy.start(stubborn)
     toy.started()
     toy.give(MASTER_3)
     assert toy.journal.line() == "log: broker did not end in time: killing it"
@@ -318,7 +317,7 @@ def test_a_coordinator_that_hangs_is_replaced(toy: Toy, monkeypatch: pytest.Monk
     monkeypatch.setattr("rocketpy.processes.member.guardian.HANGS_S", 0.5)
 
     def turns_once(role: Role) -> int:
-        toy.marks.coordinator_turned_s = time.monotonic()
+        toy.memory.marks.coordinator_turned_s = time.monotonic()
         return toy.coordinator(role)
 
     toy.start(coordinator=turns_once)
@@ -333,19 +332,17 @@ def test_a_pause_of_all_processes_is_no_hanging_coordinator() -> None:
     now = [100.0]
     killed: list[str] = []
     guardian = Guardian(
-        MemberBlock(),
-        TreeMarks(),
+        MemberMemory(),
         Child("coordinator", lambda _role: 0, ()),
         Child("supervisor", lambda _role: 0, ()),
         bell=-1,
-        clock=lambda: now[0],
-        log=killed.append,
+        process=ParentProcess(lambda: now[0], log=killed.append),
     )
     guardian.coordinator.pid = 1
     for seconds in (0.25, 60.0, 0.25, HANGS_S - 1.0, LATE_S):
         now[0] += seconds
         guardian._excuse_pauses(now[0])
-        guardian.marks.coordinator_turned_s = guardian.marks.coordinator_turned_s or now[0]
+        guardian.memory.marks.coordinator_turned_s = guardian.memory.marks.coordinator_turned_s or now[0]
         guardian._watch_coordinator(now[0])
         assert not killed
     for _ in range(24):

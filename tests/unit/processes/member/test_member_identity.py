@@ -15,10 +15,8 @@ from rocketpy.config import MessageStoreConfig
 from rocketpy.failover.member_block import MemberBlock
 from rocketpy.failover.rules.epochs import EpochList
 from rocketpy.processes.member.identity import StoreIdentity, distrust, forget, open_epoch, open_identity
-from rocketpy.processes.member.marks import TreeMarks
-from rocketpy.processes.member.tree import MemberTree
+from rocketpy.processes.member.tree import MemberMemory, MemberTree, Parked, Role
 from rocketpy.replication.epoch_file import EpochFile
-from rocketpy.replication.slave_table import SlaveTable
 from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
 from rocketpy.store.recovery.positions import RecoveryKind
 from tests.support.reopened_store import another_boot
@@ -283,8 +281,11 @@ def test_what_was_proposed_behind_a_cut_is_not_reported(config: MessageStoreConf
     runs.close()
     block.pointer.proposed_phy_offset = block.pointer.alone_phy_offset = end + (0 if is_cut else 7)
     opened = open_store(config, cut_at=at if is_cut else None)
-    tree = MemberTree("a", block, SlaveTable(), TreeMarks(), is_sync_group=True)
+    parked = Parked()
+    tree = MemberTree("a", MemberMemory(block), Role(), is_sync_group=True, parked=parked)
     assert tree.begin(opened, is_sync_flush=False)
     expected = at if is_cut else end + 7
     assert block.confirmed(0) == block.pointer.alone_phy_offset == expected
     close_store(opened, clean=False)
+    for end in (parked.into, parked.out):
+        end.close()

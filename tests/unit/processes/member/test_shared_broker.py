@@ -19,11 +19,9 @@ from rocketpy.failover.rules.records import MemberRecord
 from rocketpy.failover.rules.requests import Orders, Report
 from rocketpy.failover.rules.states import DUTIES, State
 from rocketpy.processes.member import shared_broker
-from rocketpy.processes.member.marks import TreeMarks
-from rocketpy.processes.member.shared_broker import SharedBroker
-from rocketpy.processes.member.tree import MemberTree
+from rocketpy.processes.member.shared_broker import CoordinatorView, SharedBroker
+from rocketpy.processes.member.tree import MemberMemory
 from rocketpy.replication.epoch_file import EpochFile
-from rocketpy.replication.slave_table import SlaveTable
 from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.files import StorePaths
 from tests.unit.replication.test_slave_table import connect
@@ -47,13 +45,12 @@ class Play:
         def ring() -> None:
             rung[0] += 1
 
-        tree = MemberTree("a", MemberBlock(), SlaveTable(), TreeMarks(), is_sync_group=True)
-        broker = SharedBroker(tree, paths, ring)
+        broker = SharedBroker(MemberMemory(), paths, ring)
         return cls(broker, control, rung)
 
     def open(self, *, is_master: bool, incarnation: str = "i", epoch: int = -1) -> None:
         """As a process tree does."""
-        block, marks = self.broker.tree.block, self.broker.tree.marks
+        block, marks = self.broker.memory.block, self.broker.memory.marks
         block.begin_tree()
         block.set_own(("a", incarnation))
         marks.is_master, marks.is_open = is_master, True
@@ -61,7 +58,7 @@ class Play:
 
     def apply(self, state: State, **fields: object) -> MemberOrders:
         self.broker.apply(Orders(state=state, duties=DUTIES[state], **fields))  # type: ignore[arg-type]  # by name
-        found = self.broker.tree.block.orders()
+        found = self.broker.memory.block.orders()
         assert found is not None
         return found[0]
 
@@ -75,8 +72,8 @@ def test_the_report_is_what_the_broker_has(play: Play, tmp_path: Path) -> None:
     EpochFile(tmp_path).write(EpochList().opened(3, 0))
     play.open(is_master=True, epoch=3)
     play.control.header.published_phy_offset, play.control.header.confirmed_phy_offset = 900, 700
-    connect(play.broker.tree.slaves, 0, 1, "b", 800, epoch=3)
-    play.broker.tree.block.see_epoch(4)
+    connect(play.broker.memory.slaves, 0, 1, "b", 800, epoch=3)
+    play.broker.memory.block.see_epoch(4)
     report = play.broker.report()
     assert (report.incarnation, report.end, report.confirmed, report.opened) == ("i", 900, 700, 3)
     assert report.epochs == EpochList().opened(3, 0) and report.newest_epoch_seen == 4
@@ -87,10 +84,10 @@ def test_epochs_are_read_again_when_they_have_changed(play: Play, tmp_path: Path
     play.open(is_master=False)
     assert play.broker.report().epochs == EpochList()
     EpochFile(tmp_path).write(EpochList().opened(7, 0))
-    play.broker.tree.block.count_epochs_change()
+    play.broker.memory.block.count_epochs_change()
     assert play.broker.report().epochs.last == 7
     EpochFile(tmp_path).path.write_text("1\n2\n3-4\n")
-    play.broker.tree.block.count_epochs_change()
+    play.broker.memory.block.count_epochs_change()
     assert play.broker.report().damaged
 
 
@@ -99,7 +96,7 @@ def test_while_a_tree_opens_the_store_it_is_not_looked_at(play: Play, tmp_path: 
     play.open(is_master=False)
     play.control.header.published_phy_offset = 900
     assert play.broker.report().end == 900
-    play.broker.tree.marks.is_open = False
+    play.broker.memory.marks.is_open = False
     (tmp_path / "control").write_bytes(b"")
     report = play.broker.report()
     assert report.end == 900 and report.incarnation == "i" and not report.done
@@ -116,7 +113,7 @@ def test_done_is_what_the_tree_has_read_and_ended(play: Play, is_master: bool) -
     play.apply(State.MASTER, epoch=3)
     play.apply(State.CANDIDATE)
     play.open(is_master=is_master)
-    pointer, version = play.broker.tree.block.pointer, play.broker.tree.block.version
+    pointer, version = play.broker.memory.block.pointer, play.broker.memory.block.version
     assert not play.broker.report().done
     pointer.sends_refused = version
     assert play.broker.report().done is is_master
@@ -134,16 +131,16 @@ def test_orders_reach_the_block(play: Play) -> None:
         is_master=True, epoch=3, takes_sends=True, answers_waits=True, sends_stream=True, is_broker_0=True,
         counting=counting,
     )  # fmt: skip
-    assert play.broker.tree.block.deadline_ns == NO_DEADLINE_NS
+    assert play.broker.memory.block.deadline_ns == NO_DEADLINE_NS
     play.apply(State.MASTER, epoch=3, deadline_s=12.5)
-    assert play.broker.tree.block.deadline_ns == 12_500_000_000
+    assert play.broker.memory.block.deadline_ns == 12_500_000_000
     play.apply(State.FENCED, epoch=3, deadline_s=NEVER_S)
-    assert play.broker.tree.block.deadline_ns == 0
+    assert play.broker.memory.block.deadline_ns == 0
 
 
 def test_answers_end_before_other_orders_hold(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     play.apply(State.MASTER, epoch=3, deadline_s=FOR_EVER_S)
-    block, seen = play.broker.tree.block, []
+    block, seen = play.broker.memory.block, []
     give = MemberBlock.give
     monkeypatch.setattr(
         MemberBlock, "give", lambda self, orders: (seen.append(block.deadline_ns), give(self, orders))[1]
@@ -177,7 +174,7 @@ def test_the_guardian_is_woken_for_another_role_only(play: Play) -> None:
 
 def test_a_master_is_followed_at_the_address_that_it_registered_last(play: Play) -> None:
     registered: dict[str, MemberRecord] = {}
-    play.broker.registered = lambda: registered
+    play.broker.view = lambda: CoordinatorView(registered=registered)
     assert play.apply(State.FOLLOWER, following=("b", 4)).following is None
     registered["b"] = MASTER
     expected = Following(member="b", epoch=4, ha_address="h:2", address="h:1")
@@ -190,7 +187,7 @@ def test_a_master_is_followed_at_the_address_that_it_registered_last(play: Play)
 def test_a_successor_knows_whom_it_has_replaced(play: Play) -> None:
     """Until that is registered in etcd again, or follows the new epoch."""
     registered = {"b": MASTER}
-    play.broker.registered = lambda: registered
+    play.broker.view = lambda: CoordinatorView(registered=registered)
     play.open(is_master=True, epoch=4)
     play.apply(State.FOLLOWER, following=("b", 3))
     assert play.broker.replaced() is None
@@ -200,7 +197,7 @@ def test_a_successor_knows_whom_it_has_replaced(play: Play) -> None:
     play.apply(State.MASTER, epoch=4)
     found = play.broker.replaced()
     assert found is not None and (found.member, found.ha_address) == ("b", "h:2")
-    connect(play.broker.tree.slaves, 0, 1, "b", 800, epoch=4)
+    connect(play.broker.memory.slaves, 0, 1, "b", 800, epoch=4)
     assert play.broker.replaced() is None
 
 
@@ -235,12 +232,12 @@ def test_an_end_that_is_done_has_everything(play: Play, is_master: bool) -> None
     `end` an asynchronous group would lose what it has acknowledged last.
     Fault: A planned change of an asynchronous group could lose its last acknowledged messages.
     """
-    pointer = play.broker.tree.block.pointer
+    pointer = play.broker.memory.block.pointer
     play.apply(State.SWITCHING_OVER if is_master else State.CANDIDATE, epoch=3)
 
     def stores_the_last_message() -> None:
         play.control.header.published_phy_offset = 900
-        pointer.sends_refused = pointer.stream_stopped = play.broker.tree.block.version
+        pointer.sends_refused = pointer.stream_stopped = play.broker.memory.block.version
 
     def report_at(number: int, event: Callable[[], None]) -> tuple[Report, bool]:
         play.open(is_master=is_master, epoch=3)
@@ -260,17 +257,17 @@ def test_an_end_that_is_done_has_everything(play: Play, is_master: bool) -> None
 
 def test_an_end_of_a_tree_that_is_gone_is_not_done(play: Play) -> None:
     """The tree ends between any two instructions of a report, after it has stored its last message."""
-    pointer = play.broker.tree.block.pointer
+    pointer = play.broker.memory.block.pointer
     play.apply(State.SWITCHING_OVER, epoch=3)
 
     def ends() -> None:
-        play.broker.tree.marks.is_master, play.broker.tree.marks.is_open = None, False
+        play.broker.memory.marks.is_master, play.broker.memory.marks.is_open = None, False
 
     for number in itertools.count(1):
         play.open(is_master=True, epoch=3)
         play.control.header.published_phy_offset = 500
         assert play.broker.report().end == 500
-        play.control.header.published_phy_offset, pointer.sends_refused = 900, play.broker.tree.block.version
+        play.control.header.published_phy_offset, pointer.sends_refused = 900, play.broker.memory.block.version
         report, has_happened = stepped(play.broker, ends, number)
         assert not report.done or report.end == 900, f"at instruction {number}"
         if not has_happened:
