@@ -14,6 +14,7 @@ from rocketpy.remoting.abc import Peer
 from rocketpy.remoting.command import RemotingCommand
 
 from .outbox import Outbox
+from .topology import SelectorDeaths
 from .worker_messages import WorkerMessage, encode_reply
 
 OPAQUE_MAX = 0x7FFFFFFF
@@ -40,6 +41,7 @@ class Gateway:
 
     outboxes: Sequence[Outbox]  # by selector index
     faults: Faults = attrs.field(factory=Faults)
+    deaths: SelectorDeaths = attrs.field(factory=SelectorDeaths)  # they send no CLOSED
     _calls: dict[int, dict[int, _Call]] = attrs.field(init=False, factory=dict)  # connection -> opaque -> call
     _calls_count: int = attrs.field(init=False, default=0)
     _last_opaque: int = attrs.field(init=False, factory=lambda: time.monotonic_ns() & OPAQUE_MAX)

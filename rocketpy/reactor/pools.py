@@ -87,9 +87,11 @@ class PoolTable:
     def pool_for(self, code: int) -> Pool:
         return self._by_code.get(code) or self.pool(self.default)
 
-    def pools_in(self, worker: str) -> tuple[Pool, ...]:
-        """The pools that have tasks in a process of this kind: `query` its own, the manager all."""
-        return tuple(pool for pool in self.pools if worker in (MANAGER, pool.served_by))
+    def served_by(self, worker: str) -> PoolTable:
+        """The rows of one kind of process. A code of another row gets into its first pool, and is answered
+        REQUEST_CODE_NOT_SUPPORTED there in its turn."""
+        pools = tuple(pool for pool in self.pools if pool.served_by == worker)
+        return PoolTable(pools, default=pools[0].name)
 
     def routes(self) -> Iterator[tuple[int, int]]:
         """(code, destination) of every code that does not simply go to the manager: the codec's table."""

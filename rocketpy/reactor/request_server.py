@@ -2,13 +2,13 @@
 
     doorbell -> drain rings in batches -> COMMAND: pool by request code -> Processor -> reply ring of the selector
                                        -> SEND, PULL, COMMIT_OFFSET: SlowPath    PUT_RESULT, CLEANED: FastPath
-                                       -> CLOSED: listeners, once the connection's requests are served
+                                       -> CLOSED: SlowPath, once the connection's requests are served
 
 Bounds: a pool's queue, in requests and bytes (full: SYSTEM_BUSY at once), detached requests (detached.py), an outbox
 per selector (channel.py), a batch per ring and turn.
 Order: the requests of one connection reach their pool in order; a pool of one task also serves them in order.
-Faults: an exception of a request, a ring message or a listener ends there: it is answered with an error, counted and
-logged at a limited rate (faults.py). Only a fault of the loop itself ends the process.
+Faults: an exception of a request, a ring message or the end of a connection ends there: it is answered with an error,
+counted and logged at a limited rate (faults.py). Only a fault of the loop itself ends the process.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ import trio
 
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import LocalProtocolError, RocketError
-from rocketpy.faults import Faults, do_each
+from rocketpy.faults import Faults
 from rocketpy.native.core import lib
-from rocketpy.remoting.abc import ConnectionListener, Detached, Preparation, Processor, Response, Rest
+from rocketpy.remoting.abc import Detached, Preparation, Processor, Response, Rest
 from rocketpy.remoting.answers import OVERLOAD, command_of, error_response, not_supported, too_old
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fast_path import SendRequest, SlowPath
@@ -35,10 +35,9 @@ from .channel import Gateway, RingChannel
 from .crashed_request import REQUESTS
 from .detached import DetachedRequests
 from .pool_queue import PoolQueue
-from .pools import MANAGER, QUERY, PoolTable
+from .pools import QUERY, PoolTable
 from .preparations import Preparations
-from .ring import Ring, RingReader, WorkerBlock
-from .topology import SelectorDeaths
+from .ring import RingReader, WorkerBlock
 from .worker_messages import (
     Origin,
     WorkerMessage,
@@ -68,7 +67,8 @@ class FastPathServer(Protocol):
         """Write out backlogs, tell restarted workers. Returns True if there is more to write at once."""
 
     def is_idle(self) -> bool:
-        """Return True if nothing waits to be written or to be answered."""
+        """Return True if nothing waits to be written or to be answered, and send and pull workers have read all
+        requests of clients, which they may pass on to the manager."""
 
     def put_finished(self, record: bytes) -> None:
         """Handle a PUT_RESULT."""
@@ -105,32 +105,36 @@ class _Job:
         return self.connection.channel.connection
 
 
+@attrs.frozen(eq=False, kw_only=True)
+class Handlers:
+    """The parts of a worker that handle its ring messages, by kind. Only the manager has a slow path."""
+
+    processors: Mapping[int, Processor]
+    """COMMAND, by request code; other codes are answered REQUEST_CODE_NOT_SUPPORTED."""
+    slow_path: SlowPath | None = None
+    """SEND, PULL, COMMIT_OFFSET, TRAFFIC: what the fast path leaves to Python; and the ends of connections."""
+    fast_path: FastPathServer | None = None
+    """PUT_RESULT, CLEANED: what send and store worker answer to the manager."""
+    on_settings: Callable[[bytes], None] | None = None
+    """SETTINGS: what the manager tells a query worker."""
+
+
 @attrs.define(eq=False, kw_only=True)
 class RequestServer:
     """Serves the requests of one worker until its block is ordered to stop and everything is answered.
 
     Args:
-        processors: by request code; other codes are answered REQUEST_CODE_NOT_SUPPORTED. slow_path: takes what the fast
-        path leaves to Python; None in a query worker. role: the kind of this worker, whose pools it runs. deaths: of
-        selectors. drain_after: rings of the send and pull workers; while they hold anything, we do not leave.
+        pools: those that have tasks in this worker.
     """
 
     block: WorkerBlock
     inputs: Sequence[RingReader]
     gateway: Gateway
-    processors: Mapping[int, Processor]
-    table: PoolTable
-    role: str = MANAGER
-    slow_path: SlowPath | None = None
-    fast_path: FastPathServer | None = None
-    on_settings: Callable[[bytes], None] | None = None
-    listeners: Sequence[ConnectionListener] = ()
-    drain_after: Sequence[Ring] = ()
-    deaths: SelectorDeaths = attrs.field(factory=SelectorDeaths)
-    faults: Faults = attrs.field(factory=Faults)
-    detached: DetachedRequests = attrs.field(factory=DetachedRequests)
-    preparations: Preparations = attrs.field(factory=Preparations)
+    pools: PoolTable
+    handlers: Handlers
     now_ns: Callable[[], int] = time.monotonic_ns
+    detached: DetachedRequests = attrs.field(init=False, factory=DetachedRequests)
+    _preparations: Preparations = attrs.field(init=False, factory=Preparations)
     _connections: dict[int, _Connection] = attrs.field(init=False, factory=dict)
     _queues: dict[str, PoolQueue[_Job]] = attrs.field(init=False, factory=dict)
     _in_service: int = attrs.field(init=False, default=0)
@@ -143,7 +147,7 @@ class RequestServer:
         """Serve until stopped. This nursery owns the tasks of the pools and of detached requests."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
-            for pool in self.table.pools_in(self.role):
+            for pool in self.pools.pools:
                 queue = self._queues[pool.name] = PoolQueue[_Job](pool)
                 for _ in range(pool.tasks):
                     nursery.start_soon(self._serve_pool, queue)
@@ -169,7 +173,7 @@ class RequestServer:
                     return
                 if self._in_service == self.detached.count + sum(queue.held for queue in self._queues.values()):
                     self.detached.stop()
-                    self.preparations.stop()
+                    self._preparations.stop()
             self.block.prepare_sleep()
             if all(reader.is_empty() for reader in self.inputs):
                 with trio.move_on_after(STOP_TURN_S if self.block.stop else TURN_S):
@@ -196,52 +200,53 @@ class RequestServer:
                     self.block.serve(connection_of(record) if kind in REQUESTS else 0)
                     self._take(kind, record)
                 except Exception as exc:
-                    self.faults.report(f"ring message {name_of(kind)}", exc)
+                    self.gateway.faults.report(f"ring message {name_of(kind)}", exc)
                 if kind in DONE_AT_ONCE:
                     reader.release()
                 if self.now_ns() - now_ns > BATCH_NS:
                     break
-        moved = self.deaths.turn(self._drop_connections) or moved
+        moved = self.gateway.deaths.turn(self._drop_connections) or moved
         self.block.serve(0)
         self.gateway.flush()
-        if self.fast_path is not None and self.fast_path.turn():
+        if (fast_path := self.handlers.fast_path) is not None and fast_path.turn():
             moved = True
         self.block.beat(self.now_ns())
-        if self.role == QUERY:  # show the load where the manager, which answers for statistics, can see it
+        if self.handlers.slow_path is None:  # show the load where the manager, which answers for statistics, can see it
             self.block.show(lib.RP_COUNT_WAITING, len(self._queues[QUERY]))
             self.block.show(lib.RP_COUNT_WAITING_SINCE_NS, self._queues[QUERY].since_ns)
         self.block.add(lib.RP_COUNT_LOOPS)
         return moved
 
     def _is_drained(self) -> bool:
+        slow_path, fast_path = self.handlers.slow_path, self.handlers.fast_path
         return (
-            (self.slow_path is None or self.slow_path.finish())
+            (slow_path is None or slow_path.finish())
             and self._in_service == 0
-            and all(ring.depth_bytes == 0 for ring in self.drain_after)
-            and all(reader.is_empty() for reader in self.inputs)
+            and (fast_path is None or fast_path.is_idle())
+            and all(reader.is_empty() for reader in self.inputs)  # after the fast path, which writes to them
             and self.gateway.is_empty()
-            and (self.fast_path is None or self.fast_path.is_idle())
         )
 
     def _take(self, kind: int, record: bytes) -> None:
+        slow_path, fast_path, on_settings = self.handlers.slow_path, self.handlers.fast_path, self.handlers.on_settings
         if kind == WorkerMessage.COMMAND:
             self._take_command(decode_origin(record), record)
         elif kind == WorkerMessage.CLOSED:
             self._take_closed(decode_origin(record).connection)
-        elif kind == WorkerMessage.SEND and self.slow_path is not None:
-            self._take_send(self.slow_path, record)
-        elif kind == WorkerMessage.PULL and self.slow_path is not None:
-            self._take_pull(self.slow_path, record)
-        elif kind == WorkerMessage.COMMIT_OFFSET and self.slow_path is not None:
-            self.slow_path.commit_offset(*decode_commit_offset(record))
-        elif kind == WorkerMessage.TRAFFIC and self.slow_path is not None:
-            self.slow_path.count_traffic(decode_traffic(record))
-        elif kind == WorkerMessage.PUT_RESULT and self.fast_path is not None:
-            self.fast_path.put_finished(record)
-        elif kind == WorkerMessage.SETTINGS and self.on_settings is not None:
-            self.on_settings(record)
-        elif kind == WorkerMessage.CLEANED and self.fast_path is not None:
-            self.fast_path.cleaned(record)
+        elif kind == WorkerMessage.SEND and slow_path is not None:
+            self._take_send(slow_path, record)
+        elif kind == WorkerMessage.PULL and slow_path is not None:
+            self._take_pull(slow_path, record)
+        elif kind == WorkerMessage.COMMIT_OFFSET and slow_path is not None:
+            slow_path.commit_offset(*decode_commit_offset(record))
+        elif kind == WorkerMessage.TRAFFIC and slow_path is not None:
+            slow_path.count_traffic(decode_traffic(record))
+        elif kind == WorkerMessage.PUT_RESULT and fast_path is not None:
+            fast_path.put_finished(record)
+        elif kind == WorkerMessage.SETTINGS and on_settings is not None:
+            on_settings(record)
+        elif kind == WorkerMessage.CLEANED and fast_path is not None:
+            fast_path.cleaned(record)
         else:
             raise LocalProtocolError(f"worker {self.block.name} does not know ring messages of type {kind}")
 
@@ -253,15 +258,15 @@ class RequestServer:
         return RingChannel(origin.connection, origin.peer, origin.listener != 0, self.gateway)
 
     def _take_send(self, slow_path: SlowPath, record: bytes) -> None:
-        request = decode_send(record, self._channel(decode_origin(record)))
+        request, fast_path = decode_send(record, self._channel(decode_origin(record))), self.handlers.fast_path
         try:
-            if self.fast_path is not None:
-                self.fast_path.took(request)
+            if fast_path is not None:
+                fast_path.took(request)
             slow_path.slow_send(request)
         except Exception as exc:
             self._fail(command_of(request), request.channel.push, exc)
-            if self.fast_path is not None:
-                self.fast_path.complete(request)
+            if fast_path is not None:
+                fast_path.complete(request)
 
     def _take_pull(self, slow_path: SlowPath, record: bytes) -> None:
         request = decode_pull(record, self._channel(decode_origin(record)))
@@ -285,15 +290,13 @@ class RequestServer:
             return
         connection = self._connections.get(origin.connection)
         if connection is None:
-            is_closed = self.deaths.is_gone(origin.connection)  # sent before its selector died: served, then dropped
+            is_closed = self.gateway.deaths.is_gone(origin.connection)  # its selector died: served, then dropped
             connection = _Connection(self._channel(origin), is_closed=is_closed)
             self._connections[origin.connection] = connection
         self._submit(_Job(request, connection, origin.received_ns, request.held_size))
 
     def _submit(self, job: _Job) -> None:
-        name = self.table.pool_for(job.request.code).name
-        # Elsewhere than in the manager, a code of another pool is answered REQUEST_CODE_NOT_SUPPORTED in its turn.
-        queue = self._queues[name] if name in self._queues else next(iter(self._queues.values()))
+        queue = self._queues[self.pools.pool_for(job.request.code).name]
         if not queue.put(job):
             self.block.add(lib.RP_COUNT_BUSY)
             self._answer(job, RemotingCommand.response(ResponseCode.SYSTEM_BUSY, OVERLOAD))
@@ -314,7 +317,7 @@ class RequestServer:
             finally:
                 self.block.serve(0)
                 if isinstance(rest, Preparation) and self._nursery is not None:
-                    self.preparations.begin(self._nursery, queue, job, rest)
+                    self._preparations.begin(self._nursery, queue, job, rest)
                 else:
                     self._leave(job.connection)
                     self._in_service -= 1
@@ -336,7 +339,7 @@ class RequestServer:
             self.block.add(lib.RP_COUNT_BUSY)
             self._answer(job, RemotingCommand.response(ResponseCode.SYSTEM_BUSY, too_old(waited_ms, len(queue))))
             return None
-        processor = self.processors.get(request.code)
+        processor = self.handlers.processors.get(request.code)
         if processor is None or (channel.is_vip and queue.pool.main_port_only):
             self._answer(job, not_supported(request.code))
             return None
@@ -378,7 +381,7 @@ class RequestServer:
 
     def _fail(self, request: RemotingCommand, push: Callable[[RemotingCommand], None], exc: Exception) -> None:
         """A handler raised an exception."""
-        response = error_response(request, exc, self.faults)
+        response = error_response(request, exc, self.gateway.faults)
         if not request.is_oneway:
             push(response.answering(request))
 
@@ -386,37 +389,35 @@ class RequestServer:
 
     def _take_closed(self, number: int) -> None:
         self.gateway.closed(number)
-        connection = self._connections.get(number)
+        connection, slow_path = self._connections.get(number), self.handlers.slow_path
         if connection is not None:
             connection.is_closed = True
-            self.preparations.cancel(number)
+            self._preparations.cancel(number)
             if connection.in_service > 0:
-                if self.slow_path is not None:
-                    self.slow_path.connection_closing(number)
+                if slow_path is not None:
+                    slow_path.connection_closing(number)
                 return  # else a waiting heartbeat would add the client again after its removal
         self._tell_closed(number)
 
     def _drop_connections(self) -> Iterator[None]:
         """Remove the connections of a dead selector, one per step."""
-        for number in filter(self.deaths.is_gone, [*self._connections, *self.gateway.called()]):
+        slow_path, is_gone = self.handlers.slow_path, self.gateway.deaths.is_gone
+        for number in filter(is_gone, [*self._connections, *self.gateway.called()]):
             self.gateway.closed(number)
             connection = self._connections.get(number)
             if connection is not None and connection.in_service > 0:
                 connection.is_closed = True
-                self.preparations.cancel(number)
+                self._preparations.cancel(number)
             elif connection is not None:
                 del self._connections[number]
-                self._tell_listeners(self.listeners, number)
             yield
-        if self.slow_path is not None:
-            yield from self.slow_path.drop_connections(self.deaths.is_gone)
+        if slow_path is not None:
+            yield from slow_path.drop_connections(is_gone)
 
     def _tell_closed(self, number: int) -> None:
         self._connections.pop(number, None)
-        self._tell_listeners([*self.listeners, *([self.slow_path] if self.slow_path is not None else [])], number)
-
-    def _tell_listeners(self, listeners: Sequence[ConnectionListener], number: int) -> None:
         try:
-            do_each(lambda listener: listener.connection_closed(number), listeners)
+            if self.handlers.slow_path is not None:
+                self.handlers.slow_path.connection_closed(number)
         except Exception as exc:
-            self.faults.report("the end of a connection", exc)
+            self.gateway.faults.report("the end of a connection", exc)

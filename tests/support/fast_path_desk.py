@@ -50,17 +50,20 @@ class QueueLog:
 
 @attrs.define(eq=False)
 class Desk:
-    """A fast path with its three processes played by the test."""
+    """A fast path with its three processes, and a decoder that writes to the send worker, played by the test."""
 
     blocks: dict[str, WorkerBlock]
     readers: dict[str, RingReader]
     fast_path: RingFastPath
     queues: QueueLog
+    decoder: RingWriter
+    requests: RingReader
 
     @classmethod
     def open(cls) -> Desk:
-        blocks = {name: WorkerBlock(name, n) for n, name in enumerate(("manager", "send", "pull", "store"))}
+        blocks = {name: WorkerBlock(name, n) for n, name in enumerate(("manager", "send", "pull", "store", "decoder"))}
         rings = {name: Ring(65536, blocks["manager"], blocks[name]) for name in ("send", "pull", "store")}
+        requests = Ring(65536, blocks["decoder"], blocks["send"])
         boxes = {name: Outbox(RingWriter(ring), bytes_max=40_000) for name, ring in rings.items()}
         queues = QueueLog()
         fast_path = RingFastPath(
@@ -68,12 +71,14 @@ class Desk:
                 send=(blocks["send"], boxes["send"]),
                 pulls=[(blocks["pull"], boxes["pull"])],
                 store=(blocks["store"], boxes["store"]),
+                requests=[requests],
             ),
             queues=queues,
             store_host=("10.0.0.1", 10911),
             now_ns=lambda: 1000,
         )
-        return cls(blocks, {name: RingReader(ring) for name, ring in rings.items()}, fast_path, queues)
+        readers = {name: RingReader(ring) for name, ring in rings.items()}
+        return cls(blocks, readers, fast_path, queues, RingWriter(requests), RingReader(requests))
 
     def told(self, name: str) -> list[tuple[int, bytes]]:
         """Records for one process since the last call, of the store those that ask for something; makes room and lets

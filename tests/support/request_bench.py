@@ -13,7 +13,7 @@ from rocketpy.reactor import worker_messages
 from rocketpy.reactor.channel import Gateway
 from rocketpy.reactor.outbox import Outbox
 from rocketpy.reactor.pools import Pool, PoolTable
-from rocketpy.reactor.request_server import RequestServer
+from rocketpy.reactor.request_server import Handlers, RequestServer
 from rocketpy.reactor.ring import STOP_LEAVE, Ring, RingReader, RingWriter, WorkerBlock
 from rocketpy.reactor.worker_messages import WorkerMessage
 from rocketpy.remoting.abc import Channel, Response
@@ -98,9 +98,10 @@ class Bench:
             block=blocks[1],
             inputs=[RingReader(requests)],
             gateway=Gateway([Outbox(RingWriter(replies), bytes_max=20_000)]),
-            processors={code: Call(handler) for code, handler in processors.items()},
-            table=PoolTable(pools, default=pools[0].name),
-            slow_path=slow_path,
+            pools=PoolTable(pools, default=pools[0].name),
+            handlers=Handlers(
+                processors={code: Call(handler) for code, handler in processors.items()}, slow_path=slow_path
+            ),
             now_ns=lambda: clock[0],
         )
         return cls(blocks, RingWriter(requests), RingReader(replies), server, slow_path, clock)

@@ -17,7 +17,7 @@ from rocketpy.config.properties import format_mapping
 from rocketpy.message.tags import expression_tags
 from rocketpy.native.core import lib
 from rocketpy.reactor.outbox import Outbox
-from rocketpy.reactor.ring import RingReader, WorkerBlock
+from rocketpy.reactor.ring import Ring, RingReader, WorkerBlock
 from rocketpy.reactor.worker_messages import (
     BROKER,
     TABLES_END,
@@ -76,6 +76,7 @@ class WorkerLinks:
     store: Link | None  # for cleaning; None in tests without one
     queries: Sequence[Link] = ()  # they learn of changed settings only
     sends: RingReader | None = None  # by which the send worker passes sends to the manager; None in tests without one
+    requests: Sequence[Ring] = ()  # from decoders to the send and pull workers
 
 
 @attrs.define(eq=False)
@@ -132,7 +133,7 @@ class RingFastPath:
         self._store_settings: dict[str, str] = {}  # changed since the start of the manager
         self._delivered = delivered
         self.half_states = half_states or NoHalfStates()
-        self._sends = sends
+        self._sends, self._requests = sends, workers.requests
         self._sends_from = 0 if sends is None else sends.position
         self._are_tables_whole = False
         self._incomplete: dict[int, tuple[int, int]] = {}  # connection -> (sends on the slow path, token of the last)
@@ -404,5 +405,9 @@ class RingFastPath:
         return is_busy
 
     def is_idle(self) -> bool:
-        """All backlogs are empty, and no put waits for its result."""
-        return self._puts.is_empty() and all(process.outbox.is_empty() for process in self._all)
+        """All backlogs are empty, no put waits for its result, and no request waits for a send or pull worker."""
+        return (
+            self._puts.is_empty()
+            and all(process.outbox.is_empty() for process in self._all)
+            and all(ring.depth_bytes == 0 for ring in self._requests)
+        )

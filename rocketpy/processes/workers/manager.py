@@ -24,7 +24,7 @@ from rocketpy.faults import Faults
 from rocketpy.reactor.channel import RingChannel
 from rocketpy.reactor.crashed_request import drop_crashed_request
 from rocketpy.reactor.outbox import Outbox
-from rocketpy.reactor.request_server import RequestServer
+from rocketpy.reactor.request_server import Handlers, RequestServer
 from rocketpy.reactor.ring import RingReader, RingWriter
 from rocketpy.reactor.topology import MANAGER, SEND, STORE, Topology
 from rocketpy.reactor.worker_spec import WorkerContext
@@ -70,6 +70,7 @@ class ManagerMain(RequestServerMain):
             store=link(STORE),
             queries=[link(query) for query in topology.sizes.queries],
             sends=sends,
+            requests=[ring for worker in (SEND, *topology.sizes.pulls) for ring in topology.requests_to(worker)],
         )
         return RingFastPath(
             workers,
@@ -148,15 +149,8 @@ class ManagerMain(RequestServerMain):
                     block=context.block,
                     inputs=list(inputs.values()),
                     gateway=gateway,
-                    processors=controller.processors(),
-                    table=inherited.pools,
-                    slow_path=controller,
-                    fast_path=fast_path,
-                    faults=faults,
-                    deaths=self._selector_deaths(),
-                    drain_after=[
-                        ring for worker in (SEND, *topology.sizes.pulls) for ring in topology.requests_to(worker)
-                    ],
+                    pools=inherited.pools,
+                    handlers=Handlers(processors=controller.processors(), slow_path=controller, fast_path=fast_path),
                 )
                 async with trio.open_nursery() as nursery:
                     await nursery.start(controller.run)

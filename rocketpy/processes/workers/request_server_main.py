@@ -17,7 +17,7 @@ from rocketpy.reactor.channel import Gateway
 from rocketpy.reactor.crashed_request import drop_crashed_request
 from rocketpy.reactor.outbox import Outbox
 from rocketpy.reactor.pools import QUERY
-from rocketpy.reactor.request_server import RequestServer
+from rocketpy.reactor.request_server import Handlers, RequestServer
 from rocketpy.reactor.ring import RingReader, RingWriter
 from rocketpy.reactor.topology import SelectorDeaths
 from rocketpy.reactor.worker_spec import WorkerContext
@@ -49,14 +49,10 @@ class RequestServerMain(ABC):
         """Serve requests until the worker is told to leave."""
 
     def _gateway(self, context: WorkerContext, faults: Faults) -> Gateway:
-        return Gateway(
-            [Outbox(RingWriter(ring)) for ring in self.inherited.topology.replies_from(context.name)], faults
-        )
-
-    def _selector_deaths(self) -> SelectorDeaths:
         topology = self.inherited.topology
-        blocks = [topology.blocks[selector] for selector in topology.sizes.selectors]
-        return SelectorDeaths(blocks, topology.is_connection_gone)
+        outboxes = [Outbox(RingWriter(ring)) for ring in topology.replies_from(context.name)]
+        selectors = [topology.blocks[selector] for selector in topology.sizes.selectors]
+        return Gateway(outboxes, faults, SelectorDeaths(selectors, topology.is_connection_gone))
 
 
 @attrs.frozen(eq=False)
@@ -71,12 +67,8 @@ class QueryMain(RequestServerMain):
             block=context.block,
             inputs=[RingReader(ring) for ring in topology.inputs(context.name)],
             gateway=self._gateway(context, faults),
-            processors=queries_by_code(store, settings),
-            table=self.inherited.pools,
-            role=QUERY,
-            on_settings=settings.apply,
-            faults=faults,
-            deaths=self._selector_deaths(),
+            pools=self.inherited.pools.served_by(QUERY),
+            handlers=Handlers(processors=queries_by_code(store, settings), on_settings=settings.apply),
         )
         async with trio.open_nursery() as nursery:
             nursery.start_soon(run_duty, Duty("trimming the store", STORE_TRIM_S, as_duty(store.trim)), faults)

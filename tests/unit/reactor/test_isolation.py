@@ -135,7 +135,7 @@ def test_what_a_processor_raises_is_answered(open_bench: Callable[..., Bench], f
             bench.request(34, opaque)
         await complete()
         assert [(one.opaque, one.code) for one in bench.commands()] == [(n, 1) for n in (1, 2, 3)]
-        assert bench.server.faults.counts == {"HEART_BEAT": 3}
+        assert bench.server.gateway.faults.counts == {"HEART_BEAT": 3}
 
     play(bench, scene)
 
@@ -164,29 +164,7 @@ def test_what_a_callback_raises_stays_there(
         await complete()
         answered = {"slow_send": [(9, 1)] * 3, "slow_pull": [(8, 1)] * 3}.get(name, [])
         assert [(one.opaque, one.code) for one in bench.commands()] == answered
-        assert sum(bench.server.faults.counts.values()) == 3
-
-    play(bench, scene)
-
-
-def test_listeners_are_told_though_one_fails(open_bench: Callable[..., Bench]) -> None:
-    told: list[int] = []
-
-    class Failing:
-        def connection_closed(self, connection: int) -> None:
-            raise ValueError("cannot")
-
-    class Writing:
-        def connection_closed(self, connection: int) -> None:
-            told.append(connection)
-
-    bench = open_bench({1: ok})
-    bench.server.listeners = [Failing(), Writing()]
-
-    async def scene() -> None:
-        bench.closed()
-        await complete()
-        assert len(told) == len(bench.slow_path.told) == 1
+        assert sum(bench.server.gateway.faults.counts.values()) == 3
 
     play(bench, scene)
 
@@ -203,7 +181,7 @@ def test_a_message_of_a_ring_that_makes_no_sense_is_counted_and_dropped(
             bench.decoder.write(kind, b"\xff" * size)
             bench.decoder.finish_batch()
             await complete()
-            counts = {**bench.server.faults.counts, **bench.server._refused.counts}
+            counts = {**bench.server.gateway.faults.counts, **bench.server._refused.counts}
             before, counted = counted, sum(counts.values())
             assert counted >= before + (kind != WorkerMessage.CLOSED), size
 

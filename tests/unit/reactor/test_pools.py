@@ -11,7 +11,7 @@ from rocketpy.codes import RequestCode
 from rocketpy.config import BrokerConfig, BrokerSettings
 from rocketpy.errors import ConfigError
 from rocketpy.native.core import lib
-from rocketpy.reactor.pools import MANAGER, QUERY, Pool, PoolTable, broker_pools
+from rocketpy.reactor.pools import QUERY, Pool, PoolTable, broker_pools
 
 TABLE = broker_pools(BrokerSettings())
 
@@ -70,9 +70,9 @@ def test_what_the_settings_say_bounds_the_pools() -> None:
     assert {pool.wait_max_ms for pool in patient.pools} == {None}
 
 
-def test_the_manager_serves_what_others_cannot_read() -> None:
-    assert TABLE.pools_in(MANAGER) == TABLE.pools
-    assert [pool.name for pool in TABLE.pools_in(QUERY)] == ["query"]
+def test_a_query_worker_has_its_own_pool_alone() -> None:
+    assert [pool.name for pool in TABLE.served_by(QUERY).pools] == ["query"]
+    assert TABLE.served_by(QUERY).pool_for(RequestCode.HEART_BEAT).name == "query", "where it is refused in its turn"
 
 
 def test_a_code_in_two_rows_is_refused() -> None:

@@ -24,7 +24,7 @@ from rocketpy.reactor.channel import Gateway
 from rocketpy.reactor.codec import CodecMain
 from rocketpy.reactor.outbox import Outbox
 from rocketpy.reactor.pools import broker_pools
-from rocketpy.reactor.request_server import RequestServer
+from rocketpy.reactor.request_server import Handlers, RequestServer
 from rocketpy.reactor.ring import RingReader, RingWriter
 from rocketpy.reactor.selector import SelectorMain, SelectorSettings
 from rocketpy.reactor.supervisor import Supervisor
@@ -66,8 +66,8 @@ class ManagerMain:
             block=context.block,
             inputs=[RingReader(ring) for ring in self.topology.inputs(context.name)],
             gateway=Gateway([Outbox(RingWriter(ring)) for ring in self.topology.replies_from(context.name)]),
-            processors={HEART_BEAT: Echo(), UNREGISTER: Echo(), PID: TellPid()},
-            table=broker_pools(BrokerSettings()),
+            pools=broker_pools(BrokerSettings()),
+            handlers=Handlers(processors={HEART_BEAT: Echo(), UNREGISTER: Echo(), PID: TellPid()}),
         )
         context.report_ready()
         trio.run(server.run)

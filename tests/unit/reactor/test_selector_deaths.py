@@ -79,7 +79,7 @@ def test_a_dead_selectors_connections_are_forgotten_when_their_requests_are_serv
 
     rig = bench({34: register})
     selector = rig.blocks[2]
-    rig.server.deaths = SelectorDeaths([selector], lambda number: is_gone[0])
+    rig.server.gateway.deaths = SelectorDeaths([selector], lambda number: is_gone[0])
 
     async def scene() -> None:
         rig.request(34, 1, oneway=True)
@@ -109,7 +109,7 @@ def test_calls_to_clients_of_a_dead_selector_fail_at_once(bench: Callable[..., B
             failed.append(type(exc).__name__)
 
     rig = bench({1: ask_back})
-    rig.server.deaths = SelectorDeaths([rig.blocks[2]], lambda number: True)
+    rig.server.gateway.deaths = SelectorDeaths([rig.blocks[2]], lambda number: True)
 
     async def scene() -> None:
         rig.request(1, 1)

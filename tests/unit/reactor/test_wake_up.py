@@ -19,7 +19,7 @@ from rocketpy.reactor import request_server
 from rocketpy.reactor.channel import Gateway
 from rocketpy.reactor.outbox import Outbox
 from rocketpy.reactor.pools import broker_pools
-from rocketpy.reactor.request_server import RequestServer
+from rocketpy.reactor.request_server import Handlers, RequestServer
 from rocketpy.reactor.ring import STOP_LEAVE, Ring, RingReader, RingWriter, WorkerBlock
 from rocketpy.reactor.worker_messages import WorkerMessage
 from rocketpy.remoting.abc import Channel
@@ -80,9 +80,8 @@ def rig(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
         block=blocks["manager"],
         inputs=[RingReader(requests)],
         gateway=Gateway([Outbox(RingWriter(replies))]),
-        processors=processors,
-        table=broker_pools(BrokerSettings()),
-        fast_path=fast_path,
+        pools=broker_pools(BrokerSettings()),
+        handlers=Handlers(processors=processors, fast_path=fast_path),
     )
     made = Rig(blocks, RingWriter(requests), RingReader(replies), RingReader(to_send), server, fast_path)
     processors[RequestCode.DELETE_TOPIC_IN_BROKER] = made

@@ -94,6 +94,15 @@ def test_puts_get_their_own_outcomes_whatever_the_order(desk: Desk) -> None:
     trio.run(main)
 
 
+def test_a_request_that_the_send_worker_has_not_read_may_come_to_the_manager(desk: Desk) -> None:
+    desk.told("pull")
+    assert desk.told("send") == [] and desk.fast_path.is_idle()
+    assert desk.decoder.write(WorkerMessage.SEND, b"x")
+    desk.decoder.finish_batch()
+    assert not desk.fast_path.is_idle()
+    assert desk.requests.read() is not None and desk.fast_path.is_idle()
+
+
 def test_a_put_without_an_outcome_ends(desk: Desk) -> None:
     async def main() -> None:
         before = trio.current_time()

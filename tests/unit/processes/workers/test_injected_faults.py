@@ -21,6 +21,7 @@ from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.config import BrokerSettings
 from rocketpy.reactor import worker_messages
 from rocketpy.reactor.pools import broker_pools
+from rocketpy.reactor.request_server import Handlers
 from rocketpy.reactor.worker_messages import WorkerMessage
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.command import RemotingCommand
@@ -76,13 +77,15 @@ class Manager:
     @classmethod
     def open(cls, root: Path) -> Manager:
         rig = SlowPathRig(root)
-        manager = cls(Bench.open(broker_pools(BrokerSettings()).pools, {}, reply_bytes=1 << 20), rig)
-        server = manager.bench.server
-        server.processors = dict(rig.processors)
-        server.table = broker_pools(BrokerSettings())
-        server.slow_path = rig.broker
-        server.fast_path = manager.fast_path  # type: ignore[assignment]  # a stand-in with the methods that are used
-        server.faults = server.gateway.faults = rig.broker.faults
+        pools = broker_pools(BrokerSettings())
+        manager = cls(Bench.open(pools.pools, {}, reply_bytes=1 << 20), rig)
+        server, fast_path = manager.bench.server, manager.fast_path
+        server.pools, server.gateway.faults = pools, rig.broker.faults
+        server.handlers = Handlers(
+            processors=dict(rig.processors),
+            slow_path=rig.broker,
+            fast_path=fast_path,  # type: ignore[arg-type]  # a stand-in with the methods that are used
+        )
         return manager
 
     @property
@@ -133,7 +136,7 @@ def healthy(tmp_path_factory: pytest.TempPathFactory) -> dict[int, int]:
 @pytest.mark.parametrize("code", CODES, ids=lambda code: RequestCode(code).name)
 def test_a_processor_that_fails(manager: Manager, healthy: dict[int, int], code: int) -> None:
     server = manager.bench.server
-    server.processors = {**server.processors, code: Failing()}
+    server.handlers = attrs.evolve(server.handlers, processors={**server.handlers.processors, code: Failing()})
 
     async def scene() -> None:
         for _ in range(ROUNDS):
