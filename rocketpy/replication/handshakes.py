@@ -16,13 +16,13 @@ import contextlib
 import select
 import socket
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import attrs
 
 from rocketpy.message.host import format_host
 from rocketpy.native.core import lib
-from rocketpy.remoting.networks import parse_address
+from rocketpy.remoting.networks import Network, is_in, parse_address
 
 from .frames import FRAME, JSON_MAX, MAGIC
 from .slave_table import SlaveTable
@@ -30,6 +30,17 @@ from .slave_table import SlaveTable
 REPORT_BYTES = int(lib.RP_HA_SIZE_REPORT)
 NETWORK_BYTES = 8  # of an IPv6 address
 NS_PER_S = 1_000_000_000
+
+
+@attrs.frozen(eq=False)
+class HaPort:
+    """The port at which slaves connect, and the networks that they may come from (haAddresses)."""
+
+    listener: socket.socket  # non-blocking
+    networks: Sequence[Network]
+
+    def admits(self, host: str) -> bool:
+        return is_in(parse_address(host), self.networks)
 
 
 @attrs.frozen
@@ -48,8 +59,9 @@ class Newcomer:
     row: int  # in the slave table
     host: bytes  # what counts as one host
     begun_s: float
-    challenge: str = ""  # the nonce of CHALLENGE; "": its first bytes have not come whole
-    received: bytearray = attrs.field(factory=bytearray)
+    challenge: str = attrs.field(init=False, default="")
+    """The nonce of CHALLENGE; "": its first bytes have not come whole."""
+    received: bytearray = attrs.field(init=False, factory=bytearray)
 
     @property
     def lacks(self) -> int:

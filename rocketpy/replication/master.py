@@ -13,7 +13,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +26,10 @@ from rocketpy.logs import LogLimit, and_more
 from rocketpy.message.host import format_host
 from rocketpy.native import Status
 from rocketpy.native.core import ffi, lib
-from rocketpy.remoting.networks import Network, is_in, parse_address
 
 from .frames import POSITION_MAX, printable
 from .handshake import LATER, encode_challenge, log_crc, read_hello, start_for, stranger
-from .handshakes import NS_PER_S, Ended, Handshakes, Newcomer, is_magic
+from .handshakes import NS_PER_S, Ended, Handshakes, HaPort, Newcomer, is_magic
 from .introduction import Extent, Group, Hello, Refusal, Tail, Welcome
 from .membership import Join, join_for, tail_below
 from .secret import Nonces, new_nonce
@@ -98,12 +97,18 @@ class MasterMember:
         return ffi.new("rp_epoch[]", [{"number": entry.number, "start": entry.start} for entry in self.epochs.entries])
 
 
+def _clock_of(config: Any) -> Callable[[], float]:
+    """The clock of the C loop, in seconds."""
+    clock_ns = config.clock_ns
+    return time.monotonic if clock_ns == ffi.NULL else lambda: float(clock_ns() / NS_PER_S)
+
+
 class Master:
     """Serves the slaves of one broker, in the process that opened it.
 
     Args:
-        config: an `rp_master_config *`, kept alive by the caller; its `handshakes` is set here.
-        listener: the listening socket of the HA port, non-blocking.
+        config: an `rp_master_config *`, kept alive by the caller; its `handshakes` is set here. Its clock is that of
+            the handshakes, too.
         control: the header of the control block.
         group: whose slaves are served.
         member: with automatic failover.
@@ -112,21 +117,19 @@ class Master:
     def __init__(
         self,
         config: Any,
-        listener: socket.socket,
+        port: HaPort,
         control: Any,
         table: SlaveTable,
-        networks: Sequence[Network],
         group: Group,
-        now_s: Callable[[], float] = time.monotonic,
         *,
         member: MasterMember | None = None,
     ) -> None:
-        self._listener, self._control, self._table, self._networks = listener, control, table, networks
+        self._port, self._control, self._table = port, control, table
         self._group, self._member, self._epoch = group, member, -1
-        self._config, self._now_s, self._accept_from_s, self._slaves = config, now_s, 0.0, 0
-        self._handshakes = Handshakes(table, listener, config.housekeeping_ns / NS_PER_S, now_s)
+        self._config, self._now_s, self._accept_from_s, self._slaves = config, _clock_of(config), 0.0, 0
+        self._handshakes = Handshakes(table, port.listener, config.housekeeping_ns / NS_PER_S, self._now_s)
         config.handshakes = self._handshakes.fileno()
-        self._limit = LogLimit(LOG_INTERVAL_S, now_s)
+        self._limit = LogLimit(LOG_INTERVAL_S, self._now_s)
         self._directory = Path(os.fsdecode(ffi.string(config.commitlog_directory)))
         self._pointer = lib.rp_master_open(config)
         if self._pointer == ffi.NULL:
@@ -153,7 +156,7 @@ class Master:
     def _accept(self) -> None:
         for _ in range(ACCEPTS_PER_TURN):
             try:
-                connection, peer = self._listener.accept()
+                connection, peer = self._port.listener.accept()
             except BlockingIOError:
                 return
             except OSError as exc:  # it has gone again, or there are no descriptors
@@ -166,7 +169,7 @@ class Master:
 
     def _admit(self, connection: socket.socket, peer: tuple[str, int]) -> bool:
         address = format_host(peer)
-        if not is_in(parse_address(peer[0]), self._networks):
+        if not self._port.admits(peer[0]):
             return self._refuse(lib.RP_SLAVE_STRANGER, address, "its address is not in haAddresses")
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

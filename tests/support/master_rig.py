@@ -18,6 +18,7 @@ from rocketpy.native.core import ffi, lib
 from rocketpy.reactor.ring import STOP_LEAVE, WorkerBlock
 from rocketpy.reactor.topology import Topology
 from rocketpy.remoting.networks import parse_networks
+from rocketpy.replication.handshakes import HaPort
 from rocketpy.replication.introduction import Group
 from rocketpy.replication.master import Master
 from rocketpy.replication.slave_table import SlaveState, SlaveTable
@@ -65,20 +66,12 @@ class MasterRig:
             }
             | options,
         )
-        self._networks = parse_networks(addresses)
+        self._port = HaPort(self.listener, parse_networks(addresses))
         self.group = Group(cluster="DefaultCluster", broker_name="broker-a", file_size=FILE_SIZE, secret=secret)
         self.master = self.open()
 
     def open(self) -> Master:
-        return Master(
-            self.config,
-            self.listener,
-            self.control.header,
-            self.table,
-            self._networks,
-            self.group,
-            lambda: self.now_ns / 1e9,
-        )
+        return Master(self.config, self._port, self.control.header, self.table, self.group)
 
     def close(self) -> None:
         self.master.close()

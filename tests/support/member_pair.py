@@ -24,6 +24,7 @@ from rocketpy.remoting.networks import parse_networks
 from rocketpy.replication.epoch_file import EpochFile
 from rocketpy.replication.follower import Follower
 from rocketpy.replication.guide import NamedMaster
+from rocketpy.replication.handshakes import HaPort
 from rocketpy.replication.introduction import Group
 from rocketpy.replication.master import Master, MasterMember
 from rocketpy.replication.protocols import SlaveSide
@@ -85,10 +86,8 @@ class MemberMaster:
         )
         group = attrs.evolve(GROUP, secret=secret)
         member = MasterMember(self.block, epoch_list)
-        networks = parse_networks("127.0.0.0/8")
-        self._master = Master(
-            self.config, self.listener, self.control.header, self.table, networks, group, member=member
-        )
+        port = HaPort(self.listener, parse_networks("127.0.0.0/8"))
+        self._master = Master(self.config, port, self.control.header, self.table, group, member=member)
         self.serve(A, B)
         self._thread = threading.Thread(target=self._run)
         self._thread.start()

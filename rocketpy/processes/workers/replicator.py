@@ -13,6 +13,7 @@ from rocketpy.reactor.topology import REPLICATOR, SEND, STORE
 from rocketpy.reactor.worker_spec import WorkerContext
 from rocketpy.remoting.networks import parse_networks
 from rocketpy.replication.epoch_file import EpochFile
+from rocketpy.replication.handshakes import HaPort
 from rocketpy.replication.introduction import Group
 from rocketpy.replication.master import Master, MasterMember
 from rocketpy.replication.secret import read_secret
@@ -36,8 +37,8 @@ class ReplicatorMain:
         settings, topology = inherited.settings, inherited.topology
         control, slaves, orders = inherited.control, inherited.slaves, inherited.orders
         store = settings.store
-        self._control, self._slaves, self._listener = control, slaves, listener
-        self._networks = parse_networks(store.ha_addresses)
+        self._control, self._slaves = control, slaves
+        self._port = HaPort(listener, parse_networks(store.ha_addresses))
         self._group = Group(
             cluster=settings.broker.broker_cluster_name,
             broker_name=settings.broker.broker_name,
@@ -63,15 +64,8 @@ class ReplicatorMain:
         self._member = None if orders is None else MasterMember(orders, EpochFile(root).read())
 
     def __call__(self, context: WorkerContext) -> None:
-        master = Master(
-            self._config,
-            self._listener,
-            self._control.header,
-            self._slaves,
-            self._networks,
-            self._group,
-            member=self._member,
-        )
+        header = self._control.header
+        master = Master(self._config, self._port, header, self._slaves, self._group, member=self._member)
         context.report_ready()
         while master.turn(TURN_NS):
             pass

@@ -9,6 +9,7 @@ import socket
 import types
 from collections.abc import Callable
 
+import attrs
 import pytest
 
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
@@ -367,15 +368,16 @@ class NoDescriptors:
 def test_a_lack_of_descriptors_neither_spins_nor_stops_slaves(rig: MasterRig, caplog: pytest.LogCaptureFixture) -> None:
     rig.append(10)
     slave = rig.connect(0)
-    listener, rig.master._listener = rig.master._listener, NoDescriptors()
+    none, port = NoDescriptors(), rig.master._port
+    rig.master._port = attrs.evolve(port, listener=none)  # type: ignore[arg-type]  # all that is used
     late = socket.create_connection(rig.listener.getsockname())
-    rig.turn_until(lambda: rig.master._listener.tries == 1)
+    rig.turn_until(lambda: none.tries == 1)
     assert "cannot accept a slave: Too many open files" in caplog.text
     rig.turn(100)
-    assert rig.master._listener.tries == 1, "the listener is left alone for a while"
+    assert none.tries == 1, "the listener is left alone for a while"
     rig.say(slave, 10)
     assert rig.replicated == 10
-    rig.master._listener = listener
+    rig.master._port = port
     rig.now_ns += 50_000_000
     rig.turn_until(lambda: len(rig.slaves()) == 2)
     late.close()
