@@ -75,7 +75,7 @@ class PullConsumer(GroupMember):
         self._started_ms = self._now_ms()
         self._open = opened = await self._lifetime.open()
         try:
-            await self._join(opened, self, drops_idle_pulls=False)
+            await self._join(opened, self)
         except BaseException:
             self._open = None
             await opened.abort()
@@ -127,7 +127,7 @@ class PullConsumer(GroupMember):
         for queue in [queue for queue in self._assigned if queue not in wanted]:
             await self.release(queue, self._assigned[queue].process_queue)
         for queue in sorted(wanted - self._assigned.keys()):
-            process_queue = ProcessQueue(self._now_ms())
+            process_queue = self._process_queue()
             self._assigned.add(queue, process_queue)
             opened.nursery.start_soon(self._pull_assigned, queue, process_queue)
 
@@ -277,7 +277,7 @@ class PullConsumer(GroupMember):
         self._fetched.forget(queue)
         self._consumed[queue] = offset
         self._offsets.update(queue, offset, increase_only=False)
-        process_queue = ProcessQueue(self._now_ms())
+        process_queue = self._process_queue()
         self._assigned.add(queue, process_queue)
         if queue in self._rebalancer.queues:
             self._rebalancer.queues[queue] = process_queue
@@ -295,8 +295,12 @@ class PullConsumer(GroupMember):
     def _queues(self) -> dict[MessageQueue, ProcessQueue]:
         return {queue: assigned.process_queue for queue, assigned in self._assigned.items()}
 
+    def _process_queue(self) -> ProcessQueue:
+        """A queue that stays with its owner however rarely that polls."""
+        return ProcessQueue(self._now_ms(), pull_idle_max_ms=None)
+
     async def acquire(self, queue: MessageQueue) -> tuple[ProcessQueue, int] | None:
-        return ProcessQueue(self._now_ms()), await self._start_offset(queue)
+        return self._process_queue(), await self._start_offset(queue)
 
     def begin_pulling(self, queue: MessageQueue, process_queue: ProcessQueue, offset: int) -> None:
         if queue not in self._assigned:

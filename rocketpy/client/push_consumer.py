@@ -115,7 +115,7 @@ class PushConsumer(GroupMember):
 
     async def _start(self, opened: Open) -> None:
         instance = opened.instance
-        await self._join(opened, self, drops_idle_pulls=True)
+        await self._join(opened, self)
         self._locks = QueueLocks(self.group, self._brokers, self._queues, self._now_ms)
         self._handler = Handler(
             self._function, self.options.batch_size_max > 1, trio.CapacityLimiter(self.options.concurrency)

@@ -87,7 +87,7 @@ class GroupMember(AbstractAsyncContextManager["GroupMember"]):
     async def _leave(self, error: BaseException | None) -> None:
         """Persist offsets and release queues for the other members; `error`: the exception that ended the block."""
 
-    async def _join(self, opened: Open, owner: QueueOwner, *, drops_idle_pulls: bool) -> None:
+    async def _join(self, opened: Open, owner: QueueOwner) -> None:
         """Join the group: load offsets, prepare rebalance, register with the instance.
 
         Raises:
@@ -102,15 +102,8 @@ class GroupMember(AbstractAsyncContextManager["GroupMember"]):
             path = self._settings.local_offset_dir / self.client_id / self.group / "offsets.json"
             self._offsets = LocalOffsetStore(path=path)
         await self._offsets.load()
-        self._rebalancer = Rebalancer(
-            self.group,
-            self.client_id,
-            self._settings.mode,
-            self._settings.allocation,
-            owner,
-            self._now_ms,
-            drops_idle_pulls=drops_idle_pulls,
-        )
+        mode, allocation = self._settings.mode, self._settings.allocation
+        self._rebalancer = Rebalancer(self.group, self.client_id, mode, allocation, owner, self._now_ms)
 
     def _start_jobs(self, opened: Open) -> None:
         opened.start()

@@ -27,21 +27,22 @@ class ProcessQueue:
     """
 
     created_ms: int
-    dropped: bool = False
-    locked: bool = False
-    last_lock_ms: int = 0
+    pull_idle_max_ms: int | None = PULL_MAX_IDLE_MS  # without a pull for longer it is taken anew; None: however long
+    dropped: bool = attrs.field(init=False, default=False)
+    locked: bool = attrs.field(init=False, default=False)
+    last_lock_ms: int = attrs.field(init=False, default=0)
     last_pull_ms: int = attrs.field(init=False)
     last_consume_ms: int = attrs.field(init=False)
-    try_unlock_times: int = 0
-    is_consuming: bool = False
-    queue_offset_max: int = -1
-    cached_bytes: int = 0
-    consume_lock: trio.Lock = attrs.field(factory=trio.Lock, repr=False)
-    changed: trio.Event = attrs.field(factory=trio.Event, repr=False)  # set and replaced when room was made or dropped
-    started_ms: dict[int, int] = attrs.field(factory=dict, repr=False)  # offset -> when its handler was called
-    _messages: dict[int, ReceivedMessage] = attrs.field(factory=dict, repr=False)
-    _handed_out: dict[int, ReceivedMessage] = attrs.field(factory=dict, repr=False)
-    _order: list[int] = attrs.field(factory=list, repr=False)
+    try_unlock_times: int = attrs.field(init=False, default=0)
+    is_consuming: bool = attrs.field(init=False, default=False)
+    queue_offset_max: int = attrs.field(init=False, default=-1)
+    cached_bytes: int = attrs.field(init=False, default=0)
+    consume_lock: trio.Lock = attrs.field(init=False, factory=trio.Lock, repr=False)
+    changed: trio.Event = attrs.field(init=False, factory=trio.Event, repr=False)  # set, replaced: room, or dropped
+    started_ms: dict[int, int] = attrs.field(init=False, factory=dict, repr=False)  # offset -> call of its handler
+    _messages: dict[int, ReceivedMessage] = attrs.field(init=False, factory=dict, repr=False)
+    _handed_out: dict[int, ReceivedMessage] = attrs.field(init=False, factory=dict, repr=False)
+    _order: list[int] = attrs.field(init=False, factory=list, repr=False)
 
     def __attrs_post_init__(self) -> None:
         self.last_pull_ms = self.last_consume_ms = self.created_ms
@@ -165,7 +166,7 @@ class ProcessQueue:
         self.changed = trio.Event()
 
     def is_pull_expired(self, now_ms: int) -> bool:
-        return now_ms - self.last_pull_ms > PULL_MAX_IDLE_MS
+        return self.pull_idle_max_ms is not None and now_ms - self.last_pull_ms > self.pull_idle_max_ms
 
     def is_lock_expired(self, now_ms: int) -> bool:
         return now_ms - self.last_lock_ms > LOCK_MAX_LIVE_MS

@@ -58,11 +58,10 @@ class Rebalancer:
     allocation: Allocation
     owner: QueueOwner
     now_ms: Callable[[], int]
-    drops_idle_pulls: bool = True  # push only: a queue not pulled for 120 s is released and taken again
-    queues: dict[MessageQueue, ProcessQueue] = attrs.field(factory=dict)
-    _closed: bool = False
-    _wakeup: trio.Event = attrs.field(factory=trio.Event)
-    _lock: trio.Lock = attrs.field(factory=trio.Lock)
+    queues: dict[MessageQueue, ProcessQueue] = attrs.field(init=False, factory=dict)
+    _closed: bool = attrs.field(init=False, default=False)
+    _wakeup: trio.Event = attrs.field(init=False, factory=trio.Event)
+    _lock: trio.Lock = attrs.field(init=False, factory=trio.Lock)
 
     def wake(self) -> None:
         """Start a round as soon as the current one is over."""
@@ -126,7 +125,7 @@ class Rebalancer:
         for queue in self._owned(topic):
             if queue not in wanted:
                 changed |= await self._give_up(queue)
-            elif self.drops_idle_pulls and self.queues[queue].is_pull_expired(self.now_ms()):
+            elif self.queues[queue].is_pull_expired(self.now_ms()):
                 logger.error("group %s: queue %s was not pulled for 120 s: assigning it again", self.group, queue)
                 changed |= await self._give_up(queue)
         for queue in sorted(wanted - self.queues.keys(), key=queue_order):

@@ -63,6 +63,7 @@ def test_clear_empties() -> None:
 def test_expiry() -> None:
     queue = ProcessQueue(1000)
     assert not queue.is_pull_expired(121_000) and queue.is_pull_expired(121_001)
+    assert not ProcessQueue(1000, pull_idle_max_ms=None).is_pull_expired(10**9)
     queue.last_lock_ms = 0
     assert not queue.is_lock_expired(30_000) and queue.is_lock_expired(30_001)
 
