@@ -163,15 +163,16 @@ class Pulls:
     instance: ClientInstance
     slices: Sequence[Slice]
     settings: PullSettings
-    lost: Counter[MessageQueue] = attrs.field(factory=Counter)  # offsets that were not there
-    _error: RocketError | None = None
-    _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
-    _readings: deque[_Reading] = attrs.field(factory=deque)
-    _messages_ahead: int = 0  # that the readings were begun for
-    _bytes_ahead: int = 0  # of answers that are not taken yet
-    _changed: trio.Event = attrs.field(factory=trio.Event)  # set and replaced when any of this changes
-    _ended: bool = False
-    _is_complete: bool = False  # every run has been read; otherwise the end is no end of the slices
+    lost: Counter[MessageQueue] = attrs.field(init=False, factory=Counter)  # offsets that were not there
+    _error: RocketError | None = attrs.field(init=False, default=None)
+    _scope: trio.CancelScope = attrs.field(init=False, factory=trio.CancelScope)
+    _readings: deque[_Reading] = attrs.field(init=False, factory=deque)
+    _messages_ahead: int = attrs.field(init=False, default=0)  # that the readings were begun for
+    _bytes_ahead: int = attrs.field(init=False, default=0)  # of answers that are not taken yet
+    _changed: trio.Event = attrs.field(init=False, factory=trio.Event)  # set and replaced when any of this changes
+    _ended: bool = attrs.field(init=False, default=False)
+    _is_complete: bool = attrs.field(init=False, default=False)
+    """Every run has been read; otherwise the end is no end of the slices."""
 
     async def run(self) -> None:
         """Read until the end of the slices, an error, or `stop`. Errors are raised by `take`."""

@@ -57,11 +57,11 @@ class Transfer:
     producer: Producer
     nursery: trio.Nursery
     options: SinkOptions
-    receipts: dict[MessageQueue, Receipt] = attrs.field(factory=dict)
-    _waiting: dict[Target, list[Outgoing]] = attrs.field(factory=dict)
-    _bytes: dict[Target, int] = attrs.field(factory=dict)
-    _last: dict[MessageQueue, trio.Event] = attrs.field(factory=dict)  # the newest request of a queue is done
-    _error: RocketError | None = None
+    receipts: dict[MessageQueue, Receipt] = attrs.field(init=False, factory=dict)
+    _waiting: dict[Target, list[Outgoing]] = attrs.field(init=False, factory=dict)
+    _bytes: dict[Target, int] = attrs.field(init=False, factory=dict)
+    _last: dict[MessageQueue, trio.Event] = attrs.field(init=False, factory=dict)  # a queue's newest request is done
+    _error: RocketError | None = attrs.field(init=False, default=None)
     _slots: trio.CapacityLimiter = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:

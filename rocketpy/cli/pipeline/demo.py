@@ -58,7 +58,7 @@ def _demo(target: Path, count: int, as_json: bool, master: str | None) -> int:
         assert spark is not None
         with running_broker(target) as name_server, job_progress(inline=True) as listener:
             say(f"{'broker':<8} name server at {name_server}, store in {target / 'store'}")
-            report = Demo(spark, name_server, target / "store", target, count, listener, say).run()
+            report = Demo(spark, name_server, target, count, listener, say).run()
     report.seconds = time.monotonic() - began_s
     (target / REPORT).write_text(json.dumps(report.as_json()))
     if not as_json:

@@ -75,15 +75,15 @@ class ClientInstance:
     api: MQClientAPI
     rng: random.Random = attrs.field(factory=random.Random)
     now_ms: Callable[[], int] = wall_clock_ms
-    routes: dict[str, TopicRouteData] = attrs.field(factory=dict)
-    brokers: dict[str, dict[int, str]] = attrs.field(factory=dict)
-    broker_versions: dict[str, int] = attrs.field(factory=dict)
-    publish_topics: set[str] = attrs.field(factory=set)
-    producer_groups: set[str] = attrs.field(factory=set)
-    consumer: ConsumerMember | None = None
-    _publish_infos: dict[str, PublishInfo] = attrs.field(factory=dict)
-    _route_lock: trio.Lock = attrs.field(factory=trio.Lock)
-    _heartbeat_lock: trio.Lock = attrs.field(factory=trio.Lock)
+    routes: dict[str, TopicRouteData] = attrs.field(init=False, factory=dict)
+    brokers: dict[str, dict[int, str]] = attrs.field(init=False, factory=dict)
+    broker_versions: dict[str, int] = attrs.field(init=False, factory=dict)
+    publish_topics: set[str] = attrs.field(init=False, factory=set)
+    producer_groups: set[str] = attrs.field(init=False, factory=set)
+    consumer: ConsumerMember | None = attrs.field(init=False, default=None)
+    _publish_infos: dict[str, PublishInfo] = attrs.field(init=False, factory=dict)
+    _route_lock: trio.Lock = attrs.field(init=False, factory=trio.Lock)
+    _heartbeat_lock: trio.Lock = attrs.field(init=False, factory=trio.Lock)
     unanswered_sends: UnansweredSends = attrs.field(init=False)
     _renewal: RouteRenewal = attrs.field(init=False)
 

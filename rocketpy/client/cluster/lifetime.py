@@ -122,7 +122,7 @@ class Open:
     instance: ClientInstance
     requests: BrokerRequests
     _ids: UniqueIdGenerator
-    _pid: int = attrs.field(factory=os.getpid)
+    _pid: int = attrs.field(init=False, factory=os.getpid)
 
     def next_id(self) -> str:
         """A unique message id."""

@@ -20,10 +20,13 @@ class Mastership:
     incarnation: str
     epoch: int
     since_s: float
-    _progress: dict[str, Progress] = attrs.field(factory=dict)
-    _entering: dict[str, str] = attrs.field(factory=dict)  # counted, and asked for when they have all; incarnations
-    _request: SwitchRequest | None = None  # of an operator or of this master; it is being carried out, or has failed
-    _leaves_set: bool = False  # by that: this member cannot serve, so it has to enter again
+    _progress: dict[str, Progress] = attrs.field(init=False, factory=dict)
+    _entering: dict[str, str] = attrs.field(init=False, factory=dict)
+    """Incarnations of members that count, and are asked for when they have all."""
+    _request: SwitchRequest | None = attrs.field(init=False, default=None)
+    """Of an operator or of this master; it is being carried out, or has failed."""
+    _leaves_set: bool = attrs.field(init=False, default=False)
+    """By that request: this member cannot serve, so it has to enter again."""
 
     def acknowledging(self, known: GroupState, acks: Mapping[str, Ack]) -> frozenset[str]:
         """The members of the set that have acknowledged something in this epoch."""

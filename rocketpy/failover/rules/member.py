@@ -34,24 +34,24 @@ class Member:
 
     settings: Settings
     state: State = State.JOINING
-    epoch: int = -1  # the epoch that this member serves, in the states of SERVING
-    lease: Lease | None = None
-    acknowledged: int = 0  # sends that end at or below this position may be answered SUCCESS
-    confirmed: int = 0  # what consumers may see, in the states of SERVING
-    copies: int = 1  # members that have all below `confirmed`; 1: a sync master answers SLAVE_NOT_AVAILABLE
-    changes: list[Change] = attrs.field(factory=list)  # not yet taken by `changes_taken`
-    hint: Hint = attrs.field(factory=Hint)
-    fault: Fault = attrs.field(factory=Fault)
-    _view: View | None = None
-    _report: Report | None = None
-    _now_s: float = 0.0
-    _since_s: float = 0.0  # when the present state began
-    _absent_since_s: float | None = None
-    _next: NextMaster = attrs.field(factory=NextMaster)
-    _base: int = 0  # the revision of `state` that a candidate campaigns on
-    _given_up: int = -1  # the last epoch that this member did not go on to serve
-    _decisions: Decisions = attrs.field(factory=Decisions)
-    _mastership: Mastership | None = None
+    epoch: int = attrs.field(init=False, default=-1)  # the epoch that this member serves, in the states of SERVING
+    lease: Lease | None = attrs.field(init=False, default=None)
+    acknowledged: int = attrs.field(init=False, default=0)  # sends that end up to here may be answered SUCCESS
+    confirmed: int = attrs.field(init=False, default=0)  # what consumers may see, in the states of SERVING
+    copies: int = attrs.field(init=False, default=1)  # members that have `confirmed`; 1: SLAVE_NOT_AVAILABLE if sync
+    changes: list[Change] = attrs.field(init=False, factory=list)  # not yet taken by `changes_taken`
+    hint: Hint = attrs.field(init=False, factory=Hint)
+    fault: Fault = attrs.field(init=False, factory=Fault)
+    _view: View | None = attrs.field(init=False, default=None)
+    _report: Report | None = attrs.field(init=False, default=None)
+    _now_s: float = attrs.field(init=False, default=0.0)
+    _since_s: float = attrs.field(init=False, default=0.0)  # when the present state began
+    _absent_since_s: float | None = attrs.field(init=False, default=None)
+    _next: NextMaster = attrs.field(init=False, factory=NextMaster)
+    _base: int = attrs.field(init=False, default=0)  # the revision of `state` that a candidate campaigns on
+    _given_up: int = attrs.field(init=False, default=-1)  # the last epoch that this member did not go on to serve
+    _decisions: Decisions = attrs.field(init=False, factory=Decisions)
+    _mastership: Mastership | None = attrs.field(init=False, default=None)
 
     # --- what comes in ------------------------------------------------------------------------------------------------
 

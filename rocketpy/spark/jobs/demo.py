@@ -43,20 +43,18 @@ class Demo:
     """The demo: its steps, the brokers and directories that it uses, and its report.
 
     Attributes:
-        store: directory of the broker's store.
-        target: gets `archive/`, `windows/` and two PNG files.
+        target: has the broker's store in `store/`; gets `archive/`, `windows/` and two PNG files.
         count: messages.
         say: called with one line for each finished step.
     """
 
     spark: SparkSession
     name_server: str
-    store: Path
     target: Path
     count: int
     listener: ProgressListener
     say: Callable[[str], None]
-    report: JobReport = attrs.field(factory=lambda: JobReport("demo"))
+    report: JobReport = attrs.field(init=False, factory=lambda: JobReport("demo"))
 
     def run(self) -> JobReport:
         """All steps. A step that does not give as many messages as were sent is a check that does not hold."""
@@ -140,6 +138,11 @@ class Demo:
         self.report.files.append(place)
         back = self.spark.read.parquet(str(place)).where(f"topic = '{TOPIC}'").count()
         self.report.checks["the archive has what the topic has"] = back == messages.count()
+
+    @property
+    def store(self) -> Path:
+        """Directory of the broker's store."""
+        return self.target / "store"
 
     def _log_bytes(self) -> int:
         sizes = self.spark.read.format("rocketmq_store").options(path=str(self.store), columns="storeSize")

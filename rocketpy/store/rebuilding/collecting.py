@@ -145,12 +145,12 @@ class _PieceWalk:
     piece: LogPiece
     units: BinaryIO
     keys: BinaryIO
-    first: int = 0
-    reached: int = 0
-    end: int = 0
-    is_open: bool = False
-    runs: list[bytes] = attrs.field(factory=list)
-    damages: list[Damage] = attrs.field(factory=list)
+    first: int = attrs.field(init=False, default=0)
+    reached: int = attrs.field(init=False, default=0)
+    end: int = attrs.field(init=False, default=0)
+    is_open: bool = attrs.field(init=False, default=False)
+    runs: list[bytes] = attrs.field(init=False, factory=list)
+    damages: list[Damage] = attrs.field(init=False, factory=list)
 
     def run(self) -> None:
         size, start, stop = len(self.image), self.piece.start, self.piece.end
