@@ -63,13 +63,13 @@ class _Child:
     spec: WorkerSpec
     identity: Identity
     context: WorkerContext
-    pid: int = 0  # 0: not running
-    pidfd: int = -1
-    restart_at: float | None = None
-    restarts: list[float] = attrs.field(factory=list)  # times within the window
-    faults: list[float] = attrs.field(factory=list)  # times within the window of crashes by a request
-    is_hung: bool = False
-    failed_forks: int = 0  # in a row
+    pid: int = attrs.field(init=False, default=0)  # 0: not running
+    pidfd: int = attrs.field(init=False, default=-1)
+    restart_at: float | None = attrs.field(init=False, default=None)
+    restarts: list[float] = attrs.field(init=False, factory=list)  # times within the window
+    faults: list[float] = attrs.field(init=False, factory=list)  # times within the window of crashes by a request
+    is_hung: bool = attrs.field(init=False, default=False)
+    failed_forks: int = attrs.field(init=False, default=0)  # in a row
 
 
 @attrs.define(eq=False)

@@ -52,13 +52,13 @@ class Child:
     name: str
     main: Callable[[Role], int]
     keep_fds: tuple[int, ...]
-    policy: RestartPolicy = LATER
-    role: Role = attrs.field(factory=Role)
-    pid: int = 0  # 0: it does not run
-    pidfd: int = -1
-    ends_by: float | None = None  # it was told to end; at this time it is killed
-    start_at: float | None = 0.0  # when it is to be started; None: it runs, or is not wanted any more
-    deaths: list[float] = attrs.field(factory=list)  # times within the window of the policy
+    role: Role = attrs.field(init=False, factory=Role)
+    pid: int = attrs.field(init=False, default=0)  # 0: it does not run
+    pidfd: int = attrs.field(init=False, default=-1)
+    ends_by: float | None = attrs.field(init=False, default=None)  # it was told to end; at this time it is killed
+    start_at: float | None = attrs.field(init=False, default=0.0)
+    """When it is to be started; None: it runs, or is not wanted any more."""
+    deaths: list[float] = attrs.field(init=False, factory=list)  # times within the window of LATER
 
 
 @attrs.define
@@ -320,9 +320,9 @@ class Guardian:
         self._signal(self.coordinator, signal.SIGKILL)
 
     def _start_later(self, child: Child, how: str) -> None:
-        now, policy = self.process.clock(), child.policy
-        child.deaths[:] = [at for at in child.deaths if at > now - policy.window_s]
-        delay_s = policy.delay_s(len(child.deaths), self.process.jitter())
+        now = self.process.clock()
+        child.deaths[:] = [at for at in child.deaths if at > now - LATER.window_s]
+        delay_s = LATER.delay_s(len(child.deaths), self.process.jitter())
         child.deaths.append(now)
         child.start_at = now + delay_s
         self.process.log(f"{child.name} {how}; restarting {'now' if delay_s == 0 else f'in {delay_s * 1000:.0f} ms'}")

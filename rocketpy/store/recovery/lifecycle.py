@@ -32,7 +32,7 @@ used it since our last run. An opening that is cut short after that leaves nothi
 DISK_FULL_FLAG = 16  # RunningFlags: the only flag that clears itself
 
 
-@attrs.define(eq=False)
+@attrs.frozen(eq=False)
 class OpenedStore:
     """A recovered store. The workers inherit `control`; everything else is for the supervisor."""
 

@@ -117,9 +117,9 @@ def test_cleaning_may_overtake_what_a_dead_worker_left(config: MessageStoreConfi
     puts = fill(opened, dispatch_until=149)
     kill(opened)
     (opened.paths.commitlog / file_name(0)).unlink()
-    opened.control = ControlBlock(opened.paths.control, config.mapped_file_size_commit_log)
-    opened.control.header.dispatched_phy_offset = 100
-    opened.control.close()
+    control = ControlBlock(opened.paths.control, config.mapped_file_size_commit_log)
+    control.header.dispatched_phy_offset = 100
+    control.close()
     opened = reopen(config)
     header = opened.control.header
     assert header.min_phy_offset == header.dispatched_phy_offset == 16_384
