@@ -136,7 +136,7 @@ async def configs(admin: Admin, cluster: str) -> Json:
     return {"clusterScale": scale, "brokerConfigs": by_broker}
 
 
-@attrs.define
+@attrs.frozen
 class Load:
     """Messages per second, and in the 24 hours to this morning."""
 
@@ -149,9 +149,8 @@ class Load:
     trans_in_day: int = 0
     schedule_in_day: int = 0
 
-    def add(self, other: Load) -> None:
-        for field in attrs.fields(Load):
-            setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
+    def __add__(self, other: Load) -> Load:
+        return Load(*(one + more for one, more in zip(attrs.astuple(self), attrs.astuple(other), strict=True)))
 
     @property
     def day(self) -> Json:
@@ -169,7 +168,7 @@ async def metrics(admin: Admin, cluster: str) -> Json:
     for address in await admin.addresses_of(cluster):
         figures, config = await admin.runtime_info(address), await admin.broker_config(address)
         load = await _load(admin, address, figures)
-        total.add(load)
+        total += load
         groups = (await user_groups(admin, address)).subscription_group_table
         topics = (await user_topics(admin, address, with_special=False)).topic_config_table
         report[config.get("brokerName", address)] = {

@@ -16,6 +16,7 @@ from rocketpy.remoting.bodies.route import QueueData
 from rocketpy.remoting.bodies.topic import DataVersion, TopicConfig
 
 QUEUES = struct.Struct(">4i")
+UNKNOWN_VERSION = DataVersion(counter=-(1 << 63), timestamp_ms=0)  # of a broker whose topics are being registered
 
 
 @attrs.frozen
@@ -48,11 +49,11 @@ class LiveBroker:
 
     broker_name: str
     last_update_ms: int
-    data_version: DataVersion
     connection: int
     ha_server_addr: str
     master_epoch: int | None = None
     peer: str = ""
+    data_version: DataVersion = attrs.field(init=False, default=UNKNOWN_VERSION)
 
 
 def packed(config: TopicConfig) -> bytes:

@@ -46,7 +46,6 @@ LEAVING_MS = 3_000
 PERM_WRITE = 2
 PERM_READ_WRITE = 6
 NO_CONNECTION = -1  # of a broker that has left
-UNKNOWN_VERSION = DataVersion(counter=-(1 << 63), timestamp_ms=0)  # of a broker whose topics are being registered
 
 
 @attrs.define(eq=False)
@@ -118,7 +117,7 @@ class RouteInfoManager(RouteQuestions):
             self._filter_servers.pop(addr, None)
         epoch = registration.master_epoch if registration.broker_id == MASTER_ID else self._epoch_of(addr)
         ha_addr, peer = registration.ha_server_addr, registration.peer
-        live = LiveBroker(name, now_ms, UNKNOWN_VERSION, connection, ha_addr, epoch, peer)
+        live = LiveBroker(name, now_ms, connection, ha_addr, epoch, peer)
         self._forget_live(addr)
         self._live[addr] = live
         self._addrs_of.setdefault(connection, set()).add(addr)

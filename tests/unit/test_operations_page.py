@@ -124,7 +124,7 @@ def logged(package: str) -> Iterator[tuple[Path, str]]:
         for call in nodes_of(path):
             if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)):
                 continue
-            if call.func.attr in LEVELS | {"_warn"} or ast.unparse(call.func) == "self.log":
+            if call.func.attr in LEVELS | {"_warn"} or ast.unparse(call.func) == "self.process.log":
                 texts = (text for argument in call.args[:2] for text in texts_of(argument, path))
                 yield from ((path, text) for text in texts if len(re.sub("%[a-z]", "", text)) > LEAST)
 

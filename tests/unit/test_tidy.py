@@ -21,6 +21,8 @@ FUNCTION_LINES_MAX = 60
 SMALL_FUNCTION_LINES = 12
 FILE_LINES_MAX = {".py": 600, ".c": 600, ".h": 400, ".md": 400, ".java": 600, ".go": 600}
 MODULE_LINES_MIN = 60  # a shorter module belongs to the module of its noun, or says why it is short
+COLLABORATORS_MAX = 6  # that one constructor takes
+CHANGED_ON_THEIR_WAY = {"RemotingCommand"}  # a message is a value; but the connection that sends it numbers it (opaque)
 SECTIONS = ("Args:", "Returns:", "Raises:", "Source:", "Layout:")
 PACKAGE_MODULES_MAX = 12  # a package with more says in its docstring what each is for
 ONE_FAMILY_EACH = {"admin/commands", "broker/processors"}  # the names of their modules say it
@@ -79,6 +81,25 @@ def behaves(node: ast.stmt) -> TypeGuard[ast.ClassDef]:
         and not node.name.startswith("_")
         and any(isinstance(part, Function) and not part.name.startswith("_") for part in node.body)
     )
+
+
+def is_state(field: ast.AnnAssign) -> bool:
+    """A field that the constructor does not take: of the class, or made by the object itself."""
+    options = field.value.keywords if isinstance(field.value, ast.Call) else []
+    return "ClassVar" in ast.unparse(field.annotation) or any(
+        option.arg == "init" and ast.unparse(option.value) == "False" for option in options
+    )
+
+
+def collaborators(node: ast.ClassDef) -> list[str]:
+    """What the constructor of a class takes. A class of attrs.frozen is a value: it names its parts, however many."""
+    for part in node.body:
+        if isinstance(part, Function) and part.name == "__init__":
+            return [argument.arg for argument in (*part.args.posonlyargs, *part.args.args, *part.args.kwonlyargs)][1:]
+    if not is_marked(node, "define"):
+        return []
+    fields = [part for part in node.body if isinstance(part, ast.AnnAssign) and not is_state(part)]
+    return [ast.unparse(field.target) for field in fields]
 
 
 def test_a_short_module_says_why() -> None:
@@ -163,6 +184,42 @@ def test_functions_fit_a_screen() -> None:
         (f"{key} has {n} lines" for key, n in found if n > FUNCTION_LINES_MAX),
         f"at most {FUNCTION_LINES_MAX} lines: split the function",
     )
+
+
+def test_constructors_take_few_collaborators() -> None:
+    """Who reads a class sees at once what it depends on."""
+    taken = [
+        (f"{name_of(path)}: {node.name}", collaborators(node))
+        for path in sources()
+        for node in nodes_of(path)
+        if isinstance(node, ast.ClassDef) and node.name not in CHANGED_ON_THEIR_WAY
+    ]
+    assert sum(len(found) == COLLABORATORS_MAX for _, found in taken) > 5, "the rule finds no constructors"
+    hold(
+        (f"{place} takes {len(found)}: {', '.join(found)}" for place, found in taken if len(found) > COLLABORATORS_MAX),
+        f"at most {COLLABORATORS_MAX}: name what belongs together in a frozen value, let a collaborator own what it "
+        "alone knows, and mark state with attrs.field(init=False); a class that is a value itself is attrs.frozen",
+    )
+
+
+def test_collaborators_are_told_from_values_and_state() -> None:
+    sample = """
+@attrs.define(eq=False)
+class Service:
+    limits: Limits
+    kind: ClassVar[str] = "x"
+    clock: Clock = attrs.field(factory=Clock)
+    _count: int = attrs.field(init=False, default=0)
+
+class Plain:
+    def __init__(self, limits: Limits, *, clock: Clock) -> None: ...
+
+@attrs.frozen
+class Value:
+    limits: Limits
+"""
+    found = {node.name: collaborators(node) for node in ast.parse(sample).body if isinstance(node, ast.ClassDef)}
+    assert found == {"Service": ["limits", "clock"], "Plain": ["limits", "clock"], "Value": []}
 
 
 def test_files_are_short() -> None:

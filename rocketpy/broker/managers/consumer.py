@@ -45,10 +45,10 @@ class ConsumerGroupInfo:
     consume_type: ConsumeType
     message_model: MessageModel
     consume_from_where: ConsumeFromWhere
-    channels: dict[int, ClientChannelInfo] = attrs.field(factory=dict)
-    subscriptions: dict[str, SubscriptionData] = attrs.field(factory=dict)
-    views: SubscriptionViews = attrs.field(factory=SubscriptionViews)
-    is_differing: bool = False  # its members subscribe differently, and this was reported
+    channels: dict[int, ClientChannelInfo] = attrs.field(init=False, factory=dict)
+    subscriptions: dict[str, SubscriptionData] = attrs.field(init=False, factory=dict)
+    views: SubscriptionViews = attrs.field(init=False, factory=SubscriptionViews)
+    is_differing: bool = attrs.field(init=False, default=False)  # its members subscribe differently; reported
     _connection_of: dict[str, int] = attrs.field(init=False, factory=dict)  # by client id: a group may have 50 000
 
     @property

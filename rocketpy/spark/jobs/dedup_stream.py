@@ -98,13 +98,13 @@ class Counts:
         state_keys: after the last batch.
     """
 
-    batches: int = 0
-    input: int = 0
-    messages: int = 0
-    duplicates: int = 0
-    without_key: int = 0
-    late: int = 0
-    state_keys: int = 0
+    batches: int = attrs.field(init=False, default=0)
+    input: int = attrs.field(init=False, default=0)
+    messages: int = attrs.field(init=False, default=0)
+    duplicates: int = attrs.field(init=False, default=0)
+    without_key: int = attrs.field(init=False, default=0)
+    late: int = attrs.field(init=False, default=0)
+    state_keys: int = attrs.field(init=False, default=0)
 
 
 @attrs.define
