@@ -1,7 +1,8 @@
 #ifndef ROCKETPY_ATOMIC_H
 #define ROCKETPY_ATOMIC_H
 /* The few atomics that processes share. A release store publishes everything written before it to whoever sees the
- * value with an acquire load; the full fence orders a store before a later load (sleeping and waking, watching). */
+ * value with an acquire load; the full fence orders a store before a later load (sleeping and waking, watching).
+ * Short: inline code, and the one place that explains it. */
 #include <stdint.h>
 
 static inline uint64_t rp_load_acquire(const uint64_t *at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }

@@ -1,7 +1,8 @@
 #ifndef ROCKETPY_CLOCK_H
 #define ROCKETPY_CLOCK_H
 /* The machine's clocks: monotonic nanoseconds for waiting and ages; wall and boot milliseconds, of which the broker's
- * clock is made (broker_clock.h), for records. */
+ * clock is made (broker_clock.h), for records.
+ * Short: the kernel's clocks, which every room reads inline. */
 #include <stdint.h>
 #include <time.h>
 

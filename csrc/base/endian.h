@@ -1,6 +1,7 @@
 #ifndef ROCKETPY_ENDIAN_H
 #define ROCKETPY_ENDIAN_H
-/* Big-endian loads and stores at any alignment: every integer on the wire and in the store is big-endian. */
+/* Big-endian loads and stores at any alignment: every integer on the wire and in the store is big-endian.
+ * Short: it is inlined everywhere, and has nothing in common with other numbers. */
 #include <stdint.h>
 #include <string.h>
 

@@ -1,7 +1,8 @@
 #ifndef ROCKETPY_STATUS_H
 #define ROCKETPY_STATUS_H
 /* Return codes of every C function that can do anything but succeed. Values >= 0 are expected outcomes, values < 0
- * are faults; Python knows them as rocketpy/native/__init__.py. */
+ * are faults; Python knows them as rocketpy/native/__init__.py.
+ * Short: one list for all rooms. */
 typedef enum rp_status {
     RP_OK = 0,
     RP_EMPTY = 1,        /* nothing to read now */

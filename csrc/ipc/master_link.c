@@ -1,4 +1,5 @@
-/* See master_link.h. */
+/* See master_link.h.
+ * Short: copies of addresses between processes; the loops that use them are in replication and workers. */
 #define _GNU_SOURCE
 #include "ipc/master_link.h"
 #include <string.h>

@@ -97,4 +97,15 @@ void rp_member_begin_tree(rp_member *member);
 /* The log was made shorter while it was opened: what was proposed after `end` can never be confirmed. Before workers
  * are forked. */
 void rp_member_cut(rp_member *member, uint64_t end);
+
+/* The epochs of a log, as rocketpy/failover/rules/epochs.py lists them: which master wrote which bytes. */
+typedef struct rp_epoch {
+    uint64_t start; /* position of its first byte; the next one begins where it ends */
+    int32_t number;
+    uint32_t reserved;
+} rp_epoch;
+
+/* The epoch of the byte at `position`, of `count` ones in ascending order; -1: none of them. *end: where it ends, as
+ * far as the list tells. */
+int32_t rp_epochs_at(const rp_epoch *epochs, uint32_t count, uint64_t position, uint64_t *end);
 #endif

@@ -1,6 +1,6 @@
 #ifndef ROCKETPY_WORKER_H
 #define ROCKETPY_WORKER_H
-/* The worker block, and the doorbell that wakes a worker.
+/* The worker block, the doorbell that wakes a worker, and the pull worker that owns a queue.
  *
  * A worker has one doorbell (an eventfd) for everything it waits for; it is rung only when the worker has declared
  * itself asleep. Waiting is race-free (tests/unit/reactor/test_ring_wake_model.py checks every order of these steps):
@@ -49,4 +49,11 @@ void rp_worker_prepare_sleep(rp_worker *worker);
 void rp_worker_sleep(rp_worker *worker, int64_t timeout_ns);
 /* asleep = 0 and drain the doorbell; after any other way of waiting on it. */
 void rp_worker_end_sleep(rp_worker *worker);
+
+enum { RP_PULL_WORKERS_MAX = 64 };
+
+/* The pull worker that owns a queue, 0 .. owners - 1; the queues of a topic are spread evenly. 0 < owners. Everybody
+ * computes it alike: the codec for a pull, the store worker for an ARRIVAL, the manager for a pull that it hands back.
+ * So the suspended pulls of a queue are in one process, and are served in the order in which they came. */
+uint32_t rp_queue_owner(const uint8_t *topic, uint32_t topic_size, int32_t queue_id, uint32_t owners);
 #endif

@@ -43,7 +43,7 @@ enum {
     /* manager -> send, pull: an entry of a table, new, changed or removed */
     RP_MSG_TOPIC = 11,
     RP_MSG_GROUP = 12,
-    RP_MSG_SUBSCRIPTION = 13, /* filter_messages.h */
+    RP_MSG_SUBSCRIPTION = 13,
     /* manager -> send, pull, store: the tables are whole; before, decide nothing by them */
     RP_MSG_TABLES_END = 14,
     /* manager -> send, pull: settings that hold for all topics */
@@ -64,11 +64,11 @@ enum {
     RP_MSG_TRAFFIC = 22,
     /* store -> send: deliver or renew this timer, unless timer_marks.h says that it has ended */
     RP_MSG_TIMER = 23,
-    /* codec, manager -> send: commit, roll back or discard a half message, and reply (transaction_messages.h) */
+    /* codec, manager -> send: commit, roll back or discard a half message, and reply */
     RP_MSG_END_TRANSACTION = 24,
-    /* manager -> pull: a SQL92 expression that pulls may bring (filter_messages.h) */
+    /* manager -> pull: a SQL92 expression that pulls may bring */
     RP_MSG_EXPRESSION = 25,
-    /* manager -> store: a subscription for which filter bits are written (filter_messages.h) */
+    /* manager -> store: a subscription for which filter bits are written */
     RP_MSG_FILTER = 26,
     /* replicator -> send: bytes of the master's log; append them */
     RP_MSG_LOG = 28
@@ -297,4 +297,78 @@ typedef struct rp_msg_broker {
     uint32_t max_message_size; /* bytes of body; 0: unchanged */
     uint32_t reject_transactions; /* rejectTransactionMessage */
 } rp_msg_broker;
+
+/* END_TRANSACTION on its way to the send worker, from codecs and from the manager. */
+
+/* What is to be done with a half message. COMMIT and ROLLBACK are commitOrRollback of the request; the others come from
+ * the manager alone. */
+enum {
+    RP_END_DISCARD = 1, /* store it in TRANS_CHECK_MAX_TIME_TOPIC */
+    RP_END_UNREADABLE = 2, /* end it without a look at its record */
+    RP_END_RENEW = 3, /* store it again at the end of the half queue: it stays open there */
+    RP_END_COMMIT = 8,
+    RP_END_ROLLBACK = 12
+};
+typedef struct rp_msg_end_transaction {
+    rp_origin origin;
+    int32_t opaque;
+    int32_t code;
+    int32_t version;
+    uint32_t flags; /* RP_REQUEST_ONEWAY, RP_REQUEST_ROCKETMQ */
+    int32_t action; /* RP_END_*; any other value: nothing is done, and nothing answered */
+    uint32_t group_size;
+    int64_t queue_offset; /* of the half message: tranStateTableOffset */
+    int64_t phy_offset; /* of the half message: commitLogOffset */
+    uint64_t token; /* of a request of the manager: returned in PUT_RESULT */
+    /* producer group */
+} rp_msg_end_transaction;
+
+/* Subscriptions and SQL92 expressions, from the manager to the pull workers and the store worker. */
+
+/* The online subscription of a group to a topic; also how a compiled tag set reaches the fast path. */
+enum { RP_TAGS_MAX = 16384 /* of the expression that a pull brings */ };
+enum {
+    RP_SUBSCRIPTION_ALL = 2,
+    RP_SUBSCRIPTION_SLOW = 4 /* no tag expression, and no SQL92 expression that can be evaluated: the manager refuses */
+};
+/* Where a subscription's filter bits are: the positions of its bits among those of a message, and the filter mark that
+ * says from where on in the log messages have them (filter_marks.h). */
+typedef struct rp_filter_place {
+    uint64_t id; /* of the subscription, as the mark has it; 0: it has no bits */
+    uint32_t mark; /* number of the mark */
+    uint32_t bit_count; /* of all filter bits of a message */
+    uint32_t count; /* positions that are used */
+    uint32_t positions[8];
+    uint32_t reserved;
+} rp_filter_place;
+
+typedef struct rp_msg_subscription {
+    int64_t sub_version;
+    uint32_t flags;
+    uint32_t group_size;
+    uint32_t topic_size;
+    uint32_t tag_count;
+    uint32_t program_size; /* of a SQL92 expression; 0: tags alone */
+    uint32_t reserved;
+    rp_filter_place place;
+    /* tag_count x int32_t tag hashes, group, topic, program */
+} rp_msg_subscription;
+
+/* The program of a SQL92 expression (rocketpy/filter/program.py). */
+typedef struct rp_msg_expression {
+    uint32_t text_size;
+    uint32_t program_size;
+    /* text, program */
+} rp_msg_expression;
+
+/* The filter bits of `group` for the messages of `topic`; replaces those of the same names. RP_TABLE_REMOVE: no more.
+ * Without topic and group: all filters are removed, and a TABLES_END will follow. */
+typedef struct rp_msg_filter {
+    uint32_t flags;
+    uint32_t group_size;
+    uint32_t topic_size;
+    uint32_t program_size;
+    rp_filter_place place;
+    /* group, topic, program */
+} rp_msg_filter;
 #endif

@@ -26,7 +26,8 @@
  *
  * In plain mode (without failover) epoch is 0 and confirmed is the master's end; FENCED is not sent. Otherwise the
  * epoch of DATA is that of its bytes, and all others name that of the master. The JSON fields, versions and the
- * proof are in docs/understand/replication-protocol.md. */
+ * proof are in docs/understand/replication-protocol.md. Python reads and writes the frames of a handshake, CHALLENGE to
+ * REFUSE (rocketpy/replication/frames.py); C those of the stream. */
 #include <stdint.h>
 
 enum {

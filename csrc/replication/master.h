@@ -7,9 +7,9 @@
  * that may be slaves (rocketpy/replication/handshakes.py). */
 #include <stdint.h>
 #include "base/status.h"
+#include "ipc/member.h"
 #include "ipc/worker.h"
 #include "store/control/control_block.h"
-#include "replication/epochs.h"
 #include "replication/slave_table.h"
 
 typedef struct rp_master_config {

@@ -11,7 +11,6 @@
 #include "ipc/member.h"
 #include "ipc/ring.h"
 #include "store/control/control_block.h"
-#include "replication/epochs.h"
 
 typedef struct rp_slave_stream_config {
     rp_worker *worker; /* the replicator */

@@ -1,4 +1,5 @@
-/* See slave_table.h. */
+/* See slave_table.h.
+ * Short: slave_connection.c fills the rows; this is what other workers call. */
 #define _GNU_SOURCE
 #include "replication/slave_table.h"
 #include <string.h>

@@ -5,8 +5,8 @@
  * state there is. */
 #include <stdint.h>
 #include "base/status.h"
+#include "ipc/member.h"
 #include "store/log/log_view.h"
-#include "replication/epochs.h"
 #include "replication/frames.h"
 
 typedef struct rp_transfer {

@@ -1,6 +1,7 @@
 #ifndef ROCKETPY_CODES_H
 #define ROCKETPY_CODES_H
-/* The request and response codes that C names. rocketpy/codes.py has all of them; a test compares the two. */
+/* The request and response codes that C names. rocketpy/codes.py has all of them; a test compares the two.
+ * Short: two lists, as in rocketpy/codes.py. */
 
 typedef enum rp_request_code {
     RP_CODE_SEND_MESSAGE = 10, /* its header has the long field names; the other sends have letters */

@@ -5,7 +5,7 @@ slow path their queues and tasks, statistics and metrics the bounds that they sh
 (docs/understand/architecture.md, Pools).
 
     send     C; one process, for the CommitLog has one writer: more of them would need a lock around each append
-    pull     C; pullWorkers processes, each of which owns some of the queues (csrc/ipc/queue_owner.h)
+    pull     C; pullWorkers processes, each of which owns some of the queues (csrc/ipc/worker.h)
     query    Python; queryWorkers processes that only read the store; without them the manager serves their rows
     manager  Python; one process, which owns the tables; serves all other rows, and what others cannot read
 

@@ -69,7 +69,7 @@ class ReactorSizes:
 
     @property
     def pulls(self) -> tuple[str, ...]:
-        """In the order of csrc/ipc/queue_owner.h."""
+        """In the order of csrc/ipc/worker.h."""
         return (PULL,) if self.pull_workers == 1 else tuple(f"{PULL}-{n}" for n in range(self.pull_workers))
 
     @property

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/endian.h"
-#include "ipc/filter_messages.h"
+#include "ipc/worker_messages.h"
 #include "store/dispatch/dispatch.h"
 #include "workers/codec/codec.h"
 #include "workers/pull/pull.h"

@@ -20,7 +20,7 @@ CSRC = ROOT / "csrc"
 FUNCTION_LINES_MAX = 60
 SMALL_FUNCTION_LINES = 12
 FILE_LINES_MAX = {".py": 600, ".c": 600, ".h": 400, ".md": 400, ".java": 600, ".go": 600}
-MODULE_LINES_MIN = 60  # a shorter module belongs to the module of its noun, or says why it is short
+MODULE_LINES_MIN = 60  # a shorter module or C file belongs to the file of its noun, or says why it is short
 COLLABORATORS_MAX = 6  # that one constructor takes
 CHANGED_ON_THEIR_WAY = {"RemotingCommand"}  # a message is a value; but the connection that sends it numbers it (opaque)
 SECTIONS = ("Args:", "Returns:", "Raises:", "Source:", "Layout:")
@@ -102,15 +102,33 @@ def collaborators(node: ast.ClassDef) -> list[str]:
     return [ast.unparse(field.target) for field in fields]
 
 
+def is_short_without_a_reason(text: str) -> bool:
+    return text.count("\n") < MODULE_LINES_MIN and not re.search(r"^(/\* | \* )?Short: .", text, re.MULTILINE)
+
+
 def test_a_short_module_says_why() -> None:
     short = [
-        f"{path.relative_to(ROOT)} has {lines} lines"
+        name_of(path)
         for path in sources()
-        if path.name not in ("__init__.py", "__main__.py")
-        and (lines := len((text := path.read_text()).splitlines())) < MODULE_LINES_MIN
-        and not re.search(r"^Short: .", text, re.MULTILINE)
+        if path.name not in ("__init__.py", "__main__.py") and is_short_without_a_reason(text_of(path))
     ]
     hold(short, "move it into the module of its noun, or give its docstring a line that begins with `Short: `")
+
+
+def test_a_short_c_file_says_why() -> None:
+    """A header of the same name is part of the C file: it lists its functions, and may be as short as it likes."""
+    short = [
+        name_of(path)
+        for path in c_files()
+        if not (path.suffix == ".h" and path.with_suffix(".c").exists()) and is_short_without_a_reason(text_of(path))
+    ]
+    hold(short, "move it into the file of its noun, or give its first comment a line that begins with ` * Short: `")
+
+
+def test_a_file_without_a_reason_is_seen() -> None:
+    reasons = ("Short: one list.\n", "/* See a.h.\n * Short: one list. */\n", "/* Short: one list. */\n")
+    assert not any(is_short_without_a_reason(text) for text in (*reasons, "x\n" * MODULE_LINES_MIN))
+    assert all(is_short_without_a_reason(text) for text in ("", "x = 'Short: one'\n", "x\n" * (MODULE_LINES_MIN - 1)))
 
 
 def test_modules_have_a_docstring() -> None:

@@ -36,7 +36,7 @@ rp_dispatch *rp_dispatch_open(rp_control_block *block, const rp_dispatch_config 
     dispatch->batch = rp_unit_batch_open(block, dispatch->ext_enable);
     rp_topic_filters_init(&dispatch->filters, dispatch->ext_enable ? config->filter_marks : NULL);
     dispatch->keyed = calloc(BATCH_RECORDS, sizeof *dispatch->keyed);
-    dispatch->arrivals = (rp_arrivals){.block = block, .queues = calloc(ARRIVALS_MAX, sizeof(uint32_t))};
+    dispatch->arrivals.queues = calloc(ARRIVALS_MAX, sizeof(uint32_t));
     if (!dispatch->view || !dispatch->writer || (config->index_enable && !dispatch->index) ||
         (config->consume_queue_ext_file_size && !dispatch->ext) || !dispatch->delay_level_ms || !dispatch->batch ||
         !dispatch->keyed || !dispatch->arrivals.queues) {
@@ -95,7 +95,7 @@ rp_status rp_dispatch_run(rp_dispatch *dispatch, uint64_t budget) {
     uint64_t position = rp_load_acquire(&control->dispatched_phy_offset),
              min = rp_load_acquire(&control->min_phy_offset);
     uint64_t end = rp_load_acquire(dispatch->limit), file_size = control->commitlog_file_size;
-    if (dispatch->arrivals.count && rp_arrivals_send(&dispatch->arrivals) != RP_OK) return RP_FULL;
+    if (dispatch->arrivals.count && rp_dispatch_send_arrivals(dispatch) != RP_OK) return RP_FULL;
     if (position < min) position = min;
     if (position > end) return RP_EMPTY; /* a slave's log that is about to begin at `min` */
     if (end && end == dispatch->incomplete_at) return RP_EMPTY;

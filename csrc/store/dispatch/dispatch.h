@@ -28,7 +28,7 @@ typedef struct rp_dispatch_config {
 
 rp_dispatch *rp_dispatch_open(rp_control_block *block, const rp_dispatch_config *config);
 void rp_dispatch_close(rp_dispatch *dispatch);
-/* Send ARRIVAL messages for suspended pulls through these writers, one per pull worker in the order of queue_owner.h;
+/* Send ARRIVAL messages for suspended pulls through these writers, one per pull worker in the order of ipc/worker.h;
  * 0: none. The writers are borrowed, the array is copied. count <= RP_PULL_WORKERS_MAX. */
 void rp_dispatch_set_pulls(rp_dispatch *dispatch, rp_ring_writer *const *pulls, uint32_t count);
 /* Update this heartbeat (CLOCK_MONOTONIC) while a batch is written, because a large one may take seconds. */

@@ -52,6 +52,34 @@ static rp_status write_runs(rp_dispatch *dispatch, uint32_t from, uint32_t to) {
     return status;
 }
 
+static rp_ring_writer *owner_of(const rp_dispatch *dispatch, const rp_queue *queue) {
+    uint32_t pull_count = dispatch->arrivals.pull_count;
+    if (pull_count == 1) return dispatch->arrivals.pulls[0];
+    const uint8_t *topic;
+    uint32_t size = rp_control_topic(dispatch->block, queue->topic, &topic);
+    return dispatch->arrivals.pulls[rp_queue_owner(topic, size, (int32_t)queue->queue_id, pull_count)];
+}
+
+rp_status rp_dispatch_send_arrivals(rp_dispatch *dispatch) {
+    uint32_t left = 0, pull_count = dispatch->arrivals.pull_count, *queues = dispatch->arrivals.queues;
+    for (uint32_t i = 0; i < dispatch->arrivals.count; i++) {
+        rp_queue *queue = rp_control_queue(dispatch->block, queues[i]);
+        rp_ring_writer *pull = owner_of(dispatch, queue);
+        rp_msg_arrival *arrival = (rp_msg_arrival *)rp_ring_reserve(pull, sizeof *arrival);
+        if (arrival) {
+            *arrival = (rp_msg_arrival){.queue = queues[i]};
+            rp_ring_commit(pull, sizeof *arrival, RP_MSG_ARRIVAL);
+        } else if (pull_count == 1) {
+            queues[left++] = queues[i];
+        } else {
+            rp_store_release32(&queue->watched, 1);
+        }
+    }
+    dispatch->arrivals.count = left;
+    for (uint32_t i = 0; i < pull_count; i++) rp_ring_wake(dispatch->arrivals.pulls[i]);
+    return left ? RP_FULL : RP_OK;
+}
+
 static void publish_runs(rp_dispatch *dispatch, uint32_t from, uint32_t to) {
     for (uint32_t i = from; i < to; i++) {
         const rp_unit_run *run = rp_unit_batch_run(dispatch->batch, i);
@@ -110,11 +138,11 @@ static rp_status finish_batch(rp_dispatch *dispatch, uint64_t position) {
         publish_runs(dispatch, from, to);
         tell_watchers(dispatch, from, to);
         if (dispatch->arrivals.count)
-            rp_arrivals_send(&dispatch->arrivals); /* what does not fit goes first in the next run */
+            rp_dispatch_send_arrivals(dispatch); /* what does not fit goes first in the next run */
         look_around(dispatch);
     }
     if (status == RP_OK && dispatch->arrivals.count)
-        rp_arrivals_send(&dispatch->arrivals); /* queues met again, and nothing to write */
+        rp_dispatch_send_arrivals(dispatch); /* queues met again, and nothing to write */
     RP_CRASH_POINT("dispatch.index");
     if (status == RP_OK) status = index_batch(dispatch);
     if (status == RP_OK && dispatch->timestamp_ms > 0)

@@ -1,5 +1,6 @@
 /* See filter_marks.h. The id is cleared before the position changes and set after it; a reader that sees the same id
- * before and after has read its position. */
+ * before and after has read its position.
+ * Short: the only word between the store worker, which sets marks, and pull workers, which read them. */
 #define _GNU_SOURCE
 #include "store/filters/filter_marks.h"
 #include <stddef.h>

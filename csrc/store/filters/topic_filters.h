@@ -6,7 +6,7 @@
  * Which messages have the bits of a subscription is what its filter mark says (filter_marks.h). */
 #include <stdint.h>
 #include "base/map.h"
-#include "ipc/filter_messages.h"
+#include "ipc/worker_messages.h"
 #include "store/filters/filter_marks.h"
 #include "store/log/record.h"
 #include "store/queues/consume_queue_ext.h"

@@ -8,6 +8,7 @@
  *   then index_num x 20 bytes: i32 hash, i64 phy offset, i32 seconds since begin timestamp, i32 previous unit */
 #include <stdint.h>
 #include "base/status.h"
+#include "store/log/record.h"
 
 enum { RP_INDEX_HEADER_SIZE = 40, RP_INDEX_SLOT_SIZE = 4, RP_INDEX_UNIT_SIZE = 20 };
 typedef struct rp_index rp_index;
@@ -51,4 +52,24 @@ rp_status rp_index_sync(rp_index *index);
  * the file size does not match slot_num and index_num; RP_IO_ERROR, RP_NO_MEMORY. */
 rp_status rp_index_repair(const char *path, uint32_t slot_num, uint32_t index_num, uint64_t phy_limit,
                           uint64_t *end_phy_offset, int *is_repaired);
+
+/* The hashes under which a record is in the index: of topic#UNIQ_KEY, then of topic#key for the first
+ * RP_INDEX_KEYS_MAX of KEYS. */
+
+/* An iterator. Large: keep it outside of the stack. */
+typedef struct rp_key_hashes {
+    rp_keys keys; /* into the properties */
+    uint32_t prefix_size;
+    uint32_t room;
+    int is_cut_short; /* there are more keys than the index takes */
+    uint8_t text[RP_TOPIC_SIZE_V2_MAX + 1 + RP_PROPERTIES_SIZE_MAX];
+} rp_key_hashes;
+
+/* 1 if the index takes the keys of such a record: all but rollbacks and records without properties. */
+int rp_key_hashes_wants(int32_t sys_flag, uint32_t properties_size);
+/* Begin with the keys of a record; the properties are borrowed until the end. */
+void rp_key_hashes_begin(rp_key_hashes *hashes, const uint8_t *topic, uint32_t topic_size, const uint8_t *properties,
+                         uint32_t properties_size);
+/* 1 with *hash; 0 at the end. */
+int rp_key_hashes_next(rp_key_hashes *hashes, int32_t *hash);
 #endif

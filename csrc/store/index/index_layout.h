@@ -1,6 +1,7 @@
 #ifndef ROCKETPY_INDEX_LAYOUT_H
 #define ROCKETPY_INDEX_LAYOUT_H
-/* The header and the units of an index file (docs/understand/file-formats.md), big-endian. C only. */
+/* The header and the units of an index file (docs/understand/file-formats.md), big-endian. C only.
+ * Short: inline code for index_file.c and verify.c; cffi reads index_file.h. */
 #include <stdint.h>
 #include "base/endian.h"
 

@@ -1,5 +1,6 @@
 /* At half speed the clock is clock_slow_base_ms + CLOCK_BOOTTIME / 2: one value, so that a reader cannot see half a
- * change. 0 means that the wall clock was never set back: the sum is then far in the past and does not count. */
+ * change. 0 means that the wall clock was never set back: the sum is then far in the past and does not count.
+ * Short: one rule for the time, which send, timers and Python follow. */
 #include "store/log/broker_clock.h"
 
 #include "base/atomic.h"

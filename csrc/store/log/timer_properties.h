@@ -1,6 +1,7 @@
 #ifndef ROCKETPY_TIMER_PROPERTIES_H
 #define ROCKETPY_TIMER_PROPERTIES_H
-/* Names that make a message a timer, and what a stored timer looks like. C only. */
+/* Names that make a message a timer, and what a stored timer looks like. C only.
+ * Short: inline code for codecs, sends, queues and timers; record.h, which cffi reads, has no room for it. */
 #include <stdint.h>
 #include <string.h>
 #include "store/log/record.h"

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include "base/status.h"
 #include "store/control/control_block.h"
+#include "store/log/record.h"
 
 enum { RP_CQ_UNIT_SIZE = 20 };
 typedef struct rp_cq_reader rp_cq_reader;
@@ -12,6 +13,9 @@ typedef struct rp_cq_reader rp_cq_reader;
 /* 1 if `offset` is a possible queue offset: its byte position must fit a file name. Others come from damaged records.
  */
 int rp_cq_is_offset(uint64_t offset);
+/* The tags code of the record's unit: hash of its tags; for a delayed message its delivery time (ms).
+ * `delay_level_ms[0]` is level 1; a level above the highest counts as the highest. */
+int64_t rp_unit_tags_code(const rp_record_view *record, const int64_t *delay_level_ms, uint32_t delay_level_count);
 
 rp_cq_reader *rp_cq_reader_open(rp_control_block *block, const char *directory, uint64_t file_size, uint32_t files_max);
 void rp_cq_reader_close(rp_cq_reader *reader);

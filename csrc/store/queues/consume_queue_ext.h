@@ -5,7 +5,7 @@
  * directory>_ext". */
 #include <stdint.h>
 #include "base/status.h"
-#include "ipc/filter_messages.h"
+#include "ipc/worker_messages.h"
 #include "store/control/control_block.h"
 
 enum {

@@ -2,7 +2,8 @@
 #define ROCKETPY_UNIT_H
 /* A consume queue unit: where the record is that stands at a queue offset. C only.
  *
- *   position of the record in the log(8)  its size(4)  tags code(8)      big-endian, RP_CQ_UNIT_SIZE bytes */
+ *   position of the record in the log(8)  its size(4)  tags code(8)      big-endian, RP_CQ_UNIT_SIZE bytes
+ * Short: inline code for every reader of queues; cffi reads consume_queue.h. */
 #include <stdint.h>
 #include "base/endian.h"
 #include "store/log/record.h"
@@ -33,8 +34,4 @@ static inline int rp_has_unit(int32_t sys_flag) {
     int32_t transaction = sys_flag & RP_TRANSACTION_MASK;
     return transaction == 0 || transaction == RP_SYS_FLAG_TRANSACTION_COMMIT;
 }
-
-/* The tags code: hash of the record's tags; for a delayed message its delivery time (ms). `delay_level_ms[0]` is level
- * 1; a level above the highest counts as the highest. */
-int64_t rp_unit_tags_code(const rp_record_view *record, const int64_t *delay_level_ms, uint32_t delay_level_count);
 #endif

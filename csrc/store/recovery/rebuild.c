@@ -8,7 +8,7 @@
 #include "base/endian.h"
 #include "base/map.h"
 #include "store/control/control_block.h"
-#include "store/index/key_hashes.h"
+#include "store/index/index_file.h"
 #include "store/log/record.h"
 #include "store/queues/consume_queue.h"
 #include "store/queues/unit.h"

@@ -12,9 +12,7 @@
 #include "wire/codes.h"
 #include "wire/header.h"
 #include "ipc/backlog.h"
-#include "ipc/queue_owner.h"
 #include "ipc/resume.h"
-#include "ipc/selectors.h"
 #include "workers/codec/codec_request.h"
 #include "workers/shared/admission.h"
 
@@ -256,6 +254,19 @@ static rp_status to_send(rp_codec *codec, const rp_origin *origin, const rp_fram
                   "[REJECTREQUEST]system busy, start flow control for a while");
 }
 
+static int has_waiting(const rp_ring *ring) {
+    return rp_ring_depth(ring) || rp_load_acquire(&rp_ring_consumer(ring)->counters[RP_COUNT_WAITING]);
+}
+
+/* The query worker for the next query. Queries belong to nobody: the first worker, counted from `turn` on, that has
+ * none waiting in its ring of `rings` or for its tasks; if all have, that of `turn`. So a worker that stands still
+ * delays few queries while another is free. 0 < count. */
+static uint32_t next_query_worker(rp_ring *const *rings, uint32_t count, uint32_t turn) {
+    for (uint32_t i = 0; i < count; i++)
+        if (!has_waiting(rings[(turn + i) % count])) return (turn + i) % count;
+    return turn % count;
+}
+
 static rp_status take(rp_codec *codec, const rp_origin *origin, const uint8_t *data, uint32_t size) {
     rp_frame frame = {.size = size + 4};
     rp_header header;
@@ -283,8 +294,8 @@ static rp_status take(rp_codec *codec, const rp_origin *origin, const uint8_t *d
     }
     uint32_t out = OUT_MANAGER, first_query = OUT_PULLS + codec->pull_count;
     if (destination == RP_TO_QUERY && codec->query_count)
-        out = first_query +
-              rp_query_workers_next(&codec->output_rings[first_query], codec->query_count, codec->query_turn++);
+        out =
+            first_query + next_query_worker(&codec->output_rings[first_query], codec->query_count, codec->query_turn++);
     return command(codec, out, origin, data, size, &header);
 }
 

@@ -10,7 +10,7 @@
 #include "ipc/ring.h"
 #include "ipc/worker_messages.h"
 
-/* The kinds of workers that serve requests. A pull goes to the worker that owns its queue (queue_owner.h), queries go
+/* The kinds of workers that serve requests. A pull goes to the worker that owns its queue (ipc/worker.h), queries go
  * to the query workers in turn. */
 enum { RP_TO_SEND = 0, RP_TO_PULL = 1, RP_TO_MANAGER = 2, RP_TO_QUERY = 3 };
 

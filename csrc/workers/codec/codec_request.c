@@ -7,7 +7,7 @@
 
 #include "base/numbers.h"
 #include "wire/codes.h"
-#include "ipc/transaction_messages.h"
+#include "ipc/worker_messages.h"
 #include "store/log/record.h"
 #include "store/log/timer_properties.h"
 #include "store/transactions/half_states.h"

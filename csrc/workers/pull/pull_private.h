@@ -7,7 +7,6 @@
 #include "base/map.h"
 #include "ipc/backlog.h"
 #include "ipc/ring.h"
-#include "ipc/selectors.h"
 #include "ipc/worker_messages.h"
 #include "workers/pull/fetch.h"
 #include "workers/pull/pull.h"

@@ -12,8 +12,8 @@
 #include <string.h>
 #include "wire/codes.h"
 #include "ipc/resume.h"
-#include "ipc/selectors.h"
 #include "workers/pull/pull_private.h"
+#include "workers/shared/admission.h"
 
 enum { KEY_MAX = 1024 };
 

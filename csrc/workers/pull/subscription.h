@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include "base/map.h"
 #include "base/status.h"
-#include "ipc/filter_messages.h"
+#include "ipc/worker_messages.h"
 #include "store/filters/filter.h"
 
 typedef struct rp_tags {

@@ -4,8 +4,8 @@
  * that; then the send worker serves the end (docs/adr/0100). C only; the send worker. */
 #include <stdint.h>
 #include "base/status.h"
-#include "ipc/transaction_messages.h"
 #include "ipc/worker.h"
+#include "ipc/worker_messages.h"
 #include "store/control/control_block.h"
 
 enum { RP_HALF_READS_MAX = 192 /* ends that wait; a disk that reads one at a time needs some seconds for them */ };

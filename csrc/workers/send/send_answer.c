@@ -1,9 +1,9 @@
 /* Answers of the send worker: to connections through the ring of their selector, to the manager as PUT_RESULT. */
 #include <stdlib.h>
 #include "wire/codes.h"
-#include "ipc/selectors.h"
 #include "ipc/worker_messages.h"
 #include "workers/send/send_private.h"
+#include "workers/shared/admission.h"
 
 enum { REPLY_BOUND = 512 /* a send reply without ids and region */ };
 

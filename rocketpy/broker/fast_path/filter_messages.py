@@ -1,4 +1,4 @@
-"""The manager's messages about subscriptions and SQL92 expressions (csrc/ipc/filter_messages.h)."""
+"""The manager's messages about subscriptions and SQL92 expressions (csrc/ipc/worker_messages.h)."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class WorkerLinks:
     """The rings between the manager and the workers of the fast path."""
 
     send: Link
-    pulls: Sequence[Link]  # in the order of csrc/ipc/queue_owner.h
+    pulls: Sequence[Link]  # in the order of csrc/ipc/worker.h
     store: Link | None  # for cleaning; None in tests without one
     queries: Sequence[Link] = ()  # they learn of changed settings only
     sends: RingReader | None = None  # by which the send worker passes sends to the manager; None in tests without one
