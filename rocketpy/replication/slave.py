@@ -40,7 +40,6 @@ SHOWN = {
     State.SEARCHING: lib.RP_FOLLOWING_SEARCHING,
     State.FOLLOWING: lib.RP_FOLLOWING,
     State.HALTED: lib.RP_FOLLOWING_HALTED,
-    State.FOLLOWING_ANOTHER: lib.RP_FOLLOWING,
     State.REOPENING: lib.RP_FOLLOWING_SEARCHING,
 }
 
@@ -52,7 +51,7 @@ class SlaveReplicator:
     side: SlaveSide
     state: State = attrs.field(init=False, default=State.SEARCHING)
     _failures: int = attrs.field(init=False, default=0)  # tries in a row that brought nothing
-    _tried: MasterAddress | None = attrs.field(init=False, default=None)  # the master that was tried last
+    _named: MasterAddress | None = attrs.field(init=False, default=None)  # the master that was named last
     _halted_for: MasterAddress | None = attrs.field(init=False, default=None)  # the master that cannot be followed
     _bad: tuple[int, int] = attrs.field(init=False, default=(-1, 0))  # position, streams that were refused there
     _limit: LogLimit = attrs.field(init=False, factory=LogLimit)
@@ -63,12 +62,13 @@ class SlaveReplicator:
         context.report_ready()
         while not self.side.intake.block.stop:
             master = self._master()
+            if master is not None and master != self._named:
+                self._named = master
+                self._see(Event.MISFIT_NAMED if master == self._halted_for else Event.OTHER_MASTER)
+            self._show()
             if master is None or master == self._halted_for:
                 self._pause(LOOK_S if master is None else TURN_S)
                 continue
-            if master != self._tried:
-                self._tried = master
-                self._see(Event.OTHER_MASTER)
             self._try(master)
             if self.state is State.REOPENING:
                 return EXIT_REOPEN

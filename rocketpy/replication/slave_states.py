@@ -15,8 +15,7 @@ class State(enum.Enum):
 
     SEARCHING = "looks for a master, and for a way to follow it"
     FOLLOWING = "takes the log of a master"
-    HALTED = "has found a master whose log does not fit; tries any other one, but not this one"
-    FOLLOWING_ANOTHER = "takes the log of a master; has halted for another one"
+    HALTED = "waits for another master: the log of this one does not fit"
     REOPENING = "has asked for a cut of its log, and ends: the store is opened again"
 
 
@@ -24,7 +23,8 @@ class Event(enum.Enum):
     """An event that changes the state, or counts for the next wait."""
 
     NO_MASTER = "the orders of a member name no master any more"
-    OTHER_MASTER = "another master is named than the one that was tried last"
+    OTHER_MASTER = "another master is named than before"
+    MISFIT_NAMED = "the master that this slave has halted for is named again"
     STREAM_BEGUN = "both sides have agreed on where the stream begins"
     STREAM_ENDED = "the stream has ended after it had brought a part of the log"
     NOTHING_CAME = "the stream has ended before it had brought anything"
@@ -36,19 +36,19 @@ class Event(enum.Enum):
 
 
 COUNTED = frozenset({Event.NOTHING_CAME, Event.FAILED})
-FORGIVING = frozenset({Event.OTHER_MASTER, Event.STREAM_ENDED, Event.TOLD_TO_LEAVE, Event.MISFIT})
+FORGIVING = frozenset({Event.OTHER_MASTER, Event.MISFIT_NAMED, Event.STREAM_ENDED, Event.TOLD_TO_LEAVE, Event.MISFIT})
 STREAM_OVER = frozenset({Event.STREAM_ENDED, Event.NOTHING_CAME, Event.TOLD_TO_LEAVE, Event.FAILED})
 
 TRANSITIONS: dict[tuple[State, Event], State] = {
     (State.SEARCHING, Event.STREAM_BEGUN): State.FOLLOWING,
-    (State.HALTED, Event.STREAM_BEGUN): State.FOLLOWING_ANOTHER,
-    (State.HALTED, Event.NO_MASTER): State.SEARCHING,
     **{(State.FOLLOWING, event): State.SEARCHING for event in STREAM_OVER},
-    **{(State.FOLLOWING_ANOTHER, event): State.HALTED for event in STREAM_OVER},
-    **{(state, Event.MISFIT): State.HALTED for state in State if state is not State.REOPENING},
+    (State.SEARCHING, Event.MISFIT): State.HALTED,
+    (State.FOLLOWING, Event.MISFIT): State.HALTED,
+    (State.SEARCHING, Event.MISFIT_NAMED): State.HALTED,
     (State.SEARCHING, Event.NEEDS_CUT): State.HALTED,
     (State.SEARCHING, Event.CUT_ASKED): State.REOPENING,
-    (State.HALTED, Event.CUT_ASKED): State.REOPENING,
+    (State.HALTED, Event.OTHER_MASTER): State.SEARCHING,
+    (State.HALTED, Event.NO_MASTER): State.SEARCHING,
 }
 
 

@@ -220,6 +220,24 @@ def test_another_master_ends_the_halt(tmp_path: Path, master: FakeMaster) -> Non
     slave.close()
 
 
+def test_a_halt_is_shown_for_its_master_alone(tmp_path: Path, master: FakeMaster) -> None:
+    """Fault: A slave halted for one master showed `halted` while it looked for another one."""
+    with FakeMaster(2 * FILE_SIZE, log=IMAGE.data) as wrong:
+        slave = Slave(tmp_path, wrong)
+        slave.turn_until(lambda: slave.following == lib.RP_FOLLOWING_HALTED)
+        fitting = master.address, master.ha
+        slave.master_link.set_master(*fitting)
+        slave.turn_until(lambda: slave.following == lib.RP_FOLLOWING)
+        master.__exit__(None, None, None)  # the stream ends
+        slave.turn_until(lambda: slave.following != lib.RP_FOLLOWING)
+        assert slave.following == lib.RP_FOLLOWING_SEARCHING
+        slave.master_link.set_master(wrong.address, wrong.ha)
+        slave.turn_until(lambda: slave.following == lib.RP_FOLLOWING_HALTED)
+        slave.master_link.set_master(*fitting)  # nobody answers there now
+        slave.turn_until(lambda: slave.following == lib.RP_FOLLOWING_SEARCHING)
+        slave.close()
+
+
 def test_the_send_worker_may_be_restarted(tmp_path: Path, master: FakeMaster) -> None:
     slave = Slave(tmp_path, master)
     slave.turn_until(lambda: slave.rig.published)

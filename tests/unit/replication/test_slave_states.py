@@ -11,19 +11,20 @@ from rocketpy.replication.slave_states import TRANSITIONS, Event, State, next_fa
 
 # One row per event. One letter per state, in the order of the head; "." where the event changes nothing. The last
 # column: the tries in a row that brought nothing, after two of them.
-LETTERS = dict(zip("SFHAR", State, strict=True))  # A: following another, R: reopening
+LETTERS = dict(zip("SFHR", State, strict=True))  # R: reopening
 EXPECTED = """
-               S F H A R  2
-NO_MASTER      . . S . .  2
-OTHER_MASTER   . . . . .  0
-STREAM_BEGUN   F . A . .  2
-STREAM_ENDED   . S . H .  0
-NOTHING_CAME   . S . H .  3
-TOLD_TO_LEAVE  . S . H .  0
-FAILED         . S . H .  3
-MISFIT         H H . H .  0
-NEEDS_CUT      H . . . .  2
-CUT_ASKED      R . R . .  2
+               S F H R  2
+NO_MASTER      . . S .  2
+OTHER_MASTER   . . S .  0
+MISFIT_NAMED   H . . .  0
+STREAM_BEGUN   F . . .  2
+STREAM_ENDED   . S . .  0
+NOTHING_CAME   . S . .  3
+TOLD_TO_LEAVE  . S . .  0
+FAILED         . S . .  3
+MISFIT         H H . .  0
+NEEDS_CUT      H . . .  2
+CUT_ASKED      R . . .  2
 """
 ROWS = [row.split() for row in EXPECTED.strip().splitlines()[1:]]
 
