@@ -20,7 +20,7 @@ from rocketpy.reactor.topology import Topology
 from rocketpy.remoting.networks import parse_networks
 from rocketpy.replication.handshakes import HaPort
 from rocketpy.replication.introduction import Group
-from rocketpy.replication.master import Master
+from rocketpy.replication.master import Master, MasterMember
 from rocketpy.replication.slave_table import SlaveState, SlaveTable
 from rocketpy.store.control_block import ControlBlock
 from tests.support.waiting import wait_until
@@ -36,7 +36,16 @@ def report(position: int) -> bytes:
 class MasterRig:
     """`options`: fields of rp_master_config."""
 
-    def __init__(self, root: Path, *, addresses: str = "127.0.0.0/8", secret: bytes = b"", **options: Any) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        addresses: str = "127.0.0.0/8",
+        secret: bytes = b"",
+        member: MasterMember | None = None,
+        **options: Any,
+    ) -> None:
+        self.member = member
         self.now_ns = 1_000_000_000_000
         self.directory = root / "commitlog"
         self.directory.mkdir(parents=True)
@@ -71,7 +80,7 @@ class MasterRig:
         self.master = self.open()
 
     def open(self) -> Master:
-        return Master(self.config, self._port, self.control.header, self.table, self.group)
+        return Master(self.config, self._port, self.control.header, self.table, self.group, member=self.member)
 
     def close(self) -> None:
         self.master.close()
