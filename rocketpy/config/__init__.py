@@ -13,7 +13,7 @@ from the declarations (`python -m rocketpy.config.reference`). Those that nothin
 (`without_effect.py`).
 
     setting, settings               how one is declared; all of one server together
-    broker_config, message_store_config, server_config      the reference's classes of settings, with
+    broker_config, message_store_config, server_config, tls_config      the reference's classes of settings, with
     replication_config              what of them is about replication
     rocketpy_config, failover_config        settings that the reference does not have
     relations, failover_relations   what must hold between them
@@ -29,15 +29,16 @@ from .message_store_config import FlushDiskType, MessageStoreConfig
 from .relations import parse_addresses, ring_count
 from .replication_config import BrokerRole
 from .rocketpy_config import RocketpyConfig
-from .server_config import ClientConfig, NamesrvConfig, ServerConfig, TlsMode
+from .server_config import NamesrvConfig, ServerConfig
 from .settings import BrokerSettings, NamesrvSettings, Note
+from .tls_config import ClientAuth, TlsConfig, TlsMode
 from .update import Update, update_broker, update_namesrv
 
 __all__ = [
     "BrokerConfig",
     "BrokerRole",
     "BrokerSettings",
-    "ClientConfig",
+    "ClientAuth",
     "FlushDiskType",
     "HaMode",
     "Machine",
@@ -47,6 +48,7 @@ __all__ = [
     "Note",
     "RocketpyConfig",
     "ServerConfig",
+    "TlsConfig",
     "TlsMode",
     "Update",
     "load_broker_config",

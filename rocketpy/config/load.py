@@ -19,7 +19,7 @@ from .failover_relations import unreachable_notes
 from .machine import Machine, is_concrete, this_machine
 from .relations import check_broker, check_namesrv, ring_count
 from .rocketpy_config import RING_SIZE_MIN
-from .setting import to_text
+from .setting import declared_settings, to_text
 from .settings import (
     BrokerSettings,
     NamesrvSettings,
@@ -30,6 +30,7 @@ from .settings import (
     read_as,
     unknown_key,
 )
+from .tls_config import NOT_IN_TLS_FILE, TlsConfig, TlsMode
 
 BROKER_PORT = 10_911
 NAMESRV_PORT = 9_876
@@ -157,7 +158,30 @@ def _read(empty: _S, path: str | Path | None, overrides: Mapping[str, str]) -> _
         for part, declared in found
         if (part, declared.attribute) in values
     )
-    return _Loaded(evolve_parts(empty, values), given, lines, tuple(notes.values()))
+    return _with_tls_file(_Loaded(evolve_parts(empty, values), given, lines, tuple(notes.values())))
+
+
+def _with_tls_file(loaded: _Loaded[_S]) -> _Loaded[_S]:
+    """The settings with those of tls.config.file, if TLS is on.
+
+    Source: RocketMQ 4.9 `TlsHelper#extractTlsConfigFromFile`: the file overrides what the server was started with.
+    """
+    tls, values = loaded.settings.tls, dict[tuple[str, str], Any]()
+    if "useTLS" not in loaded.given and tls.tls_server_mode is TlsMode.ENFORCING:
+        values["tls", "use_tls"] = True
+    file = Path(tls.tls_config_file)
+    is_on = tls.is_served or tls.use_tls
+    if is_on and ("tls.config.file" in loaded.given or file.exists()):
+        known = {declared.setting.key: declared for declared in declared_settings(TlsConfig)}
+        for entry in _entries(file):
+            key = read_as(entry.key)
+            if key not in known:
+                raise unknown_key(key, known, file=file, line=entry.line)
+            if key in NOT_IN_TLS_FILE:
+                reason = "is not read from this file, as in RocketMQ: set it where the server's other settings are"
+                raise ConfigError(reason, file=file, line=entry.line, key=key)
+            values["tls", known[key].attribute] = parse_setting(known[key], entry.value, file=file, line=entry.line)
+    return attrs.evolve(loaded, settings=evolve_parts(loaded.settings, values))
 
 
 def _entries(file: Path) -> list[properties.Entry]:

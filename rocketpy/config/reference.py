@@ -9,8 +9,9 @@ from typing import Any
 from .broker_config import BrokerConfig
 from .message_store_config import MessageStoreConfig
 from .rocketpy_config import RocketpyConfig
-from .server_config import ClientConfig, NamesrvConfig, ServerConfig
+from .server_config import NamesrvConfig, ServerConfig
 from .setting import Declared, Effect, declared_settings, to_text
+from .tls_config import TlsConfig
 from .without_effect import BROKER, CLIENT, NAMESRV, SERVER, STORE, Default, Table, rows
 
 _INTRODUCTION = """\
@@ -38,7 +39,7 @@ _PARTS: tuple[tuple[str, type[Any], str], ...] = (
     ("Server", ServerConfig, "Broker and name server."),
     ("Broker", BrokerConfig, "Name and address of the broker, and its service to clients."),
     ("Store", MessageStoreConfig, "Files, flushes, retention, replication and failover."),
-    ("Client", ClientConfig, "The broker's calls to name servers and to its master."),
+    ("TLS", TlsConfig, "Broker and name server. Certificates, and who is trusted."),
     ("Name server", NamesrvConfig, "Only in the name server's file."),
 )
 

@@ -72,12 +72,23 @@ class _Checker:
         settings = self._settings
         if settings.rocketpy.log_level not in ("DEBUG", "INFO", "WARNING", "ERROR"):
             self._fail("logLevel", f"{settings.rocketpy.log_level!r} is none of DEBUG, INFO, WARNING, ERROR")
+        self._check_tls(settings)
         if settings.rocketpy.metrics_port == settings.server.listen_port:
             self._fail("metricsPort", f"{settings.rocketpy.metrics_port} is listenPort as well")
         self._check_networks("adminAddresses", settings.rocketpy.admin_addresses)
         self._check_networks("proxyProtocolFrom", settings.rocketpy.proxy_protocol_from)
         if isinstance(settings, BrokerSettings):
             self._check_networks("haAddresses", settings.store.ha_addresses)
+
+    def _check_tls(self, settings: BrokerSettings | NamesrvSettings) -> None:
+        if isinstance(settings, BrokerSettings) and settings.tls.is_served:
+            self._fail(
+                "tls.server.mode",
+                f"'{settings.tls.tls_server_mode.value}' is not supported: TLS is not built; use a TLS proxy "
+                "(proxyProtocolFrom) (leave it at disabled)",
+            )
+        if fault := settings.tls.fault():
+            self._fail(*fault)
 
     def _check_networks(self, key: str, text: str) -> None:
         for piece in filter(None, (piece.strip() for piece in text.split(","))):

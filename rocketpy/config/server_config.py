@@ -1,23 +1,12 @@
-"""ServerConfig and ClientConfig: the listening side and the calling side of the wire. Netty's keys (4.9)."""
+"""ServerConfig and NamesrvConfig: the listening side of the wire, by Netty's keys (4.9), and the name server's own."""
 
 # ruff: noqa: RUF009 - setting() returns an attrs field; it is meant to run once, in the class body
 
 from __future__ import annotations
 
-import enum
-
 import attrs
 
 from .setting import Effect, setting
-
-_TLS = "TLS is not built; use a TLS proxy (proxyProtocolFrom)"
-
-
-class TlsMode(enum.Enum):
-    DISABLED = "disabled"
-    PERMISSIVE = "permissive"
-    ENFORCING = "enforcing"
-
 
 @attrs.frozen(kw_only=True)
 class ServerConfig:
@@ -74,19 +63,6 @@ class ServerConfig:
         unit="connections",
         at_least=1,
     )
-    tls_server_mode: TlsMode = setting(
-        TlsMode.DISABLED,
-        "tls.server.mode",
-        "disabled: plain connections only; permissive: both; enforcing: TLS only.",
-        only_default=_TLS,
-    )
-
-
-@attrs.frozen(kw_only=True)
-class ClientConfig:
-    """NettyClientConfig of the reference: the broker's calls to name servers and to its master."""
-
-    use_tls: bool = setting(False, "useTLS", "Call name servers and the master by TLS.", only_default=_TLS)
 
 
 _CLUSTER_TEST = "cluster test mode is not built"

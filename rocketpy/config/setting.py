@@ -47,6 +47,7 @@ class Setting:
     at_least: int
     at_most: int
     power_of_two: bool
+    secret: bool  # never shown
     c: tuple[str, ...]  # "struct.field" of the compiled core that are given the value
 
     @property
@@ -93,11 +94,13 @@ def setting(
     at_least: int = 0,
     at_most: int = INT_MAX,
     power_of_two: bool = False,
+    secret: bool = False,
     c: str = "",
 ) -> _T:
     """Declare a field of a config class. Returns what the type checker should see: the default.
 
     Args:
+        secret: the value is never shown: by code 26, by a log line, or by the repr of the config object.
         c: "struct.field" in csrc/ that is the value, or several, separated by blanks. `c_fields` fills them.
     """
     declared = Setting(
@@ -112,9 +115,10 @@ def setting(
         at_least=at_least,
         at_most=at_most,
         power_of_two=power_of_two,
+        secret=secret,
         c=tuple(c.split()),
     )
-    return attrs.field(default=default, metadata={_KEY: declared})
+    return attrs.field(default=default, repr=not secret, metadata={_KEY: declared})
 
 
 def declared_settings(config_class: type[Any]) -> Iterator[Declared]:

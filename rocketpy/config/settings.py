@@ -15,15 +15,17 @@ from .broker_config import BrokerConfig
 from .message_store_config import FlushDiskType, MessageStoreConfig
 from .replication_config import BrokerRole
 from .rocketpy_config import RocketpyConfig
-from .server_config import ClientConfig, NamesrvConfig, ServerConfig
+from .server_config import NamesrvConfig, ServerConfig
 from .setting import Declared, c_fields, declared_settings, to_text
+from .tls_config import TlsConfig
 from .without_effect import BrokerWithoutEffect, NamesrvWithoutEffect
 
 _SHOWN_MAX = 100  # characters of a key or value in an error
 _SHOWN_AS = {"enableBatchPush": "isEnableBatchPush"}
 """Keys that the reference reads under the name of a setter and shows under that of a field. Both are read here."""
 _READ_AS = {shown: key for key, shown in _SHOWN_AS.items()} | {
-    "autoTraceBrokerEnable": "traceTopicEnable"  # as documents of 4.4 call it
+    "autoTraceBrokerEnable": "traceTopicEnable",  # as documents of 4.4 call it
+    "tls.enable": "useTLS",  # the system property of the reference
 }
 _S = TypeVar("_S", bound="BrokerSettings | NamesrvSettings")
 
@@ -48,7 +50,7 @@ class BrokerSettings:
     broker: BrokerConfig = attrs.field(factory=BrokerConfig)
     store: MessageStoreConfig = attrs.field(factory=MessageStoreConfig)
     server: ServerConfig = attrs.field(factory=ServerConfig)
-    client: ClientConfig = attrs.field(factory=ClientConfig)
+    tls: TlsConfig = attrs.field(factory=TlsConfig)
     rocketpy: RocketpyConfig = attrs.field(factory=RocketpyConfig)
     without_effect: Any = attrs.field(factory=BrokerWithoutEffect)
     path: Path | None = None
@@ -107,6 +109,7 @@ class NamesrvSettings:
 
     namesrv: NamesrvConfig = attrs.field(factory=NamesrvConfig)
     server: ServerConfig = attrs.field(factory=ServerConfig)
+    tls: TlsConfig = attrs.field(factory=TlsConfig)
     rocketpy: RocketpyConfig = attrs.field(factory=lambda: RocketpyConfig(metrics_port=0, topics_max=1_000_000))
     without_effect: Any = attrs.field(factory=NamesrvWithoutEffect)
     path: Path | None = None
@@ -195,6 +198,6 @@ def _to_properties(settings: BrokerSettings | NamesrvSettings, important_only: b
     for _, part in parts(evolve_parts(settings, settings.next_start)):
         for declared in declared_settings(type(part)):
             text = to_text(getattr(part, declared.attribute))
-            if text is not None and (declared.setting.important or not important_only):
+            if text is not None and not declared.setting.secret and (declared.setting.important or not important_only):
                 values.setdefault(_SHOWN_AS.get(declared.setting.key, declared.setting.key), text)
     return properties.format_mapping(values)

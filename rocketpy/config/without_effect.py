@@ -38,10 +38,6 @@ SERVER: Table = {
     "epoll is always used": {
         "useEpollNativeSelector": False,
     },
-    "TLS is not built; use a TLS proxy (proxyProtocolFrom)": {
-        "tls.server.keyPath": None,
-        "tls.server.certPath": None,
-    },
 }
 BROKER: Table = {
     "one process writes the log (docs/understand/architecture.md, Pools)": {

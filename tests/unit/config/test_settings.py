@@ -10,6 +10,7 @@ from rocketpy.config import (
     Machine,
     MessageStoreConfig,
     NamesrvSettings,
+    TlsConfig,
     load_broker_config,
     load_namesrv_config,
     properties,
@@ -18,7 +19,7 @@ from rocketpy.config import (
     update_namesrv,
     without_effect,
 )
-from rocketpy.config.setting import Effect, to_text, with_changes
+from rocketpy.config.setting import Effect, declared_settings, to_text, with_changes
 from rocketpy.config.settings import known_settings
 from rocketpy.config.update import change_file
 from rocketpy.config.without_effect import attribute_of
@@ -205,7 +206,8 @@ def test_refused_at_run_time_is_declared_where_it_must_be(broker: BrokerSettings
         for key, found in known_settings(broker).items()
         if any(declared.setting.effect is Effect.REFUSED for _, declared in found)
     }
-    assert refused == {"rocketmqHome", "configBlackList", "flushDiskType", "brokerRole"}
+    of_tls = {declared.setting.key for declared in declared_settings(TlsConfig)}
+    assert refused == {"rocketmqHome", "configBlackList", "flushDiskType", "brokerRole"} | of_tls
 
 
 @pytest.mark.parametrize("black_listed", ["enableBatchPush", "isEnableBatchPush"])
@@ -243,6 +245,7 @@ def test_the_reference_page_shows_unit_effect_and_reason() -> None:
         "| `flushDiskType` ★ `refused` | `ASYNC_FLUSH` | ASYNC_FLUSH answers",
         "| `groupsMax` `at once` | `100000` | Most subscription groups",
         "| `haListenPort` | listenPort + 1 | Port that slaves dial. **Not honoured:** always listenPort + 1",
-        "- `tls.server.keyPath`, `tls.server.certPath`: TLS is not built",
+        "| `useTLS` `refused` | true if tls.server.mode is enforcing | Call name servers",
+        "- `useEpollNativeSelector`: epoll is always used",
     )
     assert [start for start in starts if not any(line.startswith(start) for line in lines)] == []
