@@ -59,6 +59,7 @@ setup(
         # 4.2: admission control and availableNow; 4.3.0 is tested. matplotlib: the plots of jobs
         "spark": ["pyspark>=4.2,<4.4", "pyarrow>=18", "matplotlib>=3.8"],
         "failover": ["httpcore>=1,<2"],
+        "tls": ["cryptography>=42"],  # only for the certificate of tls.test.mode.enable
         "dev": [
             "pytest>=8",
             "pytest-rerunfailures>=14",

@@ -92,6 +92,14 @@ class BodyInvalid(RemoteProtocolError):
     """A body that is not of the form its request code asks for."""
 
 
+class TlsFailed(RemoteProtocolError):
+    """A TLS connection cannot be: `reason` is a word for counts (tls/handshakes.py), the text is for people."""
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
 # --- connections ------------------------------------------------------------------------------------------------------
 
 

@@ -6,7 +6,6 @@ The options classes are the reference page of the client: one field, its default
 from __future__ import annotations
 
 import os
-import ssl
 from collections.abc import Callable
 from datetime import datetime
 from enum import Enum
@@ -18,7 +17,6 @@ import attrs
 from rocketpy.codes import ResponseCode
 from rocketpy.message.names import TRACE_TOPIC
 from rocketpy.transport.address_server import address_server_url
-from rocketpy.transport.tls import tls_context
 
 from .allocation import Allocation, Averagely
 
@@ -107,16 +105,13 @@ class TlsOptions:
 
     ca_file: Path | None = None  # who may sign certificates of servers; None: whom the system trusts
     certificate_file: Path | None = None  # of this client, for servers that ask for one
-    key_file: Path | None = None  # of the certificate, not encrypted; None: it is in certificate_file
+    key_file: Path | None = None  # of the certificate; None: it is in certificate_file
+    key_password: str | None = attrs.field(default=None, repr=False)  # of an encrypted key
     verify: bool = True
 
     def __attrs_post_init__(self) -> None:
         if self.key_file is not None and self.certificate_file is None:
             raise ValueError("key_file needs certificate_file, too")
-
-    def context(self) -> ssl.SSLContext:
-        """Reads the files. Raises ConfigError, which names the file that cannot be used."""
-        return tls_context(self.ca_file, self.certificate_file, self.key_file, verify=self.verify)
 
 
 @attrs.frozen(kw_only=True)

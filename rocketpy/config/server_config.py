@@ -1,12 +1,11 @@
 """ServerConfig and NamesrvConfig: the listening side of the wire, by Netty's keys (4.9), and the name server's own."""
 
-# ruff: noqa: RUF009 - setting() returns an attrs field; it is meant to run once, in the class body
-
 from __future__ import annotations
 
 import attrs
 
 from .setting import Effect, setting
+
 
 @attrs.frozen(kw_only=True)
 class ServerConfig:

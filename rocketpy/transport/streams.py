@@ -55,12 +55,11 @@ def listening_port(listener: trio.SocketListener) -> int:
 
 def unacknowledged_bytes(stream: trio.abc.Stream) -> int:
     """The bytes written that the peer's machine has not acknowledged. 0 as well where the system does not tell."""
-    while isinstance(stream, trio.SSLStream):
-        stream = stream.transport_stream
-    if not isinstance(stream, trio.SocketStream) or not sys.platform.startswith("linux"):
+    below = _socket_stream(stream)
+    if below is None or not sys.platform.startswith("linux"):
         return 0
     try:
-        return int.from_bytes(fcntl.ioctl(stream.socket, termios.TIOCOUTQ, bytes(4)), sys.byteorder)
+        return int.from_bytes(fcntl.ioctl(below.socket, termios.TIOCOUTQ, bytes(4)), sys.byteorder)
     except (OSError, ValueError):  # it was closed
         return 0
 
@@ -92,5 +91,5 @@ def peer_of(stream: trio.abc.Stream) -> Peer:
 
 def _socket_stream(stream: trio.abc.Stream) -> trio.SocketStream | None:
     """The TCP stream below, also of an encrypted one; None: there is none, as in tests."""
-    below = stream.transport_stream if isinstance(stream, trio.SSLStream) else stream
+    below = getattr(stream, "transport_stream", stream)
     return below if isinstance(below, trio.SocketStream) else None

@@ -1,68 +1,220 @@
-"""TLS for clients: which certificates are trusted, which one is shown, and streams that are encrypted so."""
+"""Encrypted streams under trio: those that clients open, and those that a server accepts beside plain ones.
+
+A ClientHello begins with another byte than a frame, so one port serves both. The byte is looked at and left in the
+socket; bounds of the handshake are in tls/handshakes.py. The bytes themselves are tls/session.py's.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import ssl
-from pathlib import Path
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import trio
 
-from rocketpy.errors import ConfigError, ConnectFailed
+from rocketpy.errors import ConnectFailed, TlsFailed
 from rocketpy.message.host import parse_host
+from rocketpy.remoting.abc import Peer
+from rocketpy.tls import (
+    HANDSHAKE_S,
+    HANDSHAKES_MAX,
+    HANDSHAKES_OF_SOURCE_MAX,
+    HELLO,
+    LOOK_S,
+    Certificates,
+    Handshakes,
+    TlsSession,
+    TlsStatistics,
+    source_of,
+)
+from rocketpy.tls.handshakes import CLOSED, PLAIN, TIMEOUT
 
-from .streams import Connector, connect
+from .duties import Duty
+from .streams import Connector, close_in_order, connect
+
+RECEIVE_SIZE = 65_536
+SEND_SIZE = 65_536  # that is encrypted at once: a copy of so many bytes waits for the socket
+ALERT_S = 1.0  # for the last bytes to a peer that is refused
 
 
-def tls_context(
-    ca_file: Path | None, certificate_file: Path | None, key_file: Path | None, *, verify: bool
-) -> ssl.SSLContext:
-    """Read the PEM files. Without `ca_file`, the authorities that the system trusts are trusted; with it, only those.
+class TlsStream(trio.abc.Stream):
+    """A stream whose bytes are encrypted on `transport_stream`, after `shake_hands`. It is closed like TCP: nobody
+    waits for the peer's farewell. One task sends and one receives."""
 
-    `key_file` is that of the certificate; without it the key is in `certificate_file`. An encrypted key is refused:
-    OpenSSL would ask for its password at the terminal.
+    def __init__(self, transport_stream: trio.abc.Stream, session: TlsSession) -> None:
+        self.transport_stream = transport_stream
+        self._session = session
+        self._early = b""  # plaintext that came with the end of the handshake
+        self._sending = trio.Lock()
 
-    Raises:
-        ConfigError: names the file that cannot be used.
-    """
-    place = ca_file
+    async def shake_hands(self) -> None:
+        """Finish the handshake.
+
+        Raises:
+            TlsFailed: it cannot be; the peer was told so, if it reads. trio.BrokenResourceError: the stream broke.
+        """
+        try:
+            while not self._session.is_established:
+                await self._flush()
+                if data := await self.transport_stream.receive_some(RECEIVE_SIZE):
+                    self._early += self._session.receive(data)
+                else:
+                    self._session.receive_end()
+        except TlsFailed:
+            await self._tell_failure()
+            raise
+        await self._flush()
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        view = memoryview(data)
+        for at in range(0, len(view), SEND_SIZE):
+            with _broken():
+                self._session.send(view[at : at + SEND_SIZE])
+            await self._flush()
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self.transport_stream.wait_send_all_might_not_block()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        """Return plaintext, of any number of bytes: whole records."""
+        plaintext, self._early = self._early, b""
+        while not plaintext and not self._session.is_ended:
+            data = await self.transport_stream.receive_some(max_bytes)
+            if not data:
+                break
+            with _broken():
+                plaintext = self._session.receive(data)
+            if not self._sending.locked():  # else the sender takes it along: a reader that waited could wait for ever
+                await self._flush()
+        return plaintext
+
+    async def aclose(self) -> None:
+        await self.transport_stream.aclose()
+
+    async def _flush(self) -> None:
+        """Send what waits: records, and answers of TLS itself. Taken within the lock, so their order stays."""
+        if self._session.has_outgoing:
+            async with self._sending:
+                while outgoing := self._session.take_outgoing():
+                    await self.transport_stream.send_all(outgoing)
+
+    async def _tell_failure(self) -> None:
+        close_in_order(self)
+        with trio.move_on_after(ALERT_S), contextlib.suppress(trio.BrokenResourceError):
+            await self._flush()
+
+
+@contextlib.contextmanager
+def _broken() -> Iterator[None]:
+    """A bad record is, for the user of a stream, a broken stream."""
     try:
-        context = ssl.create_default_context(cafile=place)
-        if (place := certificate_file) is not None:
-            context.load_cert_chain(place, key_file, password="")
-    except OSError as exc:
-        why = getattr(exc, "reason", None) or exc.strerror or str(exc)
-        key = f" with the key {key_file}" if key_file is not None and place is certificate_file else ""
-        raise ConfigError(f"cannot use {place}{key}: {why}", key="TLS") from exc
-    if not verify:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context
+        yield
+    except TlsFailed as exc:
+        raise trio.BrokenResourceError from exc
 
 
-def tls_connector(context: ssl.SSLContext) -> Connector:
-    """Return a connector that opens encrypted streams. They are closed like TCP: nobody waits for the peer's
-    farewell."""
+# --- clients ----------------------------------------------------------------------------------------------------------
+
+
+def tls_connector(context: Callable[[], ssl.SSLContext]) -> Connector:
+    """Return a connector that opens encrypted streams; `context` is asked for each of them."""
 
     async def connect_with_tls(address: str) -> trio.abc.Stream:
         plain = await connect(address)
         host, _ = parse_host(address)
-        stream = trio.SSLStream(plain, context, server_hostname=host, https_compatible=True)
         try:
-            await stream.do_handshake()
-        except trio.BrokenResourceError as exc:
-            await trio.aclose_forcefully(stream)
-            raise ConnectFailed(f"connect to <{address}> failed: {_reason(exc.__cause__)}") from exc
+            stream = TlsStream(plain, TlsSession.client(context(), host))
+            await stream.shake_hands()
+        except (TlsFailed, trio.BrokenResourceError) as exc:
+            await trio.aclose_forcefully(plain)
+            raise ConnectFailed(f"connect to <{address}> failed: {_reason(exc)}") from exc
         except BaseException:
-            await trio.aclose_forcefully(stream)
+            await trio.aclose_forcefully(plain)
             raise
         return stream
 
     return connect_with_tls
 
 
-def _reason(cause: BaseException | None) -> str:
-    if isinstance(cause, ssl.SSLCertVerificationError):
-        return f"its certificate is refused: {cause.verify_message}"
-    if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError):
-        return f"no TLS with it: {cause.reason or cause}"
+def _reason(error: Exception) -> str:
+    if isinstance(error, TlsFailed) and error.reason != CLOSED:
+        return str(error)
     return "it closed the connection during the TLS handshake; it may not speak TLS"
+
+
+# --- servers ----------------------------------------------------------------------------------------------------------
+
+
+class TlsAcceptor:
+    """The TLS of a server: tells encrypted connections from plain ones, and bounds handshakes."""
+
+    def __init__(self, certificates: Certificates, *, is_plain_served: bool) -> None:
+        self._certificates = certificates
+        self._is_plain_served = is_plain_served
+        self._handshakes = Handshakes()
+        self._turns = trio.Semaphore(HANDSHAKES_MAX)
+        self._turns_of: defaultdict[str, trio.Semaphore] = defaultdict(lambda: trio.Semaphore(HANDSHAKES_OF_SOURCE_MAX))
+
+    def statistics(self) -> TlsStatistics:
+        return self._handshakes.statistics(self._certificates)
+
+    def duty(self) -> Duty:
+        """The background duty that loads changed files."""
+        return reload_duty(self._certificates)
+
+    async def accept(self, stream: trio.abc.Stream, peer: Peer, *, idle_s: float) -> trio.abc.Stream | None:
+        """Return the stream that carries the commands of a connection; None: it ended or is refused.
+
+        `idle_s` bounds the wait for the first byte.
+        """
+        assert isinstance(stream, trio.SocketStream)
+        first = b""
+        with trio.move_on_after(idle_s), contextlib.suppress(OSError):
+            first = await stream.socket.recv(1, socket.MSG_PEEK)
+        if not first:
+            return None
+        if first[0] != HELLO:
+            if not self._is_plain_served:
+                self._handshakes.refuse(peer, PLAIN, "it is not encrypted (tls.server.mode=enforcing)")
+                return None
+            return stream
+        try:
+            with trio.fail_after(HANDSHAKE_S):
+                return await self.shake_hands(stream, peer)
+        except TlsFailed as exc:
+            self._handshakes.refuse(peer, exc.reason, str(exc))
+        except trio.BrokenResourceError:
+            self._handshakes.refuse(peer, CLOSED, "it closed the connection during the TLS handshake")
+        except trio.TooSlowError:
+            self._handshakes.refuse(peer, TIMEOUT, f"no TLS handshake within {HANDSHAKE_S:g} s")
+        return None
+
+    async def shake_hands(self, plain: trio.abc.Stream, peer: Peer) -> TlsStream:
+        """Do the handshake in its turn. Raises: as `TlsStream.shake_hands`."""
+        async with self._turn(source_of(peer.host)):
+            stream = TlsStream(plain, TlsSession.server(self._certificates.context))
+            await stream.shake_hands()
+        self._handshakes.finished += 1
+        return stream
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, source: str) -> AsyncIterator[None]:
+        own = self._turns_of[source]
+        try:
+            async with own, self._turns:
+                yield
+        finally:
+            if own.value == HANDSHAKES_OF_SOURCE_MAX:  # nobody of this source is left
+                self._turns_of.pop(source, None)
+
+
+def reload_duty(certificates: Certificates) -> Duty:
+    """The background duty that loads changed files, in a thread."""
+
+    async def look() -> None:
+        if certificates.has_changed():
+            await trio.to_thread.run_sync(certificates.reload)
+
+    return Duty("loading changed certificates", LOOK_S, look)

@@ -27,15 +27,16 @@ ALLOWED: dict[str, set[str]] = {
     "failover.etcd": {"failover.rules", "message", "config"},
     "remoting": {"message"},
     "store": {"message", "config", "native"},
-    "transport": {"remoting", "message"},  # message.host: addresses as text
-    "reactor": {"remoting", "message", "config", "native", "failover.member_block"},
+    "tls": {"config"},  # contexts, certificates and bytes; no sockets
+    "transport": {"tls", "remoting", "message"},  # message.host: addresses as text
+    "reactor": {"tls", "remoting", "message", "config", "native", "failover.member_block"},
     "replication": {
         *("reactor", "store", "remoting", "failover.rules", "failover.member_block", "message", "config", "native"),
     },
-    "namesrv": {"transport", "remoting", "message", "config"},
+    "namesrv": {"transport", "tls", "remoting", "message", "config"},
     "broker.fast_path": {"reactor", "remoting", "message", "config", "native"},
     "broker": {"store", "transport", "remoting", "filter", "message", "config"},
-    "client": {"transport", "remoting", "filter", "message", "config"},
+    "client": {"transport", "tls", "remoting", "filter", "message", "config"},
     "admin": {"client", "failover.etcd", "failover.rules", "remoting", "message", "config"},
     "spark": {"client", "store", "filter", "message", "config", "native", "remoting"},
     "metrics": set(),
@@ -43,7 +44,7 @@ ALLOWED: dict[str, set[str]] = {
     "processes": {
         *("failover.etcd", "failover.member_block", "failover.rules"),
         *("broker", "broker.fast_path", "config", "message", "metrics", "namesrv", "native", "reactor"),
-        *("remoting", "replication", "store", "transport"),
+        *("remoting", "replication", "store", "tls", "transport"),
     },
 }
 # Inside a package: its rooms from the bottom up. A room imports those before it. Names are modules or folders.
@@ -110,6 +111,7 @@ ONLY_IN: dict[str, set[str]] = {
     "matplotlib": {"spark.jobs.plots"},
     "prometheus_client": {"metrics"},
     "lark": {"filter.grammar"},
+    "cryptography": {"tls.throw_away"},
     "httpcore": {"failover.etcd.gateway"},
     "rocketpy.native._rocketpy": {"native.core"},
     "cffi": set(),
@@ -133,6 +135,7 @@ WITHOUT_TRIO = {
     "remoting",
     "store",
     "metrics",
+    "tls",
 }
 ADDRESS_TEXT = {"AF_INET", "AF_INET6", "inet_pton", "inet_ntop", "inet_aton", "inet_ntoa"}  # text to bytes, no socket
 WITHOUT_SOCKETS = GROUND | {
@@ -143,6 +146,7 @@ WITHOUT_SOCKETS = GROUND | {
     "native",
     "remoting",
     "store",
+    "tls",
 }
 
 

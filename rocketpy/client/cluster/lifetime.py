@@ -25,9 +25,8 @@ from rocketpy.transport.address_server import AddressLookup, ask_address_server
 from rocketpy.transport.channel import RECEIVE_SIZE, ChannelLimits
 from rocketpy.transport.client import RemotingClient
 from rocketpy.transport.streams import Connector, connect
-from rocketpy.transport.tls import tls_connector
 
-from ..options import ClientOptions
+from ..options import ClientOptions, TlsOptions
 from .api import MQClientAPI
 from .broker_requests import SERVED_CODES, BrokerRequests
 from .instance import ClientInstance, wall_clock_ms
@@ -67,6 +66,17 @@ def build_client_id(options: ClientOptions, *, unique: bool = True, stream: bool
     return "@".join(parts) + (STREAM_SUFFIX if stream else "")
 
 
+def _connector(tls: TlsOptions) -> Connector:
+    """Raises ConfigError, which names the file that cannot be used."""
+    from rocketpy.tls import trusting_context
+    from rocketpy.transport.tls import tls_connector
+
+    context = trusting_context(
+        tls.ca_file, tls.certificate_file, tls.key_file, verify=tls.verify, password=tls.key_password
+    )
+    return tls_connector(lambda: context)
+
+
 @attrs.define(eq=False)
 class Lifetime:
     """Opens a client; tests pass their own clocks, randomness and streams."""
@@ -85,7 +95,7 @@ class Lifetime:
             ConfigError: a file of the TLS options cannot be used.
         """
         tls = self.options.tls
-        connector = self.connector or (tls_connector(tls.context()) if tls is not None else connect)
+        connector = self.connector or (_connector(tls) if tls is not None else connect)
         manager = trio.open_nursery()
         nursery = await manager.__aenter__()
         requests = BrokerRequests(nursery)

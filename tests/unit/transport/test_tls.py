@@ -14,8 +14,9 @@ from cryptography.hazmat.primitives import serialization
 
 from rocketpy.errors import ConfigError, ConnectFailed
 from rocketpy.remoting.abc import Peer
+from rocketpy.tls import trusting_context
 from rocketpy.transport.streams import Connector, open_listeners, peer_of
-from rocketpy.transport.tls import tls_connector, tls_context
+from rocketpy.transport.tls import tls_connector
 
 MESSAGE = b"to and fro" * 10_000  # more than one TLS record
 
@@ -70,8 +71,8 @@ def trusting(authority: trustme.CA, directory: Path) -> Path:
 def test_bytes_travel_both_ways(authority: trustme.CA, tmp_path: Path) -> None:
     async def main() -> None:
         async with echo(authority) as address:
-            context = tls_context(trusting(authority, tmp_path), None, None, verify=True)
-            assert await returned(tls_connector(context), address) == MESSAGE
+            context = trusting_context(trusting(authority, tmp_path), None, None, verify=True)
+            assert await returned(tls_connector(lambda: context), address) == MESSAGE
 
     trio.run(main)
 
@@ -92,8 +93,11 @@ def test_servers_that_are_not_trusted(
         async with echo(authority, name) as address:
             trusted = trusting(authority if knows_authority else trustme.CA(), tmp_path)
             with pytest.raises(ConnectFailed, match=f"connect to <{address}> failed: {message}"):
-                await returned(tls_connector(tls_context(trusted, None, None, verify=True)), address)
-            assert await returned(tls_connector(tls_context(None, None, None, verify=False)), address) == MESSAGE
+                await returned(tls_connector(lambda: trusting_context(trusted, None, None, verify=True)), address)
+            assert (
+                await returned(tls_connector(lambda: trusting_context(None, None, None, verify=False)), address)
+                == MESSAGE
+            )
 
     trio.run(main)
 
@@ -104,10 +108,10 @@ def test_server_that_asks_for_a_certificate(authority: trustme.CA, tmp_path: Pat
 
     async def main() -> None:
         async with echo(authority, asks=True) as address:
-            context = tls_context(trusted, shown, None, verify=True)
-            assert await returned(tls_connector(context), address) == MESSAGE
+            context = trusting_context(trusted, shown, None, verify=True)
+            assert await returned(tls_connector(lambda: context), address) == MESSAGE
             with pytest.raises((ConnectFailed, trio.BrokenResourceError, ExceptionGroup)):  # TLS 1.3 tells it later
-                await returned(tls_connector(tls_context(trusted, None, None, verify=True)), address)
+                await returned(tls_connector(lambda: trusting_context(trusted, None, None, verify=True)), address)
 
     trio.run(main)
 
@@ -130,7 +134,7 @@ def test_servers_without_tls(answer: bytes, message: str) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(trio.serve_listeners, serve, listeners)
             with pytest.raises(ConnectFailed, match=message):
-                connector = tls_connector(tls_context(None, None, None, verify=True))
+                connector = tls_connector(lambda: trusting_context(None, None, None, verify=True))
                 await connector(f"127.0.0.1:{listeners[0].socket.getsockname()[1]}")
             nursery.cancel_scope.cancel()
 
@@ -140,7 +144,7 @@ def test_servers_without_tls(answer: bytes, message: str) -> None:
 @pytest.mark.parametrize("address", ["", "host", "127.0.0.1:port", "127.0.0.1:1"])
 def test_no_connection(address: str) -> None:
     with pytest.raises(ConnectFailed, match=f"<{address}>"):
-        trio.run(tls_connector(tls_context(None, None, None, verify=True)), address)
+        trio.run(tls_connector(lambda: trusting_context(None, None, None, verify=True)), address)
 
 
 def test_files_that_cannot_be_used(authority: trustme.CA, tmp_path: Path) -> None:
@@ -161,5 +165,5 @@ def test_files_that_cannot_be_used(authority: trustme.CA, tmp_path: Path) -> Non
         ((trusted, certificate, locked), f"{certificate} with the key {locked}: "),
     ]:
         with pytest.raises(ConfigError, match=f"TLS: cannot use {named}"):
-            tls_context(*files, verify=True)
-    assert tls_context(trusted, certificate, key, verify=True).verify_mode == ssl.CERT_REQUIRED
+            trusting_context(*files, verify=True)
+    assert trusting_context(trusted, certificate, key, verify=True).verify_mode == ssl.CERT_REQUIRED

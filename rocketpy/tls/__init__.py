@@ -1,0 +1,45 @@
+"""TLS without I/O: contexts from settings, certificates that are loaded again, one connection's bytes, and counts.
+
+    certificates = Certificates.of_server(settings.tls)      # raises ConfigError; before a fork: workers inherit it
+    if certificates.has_changed():                           # every LOOK_S: a stat for each file
+        certificates.reload()                                # in a thread; new connections get the new context
+
+    session = TlsSession.server(certificates.context)        # one connection
+    plaintext = session.receive(bytes_of_the_peer)           # raises TlsFailed; handshakes.refuse(...) counts and logs
+    session.send(plaintext)
+    bytes_for_the_peer = session.take_outgoing()
+
+Who uses it reads and writes sockets: transport/tls.py under trio. Nothing here is imported where TLS is off.
+"""
+
+from .certificates import LOOK_S, Certificates
+from .contexts import CIPHERS, client_context, server_context, trusting_context
+from .handshakes import (
+    HANDSHAKE_BYTES_MAX,
+    HANDSHAKE_S,
+    HANDSHAKES_MAX,
+    HANDSHAKES_OF_SOURCE_MAX,
+    HELLO,
+    Handshakes,
+    TlsStatistics,
+    source_of,
+)
+from .session import TlsSession
+
+__all__ = [
+    "CIPHERS",
+    "HANDSHAKES_MAX",
+    "HANDSHAKES_OF_SOURCE_MAX",
+    "HANDSHAKE_BYTES_MAX",
+    "HANDSHAKE_S",
+    "HELLO",
+    "LOOK_S",
+    "Certificates",
+    "Handshakes",
+    "TlsSession",
+    "TlsStatistics",
+    "client_context",
+    "server_context",
+    "source_of",
+    "trusting_context",
+]

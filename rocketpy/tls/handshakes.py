@@ -1,0 +1,91 @@
+"""Handshakes of a server: what bounds them, and the counts of those that succeed and of those that are refused.
+
+A half handshake takes 40 KiB and the time of its connection, so it has a bound in time, in bytes and in number. Beyond
+the numbers a connection waits for its turn, within the same time.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+from collections import Counter
+from collections.abc import Mapping
+
+import attrs
+
+from rocketpy.logs import LogLimit, and_more
+
+from .certificates import Certificates
+
+logger = logging.getLogger(__name__)
+
+HELLO = 0x16  # first byte of a TLS connection; that of a plain one is 0
+HANDSHAKE_S = 10.0  # from the first byte on
+HANDSHAKE_BYTES_MAX = 65_536  # of the client: a hello, and a chain of certificates
+HANDSHAKES_MAX = 256  # of a process at once
+HANDSHAKES_OF_SOURCE_MAX = 32  # of them, of one source
+_NETWORK_BITS = 64  # of IPv6: a machine has more addresses than there are handshakes
+
+PLAIN = "plain"
+TIMEOUT = "timeout"
+SIZE = "size"
+CLOSED = "closed"
+CERTIFICATE = "certificate"
+ALERT = "alert"
+PROTOCOL = "protocol"
+REASONS = {
+    PLAIN: "plain connections, which enforcing refuses",
+    TIMEOUT: "handshakes of more than ten seconds",
+    SIZE: "handshakes of more than 64 KiB",
+    CLOSED: "closed by the client in the middle",
+    CERTIFICATE: "no certificate of the client, or one that is not trusted",
+    ALERT: "refused by the client, which may not trust our certificate",
+    PROTOCOL: "no TLS, or no version or cipher in common",
+}
+"""The values of the label `reason`."""
+
+
+@attrs.frozen(kw_only=True)
+class TlsStatistics:
+    """Counters of a server; the fields are those of `metrics.TlsSnapshot`."""
+
+    handshakes: int
+    refused: Mapping[str, int]
+    reloads: int
+    reload_failures: int
+    not_after_s: float | None
+
+
+class Handshakes:
+    """Counts the handshakes of a process, and logs refused ones at a limited rate."""
+
+    def __init__(self, limit: LogLimit | None = None) -> None:
+        self.finished = 0
+        self.refused: Counter[str] = Counter()
+        self._limit = limit or LogLimit()
+
+    def refuse(self, peer: object, reason: str, text: str) -> None:
+        """Count a refused connection of `peer`, for one of REASONS."""
+        self.refused[reason] += 1
+        if told := self._limit.take(reason):
+            logger.warning("refused the TLS connection of %s%s: %s", peer, and_more(told), text)
+
+    def statistics(self, certificates: Certificates) -> TlsStatistics:
+        return TlsStatistics(
+            handshakes=self.finished,
+            refused=dict(self.refused),
+            reloads=certificates.reloads,
+            reload_failures=certificates.reload_failures,
+            not_after_s=certificates.not_after_s,
+        )
+
+
+def source_of(host: str) -> str:
+    """Return the machine that handshakes count for: an IPv4 address, or the network of an IPv6 address."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    if address.version == 4:
+        return host
+    return str(ipaddress.ip_network((int(address), _NETWORK_BITS), strict=False))

@@ -1,0 +1,181 @@
+"""TlsSession: handshakes fed whole and byte by byte, refused ones, and records that are not what they should be."""
+
+from __future__ import annotations
+
+import ssl
+
+import pytest
+
+from rocketpy.errors import TlsFailed
+from rocketpy.tls import HANDSHAKE_BYTES_MAX, TlsSession, client_context, server_context
+from tests.support.certificates import HOST, PLAINTEXT, Authority, converse, tls_config
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("tls"))
+
+
+def server_of(authority: Authority, *given: dict[str, str]) -> TlsSession:
+    return TlsSession.server(server_context(tls_config(authority.issue().settings(), *given)))
+
+
+def client_of(authority: Authority, *given: dict[str, str], host: str = HOST) -> TlsSession:
+    return TlsSession.client(client_context(tls_config(authority.trusting(), *given)), host)
+
+
+def old_client(authority: Authority) -> TlsSession:
+    """Of TLS 1.2, which finds out about its certificate within the handshake."""
+    context = client_context(tls_config(authority.trusting()))
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    return TlsSession.client(context, HOST)
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000, 1 << 20])
+def test_bytes_in_pieces_make_the_same_plaintext(authority: Authority, size: int) -> None:
+    client, server = client_of(authority), server_of(authority)
+    converse(client, server, size)
+    for source, target in ((client, server), (server, client)):
+        source.send(PLAINTEXT)
+        data, got = source.take_outgoing(), bytearray()
+        assert PLAINTEXT[:64] not in data
+        for at in range(0, len(data), size):
+            got += target.receive(data[at : at + size])
+        assert bytes(got) == PLAINTEXT and not target.take_outgoing()
+
+
+def test_plaintext_that_comes_with_the_end_of_the_handshake(authority: Authority) -> None:
+    client, server = client_of(authority), server_of(authority)
+    server.receive(client.take_outgoing())
+    client.receive(server.take_outgoing())
+    client.send(PLAINTEXT)
+    assert server.receive(client.take_outgoing()) == PLAINTEXT and server.is_established
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", "protocol"),
+        (b"\x16" + b"garbage" * 100, "protocol"),
+        (b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00", "protocol"),  # a hello without content
+        (b"\x16\x03\x01\x02\x00" + bytes(512), "protocol"),
+        (b"\x15\x03\x01\x00\x02\x02\x28", "protocol"),
+    ],
+)
+def test_no_hello(authority: Authority, data: bytes, reason: str) -> None:
+    """Holds: network, TLS of servers."""
+    for size in (1, 1000):
+        server = server_of(authority)
+        with pytest.raises(TlsFailed) as caught:
+            for at in range(0, len(data), size):
+                server.receive(data[at : at + size])
+        assert caught.value.reason == reason and not server.is_established
+        answer = server.take_outgoing()
+        assert answer[:1] in (b"", b"\x15"), "nothing but an alert"
+
+
+def test_a_handshake_has_a_bound_of_bytes(authority: Authority) -> None:
+    """TLS itself allows a hello of 128 KiB."""
+    server = server_of(authority)
+    hello = b"\x01" + (100_000).to_bytes(3, "big") + bytes(100_000)
+    sent = 0
+    with pytest.raises(TlsFailed) as caught:
+        for at in range(0, len(hello), 1000):
+            piece = hello[at : at + 1000]
+            server.receive(b"\x16\x03\x01" + len(piece).to_bytes(2, "big") + piece)
+            sent += 5 + len(piece)
+    assert caught.value.reason == "size" and HANDSHAKE_BYTES_MAX - 2000 < sent <= HANDSHAKE_BYTES_MAX
+
+
+def test_a_long_chain_of_certificates_is_cut_off(authority: Authority) -> None:
+    """TLS itself allows 100 KiB of certificates."""
+    server = server_of(authority, authority.asking())
+    padded = authority.issue()
+    chain = padded.certificate.read_bytes()
+    padded.certificate.write_bytes(chain + authority.ca_file.read_bytes() * 200)
+    client = client_of(authority, padded.settings("client"))
+    with pytest.raises(TlsFailed) as caught:
+        converse(client, server, 1000)
+    assert caught.value.reason == "size"
+
+
+def test_the_end_of_the_stream(authority: Authority) -> None:
+    client, server = client_of(authority), server_of(authority)
+    server.receive(client.take_outgoing()[:100])
+    with pytest.raises(TlsFailed, match="closed the connection during the TLS handshake") as caught:
+        server.receive_end()
+    assert caught.value.reason == "closed"
+    client, server = client_of(authority), server_of(authority)
+    converse(client, server)
+    server.receive_end()
+    assert server.is_ended
+
+
+@pytest.mark.parametrize("where", [0, 5, 40, -1])
+def test_a_changed_record_ends_the_connection(authority: Authority, where: int) -> None:
+    client, server = client_of(authority), server_of(authority)
+    converse(client, server)
+    client.send(b"x" * 100)
+    data = bytearray(client.take_outgoing())
+    data[where] ^= 0x55
+    with pytest.raises(TlsFailed) as caught:
+        server.receive(data)
+        server.receive(bytes(1 << 15))  # a changed length waits for more
+    assert caught.value.reason == "protocol"
+
+
+def test_a_farewell_is_no_failure(authority: Authority) -> None:
+    client, server = client_of(authority), server_of(authority)
+    converse(client, server)
+    client.send(b"last")
+    with pytest.raises(ssl.SSLWantReadError):
+        client._tls.unwrap()  # the farewell of a peer that says it; ours do not
+    assert server.receive(client.take_outgoing()) == b"last" and server.is_ended
+
+
+def certificates_refused_by_a_client(authority: Authority) -> dict[str, tuple[TlsSession, TlsSession, str]]:
+    other = Authority(authority.ca_file.parent, "other")
+    expired = TlsSession.server(server_context(tls_config(authority.issue(days=-1).settings())))
+    return {
+        "of another authority": (client_of(other), server_of(authority), "unable to get local issuer certificate"),
+        "expired": (client_of(authority), expired, "certificate has expired"),
+        "for another host": (client_of(authority, host="127.0.0.2"), server_of(authority), "IP address mismatch"),
+        "for another name": (client_of(authority, host="name"), server_of(authority), "Hostname mismatch"),
+    }
+
+
+def test_what_a_client_refuses(authority: Authority) -> None:
+    """Both sides know why."""
+    for name, (client, server, message) in certificates_refused_by_a_client(authority).items():
+        with pytest.raises(TlsFailed, match=message) as caught:
+            converse(client, server)
+        assert caught.value.reason == "certificate", name
+        with pytest.raises(TlsFailed, match=r"it refuses the connection: .*ALERT") as told:
+            server.receive(client.take_outgoing())
+        assert told.value.reason == "alert", name
+
+
+def test_what_a_server_that_asks_refuses(authority: Authority) -> None:
+    other = Authority(authority.ca_file.parent, "foreign")
+    shown = {"none": {}, "foreign": other.issue("client").settings("client")}
+    shown["expired"] = authority.issue("client", days=-1).settings("client")
+    for name, certificate in shown.items():
+        client, server = client_of(authority, certificate), server_of(authority, authority.asking())
+        with pytest.raises(TlsFailed) as caught:
+            converse(client, server)
+        assert caught.value.reason == "certificate" and not server.is_established, name
+        with pytest.raises(TlsFailed) as told:
+            client.receive(server.take_outgoing())
+        assert told.value.reason == "alert", name
+    trusted = authority.issue("client").settings("client")
+    for certificate, how in ((trusted, "require"), (trusted, "optional"), ({}, "optional")):
+        client, server = client_of(authority, certificate), server_of(authority, authority.asking(how))
+        converse(client, server)
+        assert server.is_established
+
+
+def test_an_old_client_without_certificate(authority: Authority) -> None:
+    client, server = old_client(authority), server_of(authority, authority.asking())
+    with pytest.raises(TlsFailed, match="it shows no certificate"):
+        converse(client, server)
+    assert not client.is_established
