@@ -187,6 +187,17 @@ class Snapshot:
 
 
 @attrs.frozen(kw_only=True)
+class TlsSnapshot:
+    """Handshakes of a server, and its certificate."""
+
+    handshakes: int
+    refused: Mapping[str, int]  # by reason
+    reloads: int
+    reload_failures: int
+    not_after_s: float | None = None  # when the first certificate of its chain expires, since 1970; None: it has none
+
+
+@attrs.frozen(kw_only=True)
 class NamesrvSnapshot:
     """The sizes of a name server's tables, and its counts."""
 
@@ -197,4 +208,5 @@ class NamesrvSnapshot:
     requests: Mapping[str, int]  # by name of the request code
     faults: Mapping[str, int] = attrs.field(factory=dict)  # caught, by place
     registrations_refused: int = 0
+    tls: TlsSnapshot | None = None  # None: TLS is off
     rss_bytes: int | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from .counters import COUNTERS, PLACES, Counter
 from .metric import Buckets, Metric, Samples, counter, gauge, seconds
@@ -12,6 +13,7 @@ from .snapshot import (
     RegistrationSnapshot,
     Snapshot,
     StoreSnapshot,
+    TlsSnapshot,
     TopicSnapshot,
     TransactionSnapshot,
     WorkerSnapshot,
@@ -69,6 +71,29 @@ def _registration(read: Callable[[RegistrationSnapshot], float | None]) -> Calla
 
 def _topics(read: Callable[[TopicSnapshot], float | None]) -> Callable[[Snapshot], Samples]:
     return lambda snapshot: [((topic.topic,), read(topic)) for topic in snapshot.topics or ()]
+
+
+# --- TLS of any server ------------------------------------------------------------------------------------------------
+
+_S = TypeVar("_S")
+
+
+def _tls_metrics(part: str, tls: Callable[[_S], TlsSnapshot | None]) -> tuple[Metric[_S], ...]:
+    """The metrics of a server's TLS; they have no samples where it is off."""
+
+    def of(read: Callable[[TlsSnapshot], Samples]) -> Callable[[_S], Samples]:
+        return lambda snapshot: () if (found := tls(snapshot)) is None else read(found)
+
+    return (
+        counter(f"rocketpy_{part}tls_handshakes", "", "Accepted TLS connections.", of(lambda t: [((), t.handshakes)])),
+        counter(f"rocketpy_{part}tls_refused", "reason", "Refused connections; docs/run/tls.md has the reasons.",
+                of(lambda t: [((reason,), count) for reason, count in sorted(t.refused.items())])),
+        counter(f"rocketpy_{part}tls_reloads", "result", "Changed certificates: `loaded`, or `failed` to load.",
+                of(lambda t: [(("loaded",), t.reloads), (("failed",), t.reload_failures)])),
+        gauge(f"rocketpy_{part}tls_certificate_not_after_seconds", "",
+              "Time since 1970 at which the first certificate of the chain expires.",
+              of(lambda t: [((), t.not_after_s)])),
+    )  # fmt: skip
 
 
 # --- the broker -------------------------------------------------------------------------------------------------------
@@ -173,4 +198,5 @@ NAMESRV_METRICS: tuple[Metric[NamesrvSnapshot], ...] = (
             "Registrations refused at brokersMax, topicsMax, topicRoutesMax or topicBrokersMax.",
             lambda s: [((), s.registrations_refused)]),
     gauge("rocketpy_namesrv_rss_bytes", "", "Resident memory.", lambda s: [((), s.rss_bytes)]),
+    *_tls_metrics("namesrv_", lambda s: s.tls),
 )  # fmt: skip

@@ -12,11 +12,12 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import attrs
 import trio
 
-from rocketpy.config import NamesrvSettings
+from rocketpy.config import NamesrvSettings, TlsConfig, TlsMode
 from rocketpy.errors import ConfigError
 from rocketpy.faults import Faults
 from rocketpy.remoting.answers import RequestTable
@@ -29,6 +30,10 @@ from rocketpy.transport.streams import listening_port, open_listeners
 from .kv_config import KVConfigManager
 from .processor import NamesrvProcessor
 from .route_info import RouteInfoManager
+
+if TYPE_CHECKING:
+    from rocketpy.tls import TlsStatistics
+    from rocketpy.transport.tls import TlsAcceptor
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +59,7 @@ class NamesrvStatistics:
     requests: Mapping[str, int]
     faults: Mapping[str, int]
     registrations_refused: int
+    tls: TlsStatistics | None = None  # None: TLS is off
 
 
 class NameServer:
@@ -64,12 +70,13 @@ class NameServer:
     """
 
     def __init__(self, settings: NamesrvSettings) -> None:
-        """Raises ConfigError: the key-value table is damaged."""
+        """Raises ConfigError: the key-value table is damaged, or a file of a certificate cannot be used."""
         self._server_config = settings.server
         self.routes = RouteInfoManager()
         self._kv = KVConfigManager.load(Path(settings.namesrv.kv_config_path))
         self._processor = NamesrvProcessor(settings, self.routes, self._kv, _now_ms)
         self.faults = Faults()
+        self._tls = _tls_acceptor(settings.tls)
         self._server = RemotingServer(
             RequestTable({}, default=self._processor, faults=self.faults),
             connection_listeners=[self],
@@ -78,6 +85,7 @@ class NameServer:
                 frame_size_max=settings.rocketpy.frame_max_length,
             ),
             proxies=parse_networks(settings.rocketpy.proxy_protocol_from),
+            acceptor=self._tls,
         )
         self.port = settings.server.listen_port
         self._scanned_at_s = -math.inf
@@ -120,6 +128,7 @@ class NameServer:
             Duty("dropping masters that have left", LEAVING_INTERVAL_S, as_duty(self._drop_leaving)),
             Duty("forgetting brokers that are gone", FORGET_INTERVAL_S, self._processor.forget_gone_brokers),
             Duty("logging the key-value table", KV_LOG_INTERVAL_S, as_duty(self._log_kv), first_s=KV_LOG_FIRST_S),
+            *([self._tls.duty()] if self._tls is not None else ()),
         ]
 
     def connection_closed(self, connection: int) -> None:
@@ -137,6 +146,7 @@ class NameServer:
             requests=dict(self._processor.requests),
             faults=dict(self.faults.counts),
             registrations_refused=self._processor.admission.refused,
+            tls=None if self._tls is None else self._tls.statistics(),
         )
 
     def _scan(self) -> None:
@@ -213,6 +223,15 @@ async def _listen(host: str, port: int, backlog: int) -> Sequence[trio.SocketLis
         if exc.errno == errno.EACCES:
             raise ConfigError(f"{host}:{port} needs privileges; choose a port above 1023", key="listenPort") from exc
         raise ConfigError(f"cannot listen on {host}:{port}: {exc.strerror or exc}", key="bindAddress") from exc
+
+
+def _tls_acceptor(tls: TlsConfig) -> TlsAcceptor | None:
+    if not tls.is_served:
+        return None
+    from rocketpy.tls import Certificates  # nothing of TLS is in memory where it is off
+    from rocketpy.transport.tls import TlsAcceptor
+
+    return TlsAcceptor(Certificates.of_server(tls), is_plain_served=tls.tls_server_mode is TlsMode.PERMISSIVE)
 
 
 def _now_ms() -> int:

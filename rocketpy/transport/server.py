@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 import trio
@@ -31,6 +31,13 @@ class TaskStatus(Protocol[T_contra]):
     def started(self, value: T_contra, /) -> None: ...
 
 
+class Acceptor(Protocol):
+    """Looks at each connection before it carries commands (tls.TlsAcceptor)."""
+
+    async def accept(self, stream: trio.abc.Stream, peer: Peer, *, idle_s: float) -> trio.abc.Stream | None:
+        """Return the stream to use, or None: the connection is to be closed."""
+
+
 class RemotingServer:
     """Serves any number of connections, which cannot affect each other."""
 
@@ -40,17 +47,17 @@ class RemotingServer:
         *,
         connection_listeners: Sequence[ConnectionListener] = (),
         limits: ChannelLimits | None = None,
-        connection_ids: Iterator[int] | None = None,
         proxies: Sequence[Network] = (),
         bytes_max: int = BYTES_MAX,
+        acceptor: Acceptor | None = None,
     ) -> None:
-        """`connection_ids` numbers the connections; servers with common tables share one. Connections from `proxies`
-        begin with a PROXY header, which names the real peer. All connections together hold at most `bytes_max` in
-        memory (Budget)."""
+        """Connections from `proxies` begin with a PROXY header, which names the real peer. All connections together
+        hold at most `bytes_max` in memory (Budget). Without `acceptor` every connection is a plain one."""
         self._owner = ChannelOwner(table, limits or ChannelLimits(), Budget(bytes_max))
         self._connection_listeners = tuple(connection_listeners)
-        self._connection_ids = connection_ids if connection_ids is not None else itertools.count(1)
+        self._connection_ids = itertools.count(1)
         self._proxies = tuple(proxies)
+        self._acceptor = acceptor
         self._channels: dict[int, StreamChannel] = {}
 
     @property
@@ -76,15 +83,16 @@ class RemotingServer:
 
     async def serve_stream(self, stream: trio.abc.Stream, *, is_vip: bool = False) -> None:
         """Serve one connection until it ends; never raises an Exception."""
-        client = None
+        accepted = None
         try:
-            client = await self._client_of(stream)
+            accepted = await self._accept(stream)
         except Exception as exc:
             self._owner.table.faults.report("a connection", exc)
-        if client is None:
+        if accepted is None:
             await trio.aclose_forcefully(stream)
             return
-        channel = StreamChannel(stream, self._owner, connection=next(self._connection_ids), peer=client, is_vip=is_vip)
+        carrier, client = accepted
+        channel = StreamChannel(carrier, self._owner, connection=next(self._connection_ids), peer=client, is_vip=is_vip)
         self._channels[channel.connection] = channel
         try:
             await channel.run()
@@ -94,14 +102,19 @@ class RemotingServer:
             del self._channels[channel.connection]
             self._tell_listeners(channel)
 
-    async def _client_of(self, stream: trio.abc.Stream) -> Peer | None:
-        """The peer of the connection; None: it was closed already, or is refused."""
+    async def _accept(self, stream: trio.abc.Stream) -> tuple[trio.abc.Stream, Peer] | None:
+        """The stream of commands and its peer; None: the connection was closed already, or is refused."""
         try:
             peer = peer_of(stream)
         except OSError:
             return None
         reset_at_death(stream)
-        return await real_peer(stream, peer, self._proxies, self._owner.limits.idle_s)
+        idle_s = self._owner.limits.idle_s
+        client = await real_peer(stream, peer, self._proxies, idle_s)
+        carrier: trio.abc.Stream | None = stream
+        if client is not None and self._acceptor is not None:
+            carrier = await self._acceptor.accept(stream, client, idle_s=idle_s)
+        return None if client is None or carrier is None else (carrier, client)
 
     def _tell_listeners(self, channel: StreamChannel) -> None:
         for listener in self._connection_listeners:

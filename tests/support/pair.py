@@ -39,7 +39,7 @@ class NameServer(RunningBroker):
         own = {"listenPort": str(self.namesrv_port), "kvConfigPath": str(self.store / "kvConfig.json")}
         own["bindAddress"] = self.bind
         words = [sys.executable, "-m", "rocketpy", "namesrv"]
-        for key, value in own.items():
+        for key, value in (own | self.settings).items():
             words += ["--set", f"{key}={value}"]
         return words
 

@@ -20,6 +20,7 @@ from rocketpy.metrics import (
     Snapshot,
     StoreSnapshot,
     TableSnapshot,
+    TlsSnapshot,
     TopicSnapshot,
     TransactionSnapshot,
     WorkerSnapshot,
@@ -317,6 +318,7 @@ def test_the_name_server() -> None:
         requests={"REGISTER_BROKER": 9},
         rss_bytes=1,
         faults={"a connection": 1},
+        tls=TlsSnapshot(handshakes=5, refused={"plain": 2}, reloads=1, reload_failures=0, not_after_s=2e9),
     )
     families = {family.name: family for family in NamesrvCollector(lambda: snapshot).collect()}
     assert families.keys() == {metric.name for metric in NAMESRV_METRICS}
@@ -326,6 +328,12 @@ def test_the_name_server() -> None:
         {"code": "REGISTER_BROKER"},
         9,
     )
+    [refused] = families["rocketpy_namesrv_tls_refused"].samples
+    assert (refused.labels, refused.value) == ({"reason": "plain"}, 2)
+    reloads = families["rocketpy_namesrv_tls_reloads"].samples
+    assert [(one.labels["result"], one.value) for one in reloads] == [("loaded", 1), ("failed", 0)]
+    plain = NamesrvCollector(lambda: attrs.evolve(snapshot, tls=None)).collect()
+    assert {name for name in families if "_tls_" in name} == families.keys() - {family.name for family in plain}
 
 
 def test_slaves_of_a_master() -> None:
