@@ -13,7 +13,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ import attrs
 import click
 import trio
 
-from rocketpy.client.options import Credentials
+from rocketpy.client.options import Credentials, TlsOptions
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import BrokerError, RocketError
 
@@ -121,9 +121,13 @@ def _run(function: CommandBody, destructive: str | None, options: dict[str, Any]
     )
     if destructive is not None and not options.pop("yes") and sys.stdin.isatty():
         click.confirm(destructive.format(**options), abort=True)
-    environment = click.get_current_context().find_object(Environment) or Environment()
+    context = click.get_current_context()
+    environment = context.find_object(Environment) or Environment()
     admin = environment.make_admin(
-        name_servers=options.pop("name_servers") or "", timeout=options.pop("timeout"), credentials=tool_credentials()
+        name_servers=options.pop("name_servers") or "",
+        timeout=options.pop("timeout"),
+        credentials=tool_credentials(),
+        tls=tls_options(context.find_root().params),
     )
     try:
         status: int | None = environment.run(_within, admin, function, out, options)
@@ -164,6 +168,19 @@ def _report(error: BaseException, debug: bool) -> int:
     if isinstance(error, NotFound) or (isinstance(error, BrokerError) and error.code in NOT_FOUND_CODES):
         return EXIT_NOT_FOUND
     return EXIT_FAILED
+
+
+def tls_options(given: Mapping[str, Any]) -> TlsOptions | None:
+    """Return the TLS of the options before the command (cli.py); None: calls are plain."""
+    if not given.get("tls"):
+        return None
+    return TlsOptions(
+        ca_file=given["tls_ca"],
+        certificate_file=given["tls_cert"],
+        key_file=given["tls_key"],
+        key_password=os.environ.get("ROCKETMQ_TLS_KEY_PASSWORD"),
+        verify=not given["tls_insecure"],
+    )
 
 
 def tool_credentials() -> Credentials | None:

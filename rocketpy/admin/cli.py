@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
 from .commands import REGISTRY, find
 
 EPILOG = "Example:  mqadmin topicStatus -n 127.0.0.1:9876 -t OrderTopic"
+_PEM = click.Path(dir_okay=False, path_type=Path)
 
 
 class Commands(click.Group):
@@ -59,12 +61,36 @@ ATTRIBUTES = {
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     invoke_without_command=True,
 )
+@click.option("--tls", is_flag=True, envvar="ROCKETMQ_TLS", show_envvar=True, help="Call by TLS.")
+@click.option(
+    "--tls-ca",
+    type=_PEM,
+    envvar="ROCKETMQ_TLS_CA",
+    show_envvar=True,
+    help="PEM: authorities to trust, if not the system's.",
+)
+@click.option(
+    "--tls-cert", type=_PEM, envvar="ROCKETMQ_TLS_CERT", show_envvar=True, help="PEM: for servers that ask for one."
+)
+@click.option("--tls-key", type=_PEM, envvar="ROCKETMQ_TLS_KEY", show_envvar=True, help="PEM: key of --tls-cert.")
+@click.option("--tls-insecure", is_flag=True, help="Trust any server.")
 @click.pass_context
-def mqadmin(ctx: click.Context) -> None:
+def mqadmin(ctx: click.Context, /, tls: bool, tls_insecure: bool, **files: Path | None) -> None:
     """Administer name servers and brokers. Every command takes -n (name servers) or the environment's NAMESRV_ADDR;
-    `mqadmin help COMMAND` shows its options."""
+    `mqadmin help COMMAND` shows its options.
+
+    Options of TLS stand before the command. ROCKETMQ_TLS_KEY_PASSWORD in the environment is for an encrypted key.
+    """
+    if not tls and (tls_insecure or any(_is_on_command_line(ctx, name) for name in files)):
+        raise click.UsageError("--tls-ca, --tls-cert, --tls-key and --tls-insecure need --tls")
+    if files["tls_key"] is not None and files["tls_cert"] is None:
+        raise click.UsageError("--tls-key needs --tls-cert")
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
+
+
+def _is_on_command_line(ctx: click.Context, name: str) -> bool:
+    return ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
 
 
 def main(argv: Sequence[str] | None = None, *, prog_name: str = "mqadmin", environment: object = None) -> int:

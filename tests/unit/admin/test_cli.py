@@ -1,9 +1,16 @@
 """mqadmin's command line itself: its list and help load little, wrong usage and errors are one line."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
+from rocketpy.admin.admin import Admin
+from rocketpy.admin.base import Environment
 from rocketpy.admin.cli import main
 from rocketpy.admin.commands import REGISTRY
+from rocketpy.client.options import TlsOptions
+from rocketpy.errors import ClientError
 from tests.support.admin import Mqadmin, one_broker
 from tests.support.cluster import NAME_SERVER, FakeCluster
 
@@ -47,3 +54,47 @@ def test_errors_are_one_line(mqadmin: Mqadmin) -> None:
 def test_spellings(mqadmin: Mqadmin) -> None:
     for spelling in (["-t", "T"], ["-tT"], ["--topic", "T"], ["--topic=T"]):
         assert mqadmin("TOPICCLUSTERLIST", *spelling, script=one_broker) == ["DefaultCluster"]
+
+
+@pytest.mark.parametrize(
+    ("words", "environ", "options"),
+    [
+        ([], {}, None),
+        ([], {"ROCKETMQ_TLS_CA": "/ca"}, None),
+        (["--tls"], {}, TlsOptions()),
+        (["--tls", "--tls-insecure"], {}, TlsOptions(verify=False)),
+        ([], {"ROCKETMQ_TLS": "true", "ROCKETMQ_TLS_CA": "/ca"}, TlsOptions(ca_file=Path("/ca"))),
+        (
+            ["--tls", "--tls-cert", "/c", "--tls-key", "/k"],
+            {"ROCKETMQ_TLS_KEY_PASSWORD": "secret"},
+            TlsOptions(certificate_file=Path("/c"), key_file=Path("/k"), key_password="secret"),
+        ),
+    ],
+)
+def test_tls_stands_before_the_command(
+    words: list[str], environ: dict[str, str], options: TlsOptions | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[TlsOptions | None] = []
+
+    def make_admin(**settings: Any) -> Admin:
+        given.append(settings["tls"])
+        raise ClientError("no more is wanted")
+
+    for key, value in environ.items():
+        monkeypatch.setenv(key, value)
+    with pytest.raises(ClientError):
+        main([*words, "clusterList", "-n", NAME_SERVER], environment=Environment(make_admin=make_admin))
+    assert given == [options] and "secret" not in repr(options)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--tls-ca", "/ca"], "need --tls"),
+        (["--tls-insecure"], "need --tls"),
+        (["--tls", "--tls-key", "/k"], "--tls-key needs --tls-cert"),
+    ],
+)
+def test_options_of_tls_that_have_no_effect(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*words, "clusterList"]) == 2
+    assert message in capsys.readouterr().err
