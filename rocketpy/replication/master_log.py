@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -25,6 +26,9 @@ from .errors import MasterUnusable
 from .frames import Fields
 from .versions import Versions, read_versions
 
+if TYPE_CHECKING:
+    import ssl
+
 ANSWER_MAX = 4 * 1024 * 1024  # bytes of an answer
 RECEIVE_SIZE = 65_536
 
@@ -39,8 +43,8 @@ class MasterLog:
     versions: Versions | None = None  # of rocketpy's frames on the HA port; None: those of the reference
 
 
-def connect(address: str, timeout_s: float) -> socket.socket:
-    """A connection to `host:port`.
+def connect(address: str, timeout_s: float, tls: ssl.SSLContext | None = None) -> socket.socket:
+    """A connection to `host:port`, encrypted if there is a context.
 
     Raises:
         MasterUnusable: there is none.
@@ -49,6 +53,8 @@ def connect(address: str, timeout_s: float) -> socket.socket:
         host, port = parse_addresses(address)[0]
         connection = socket.create_connection((host, port), timeout_s)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls is not None:
+            connection = tls.wrap_socket(connection, server_hostname=host)
     except (OSError, ValueError) as exc:
         raise MasterUnusable(f"cannot connect to {address}: {exc}") from exc
     return connection
@@ -66,13 +72,13 @@ def request_address(ha: str) -> str:
     return format_host((host, port - 1))
 
 
-def ask_master(address: str, timeout_s: float) -> MasterLog:
+def ask_master(address: str, timeout_s: float, tls: ssl.SSLContext | None = None) -> MasterLog:
     """Ask the master at `address` for its log. `timeout_s` is for the connection, and again for both answers.
 
     Raises:
         MasterUnusable: it does not answer, or not as a broker does.
     """
-    with connect(address, timeout_s) as connection:
+    with connect(address, timeout_s, tls) as connection:
         until_s = time.monotonic() + timeout_s
         try:
             config = properties.as_mapping(_ask(connection, RequestCode.GET_BROKER_CONFIG, until_s).decode())

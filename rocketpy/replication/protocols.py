@@ -15,7 +15,7 @@ import functools
 import socket
 import time
 from collections.abc import Iterator
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import attrs
 
@@ -35,6 +35,9 @@ from .start import Start, compare_end, start_of
 from .stream import Agreement, ByteReader, Intake, LogStream, MemberStream, send_report
 from .truncation import Truncation, find_cut
 
+if TYPE_CHECKING:
+    from rocketpy.tls import Certificates
+
 TIMEOUT_S = 3.0
 MEMBER_TIMEOUT_S = 0.5  # no orders are read meanwhile
 
@@ -46,6 +49,7 @@ class SlaveSide:
     Args:
         secret: of haSecretFile; empty: none.
         truncation: haTruncateDiverged; None also if a cut was asked for and could not be done.
+        calls: for requests to the master by TLS (useTLS); None: they are plain.
     """
 
     intake: Intake
@@ -53,6 +57,7 @@ class SlaveSide:
     settings: BrokerSettings
     secret: bytes = attrs.field(default=b"", repr=False)
     truncation: Truncation | None = None
+    calls: Certificates | None = None
 
     @property
     def group(self) -> Group:
@@ -237,5 +242,6 @@ def _protocol(
 ) -> ReferenceProtocol | RocketpyProtocol | MemberProtocol:
     if isinstance(side.guide, Follower):
         return MemberProtocol(side, master, own, side.guide)
-    log = ask_master(master.requests, TIMEOUT_S)
+    tls = None if side.calls is None else side.calls.refreshed()
+    log = ask_master(master.requests, TIMEOUT_S, tls)
     return (ReferenceProtocol if log.versions is None else RocketpyProtocol)(side, master, own, log)

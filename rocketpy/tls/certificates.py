@@ -66,6 +66,12 @@ class Certificates:
         seen, self._seen = self._seen, self._look()
         return self._seen == seen and self._seen != self._tried
 
+    def refreshed(self) -> ssl.SSLContext:
+        """Return the context, after a look at the files: of a caller that may wait, and calls seldom."""
+        if self.has_changed():
+            self.reload()
+        return self.context
+
     def reload(self) -> None:
         """Read the files again. If they cannot be used, new connections go on with the context there is.
 
@@ -96,8 +102,13 @@ class Certificates:
     def _warn_of_expiry(self) -> None:
         days = self.days_left(time.time())
         if days is not None and days < EXPIRES_SOON_DAYS:
-            when = f"expires in {days} days" if days >= 0 else f"expired {-days} days ago"
-            logger.warning("the certificate %s %s: replace it; it is loaded without a restart", self._certificate, when)
+            text = "the certificate %s %s: replace it; it is loaded without a restart"
+            logger.warning(text, self._certificate, expiry_text(days))
+
+
+def expiry_text(days: int) -> str:
+    """Say when a certificate expires that has so many days left."""
+    return f"expires in {days} days" if days >= 0 else f"expired {-days} days ago"
 
 
 def _stamp(path: Path) -> tuple[int, ...] | None:
@@ -115,11 +126,15 @@ def not_after_s(path: Path) -> float:
         ConfigError: there is none, or it cannot be read.
     """
     try:
-        with path.open("rb") as file:
-            found = _PEM.findall(file.read(FILE_BYTES_MAX))
-        return min(_not_after_s(base64.b64decode(text)) for text in found)
+        return min(map(_not_after_s, der_certificates(path)))
     except (OSError, ValueError, IndexError) as exc:
         raise ConfigError(f"cannot use {path}: it has no PEM certificate", key="TLS") from exc
+
+
+def der_certificates(path: Path) -> list[bytes]:
+    """Return the certificates of a PEM file. Raises: OSError; ValueError: one is no base64."""
+    with path.open("rb") as file:
+        return [base64.b64decode(text) for text in _PEM.findall(file.read(FILE_BYTES_MAX))]
 
 
 def _not_after_s(der: bytes) -> float:

@@ -32,6 +32,7 @@ ALLOWED: dict[str, set[str]] = {
     "reactor": {"tls", "remoting", "message", "config", "native", "failover.member_block"},
     "replication": {
         *("reactor", "store", "remoting", "failover.rules", "failover.member_block", "message", "config", "native"),
+        "tls",  # for requests to the master
     },
     "namesrv": {"transport", "tls", "remoting", "message", "config"},
     "broker.fast_path": {"reactor", "remoting", "message", "config", "native"},

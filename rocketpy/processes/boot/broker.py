@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,8 @@ from .sockets import Sockets, connections_max, memory_bytes, open_sockets, raise
 from .store_opening import StoreOpening, requested_cut, start_again
 
 if TYPE_CHECKING:
+    from rocketpy.tls import Certificates
+
     from ..member.tree import MemberTree
 
 logger = logging.getLogger(__name__)
@@ -51,6 +54,7 @@ def run_broker(
     for note in settings.notes:
         logger.warning("%s", note)
     say = ready_lines or (lambda settings: [ready_line(settings)])
+    run = partial(run_tree, calls=_calls(settings))
     with open_sockets(settings) as sockets:
         if sockets.metrics is not None:
             settings = _with(settings, metrics_port=sockets.metrics.getsockname()[1])
@@ -62,8 +66,8 @@ def run_broker(
         if settings.store.is_automatic:
             from .member import run_member
 
-            return run_member(settings, sockets, run_tree, on_ready)
-        status = run_tree(settings, sockets, beside, on_ready)
+            return run_member(settings, sockets, run, on_ready)
+        status = run(settings, sockets, beside, on_ready)
     if status == EXIT_REOPEN:
         start_again()
     return status
@@ -75,11 +79,13 @@ def run_tree(
     beside: Callable[[], Sequence[WorkerSpec]],
     on_ready: Callable[[], None],
     member: MemberTree | None = None,
+    calls: Certificates | None = None,
 ) -> int:
     """Open the store and run the supervisor and its workers until they are told to stop. Returns: the exit status.
 
     Args:
         member: with automatic failover, what the guardian has for its process tree.
+        calls: certificates for requests to name servers and to the master, with useTLS.
     """
     opening = StoreOpening(
         settings.store,
@@ -104,7 +110,7 @@ def run_tree(
         logger.info("each of %d selectors accepts up to %d connections (connectionsMax)", selectors, most)
         topology = Topology.create(reactor_sizes(settings))
         memory = manager_memory(settings, opened)
-        specs += worker_specs(settings, topology, opened, memory, sockets, member)
+        specs += worker_specs(settings, topology, opened, memory, sockets, member, calls)
         stop_timeout_s = settings.rocketpy.stop_timeout_millis / 1000
         supervisor = Supervisor(specs, stop_timeout_s=stop_timeout_s, on_ready=on_ready)
         if member is not None:
@@ -131,6 +137,16 @@ def _leave_group(settings: BrokerSettings) -> None:
         from ..member.identity import forget
 
         forget(root)
+
+
+def _calls(settings: BrokerSettings) -> Certificates | None:
+    """The certificates of requests to others. Read before anything forks: a worker that starts again has them, whatever
+    has become of the files."""
+    if not settings.tls.use_tls:
+        return None
+    from rocketpy.tls import Certificates
+
+    return Certificates.of_client(settings.tls)
 
 
 def ready_line(settings: BrokerSettings) -> str:

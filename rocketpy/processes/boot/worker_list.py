@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rocketpy.broker.clock import SystemClock
 from rocketpy.broker.fast_path.shared_memory import DeliveryMarks, FilterMarks
@@ -55,6 +55,9 @@ from .half_messages import recovered_half_states
 from .sockets import Sockets
 from .store_opening import begin_replication
 
+if TYPE_CHECKING:
+    from rocketpy.tls import Certificates
+
 __all__ = ["ManagerMemory", "Topology", "manager_memory", "reactor_sizes", "worker_specs"]
 
 MAIN_LISTENER, VIP_LISTENER = 0, 1
@@ -94,8 +97,12 @@ def worker_specs(
     memory: ManagerMemory,
     sockets: Sockets,
     member: MemberTree | None = None,
+    calls: Certificates | None = None,
 ) -> Iterator[WorkerSpec]:
-    """Every worker of the broker, in the order in which they start: workers that send requests to others start last."""
+    """Every worker of the broker, in the order in which they start: workers that send requests to others start last.
+
+    `calls`: of requests to name servers and to the master, with useTLS.
+    """
     sizes = topology.sizes
     hang_s = settings.rocketpy.worker_heartbeat_timeout_millis / 1000
 
@@ -112,7 +119,7 @@ def worker_specs(
             **others,
         )
 
-    inherited = _inherited(settings, topology, opened, member)
+    inherited = _inherited(settings, topology, opened, member, calls)
     control, table, link = inherited.control, inherited.pools, inherited.master_link
     writes = (opened.lock.worker_fd,)  # keeps the store locked while a worker that writes is running
     begin_replication(opened, settings)
@@ -126,7 +133,7 @@ def worker_specs(
         starts_on = None if member else fd  # a member confirms positions without slaves, too
         yield spec(REPLICATOR, REPLICATOR, sender, StopPhase.REPLICATION, keep_fds=(fd,), starts_on=starts_on)
     if link is not None:
-        receiver = _replicator(settings, topology, opened, link, member)
+        receiver = _replicator(inherited, opened, link)
         yield spec(REPLICATOR, REPLICATOR, receiver, StopPhase.INTAKE, restart=RestartPolicy(limit=None))
     for pull in sizes.pulls:
         yield spec(pull, PULL, PullMain(inherited, pull), StopPhase.FAST_PATH)
@@ -145,7 +152,11 @@ def worker_specs(
 
 
 def _inherited(
-    settings: BrokerSettings, topology: Topology, opened: OpenedStore, member: MemberTree | None
+    settings: BrokerSettings,
+    topology: Topology,
+    opened: OpenedStore,
+    member: MemberTree | None,
+    calls: Certificates | None,
 ) -> Inherited:
     control = opened.control
     levels = len(parse_delay_levels(settings.store.message_delay_level))
@@ -161,16 +172,12 @@ def _inherited(
         slaves=SlaveTable() if member is None else member.memory.slaves,
         master_link=MasterLink() if settings.is_slave else None,
         member=member,
+        calls=calls,
     )
 
 
-def _replicator(
-    settings: BrokerSettings,
-    topology: Topology,
-    opened: OpenedStore,
-    link: MasterLink,
-    member: MemberTree | None,
-) -> SlaveReplicator:
+def _replicator(inherited: Inherited, opened: OpenedStore, link: MasterLink) -> SlaveReplicator:
+    settings, topology, member = inherited.settings, inherited.topology, inherited.member
     control, store, truncation = opened.control, settings.store, None
     guide: NamedMaster | Follower
     if member is not None:
@@ -182,7 +189,8 @@ def _replicator(
             truncation = Truncation(opened.paths.root, store.ha_diverged_size_max)
     ring = topology.ring(REPLICATOR, SEND)
     intake = Intake(topology.blocks[REPLICATOR], control, link, ring, StreamSettings.of(settings))
-    return SlaveReplicator(SlaveSide(intake, guide, settings, read_secret(store.ha_secret_file), truncation))
+    secret = read_secret(store.ha_secret_file)
+    return SlaveReplicator(SlaveSide(intake, guide, settings, secret, truncation, inherited.calls))
 
 
 def _acceptor(

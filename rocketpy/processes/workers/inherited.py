@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import attrs
 
 from rocketpy.broker.fast_path.shared_memory import DeliveryMarks, FilterMarks, SharedHalfStates
@@ -17,6 +19,9 @@ from rocketpy.store.timers import TimerMarks
 
 from ..member.shown import MemberShown
 from ..member.tree import MemberTree
+
+if TYPE_CHECKING:
+    from rocketpy.tls import Certificates
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -37,6 +42,7 @@ class Inherited:
     slaves: SlaveTable
     master_link: MasterLink | None = None  # on a slave
     member: MemberTree | None = None  # with automatic failover
+    calls: Certificates | None = None  # of requests to name servers and to the master, with useTLS
 
     @property
     def paths(self) -> StorePaths:

@@ -32,6 +32,8 @@ from rocketpy.remoting.limits import PoolLoad
 from rocketpy.replication.slave_table import SlaveTable
 from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.transport.client import RemotingClient, open_remoting_client
+from rocketpy.transport.duties import run_duty
+from rocketpy.transport.streams import Connector, connect
 
 from ..member.certainty import MasterCertainty
 from ..member.manager_role import ManagerRole, followed_address
@@ -136,7 +138,8 @@ class ManagerMain(RequestServerMain):
         inputs = {ring.producer: RingReader(ring) for ring in topology.inputs(name)}
         fast_path = self._fast_path(inputs[SEND])
         with contextlib.ExitStack() as start:
-            async with open_remoting_client() as client, open_remoting_client() as passing:
+            calling = partial(open_remoting_client, connector=self._connector())
+            async with calling() as client, calling() as passing:
                 moved = start.enter_context(loading(context.block))
                 controller = self._controller(store, fast_path, client, faults, lambda: server.loads())
                 controller.topics_of_log.on_piece = partial(self._read_a_piece, moved)
@@ -160,6 +163,15 @@ class ManagerMain(RequestServerMain):
                     await self._serve(context, server, controller, role, measured)
                     await controller.stop(unregister=not inherited.is_replaced)
 
+    def _connector(self) -> Connector:
+        """Return how to call name servers and the master."""
+        calls = self.inherited.calls
+        if calls is None:
+            return connect
+        from rocketpy.transport.tls import tls_connector
+
+        return tls_connector(lambda: calls.context)
+
     def _read_a_piece(self, moved: Callable[[], None]) -> None:
         """A long look at the log at the start is no hang, and no fault of a member: it moves."""
         moved()
@@ -181,6 +193,10 @@ class ManagerMain(RequestServerMain):
                 beside.start_soon(_serve_metrics, self.metrics, measured)
             if role is not None:
                 beside.start_soon(role.run)
+            if self.inherited.calls is not None:
+                from rocketpy.transport.tls import reload_duty
+
+                beside.start_soon(run_duty, reload_duty(self.inherited.calls), server.gateway.faults)
             await server.run()
             beside.cancel_scope.cancel()
 

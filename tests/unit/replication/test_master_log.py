@@ -63,7 +63,7 @@ def test_both_answers_have_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None
 
         def __exit__(self, *error: object) -> None: ...
 
-    monkeypatch.setattr(master_log, "connect", lambda address, timeout_s: Slow())
+    monkeypatch.setattr(master_log, "connect", lambda address, timeout_s, tls: Slow())
     monkeypatch.setattr(master_log.time, "monotonic", lambda: now[0])
     with pytest.raises(MasterUnusable, match="no whole answer in time"):
         ask_master("a:1", 5.0)

@@ -288,7 +288,7 @@ def test_a_fault_that_nobody_foresaw_ends_one_try(
 ) -> None:
     asked: list[str] = []
 
-    def ask(address: str, timeout_s: float) -> MasterLog:
+    def ask(address: str, timeout_s: float, tls: None) -> MasterLog:
         asked.append(address)
         if len(asked) == 1:
             raise OverflowError("too large")

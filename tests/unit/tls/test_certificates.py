@@ -151,3 +151,13 @@ def test_what_is_no_certificate(tmp_path: Path, cut: int) -> None:
     file.write_text(ssl.DER_cert_to_PEM_cert(der[:cut] + bytes(range(256))[: cut % 5]))
     with pytest.raises(ConfigError, match="has no PEM certificate"):
         not_after_s(file)
+
+
+def test_a_caller_without_a_loop_looks_at_each_call(authority: Authority) -> None:
+    used = authority.issue("client", days=20)
+    certificates = Certificates.of_client(tls_config(authority.trusting(used)))
+    before = certificates.refreshed()
+    assert certificates.refreshed() is before
+    used.replace(authority.issue("client", days=300))
+    assert certificates.refreshed() is before, "it may be half written"
+    assert certificates.refreshed() is not before and certificates.reloads == 1
