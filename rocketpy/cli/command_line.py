@@ -321,22 +321,27 @@ def cluster(directory: str, store: str | None, port: int | None, namesrv_port: i
 
 @cli.command()
 @click.option("--store", "store", type=click.Path(file_okay=False), help="Directory of the store to check.")
-@click.option("-c", "config", metavar="FILE", help="Configuration of a broker whose replication is to be checked, too.")
-def doctor(store: str | None, config: str | None) -> None:
+@click.option(
+    "-c", "config", metavar="FILE", help="Configuration of a broker whose replication and TLS are to be checked, too."
+)
+@click.option("--namesrv", metavar="FILE", help="Configuration of a name server whose TLS is to be checked, too.")
+def doctor(store: str | None, config: str | None, namesrv: str | None) -> None:
     """Check whether this machine can run a broker.
 
-    Checks compiled core, limits, ports and disk; with -c replication. While the broker runs, its ports are in use.
+    Checks compiled core, limits, ports and disk; with -c replication and TLS. While the broker runs, its ports are in
+    use.
     """
 
     def check() -> int:
-        from rocketpy.config import load_broker_config
+        from rocketpy.config import load_broker_config, load_namesrv_config
 
         from .doctor import examine
 
+        of_namesrv = load_namesrv_config(namesrv, environ=os.environ) if namesrv is not None else None
         if config is None:
-            return examine(Path(store or default_store()))
+            return examine(Path(store or default_store()), namesrv=of_namesrv)
         settings = load_broker_config(config, environ=os.environ)
-        return examine(Path(store or settings.store.store_path_root_dir), settings)
+        return examine(Path(store or settings.store.store_path_root_dir), settings, of_namesrv)
 
     sys.exit(exit_status(check))
 

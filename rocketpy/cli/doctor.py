@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rocketpy import __version__
-from rocketpy.config import BrokerSettings
+from rocketpy.config import BrokerSettings, NamesrvSettings
 from rocketpy.errors import NativeMissing
 
 from .findings import Finding
@@ -32,16 +32,18 @@ DISK_WANTED_BYTES = 4 << 30
 KERNEL_WANTED = (5, 14)  # pidfd, memfd, MADV_POPULATE_WRITE
 
 
-def examine(store: Path, settings: BrokerSettings | None = None) -> int:
-    """Print the findings for a broker with its store at `store`; 1 if one of them keeps a broker from running.
+def examine(store: Path, settings: BrokerSettings | None = None, namesrv: NamesrvSettings | None = None) -> int:
+    """Print the findings for a broker with its store at `store`; 1 if one of them keeps a server from running.
 
     Args:
-        settings: of a broker whose ports and replication are to be checked as well.
+        settings: of a broker whose ports, replication and TLS are to be checked as well.
+        namesrv: of a name server whose TLS is to be checked.
     """
     from rich.console import Console
     from rich.table import Table
 
     findings = [*_findings(store, settings), *_notes(settings), *_replication(settings)]
+    findings += [*_tls(settings), *_tls(namesrv)]
     table = Table(title=f"rocketpy {__version__}", title_justify="left")
     for heading in ("what", "found", "remedy"):
         table.add_column(heading, overflow="fold")
@@ -78,7 +80,7 @@ def ports_of(settings: BrokerSettings | None) -> dict[int, str]:
     return found | ({metrics: "metrics"} if metrics > 0 else {})
 
 
-def _address_of(settings: BrokerSettings | None) -> str:
+def _address_of(settings: BrokerSettings | NamesrvSettings | None) -> str:
     """The address at which a port has to be free."""
     bind = settings.server.bind_address if settings is not None else LOOPBACK
     return LOOPBACK if ":" in bind or bind == "*" else bind or LOOPBACK
@@ -96,6 +98,17 @@ def _replication(settings: BrokerSettings | None) -> Iterator[Finding]:
             from .replication_checks import replication_findings
 
             yield from replication_findings(settings)
+
+
+def _tls(settings: BrokerSettings | NamesrvSettings | None) -> Iterator[Finding]:
+    """Findings about certificates, and about servers that answer by TLS."""
+    if settings is None or not (settings.tls.is_served or settings.tls.use_tls):
+        return
+    from .tls_checks import call_findings, server_findings
+
+    yield from server_findings(settings.tls, (_address_of(settings), settings.server.listen_port))
+    if isinstance(settings, BrokerSettings):
+        yield from call_findings(settings.tls, settings.broker.namesrv_addr or "")
 
 
 def workers_text(cores: int) -> str:

@@ -20,8 +20,10 @@ from rocketpy.replication.master_log import ask_master, connect, request_address
 from rocketpy.replication.secret import read_secret
 from rocketpy.store.files import DiskFiles
 from rocketpy.store.recovery.diverged import DIRECTORY, kept_aside
+from rocketpy.tls import client_context
 
 from .findings import Finding
+from .tls_checks import calling_options
 
 if TYPE_CHECKING:
     from rocketpy.failover.rules.requests import View
@@ -90,7 +92,7 @@ def _is_loopback(settings: BrokerSettings) -> bool:
 def _master(settings: BrokerSettings) -> Iterator[Finding]:
     try:
         address, ha = _find_master(settings)
-        log = ask_master(address, TIMEOUT_S)
+        log = ask_master(address, TIMEOUT_S, client_context(settings.tls) if settings.tls.use_tls else None)
     except (MasterUnusable, RocketError, ValueError) as exc:
         yield Finding(
             "master", str(exc), "start the master; it and this broker need the same brokerName and name server"
@@ -121,7 +123,7 @@ def _find_master(settings: BrokerSettings) -> tuple[str, str]:
         raise RocketError("neither namesrvAddr nor haMasterAddress is set")
 
     async def ask() -> str | None:
-        async with Admin(name_servers=servers, timeout=TIMEOUT_S) as admin:
+        async with Admin(name_servers=servers, timeout=TIMEOUT_S, tls=calling_options(settings.tls)) as admin:
             data = (await admin.cluster_info()).broker_addr_table.get(name)
             return data.broker_addrs.get(MASTER_ID) if data else None
 
