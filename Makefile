@@ -67,8 +67,8 @@ MEMORY := $(shell df --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 >
 TEMPORARY := $(or $(TMPDIR),/tmp)
 
 test: export TMPDIR = $(or $(MEMORY),$(TEMPORARY))
-test: $(VENV)/.dev  ## unit and property tests, and the whole broker in a small run
-	$(PYTEST) $(PARALLEL) tests/system tests/property tests/unit
+test: $(VENV)/.dev  ## unit and property tests, attempts to get in, and the whole broker in a small run
+	$(PYTEST) $(PARALLEL) tests/system tests/security tests/property tests/unit
 
 test-long: export TMPDIR = $(or $(MEMORY),$(TEMPORARY))
 test-long: export ROCKETPY_LONG = 1
@@ -82,7 +82,7 @@ test-python: $(VENV)/.dev  ## client and admin tool, installed without the compi
 	rm -rf build/lib $(WITHOUT_CORE)
 	$(INSTALL) --quiet --no-deps --target $(WITHOUT_CORE) .
 	PYTHONPATH=$(WITHOUT_CORE):. $(BIN)/python -P -m pytest tests/unit/native/test_door.py tests/unit/message \
-	    tests/unit/remoting tests/unit/transport tests/unit/client tests/unit/admin tests/unit/namesrv tests/unit/config
+	    tests/unit/remoting tests/unit/tls tests/unit/transport tests/unit/client tests/unit/admin tests/unit/namesrv tests/unit/config
 
 $(VENV)/.spark: $(VENV)/.dev setup.py
 	@echo "installing the extra spark (about 500 MB) ..."
