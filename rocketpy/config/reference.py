@@ -39,7 +39,7 @@ _PARTS: tuple[tuple[str, type[Any], str], ...] = (
     ("Server", ServerConfig, "Broker and name server."),
     ("Broker", BrokerConfig, "Name and address of the broker, and its service to clients."),
     ("Store", MessageStoreConfig, "Files, flushes, retention, replication and failover."),
-    ("TLS", TlsConfig, "Broker and name server. Certificates, and who is trusted."),
+    ("TLS", TlsConfig, "Broker and name server. [tls.md](tls.md) shows how to use them."),
     ("Name server", NamesrvConfig, "Only in the name server's file."),
 )
 

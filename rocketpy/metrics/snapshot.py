@@ -191,6 +191,7 @@ class TlsSnapshot:
     """Handshakes of a server, and its certificate."""
 
     handshakes: int
+    plain: int  # connections without TLS
     refused: Mapping[str, int]  # by reason
     reloads: int
     reload_failures: int

@@ -86,6 +86,8 @@ def _tls_metrics(part: str, tls: Callable[[_S], TlsSnapshot | None]) -> tuple[Me
 
     return (
         counter(f"rocketpy_{part}tls_handshakes", "", "Accepted TLS connections.", of(lambda t: [((), t.handshakes)])),
+        counter(f"rocketpy_{part}tls_plain", "", "Accepted plain connections, where TLS is permissive.",
+                of(lambda t: [((), t.plain)])),
         counter(f"rocketpy_{part}tls_refused", "reason", "Refused connections; docs/run/tls.md has the reasons.",
                 of(lambda t: [((reason,), count) for reason, count in sorted(t.refused.items())])),
         counter(f"rocketpy_{part}tls_reloads", "result", "Changed certificates: `loaded`, or `failed` to load.",

@@ -142,7 +142,8 @@ def _why_no_certificate(error: OSError, certificate: Path, key: Path, password: 
         return getattr(error, "reason", None) or error.strerror or str(error)
     if not password:
         return "the key is encrypted, and no password is given"
-    return "wrong password, or an encryption that OpenSSL 3 calls legacy (openssl pkcs8 -topk8 -in OLD -out NEW)"
+    again = "openssl pkcs8 -topk8 -provider legacy -provider default -in OLD -out NEW"
+    return f"wrong password, or an encryption that OpenSSL 3 calls legacy ({again})"
 
 
 def _begin_of(path: Path) -> bytes:

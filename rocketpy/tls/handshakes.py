@@ -50,6 +50,7 @@ class TlsStatistics:
     """Counters of a server; the fields are those of `metrics.TlsSnapshot`."""
 
     handshakes: int
+    plain: int
     refused: Mapping[str, int]
     reloads: int
     reload_failures: int
@@ -61,6 +62,7 @@ class Handshakes:
 
     def __init__(self, limit: LogLimit | None = None) -> None:
         self.finished = 0
+        self.plain = 0  # connections that are served without TLS
         self.refused: Counter[str] = Counter()
         self._limit = limit or LogLimit()
 
@@ -73,6 +75,7 @@ class Handshakes:
     def statistics(self, certificates: Certificates) -> TlsStatistics:
         return TlsStatistics(
             handshakes=self.finished,
+            plain=self.plain,
             refused=dict(self.refused),
             reloads=certificates.reloads,
             reload_failures=certificates.reload_failures,

@@ -179,6 +179,7 @@ class TlsAcceptor:
             if not self._is_plain_served:
                 self._handshakes.refuse(peer, PLAIN, "it is not encrypted (tls.server.mode=enforcing)")
                 return None
+            self._handshakes.plain += 1
             return stream
         try:
             with trio.fail_after(HANDSHAKE_S):

@@ -109,6 +109,7 @@ HELD: dict[str, tuple[str, ...]] = {
         "idle connections",
         "request code, processor and pool",
         "TLS of clients",
+        "TLS of servers",
     ),
     "filter": (
         "tags by hash on the broker and by text on the client",
@@ -209,5 +210,4 @@ NOT_HELD: dict[str, str] = {
     "trap, administrators with resources in access control": "access control is not built",
     "trap, slaves have no credentials": "access control is not built",
     "trap, signatures at the broker": "access control is not built",
-    "network, TLS of servers": "not built; docs/run/install.md puts a proxy in front",
 }

@@ -17,6 +17,7 @@ from tests.support.rules import ROOT, enough, hold, name_of, nodes_of
 
 PAGES = (
     "run/install.md",
+    "run/tls.md",
     "run/monitor.md",
     "run/backup-and-repair.md",
     "run/replication.md",
@@ -27,7 +28,7 @@ PAGES = (
 TEXT = "\n".join(Page.read(page).text for page in PAGES)
 METRICS = (ROOT / "docs" / "run" / "metrics.md").read_text()
 PROPERTIES = (ROOT / "docs" / "run" / "configuration.md").read_text()
-SERVER = ("broker", "failover", "namesrv", "processes", "reactor", "replication", "store", "transport")
+SERVER = ("broker", "failover", "namesrv", "processes", "reactor", "replication", "store", "tls", "transport")
 LOGS = (  # the packages that write lines, the page and section that explains them
     (SERVER, "run/monitor.md", "Log lines"),
     (("client",), "use/client.md", "Log lines"),

@@ -318,7 +318,7 @@ def test_the_name_server() -> None:
         requests={"REGISTER_BROKER": 9},
         rss_bytes=1,
         faults={"a connection": 1},
-        tls=TlsSnapshot(handshakes=5, refused={"plain": 2}, reloads=1, reload_failures=0, not_after_s=2e9),
+        tls=TlsSnapshot(handshakes=5, plain=0, refused={"plain": 2}, reloads=1, reload_failures=0, not_after_s=2e9),
     )
     families = {family.name: family for family in NamesrvCollector(lambda: snapshot).collect()}
     assert families.keys() == {metric.name for metric in NAMESRV_METRICS}

@@ -36,7 +36,12 @@ def test_statistics_are_those_of_files_and_handshakes(tmp_path_factory: pytest.T
     found = handshakes.statistics(certificates)
     assert attrs.asdict(found) == attrs.asdict(
         TlsStatistics(
-            handshakes=3, refused={"size": 1}, reloads=0, reload_failures=0, not_after_s=certificates.not_after_s
+            handshakes=3,
+            plain=0,
+            refused={"size": 1},
+            reloads=0,
+            reload_failures=0,
+            not_after_s=certificates.not_after_s,
         )
     )
     assert set(found.refused) <= set(REASONS)

@@ -1,0 +1,36 @@
+"""docs/run/tls.md: its commands make files that are used, and its tables are those of the code."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from rocketpy.tls import HANDSHAKES_MAX, HANDSHAKES_OF_SOURCE_MAX, TlsSession, client_context, server_context
+from rocketpy.tls.handshakes import REASONS
+from tests.support.certificates import HOST, converse, tls_config
+from tests.support.rules import ROOT
+
+PAGE = (ROOT / "docs" / "run" / "tls.md").read_text()
+
+
+def test_reasons_and_bounds() -> None:
+    section = PAGE.partition("## Reasons")[2].partition("##")[0]
+    assert set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)) == set(REASONS)
+    assert f"At most {HANDSHAKES_MAX} handshakes at once, {HANDSHAKES_OF_SOURCE_MAX} of one address" in PAGE
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="the page makes certificates with openssl")
+def test_the_commands_make_certificates_that_both_sides_use(tmp_path: Path) -> None:
+    commands = re.findall(r"```sh\n(openssl req.*?)```", PAGE, re.DOTALL)[0].replace("10.0.0.5", HOST)
+    done = subprocess.run(["sh", "-e"], input=commands, text=True, cwd=tmp_path, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    files = {"certPath": "server.pem", "keyPath": "server-key.pem"}
+    server = {f"tls.server.{key}": str(tmp_path / name) for key, name in files.items()}
+    tls = tls_config(server, {"tls.client.trustCertPath": str(tmp_path / "ca.pem")})
+    for host in (HOST, "ns1.example.org"):
+        converse(TlsSession.client(client_context(tls), host), TlsSession.server(server_context(tls)))
+    assert (tmp_path / "server-key.pem").stat().st_mode & 0o077 == 0
