@@ -21,9 +21,10 @@ import attrs
 import click
 import trio
 
-from rocketpy.client.options import Credentials, TlsOptions
+from rocketpy.client.options import TlsOptions
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import BrokerError, RocketError
+from rocketpy.remoting.signature import Credentials
 
 from .admin import Admin
 from .core import TIMEOUT_S, NotFound, PartialFailure

@@ -18,6 +18,8 @@ modules that do I/O only carry them out. The rooms, from the bottom up; each imp
 Works without the compiled core.
 """
 
+from rocketpy.remoting.signature import Credentials
+
 from .allocation import Averagely, AveragelyByCircle, ByConfig, ByMachineRoom, ConsistentHash, NearbyRoom
 from .consuming.subscription import Sql92
 from .messages import Message, ReceivedMessage, Reply, split_batches
@@ -26,7 +28,6 @@ from .options import (
     START_LAST,
     ClientOptions,
     ConsumeMode,
-    Credentials,
     ProducerOptions,
     PullOptions,
     PushOptions,

@@ -16,6 +16,7 @@ import attrs
 
 from rocketpy.codes import ResponseCode
 from rocketpy.message.names import TRACE_TOPIC
+from rocketpy.remoting.signature import Credentials
 from rocketpy.transport.address_server import address_server_url
 
 from .allocation import Allocation, Averagely
@@ -83,15 +84,6 @@ class StartFrom:
 
 START_LAST = StartFrom("CONSUME_FROM_LAST_OFFSET")
 START_FIRST = StartFrom("CONSUME_FROM_FIRST_OFFSET")
-
-
-@attrs.frozen
-class Credentials:
-    """Signs every request (HMAC-SHA1), for brokers with access control."""
-
-    access_key: str
-    secret_key: str = attrs.field(repr=False)
-    security_token: str | None = attrs.field(default=None, repr=False)
 
 
 @attrs.frozen(kw_only=True)

@@ -7,5 +7,6 @@ fastjson, json_stream, json_writer      JSON in the dialect of all bodies; large
 work                            long work as generators
 abc, fast_path                  the interfaces between reactor and broker
 answers                         from a request code to its handler; answers to what cannot be served
+signature                       what a client with an account signs, and how a server checks it
 admin_guard, networks, proxy_header, limits     who may ask, from which address, and how much
 """

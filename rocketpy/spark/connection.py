@@ -9,9 +9,10 @@ from typing import Any
 
 import attrs
 
-from rocketpy.client.options import ClientOptions, Credentials, ProducerOptions, TlsOptions
+from rocketpy.client.options import ClientOptions, ProducerOptions, TlsOptions
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import ConfigError
+from rocketpy.remoting.signature import Credentials
 
 from .options import boolean, directory, option, parse_options, required, text
 

@@ -9,7 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from rocketpy.cli.command_line import cli
-from rocketpy.client.options import ClientOptions, Credentials
+from rocketpy.client.options import ClientOptions
+from rocketpy.remoting.signature import Credentials
 from rocketpy.spark.jobs import inputs
 from rocketpy.spark.jobs.dedup_stream import DedupStream
 from rocketpy.spark.jobs.inputs import Input

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy.client.options import Credentials, TlsOptions
+from rocketpy.client.options import TlsOptions
 from rocketpy.errors import ConfigError
 from rocketpy.message.message_queue import MessageQueue
+from rocketpy.remoting.signature import Credentials
 from rocketpy.spark.options import OF_SPARK, parse_options
 from rocketpy.spark.ranges import matching
 from rocketpy.spark.topic_options import TopicOptions

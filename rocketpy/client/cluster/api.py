@@ -2,14 +2,11 @@
 
 Every method raises TransportError if there was no response, BrokerError if the response is an error, HeaderInvalid or
 BodyInvalid if it cannot be read.
-Source: RocketMQ 4.9 `MQClientAPIImpl`; `AclClientRPCHook`, `AclUtils#combineRequestContent`, `AclSigner`.
+Source: RocketMQ 4.9 `MQClientAPIImpl`, `AclClientRPCHook`.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import hmac
 from collections.abc import Collection, Iterable, Sequence
 
 import attrs
@@ -51,32 +48,12 @@ from rocketpy.remoting.headers.send import (
     SendMessageResponseHeader,
 )
 from rocketpy.remoting.schema import Header
+from rocketpy.remoting.signature import Credentials, sign
 
 from ..messages import ReceivedMessage
-from ..options import Credentials
 from ..results import PULL_STATUS, SEND_STATUS, PullResult, PullStatus, SendResult, StoredPull
 from .name_servers import NameServers, Remoting
 from .received import decode_messages
-
-ACCESS_KEY = "AccessKey"
-SECURITY_TOKEN = "SecurityToken"
-SIGNATURE = "Signature"
-
-
-def sign(command: RemotingCommand, credentials: Credentials) -> None:
-    """Put key and signature into the request's fields, for servers with access control.
-
-    Each attempt is signed anew, because fields change. The signed text is the values of all fields but the signature,
-    in Java's order of their names, then the body.
-    """
-    command.add_ext_field(ACCESS_KEY, credentials.access_key)
-    if credentials.security_token:
-        command.add_ext_field(SECURITY_TOKEN, credentials.security_token)
-    fields = command.ext_fields or {}
-    names = sorted((name for name in fields if name != SIGNATURE), key=lambda name: name.encode("utf-16-be"))
-    content = "".join(fields[name] for name in names).encode() + (command.body or b"")
-    digest = hmac.new(credentials.secret_key.encode(), content, hashlib.sha1).digest()
-    command.add_ext_field(SIGNATURE, base64.b64encode(digest).decode())
 
 
 @attrs.define(eq=False)

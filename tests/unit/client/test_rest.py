@@ -1,11 +1,10 @@
-"""Smaller values of the client: routes, subscriptions, offset files, signatures, batches, ids."""
+"""Smaller values of the client: routes, subscriptions, offset files, batches, ids."""
 
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from rocketpy.client.cluster.api import sign
 from rocketpy.client.cluster.lifetime import build_client_id
 from rocketpy.client.cluster.received import decode_messages
 from rocketpy.client.cluster.route import (
@@ -23,13 +22,12 @@ from rocketpy.client.consuming.retry_sender import retry_message
 from rocketpy.client.consuming.statistics import ConsumerStatistics
 from rocketpy.client.consuming.subscription import build_subscription, keep_subscribed
 from rocketpy.client.messages import Message, check_batch, check_message, split_batches
-from rocketpy.client.options import ClientOptions, Credentials, StartFrom
+from rocketpy.client.options import ClientOptions, StartFrom
 from rocketpy.client.results import ConsumeResult, acknowledged_count
 from rocketpy.errors import ClientError, MessageInvalid
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.record import encode_record
 from rocketpy.remoting.bodies.route import BrokerData, QueueData, TopicRouteData
-from rocketpy.remoting.command import RemotingCommand
 from tests.support.clients import message, process_queue
 
 
@@ -123,21 +121,6 @@ def test_offset_file_keeps_the_previous_version_and_survives_damage(tmp_path: Pa
     path.with_name("offsets.json.bak").write_text("")
     with pytest.raises(ClientError, match="nor its backup"):
         read_offsets(path)
-
-
-def test_signature_vector() -> None:
-    """Holds: trap, contents of a signature."""
-    command = RemotingCommand.request(
-        10, body=b"hello", ext_fields={"topic": "TopicTest", "queueId": "3", "b": "x", "Zed": "1"}
-    )
-    for _ in range(2):
-        sign(command, Credentials("rocketmq2", "12345678"))
-        assert command.ext_field("Signature") == "mGreBenImQ1hG5IskS5IPNL8rzM="
-
-
-def test_secrets_are_not_shown() -> None:
-    assert "12345678" not in repr(Credentials("rocketmq2", "12345678", "token-x"))
-    assert "token-x" not in repr(Credentials("rocketmq2", "12345678", "token-x"))
 
 
 def test_split_batches() -> None:
