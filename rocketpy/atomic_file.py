@@ -17,17 +17,20 @@ from typing import TypeVar
 _T = TypeVar("_T")
 
 
-def write_atomically(path: Path, data: bytes | Sequence[bytes], *, keep_old: bool = True) -> None:
+def write_atomically(
+    path: Path, data: bytes | Sequence[bytes], *, keep_old: bool = True, mode: int | None = None
+) -> None:
     """Replace the file at `path`, creating its directory; on return the new content is on the disk.
 
     `data` is the content, whole or in pieces. Without `keep_old` there is no <f>.bak, and one sync less.
+    `mode` has the permission bits of the new file; without it they are those of any new file.
 
     Raises:
         OSError: the old file is still whole.
     """
     make_directory(path.parent)
     new, old = Path(f"{path}.tmp"), Path(f"{path}.bak")
-    _write_synced(new, [data] if isinstance(data, bytes) else data)
+    _write_synced(new, [data] if isinstance(data, bytes) else data, mode)
     if keep_old and path.exists():
         _write_synced(old, [path.read_bytes()])
     os.replace(new, path)
@@ -83,8 +86,10 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def _write_synced(path: Path, pieces: Sequence[bytes]) -> None:
-    with open(path, "wb") as file:
+def _write_synced(path: Path, pieces: Sequence[bytes], mode: int | None = None) -> None:
+    with open(path, "wb", opener=lambda name, flags: os.open(name, flags, 0o666 if mode is None else mode)) as file:
+        if mode is not None:
+            os.fchmod(file.fileno(), mode)  # of a file that a crash has left, and whatever the umask is
         file.writelines(pieces)
         file.flush()
         os.fsync(file.fileno())

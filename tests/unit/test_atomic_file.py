@@ -59,3 +59,13 @@ def test_new_directories_are_on_the_disk_with_their_file(tmp_path: Path, monkeyp
     synced = record_syncs(monkeypatch)
     write_atomically(tmp_path / "a" / "b" / "f.json", b"1")
     assert {tmp_path, tmp_path / "a", tmp_path / "a" / "b"} <= set(synced)
+
+
+def test_the_mode_is_that_of_the_caller_whatever_was_left(tmp_path: Path) -> None:
+    path = tmp_path / "secrets.yml"
+    Path(f"{path}.tmp").write_text("left by a crash")
+    Path(f"{path}.tmp").chmod(0o666)
+    write_atomically(path, b"1", keep_old=False, mode=0o640)
+    assert path.read_bytes() == b"1" and path.stat().st_mode & 0o777 == 0o640
+    write_atomically(path, b"2")
+    assert path.stat().st_mode & 0o111 == 0 and path.stat().st_mode & 0o400
