@@ -51,6 +51,7 @@ setup(
         "click>=8.1",
         "lark>=1.1.8",
         "prometheus-client>=0.19",
+        "PyYAML>=6",
         "rich>=13",
         "trio>=0.24",
     ],
@@ -72,6 +73,7 @@ setup(
             "clang-format==23.1.5",
             "mypy>=1.8",
             "types-cffi",
+            "types-PyYAML",
             "hdrhistogram>=0.10",
             "trustme>=1.1",  # certificates of tests
         ],

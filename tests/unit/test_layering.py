@@ -26,6 +26,7 @@ ALLOWED: dict[str, set[str]] = {
     "failover.member_block": {"native"},
     "failover.etcd": {"failover.rules", "message", "config"},
     "remoting": {"message"},
+    "acl": {"remoting", "message", "config"},
     "store": {"message", "config", "native"},
     "tls": {"config"},  # contexts, certificates and bytes; no sockets
     "transport": {"tls", "remoting", "message"},  # message.host: addresses as text
@@ -38,7 +39,7 @@ ALLOWED: dict[str, set[str]] = {
     "broker.fast_path": {"reactor", "remoting", "message", "config", "native"},
     "broker": {"store", "transport", "remoting", "filter", "message", "config"},
     "client": {"transport", "tls", "remoting", "filter", "message", "config"},
-    "admin": {"client", "failover.etcd", "failover.rules", "remoting", "message", "config"},
+    "admin": {"acl", "client", "failover.etcd", "failover.rules", "remoting", "message", "config"},
     "spark": {"client", "store", "filter", "message", "config", "native", "remoting"},
     "metrics": set(),
     # where the parts of a server meet: all but what clients and tools are made of
@@ -113,6 +114,7 @@ ONLY_IN: dict[str, set[str]] = {
     "prometheus_client": {"metrics"},
     "lark": {"filter.grammar"},
     "cryptography": {"tls.throw_away"},
+    "yaml": {"acl.document"},
     "httpcore": {"failover.etcd.gateway"},
     "rocketpy.native._rocketpy": {"native.core"},
     "cffi": set(),
@@ -134,6 +136,7 @@ WITHOUT_TRIO = {
     "failover.rules",
     "failover.member_block",
     "remoting",
+    "acl",
     "store",
     "metrics",
     "tls",
@@ -146,6 +149,7 @@ WITHOUT_SOCKETS = GROUND | {
     "failover.member_block",
     "native",
     "remoting",
+    "acl",
     "store",
     "tls",
 }
