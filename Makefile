@@ -155,9 +155,10 @@ bench-spark: $(VENV)/.spark  ## Spark's sources beside the same work without Spa
 bench-smoke: $(VENV)/.dev  ## every scenario briefly, rocketpy alone
 	$(BIN)/python -m bench.compare --quick --target rocketpy
 
-docs: $(VENV)/.built  ## generate the pages that are made from code: configuration, metrics, failover, the list of decisions
+docs: $(VENV)/.built  ## generate the pages that are made from code: configuration, metrics, access control, failover, the list of decisions
 	$(BIN)/python -m rocketpy.config.reference > docs/run/configuration.md
 	$(BIN)/python -m rocketpy.metrics.reference > docs/run/metrics.md
+	$(BIN)/python -m rocketpy.acl.reference > docs/run/access-control-codes.md
 	$(BIN)/python -m rocketpy.failover.rules.reference > docs/run/failover-reference.md
 	$(BIN)/python docs/adr/index.py > docs/adr/README.md
 
