@@ -13,9 +13,18 @@ from collections.abc import Mapping
 
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.config.properties import as_mapping, format_mapping
-from rocketpy.errors import BrokerError
+from rocketpy.errors import BodyInvalid, BrokerError
+from rocketpy.remoting.bodies.acl import AclConfig
 from rocketpy.remoting.bodies.broker import BrokerStatsData, HaStatus
 from rocketpy.remoting.bodies.route import KVTable
+from rocketpy.remoting.bodies.topic import DataVersion
+from rocketpy.remoting.fastjson import loads_text
+from rocketpy.remoting.headers.acl import (
+    CreateAccessConfigRequestHeader,
+    DeleteAccessConfigRequestHeader,
+    GetBrokerAclConfigResponseHeader,
+    UpdateGlobalWhiteAddrsConfigRequestHeader,
+)
 from rocketpy.remoting.headers.admin import ViewBrokerStatsDataRequestHeader
 from rocketpy.remoting.headers.namesrv import (
     AddWritePermOfBrokerResponseHeader,
@@ -38,6 +47,34 @@ class Admin(GroupRequests):
         name_servers: `host:port;host:port`; the environment's NAMESRV_ADDR when left out.
         timeout: seconds for ordinary requests.
     """
+
+    # --- access control ---
+
+    async def update_account(self, address: str, header: CreateAccessConfigRequestHeader) -> None:
+        """Create or change an account of a broker."""
+        await self.ask(address, RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, header)
+
+    async def delete_account(self, address: str, access_key: str) -> None:
+        header = DeleteAccessConfigRequestHeader(access_key=access_key)
+        await self.ask(address, RequestCode.DELETE_ACL_CONFIG, header)
+
+    async def accounts(self, address: str) -> AclConfig:
+        """The accounts of a broker, and the addresses that need none."""
+        return AclConfig.decode((await self.ask(address, RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG)).body)
+
+    async def account_versions(self, address: str) -> tuple[GetBrokerAclConfigResponseHeader, dict[str, DataVersion]]:
+        """How a broker names itself, and the versions of its files of accounts by their paths."""
+        answer = await self.ask(address, RequestCode.GET_BROKER_CLUSTER_ACL_INFO)
+        header = GetBrokerAclConfigResponseHeader.of(answer)
+        versions = loads_text(header.all_acl_file_version or "{}")
+        if not isinstance(versions, dict):
+            raise BodyInvalid(f"{address}: allAclFileVersion is not an object but {type(versions).__name__}")
+        return header, {str(path): DataVersion.from_json(version) for path, version in versions.items()}
+
+    async def update_white_addresses(self, address: str, addresses: str, path: str | None) -> None:
+        """Set the addresses that need no signature, in a file of accounts; None: the default file."""
+        header = UpdateGlobalWhiteAddrsConfigRequestHeader(global_white_addrs=addresses, acl_file_full_path=path)
+        await self.ask(address, RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, header)
 
     # --- brokers and name servers: figures, configuration, KV configuration, write permission ---
 

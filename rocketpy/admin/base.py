@@ -21,6 +21,7 @@ import attrs
 import click
 import trio
 
+from rocketpy.acl.document import read_document
 from rocketpy.client.options import TlsOptions
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import BrokerError, RocketError
@@ -124,13 +125,13 @@ def _run(function: CommandBody, destructive: str | None, options: dict[str, Any]
         click.confirm(destructive.format(**options), abort=True)
     context = click.get_current_context()
     environment = context.find_object(Environment) or Environment()
-    admin = environment.make_admin(
-        name_servers=options.pop("name_servers") or "",
-        timeout=options.pop("timeout"),
-        credentials=tool_credentials(),
-        tls=tls_options(context.find_root().params),
-    )
+    settings = {
+        "name_servers": options.pop("name_servers") or "",
+        "timeout": options.pop("timeout"),
+        "tls": tls_options(context.find_root().params),
+    }
     try:
+        admin = environment.make_admin(**settings, credentials=tool_credentials())
         status: int | None = environment.run(_within, admin, function, out, options)
         return status or 0
     except KeyboardInterrupt:
@@ -185,16 +186,22 @@ def tls_options(given: Mapping[str, Any]) -> TlsOptions | None:
 
 
 def tool_credentials() -> Credentials | None:
-    """`accessKey` and `secretKey` of $ROCKETMQ_HOME/conf/tools.yml; None when there are none."""
+    """`accessKey` and `secretKey` of $ROCKETMQ_HOME/conf/tools.yml; None when there are none, or no such file.
+
+    Raises:
+        ConfigError: the file cannot be understood. Requests without a signature would only be refused later.
+    """
     home = os.environ.get("ROCKETMQ_HOME")
     if not home:
         return None
+    path = Path(home) / "conf" / "tools.yml"
     try:
-        text = (Path(home) / "conf" / "tools.yml").read_text(encoding="utf-8")
+        data = path.read_bytes()
     except OSError:
         return None
-    pairs = dict(re.findall(r"^\s*(accessKey|secretKey)\s*:\s*(\S+)\s*$", text, re.MULTILINE))
-    access_key, secret_key = (pairs.get(name, "").strip("'\"") for name in ("accessKey", "secretKey"))
+    members = read_document(data, str(path)).mapping()
+    keys = (members[name].text() if name in members else None for name in ("accessKey", "secretKey"))
+    access_key, secret_key = ((key or "").strip() for key in keys)
     return Credentials(access_key, secret_key) if access_key and secret_key else None
 
 

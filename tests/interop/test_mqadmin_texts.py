@@ -79,7 +79,6 @@ def broker(reason: str) -> Exempt:
 
 UNKNOWN = "our tool says what does not exist, and its exit status is not 0; Java's reports success"
 USAGE = "our tool reports wrong usage on standard error, with exit status 2"
-NO_ACCESS_CONTROL = "rocketpy has no access control; our tool says so, Java's fails in other ways"
 OWN_SETTINGS = "our servers have settings of their own, and other values that depend on the machine"
 HASH_ORDER = "Java takes the queues in the order of a hash table, our tool by number"
 SAMPLES = "earliestMessageTimeStamp is -1 in Java until 8 MB are stored; some figures come with the first samples"
@@ -89,7 +88,6 @@ EXCEPTIONS: Mapping[str, Exempt] = {
     "allocateMQ -t orders -i 10.0.0.1,10.0.0.2": tool(HASH_ORDER),
     "brokerStatus -b {broker}": broker(SAMPLES),
     "brokerStatus -c DefaultCluster": broker(SAMPLES),
-    "clusterAclConfigVersion -c DefaultCluster": tool(NO_ACCESS_CONTROL),
     "clusterList -i 1": tool(ENDLESS),
     "clusterRT -a 2 -s 16 -i 1": tool(ENDLESS),
     "clusterRT -a 2 -s 16 -i 1 -p true -m room -c DefaultCluster": tool(ENDLESS),

@@ -49,7 +49,9 @@ class Mqadmin:
 
         def make_admin(**settings: Any) -> Admin:
             settings.pop("name_servers")
-            options = ProducerOptions(name_servers=NAME_SERVER, client_ip="10.1.1.1")
+            options = ProducerOptions(
+                name_servers=NAME_SERVER, client_ip="10.1.1.1", credentials=settings["credentials"]
+            )
 
             async def connect(address: str) -> trio.abc.Stream:
                 return await self.cluster.connect(address)

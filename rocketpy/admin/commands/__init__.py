@@ -115,16 +115,18 @@ REGISTRY: Mapping[str, Entry] = MappingProxyType(
     )
     | _entries(
         "access_control",
-        updateAclConfig="Create or change an account (not there yet)",
-        deleteAclConfig="Delete an account (not there yet)",
-        getAclConfig="Show the accounts (not there yet)",
-        clusterAclConfigVersion="Show the versions of the files of accounts (not there yet)",
-        updateGlobalWhiteAddr="Set the addresses that need no signature (not there yet)",
+        updateAclConfig="Create or change an account",
+        deleteAclConfig="Delete an account",
+        getAclConfig="Show the accounts",
+        clusterAclConfigVersion="Show the versions of the files of accounts",
+        updateGlobalWhiteAddr="Set the addresses that need no signature",
     )
 )
 
 
-ALIASES = MappingProxyType({"deleteaccessconfig": "deleteAclConfig"})  # Java's second names
+ALIASES = MappingProxyType(  # Java's second names
+    {"deleteaccessconfig": "deleteAclConfig", "getaccessconfigsubcommand": "getAclConfig"}
+)
 
 
 def find(name: str) -> tuple[str, Entry] | None:

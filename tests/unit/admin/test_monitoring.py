@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-from rocketpy.admin.commands import REGISTRY
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.remoting.bodies.topic import TopicList
 from tests.support.admin import Mqadmin, with_group
@@ -61,25 +60,3 @@ def test_moved_offsets_are_told_once(mqadmin: Mqadmin) -> None:
     lines = mqadmin("startMonitoring", "--rounds", "3", "--interval", "5", "--output", "json", script=script)
     moved = [row for row in map(json.loads, lines) if row["kind"] == "offset_moved"]
     assert [row["text"] for row in moved] == ["moved", "moved"], "of rounds 2 and 3; the first round only notes the end"
-
-
-def test_access_control_is_refused_clearly(mqadmin: Mqadmin) -> None:
-    """Until there is access control."""
-
-    def script(cluster: FakeCluster) -> None:
-        cluster.add_broker(T=1)
-
-    options = {
-        "updateAclConfig": ("-a", "someone", "-s", "12345678"),
-        "deleteAclConfig": ("-a", "someone"),
-        "deleteAccessConfig": ("-a", "someone"),
-        "getAclConfig": (),
-        "clusterAclConfigVersion": (),
-        "updateGlobalWhiteAddr": ("-g", "10.0.0.*"),
-    }
-    assert {name for name, entry in REGISTRY.items() if entry.module == "access_control"} <= set(options)
-    for name, words in options.items():
-        mqadmin(name, "-b", "10.0.0.1:10911", *words, script=script, status=1)
-        assert "no access control yet" in mqadmin.error
-        mqadmin(name, *words, script=script, status=2)
-        mqadmin(name, "-b", "10.0.0.1:10911", "-c", "DefaultCluster", *words, script=script, status=2)
