@@ -4,7 +4,7 @@
     document.plain()        the ordinary value, to be changed and written with `write_document`
 
 The files hold secrets, and a careless one must not stop a server: size, depth and the number of values are bounded,
-there are no aliases, a key appears once, and no error repeats a value. Where text is asked for, what YAML takes for a
+there are no anchors, a key appears once, and no error repeats a value. Where text is asked for, what YAML takes for a
 number in another form (`0x12`, `1_000`, `1e8`) is refused: the reference would read another secret than is written.
 
 PyYAML is imported when the first file is read. Servers and clients without access control do without it.
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
 FILE_BYTES_MAX = 1 << 20
 DEPTH_MAX = 8  # dataVersion and accounts need 3
-VALUES_MAX = 100_000  # 30 MB of memory
-_FLOAT_OF_JAVA = re.compile(r"[-+]?[0-9][0-9_]*[eE][-+]?[0-9]+")  # text for PyYAML, a number for SnakeYAML
+VALUES_MAX = 150_000  # of 8 000 accounts; 60 MiB while they are read
+_FLOAT_OF_JAVA = re.compile(r"[-+]?(?:[0-9_]*\.[0-9_]*(?:[eE][-+]?[0-9]+)?|[0-9][0-9_]*[eE][-+]?[0-9]+)")
+"""Text for PyYAML, a number for SnakeYAML."""
 
 
 @attrs.frozen
@@ -137,7 +138,13 @@ def _loader() -> Any:
 def _dumper() -> Any:
     import yaml
 
-    return type("Dumper", (yaml.SafeDumper,), {"ignore_aliases": lambda *_: True})  # none may be read
+    def text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+        style = "'" if _FLOAT_OF_JAVA.fullmatch(value) else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style)
+
+    dumper: Any = type("Dumper", (yaml.SafeDumper,), {"ignore_aliases": lambda *_: True})  # none may be read
+    dumper.add_representer(str, text)
+    return dumper
 
 
 def _check_events(events: Iterator[yaml.Event], file: str) -> None:
@@ -151,8 +158,8 @@ def _check_events(events: Iterator[yaml.Event], file: str) -> None:
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
         reason = None
-        if isinstance(event, yaml.AliasEvent):
-            reason = "an alias (*name) is not allowed; write the value again"
+        if getattr(event, "anchor", None) is not None:
+            reason = "anchors and aliases (&name, *name) are not allowed; write the value again"
         elif depth > DEPTH_MAX:
             reason = f"nested more than {DEPTH_MAX} deep"
         elif count >= VALUES_MAX:

@@ -117,8 +117,9 @@ def _account(entry: Entry, warnings: list[str]) -> Account:
     warnings += _unknown(members, _OF_ACCOUNT)
     access_key, secret_key = _text(members, ACCESS_KEY), _text(members, SECRET_KEY)
     fault = check_keys(access_key, secret_key)
-    if access_key is None or secret_key is None or fault is not None:
-        entry.fail(fault or "", "")
+    if fault is not None:
+        entry.fail(fault, "")
+    assert access_key is not None and secret_key is not None
     return Account(
         access_key,
         secret_key,

@@ -49,11 +49,13 @@ def test_nothing(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("a: &x [1]\nb: *x\n", "f.yml:2: an alias (*name) is not allowed"),
-        ("a: &x {<<: *x}\n", "f.yml:1: an alias"),
+        ("a: &x [1]\nb: *x\n", "f.yml:1: anchors and aliases"),
+        ("a: 1\nb: *x\n", "f.yml:2: "),
+        ("a: &x {<<: *x}\n", "f.yml:1: anchors and aliases"),
         ("a: 1\nb: 2\na: 3\n", "f.yml:3: a: the key is there twice"),
         ("a: 1\n2: x\n", "f.yml:2: a key that is not a text"),
         ("? [a]\n: 1\n", "f.yml:1: a key that is not a text"),
+        ("a: {'x': 1, [b]: 2}", "a: a key that is not a text"),
         ("a: {true: 1}", "a: a key that is not a text"),
         ("a: !!set {x}\n", "f.yml:1: a: the tag !!set is not allowed"),
         ("a: !!python/object/apply:os.system [id]\n", "the tag !!python/object/apply:os.system is not allowed"),
@@ -67,7 +69,7 @@ def test_nothing(text: str) -> None:
         ("a: 1".encode("utf-16"), "f.yml:1: not UTF-8"),
         ("[" * 9, "f.yml:1: nested more than 8 deep"),
         ("a: " + "[" * 200_000, "nest"),
-        ("- x\n" * 100_001, "more than 100000 values"),
+        ("- x\n" * 150_001, "more than 150000 values"),
         ("#" * ((1 << 20) + 1), "more than 1048576 bytes"),
     ],
 )
@@ -77,10 +79,17 @@ def test_files_that_are_refused(text: str | bytes, reason: str) -> None:
     assert time.monotonic() - begun_s < 10
 
 
+def test_what_is_just_within_the_bounds() -> None:
+    assert read("[" * 8 + "]" * 8).plain() == [[[[[[[[]]]]]]]]
+    assert len(read("- x\n" * 149_990).items()) == 149_990
+    assert read("#" * (1 << 20)).plain() is None
+    assert "f.yml:1: not UTF-8" in fault(b"\xff\n")
+
+
 def test_a_bomb_of_aliases_is_not_built() -> None:
     levels = ["a: &a [x, x, x, x, x, x, x, x, x]"]
     levels += [f"{chr(98 + n)}: &{chr(98 + n)} [{', '.join([f'*{chr(97 + n)}'] * 9)}]" for n in range(20)]
-    assert "f.yml:2: an alias" in fault("\n".join(levels))
+    assert "f.yml:1: anchors and aliases" in fault("\n".join(levels))
 
 
 @pytest.mark.parametrize("end", ["'", ": [", "\n\tx", "\n- *a", "\n{", ' "', "\n? x\n: !!set {y}", "\\x"])
@@ -103,7 +112,22 @@ def test_texts(written: str, text: str | None) -> None:
 @pytest.mark.parametrize(
     "written",
     [
-        *("true", "no", "1.5", ".inf", "1e8", "+12e34", "012", "0x12", "1_000", "+7", "1:30", "9" * 5000),
+        *(
+            "true",
+            "no",
+            "1.5",
+            ".inf",
+            "1e8",
+            "+12e34",
+            "-.5",
+            "1.5e8",
+            "012",
+            "0x12",
+            "1_000",
+            "+7",
+            "1:30",
+            "9" * 5000,
+        ),
         *("2020-01-02", "2020-13-45", "!!binary aGVsbG8=", "[x]", "{x: y}"),
     ],
 )
@@ -130,6 +154,20 @@ def test_what_is_written_can_be_read(content: dict[str, list[Any]]) -> None:
     assert (read(write_document(content)).plain() or {}) == content
 
 
+@pytest.mark.parametrize(
+    "text", ["1e8", "12345678E9", "-.5", "+1.5e8", "._", "1.5", "012", "true", "2020-01-02", "~", ""]
+)
+def test_texts_are_written_so_that_java_reads_texts(text: str) -> None:
+    """PyYAML itself would write 1e8 without quotes.
+
+    Compared once with SnakeYAML 1.30, for 60 000 texts of such characters."""
+    assert write_document({"a": text}).decode() == f"a: '{text}'\n"
+
+
+def test_texts_are_written_as_they_are() -> None:
+    assert write_document({"b": "ä日本", "a": ["x: y"]}).decode() == "b: ä日本\na:\n- 'x: y'\n"
+
+
 def test_shared_values_are_written_twice() -> None:
     shared = ["x"]
     assert read(write_document({"a": shared, "b": shared})).plain() == {"a": ["x"], "b": ["x"]}
@@ -140,7 +178,7 @@ def test_without_libyaml_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(document, "_loader", lambda: yaml.SafeLoader)
     test_forms_of_the_same("a: 1\nb: [x, y]\nc: {d: true, e: }\n")
-    assert "f.yml:2: an alias" in fault("a: &x [1]\nb: *x\n")
+    assert "f.yml:1: anchors and aliases" in fault("a: &x [1]\nb: *x\n")
     assert "nested more than 8 deep" in fault("[" * 1000)
     assert SECRET not in fault(f"secretKey: {SECRET}\n\t{SECRET}")
 

@@ -190,6 +190,8 @@ def test_an_account_is_changed_where_it_is(home: Home) -> None:
     home.update(accessKey="new-account")
     assert home.versions == (1, {"acl/more.yml": 1, "plain_acl.yml": 1})
     assert home.files.poll() is None, "what was written is known"
+    home.update(accessKey="new-account", secretKey="1234567e89")
+    assert home.files.accounts.by_key["new-account"].secret_key == "1234567e89"
     home.delete("other-account")
     assert home.keys == {"default-account", "new-account"} and home.versions[1]["acl/more.yml"] == 2
 

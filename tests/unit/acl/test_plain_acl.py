@@ -104,6 +104,7 @@ def test_what_is_listed_has_no_secrets() -> None:
     listed = parse(SAMPLE).listed
     assert listed.global_white_addrs == ["10.10.103.*", "192.168.0.*"]
     first = listed.plain_access_configs[0]
+    assert [account.admin for account in listed.plain_access_configs] == [False, True]
     assert first.group_perms == ["groupA=DENY", "groupB=PUB|SUB", "groupC=SUB"] and first.default_topic_perm == "DENY"
     assert b"12345678" not in listed.encode() and b"secretKey" not in listed.encode()
 
@@ -118,6 +119,9 @@ def test_parts_may_be_missing_or_empty() -> None:
     assert parse("globalWhiteRemoteAddresses: []\ndataVersion: []\n").version is None
     (account,) = parse(ACCOUNT + "  topicPerms:\n  groupPerms: []\n  admin:\n  defaultTopicPerm:\n").accounts
     assert account == Account("shop-orders", SECRET)
+    (shortest,) = parse("accounts:\n- accessKey: seven-7\n  secretKey: '1234567'\n").accounts
+    assert shortest == Account("seven-7", "1234567")
+    assert parse("dataVersion:\n- counter:\n").version == DataVersion(counter=0, timestamp_ms=0)
     versioned = parse("dataVersion:\n- counter: 3\n  timestamp: 1709288551127\n- counter: 9\n")
     assert versioned.version == DataVersion(counter=3, timestamp_ms=1709288551127)
 
@@ -192,6 +196,16 @@ def test_a_change_is_written_as_the_reference_writes_it() -> None:
     put_version(document, DataVersion().next(5))
     assert write_document(document).decode() == CHANGED
     assert parse(CHANGED).accounts[1].permissions["b"] == SUB
+
+
+def test_a_list_of_permissions_replaces_the_old_one() -> None:
+    document = read_document(SAMPLE.encode(), "f.yml").plain()
+    fields = {"accessKey": "RocketMQ", "secretKey": "12345678", "groupPerms": "g=SUB", "defaultGroupPerm": "DENY"}
+    put_account(document, CreateAccessConfigRequestHeader.from_ext_fields(fields))
+    changed = document["accounts"][-1]
+    assert changed["groupPerms"] == ["g=SUB"] and changed["defaultGroupPerm"] == "DENY"
+    assert changed["topicPerms"] == ["topicA=DENY", "topicB=PUB|SUB", "topicC=SUB"]
+    assert changed["defaultTopicPerm"] == "DENY"
 
 
 def test_accounts_are_created_and_removed() -> None:

@@ -143,6 +143,7 @@ def test_the_topic_of_a_message_is_checked_when_it_is_known(strict: AccessValida
     assert strict.check_topic(view, WHITE, "others", SUB) is None
     assert AccessValidator(ACCOUNTS, strict=False).check_topic(view, HOST, "others", SUB) is None
     assert text_of(strict, signed("publisher", view)) == "No default permission for any topic"
+    assert strict.refused == {Reason.RESOURCE: 2}
     strict.accounts = Accounts()
     assert strict.check_topic(view, HOST, "orders", SUB) is not None, "the account was deleted in between"
 
