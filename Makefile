@@ -82,7 +82,8 @@ test-python: $(VENV)/.dev  ## client and admin tool, installed without the compi
 	rm -rf build/lib $(WITHOUT_CORE)
 	$(INSTALL) --quiet --no-deps --target $(WITHOUT_CORE) .
 	PYTHONPATH=$(WITHOUT_CORE):. $(BIN)/python -P -m pytest tests/unit/native/test_door.py tests/unit/message \
-	    tests/unit/remoting tests/unit/tls tests/unit/transport tests/unit/client tests/unit/admin tests/unit/namesrv tests/unit/config
+	    tests/unit/remoting tests/unit/acl tests/unit/tls tests/unit/transport tests/unit/client tests/unit/admin \
+	    tests/unit/namesrv tests/unit/config
 
 $(VENV)/.spark: $(VENV)/.dev setup.py
 	@echo "installing the extra spark (about 500 MB) ..."
