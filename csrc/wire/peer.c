@@ -188,3 +188,11 @@ rp_status rp_proxy_header_cut(const uint8_t *data, uint64_t size, rp_proxy_heade
     if (size == 0) return RP_INCOMPLETE;
     return data[0] == 'P' ? cut_line(data, size, header) : cut_binary(data, size, header);
 }
+
+uint32_t rp_proxy_header_missing(const uint8_t *data, uint32_t size) {
+    static const uint32_t LINE_MIN = sizeof "PROXY UNKNOWN\r\n" - 1;
+
+    if (size == 0) return LINE_MIN; /* shorter than any header of version 2 */
+    if (data[0] == 'P') return size < LINE_MIN ? LINE_MIN - size : 1;
+    return size < HEAD ? HEAD - size : HEAD + ((uint32_t)data[14] << 8 | data[15]) - size;
+}

@@ -33,4 +33,6 @@ typedef struct rp_proxy_header {
 /* Parse the header at the beginning of a stream. RP_OK with *header filled; RP_INCOMPLETE: read more, up to
  * RP_PROXY_HEADER_MAX bytes in all; RP_INVALID, RP_TOO_LARGE: this is no PROXY header, close the connection. */
 rp_status rp_proxy_header_cut(const uint8_t *data, uint64_t size, rp_proxy_header *header);
+/* Bytes to read next, so that none of the client's own is among them; after RP_INCOMPLETE, or at the beginning. */
+uint32_t rp_proxy_header_missing(const uint8_t *data, uint32_t size);
 #endif

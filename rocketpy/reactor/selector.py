@@ -55,6 +55,8 @@ class SelectorSettings:
     """For the codec inside, if there is one: see `CodecConfig`."""
     proxies: Sequence[Network] = ()
     """Networks of proxies: their connections begin with a PROXY header, which names the real peer."""
+    is_tls_required: bool = False
+    """Close connections without TLS. Without TLS workers there is no TLS."""
     member: MemberBlock | None = None
     """With automatic failover: says when nothing is to be read."""
     parked: socket.socket | None = None
@@ -76,7 +78,8 @@ class SelectorMain:
         inputs = topology.inputs(name)
         replies = ring_array(inputs)
         proxies = network_array(settings.proxies)
-        self._kept = codecs, replies, proxies
+        tls = ffi.new("int32_t[]", [topology.tls_handoffs[worker][0].fileno() for worker in sizes.tls])
+        self._kept = codecs, replies, proxies, tls
         self._config: Any = ffi.new(
             "rp_selector_config *",
             {
@@ -89,6 +92,9 @@ class SelectorMain:
                 "codecs": codecs,
                 "proxy_count": len(settings.proxies),
                 "proxies": proxies,
+                "tls_count": len(sizes.tls),
+                "tls": tls,
+                "is_tls_required": settings.is_tls_required,
                 "intake_paused": ffi.NULL if settings.member is None else settings.member.intake_paused,
                 **settings.limits,
             },

@@ -1,6 +1,7 @@
 """All workers and the rings between them: blocks, rings and handoff sockets, created before the first fork.
 
     acceptor =fd=> selector i -FRAME-> codec j -SEND-> send, -PULL-> pull k, -COMMAND-> manager, query l
+                   selector i =fd=> tls m, which serves TLS between client and selector
     send, pull k, manager, query l, codec j -REPLY-> selector i
     send <-> manager <-> pull k, store <-> manager, store -> pull k, store -> send, manager -> query l
     replicator -LOG-> send, on a slave
@@ -32,6 +33,7 @@ __all__ = [
     "REPLICATOR",
     "SEND",
     "STORE",
+    "TLS",
     "ReactorSizes",
     "SelectorDeaths",
     "Topology",
@@ -40,7 +42,7 @@ __all__ = [
 MIB = 1024 * 1024
 RING_BYTES_MIN = 65_536
 LOG_RING_BYTES_MIN = 1 * MIB  # the replicator's: a message is 128 KiB of a log, and takes a quarter at most
-ACCEPTOR, STORE, REPLICATOR = "acceptor", "store", "replicator"
+ACCEPTOR, STORE, REPLICATOR, TLS = "acceptor", "store", "replicator", "tls"
 STEPS_PER_TURN = 100  # connections of a dead selector that are dropped at once
 
 
@@ -53,6 +55,8 @@ class ReactorSizes:
     pull_workers: int = attrs.field(default=1, validator=attrs.validators.in_(range(1, lib.RP_PULL_WORKERS_MAX + 1)))
     query_workers: int = attrs.field(default=0, validator=attrs.validators.ge(0))
     """0: the manager serves queries."""
+    tls_workers: int = attrs.field(default=0, validator=attrs.validators.ge(0))
+    """0: the ports speak no TLS."""
     is_slave: bool = False
     """Whether a replicator brings the log of a master."""
     ring_bytes: int = 1 * MIB
@@ -66,6 +70,10 @@ class ReactorSizes:
     @property
     def codecs(self) -> tuple[str, ...]:
         return tuple(f"codec-{n}" for n in range(self.codec_workers))
+
+    @property
+    def tls(self) -> tuple[str, ...]:
+        return tuple(f"{TLS}-{n}" for n in range(self.tls_workers))
 
     @property
     def pulls(self) -> tuple[str, ...]:
@@ -88,7 +96,7 @@ class ReactorSizes:
 
     @property
     def workers(self) -> tuple[str, ...]:
-        return (ACCEPTOR, *self.selectors, *self.codecs, *self.servers, STORE, REPLICATOR)
+        return (ACCEPTOR, *self.selectors, *self.codecs, *self.servers, STORE, REPLICATOR, *self.tls)
 
 
 @attrs.frozen
@@ -164,6 +172,7 @@ class Topology:
     blocks: Mapping[str, WorkerBlock]
     rings: Mapping[tuple[str, str], Ring]
     handoffs: Mapping[str, tuple[socket.socket, socket.socket]]  # by selector: (acceptor's end, selector's end)
+    tls_handoffs: Mapping[str, tuple[socket.socket, socket.socket]]  # by TLS worker: (selectors' end, worker's end)
 
     @classmethod
     def create(cls, sizes: ReactorSizes) -> Topology:
@@ -172,7 +181,8 @@ class Topology:
             (producer, consumer): Ring(capacity, blocks[producer], blocks[consumer])
             for (producer, consumer), capacity in capacities(sizes).items()
         }
-        return cls(sizes, blocks, rings, {selector: handoff_pair() for selector in sizes.selectors})
+        handoffs = {selector: handoff_pair() for selector in sizes.selectors}
+        return cls(sizes, blocks, rings, handoffs, {worker: handoff_pair() for worker in sizes.tls})
 
     def ring(self, producer: str, consumer: str) -> Ring:
         return self.rings[producer, consumer]

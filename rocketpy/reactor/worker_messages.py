@@ -64,6 +64,7 @@ def name_of(kind: int) -> str:
 
 CONNECTION_INTERNAL = 0xFF << 56
 REPLY_CLOSE_AFTER: int = lib.RP_REPLY_CLOSE_AFTER
+HOST = Layout("rp_host")
 ORIGIN = Layout("rp_origin")
 SEND_REQUEST = Layout("rp_msg_send")
 PULL_REQUEST = Layout("rp_msg_pull")
@@ -82,6 +83,18 @@ COMPLETED = Layout("rp_msg_completed")
 DELIVERY = Layout("rp_delivery")
 
 
+def _peer_of(host: Any) -> Peer:
+    """`host`: an rp_host."""
+    is_v6 = host.family == 6
+    address = bytes(ffi.buffer(host.address, 16 if is_v6 else 4))
+    return Peer(socket.inet_ntop(socket.AF_INET6 if is_v6 else socket.AF_INET, address), host.port)
+
+
+def decode_host(record: bytes) -> Peer:
+    """Read an rp_host."""
+    return _peer_of(HOST.read(record))
+
+
 @attrs.frozen
 class Origin:
     """The connection that asked, and when the selector had the whole request."""
@@ -98,10 +111,7 @@ class Origin:
     @property
     def peer(self) -> Peer:
         """Read when asked for: once per connection, not per request."""
-        host = self._fields.peer
-        is_v6 = host.family == 6
-        address = bytes(ffi.buffer(host.address, 16 if is_v6 else 4))
-        return Peer(socket.inet_ntop(socket.AF_INET6 if is_v6 else socket.AF_INET, address), host.port)
+        return _peer_of(self._fields.peer)
 
 
 def decode_origin(record: bytes) -> Origin:

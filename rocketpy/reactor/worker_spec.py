@@ -20,6 +20,7 @@ class StopPhase:
     REPLICATION = 35  # nothing more is published: slaves get the rest
     STORE = 40
     SELECTORS = 50
+    TLS = 60  # has the rest of the selectors' answers
 
 
 DOUBLINGS_MAX = 30

@@ -19,6 +19,7 @@ import pytest
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.native.core import ffi, lib
+from rocketpy.reactor.handoff import handoff_pair
 from rocketpy.reactor.worker_messages import REPLY
 from tests.support import ring_messages
 
@@ -55,6 +56,7 @@ class SelectorRig:
         index: int = 3,
         epoch: int = 0,
         log: Any = ffi.NULL,
+        tls_workers: int = 0,
         **config: int,
     ) -> None:
         self.worker = lib.rp_worker_create(0)
@@ -67,7 +69,10 @@ class SelectorRig:
         self.acceptor, self.handoff = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
         self.clients: list[socket.socket] = []
-        self._keep = [ffi.new("rp_ring *[]", self.codec_rings), ffi.new("rp_ring *[]", [self.reply_ring])]
+        self.tls = [handoff_pair() for _ in range(tls_workers)]
+        """By TLS worker: the selector's end, and the worker's."""
+        tls = ffi.new("int32_t[]", [near.fileno() for near, _ in self.tls])
+        self._keep = [ffi.new("rp_ring *[]", self.codec_rings), ffi.new("rp_ring *[]", [self.reply_ring]), tls]
         settings = {
             "worker": self.worker,
             "index": index,
@@ -77,6 +82,8 @@ class SelectorRig:
             "replies": self._keep[1],
             "codecs": self._keep[0],
             "log": log,
+            "tls_count": tls_workers,
+            "tls": tls,
             **config,
         }
         self.selector = lib.rp_selector_open(ffi.new("rp_selector_config *", settings))
@@ -94,7 +101,7 @@ class SelectorRig:
         lib.rp_ring_writer_close(self.replies)
         for ring in (*self.codec_rings, self.reply_ring):
             lib.rp_ring_destroy(ring)
-        for held in (self.acceptor, self.handoff, self.listener):
+        for held in (self.acceptor, self.handoff, self.listener, *(end for pair in self.tls for end in pair)):
             held.close()
         for worker in (self.worker, *self.others):
             lib.rp_worker_destroy(worker)

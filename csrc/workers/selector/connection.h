@@ -20,7 +20,9 @@ enum { /* rp_connection.flags */
        CONNECTION_CLOSE_AFTER = 32,/* close once the output is written */
        CONNECTION_DIRTY = 64,      /* in the list of connections with output */
        CONNECTION_PROXIED = 128,   /* its PROXY header is not complete yet */
-       CONNECTION_NO_OUTPUT = 256  /* its peer takes no more output; what it sent before is still to be read */
+       CONNECTION_NO_OUTPUT = 256, /* its peer takes no more output; what it sent before is still to be read */
+       CONNECTION_NEW = 512,       /* its first byte, which tells TLS from plain frames, has not come */
+       CONNECTION_TLS = 1024       /* its socket leads to a TLS worker, which has the client's */
 };
 
 /* A piece of output: bytes in memory, or a slice of the mapped log. */

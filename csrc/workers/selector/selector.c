@@ -150,7 +150,7 @@ static void open_connection(rp_selector *selector, int fd, uint8_t listener) {
         count(selector, RP_COUNT_CONNECTIONS_REFUSED, 1);
         return;
     }
-    connection->flags = CONNECTION_OPEN;
+    connection->flags = selector->tls_count ? CONNECTION_OPEN | CONNECTION_NEW : CONNECTION_OPEN;
     if (rp_peer_is_in(&connection->peer, selector->proxies, selector->proxy_count))
         connection->flags |= CONNECTION_PROXIED;
     selector->connections.open_count++;
@@ -352,6 +352,15 @@ static int take_proxies(rp_selector *selector, const rp_selector_config *config)
     return 1;
 }
 
+static int take_tls(rp_selector *selector, const rp_selector_config *config) {
+    selector->is_tls_required = config->is_tls_required;
+    selector->tls = calloc(config->tls_count + 1u, sizeof *selector->tls);
+    if (selector->tls == NULL) return 0;
+    for (; selector->tls_count < config->tls_count; selector->tls_count++)
+        selector->tls[selector->tls_count] = config->tls[selector->tls_count];
+    return 1;
+}
+
 static int open_rings(rp_selector *selector, const rp_selector_config *config) {
     uint32_t inputs = config->codec_count == 0 ? 1 : config->codec_count;
 
@@ -396,7 +405,7 @@ rp_selector *rp_selector_open(const rp_selector_config *config) {
     if (config->codec_count == 0 && config->inline_codec == NULL)
         errno = EINVAL;
     else if (selector->epoll >= 0 && selector->buffer != NULL && take_proxies(selector, config) &&
-             open_rings(selector, config) &&
+             take_tls(selector, config) && open_rings(selector, config) &&
              rp_connections_open(&selector->connections, connections_allowed(config->connections_max),
                                  config->worker->epoch, config->log) == RP_OK &&
              watch(selector, selector->worker->doorbell, EVENT_DOORBELL) == 0 &&
@@ -416,7 +425,7 @@ uint32_t rp_selector_give_up(rp_selector *selector, int32_t *fds, uint8_t *liste
     uint32_t given = 0;
     for (uint32_t slot = 0; slot < selector->connections.slots_used && given < max; slot++) {
         rp_connection *connection = at_slot(selector, slot);
-        int is_plain = (connection->flags & ~CONNECTION_GREETED) == CONNECTION_OPEN;
+        int is_plain = (connection->flags & ~(CONNECTION_GREETED | CONNECTION_NEW)) == CONNECTION_OPEN;
         if (!is_plain || connection->rest_size || connection->first || selector->proxy_count) continue;
         (void)epoll_ctl(selector->epoll, EPOLL_CTL_DEL, connection->fd, NULL);
         fds[given] = connection->fd;
@@ -444,6 +453,7 @@ void rp_selector_close(rp_selector *selector) {
     free(selector->replies);
     free(selector->codec_inputs);
     free(selector->proxies);
+    free(selector->tls);
     free(selector->buffer);
     if (selector->epoll >= 0) close(selector->epoll);
     rp_spin_close(&selector->spin);

@@ -3,7 +3,9 @@
  * CLOSED goes to the codec after all frames of the connection. A connection that finds no room is in its codec's list
  * until it has passed on everything (selector_input.c resumes it). */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <stddef.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -114,6 +116,60 @@ void rp_selector_end_output(rp_selector *selector, rp_connection *connection) {
     connection->flags &= (uint16_t)~(CONNECTION_BLOCKED | CONNECTION_CHOKED);
     rp_connection_drop_output(&selector->connections, connection);
     rp_selector_update_interest(selector, connection);
+}
+
+/* ---- TLS ---- */
+
+enum { TLS_HANDSHAKE = 0x16 /* content type of the first record; a frame begins with 0 */ };
+
+/* Give the client's socket to a TLS worker, and go on with one end of a socket pair in its place: the worker has the
+ * other end, and passes plain bytes. RP_OK; RP_FULL: the worker is behind, or there are no descriptors. */
+static rp_status pass_to_tls(rp_selector *selector, rp_connection *connection) {
+    int worker = selector->tls[slot_of(selector, connection) % selector->tls_count];
+    union {
+        struct cmsghdr align;
+        uint8_t bytes[CMSG_SPACE(2 * sizeof(int))];
+    } control = {.bytes = {0}};
+    struct iovec vector = {&connection->peer, sizeof connection->peer};
+    struct msghdr message = {
+        .msg_iov = &vector, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    struct epoll_event event = {.events = connection->interest, .data.u64 = number_of(selector, connection)};
+    int pair[2];
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) != 0) return RP_FULL;
+    int passed[2] = {connection->fd, pair[1]};
+    struct cmsghdr *part = CMSG_FIRSTHDR(&message);
+    part->cmsg_level = SOL_SOCKET;
+    part->cmsg_type = SCM_RIGHTS;
+    part->cmsg_len = CMSG_LEN(sizeof passed);
+    memcpy(CMSG_DATA(part), passed, sizeof passed);
+    if (epoll_ctl(selector->epoll, EPOLL_CTL_ADD, pair[0], &event) != 0 ||
+        sendmsg(worker, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
+        close(pair[0]);
+        close(pair[1]);
+        return RP_FULL;
+    }
+    (void)epoll_ctl(selector->epoll, EPOLL_CTL_DEL, connection->fd, NULL);
+    close(connection->fd);
+    close(pair[1]);
+    connection->fd = pair[0];
+    connection->flags |= CONNECTION_TLS;
+    return RP_OK;
+}
+
+int rp_selector_is_plain(rp_selector *selector, rp_connection *connection) {
+    uint8_t first;
+    ssize_t got = recv(connection->fd, &first, 1, MSG_PEEK | MSG_DONTWAIT);
+
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
+    connection->flags &= (uint16_t)~CONNECTION_NEW;
+    if (got <= 0) return 1; /* the reader learns the same */
+    int is_tls = first == TLS_HANDSHAKE;
+    if (!is_tls && !selector->is_tls_required) return 1;
+    if (is_tls && pass_to_tls(selector, connection) == RP_OK) return 0;
+    count(selector, is_tls ? RP_COUNT_CONNECTIONS_REFUSED : RP_COUNT_PLAIN_REFUSED, 1);
+    rp_selector_close_connection(selector, connection);
+    return 0;
 }
 
 /* Closes connections that cost too much (docs/adr/0040).

@@ -156,6 +156,9 @@ void rp_selector_read(rp_selector *selector, rp_connection *connection) {
     int vector_count = 0;
 
     rp_serving(selector->worker, number_of(selector, connection));
+    if ((connection->flags & (CONNECTION_NEW | CONNECTION_PROXIED)) == CONNECTION_NEW &&
+        !rp_selector_is_plain(selector, connection))
+        return;
     uint32_t into_rest = 0;
     uint32_t front = 0;
     rp_frame frame = {0};
@@ -174,6 +177,8 @@ void rp_selector_read(rp_selector *selector, rp_connection *connection) {
     }
     if (vector_count == 0 || (connection->rest_capacity == frame.size && is_more_wanted)) {
         uint32_t room = is_more_wanted ? SELECTOR_BUFFER_SIZE - front : LENGTH_SIZE - front;
+        /* A TLS handshake may follow the PROXY header: it is the TLS worker's. */
+        if (connection->flags & CONNECTION_PROXIED) room = rp_proxy_header_missing(selector->buffer, front);
         vectors[vector_count++] = (struct iovec){selector->buffer + front, room};
     }
     ssize_t got = readv(connection->fd, vectors, vector_count);

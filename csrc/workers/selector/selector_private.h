@@ -42,6 +42,9 @@ struct rp_selector {
     uint64_t unsent_bytes_max;
     rp_network *proxies;
     uint32_t proxy_count;
+    int32_t *tls;
+    uint32_t tls_count;
+    uint32_t is_tls_required;
     int epoll;
     int handoff;
     uint32_t first_dirty;
@@ -101,6 +104,9 @@ rp_status rp_selector_pass_closed(rp_selector *selector, const rp_connection *co
 /* The peer takes no more output (it has closed or reset the connection). Drop the output, and go on reading to the end
  * of what the peer has sent: sends that expect no answer may be among it. */
 void rp_selector_end_output(rp_selector *selector, rp_connection *connection);
+/* The first byte has come: pass a connection that begins with a TLS handshake to a TLS worker. 1: the connection is plain,
+ * and is to be read here. */
+int rp_selector_is_plain(rp_selector *selector, rp_connection *connection);
 /* Close with FIN if all output was written, else with a reset, so that the peer does not wait for the rest. */
 void rp_selector_close_connection(rp_selector *selector, rp_connection *connection);
 void rp_selector_close_socket(int fd, int is_orderly);

@@ -1,0 +1,243 @@
+"""TLS handshakes of a TLS worker, in a thread of their own: a signature takes up to a millisecond, and connections that
+are open must not wait for it.
+
+A client that stops in the middle is bounded in time (HANDSHAKE_S), in number (HANDSHAKES_MAX, then the oldest of the
+address that has the most is closed), and in bytes by OpenSSL: 16 KiB of ClientHello, 100 KiB of certificates.
+"""
+
+from __future__ import annotations
+
+import array
+import collections
+import contextlib
+import logging
+import os
+import select
+import socket
+import ssl
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import attrs
+
+from rocketpy.errors import RocketError
+from rocketpy.logs import LogLimit, and_more
+from rocketpy.remoting.abc import Peer
+
+from .worker_messages import decode_host
+
+logger = logging.getLogger(__name__)
+
+HANDSHAKE_S = 10.0
+HANDSHAKES_MAX = 512  # at once; each takes about 50 KB
+ARRIVALS_PER_TURN = 16
+TURN_S = 1.0
+LOG_INTERVAL_S = 10.0
+ARRIVAL_MAX = 64  # bytes of an rp_host, and room
+PASSED = 2  # descriptors of an arrival: the client's socket, the end of the socket pair that leads to its selector
+NO_LINGER = struct.pack("ii", 0, 0)
+
+
+@attrs.frozen(eq=False)
+class Arrival:
+    """A connection that begins with a handshake, as a selector passes it on."""
+
+    client: socket.socket
+    inner: socket.socket
+    """The socket pair's end: plain bytes to and from the selector."""
+    peer: Peer
+
+    def close(self) -> None:
+        self.client.close()
+        self.inner.close()
+
+
+def take_arrival(source: socket.socket) -> Arrival | None:
+    """Receive one connection from a non-blocking socket.
+
+    Returns: None if its descriptors are lost because this process has too many.
+    Raises:
+        BlockingIOError: none waits.
+        BrokenPipeError: no selector is left.
+    """
+    data, fds, _, _ = socket.recv_fds(source, ARRIVAL_MAX, PASSED)
+    if not data:
+        raise BrokenPipeError
+    owned = array.array("i", fds)
+    if len(owned) < PASSED:
+        for fd in owned:
+            os.close(fd)
+        return None
+    client, inner = (socket.socket(fileno=fd) for fd in owned)
+    client.setblocking(False)
+    return Arrival(client, inner, decode_host(data))
+
+
+@attrs.define(eq=False)
+class Handshake:
+    """A handshake that has begun. `stream` is the client's socket from then on."""
+
+    stream: ssl.SSLSocket
+    inner: socket.socket
+    peer: Peer
+    due_s: float
+    events: int = select.EPOLLIN
+
+    def close(self, *, is_orderly: bool = False) -> None:
+        """End the connection: with FIN if the client is to read what was written (an alert), else with a reset."""
+        if is_orderly:
+            with contextlib.suppress(OSError):
+                self.stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
+        self.stream.close()
+        self.inner.close()
+
+
+@attrs.define
+class HandshakeCounts:
+    """How handshakes ended, since the start of the process."""
+
+    failed: int = 0
+    timed_out: int = 0
+    refused: int = 0
+
+
+@attrs.define(eq=False)
+class Handshakes:
+    """Takes arrivals, and hands on connections whose handshake is complete.
+
+    Args:
+        arrivals: where selectors pass connections.
+        context: returns the context of new connections; it follows the certificate files.
+        completed: takes each connection that is ready; called in this thread.
+        now_s: seconds that only grow.
+    """
+
+    arrivals: socket.socket
+    context: Callable[[], ssl.SSLContext]
+    completed: Callable[[Handshake], None]
+    now_s: Callable[[], float] = time.monotonic
+    counts: HandshakeCounts = attrs.field(init=False, factory=HandshakeCounts)
+    _by_fd: dict[int, Handshake] = attrs.field(init=False, factory=dict)  # in the order of their deadlines
+    _of_host: collections.Counter[str] = attrs.field(init=False, factory=collections.Counter)
+    _poller: select.epoll = attrs.field(init=False, factory=select.epoll)
+    _log: LogLimit = attrs.field(init=False, factory=lambda: LogLimit(LOG_INTERVAL_S))
+    _is_stopped: threading.Event = attrs.field(init=False, factory=threading.Event)
+
+    def __attrs_post_init__(self) -> None:
+        self._poller.register(self.arrivals, select.EPOLLIN)
+
+    def __len__(self) -> int:
+        return len(self._by_fd)
+
+    def run(self) -> None:
+        """Serve until `stop`; the body of the thread."""
+        while not self._is_stopped.is_set():
+            self.turn(TURN_S)
+        for handshake in list(self._by_fd.values()):
+            self._end(handshake)
+
+    def stop(self) -> None:
+        """Leave within TURN_S. Unfinished handshakes are closed."""
+        self._is_stopped.set()
+
+    def turn(self, timeout_s: float) -> None:
+        """Wait for clients and arrivals; go on with all that are ready, and close those that are late."""
+        for handshake in self._by_fd.values():
+            timeout_s = max(0.0, min(timeout_s, handshake.due_s - self.now_s()))
+            break
+        arrivals = self.arrivals.fileno()
+        for fd, _ in self._poller.poll(timeout_s):
+            if fd != arrivals:
+                self._go_on(self._by_fd[fd])
+                continue
+            for arrival in self._arrived():
+                self._begin(arrival)
+        self._close_late()
+
+    def _arrived(self) -> Iterator[Arrival]:
+        try:
+            for _ in range(ARRIVALS_PER_TURN):
+                arrival = take_arrival(self.arrivals)
+                if arrival is not None:
+                    yield arrival
+                    continue
+                self.counts.refused += 1
+                if told := self._log.take("files"):
+                    many = f"refused {told} TLS connections: the limit of open files is reached"
+                    logger.warning("%s; raise it (ulimit -Hn)", many)
+        except BlockingIOError:
+            return
+        except BrokenPipeError:
+            self._poller.unregister(self.arrivals)
+
+    def _begin(self, arrival: Arrival) -> None:
+        if len(self._by_fd) >= HANDSHAKES_MAX:
+            self._make_room()
+        try:
+            stream = self.context().wrap_socket(arrival.client, server_side=True, do_handshake_on_connect=False)
+        except (OSError, RocketError) as exc:  # it has closed meanwhile, or the certificate cannot be used
+            self.counts.failed += 1
+            self._tell("failed", arrival.peer, str(exc))
+            arrival.close()
+            return
+        handshake = Handshake(stream, arrival.inner, arrival.peer, self.now_s() + HANDSHAKE_S)
+        self._by_fd[stream.fileno()] = handshake
+        self._of_host[arrival.peer.host] += 1
+        self._poller.register(stream, handshake.events)
+        self._go_on(handshake)
+
+    def _go_on(self, handshake: Handshake) -> None:
+        try:
+            handshake.stream.do_handshake()
+        except ssl.SSLWantReadError:
+            self._wait_for(handshake, select.EPOLLIN)
+        except ssl.SSLWantWriteError:
+            self._wait_for(handshake, select.EPOLLOUT)
+        except OSError as exc:  # ssl.SSLError is one
+            self.counts.failed += 1
+            self._tell(
+                "failed", handshake.peer, getattr(exc, "reason", None) or exc.strerror or "it closed the connection"
+            )
+            self._end(handshake, is_orderly=True)
+        else:
+            self._leave(handshake)
+            self.completed(handshake)
+
+    def _wait_for(self, handshake: Handshake, events: int) -> None:
+        if handshake.events != events:
+            handshake.events = events
+            self._poller.modify(handshake.stream, events)
+
+    def _close_late(self) -> None:
+        now_s = self.now_s()
+        while self._by_fd and (first := next(iter(self._by_fd.values()))).due_s <= now_s:
+            self.counts.timed_out += 1
+            self._tell("timed out", first.peer, f"not complete after {HANDSHAKE_S:g} s")
+            self._end(first)
+
+    def _make_room(self) -> None:
+        """Close the oldest handshake of the address that has the most."""
+        host = max(self._of_host, key=self._of_host.__getitem__)
+        oldest = next(handshake for handshake in self._by_fd.values() if handshake.peer.host == host)
+        self.counts.refused += 1
+        self._tell(
+            "refused", oldest.peer, f"{HANDSHAKES_MAX} are unfinished, {self._of_host[host]} of them of this address"
+        )
+        self._end(oldest)
+
+    def _leave(self, handshake: Handshake) -> None:
+        del self._by_fd[handshake.stream.fileno()]
+        self._of_host[handshake.peer.host] -= 1
+        if not self._of_host[handshake.peer.host]:
+            del self._of_host[handshake.peer.host]
+        self._poller.unregister(handshake.stream)
+
+    def _end(self, handshake: Handshake, *, is_orderly: bool = False) -> None:
+        self._leave(handshake)
+        handshake.close(is_orderly=is_orderly)
+
+    def _tell(self, how: str, peer: Peer, why: str) -> None:
+        if told := self._log.take(how):
+            logger.warning("TLS handshake %s: client %s: %s%s", how, peer, why, and_more(told))

@@ -1,0 +1,317 @@
+"""A TLS worker: it has the sockets of clients that speak TLS, and passes plain bytes to and from their selectors.
+
+    selector =client's socket, end of a socket pair=> handshakes (tls_handshakes.py, a thread) -> pump (this module)
+    client =TLS=> pump -plain bytes, by the socket pair-> selector, and back
+
+For a selector the connection is its end of the socket pair: frames, limits, order and back-pressure are those of every
+other connection. When a selector or this worker dies, its connections end on both sides.
+Bounds: of each connection and direction, one chunk that the other side does not take yet (CHUNK), and nothing more is
+read; of all together WAITING_MAX, beyond which the connections are closed that have waited longest.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import fcntl
+import os
+import select
+import socket
+import ssl
+import termios
+import threading
+import time
+from collections.abc import Callable
+
+import attrs
+
+from rocketpy.errors import TransportError
+from rocketpy.native.core import lib
+
+from .ring import WorkerBlock
+from .tls_handshakes import NO_LINGER, Handshake, Handshakes
+from .worker_spec import WorkerContext
+
+CHUNK = 65_536  # bytes that are read at once
+RECORD = 16_384  # largest plain text of a TLS record: what one read of a TLS socket gives at most
+WAITING_MAX = 64 * 1024 * 1024
+EVENTS_MAX = 256
+TURN_S = 1.0
+STOP_S = 5.0
+NOTHING = memoryview(b"")
+UNREAD = bytes(4)
+
+
+@attrs.define(eq=False)
+class Tunnel:
+    """A connection whose handshake is complete."""
+
+    client: ssl.SSLSocket
+    inner: socket.socket
+    to_client: memoryview = NOTHING
+    """Bytes that the client does not take yet; until they are written nothing more is read from the selector."""
+    to_selector: memoryview = NOTHING
+    client_events: int = select.EPOLLIN
+    inner_events: int = select.EPOLLIN
+    is_ended: bool = False
+    """The client has sent everything; the selector reads the rest of it and closes."""
+
+    @property
+    def waiting_bytes(self) -> int:
+        return len(self.to_client) + len(self.to_selector)
+
+    def wanted(self) -> tuple[int, int]:
+        """The events to wait for: of the client's socket, and of the inner one."""
+        client = 0 if self.to_selector or self.is_ended else select.EPOLLIN
+        inner = 0 if self.to_client else select.EPOLLIN
+        return client | (select.EPOLLOUT if self.to_client else 0), inner | (select.EPOLLOUT if self.to_selector else 0)
+
+
+@attrs.define(eq=False)
+class Pump:
+    """Moves the bytes of all tunnels; `turn` by `turn`, in one thread.
+
+    Args:
+        doorbell: the eventfd by which other processes and the handshakes wake this one.
+    """
+
+    doorbell: int
+    waiting_max: int
+    added: int = attrs.field(init=False, default=0)
+    closed_waiting: int = attrs.field(init=False, default=0)
+    """Connections closed at `waiting_max`."""
+    _tunnels: dict[int, Tunnel] = attrs.field(init=False, factory=dict)  # by each of their two descriptors
+    _blocked: dict[int, Tunnel] = attrs.field(init=False, factory=dict)  # by the client's, longest first
+    _waiting_bytes: int = attrs.field(init=False, default=0)
+    _poller: select.epoll = attrs.field(init=False, factory=select.epoll)
+    _buffer: memoryview = attrs.field(init=False, factory=lambda: memoryview(bytearray(CHUNK)))
+
+    def __attrs_post_init__(self) -> None:
+        self._poller.register(self.doorbell, select.EPOLLIN)
+
+    def __len__(self) -> int:
+        return len(self._tunnels) // 2
+
+    def add(self, handshake: Handshake) -> None:
+        """Serve a connection from now on. What the client sent with its last handshake message is read at once."""
+        tunnel = Tunnel(handshake.stream, handshake.inner)
+        self.added += 1
+        for end in (tunnel.client, tunnel.inner):
+            self._tunnels[end.fileno()] = tunnel
+            self._poller.register(end, select.EPOLLIN)
+        self._from_client(tunnel)
+
+    def turn(self, timeout_s: float) -> bool:
+        """Wait, and move what is ready. Returns True if the doorbell rang."""
+        rang = False
+        for fd, events in self._poller.poll(timeout_s, EVENTS_MAX):
+            if fd == self.doorbell:
+                rang = True
+            elif (tunnel := self._tunnels.get(fd)) is not None:  # not closed in this turn
+                self._serve(tunnel, fd == tunnel.client.fileno(), events)
+        while self._waiting_bytes > self.waiting_max:
+            self.closed_waiting += 1
+            self._close(next(iter(self._blocked.values())))
+        return rang
+
+    def close(self) -> None:
+        """Close every connection; the client sees a reset."""
+        for tunnel in list(self._tunnels.values()):
+            self._close(tunnel)
+
+    # -- one connection
+
+    def _serve(self, tunnel: Tunnel, is_client: bool, events: int) -> None:
+        try:
+            if is_client:
+                if tunnel.to_client and events & select.EPOLLOUT:
+                    self._to_client(tunnel, tunnel.to_client)
+                if not tunnel.to_selector:
+                    self._from_client(tunnel)
+            else:
+                if tunnel.to_selector and events & select.EPOLLOUT:
+                    self._to_selector(tunnel, tunnel.to_selector)
+                if not tunnel.to_client:
+                    self._from_selector(tunnel)
+        except OSError:  # one of the two is gone
+            self._close(tunnel)
+
+    def _from_client(self, tunnel: Tunnel) -> None:
+        if tunnel.is_ended:
+            return
+        size = 0
+        try:
+            while size <= CHUNK - RECORD:
+                got = tunnel.client.recv_into(self._buffer[size:])
+                size += got
+                if not got:
+                    tunnel.is_ended = True
+                    break
+                if not is_more_unread(tunnel.client.fileno()):
+                    break
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            pass
+        except OSError:  # ssl.SSLError is one: no TLS any more, or a reset; the selector still gets what came before
+            tunnel.is_ended = True
+        if size:
+            self._to_selector(tunnel, self._buffer[:size])
+        elif tunnel.is_ended:
+            self._end_input(tunnel)
+
+    def _to_selector(self, tunnel: Tunnel, data: memoryview) -> None:
+        sent = 0
+        with contextlib.suppress(BlockingIOError):
+            sent = tunnel.inner.send(data)
+        self._keep(tunnel, to_selector=data[sent:])
+        if tunnel.is_ended and not tunnel.to_selector:
+            self._end_input(tunnel)
+
+    def _end_input(self, tunnel: Tunnel) -> None:
+        tunnel.inner.shutdown(socket.SHUT_WR)
+        self._watch(tunnel)
+
+    def _from_selector(self, tunnel: Tunnel) -> None:
+        try:
+            size = tunnel.inner.recv_into(self._buffer)
+        except BlockingIOError:
+            return
+        if size:
+            self._to_client(tunnel, self._buffer[:size])
+        else:
+            self._close(tunnel, is_orderly=True)
+
+    def _to_client(self, tunnel: Tunnel, data: memoryview) -> None:
+        """All of it is written, or it is given to OpenSSL again as it is: OpenSSL has begun to encrypt it."""
+        try:
+            tunnel.client.send(data)
+        except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
+            self._keep(tunnel, to_client=data)
+        else:
+            self._keep(tunnel, to_client=NOTHING)
+
+    # -- what waits, and for which events
+
+    def _keep(
+        self, tunnel: Tunnel, *, to_client: memoryview | None = None, to_selector: memoryview | None = None
+    ) -> None:
+        before = tunnel.waiting_bytes
+        if to_client is not None:
+            tunnel.to_client = self._own(to_client, tunnel.to_client)
+        if to_selector is not None:
+            tunnel.to_selector = self._own(to_selector, tunnel.to_selector)
+        after = tunnel.waiting_bytes
+        if before or after:
+            self._waiting_bytes += after - before
+            fd = tunnel.client.fileno()
+            if not after:
+                self._blocked.pop(fd, None)
+            else:
+                self._blocked.setdefault(fd, tunnel)
+            self._watch(tunnel)
+
+    def _own(self, data: memoryview, known: memoryview) -> memoryview:
+        """A copy, if `data` lies in the buffer of reads, and not in what was kept before."""
+        return NOTHING if not data else data if known else memoryview(bytes(data))
+
+    def _watch(self, tunnel: Tunnel) -> None:
+        client, inner = tunnel.wanted()
+        if client != tunnel.client_events:
+            self._poller.modify(tunnel.client, client or select.EPOLLONESHOT)  # HUP and ERR are reported unasked: once
+        if inner != tunnel.inner_events:
+            self._poller.modify(tunnel.inner, inner or select.EPOLLONESHOT)
+        tunnel.client_events, tunnel.inner_events = client, inner
+
+    def _close(self, tunnel: Tunnel, *, is_orderly: bool = False) -> None:
+        """With TLS's own farewell and FIN if the selector has ended the connection; else with a reset."""
+        client = tunnel.client.fileno()
+        if self._tunnels.pop(client, None) is None:
+            return
+        del self._tunnels[tunnel.inner.fileno()]
+        self._blocked.pop(client, None)
+        self._waiting_bytes -= tunnel.waiting_bytes
+        for end in (tunnel.client, tunnel.inner):
+            self._poller.unregister(end)
+        if is_orderly:
+            with contextlib.suppress(OSError):
+                tunnel.client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
+                tunnel.client.unwrap()
+        tunnel.client.close()
+        tunnel.inner.close()
+
+
+def is_more_unread(fd: int) -> bool:
+    """Return True if the socket has bytes to read: cheaper than a read that fails."""
+    return fcntl.ioctl(fd, termios.FIONREAD, UNREAD) != UNREAD
+
+
+@attrs.define(eq=False)
+class TlsMain:
+    """`main` of a TLS worker.
+
+    Args:
+        arrivals: where selectors pass connections (csrc/workers/selector/selector_connection.c).
+        open_context: called once in the worker; returns the function that gives the context of new connections.
+    """
+
+    block: WorkerBlock
+    arrivals: socket.socket
+    open_context: Callable[[], Callable[[], ssl.SSLContext]]
+    waiting_max: int = WAITING_MAX
+    _ready: collections.deque[Handshake] = attrs.field(init=False, factory=collections.deque)
+
+    def __call__(self, context: WorkerContext) -> None:
+        handshakes = Handshakes(self.arrivals, self.open_context(), self._complete)
+        pump = Pump(self.block.doorbell, self.waiting_max)
+        thread = threading.Thread(target=handshakes.run, name="handshakes", daemon=True)
+        thread.start()
+        context.report_ready()
+        shown = Figures()
+        leave_s = None
+        while leave_s is None or (len(pump) and time.monotonic() < leave_s):
+            if pump.turn(TURN_S):
+                self.block.awake()
+            while self._ready:
+                pump.add(self._ready.popleft())
+            self.block.beat(time.monotonic_ns())
+            shown = Figures.of(handshakes, pump).show(self.block, shown)
+            if self.block.stop and leave_s is None:  # the selectors have left: the rest of their answers is on its way
+                handshakes.stop()
+                leave_s = time.monotonic() + STOP_S
+            if leave_s is None and not thread.is_alive():
+                raise TransportError("the thread of TLS handshakes has ended")
+        pump.close()
+
+    def _complete(self, handshake: Handshake) -> None:
+        self._ready.append(handshake)
+        os.eventfd_write(self.block.doorbell, 1)
+
+
+@attrs.frozen
+class Figures:
+    """What a TLS worker counts, since its process began."""
+
+    completed: int = 0
+    failed: int = 0
+    timed_out: int = 0
+    refused: int = 0
+    closed_waiting: int = 0
+
+    @classmethod
+    def of(cls, handshakes: Handshakes, pump: Pump) -> Figures:
+        counts = handshakes.counts
+        return cls(pump.added, counts.failed, counts.timed_out, counts.refused, pump.closed_waiting)
+
+    def show(self, block: WorkerBlock, shown: Figures) -> Figures:
+        """Add what is new since `shown` to the counters of the worker. Returns self."""
+        for counter, now, before in zip(COUNTERS, attrs.astuple(self), attrs.astuple(shown), strict=True):
+            block.add(counter, now - before)
+        return self
+
+
+COUNTERS = (  # in the order of Figures
+    lib.RP_COUNT_TLS_COMPLETED,
+    lib.RP_COUNT_TLS_FAILED,
+    lib.RP_COUNT_TLS_TIMED_OUT,
+    lib.RP_COUNT_TLS_REFUSED,
+    lib.RP_COUNT_TLS_UNREAD_CLOSED,
+)

@@ -1,0 +1,288 @@
+"""A TLS worker passes bytes both ways, whole and in order, whatever their size; it outlives clients and selectors.
+
+The worker runs in a thread of the test, which is the selector; clients are Python's `ssl` over loopback.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import random
+import socket
+import ssl
+import struct
+import threading
+import time
+from collections.abc import Iterator
+
+import attrs
+import pytest
+import trustme
+
+pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
+
+from rocketpy.native.core import lib
+from rocketpy.reactor import tls_handshakes, tls_worker
+from rocketpy.reactor.handoff import handoff_pair
+from rocketpy.reactor.ring import STOP_LEAVE, WorkerBlock
+from rocketpy.reactor.tls_worker import TlsMain
+from rocketpy.reactor.worker_messages import HOST, encode_host
+from rocketpy.reactor.worker_spec import WorkerContext
+from tests.support.waiting import wait_until
+
+SECONDS = 20.0
+AUTHORITY = trustme.CA()
+
+
+@attrs.define(eq=False)
+class Rig:
+    """One TLS worker."""
+
+    waiting_max: int = tls_worker.WAITING_MAX
+    block: WorkerBlock = attrs.field(factory=lambda: WorkerBlock("tls-0", 0))
+    pair: tuple[socket.socket, socket.socket] = attrs.field(factory=handoff_pair)
+    listener: socket.socket = attrs.field(factory=lambda: socket.create_server(("127.0.0.1", 0), backlog=1024))
+    context: ssl.SSLContext = attrs.field(factory=lambda: ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+    trust: ssl.SSLContext = attrs.field(factory=lambda: ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+    threads: list[threading.Thread] = attrs.field(factory=list)
+    faults: list[BaseException] = attrs.field(factory=list)
+
+    def start(self) -> None:
+        AUTHORITY.issue_cert("127.0.0.1").configure_cert(self.context)
+        AUTHORITY.configure_trust(self.trust)
+        main = TlsMain(self.block, self.pair[1], lambda: lambda: self.context, self.waiting_max)
+
+        def run() -> None:
+            try:
+                main(WorkerContext("tls-0", self.block, self.block.mark_ready))
+            except BaseException as exc:
+                self.faults.append(exc)
+
+        self.threads.append(threading.Thread(target=run))
+        self.threads[0].start()
+        wait_until(lambda: self.block.is_ready, SECONDS)
+
+    def stop(self) -> None:
+        self.block.order(STOP_LEAVE)
+        self.threads[0].join(SECONDS)
+        assert not self.threads[0].is_alive()
+        assert not self.faults
+        for end in (*self.pair, self.listener):
+            end.close()
+
+    def connect(self, *, buffer: int = 0) -> tuple[socket.socket, socket.socket]:
+        """The client's plain socket, and the selector's end of its connection."""
+        client = socket.create_connection(self.listener.getsockname())
+        accepted, (host, port) = self.listener.accept()
+        near, far = socket.socketpair()
+        if buffer:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer)
+            far.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer)
+        for end in (accepted, far):
+            end.setblocking(False)
+        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # as the selector does
+        rights = array.array("i", [accepted.fileno(), far.fileno()])
+        self.pair[0].sendmsg([HOST.write(**encode_host(host, port))], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+        accepted.close()
+        far.close()
+        for end in (client, near):
+            end.settimeout(SECONDS)
+        return client, near
+
+    def open(self, *, buffer: int = 0) -> tuple[ssl.SSLSocket, socket.socket]:
+        client, near = self.connect(buffer=buffer)
+        return self.trust.wrap_socket(client, server_hostname="127.0.0.1", suppress_ragged_eofs=False), near
+
+    def count(self, counter: int) -> int:
+        return self.block.counter(counter)
+
+
+@pytest.fixture
+def waiting_max() -> int:
+    return tls_worker.WAITING_MAX
+
+
+@pytest.fixture
+def rig(waiting_max: int) -> Iterator[Rig]:
+    made = Rig(waiting_max)
+    made.start()
+    yield made
+    made.stop()
+
+
+def exactly(source: socket.socket, size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        piece = source.recv(size - len(data))
+        assert piece, f"closed with {size - len(data)} bytes missing"
+        data += piece
+    return bytes(data)
+
+
+def is_reset(client: socket.socket) -> bool:
+    try:
+        return client.recv(1) == b""
+    except OSError:
+        return True
+
+
+@pytest.mark.parametrize("size", [1, 100, 16_384, 16_385, 65_536, 300_000, 3_000_000])
+def test_bytes_cross_whole_and_in_order(rig: Rig, size: int) -> None:
+    client, near = rig.open()
+    there, back = random.Random(size).randbytes(size), random.Random(-size).randbytes(size)
+    with client, near:
+        for source, target, data in ((client, near, there), (near, client, back)):
+            sender = threading.Thread(target=source.sendall, args=(data,))
+            sender.start()
+            assert exactly(target, size) == data
+            sender.join()
+
+
+def test_both_directions_at_once_with_small_buffers_and_slow_readers(rig: Rig) -> None:
+    """No direction waits for the other: both senders are blocked, and each reader alone sets its own free."""
+    client, near = rig.open(buffer=65_536)
+    size = 2_000_000
+    data = random.Random(7).randbytes(size)
+    with client, near:
+        up = threading.Thread(target=client.sendall, args=(data,))
+        down = threading.Thread(target=near.sendall, args=(data,))
+        for sender in (up, down):
+            sender.start()
+        assert exactly(near, size) == data
+        assert exactly(client, size) == data
+        for sender in (up, down):
+            sender.join()
+
+
+def test_a_slow_client_does_not_delay_another(rig: Rig) -> None:
+    slow, slow_near = rig.open(buffer=65_536)
+    other, other_near = rig.open()
+    with slow, slow_near, other, other_near:
+        slow_near.settimeout(0.1)
+        with contextlib.suppress(TimeoutError):
+            slow_near.sendall(bytes(20_000_000))
+        other.sendall(b"ping")
+        assert exactly(other_near, 4) == b"ping"
+        other_near.sendall(b"pong")
+        assert exactly(other, 4) == b"pong"
+
+
+@pytest.mark.parametrize("waiting_max", [100_000])
+def test_clients_that_do_not_read_are_closed_at_the_bound(rig: Rig) -> None:
+    """The connection that has waited longest goes first; a connection that reads stays."""
+    reading, reading_near = rig.open()
+    silent = [rig.open(buffer=65_536) for _ in range(4)]
+    for _, near in silent:
+        near.settimeout(0.2)
+        with contextlib.suppress(TimeoutError, BrokenPipeError, ConnectionResetError):
+            near.sendall(bytes(20_000_000))
+    wait_until(lambda: rig.count(lib.RP_COUNT_TLS_UNREAD_CLOSED) >= 1, SECONDS)
+    assert rig.count(lib.RP_COUNT_TLS_UNREAD_CLOSED) < 4
+    reading.sendall(b"ping")
+    assert exactly(reading_near, 4) == b"ping"
+    for end in (reading, reading_near, *(end for pair in silent for end in pair)):
+        end.close()
+
+
+def test_the_client_ends_and_the_selector_reads_what_came_before(rig: Rig) -> None:
+    client, near = rig.open()
+    with near:
+        client.sendall(b"last words")
+        client.close()
+        assert exactly(near, 10) == b"last words"
+        assert near.recv(1) == b""
+
+
+def test_the_selector_ends_and_the_client_reads_a_farewell(rig: Rig) -> None:
+    client, near = rig.open()
+    with client:
+        near.sendall(b"last words")
+        near.close()
+        assert exactly(client, 10) == b"last words"
+        assert client.recv(1) == b"", "TLS's own end, not a cut connection (suppress_ragged_eofs is off)"
+
+
+def test_garbage_after_the_first_byte_ends_that_connection_only(rig: Rig) -> None:
+    client, near = rig.connect()
+    with client, near:
+        client.sendall(b"\x16\x03\x01" + random.Random(3).randbytes(2000))
+        with contextlib.suppress(ConnectionResetError):
+            while client.recv(4096):  # an alert, then the end
+                pass
+        assert near.recv(1) == b""
+    wait_until(lambda: rig.count(lib.RP_COUNT_TLS_FAILED) == 1, SECONDS)
+    other, other_near = rig.open()
+    with other, other_near:
+        other.sendall(b"x")
+        assert exactly(other_near, 1) == b"x"
+
+
+def test_garbage_in_place_of_a_record_ends_that_connection(rig: Rig) -> None:
+    client, near = rig.open()
+    with near:
+        client.sendall(b"before")
+        assert exactly(near, 6) == b"before"
+        raw = socket.socket(fileno=client.detach())
+        with raw:
+            raw.sendall(bytes(100))
+            assert near.recv(1) == b""
+
+
+def test_a_client_that_stops_in_the_middle_of_a_handshake_is_closed(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tls_handshakes, "HANDSHAKE_S", 0.05)
+    client, near = rig.connect()
+    with client, near:
+        client.sendall(b"\x16\x03\x01")
+        assert is_reset(client)
+        assert near.recv(1) == b""
+    wait_until(lambda: rig.count(lib.RP_COUNT_TLS_TIMED_OUT) == 1, SECONDS)
+
+
+def test_many_half_handshakes_of_one_address_cost_its_oldest(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tls_handshakes, "HANDSHAKES_MAX", 8)
+    half = [rig.connect() for _ in range(20)]
+    for client, _ in half:
+        client.sendall(b"\x16\x03\x01")
+    client, near = rig.open()  # the last one is served
+    with client, near:
+        client.sendall(b"x")
+        assert exactly(near, 1) == b"x"
+    wait_until(lambda: rig.count(lib.RP_COUNT_TLS_REFUSED) >= 12, SECONDS)
+    assert is_reset(half[0][0])
+    for some in half:
+        for end in some:
+            end.close()
+
+
+def test_a_new_certificate_serves_new_connections(rig: Rig) -> None:
+    client, near = rig.open()
+    old = client.getpeercert(binary_form=True)
+    rig.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    AUTHORITY.issue_cert("127.0.0.1").configure_cert(rig.context)
+    other, other_near = rig.open()
+    with client, near, other, other_near:
+        assert other.getpeercert(binary_form=True) != old
+        client.sendall(b"x")
+        assert exactly(near, 1) == b"x"
+
+
+def test_at_the_stop_clients_get_the_rest_of_their_answers() -> None:
+    rig = Rig()
+    rig.start()
+    client, near = rig.open(buffer=65_536)
+    answer = random.Random(5).randbytes(500_000)
+    stopper = threading.Thread(target=rig.stop)
+
+    def leave() -> None:
+        near.sendall(answer)
+        near.close()
+
+    selector = threading.Thread(target=leave)
+    selector.start()
+    stopper.start()
+    time.sleep(0.1)  # the worker is leaving, and the client has read nothing
+    with client:
+        assert exactly(client, len(answer)) == answer
+    selector.join()
+    stopper.join()
