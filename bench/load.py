@@ -54,6 +54,7 @@ class Workload:
     pull_count: int = 32
     requests_max: int = 0
     reconnect: bool = False
+    is_tls: bool = False  # needs OpenSSL's headers when the driver is built (Debian: libssl-dev)
     record_acks: bool = False
     timeout_s: float = 5.0
     in_transactions: bool = False  # each send is a half message, committed when it is acknowledged
@@ -208,6 +209,7 @@ class Load:
         config.queue_count = len(destinations)
         config.pull_count = workload.pull_count
         config.reconnect = workload.reconnect
+        config.is_tls = workload.is_tls
         config.record_acks = workload.record_acks
         config.rate = workload.rate
         config.requests_max = workload.requests_max

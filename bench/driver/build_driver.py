@@ -4,13 +4,21 @@ load.h is its only declaration: the preprocessor lines are dropped and the rest 
 """
 
 import os
+import subprocess
 import tempfile
 from pathlib import Path
 
 from cffi import FFI
 
 HERE = Path(__file__).resolve().parent
+OPENSSL = "openssl/ssl.h"  # without it the driver has no TLS
 FLAGS = ["-std=gnu11", "-O3", "-g", "-Wall", "-Wextra", "-Wconversion"]
+
+
+def has_header(name: str) -> bool:
+    """Return True if the C compiler finds `<name>`."""
+    words = [os.environ.get("CC", "cc"), "-E", "-x", "c", "-"]
+    return subprocess.run(words, input=f"#include <{name}>".encode(), capture_output=True, check=False).returncode == 0
 
 
 def build() -> Path:
@@ -19,6 +27,7 @@ def build() -> Path:
     The name that counts as built is given to a complete file: a compiler that is killed leaves a part of one.
     """
     ffi = FFI()
+    has_tls = has_header(OPENSSL)
     lines = (HERE / "load.h").read_text().splitlines(True)
     ffi.cdef("".join(line for line in lines if not line.lstrip().startswith("#")))
     ffi.set_source(
@@ -26,7 +35,8 @@ def build() -> Path:
         '#include "load.h"',
         sources=[str(path) for path in sorted(HERE.glob("*.c")) if path.name != "_driver.c"],
         include_dirs=[str(HERE)],
-        extra_compile_args=FLAGS,
+        extra_compile_args=[*FLAGS, "-DBENCH_TLS"] if has_tls else FLAGS,
+        libraries=["ssl", "crypto"] if has_tls else [],
     )
     with tempfile.TemporaryDirectory(prefix="build-", dir=HERE) as directory:
         built = Path(ffi.compile(tmpdir=directory))

@@ -4,6 +4,7 @@
  * requests.c (starts them) -> wire.c, clock.c. */
 #include <netinet/in.h>
 #include <stdint.h>
+#include "channel.h"
 #include "histogram.h"
 #include "load.h"
 
@@ -26,6 +27,7 @@ typedef struct slot {
 
 typedef struct connection {
     int fd; /* -1: lost */
+    channel channel;
     uint32_t index;
     uint32_t is_consumer, connecting, waits_to_write, is_dirty;
     uint32_t slot_count, free_count, generation;
@@ -39,6 +41,7 @@ typedef struct connection {
 struct load {
     load_config config;
     struct sockaddr_in address;
+    tls_client *tls; /* NULL: plain connections */
     int epoll;
     uint32_t stop;
     uint32_t connection_count, alive, in_flight;

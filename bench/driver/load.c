@@ -161,6 +161,7 @@ load *load_open(const load_config *config) {
     l->cursors = calloc(config->queue_count, sizeof *l->cursors);
     l->asked = calloc(config->queue_count, sizeof *l->asked);
     l->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (config->is_tls && (l->tls = tls_client_open()) == NULL) goto failed;
     if (!l->connections || !l->dirty || !l->cursors || !l->asked || l->epoll < 0) goto failed;
     if (inet_pton(AF_INET, config->host, &l->address.sin_addr) != 1) {
         errno = EINVAL;
@@ -184,13 +185,14 @@ failed:;
 void load_close(load *l) {
     for (uint32_t i = 0; l->connections != NULL && i < l->connection_count; i++) {
         connection *c = &l->connections[i];
-        if (c->fd >= 0) close(c->fd);
+        if (c->fd >= 0) channel_close(&c->channel);
         free(c->slots);
         free(c->free_slots);
         free(c->in.bytes);
         free(c->out.bytes);
     }
     if (l->epoll >= 0) close(l->epoll);
+    if (l->tls != NULL) tls_client_close(l->tls);
     free(l->connections);
     free(l->dirty);
     free(l->cursors);

@@ -40,6 +40,7 @@ typedef struct load_config {
     uint32_t in_flight;        /* per connection; of an end-to-end consumer: one suspended pull per queue */
     uint32_t queue_count;
     uint32_t pull_count;       /* messages asked for in one pull */
+    uint32_t is_tls;           /* 1: by TLS; not with `reconnect` */
     uint32_t reconnect;        /* 1: a lost connection is opened again; 0: it stays lost */
     uint32_t record_acks;      /* 1: remember every acknowledged send (JSON replies only) */
     double rate;               /* requests per second of all producers; 0: closed loop */

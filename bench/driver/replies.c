@@ -175,7 +175,7 @@ static int make_room(buffer *b, uint32_t size) {
 }
 
 void receive(load *l, connection *c, int drain) {
-    ssize_t got = recv(c->fd, c->in.bytes + c->in.end, c->in.capacity - c->in.end, MSG_DONTWAIT);
+    ssize_t got = channel_receive(&c->channel, c->in.bytes + c->in.end, c->in.capacity - c->in.end);
     if (got <= 0) {
         if (got == 0 || (errno != EAGAIN && errno != EINTR)) connection_lose(l, c);
         return;

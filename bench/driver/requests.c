@@ -18,13 +18,14 @@ int connection_open(load *l, connection *c, int again) {
     const int on = 1;
     c->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | (again ? SOCK_NONBLOCK : 0), 0);
     if (c->fd < 0) return -1;
+    c->channel = (channel){.fd = c->fd};
     setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     int rc = connect(c->fd, (struct sockaddr *)&l->address, sizeof l->address);
     c->connecting = rc != 0 && errno == EINPROGRESS;
-    if ((rc != 0 && !c->connecting) ||
+    if ((rc != 0 && !c->connecting) || channel_open(&c->channel, l->tls) != 0 ||
         connection_watch(l, c, EPOLL_CTL_ADD, EPOLLIN | (c->connecting ? EPOLLOUT : 0u)) != 0) {
         int error = errno;
-        close(c->fd);
+        channel_close(&c->channel);
         c->fd = -1;
         errno = error;
         return -1;
@@ -42,7 +43,7 @@ void slot_free(load *l, connection *c, slot *s) {
 
 void connection_lose(load *l, connection *c) {
     if (c->fd < 0) return;
-    close(c->fd);
+    channel_close(&c->channel);
     c->fd = -1;
     c->in.start = c->in.end = c->out.start = c->out.end = 0;
     c->waits_to_write = 0;
@@ -200,7 +201,7 @@ void fill_due(load *l, int64_t now) {
 
 void flush(load *l, connection *c) {
     while (c->fd >= 0 && c->out.start < c->out.end) {
-        ssize_t sent = send(c->fd, c->out.bytes + c->out.start, c->out.end - c->out.start, MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t sent = channel_send(&c->channel, c->out.bytes + c->out.start, c->out.end - c->out.start);
         if (sent > 0) {
             c->out.start += (uint64_t)sent;
         } else if (errno == EAGAIN) {

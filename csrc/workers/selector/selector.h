@@ -34,8 +34,8 @@ typedef struct rp_selector_config {
     const uint32_t *intake_paused; /* while it is not 0 only the rest of half requests is read; NULL: never */
     uint32_t tls_count;         /* 0: no TLS, whose first byte is refused as that of a bad frame */
     uint32_t is_tls_required;   /* connections without TLS are closed */
-    const int32_t *tls;         /* unix sockets to the TLS workers: an rp_host with two descriptors, the client's and the
-                                   one to serve it by; connections go to worker (slot mod count) */
+    const int32_t *tls; /* unix sockets to the TLS workers: an rp_host with two descriptors, the client's and the
+                           one to serve it by; connections go to worker (slot mod count) */
 } rp_selector_config;
 
 enum { RP_HANDOFF_MAX = 32, RP_SELECTOR_CONNECTION_SIZE = 128 };

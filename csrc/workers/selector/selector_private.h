@@ -104,8 +104,8 @@ rp_status rp_selector_pass_closed(rp_selector *selector, const rp_connection *co
 /* The peer takes no more output (it has closed or reset the connection). Drop the output, and go on reading to the end
  * of what the peer has sent: sends that expect no answer may be among it. */
 void rp_selector_end_output(rp_selector *selector, rp_connection *connection);
-/* The first byte has come: pass a connection that begins with a TLS handshake to a TLS worker. 1: the connection is plain,
- * and is to be read here. */
+/* The first byte has come: pass a connection that begins with a TLS handshake to a TLS worker. 1: the connection is
+ * plain, and is to be read here. */
 int rp_selector_is_plain(rp_selector *selector, rp_connection *connection);
 /* Close with FIN if all output was written, else with a reset, so that the peer does not wait for the rest. */
 void rp_selector_close_connection(rp_selector *selector, rp_connection *connection);
