@@ -1,7 +1,7 @@
 """`python -m bench.tls`: sends and pulls over TLS, of rocketpy and of the Java broker, in turn; and handshakes.
 
-Both brokers have the same certificate (ECDSA P-256 or RSA 2048, made for the run) and serve TLS and plain connections on one port.
-The load generator's own share of TLS costs both the same.
+Both brokers have the same certificate (ECDSA P-256 or RSA 2048, made for the run) and serve TLS and plain connections
+on one port. The load generator's own share of TLS costs both the same.
 """
 
 from __future__ import annotations

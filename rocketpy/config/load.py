@@ -221,7 +221,11 @@ def _workers(
         codecs = settings.rocketpy.codec_workers
     elif "serverWorkerThreads" in given:
         codecs = min(cores, settings.server.server_worker_threads)
+    tls = settings.rocketpy.tls_workers
+    if isinstance(settings, BrokerSettings) and settings.tls.is_served and "tlsWorkers" not in given:
+        tls = max(1, cores // 4)
     return {
+        ("rocketpy", "tls_workers"): tls,
         ("rocketpy", "selector_workers"): selectors,
         ("rocketpy", "codec_workers"): codecs,
         ("server", "server_selector_threads"): selectors,

@@ -81,12 +81,10 @@ class _Checker:
             self._check_networks("haAddresses", settings.store.ha_addresses)
 
     def _check_tls(self, settings: BrokerSettings | NamesrvSettings) -> None:
-        if isinstance(settings, BrokerSettings) and settings.tls.is_served:
-            self._fail(
-                "tls.server.mode",
-                f"'{settings.tls.tls_server_mode.value}' is not supported: TLS is not built; use a TLS proxy "
-                "(proxyProtocolFrom) (leave it at disabled)",
-            )
+        workers = settings.rocketpy.tls_workers
+        if isinstance(settings, BrokerSettings) and bool(workers) is not settings.tls.is_served:
+            mode = settings.tls.tls_server_mode.value
+            self._fail("tlsWorkers", f"{workers} with tls.server.mode={mode}: TLS needs 1 or more, and disabled 0")
         if fault := settings.tls.fault():
             self._fail(*fault)
 

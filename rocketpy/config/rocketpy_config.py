@@ -52,6 +52,15 @@ class RocketpyConfig:
         default_text="queryMessageThreadPoolNums (at most one per core), else 0",
         at_most=64,
     )
+    tls_workers: int = setting(
+        0,
+        "tlsWorkers",
+        "Processes (15 MB each) that do handshakes and ciphers of clients with TLS, on one core each. 0 unless "
+        "tls.server.mode switches TLS on.",
+        unit="processes",
+        default_text="0 without TLS, else one for each four cores, at least 1",
+        at_most=64,
+    )
     spin_micros: int = setting(
         100,
         "spinMicros",

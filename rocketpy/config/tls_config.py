@@ -40,8 +40,8 @@ class TlsConfig:
     tls_server_mode: TlsMode = setting(
         TlsMode.DISABLED,
         "tls.server.mode",
-        "disabled: plain connections only; permissive: both; enforcing: TLS only. Name server only: a broker refuses "
-        "all but disabled. The reference is permissive, with a certificate that nobody can check.",
+        "disabled: plain connections only; permissive: both; enforcing: TLS only. "
+        "The reference is permissive, with a certificate that nobody can check.",
         effect=Effect.REFUSED,
     )
     use_tls: bool = setting(

@@ -22,15 +22,14 @@ from collections.abc import Callable, Iterator
 
 import attrs
 
-from rocketpy.errors import RocketError
 from rocketpy.logs import LogLimit, and_more
 from rocketpy.remoting.abc import Peer
+from rocketpy.tls import HANDSHAKE_S, LOOK_S, Certificates
 
 from .worker_messages import decode_host
 
 logger = logging.getLogger(__name__)
 
-HANDSHAKE_S = 10.0
 HANDSHAKES_MAX = 512  # at once; each takes about 50 KB
 ARRIVALS_PER_TURN = 16
 TURN_S = 1.0
@@ -109,13 +108,13 @@ class Handshakes:
 
     Args:
         arrivals: where selectors pass connections.
-        context: returns the context of new connections; it follows the certificate files.
+        certificates: those of new connections; this thread follows their files.
         completed: takes each connection that is ready; called in this thread.
         now_s: seconds that only grow.
     """
 
     arrivals: socket.socket
-    context: Callable[[], ssl.SSLContext]
+    certificates: Certificates
     completed: Callable[[Handshake], None]
     now_s: Callable[[], float] = time.monotonic
     counts: HandshakeCounts = attrs.field(init=False, factory=HandshakeCounts)
@@ -123,6 +122,7 @@ class Handshakes:
     _of_host: collections.Counter[str] = attrs.field(init=False, factory=collections.Counter)
     _poller: select.epoll = attrs.field(init=False, factory=select.epoll)
     _log: LogLimit = attrs.field(init=False, factory=lambda: LogLimit(LOG_INTERVAL_S))
+    _look_s: float = attrs.field(init=False, default=0.0)
     _is_stopped: threading.Event = attrs.field(init=False, factory=threading.Event)
 
     def __attrs_post_init__(self) -> None:
@@ -155,6 +155,10 @@ class Handshakes:
             for arrival in self._arrived():
                 self._begin(arrival)
         self._close_late()
+        if self.now_s() >= self._look_s:
+            self._look_s = self.now_s() + LOOK_S
+            if self.certificates.has_changed():
+                self.certificates.reload()
 
     def _arrived(self) -> Iterator[Arrival]:
         try:
@@ -165,8 +169,7 @@ class Handshakes:
                     continue
                 self.counts.refused += 1
                 if told := self._log.take("files"):
-                    many = f"refused {told} TLS connections: the limit of open files is reached"
-                    logger.warning("%s; raise it (ulimit -Hn)", many)
+                    logger.warning("refused TLS connections: %d beyond the limit of open files (ulimit -Hn)", told)
         except BlockingIOError:
             return
         except BrokenPipeError:
@@ -176,8 +179,10 @@ class Handshakes:
         if len(self._by_fd) >= HANDSHAKES_MAX:
             self._make_room()
         try:
-            stream = self.context().wrap_socket(arrival.client, server_side=True, do_handshake_on_connect=False)
-        except (OSError, RocketError) as exc:  # it has closed meanwhile, or the certificate cannot be used
+            stream = self.certificates.context.wrap_socket(
+                arrival.client, server_side=True, do_handshake_on_connect=False
+            )
+        except OSError as exc:  # it has closed meanwhile
             self.counts.failed += 1
             self._tell("failed", arrival.peer, str(exc))
             arrival.close()

@@ -21,15 +21,15 @@ import ssl
 import termios
 import threading
 import time
-from collections.abc import Callable
 
 import attrs
 
 from rocketpy.errors import TransportError
 from rocketpy.native.core import lib
+from rocketpy.tls import Certificates
 
 from .ring import WorkerBlock
-from .tls_handshakes import NO_LINGER, Handshake, Handshakes
+from .tls_handshakes import NO_LINGER, Handshake, HandshakeCounts, Handshakes
 from .worker_spec import WorkerContext
 
 CHUNK = 65_536  # bytes that are read at once
@@ -48,12 +48,12 @@ class Tunnel:
 
     client: ssl.SSLSocket
     inner: socket.socket
-    to_client: memoryview = NOTHING
+    to_client: memoryview = attrs.field(init=False, default=NOTHING)
     """Bytes that the client does not take yet; until they are written nothing more is read from the selector."""
-    to_selector: memoryview = NOTHING
-    client_events: int = select.EPOLLIN
-    inner_events: int = select.EPOLLIN
-    is_ended: bool = False
+    to_selector: memoryview = attrs.field(init=False, default=NOTHING)
+    client_events: int = attrs.field(init=False, default=select.EPOLLIN)
+    inner_events: int = attrs.field(init=False, default=select.EPOLLIN)
+    is_ended: bool = attrs.field(init=False, default=False)
     """The client has sent everything; the selector reads the rest of it and closes."""
 
     @property
@@ -250,22 +250,22 @@ class TlsMain:
 
     Args:
         arrivals: where selectors pass connections (csrc/workers/selector/selector_connection.c).
-        open_context: called once in the worker; returns the function that gives the context of new connections.
+        certificates: read before the fork; the worker follows their files.
     """
 
     block: WorkerBlock
     arrivals: socket.socket
-    open_context: Callable[[], Callable[[], ssl.SSLContext]]
+    certificates: Certificates
     waiting_max: int = WAITING_MAX
     _ready: collections.deque[Handshake] = attrs.field(init=False, factory=collections.deque)
 
     def __call__(self, context: WorkerContext) -> None:
-        handshakes = Handshakes(self.arrivals, self.open_context(), self._complete)
+        handshakes = Handshakes(self.arrivals, self.certificates, self._complete)
         pump = Pump(self.block.doorbell, self.waiting_max)
         thread = threading.Thread(target=handshakes.run, name="handshakes", daemon=True)
         thread.start()
         context.report_ready()
-        shown = Figures()
+        before = Figures()
         leave_s = None
         while leave_s is None or (len(pump) and time.monotonic() < leave_s):
             if pump.turn(TURN_S):
@@ -273,7 +273,9 @@ class TlsMain:
             while self._ready:
                 pump.add(self._ready.popleft())
             self.block.beat(time.monotonic_ns())
-            shown = Figures.of(handshakes, pump).show(self.block, shown)
+            shown = Figures.of(handshakes, pump)
+            shown.show(self.block, before)
+            before = shown
             if self.block.stop and leave_s is None:  # the selectors have left: the rest of their answers is on its way
                 handshakes.stop()
                 leave_s = time.monotonic() + STOP_S
@@ -286,32 +288,39 @@ class TlsMain:
         os.eventfd_write(self.block.doorbell, 1)
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class Figures:
     """What a TLS worker counts, since its process began."""
 
     completed: int = 0
-    failed: int = 0
-    timed_out: int = 0
-    refused: int = 0
+    counts: HandshakeCounts = attrs.field(factory=HandshakeCounts)
     closed_waiting: int = 0
+    reloads: int = 0
+    reload_failures: int = 0
+    connections: int = 0
+    not_after_s: float = 0.0
 
     @classmethod
     def of(cls, handshakes: Handshakes, pump: Pump) -> Figures:
-        counts = handshakes.counts
-        return cls(pump.added, counts.failed, counts.timed_out, counts.refused, pump.closed_waiting)
+        files = handshakes.certificates
+        return cls(
+            completed=pump.added,
+            counts=attrs.evolve(handshakes.counts),
+            closed_waiting=pump.closed_waiting,
+            reloads=files.reloads,
+            reload_failures=files.reload_failures,
+            connections=len(pump),
+            not_after_s=files.not_after_s or 0.0,
+        )
 
-    def show(self, block: WorkerBlock, shown: Figures) -> Figures:
-        """Add what is new since `shown` to the counters of the worker. Returns self."""
-        for counter, now, before in zip(COUNTERS, attrs.astuple(self), attrs.astuple(shown), strict=True):
-            block.add(counter, now - before)
-        return self
-
-
-COUNTERS = (  # in the order of Figures
-    lib.RP_COUNT_TLS_COMPLETED,
-    lib.RP_COUNT_TLS_FAILED,
-    lib.RP_COUNT_TLS_TIMED_OUT,
-    lib.RP_COUNT_TLS_REFUSED,
-    lib.RP_COUNT_TLS_UNREAD_CLOSED,
-)
+    def show(self, block: WorkerBlock, before: Figures) -> None:
+        """Add what is new since `before` to the counters of the worker, and set its gauges."""
+        block.add(lib.RP_COUNT_TLS_COMPLETED, self.completed - before.completed)
+        block.add(lib.RP_COUNT_TLS_FAILED, self.counts.failed - before.counts.failed)
+        block.add(lib.RP_COUNT_TLS_TIMED_OUT, self.counts.timed_out - before.counts.timed_out)
+        block.add(lib.RP_COUNT_TLS_REFUSED, self.counts.refused - before.counts.refused)
+        block.add(lib.RP_COUNT_TLS_UNREAD_CLOSED, self.closed_waiting - before.closed_waiting)
+        block.add(lib.RP_COUNT_TLS_RELOADS, self.reloads - before.reloads)
+        block.add(lib.RP_COUNT_TLS_RELOADS_FAILED, self.reload_failures - before.reload_failures)
+        block.show(lib.RP_COUNT_TLS_CONNECTIONS, self.connections)
+        block.show(lib.RP_COUNT_TLS_NOT_AFTER_S, int(self.not_after_s))

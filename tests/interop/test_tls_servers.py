@@ -1,6 +1,6 @@
-"""Official clients, mqadmin and broker by TLS with our name server, and our broker by TLS with the official one.
+"""Official clients and mqadmin by TLS with our name server and broker, and official servers by TLS with ours.
 
-Our brokers do not serve TLS yet: a proxy stands before the one that clients reach here. The Go client has no TLS.
+The Go client 2.1.2 has no TLS.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from rocketpy.client.sync import Producer, PullConsumer
 from tests.support.broker import free_ports
 from tests.support.certificates import Authority, Issued
 from tests.support.pair import LoneBroker, NameServer
-from tests.support.tls_proxy import PROXY_HOST, tls_proxy
 
 from .brokers import wait_until
 from .java_broker import JavaBroker, write_logback
@@ -39,7 +38,7 @@ def java_flags(*given: dict[str, str]) -> list[str]:
 
 @attrs.frozen
 class Encrypted:
-    """Our name server, which asks for certificates of clients, and a broker behind a proxy."""
+    """Our name server and broker, which ask for certificates of clients."""
 
     authority: Authority
     namesrv: NameServer
@@ -55,21 +54,21 @@ def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Encrypted]:
     serving = OF_SERVERS | authority.issue(password="secret").settings() | authority.asking("require")
     port, namesrv_port = free_ports()
     namesrv = NameServer(directory / "namesrv", 0, namesrv_port, directory / "namesrv.log", serving)
-    own = OF_CALLS | authority.trusting(shown) | {"brokerIP1": PROXY_HOST, "autoCreateTopicEnable": "true"}
+    own = serving | OF_CALLS | authority.trusting(shown) | {"autoCreateTopicEnable": "true"}
     broker = LoneBroker(directory / "broker", port, namesrv_port, directory / "broker.log", own)
-    with tls_proxy([port, port - 2], authority.ca):
-        try:
-            namesrv.start()
-            broker.start()
-            yield Encrypted(authority, namesrv, broker, shown)
-            namesrv.check_crashes()
-        finally:
-            broker.kill_all()
-            namesrv.kill_all()
+    try:
+        namesrv.start()
+        broker.start()
+        yield Encrypted(authority, namesrv, broker, shown)
+        namesrv.check_crashes()
+        broker.check_crashes()
+    finally:
+        broker.kill_all()
+        namesrv.kill_all()
 
 
 @pytest.mark.parametrize("language", JAVA)
-def test_official_clients_and_our_name_server(
+def test_official_clients_and_our_servers(
     encrypted: Encrypted, language: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a certificate they send and read; without one they get nothing.
@@ -98,13 +97,15 @@ def test_official_clients_and_our_name_server(
     assert "it shows no certificate" in encrypted.namesrv.text()
 
 
-def test_official_mqadmin_and_our_name_server(
+def test_official_mqadmin_and_our_servers(
     encrypted: Encrypted, mqadmin: MqAdmin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flags = java_flags(encrypted.authority.trusting(encrypted.shown))
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", " ".join(flags))
     listed = mqadmin(encrypted.broker, "clusterList")
-    assert f"{PROXY_HOST}:{encrypted.broker.port}" in listed
+    assert f"127.0.0.1:{encrypted.broker.port}" in listed
+    status = mqadmin(encrypted.broker, "brokerStatus", "-b", encrypted.broker.address)
+    assert "bootTimestamp" in status
 
 
 def test_an_official_broker_and_our_name_server(tmp_path: Path) -> None:
@@ -139,16 +140,16 @@ def test_our_broker_and_an_official_name_server(tmp_path: Path) -> None:
     write_logback(home)
     flags = java_flags(OF_SERVERS, issued.settings())
     official = JavaBroker(home, home / "store", 0, namesrv_port, {}, flags)
-    own = OF_CALLS | authority.trusting() | {"brokerIP1": PROXY_HOST, "autoCreateTopicEnable": "true"}
+    own = OF_SERVERS | issued.settings() | OF_CALLS | authority.trusting() | {"autoCreateTopicEnable": "true"}
     broker = LoneBroker(tmp_path / "broker", port, namesrv_port, tmp_path / "broker.log", own)
-    with tls_proxy([port], authority.ca):
-        try:
-            official.start_namesrv()
-            broker.start()
-            send_and_read(official.namesrv, TlsOptions(ca_file=authority.ca_file), "Own")
-        finally:
-            broker.kill_all()
-            official.close()
+    try:
+        official.start_namesrv()
+        broker.start()
+        send_and_read(official.namesrv, TlsOptions(ca_file=authority.ca_file), "Own")
+        broker.check_crashes()
+    finally:
+        broker.kill_all()
+        official.close()
 
 
 def send_and_read(namesrv: str, tls: TlsOptions, topic: str) -> None:

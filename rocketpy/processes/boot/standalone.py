@@ -48,7 +48,7 @@ def run_standalone(
         },
         environ,
     )
-    namesrv = attrs.evolve(namesrv, server=attrs.evolve(namesrv.server, bind_address=bind))
+    namesrv = attrs.evolve(namesrv, server=attrs.evolve(namesrv.server, bind_address=bind), tls=settings.tls)
     with open_listener(bind, namesrv_port, key="--namesrv-port") as listener:
 
         def name_server() -> list[WorkerSpec]:

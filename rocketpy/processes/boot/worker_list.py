@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rocketpy.broker.clock import SystemClock
 from rocketpy.broker.fast_path.shared_memory import DeliveryMarks, FilterMarks
 from rocketpy.broker.memory.manager_memory import ManagerMemory
-from rocketpy.config import BrokerSettings
+from rocketpy.config import BrokerSettings, TlsMode
 from rocketpy.reactor.acceptor import Acceptor, Target
 from rocketpy.reactor.codec import CodecMain
 from rocketpy.reactor.master_link import MasterLink
@@ -24,6 +24,7 @@ from rocketpy.reactor.topology import (
     REPLICATOR,
     SEND,
     STORE,
+    TLS,
     ReactorSizes,
     Topology,
 )
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
 __all__ = ["ManagerMemory", "Topology", "manager_memory", "reactor_sizes", "worker_specs"]
 
 MAIN_LISTENER, VIP_LISTENER = 0, 1
-FAST_PATH_ROLES = frozenset({"selector", "codec", SEND, PULL, STORE, REPLICATOR})
+FAST_PATH_ROLES = frozenset({"selector", "codec", TLS, SEND, PULL, STORE, REPLICATOR})
 SIMPLE_ROLES = frozenset({ACCEPTOR, "selector", "codec", SEND, PULL})
 
 
@@ -72,6 +73,7 @@ def reactor_sizes(settings: BrokerSettings) -> ReactorSizes:
         codec_workers=own.codec_workers,
         pull_workers=own.pull_workers,
         query_workers=own.query_workers,
+        tls_workers=own.tls_workers,
         is_slave=settings.is_slave,
         ring_bytes=own.ring_size,
         shared_bytes_max=own.ring_memory_max,
@@ -120,7 +122,7 @@ def worker_specs(
         )
 
     inherited = _inherited(settings, topology, opened, member, calls)
-    control, table, link = inherited.control, inherited.pools, inherited.master_link
+    link = inherited.master_link
     writes = (opened.lock.worker_fd,)  # keeps the store locked while a worker that writes is running
     begin_replication(opened, settings)
     if settings.is_slave:
@@ -141,13 +143,26 @@ def worker_specs(
     yield spec(MANAGER, MANAGER, manager, StopPhase.MANAGERS, keep_fds=() if metrics is None else (metrics.fileno(),))
     for query in sizes.queries:
         yield spec(query, QUERY, QueryMain(inherited), StopPhase.MANAGERS)
+    yield from _remoting_workers(inherited, sockets.listeners, spec)
+
+
+def _remoting_workers(
+    inherited: Inherited, listeners: Sequence[socket.socket], spec: Callable[..., WorkerSpec]
+) -> Iterator[WorkerSpec]:
+    """The workers between clients and the workers that serve requests."""
+    settings, topology, member = inherited.settings, inherited.topology, inherited.member
+    sizes, table = topology.sizes, inherited.pools
+    if sizes.tls:
+        yield from _tls_workers(settings, topology, spec)
     for codec in sizes.codecs:
         yield spec(codec, "codec", CodecMain(topology, codec, table, _codec_limits(settings)), StopPhase.CODECS)
     for selector in sizes.selectors:
-        main = SelectorMain(topology, selector, table, _selector_settings(settings, control, member))
-        fds = tuple(sock.fileno() for sock in (topology.handoffs[selector][1], main.parked) if sock is not None)
+        main = SelectorMain(topology, selector, table, _selector_settings(settings, inherited.control, member))
+        to_tls = [selectors_end for selectors_end, _ in topology.tls_handoffs.values()]
+        own = (topology.handoffs[selector][1], main.parked, *to_tls)
+        fds = tuple(sock.fileno() for sock in own if sock is not None)
         yield spec(selector, "selector", main, StopPhase.SELECTORS, quiet_phase=StopPhase.INTAKE, keep_fds=fds)
-    acceptor, kept = _acceptor(topology, sockets.listeners, member)
+    acceptor, kept = _acceptor(topology, listeners, member)
     yield spec(ACCEPTOR, ACCEPTOR, acceptor.run, StopPhase.INTAKE, keep_fds=kept)
 
 
@@ -193,6 +208,22 @@ def _replicator(inherited: Inherited, opened: OpenedStore, link: MasterLink) -> 
     return SlaveReplicator(SlaveSide(intake, guide, settings, secret, truncation, inherited.calls))
 
 
+def _tls_workers(settings: BrokerSettings, topology: Topology, spec: Callable[..., WorkerSpec]) -> Iterator[WorkerSpec]:
+    """Yield the TLS workers.
+
+    Raises:
+        ConfigError: the certificate cannot be used.
+    """
+    from rocketpy.reactor.tls_worker import TlsMain  # OpenSSL is loaded only where it is used
+    from rocketpy.tls import Certificates
+
+    certificates = Certificates.of_server(settings.tls)
+    for name in topology.sizes.tls:
+        arrivals = topology.tls_handoffs[name][1]
+        main = TlsMain(topology.blocks[name], arrivals, certificates)
+        yield spec(name, TLS, main, StopPhase.TLS, keep_fds=(arrivals.fileno(),))
+
+
 def _acceptor(
     topology: Topology, listeners: Sequence[socket.socket], member: MemberTree | None
 ) -> tuple[Acceptor, tuple[int, ...]]:
@@ -218,6 +249,7 @@ def _selector_settings(settings: BrokerSettings, control: ControlBlock, member: 
         limits=settings.c_fields("rp_selector_config"),
         codec_limits=_codec_limits(settings),
         proxies=parse_networks(settings.rocketpy.proxy_protocol_from),
+        is_tls_required=settings.tls.tls_server_mode is TlsMode.ENFORCING,
         member=None if member is None else member.memory.block,
         parked=None if member is None else member.parked.into,
         parks=(lambda: False) if member is None else (lambda: member.memory.marks.is_replaced),

@@ -80,9 +80,15 @@ def test_a_certificate_is_made_for_tests_only_where_none_is_given() -> None:
     assert not namesrv(made | PAIR).tls.makes_certificate
 
 
-def test_a_broker_calls_by_tls_and_does_not_serve_it_yet() -> None:
-    with pytest.raises(ConfigError, match=r"tls\.server\.mode: 'permissive' is not supported: TLS is not built"):
-        broker(ENFORCING | {"tls.server.mode": "permissive"})
+def test_a_broker_with_tls_has_workers_for_it() -> None:
+    assert broker(ENFORCING).rocketpy.tls_workers >= 1
+    assert broker(ENFORCING | {"tlsWorkers": "3"}).rocketpy.tls_workers == 3
+    assert broker({}).rocketpy.tls_workers == 0
+    with pytest.raises(ConfigError, match=r"tlsWorkers: 0 with tls\.server\.mode=enforcing"):
+        broker(ENFORCING | {"tlsWorkers": "0"})
+
+
+def test_a_broker_calls_by_tls() -> None:
     for key in ("useTLS", "tls.enable"):
         assert broker({key: "true", "tls.config.file": "/dev/null"}).tls.use_tls
     files = {"tls.client.certPath": "/c", "tls.client.keyPath": "/k", "tls.client.trustCertPath": "/t"}

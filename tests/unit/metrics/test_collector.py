@@ -79,6 +79,7 @@ def full_snapshot() -> Snapshot:
             worker("codec-0", "codec"),
             worker("send", "send", MESSAGES_PUT=10),
             worker("pull", "pull", SUSPENDED=3),
+            worker("tls-0", "tls", TLS_COMPLETED=4),
             worker("store", "store", FLUSH_NS=2_500_000_000),
             worker("replicator", "replicator", STREAMS=1),
         ],
