@@ -13,6 +13,7 @@ Java's int, plain `int` its long. Fields that no schema names (ad-hoc fields) st
 
 from __future__ import annotations
 
+import functools
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -92,23 +93,9 @@ def wire_fields(cls: type[attrs.AttrsInstance]) -> tuple[WireField, ...]:
     )
 
 
-class Later:
-    """A class attribute made when it is first asked for. Most processes never see most headers and bodies, and to find
-    out the types of all of them took a tenth of a broker's start."""
-
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self._make = make
-        self._value: Any = None
-
-    def __get__(self, instance: object, owner: type[object]) -> Any:
-        if self._value is None:
-            self._value = self._make()
-        return self._value
-
-
 class Value:
-    """Equality and a readable form: attrs would write them for each class anew, and Python compile them at each
-    start."""
+    """Equality and a readable form: attrs would write them for each class anew, and Python compile them at each start,
+    7 % of its CPU time (processes/boot/memory.py)."""
 
     __slots__ = ()
 
@@ -131,12 +118,20 @@ class Header(Value):
 
     __slots__ = ()
 
-    SCHEMA: ClassVar[tuple[tuple[WireField, Callable[[str], object]], ...]] = ()
+    @classmethod
+    @functools.cache
+    def schema(cls) -> tuple[tuple[WireField, Callable[[str], object]], ...]:
+        """Its fields, each with its parser.
+
+        Made when it is first asked for: to find out the types of all headers and bodies is 5 % of a start's CPU time
+        (processes/boot/memory.py).
+        """
+        return tuple((field, _PARSERS[field.hint]) for field in wire_fields(cls))
 
     def to_ext_fields(self) -> dict[str, str]:
         """The extFields of this header, without what is None."""
         ext_fields: dict[str, str] = {}
-        for field, _ in self.SCHEMA:
+        for field, _ in self.schema():
             value = getattr(self, field.attribute)
             if value is True or value is False:
                 ext_fields[field.wire] = format_bool(value)
@@ -152,7 +147,7 @@ class Header(Value):
             HeaderInvalid: a mandatory field is absent, or a number cannot be read.
         """
         values: dict[str, object] = {}
-        for field, parse in cls.SCHEMA:
+        for field, parse in cls.schema():
             text = field.spelled_in(ext_fields or {})
             if text is not None:
                 try:
@@ -177,7 +172,4 @@ _PARSERS: Mapping[object, Callable[[str], object]] = types.MappingProxyType(
 @dataclass_transform(kw_only_default=True, field_specifiers=(wire,))
 def header(cls: type[_H]) -> type[_H]:
     """Make `cls`, a subclass of Header, an attrs value of keyword arguments with its schema."""
-    made = attrs.define(kw_only=True, eq=False, repr=False)(cls)
-    schema: Any = Later(lambda: tuple((field, _PARSERS[field.hint]) for field in wire_fields(made)))
-    made.SCHEMA = schema
-    return made
+    return attrs.define(kw_only=True, eq=False, repr=False)(cls)

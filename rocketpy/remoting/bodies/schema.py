@@ -10,11 +10,12 @@ name of an enum counts in any case and an unknown one as its default, unknown me
 
 from __future__ import annotations
 
+import functools
 import inspect
 import typing
 from collections.abc import Callable, Iterator
 from enum import Enum
-from typing import Any, ClassVar, Self, TypeVar, cast, dataclass_transform
+from typing import Self, TypeVar, cast, dataclass_transform
 
 import attrs
 
@@ -24,7 +25,7 @@ from rocketpy.message.numbers import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN, parse
 
 from ..fastjson import JsonValue, dumps, loads, loads_text
 from ..frame import format_bool, parse_bool
-from ..schema import Int, Later, Value, WireField, wire, wire_fields, without_none
+from ..schema import Int, Value, WireField, wire, wire_fields, without_none
 
 __all__ = ["Body", "Int", "body", "wire"]
 
@@ -45,11 +46,16 @@ class Body(Value):
 
     __slots__ = ()
 
-    SCHEMA: ClassVar[tuple[tuple[WireField, Reader], ...]] = ()  # in the order of writing: by wire name
+    @classmethod
+    @functools.cache
+    def schema(cls) -> tuple[tuple[WireField, Reader], ...]:
+        """Its fields in the order of writing, by wire name, each with its reader; made as Header.schema is."""
+        fields = sorted(wire_fields(cls), key=lambda field: field.wire)
+        return tuple((field, reader_for(field.hint)) for field in fields)
 
     def wire_members(self) -> Iterator[tuple[str, object]]:
         """The members under their wire names."""
-        for field, _ in self.SCHEMA:
+        for field, _ in self.schema():
             yield field.wire, getattr(self, field.attribute)
 
     def encode(self) -> bytes:
@@ -91,7 +97,7 @@ class Body(Value):
         if not isinstance(value, dict):
             raise BodyInvalid(f"{cls.__name__} is not an object but {type(value).__name__}")
         values: dict[str, object] = {}
-        for field, read in cls.SCHEMA:
+        for field, read in cls.schema():
             member = field.spelled_in(value)
             if member is not None:
                 try:
@@ -109,15 +115,7 @@ class Body(Value):
 @dataclass_transform(kw_only_default=True, field_specifiers=(wire,))
 def body(cls: type[_B]) -> type[_B]:
     """Make `cls`, a subclass of Body, an attrs value of keyword arguments with its schema."""
-    made = attrs.define(kw_only=True, eq=False, repr=False)(cls)
-    schema: Any = Later(lambda: _schema_of(made))
-    made.SCHEMA = schema
-    return made
-
-
-def _schema_of(made: type[Body]) -> tuple[tuple[WireField, Reader], ...]:
-    fields = sorted(wire_fields(made), key=lambda field: field.wire)
-    return tuple((field, reader_for(field.hint)) for field in fields)
+    return attrs.define(kw_only=True, eq=False, repr=False)(cls)
 
 
 def read_int(value: JsonValue, minimum: int = LONG_MIN, maximum: int = LONG_MAX) -> int:

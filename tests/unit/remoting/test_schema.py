@@ -93,10 +93,10 @@ def test_send_header_is_read_by_code() -> None:
 
 def test_send_header_versions_have_the_same_fields_in_order() -> None:
     long_names, short_names = (
-        [field.attribute for field, _ in cls.SCHEMA] for cls in (SendMessageRequestHeader, SendMessageRequestHeaderV2)
+        [field.attribute for field, _ in cls.schema()] for cls in (SendMessageRequestHeader, SendMessageRequestHeaderV2)
     )
     assert long_names == short_names
-    assert [field.wire for field, _ in SendMessageRequestHeaderV2.SCHEMA] == list("abcdefghijklmn")
+    assert [field.wire for field, _ in SendMessageRequestHeaderV2.schema()] == list("abcdefghijklmn")
 
 
 def test_ad_hoc_fields_stand_beside_the_header() -> None:
@@ -116,7 +116,7 @@ def test_ad_hoc_fields_stand_beside_the_header() -> None:
 def test_every_header_survives_the_wire(cls: type[Header]) -> None:
     """Each field gets a text of its type; what is written is read back equal."""
     ext_fields = {}
-    for field, _ in cls.SCHEMA:
+    for field, _ in cls.schema():
         ext_fields[field.wire] = "true" if field.hint is bool else "17"
     header = cls.from_ext_fields(ext_fields)
     assert header.to_ext_fields() == ext_fields
