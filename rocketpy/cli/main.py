@@ -1,14 +1,13 @@
 """Entry points of the commands.
 
-The arguments of a server are parsed in a child process. The library for that takes more than a megabyte, which all
-workers would inherit and none needs (docs/adr/0041). Meanwhile this process imports the modules of the server: parsing
-takes a fifth of the whole start.
+The arguments of a server are parsed in a child process. All workers would inherit the library for that, and none needs
+it: 3 % of idle memory. Meanwhile this process imports the modules of the server: 5 % of the time of a start
+(processes/boot/memory.py).
 """
 
 from __future__ import annotations
 
 import contextlib
-import gc
 import importlib
 import os
 import pickle
@@ -21,9 +20,6 @@ if TYPE_CHECKING:
     from rocketpy.processes.boot.serving import Deliver, Order
 
 SERVERS = ("standalone", "broker", "namesrv")
-# Of the garbage collector while modules are imported: nearly all objects stay, so it looks at young ones only, often
-# enough that those which go leave no holes. boot/memory.py sets Python's own thresholds again.
-IMPORT_GENERATIONS = 2_000, 10, 1_000
 INFORMATION = {"-h", "--help", "--version"}  # arguments that start no server
 # In the order of their dependencies: what is imported between two looks at the child should be little.
 IMPORTED_MEANWHILE = {
@@ -68,7 +64,6 @@ def mqadmin() -> None:
 def _serve(command: str, program: str) -> int:
     """Parse the arguments and run the server; its modules are imported inside of this function."""
     child = _Child(lambda deliver: _read_arguments(command, program, deliver))
-    gc.set_threshold(*IMPORT_GENERATIONS)
     if not INFORMATION & set(sys.argv):
         child.import_meanwhile(IMPORTED_MEANWHILE[command == "namesrv" or sys.argv[1:2] == ["namesrv"]])
     order, status = child.wait()

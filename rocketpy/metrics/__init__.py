@@ -10,7 +10,7 @@ Nothing here counts anything: workers add to plain counters in shared memory, an
     ...
     endpoint.close()
 
-The collector and the endpoint are imported where they are used: prometheus_client is 3 MB that the other processes of
+The collector and the endpoint are imported where they are used: prometheus_client is memory that the other processes of
 a broker do without.
 
 A metric is one row, of counters.py, table.py, replication.py or exporter.py; docs/run/metrics.md is generated from them

@@ -75,7 +75,7 @@ def own_standard_streams() -> None:
 
 
 def expect_frames() -> None:
-    """Tables are loaded. From now on only blocks for large frames get their own memory mapping."""
+    """Tables are loaded. From now on blocks for large frames have a memory mapping each, and smaller ones have none."""
     lib.rp_process_memory_map_blocks(LARGE_BYTES)
 
 

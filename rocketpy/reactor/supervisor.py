@@ -1,7 +1,7 @@
 """The supervisor: forks the workers, watches them, replaces dead ones, and stops them in order.
 
 It touches no message, and runs neither threads nor trio, so that it can fork at any moment. All modules are imported
-before, and `gc.freeze()` keeps their memory shared, so a new worker serves within milliseconds.
+before, so a new worker serves within milliseconds.
 
     handlers enqueue, the loop acts:   signal -> wakeup pipe -> poll -> order
                                        death  -> pidfd       -> poll -> restart, at once or after a jittered wait
@@ -12,7 +12,6 @@ Time in which this process itself was paused does not count as silence of a work
 
 from __future__ import annotations
 
-import gc
 import os
 import random
 import select
@@ -116,7 +115,6 @@ class Supervisor:
         self._poller.register(self._news, select.POLLIN)
         self._listen_to_signals()
         self._all += [self._child(spec) for spec in self.specs]
-        gc.freeze()
         try:
             self._start([child for child in self._all if not self._awaits_connection(child)])
             self._turned_at = self.process.clock()
@@ -224,14 +222,13 @@ class Supervisor:
         return _Child(spec, identity, WorkerContext(spec.name, spec.block, lambda: self._tell_ready(spec)))
 
     def _start(self, children: Sequence[_Child]) -> None:
-        """Fork them one after the other: each page that is written in between is a page more for each child."""
         for child in children:
             child.restart_at = None
             child.spec.block.begin(int(self.process.clock() * 1e9))
         sys.stdout.flush()
         sys.stderr.flush()
-        started = [(child, self._fork(child)) for child in children]
-        for child, outcome in started:
+        for child in children:
+            outcome = self._fork(child)
             if isinstance(outcome, OSError):
                 self._try_later(child, 0, outcome)
             else:

@@ -33,7 +33,7 @@ async def connect(address: str) -> trio.SocketStream:
     """
     try:
         host, port = parse_host(address)
-        # A name in ASCII needs no codec for international names: that takes a megabyte of tables.
+        # As bytes: the codec of international names would refuse some names in words of its own.
         return await trio.open_tcp_stream(host.encode() if host.isascii() else host, port)
     except (OSError, ValueError, NumberInvalid) as exc:
         raise ConnectFailed(f"connect to <{address}> failed: {exc}") from exc

@@ -6,5 +6,6 @@ sockets                         the ports, and how many connections there is roo
 store_opening                   the store: a slave's is cut before, and of a master's end a slave may have more
 half_messages                   what is open in the store
 table_check                     saved tables that presume more than the log has are lowered
-worker_list, memory             what is forked, and from how small a process
+worker_list                     what is forked
+memory                          what makes a start short and processes small, as one list
 """

@@ -95,7 +95,7 @@ def run_tree(
     )
     clean = False
     try:
-        from .memory import fill_pools, trim_before_fork
+        from .memory import share_memory
         from .table_check import check_tables
         from .worker_list import Topology, manager_memory, reactor_sizes, worker_specs
 
@@ -115,11 +115,8 @@ def run_tree(
         supervisor = Supervisor(specs, stop_timeout_s=stop_timeout_s, on_ready=on_ready)
         if member is not None:
             supervisor.on_turn = member.watch(specs)
-        if member is None:
-            trim_before_fork()
-        filling = fill_pools() if member is None else []  # a guardian has done both before it forked
+        share_memory()
         status = supervisor.run()
-        del filling
         is_replaced = member is not None and member.memory.marks.is_replaced  # the next tree need not wait for the disk
         clean = status in (0, EXIT_REOPEN) and not is_replaced
     finally:
