@@ -150,7 +150,8 @@ class Handshakes:
         arrivals = self.arrivals.fileno()
         for fd, _ in self._poller.poll(timeout_s):
             if fd != arrivals:
-                self._go_on(self._by_fd[fd])
+                if (handshake := self._by_fd.get(fd)) is not None:  # not closed in this turn
+                    self._go_on(handshake)
                 continue
             for arrival in self._arrived():
                 self._begin(arrival)

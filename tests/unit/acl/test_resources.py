@@ -164,7 +164,7 @@ def test_fields_are_those_that_handlers_read() -> None:
         105: namesrv.GetRouteInfoRequestHeader,
     }
     for code, header in headers.items():
-        fields = {field.wire: field for field, _ in header.SCHEMA}
+        fields = {field.wire: field for field, _ in header.schema()}
         for name in sample(code).ext_fields or {}:
             if (code, name) != (10, "group"):  # of the reference's rule
                 assert name in fields and not fields[name].aliases, (code, name)
