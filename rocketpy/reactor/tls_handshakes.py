@@ -144,8 +144,8 @@ class Handshakes:
 
     def turn(self, timeout_s: float) -> None:
         """Wait for clients and arrivals; go on with all that are ready, and close those that are late."""
-        for handshake in self._by_fd.values():
-            timeout_s = max(0.0, min(timeout_s, handshake.due_s - self.now_s()))
+        for first in self._by_fd.values():
+            timeout_s = max(0.0, min(timeout_s, first.due_s - self.now_s()))
             break
         arrivals = self.arrivals.fileno()
         for fd, _ in self._poller.poll(timeout_s):
