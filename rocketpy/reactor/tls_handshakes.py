@@ -124,9 +124,11 @@ class Handshakes:
     _log: LogLimit = attrs.field(init=False, factory=lambda: LogLimit(LOG_INTERVAL_S))
     _look_s: float = attrs.field(init=False, default=0.0)
     _is_stopped: threading.Event = attrs.field(init=False, factory=threading.Event)
+    _doorbell: int = attrs.field(init=False, factory=lambda: os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
 
     def __attrs_post_init__(self) -> None:
         self._poller.register(self.arrivals, select.EPOLLIN)
+        self._poller.register(self._doorbell, select.EPOLLIN)
 
     def __len__(self) -> int:
         return len(self._by_fd)
@@ -137,10 +139,13 @@ class Handshakes:
             self.turn(TURN_S)
         for handshake in list(self._by_fd.values()):
             self._end(handshake)
+        self._poller.close()
+        os.close(self._doorbell)
 
     def stop(self) -> None:
-        """Leave within TURN_S. Unfinished handshakes are closed."""
+        """End `run`; unfinished handshakes are closed. Called once, by another thread."""
         self._is_stopped.set()
+        os.eventfd_write(self._doorbell, 1)
 
     def turn(self, timeout_s: float) -> None:
         """Wait for clients and arrivals; go on with all that are ready, and close those that are late."""

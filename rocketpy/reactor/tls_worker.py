@@ -282,6 +282,7 @@ class TlsMain:
             if leave_s is None and not thread.is_alive():
                 raise TransportError("the thread of TLS handshakes has ended")
         pump.close()
+        thread.join()
 
     def _complete(self, handshake: Handshake) -> None:
         self._ready.append(handshake)
