@@ -2,7 +2,7 @@
 
 Each module is mutated in a copy of the tree (`tests/support/mutants.py` says how). The tests that run the changed line
 run in a forked process, the quickest first, until one fails. A mutant that none of them finds is printed with its line:
-a test is missing, or code can go, or the change has no effect. A reader decides which.
+a test is missing, or code can go, or the change has no effect. So is one that makes them hang. A reader decides which.
 
     python -m tests.support.surviving_mutants rocketpy/failover/rules/in_sync.py
     python -m tests.support.surviving_mutants rocketpy/broker/delays/schedule.py --tests tests/unit/broker/delays
@@ -259,7 +259,7 @@ def chosen_mutants(source: str, lines: range, only: int, *, drops: bool) -> list
 
 
 def try_all(module: str, source: str, mutants: list[Mutant], tests: list[str], processes: int, out: TextIO) -> int:
-    """Print every mutant that the tests do not find; return their number."""
+    """Print every mutant that no test fails with; return the number of those that the tests do not find."""
     begun_s, numbers = time.monotonic(), {FOUND: 0, SURVIVED: 0, TIMED_OUT: 0, NEVER_RUN: 0}
     with tempfile.TemporaryDirectory(prefix="rp-", ignore_cleanup_errors=True) as directory:
         copies: multiprocessing.Queue[Path] = multiprocessing.Queue()
@@ -269,7 +269,7 @@ def try_all(module: str, source: str, mutants: list[Mutant], tests: list[str], p
         with multiprocessing.Pool(processes, _begin, (copies, module, source, baseline)) as pool:
             for mutant, outcome in zip(mutants, pool.imap(_try_in_own_copy, mutants), strict=True):
                 numbers[outcome] += 1
-                if outcome in (SURVIVED, NEVER_RUN):
+                if outcome != FOUND:
                     print(f"{module}:{mutant.line}: {outcome}: {mutant.shown(source)}", file=out, flush=True)
     counted = ", ".join(f"{number} {outcome}" for outcome, number in numbers.items())
     print(f"{module}: {len(mutants)} mutants: {counted}; {time.monotonic() - begun_s:.0f} s", file=out, flush=True)
