@@ -154,6 +154,27 @@ def test_after_a_failed_sync_files_that_were_synced_before_stay(root: Path) -> N
     assert header is not None and end == header.end_phy_offset
 
 
+def test_a_new_file_without_units_does_not_show_that_the_one_before_it_was_synced(root: Path) -> None:
+    first, second = index_files(FILES, root / "index")
+    lose(first, UNITS_AT + 20 * 300, 20)
+    second.write_bytes(struct.pack(">36xi", 1).ljust(second.stat().st_size, b"\0"))  # units are counted from 1
+    image = first.read_bytes()
+    repair(root, synced_until_ms=end_timestamp_ms(first) - 1)
+    assert first.read_bytes() != image and not second.exists()
+
+
+def test_after_a_failed_sync_a_file_without_header_goes(root: Path) -> None:
+    first, second = index_files(FILES, root / "index")
+    os.truncate(second, 10)
+    repair_index(FILES, root / "index", 100, 400, end_timestamp_ms(first), 1 << 62, has_failed_sync=True)
+    assert index_files(FILES, root / "index") == [first]
+
+
+def test_an_index_that_has_lost_all_its_files_is_made_again_from_the_begin_of_the_log(root: Path) -> None:
+    assert repair_index(FILES, root / "index", 100, 400, 0, 1 << 62, has_failed_sync=True) == 0
+    assert index_files(FILES, root / "index") == []
+
+
 def test_an_index_of_other_numbers_is_not_touched(root: Path) -> None:
     first, second = (path.read_bytes() for path in index_files(FILES, root / "index"))
     assert repair_index(FILES, root / "index", 99, 400, 0, 1 << 62) == 0
