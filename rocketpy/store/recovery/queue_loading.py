@@ -99,7 +99,7 @@ class QueueFiles:
         self._remove_files(end)
         last = self.starts[-1]
         path = self._directory / file_name(last)
-        if end < last + self._file_size and not self._files.is_zero(path, end - last):
+        if not self._files.is_zero(path, end - last):
             self._files.wipe(path, end - last)
 
     def _remove_front(self) -> None:

@@ -66,11 +66,29 @@ def test_units_after_a_file_that_is_not_full_are_old_ones(queue: Path) -> None:
     assert len(list(queue.iterdir())) == 2
 
 
-def test_files_before_a_missing_one_go(queue: Path) -> None:
+@pytest.mark.parametrize(
+    ("files", "max_offset"),
+    [
+        ([unit(0)], 1),
+        ([unit(0), b""], 1),
+        ([BLANK_UNIT * UNITS, unit(50) + BLANK_UNIT * (UNITS - 1), b""], 100),
+        ([unit(0) + BLANK_UNIT * (UNITS - 1), BLANK_UNIT * UNITS, BLANK_UNIT * UNITS, b""], 50),
+    ],
+    ids=["one file", "an empty one", "blanks first", "blanks last"],
+)
+def test_the_end_of_few_files_is_found(tmp_path: Path, files: list[bytes], max_offset: int) -> None:
+    for number, units in enumerate(files):
+        write(tmp_path, number, units)
+    loaded = load(tmp_path)
+    assert loaded is not None and loaded.max_offset == max_offset
+
+
+@pytest.mark.parametrize(("missing", "left"), [(4, [5, 6]), (5, [6])])
+def test_files_before_a_missing_one_go(queue: Path, missing: int, left: list[int]) -> None:
     """Cleaning was removing them when the broker ended."""
-    (queue / file_name(4 * FILE_SIZE)).unlink()
+    (queue / file_name(missing * FILE_SIZE)).unlink()
     assert load(queue) == LoadedQueue(304, 305, 305 * SIZE), "what is left before the last unit is blank"
-    assert sorted(path.name for path in queue.iterdir()) == [file_name(number * FILE_SIZE) for number in (5, 6)]
+    assert sorted(path.name for path in queue.iterdir()) == [file_name(number * FILE_SIZE) for number in left]
 
 
 class Noted(DiskFiles):
@@ -84,12 +102,13 @@ class Noted(DiskFiles):
         super().sync_directory(directory)
 
 
-def test_what_is_behind_the_end_is_zero_and_stays_away(queue: Path) -> None:
+@pytest.mark.parametrize(("count", "kept"), [(20, 1), (55, 2)])
+def test_what_is_behind_the_end_is_zero_and_stays_away(queue: Path, count: int, kept: int) -> None:
     """Old units would come back with the next one: as its successors, and after a power failure as files."""
     files = Noted()
-    assert QueueFiles(files, queue, FILE_SIZE).load(20 * SIZE, 0) == LoadedQueue(0, 20, 20 * SIZE)
-    (kept,) = queue.iterdir()
-    assert kept.read_bytes() == b"".join(map(unit, range(20))).ljust(FILE_SIZE, b"\0")
+    assert QueueFiles(files, queue, FILE_SIZE).load(count * SIZE, 0) == LoadedQueue(0, count, count * SIZE)
+    units = b"".join(path.read_bytes() for path in sorted(queue.iterdir()))
+    assert units == b"".join(map(unit, range(count))).ljust(kept * FILE_SIZE, b"\0")
     assert files.synced == ["0"]
 
 

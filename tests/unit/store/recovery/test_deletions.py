@@ -35,6 +35,13 @@ def test_queues_with_deleted_units_are_read_and_no_others(control: ControlBlock)
     assert read_deleted(control) == [GONE, again]
 
 
+def test_a_queue_whose_name_a_damaged_block_has_lost_is_left_out(control: ControlBlock) -> None:
+    add(control, GONE)
+    (entry,) = control.entries()
+    entry.topic = 9
+    assert read_deleted(control) == []
+
+
 def test_a_queue_without_units_goes_on_at_its_offsets(control: ControlBlock) -> None:
     restore_deleted(control, [GONE], LOG_END)
     (entry,) = control.entries()
