@@ -137,7 +137,7 @@ class LogFiles:
         found = Scan(start, 0, NOTHING_MISSING, NOTHING_MISSING, 0)
         limit = start
         while found.end >= limit:
-            limit = min(found.end + SCAN_STEP, found.end - found.end % self._file_size + self._file_size)
+            limit = found.end + SCAN_STEP
             status = lib.rp_recovery_scan_log(directory, self._file_size, found.end, limit, flags, known, block, step)
             if status:
                 raise fail(f"cannot read the log in {self._directory}", status)
@@ -174,7 +174,7 @@ class LogFiles:
                 self._files.remove(self._directory / file_name(start))
         self._files.sync_directory(self._directory)  # else they may come back after new records
         self._starts = [start for start in self._starts if start in kept]
-        if self._starts and end < self._starts[-1] + self._file_size:
+        if self._starts:
             path = self._directory / file_name(self._starts[-1])
             if not self._files.is_zero(path, end - self._starts[-1]):
                 self._files.wipe(path, end - self._starts[-1])

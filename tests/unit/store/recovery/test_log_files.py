@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from rocketpy.store.recovery.log_files import NOTHING_MISSING, Durable, LogFiles
 from tests.support.log_images import BORN_MS, Image, image_of, record
 
 SIZE = 4096
+MIB = 1 << 20
 
 
 class Noted(DiskFiles):
@@ -177,12 +179,31 @@ def test_a_scan_ends_at_the_first_record_that_may_be_torn(tmp_path: Path) -> Non
     assert log.scan(0, durable=Durable(0, BORN_MS + 1)).end == end
 
 
-def test_boundaries_are_ends_of_records_and_of_files(tmp_path: Path) -> None:
+def test_a_long_scan_says_how_far_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(log_files, "PROGRESS_INTERVAL_S", 0)
+    monkeypatch.setattr(log_files, "SCAN_STEP", MIB)
+    caplog.set_level(logging.INFO)
+    for number in (0, 1):
+        (tmp_path / file_name(number * MIB)).write_bytes(image_of([record()], number * MIB, file_size=MIB).data)
+    LogFiles(tmp_path, DiskFiles(), MIB).scan(0)
+    said = [line.partition(",")[0] for line in caplog.messages]
+    assert said == [f"scanning the log: {done} of 2 MiB" for done in (1, 2, 2)]
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_boundaries_are_ends_of_records_and_of_files(tmp_path: Path, is_damaged: bool) -> None:
+    """Also after a record whose body is damaged: the log goes on behind it."""
     log_of(tmp_path, [0])
     image = write(tmp_path, 1, 3, is_last=True)
+    if is_damaged:
+        file = tmp_path / file_name(SIZE)
+        file.write_bytes(file.read_bytes().replace(bytes([1, 0]) * 50, bytes(100)))
     log = LogFiles(tmp_path, DiskFiles(), SIZE)
     ends = {SIZE + at for at in image.records} | {SIZE + len(image.data)}
     assert {at for at in range(SIZE, SIZE + len(image.data) + 9) if log.is_boundary(at)} == ends
+    assert log.scan(0).end == max(ends)
 
 
 @pytest.mark.parametrize("clean", [False, True])
