@@ -88,7 +88,7 @@ class EarlierDeliveries:
         found: dict[_Key, list[int]] = {}
         end, steps = self._store.max_offset(topic, queue_id), Steps(RECORDS_PER_STEP)
         offset = self._first_in(topic, queue_id, end)
-        while offset < end and self._units_left:
+        while self._units_left:
             units = self._store.consume_queue_units(topic, queue_id, offset, min(RECORDS_PER_STEP, end - offset))
             if not units:
                 break

@@ -244,6 +244,36 @@ def test_a_queue_is_read_from_its_first_message_since_the_position(
         assert searched(rig, [(LEVEL, key)], since=since) == [number >= first]
 
 
+def test_a_delivery_that_was_under_way_when_the_progress_was_saved_is_found(tmp_path: Path) -> None:
+    rig = rig_with(tmp_path, [], {2000: "a"})
+    assert searched(rig, [(LEVEL, "a")], since=2000 + (1 << 20)) == [True]
+
+
+@pytest.mark.parametrize(("since", "is_found"), [(-1, False), (0, True)])
+def test_only_without_a_position_the_search_begins_near_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, since: int, is_found: bool
+) -> None:
+    """Position 0 is that of a log that was empty."""
+    monkeypatch.setattr(earlier_deliveries, "UNITS_PER_QUEUE", 1)
+    rig = rig_with(tmp_path, [], {2000: "a", 2001: "b"})
+    assert searched(rig, [(LEVEL, "a")], since=since) == [is_found]
+
+
+def test_the_search_begins_behind_deleted_messages(tmp_path: Path) -> None:
+    rig = rig_with(tmp_path, [], {2000: "x", 2001: "a"})
+    rig.store.low["T", 1] = 1
+    assert searched(rig, [(LEVEL, "a")]) == [True]
+
+
+def test_a_message_that_is_stored_during_the_search_answers_for_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be one that this broker delivers."""
+    rig = rig_with(tmp_path, [], {2000: "a", 2001: "b"})
+    monkeypatch.setattr(rig.store, "max_offset", lambda topic, queue_id: 1)
+    assert searched(rig, [(LEVEL, "a"), (LEVEL, "b")]) == [True, False]
+
+
 def test_the_search_ends_after_its_time(tmp_path: Path) -> None:
     """What becomes due later was not delivered by another broker, whatever has the same key."""
     rig = rig_with(tmp_path, [], {2000: "a", 2001: "b", 2002: "c"})
@@ -298,11 +328,12 @@ def test_all_queues_together_are_read_to_a_limit(tmp_path: Path, monkeypatch: py
     assert searched(rig, [(LEVEL, "x99"), (LEVEL, "a")]) == [True, False]
 
 
-def test_units_that_are_gone_end_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("since", [-1, 2000])
+def test_units_that_are_gone_end_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, since: int) -> None:
     """Cleaning has removed them meanwhile."""
     rig = rig_with(tmp_path, [], {2000: "a"})
     monkeypatch.setattr(rig.store, "consume_queue_units", lambda *_: [])
-    assert searched(rig, [(LEVEL, "a")]) == [False]
+    assert searched(rig, [(LEVEL, "a")], since=since) == [False]
 
 
 def test_others_have_their_turn_while_a_queue_is_read(tmp_path: Path) -> None:
