@@ -82,8 +82,7 @@ class Questions:
     def times(self, offset: int, record: StoredRecord) -> int:
         """Return the number of checks of an open half message so far."""
         known = self.checks.get(offset)
-        text = text_property(record.properties, p.TRANSACTION_CHECK_TIMES) if known is None else None
-        return int_or(text or "0", 0) if known is None else known
+        return int_or(text_property(record.properties, p.TRANSACTION_CHECK_TIMES), 0) if known is None else known
 
     def begin_again(self, offset: int) -> None:
         """Count the questions about a half message from 0."""
@@ -106,10 +105,10 @@ class Questions:
             await steps.did()
 
     async def ask(self, offset: int, record: StoredRecord) -> bool:
-        """Ask about the half message at an offset of its queue, and count it. Returns False if it has to be done in the
-        next round."""
+        """Ask about the half message at an offset of its queue, and count it. Returns False if the next round has to
+        begin with it."""
         if offset not in self.checks and len(self.checks) >= CHECKED_MAX:
-            return False
+            return True  # passed over: the next round looks at those that are counted, so that they end
         if not await self._ask(record):
             return False
         self.checks[offset] = self.times(offset, record) + 1  # it may have been resumed meanwhile
@@ -167,7 +166,7 @@ def check_request(record: StoredRecord) -> RemotingCommand:
     )
     body = encode_record(
         topic=text_property(record.properties, p.REAL_TOPIC) or "",
-        queue_id=int_or(text_property(record.properties, p.REAL_QID) or "0", 0),
+        queue_id=int_or(text_property(record.properties, p.REAL_QID), 0),
         body=bytes(record.body),
         properties=record.properties,
         born_timestamp_ms=record.born_timestamp_ms,

@@ -79,6 +79,7 @@ def test_one_that_cannot_be_read_is_left_to_the_check(rig: SlowPathRig) -> None:
 
 def test_its_questions_count_on(rig: SlowPathRig) -> None:
     check(rig, 2)
+    trio.run(rig.services.transactions.questions.file.save)
     renew(rig)
     trio.run(rig.services.transactions.questions.file.save)
     assert json_file.load(rig.services.transactions.questions.file.path) == {"checks": {"30": 2, "40": 2}}

@@ -113,6 +113,13 @@ def test_the_producer_is_sent_its_message(tmp_path: Path) -> None:
     assert (message.properties, bytes(message.body), message.born_timestamp_ms) == (record.properties, b"body", 5)
 
 
+def test_a_half_message_without_real_topic_is_sent_as_well() -> None:
+    record = decode_record(half(4, 1000, REAL_TOPIC="", REAL_QID=""))
+    assert record is not None
+    message = decode_record(check_request(record).body or b"")
+    assert message is not None and (message.topic, message.queue_id) == ("", 0)
+
+
 def test_open_half_messages_are_asked_about_once_a_round(tmp_path: Path) -> None:
     """Holds: transaction, checks at most 15 times; trap, checks read all op messages first."""
     rig, producer = SlowPathRig(tmp_path), FakeChannel(2)
@@ -143,11 +150,14 @@ def test_any_producer_of_the_group_is_asked(tmp_path: Path) -> None:
     assert rig.services.transactions.statistics.unreachable == 2
 
 
-def test_nobody_to_ask_is_logged_and_counted_as_a_check(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("group", ["P", ""])
+def test_nobody_to_ask_is_logged_and_counted_as_a_check(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, group: str
+) -> None:
     rig = SlowPathRig(tmp_path, transaction_check_max=2)
-    fill(rig, {})
+    fill(rig, {"PGROUP": group})
     check(rig, 2)
-    assert [line for line in caplog.messages if "no producer of group P is connected" in line]
+    assert [line for line in caplog.messages if f"no producer of group {group} is connected" in line]
     assert rig.fast_path.ends == []
     check(rig)
     assert [end.action for end in rig.fast_path.ends] == [TransactionEnd.DISCARD]
@@ -198,6 +208,13 @@ def test_checks_of_a_java_broker_and_of_the_previous_manager_count(tmp_path: Pat
     after.services.transactions.load()
     check(after)
     assert [end.queue_offset for end in after.fast_path.ends] == [0]
+
+
+def test_checks_that_are_no_number_are_none(tmp_path: Path) -> None:
+    rig = SlowPathRig(tmp_path, transaction_check_max=1)
+    fill(rig, {"TRANSACTION_CHECK_TIMES": "x"})
+    check(rig)
+    assert rig.fast_path.ends == []
 
 
 @pytest.mark.parametrize("image", [None, b"damage" * 30, "other"])
@@ -321,6 +338,18 @@ def test_checks_beyond_those_that_can_be_counted_are_for_later(tmp_path: Path, m
     rig.fast_path.half_states.ended = {0}
     check(rig, 2)
     assert asked(producer) == [0, 1]
+
+
+def test_checks_that_are_counted_go_on_while_no_more_can_be_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault: With more than 200 000 open transactions, the first ones were never checked or discarded again."""
+    monkeypatch.setattr(transaction_questions, "CHECKED_MAX", 1)
+    rig, producer = SlowPathRig(tmp_path, transaction_check_max=2), FakeChannel(2)
+    fill(rig, {}, {})
+    check(rig, 3, producer=producer)
+    assert asked(producer) == [0, 0]
+    assert [end.queue_offset for end in rig.fast_path.ends] == [0]
 
 
 def test_a_transaction_that_is_resumed_during_a_round_is_counted_anew(tmp_path: Path) -> None:
