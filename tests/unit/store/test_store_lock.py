@@ -7,6 +7,7 @@ import fcntl
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -41,11 +42,14 @@ def test_a_lock_on_byte_0_excludes(tmp_path: Path, config: MessageStoreConfig) -
     close_store(open_store(config), clean=True)
 
 
-def test_signing_moves_the_time_and_writes_what_java_writes(tmp_path: Path) -> None:
+def test_signing_moves_the_time_and_writes_what_java_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lock = StoreLock(tmp_path / "lock")
     os.utime(tmp_path / "lock", ns=(1, 1))
     assert lock.mtime_ns == 1
+    synced: list[bytes] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.pread(descriptor, 9, 0)))
     assert lock.sign() != 1 and (tmp_path / "lock").read_bytes() == b"lock"
+    assert synced == [b"lock"], "else a store that a power failure has hit seems to be used by another program"
     lock.release()
 
 
@@ -71,6 +75,14 @@ def test_workers_of_a_dead_supervisor_hold_the_store(tmp_path: Path, monkeypatch
     StoreLock(tmp_path / "lock").release()
 
 
+def test_workers_that_end_soon_are_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = StoreLock(tmp_path / "lock")
+    orphan = os.dup(lock.worker_fd)
+    lock.release()
+    monkeypatch.setattr(time, "sleep", lambda seconds: os.close(orphan))
+    StoreLock(tmp_path / "lock").release()
+
+
 def test_a_store_that_workers_hold_leaves_no_descriptor_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_lock, "ORPHANS_WAIT_S", 0.0)
     held = StoreLock(tmp_path / "lock")
@@ -79,6 +91,15 @@ def test_a_store_that_workers_hold_leaves_no_descriptor_open(tmp_path: Path, mon
         StoreLock(tmp_path / "lock")
     assert sorted(os.listdir("/proc/self/fd")) == before
     held.release()
+
+
+def test_a_second_release_closes_no_descriptor_of_others(tmp_path: Path) -> None:
+    lock = StoreLock(tmp_path / "lock")
+    lock.release()
+    others = [os.open(tmp_path, os.O_RDONLY) for _ in range(2)]  # with the same numbers
+    lock.release()
+    for descriptor in others:
+        os.close(descriptor)
 
 
 def test_a_file_system_that_has_no_record_locks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
