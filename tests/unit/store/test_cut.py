@@ -14,7 +14,7 @@ from rocketpy.config import MessageStoreConfig
 from rocketpy.errors import StoreError
 from rocketpy.native.core import lib
 from rocketpy.store.control_block import ControlBlock
-from rocketpy.store.files import DiskFiles, DiskUsage, StorePaths
+from rocketpy.store.files import DiskFiles, DiskUsage, StorePaths, file_name
 from rocketpy.store.recovery.diverged import Kept, NoRoomAside, check_room, keep_aside, kept_aside
 from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
 from rocketpy.store.recovery.log_files import LogFiles
@@ -68,6 +68,25 @@ def test_a_cut_is_known_on_the_disk_before_the_log_loses_anything(
     assert steps[: steps.index(("cut", at))][-1:] == [("sync", 1)]
 
 
+def test_what_is_cut_is_kept_on_the_disk(config: MessageStoreConfig) -> None:
+    """Its bytes, its size and its name."""
+    steps: list[str] = []
+
+    class Noted(DiskFiles):
+        def write(self, path: Path, offset: int, data: bytes, *, sync: bool = False) -> None:
+            steps.append("write and sync" if sync else "write")
+            super().write(path, offset, data, sync=sync)
+
+        def sync_directory(self, path: Path) -> None:
+            steps.append(f"sync {path.name}")
+            super().sync_directory(path)
+
+    ends = boundaries(filled(config))
+    paths = StorePaths.of(config.store_path_root_dir)
+    keep_aside(Noted(), paths, config.mapped_file_size_commit_log, ends[70], ends[-1])
+    assert steps[-3:] == ["write", "write and sync", "sync diverged"]
+
+
 @pytest.mark.parametrize("dispatch_until", [40, None])
 @pytest.mark.parametrize("keep", [0, 1, 39, 75, COUNT - 1])
 def test_what_is_behind_is_gone_and_all_before_is_there(
@@ -88,7 +107,7 @@ def test_what_is_behind_is_gone_and_all_before_is_there(
     check(opened, kept_until(puts, at))
     close_store(opened, clean=False)
     again = open_store(config)
-    assert again.report.kind is RecoveryKind.TRUSTED
+    assert again.report.kind is RecoveryKind.TRUSTED and not again.is_cut_refused
     close_store(again, clean=True)
 
 
@@ -113,6 +132,21 @@ def test_a_position_that_cannot_be_the_end_changes_nothing(config: MessageStoreC
     assert opened.report.kind is RecoveryKind.TRUSTED
     check(opened, puts)
     close_store(opened, clean=True)
+
+
+@pytest.mark.parametrize("files_before", [0, 1])
+def test_a_log_whose_first_files_were_deleted_is_not_cut_at_its_begin(
+    config: MessageStoreConfig, files_before: int
+) -> None:
+    """Nothing would be left; a position where no file is cannot be compared with the master's."""
+    filled(config)
+    paths, size = StorePaths.of(config.store_path_root_dir), config.mapped_file_size_commit_log
+    for number in (0, 1):
+        (paths.commitlog / file_name(number * size)).unlink()
+    opened = open_store(config, cut_at=(2 - files_before) * size)
+    assert opened.control.min_phy_offset == 2 * size
+    assert opened.report.kind is RecoveryKind.TRUSTED and opened.is_cut_refused
+    close_store(opened, clean=False)
 
 
 def test_a_log_that_is_not_trusted_is_not_cut(config: MessageStoreConfig) -> None:
@@ -165,6 +199,7 @@ def test_a_cut_that_is_done_again_needs_no_more_room(config: MessageStoreConfig)
     puts = filled(config)
     at, end = boundaries(puts)[70], boundaries(puts)[-1]
     root, files = Path(config.store_path_root_dir), DiskFiles()
+    check_room(files, root, at, end, end - at)
     keep_aside(files, StorePaths.of(root), config.mapped_file_size_commit_log, at, end)
     check_room(files, root, at, end, end - at)
     with pytest.raises(NoRoomAside):

@@ -10,11 +10,12 @@ from rocketpy.errors import StoreError
 from rocketpy.store.recovery.diverged import REQUEST_FILE, request_cut, take_cut_request
 
 
-def test_a_request_is_taken_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("position", [0, 5_000_000_000])
+def test_a_request_is_taken_once(tmp_path: Path, position: int) -> None:
     assert take_cut_request(tmp_path) is None
     request_cut(tmp_path, 7)
-    request_cut(tmp_path, 5_000_000_000)
-    assert take_cut_request(tmp_path) == 5_000_000_000
+    request_cut(tmp_path, position)
+    assert take_cut_request(tmp_path) == position
     assert take_cut_request(tmp_path) is None and not list(tmp_path.iterdir())
 
 
