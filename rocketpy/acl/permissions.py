@@ -30,7 +30,7 @@ class PermissionInvalid(RocketError):
 
 
 def allows(owned: int, needed: int) -> bool:
-    """Return True if who owns these bits may do what needs those. DENY denies, whatever else is owned."""
+    """Return True if the bits of an account allow what a request needs. DENY overrides all other bits."""
     if owned & DENY:
         return False
     return bool(owned & (PUB | SUB if needed & ANY else needed))

@@ -63,7 +63,7 @@ class Admin(GroupRequests):
         return AclConfig.decode((await self.ask(address, RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG)).body)
 
     async def account_versions(self, address: str) -> tuple[GetBrokerAclConfigResponseHeader, dict[str, DataVersion]]:
-        """How a broker names itself, and the versions of its files of accounts by their paths."""
+        """Return a broker's names and address, and the versions of its files of accounts by their paths."""
         answer = await self.ask(address, RequestCode.GET_BROKER_CLUSTER_ACL_INFO)
         header = GetBrokerAclConfigResponseHeader.of(answer)
         versions = loads_text(header.all_acl_file_version or "{}")

@@ -55,7 +55,7 @@ class RocketpyConfig:
     tls_workers: int = setting(
         0,
         "tlsWorkers",
-        "Processes (15 MB each) that do handshakes and ciphers of clients with TLS, on one core each. 0 unless "
+        "Processes (6 to 9 MB each) that do handshakes and ciphers of clients with TLS, on one core each. 0 unless "
         "tls.server.mode switches TLS on.",
         unit="processes",
         default_text="0 without TLS, else one for each four cores, at least 1",

@@ -25,7 +25,7 @@ class TlsMode(enum.Enum):
 
 
 class ClientAuth(enum.Enum):
-    """Whether a server asks its clients for certificates."""
+    """A server's demand for certificates of clients."""
 
     NONE = "none"
     OPTIONAL = "optional"

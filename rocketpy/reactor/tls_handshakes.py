@@ -2,7 +2,8 @@
 are open must not wait for it.
 
 A client that stops in the middle is bounded in time (HANDSHAKE_S), in number (HANDSHAKES_MAX, then the oldest of the
-address that has the most is closed), and in bytes by OpenSSL: 16 KiB of ClientHello, 100 KiB of certificates.
+address, or IPv6 network, that has the most is closed), and in bytes by OpenSSL: 16 KiB of ClientHello, 100 KiB of
+certificates.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import attrs
 
 from rocketpy.logs import LogLimit, and_more
 from rocketpy.remoting.abc import Peer
-from rocketpy.tls import HANDSHAKE_S, LOOK_S, Certificates
+from rocketpy.tls import HANDSHAKE_S, LOOK_S, Certificates, source_of
 
 from .worker_messages import decode_host
 
@@ -95,7 +96,7 @@ class Handshake:
 
 @attrs.define
 class HandshakeCounts:
-    """How handshakes ended, since the start of the process."""
+    """Counts of handshakes that did not succeed, since the start of the process."""
 
     failed: int = 0
     timed_out: int = 0
@@ -119,7 +120,7 @@ class Handshakes:
     now_s: Callable[[], float] = time.monotonic
     counts: HandshakeCounts = attrs.field(init=False, factory=HandshakeCounts)
     _by_fd: dict[int, Handshake] = attrs.field(init=False, factory=dict)  # in the order of their deadlines
-    _of_host: collections.Counter[str] = attrs.field(init=False, factory=collections.Counter)
+    _of_source: collections.Counter[str] = attrs.field(init=False, factory=collections.Counter)
     _poller: select.epoll = attrs.field(init=False, factory=select.epoll)
     _log: LogLimit = attrs.field(init=False, factory=lambda: LogLimit(LOG_INTERVAL_S))
     _look_s: float = attrs.field(init=False, default=0.0)
@@ -148,7 +149,7 @@ class Handshakes:
         os.eventfd_write(self._doorbell, 1)
 
     def turn(self, timeout_s: float) -> None:
-        """Wait for clients and arrivals; go on with all that are ready, and close those that are late."""
+        """Wait for clients and arrivals, continue the handshakes that are ready, and close late ones."""
         for first in self._by_fd.values():
             timeout_s = max(0.0, min(timeout_s, first.due_s - self.now_s()))
             break
@@ -195,7 +196,7 @@ class Handshakes:
             return
         handshake = Handshake(stream, arrival.inner, arrival.peer, self.now_s() + HANDSHAKE_S)
         self._by_fd[stream.fileno()] = handshake
-        self._of_host[arrival.peer.host] += 1
+        self._of_source[source_of(arrival.peer.host)] += 1
         self._poller.register(stream, handshake.events)
         self._go_on(handshake)
 
@@ -229,20 +230,19 @@ class Handshakes:
             self._end(first)
 
     def _make_room(self) -> None:
-        """Close the oldest handshake of the address that has the most."""
-        host = max(self._of_host, key=self._of_host.__getitem__)
-        oldest = next(handshake for handshake in self._by_fd.values() if handshake.peer.host == host)
+        """Close the oldest handshake of the source that has the most."""
+        source, count = self._of_source.most_common(1)[0]
+        oldest = next(handshake for handshake in self._by_fd.values() if source_of(handshake.peer.host) == source)
         self.counts.refused += 1
-        self._tell(
-            "refused", oldest.peer, f"{HANDSHAKES_MAX} are unfinished, {self._of_host[host]} of them of this address"
-        )
+        self._tell("refused", oldest.peer, f"{HANDSHAKES_MAX} are unfinished, {count} of them of {source}")
         self._end(oldest)
 
     def _leave(self, handshake: Handshake) -> None:
         del self._by_fd[handshake.stream.fileno()]
-        self._of_host[handshake.peer.host] -= 1
-        if not self._of_host[handshake.peer.host]:
-            del self._of_host[handshake.peer.host]
+        source = source_of(handshake.peer.host)
+        self._of_source[source] -= 1
+        if not self._of_source[source]:
+            del self._of_source[source]
         self._poller.unregister(handshake.stream)
 
     def _end(self, handshake: Handshake, *, is_orderly: bool = False) -> None:

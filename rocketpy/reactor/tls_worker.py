@@ -99,7 +99,7 @@ class Pump:
         for end in (tunnel.client, tunnel.inner):
             self._tunnels[end.fileno()] = tunnel
             self._poller.register(end, select.EPOLLIN)
-        self._from_client(tunnel)
+        self._serve(tunnel, True, select.EPOLLIN)
 
     def turn(self, timeout_s: float) -> bool:
         """Wait, and move what is ready. Returns True if the doorbell rang."""
@@ -291,7 +291,7 @@ class TlsMain:
 
 @attrs.frozen(kw_only=True)
 class Figures:
-    """What a TLS worker counts, since its process began."""
+    """Counts of a TLS worker since its process began."""
 
     completed: int = 0
     counts: HandshakeCounts = attrs.field(factory=HandshakeCounts)

@@ -1,4 +1,4 @@
-"""Handshakes of a server: what bounds them, and the counts of those that succeed and of those that are refused.
+"""Handshakes of a server: their bounds, and the counts of accepted and refused ones.
 
 A half handshake takes 40 KiB and the time of its connection, so it has a bound in time, in bytes and in number. Beyond
 the numbers a connection waits for its turn, within the same time.

@@ -1,4 +1,4 @@
-"""Encrypted streams under trio: those that clients open, and those that a server accepts beside plain ones.
+"""Encrypted streams under trio, of clients and of servers; a server accepts them beside plain ones.
 
 A ClientHello begins with another byte than a frame, so one port serves both. The byte is looked at and left in the
 socket; bounds of the handshake are in tls/handshakes.py. The bytes themselves are tls/session.py's.

@@ -137,8 +137,9 @@ def _leave_group(settings: BrokerSettings) -> None:
 
 
 def _calls(settings: BrokerSettings) -> Certificates | None:
-    """The certificates of requests to others. Read before anything forks: a worker that starts again has them, whatever
-    has become of the files."""
+    """Return the certificates of requests to name servers and the master; None without useTLS.
+
+    They are read before the first fork, so that a restarted worker has them even if the files have gone."""
     if not settings.tls.use_tls:
         return None
     from rocketpy.tls import Certificates

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import array
 import contextlib
+import os
 import random
 import socket
 import ssl
@@ -30,6 +31,7 @@ from rocketpy.reactor.ring import STOP_LEAVE, WorkerBlock
 from rocketpy.reactor.tls_worker import TlsMain
 from rocketpy.reactor.worker_messages import HOST, encode_host
 from rocketpy.reactor.worker_spec import WorkerContext
+from rocketpy.remoting.abc import Peer
 from rocketpy.tls import Certificates
 from tests.support.waiting import wait_until
 
@@ -53,9 +55,7 @@ class Rig:
     def start(self) -> None:
         self.write_certificate()
         AUTHORITY.configure_trust(self.trust)
-        files = {"tls_server_cert_path": str(self.directory / "chain.pem")}
-        files["tls_server_key_path"] = str(self.directory / "key.pem")
-        certificates = Certificates.of_server(TlsConfig(**files))
+        certificates = Certificates.of_server(self.tls())
         main = TlsMain(self.block, self.pair[1], certificates, self.waiting_max)
 
         def run() -> None:
@@ -67,6 +67,10 @@ class Rig:
         self.threads.append(threading.Thread(target=run))
         self.threads[0].start()
         wait_until(lambda: self.block.is_ready, SECONDS)
+
+    def tls(self) -> TlsConfig:
+        chain, key = self.directory / "chain.pem", self.directory / "key.pem"
+        return TlsConfig(tls_server_cert_path=str(chain), tls_server_key_path=str(key))
 
     def write_certificate(self) -> None:
         issued = AUTHORITY.issue_cert("127.0.0.1")
@@ -239,6 +243,31 @@ def test_garbage_in_place_of_a_record_ends_that_connection(rig: Rig) -> None:
         with raw:
             raw.sendall(bytes(100))
             assert near.recv(1) == b""
+
+
+def test_a_selector_that_has_gone_during_a_handshake_costs_that_connection_only(rig: Rig) -> None:
+    """Its client has sent a request behind the handshake, which is read when the pump gets the connection.
+
+    Fault: A selector that died during a handshake ended the TLS worker, and so the connections of all others."""
+    far, accepted = socket.socketpair()
+    near, inner = socket.socketpair()
+    doorbell = os.eventfd(0)
+    with far, near:
+        client = threading.Thread(target=send_one, args=(rig.trust, far))
+        client.start()
+        stream = Certificates.of_server(rig.tls()).context.wrap_socket(accepted, server_side=True)
+        client.join()
+        stream.setblocking(False)
+        near.close()
+        pump = tls_worker.Pump(doorbell, tls_worker.WAITING_MAX)
+        pump.add(tls_handshakes.Handshake(stream, inner, Peer("127.0.0.1", 1), 0.0))
+        assert len(pump) == 0
+    os.close(doorbell)
+
+
+def send_one(trust: ssl.SSLContext, plain: socket.socket) -> None:
+    with trust.wrap_socket(plain.dup(), server_hostname="127.0.0.1") as stream:
+        stream.sendall(b"nobody reads this")
 
 
 def test_a_client_that_stops_in_the_middle_of_a_handshake_is_closed(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
