@@ -114,7 +114,7 @@ class Recovery:
             cut_at: where the log is to end. A log that cannot be trusted is not cut: its end may be another one now.
         """
         header = self._control.header
-        self._has_failed_sync = self._is_plausible() and self._read_failed_sync()
+        self._has_failed_sync = self._read_failed_sync()
         is_known = is_ours and self._is_plausible()
         if is_known:  # what was dispatched without automatic failover counts as confirmed
             self._confirmed = max(int(header.confirmed_phy_offset), int(header.dispatched_phy_offset))
@@ -200,7 +200,6 @@ class Recovery:
         start = self._log.start_after_clean_exit() if was_clean else self._start_after_crash(checkpoint)
         flags = lib.RP_SCAN_CRC if self._config.check_crc_on_recover else 0
         scan = self._log.scan(start, flags=flags, durable=None if was_clean else self._durable(checkpoint))
-        is_unwritten = self._has_failed_sync and self._control.is_same_boot  # whoever has used the store since
         self._end_log(scan.end)
         # After a crash units after the scan's start are rebuilt: each may be torn, or of a lost record.
         reached = self._load(  # scanned records may be in the page cache only
@@ -209,12 +208,12 @@ class Recovery:
         if not self._confirmed:
             self._confirmed = reached  # what had units was confirmed; of the rest nothing is known
         header.last_store_timestamp_ms = scan.last_store_timestamp_ms
-        header.flush_begun = int(is_unwritten)  # then the first flush syncs them again
+        header.flush_begun = int(self._has_failed_sync)  # then the first flush syncs all records again
         limit_index(self._files, self._paths.index, scan.end)
         rebuilt = 0
         redo_from = max(reached, header.min_phy_offset) if was_clean else self._repair_index(start, checkpoint)
         units = self._log.scan(start, queues=self._control)
-        if (was_clean and units.missing < reached) or units.gap < scan.end:
+        if units.missing < reached or units.gap < scan.end:
             redo_from, rebuilt = header.min_phy_offset, 1  # at least one queue is incomplete
         if rebuilt or (was_clean and redo_from < scan.end):
             self._admit_redo(checkpoint, redo_from)
@@ -342,7 +341,7 @@ class Recovery:
         header.running_flags = header.clean = 0
         damaged = 0
         end = int(header.confirmed_phy_offset if self._stops_at_confirmed else header.published_phy_offset)
-        if dispatched_from < end and not leave:
+        if not leave:
             dispatch = Dispatch(self._config, self._control)
             try:
                 damaged = dispatch.run_to_end(Progress("building queues", dispatched_from, end))

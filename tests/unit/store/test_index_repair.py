@@ -17,6 +17,7 @@ from rocketpy.errors import StoreError
 from rocketpy.native import Status
 from rocketpy.remoting.work import result_of
 from rocketpy.store.files import DiskFiles
+from rocketpy.store.formats.checkpoint import StoreCheckpoint, write_checkpoint
 from rocketpy.store.formats.index_file import index_files
 from rocketpy.store.inspection.dump import StoreDump
 from rocketpy.store.inspection.verify import verify_store
@@ -60,13 +61,15 @@ def lose(path: Path, at: int, size: int) -> None:
         file.write(bytes(size))
 
 
-def all_keys_are_found(config: MessageStoreConfig) -> None:
+def all_keys_are_found(config: MessageStoreConfig, kind: RecoveryKind = RecoveryKind.FLUSHED) -> None:
     """After another boot, everything is there again."""
     with (Path(config.store_path_root_dir) / "control").open("r+b") as file:
         file.seek(24)
         file.write(bytes(16))  # the boot id
+    if kind is RecoveryKind.FILES:
+        (Path(config.store_path_root_dir) / "control").unlink()
     opened = open_store(config)
-    assert opened.report.kind is RecoveryKind.FLUSHED
+    assert opened.report.kind is kind
     store = MessageStore(config, opened.control)
     for i in range(COUNT):
         assert len(result_of(store.message_query("T", f"k{i}", 9, 0, 1 << 60)).records) == 1, i
@@ -100,6 +103,20 @@ def test_lost_pages(config: MessageStoreConfig, root: Path, number: int, at: int
     """Fault: A power failure left holes in the newest index file that hid keys of existing messages."""
     lose(index_files(FILES, root / "index")[number], at, size)
     all_keys_are_found(config)
+
+
+@pytest.mark.parametrize("kind", [RecoveryKind.FLUSHED, RecoveryKind.FILES])
+def test_lost_pages_of_an_index_of_which_nothing_is_known(
+    config: MessageStoreConfig, root: Path, kind: RecoveryKind
+) -> None:
+    """The block was loaded from the files, or is gone; all units of queues are on the disk."""
+    opened = open_store(config)
+    opened.control.header.indexed_phy_offset = 0
+    close_store(opened, clean=False)
+    late_ms = end_timestamp_ms(index_files(FILES, root / "index")[-1]) + 10_000
+    write_checkpoint(FILES, root / "checkpoint", StoreCheckpoint(late_ms, late_ms, 0))
+    lose(index_files(FILES, root / "index")[0], UNITS_AT + 20 * 300, 20)
+    all_keys_are_found(config, kind)
 
 
 @pytest.mark.parametrize("seed", range(6))

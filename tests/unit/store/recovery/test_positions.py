@@ -12,7 +12,7 @@ from rocketpy.config import MessageStoreConfig
 from rocketpy.errors import StoreError
 from rocketpy.native.core import lib
 from rocketpy.remoting.work import result_of
-from rocketpy.store.control_block import ControlBlock
+from rocketpy.store.control_block import QUEUE_DELETED, ControlBlock
 from rocketpy.store.files import DiskFiles, file_name
 from rocketpy.store.formats.checkpoint import StoreCheckpoint, read_checkpoint, write_checkpoint
 from rocketpy.store.formats.index_file import INDEX_HEADER, index_end
@@ -226,9 +226,47 @@ def test_after_a_failed_sync_all_is_synced_again(config: MessageStoreConfig, is_
     kill(opened)
 
 
-def test_what_has_units_on_the_disk_is_not_dispatched_again(config: MessageStoreConfig) -> None:
+def test_an_empty_store_stays_empty_over_a_power_failure(config: MessageStoreConfig) -> None:
     opened = open_store(config)
-    puts = put_keyed(opened, *(f"key{number}" for number in range(20)))
+    kill(opened)
+    another_boot(opened.paths)
+    opened = open_store(config)
+    assert (opened.report.kind, opened.report.log_end) == (RecoveryKind.FLUSHED, 0)
+    kill(opened)
+
+
+def test_a_trusted_block_whose_log_has_lost_its_newest_file_is_not_trusted(config: MessageStoreConfig) -> None:
+    opened = open_store(config)
+    puts = put_keyed(opened, *(f"key{number}" for number in range(60)))
+    paths, size = opened.paths, config.mapped_file_size_commit_log
+    opened.control.header.durable_phy_offset = puts[1].phy_offset
+    last = puts[-1].phy_offset // size * size
+    kill(opened)
+    (paths.commitlog / file_name(last)).unlink()
+    opened = open_store(config)
+    assert last > 0 and (opened.report.kind, opened.report.log_end) == (RecoveryKind.FILES, last)
+    kill(opened)
+
+
+def test_deletions_of_a_block_that_another_program_has_outrun_do_not_count(config: MessageStoreConfig) -> None:
+    opened = open_store(config)
+    put_keyed(opened, "a")
+    (entry,) = opened.control.entries()
+    entry.deleted_below = opened.control.published_phy_offset
+    opened.control.header.queues_replaced = 1
+    kill(opened)
+    opened.paths.lock.write_bytes(b"lock")
+    opened = open_store(config)
+    assert opened.report.kind is RecoveryKind.FILES
+    assert [entry.deleted_below for entry in opened.control.entries()] == [0]
+    kill(opened)
+
+
+@pytest.mark.parametrize("has_keys", [True, False])
+def test_what_has_units_on_the_disk_is_not_dispatched_again(config: MessageStoreConfig, has_keys: bool) -> None:
+    opened = open_store(config)
+    with StoreWriter(opened.config, opened.control) as writer:
+        puts = [writer.put("T", 0, properties=b"KEYS\x01key%d" % i if has_keys else b"") for i in range(20)]
     header = opened.control.header
     header.durable_phy_offset = header.published_phy_offset
     header.units_durable_phy_offset = puts[15].phy_offset
@@ -237,8 +275,40 @@ def test_what_has_units_on_the_disk_is_not_dispatched_again(config: MessageStore
     opened = open_store(config)
     report = opened.report
     assert report.kind is RecoveryKind.FLUSHED and report.dispatched_to == report.log_end
-    assert puts[14].phy_offset <= report.dispatched_from <= puts[15].phy_offset  # the last index entry may be torn
-    assert [found(opened, f"key{number}") for number in range(20)] == [[put.image] for put in puts]
+    assert puts[14 if has_keys else 15].phy_offset <= report.dispatched_from <= puts[15].phy_offset  # one may be torn
+    assert (report.scanned_bytes, report.queues_rebuilt) == (0, 0)
+    if has_keys:
+        assert [found(opened, f"key{number}") for number in range(20)] == [[put.image] for put in puts]
+    kill(opened)
+
+
+@pytest.mark.parametrize(
+    ("changes", "rebuilt"),
+    [
+        pytest.param({}, 1, id="lost"),
+        pytest.param({"state": QUEUE_DELETED}, 0, id="deleted"),
+        pytest.param({"min_offset": 30}, 0, id="cleaned"),
+        pytest.param({"max_phy_offset": 0}, 0, id="blanks only"),
+        pytest.param({"max_phy_offset": 1 << 30}, 0, id="behind the units on the disk"),
+        pytest.param({"topic": 99}, 0, id="without a name"),
+    ],
+)
+def test_after_a_power_failure_a_queue_without_files_is_made_again_if_it_had_some(
+    config: MessageStoreConfig, changes: dict[str, int], rebuilt: int
+) -> None:
+    """The last unit of the lost queue was of the last record whose units were on the disk."""
+    opened = open_store(config)
+    put_keyed(opened, "a")
+    header = opened.control.header
+    header.durable_phy_offset = header.units_durable_phy_offset = end = header.published_phy_offset
+    entry = opened.control.add_queue(b"Else", 0)
+    entry.max_offset, entry.next_offset, entry.max_phy_offset = 30, 30, end
+    for name, value in changes.items():
+        setattr(entry, name, value)
+    kill(opened)
+    another_boot(opened.paths)
+    opened = open_store(config)
+    assert (opened.report.kind, opened.report.queues_rebuilt) == (RecoveryKind.FLUSHED, rebuilt)
     kill(opened)
 
 
@@ -367,6 +437,8 @@ def test_units_that_are_made_again_are_promised_no_later_than_before(
     assert opened.report.kind is kind and after.logics_msg_timestamp_ms <= before.logics_msg_timestamp_ms
     assert header.logics_timestamp_ms <= before.logics_msg_timestamp_ms
     assert header.index_timestamp_ms == before.index_msg_timestamp_ms
+    if kind is RecoveryKind.FILES:
+        assert after == before, "a scan begins with a file that is older"
     kill(opened)
 
 

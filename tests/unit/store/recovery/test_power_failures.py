@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import struct
 
+import attrs
 import pytest
 
 from rocketpy.config import MessageStoreConfig
@@ -86,23 +87,25 @@ def test_power_failure_keeps_what_was_flushed(config: MessageStoreConfig, lost: 
     kill(opened)
 
 
-@pytest.mark.parametrize("has_block", [True, False])
-def test_a_record_that_lost_the_middle_of_its_properties_is_torn(config: MessageStoreConfig, has_block: bool) -> None:
+@pytest.mark.parametrize("block", ["sound", "lost", "contradicts itself"])
+def test_a_record_that_lost_the_middle_of_its_properties_is_torn(config: MessageStoreConfig, block: str) -> None:
     """Its body is sound, and so are the properties' ends.
     Fault: A record that lost a sector of its properties in a power failure was taken for whole."""
     opened = open_store(config)
     with StoreWriter(opened.config, opened.control) as writer:
         writer.put("T", 0)
         put = writer.put("T", 0, b"body", b"p\x01" + b"x" * 2_000)
+    if block == "contradicts itself":
+        opened.control.header.durable_phy_offset = 1 << 40
     kill(opened)
     another_boot(opened.paths)
-    if not has_block:
+    if block == "lost":
         opened.paths.control.unlink()
     with (opened.paths.commitlog / file_name(0)).open("r+b") as file:
         file.seek(1_024)  # a sector
         file.write(bytes(512))
     opened = reopen(config)
-    assert opened.report.kind is (RecoveryKind.FLUSHED if has_block else RecoveryKind.FILES)
+    assert opened.report.kind is (RecoveryKind.FLUSHED if block == "sound" else RecoveryKind.FILES)
     assert opened.report.log_end == put.phy_offset
     kill(opened)
 
@@ -161,6 +164,35 @@ def test_zeros_in_durable_properties_are_no_damage(config: MessageStoreConfig, k
     assert opened.report.kind is (RecoveryKind.FLUSHED if is_block_ours else RecoveryKind.FILES)
     assert opened.report.log_end == end + sound.size
     check(opened, {("A", 0): [*puts["A", 0], sound]}, with_index=False)
+    kill(opened)
+
+
+def test_zeros_in_properties_are_no_damage_after_a_clean_stop(config: MessageStoreConfig) -> None:
+    """Also of the last record: the checkpoint may be of the millisecond before it."""
+    opened = open_store(config)
+    puts = fill_with_zeros(opened)
+    end = opened.control.published_phy_offset
+    close_store(opened, clean=True)
+    opened.paths.control.unlink()
+    opened = reopen(config)
+    assert (opened.report.kind, opened.report.log_end) == (RecoveryKind.FILES, end)
+    check(opened, puts, with_index=False)
+    kill(opened)
+
+
+@pytest.mark.parametrize("checks_crc", [True, False])
+def test_a_damaged_body_ends_the_log_if_bodies_are_checked(config: MessageStoreConfig, checks_crc: bool) -> None:
+    config = attrs.evolve(config, check_crc_on_recover=checks_crc)
+    opened = open_store(config)
+    with StoreWriter(opened.config, opened.control) as writer:
+        put = writer.put("T", 0, b"body")
+    end = opened.control.published_phy_offset
+    kill(opened)
+    opened.paths.control.unlink()
+    path = opened.paths.commitlog / file_name(0)
+    path.write_bytes(path.read_bytes().replace(b"body", b"BODY"))
+    opened = reopen(config)
+    assert (opened.report.kind, opened.report.log_end) == (RecoveryKind.FILES, put.phy_offset if checks_crc else end)
     kill(opened)
 
 
