@@ -15,7 +15,7 @@ from rocketpy.errors import StoreError
 from rocketpy.native import Status
 from rocketpy.native.core import ffi, lib
 
-from ..control_block import ControlBlock, fail
+from ..control_block import ControlBlock, RunningFlag, fail
 from ..dispatch import Dispatch
 from ..files import DiskFiles, Files, StorePaths, file_name, numbered_files
 from ..formats.checkpoint import StoreCheckpoint, read_checkpoint, write_checkpoint
@@ -29,7 +29,6 @@ logger = logging.getLogger(__name__)
 Distrust: TypeAlias = Callable[[RecoveryKind, bool], None]
 """Called before a store is changed of which the end may be lost: how it is recovered, and whether no other program has
 used it since our last run. An opening that is cut short after that leaves nothing else to see the loss by."""
-DISK_FULL_FLAG = 16  # RunningFlags: the only flag that clears itself
 
 
 @attrs.frozen(eq=False)
@@ -48,7 +47,7 @@ class OpenedStore:
     """The log below it was on a slave when the store was last open, as far as the control block tells; 0: none was."""
     lost_power: bool
     """The kernel that wrote the control block ended without a clean stop of the broker."""
-    is_cut_refused: bool = False
+    is_cut_refused: bool
     """The log was to be cut, and was not: the log of the broker says why."""
 
 
@@ -163,7 +162,7 @@ def _finish(opened: OpenedStore) -> None:
     _remove_unused_files(
         opened.files, opened.paths, opened.config.mapped_file_size_commit_log, header.published_phy_offset
     )
-    if header.running_flags & ~DISK_FULL_FLAG:
+    if header.running_flags & ~RunningFlag.DISK_FULL:  # the only flag that clears itself
         logger.warning(
             "store %s had write errors (flags %#x): not marked as cleanly stopped, the next start recovers it",
             opened.paths.root,

@@ -13,8 +13,9 @@ from rocketpy.config import MessageStoreConfig
 from rocketpy.errors import StoreError
 from rocketpy.native.core import ffi, lib
 from rocketpy.store.clocks import CautiousClock
-from rocketpy.store.control_block import RunningFlag
-from rocketpy.store.files import StorePaths, file_name
+from rocketpy.store.control_block import ControlBlock, RunningFlag
+from rocketpy.store.dispatch import Dispatch
+from rocketpy.store.files import DiskFiles, StorePaths, file_name
 from rocketpy.store.formats.checkpoint import read_checkpoint
 from rocketpy.store.recovery import lifecycle, store_lock
 from rocketpy.store.recovery.lifecycle import close_store, open_store
@@ -113,12 +114,13 @@ def test_a_log_in_several_directories_is_refused(config: MessageStoreConfig) -> 
         open_store(attrs.evolve(config, store_path_commit_log=f"{config.store_path_commit_log},/elsewhere"))
 
 
+@pytest.mark.parametrize("missing", [os.W_OK, os.X_OK])
 def test_a_directory_that_cannot_be_written_is_named(
-    config: MessageStoreConfig, monkeypatch: pytest.MonkeyPatch
+    config: MessageStoreConfig, monkeypatch: pytest.MonkeyPatch, missing: int
 ) -> None:
     """Asked of the system and not tried: root may write anywhere."""
     paths = StorePaths.of(config.store_path_root_dir, config.store_path_commit_log)
-    monkeypatch.setattr(os, "access", lambda path, mode: path != paths.consumequeue)
+    monkeypatch.setattr(os, "access", lambda path, mode: path != paths.consumequeue or not mode & missing)
     with pytest.raises(StoreError, match=f"cannot write to {paths.consumequeue}"):
         open_store(config)
 
@@ -152,11 +154,18 @@ def test_a_log_that_cannot_be_flushed_is_not_marked_as_clean(
     assert opened.paths.abort.exists()
 
 
-def test_a_clean_stop_removes_files_that_were_allocated_ahead(config: MessageStoreConfig) -> None:
+@pytest.mark.parametrize("is_full", [True, False])
+def test_a_clean_stop_removes_files_that_were_allocated_ahead(config: MessageStoreConfig, is_full: bool) -> None:
+    """Also if the log ends where the first of them begins."""
     opened = open_store(config)
-    with StoreWriter(config, opened.control) as writer:
-        writer.put(store_timestamp_ms=STORED_MS)
     size = config.mapped_file_size_commit_log
+    with StoreWriter(config, opened.control) as writer:
+        while writer.put(store_timestamp_ms=STORED_MS).phy_offset < size and is_full:
+            pass
+    if is_full:
+        close_store(opened, clean=False)
+        opened = open_store(config, cut_at=size)
+        assert opened.control.published_phy_offset == size
     for start in (size, 2 * size):
         opened.files.write(opened.paths.commitlog / file_name(start), 0, bytes(size))
     close_store(opened, clean=True)
@@ -173,6 +182,49 @@ def test_a_stop_that_fails_lets_the_store_go(config: MessageStoreConfig, monkeyp
     assert opened.paths.abort.exists()
     opened.paths.commitlog.unlink()
     close_store(open_store(config), clean=True)
+
+
+def test_a_clean_stop_is_marked_when_all_is_on_the_disk(
+    config: MessageStoreConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+    sync_units, sync_block = Dispatch.sync, ControlBlock.sync
+
+    def noted_units(dispatch: Dispatch, *, with_index: bool = False) -> None:
+        sync_units(dispatch, with_index=with_index)
+        steps.append("units and index" if with_index else "units")
+
+    def noted_block(control: ControlBlock) -> None:
+        sync_block(control)
+        steps.append(f"block, clean={control.header.clean}")
+
+    class Noted(DiskFiles):
+        def write(self, path: Path, offset: int, data: bytes, *, sync: bool = False) -> None:
+            super().write(path, offset, data, sync=sync)
+            if sync:
+                steps.append(f"write {path.name}")
+
+        def remove(self, path: Path) -> None:
+            super().remove(path)
+            steps.append(f"remove {path.name}")
+
+    opened = open_store(config, Noted())
+    assert "write abort" in steps, "else a power failure could leave what looks like a clean stop"
+    steps.clear()
+    monkeypatch.setattr(Dispatch, "sync", noted_units)
+    monkeypatch.setattr(ControlBlock, "sync", noted_block)
+    close_store(opened, clean=True)
+    assert [step for step in steps if "checkpoint" not in step] == ["units and index", "block, clean=1", "remove abort"]
+
+
+def test_a_stop_leaves_no_mapping_and_no_descriptor(config: MessageStoreConfig) -> None:
+    before = sorted(os.listdir("/proc/self/fd"))
+    opened = open_store(config)
+    with StoreWriter(config, opened.control) as writer:
+        writer.put(store_timestamp_ms=STORED_MS, dispatch=False)
+    close_store(opened, clean=True)
+    assert str(opened.paths.root) not in Path("/proc/self/maps").read_text()
+    assert sorted(os.listdir("/proc/self/fd")) == before
 
 
 def test_a_stop_with_a_full_disk_is_clean(config: MessageStoreConfig) -> None:
