@@ -7,12 +7,11 @@ import os
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from rocketpy.errors import TransportError
-from rocketpy.failover.member_block import MemberBlock
 from rocketpy.logs import LogLimit
 from rocketpy.native.core import ffi, lib
 from rocketpy.remoting.networks import Network
@@ -24,6 +23,9 @@ from .pools import PoolTable
 from .ring import WorkerBlock, ring_array
 from .topology import Topology
 from .worker_spec import WorkerContext
+
+if TYPE_CHECKING:
+    from rocketpy.failover.member_block import MemberBlock
 
 logger = logging.getLogger(__name__)
 

@@ -8,10 +8,12 @@ succeed later. Until `state` has another revision, the members of the old set an
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import attrs
 
-from .records import GroupState
+if TYPE_CHECKING:
+    from .records import GroupState
 
 StoreId = tuple[str, str]  # of a member's store: the member's name, its incarnation
 

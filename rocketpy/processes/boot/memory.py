@@ -11,7 +11,9 @@ Each step is measured by what it costs to leave it out. One that gains less than
     the parser of filters is imported late      filter/parser.py                 CPU +12 %, memory +4 %
     metrics are imported at the first scrape    workers/manager.py               memory +11 %, CPU +3 %
     a slave's connection starts a replicator    worker_list.py, starts_on        memory +4 %
+    slaves and members import what is theirs    workers/slave.py, member.py      time +2 %, memory +2 %
     simple workers are forked from C            reactor/worker_spec.py           memory +6 %
+    no large block lies in the heap             share_memory                     memory +4 %
     what was imported is frozen                 share_memory                     memory +36 %
     pages of libraries are dropped              share_memory                     memory +4 % (CPU -4 %)
     a guardian imports for its process trees    member.py                        memory of a member +7 %
@@ -29,6 +31,7 @@ import re
 
 from rocketpy.native.core import lib
 
+MAPPED_BYTES = 32_768  # blocks from this size on; tables of the core of this size begin as zeros
 _MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (.*)")
 _IS_CODE_OR_CONSTANTS = re.compile(r"r-[-x]p \S+ \S+ [1-9]\d* +/")
 
@@ -37,10 +40,13 @@ def share_memory() -> None:
     """Call it when all is imported, before the first fork.
 
     A collection of garbage writes to every object that it visits: in a child, to a page that was shared. Frozen objects
-    are visited no more. A page of a library's code is clean, and comes back from the page cache when it is needed; most
-    never are (the self-tests of the TLS library, say).
+    are visited no more. A large block has a mapping of its own, and takes memory page by page as it is used; without a
+    fixed limit malloc would raise it with each larger block that is freed, and put the next ones into its heap. A page
+    of a library's code is clean, and comes back from the page cache when it is needed; most never are (the self-tests
+    of the TLS library, say).
     """
     gc.freeze()
+    lib.rp_process_memory_map_blocks(MAPPED_BYTES)
     for start, size in _clean_file_mappings():
         lib.rp_process_memory_drop_pages(start, size)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rocketpy.broker.clock import SystemClock
@@ -30,22 +29,13 @@ from rocketpy.reactor.topology import (
 )
 from rocketpy.reactor.worker_spec import Main, RestartPolicy, StopPhase, WorkerSpec
 from rocketpy.remoting.networks import parse_networks
-from rocketpy.replication.epoch_file import EpochFile
-from rocketpy.replication.follower import Follower
-from rocketpy.replication.guide import NamedMaster
-from rocketpy.replication.protocols import SlaveSide
-from rocketpy.replication.secret import read_secret
-from rocketpy.replication.slave import SlaveReplicator
 from rocketpy.replication.slave_table import SlaveTable
-from rocketpy.replication.stream import Intake, StreamSettings
-from rocketpy.replication.truncation import Truncation
 from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.files import StorePaths
 from rocketpy.store.formats.unit import parse_delay_levels
 from rocketpy.store.recovery.lifecycle import OpenedStore
 from rocketpy.store.timers import TimerMarks
 
-from ..member.tree import MemberTree
 from ..workers.inherited import Inherited
 from ..workers.manager import ManagerMain
 from ..workers.replicator import ReplicatorMain
@@ -58,6 +48,8 @@ from .store_opening import begin_replication
 
 if TYPE_CHECKING:
     from rocketpy.tls import Certificates
+
+    from ..member.tree import MemberTree
 
 __all__ = ["ManagerMemory", "Topology", "manager_memory", "reactor_sizes", "worker_specs"]
 
@@ -135,7 +127,9 @@ def worker_specs(
         starts_on = None if member else fd  # a member confirms positions without slaves, too
         yield spec(REPLICATOR, REPLICATOR, sender, StopPhase.REPLICATION, keep_fds=(fd,), starts_on=starts_on)
     if link is not None:
-        receiver = _replicator(inherited, opened, link)
+        from ..workers.slave import slave_replicator  # what only a slave runs is imported only there (memory.py)
+
+        receiver = slave_replicator(inherited, link, may_truncate=not opened.is_cut_refused)
         yield spec(REPLICATOR, REPLICATOR, receiver, StopPhase.INTAKE, restart=RestartPolicy(limit=None))
     for pull in sizes.pulls:
         yield spec(pull, PULL, PullMain(inherited, pull), StopPhase.FAST_PATH)
@@ -189,23 +183,6 @@ def _inherited(
         member=member,
         calls=calls,
     )
-
-
-def _replicator(inherited: Inherited, opened: OpenedStore, link: MasterLink) -> SlaveReplicator:
-    settings, topology, member = inherited.settings, inherited.topology, inherited.member
-    control, store, truncation = opened.control, settings.store, None
-    guide: NamedMaster | Follower
-    if member is not None:
-        file, store_worker = EpochFile(Path(store.store_path_root_dir)), topology.blocks[STORE].pointer
-        guide = Follower(member.memory.block, file, control.header, store_worker, member.is_sync_group)
-    else:
-        guide = NamedMaster(link, store.ha_master_address)
-        if store.ha_truncate_diverged and not opened.is_cut_refused:
-            truncation = Truncation(opened.paths.root, store.ha_diverged_size_max)
-    ring = topology.ring(REPLICATOR, SEND)
-    intake = Intake(topology.blocks[REPLICATOR], control, link, ring, StreamSettings.of(settings))
-    secret = read_secret(store.ha_secret_file)
-    return SlaveReplicator(SlaveSide(intake, guide, settings, secret, truncation, inherited.calls))
 
 
 def _tls_workers(settings: BrokerSettings, topology: Topology, spec: Callable[..., WorkerSpec]) -> Iterator[WorkerSpec]:

@@ -8,7 +8,6 @@ import attrs
 
 from rocketpy.broker.fast_path.shared_memory import DeliveryMarks, FilterMarks, SharedHalfStates
 from rocketpy.config import BrokerSettings
-from rocketpy.failover.member_block import MemberBlock
 from rocketpy.reactor.master_link import MasterLink
 from rocketpy.reactor.pools import PoolTable
 from rocketpy.reactor.topology import Topology
@@ -17,11 +16,12 @@ from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.files import StorePaths
 from rocketpy.store.timers import TimerMarks
 
-from ..member.shown import MemberShown
-from ..member.tree import MemberTree
-
 if TYPE_CHECKING:
+    from rocketpy.failover.member_block import MemberBlock
     from rocketpy.tls import Certificates
+
+    from ..member.shown import MemberShown
+    from ..member.tree import MemberTree
 
 
 @attrs.frozen(eq=False, kw_only=True)

@@ -35,9 +35,6 @@ from rocketpy.transport.client import RemotingClient, open_remoting_client
 from rocketpy.transport.duties import run_duty
 from rocketpy.transport.streams import Connector, connect
 
-from ..member.certainty import MasterCertainty
-from ..member.manager_role import ManagerRole, followed_address
-from ..member.shown import MemberShown
 from .garbage_collection import loading
 from .request_server_main import RequestServerMain
 from .shared_counts import fast_path_counters, pool_loads, replication_status
@@ -45,9 +42,12 @@ from .shared_counts import fast_path_counters, pool_loads, replication_status
 if TYPE_CHECKING:
     from rocketpy.metrics.endpoint import Endpoint
 
-Measured = tuple[  # what metrics show
-    Topology, BrokerSettings, BrokerController, MessageStore, SlaveTable, MemberShown | None
-]
+    from ..member.manager_role import ManagerRole
+    from ..member.shown import MemberShown
+
+    Measured = tuple[  # what metrics show
+        Topology, BrokerSettings, BrokerController, MessageStore, SlaveTable, MemberShown | None
+    ]
 
 logger = logging.getLogger(__name__)
 
@@ -99,6 +99,9 @@ class ManagerMain(RequestServerMain):
                 controller.table_copier.on_found = master_link.set_master
         if member is None:
             return None
+        from ..member.certainty import MasterCertainty
+        from ..member.manager_role import ManagerRole, followed_address
+
         block, own_id, certainty = member.memory.block, settings.broker.broker_id, MasterCertainty.of(member.memory)
         controller.be_member(own_id, certainty.epoch, lambda: followed_address(block), passing)
         register_soon = controller.services.registrar.topics_changed

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from rocketpy.broker.managers.broker_stats import WorkerCounters
 from rocketpy.config import BrokerSettings
@@ -19,7 +20,8 @@ from rocketpy.remoting.limits import PoolLoad
 from rocketpy.replication.slave_table import REPLICATING, SlaveState, SlaveTable
 from rocketpy.store.control_block import ControlBlock
 
-from ..member.shown import MemberShown
+if TYPE_CHECKING:
+    from ..member.shown import MemberShown
 
 
 def fast_path_counters(topology: Topology, now_ns: Callable[[], int] = time.monotonic_ns) -> WorkerCounters:
