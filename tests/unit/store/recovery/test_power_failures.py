@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import struct
+import time
+from pathlib import Path
 
 import attrs
 import pytest
@@ -233,3 +235,24 @@ def test_what_a_failed_sync_has_left_is_written_again_though_another_program_cam
     opened = reopen(config)
     assert opened.report.kind is RecoveryKind.FILES and opened.control.header.flush_begun
     kill(opened)
+
+
+def test_a_copy_of_a_store_in_use_ends_where_its_log_was_copied(config: MessageStoreConfig, tmp_path: Path) -> None:
+    """Fault: A store that `cp -a` copied beside its broker believed the copied control block, and counted zeros after the
+    copied log as messages."""
+    opened = open_store(config)
+    puts = fill(opened, 60)
+    root, copy = opened.paths.root, tmp_path / "copy"
+    end = opened.control.published_phy_offset
+    shutil.copytree(root / "commitlog", copy / "commitlog")
+    with StoreWriter(config, opened.control) as writer:
+        writer.put("A", 0, b"stored after the log was copied")
+    shutil.copytree(
+        root, copy, dirs_exist_ok=True, ignore=lambda directory, names: ["commitlog"] if directory == str(root) else []
+    )
+    kill(opened)
+    time.sleep(0.01)  # a copy is as old as its original and was written now
+    copied = reopen(attrs.evolve(config, store_path_root_dir=str(copy), store_path_commit_log=str(copy / "commitlog")))
+    assert (copied.report.kind, copied.report.log_end) == (RecoveryKind.FILES, end)
+    check(copied, puts, with_index=False)
+    kill(copied)
