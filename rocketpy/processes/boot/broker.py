@@ -1,6 +1,7 @@
 """Runs a broker: connects all parts, from its settings to the close of its store.
 
-    open sockets -> open (and recover) the store -> blocks and rings -> fork workers -> serve -> stop -> close the store
+    load certificates -> open sockets -> open (and recover) the store -> hold its tables to its log -> rings, memory
+    -> workers -> share memory -> fork -> serve -> stop -> close the store
 
 Before the store is open nothing on the disk is changed, so an error found before costs nothing. Modules of the workers
 are imported while the store is being opened: opening is mostly C and the disk, imports are mostly Python.
@@ -24,12 +25,11 @@ from rocketpy.reactor.worker_spec import EXIT_REOPEN, WorkerSpec
 from ...logs import set_up_logging
 from ..member.marks import EPOCH_FILE, EXIT_OTHER_EPOCH, INCARNATION_FILE
 from .sockets import Sockets, connections_max, memory_bytes, open_sockets, raise_descriptor_limit
-from .store_opening import StoreOpening, requested_cut, start_again
+from .store_opening import StoreOpening, begin_replication, requested_cut, start_again
 
 if TYPE_CHECKING:
-    from rocketpy.tls import Certificates
-
     from ..member.tree import MemberTree
+    from ..workers.inherited import BrokerCertificates
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ def run_broker(
     for note in settings.notes:
         logger.warning("%s", note)
     say = ready_lines or (lambda settings: [ready_line(settings)])
-    run = partial(run_tree, calls=_calls(settings))
+    run = partial(run_tree, certificates=_certificates(settings))
     with open_sockets(settings) as sockets:
         if sockets.metrics is not None:
             settings = _with(settings, metrics_port=sockets.metrics.getsockname()[1])
@@ -79,13 +79,13 @@ def run_tree(
     beside: Callable[[], Sequence[WorkerSpec]],
     on_ready: Callable[[], None],
     member: MemberTree | None = None,
-    calls: Certificates | None = None,
+    certificates: BrokerCertificates | None = None,
 ) -> int:
     """Open the store and run the supervisor and its workers until they are told to stop. Returns: the exit status.
 
     Args:
         member: with automatic failover, what the guardian has for its process tree.
-        calls: certificates for requests to name servers and to the master, with useTLS.
+        certificates: None: without TLS.
     """
     opening = StoreOpening(
         settings.store,
@@ -106,11 +106,12 @@ def run_tree(
         elif not member.begin(opened, is_sync_flush=settings.is_sync_flush):
             return EXIT_OTHER_EPOCH
         check_tables(opened)
+        begin_replication(opened, settings)
         most, selectors = settings.rocketpy.connections_max, settings.rocketpy.selector_workers
         logger.info("each of %d selectors accepts up to %d connections (connectionsMax)", selectors, most)
         topology = Topology.create(reactor_sizes(settings))
         memory = manager_memory(settings, opened)
-        specs += worker_specs(settings, topology, opened, memory, sockets, member, calls)
+        specs += worker_specs(settings, topology, opened, memory, sockets, member, certificates)
         stop_timeout_s = settings.rocketpy.stop_timeout_millis / 1000
         supervisor = Supervisor(specs, stop_timeout_s=stop_timeout_s, on_ready=on_ready)
         if member is not None:
@@ -136,15 +137,23 @@ def _leave_group(settings: BrokerSettings) -> None:
         forget(root)
 
 
-def _calls(settings: BrokerSettings) -> Certificates | None:
-    """Return the certificates of requests to name servers and the master; None without useTLS.
+def _certificates(settings: BrokerSettings) -> BrokerCertificates | None:
+    """Load what TLS needs; None without TLS.
 
-    They are read before the first fork, so that a restarted worker has them even if the files have gone."""
-    if not settings.tls.use_tls:
+    Raises:
+        ConfigError: a file of a certificate or key cannot be used.
+    """
+    tls = settings.tls
+    if not tls.is_served and not tls.use_tls:
         return None
     from rocketpy.tls import Certificates
 
-    return Certificates.of_client(settings.tls)
+    from ..workers.inherited import BrokerCertificates
+
+    return BrokerCertificates(
+        serves=Certificates.of_server(tls) if tls.is_served else None,
+        calls=Certificates.of_client(tls) if tls.use_tls else None,
+    )
 
 
 def ready_line(settings: BrokerSettings) -> str:

@@ -38,13 +38,13 @@ class Order:
 Deliver = Callable[[Order], None]  # hands an order on to the process that runs the server
 
 
-def run_standalone(config: str | None, overrides: Mapping[str, str], namesrv_port: int) -> int:
+def serve_standalone(config: str | None, overrides: Mapping[str, str], namesrv_port: int) -> int:
     from . import standalone
 
     return standalone.run_standalone(config, overrides, namesrv_port, os.environ)
 
 
-def run_broker(config: str | None, overrides: Mapping[str, str], to_print: str | None) -> int:
+def serve_broker(config: str | None, overrides: Mapping[str, str], to_print: str | None) -> int:
     """Run a broker, or print its properties: `all`, or the `important` ones."""
     from rocketpy.config import load_broker_config
 
@@ -63,7 +63,7 @@ def run_broker(config: str | None, overrides: Mapping[str, str], to_print: str |
     return broker.run_broker(loaded)
 
 
-def run_namesrv(config: str | None, overrides: Mapping[str, str], to_print: str | None) -> int:
+def serve_namesrv(config: str | None, overrides: Mapping[str, str], to_print: str | None) -> int:
     """Run a name server, or print its properties."""
     from rocketpy.config import load_namesrv_config
 
@@ -76,4 +76,8 @@ def run_namesrv(config: str | None, overrides: Mapping[str, str], to_print: str 
     return namesrv.run_name_server(loaded)
 
 
-RUN: Mapping[str, Callable[..., int]] = {"standalone": run_standalone, "broker": run_broker, "namesrv": run_namesrv}
+RUN: Mapping[str, Callable[..., int]] = {
+    "standalone": serve_standalone,
+    "broker": serve_broker,
+    "namesrv": serve_namesrv,
+}

@@ -36,7 +36,7 @@ from rocketpy.store.formats.unit import parse_delay_levels
 from rocketpy.store.recovery.lifecycle import OpenedStore
 from rocketpy.store.timers import TimerMarks
 
-from ..workers.inherited import Inherited
+from ..workers.inherited import PLAIN, BrokerCertificates, Inherited
 from ..workers.manager import ManagerMain
 from ..workers.replicator import ReplicatorMain
 from ..workers.request_server_main import QueryMain
@@ -44,7 +44,6 @@ from ..workers.send_and_pull import PullMain, SendMain
 from ..workers.store import StoreMain
 from .half_messages import recovered_half_states
 from .sockets import Sockets
-from .store_opening import begin_replication
 
 if TYPE_CHECKING:
     from rocketpy.tls import Certificates
@@ -91,11 +90,11 @@ def worker_specs(
     memory: ManagerMemory,
     sockets: Sockets,
     member: MemberTree | None = None,
-    calls: Certificates | None = None,
+    certificates: BrokerCertificates | None = None,
 ) -> Iterator[WorkerSpec]:
     """Every worker of the broker, in the order in which they start: workers that send requests to others start last.
 
-    `calls`: of requests to name servers and to the master, with useTLS.
+    `certificates`: None without TLS.
     """
     sizes = topology.sizes
     hang_s = settings.rocketpy.worker_heartbeat_timeout_millis / 1000
@@ -113,10 +112,9 @@ def worker_specs(
             **others,
         )
 
-    inherited = _inherited(settings, topology, opened, member, calls)
+    inherited = _inherited(settings, topology, opened, member, certificates or PLAIN)
     link = inherited.master_link
     writes = (opened.lock.worker_fd,)  # keeps the store locked while a worker that writes is running
-    begin_replication(opened, settings)
     if settings.is_slave:
         inherited.timers.follow_master()
     yield spec(STORE, STORE, StoreMain(inherited), StopPhase.STORE, keep_fds=(*writes, inherited.timers.fileno()))
@@ -146,8 +144,8 @@ def _remoting_workers(
     """The workers between clients and the workers that serve requests."""
     settings, topology, member = inherited.settings, inherited.topology, inherited.member
     sizes, table = topology.sizes, inherited.pools
-    if sizes.tls:
-        yield from _tls_workers(settings, topology, spec)
+    if (certificates := inherited.certificates.serves) is not None:
+        yield from _tls_workers(certificates, topology, spec)
     for codec in sizes.codecs:
         yield spec(codec, "codec", CodecMain(topology, codec, table, _codec_limits(settings)), StopPhase.CODECS)
     for selector in sizes.selectors:
@@ -165,7 +163,7 @@ def _inherited(
     topology: Topology,
     opened: OpenedStore,
     member: MemberTree | None,
-    calls: Certificates | None,
+    certificates: BrokerCertificates,
 ) -> Inherited:
     control = opened.control
     levels = len(parse_delay_levels(settings.store.message_delay_level))
@@ -181,20 +179,15 @@ def _inherited(
         slaves=SlaveTable() if member is None else member.memory.slaves,
         master_link=MasterLink() if settings.is_slave else None,
         member=member,
-        calls=calls,
+        certificates=certificates,
     )
 
 
-def _tls_workers(settings: BrokerSettings, topology: Topology, spec: Callable[..., WorkerSpec]) -> Iterator[WorkerSpec]:
-    """Yield the TLS workers.
-
-    Raises:
-        ConfigError: the certificate cannot be used.
-    """
+def _tls_workers(
+    certificates: Certificates, topology: Topology, spec: Callable[..., WorkerSpec]
+) -> Iterator[WorkerSpec]:
     from rocketpy.reactor.tls_worker import TlsMain  # OpenSSL is loaded only where it is used
-    from rocketpy.tls import Certificates
 
-    certificates = Certificates.of_server(settings.tls)
     for name in topology.sizes.tls:
         arrivals = topology.tls_handoffs[name][1]
         main = TlsMain(topology.blocks[name], arrivals, certificates)

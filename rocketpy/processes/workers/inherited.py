@@ -25,6 +25,19 @@ if TYPE_CHECKING:
 
 
 @attrs.frozen(eq=False, kw_only=True)
+class BrokerCertificates:
+    """The certificates of a broker, loaded before its ports are open: a worker, or a member's process tree, that starts
+    later has them even if the files have gone or do not load any more. None: no TLS there.
+    """
+
+    serves: Certificates | None = None  # its own ports
+    calls: Certificates | None = None  # requests to name servers and to the master
+
+
+PLAIN = BrokerCertificates()
+
+
+@attrs.frozen(eq=False, kw_only=True)
 class Inherited:
     """Made once, before the first fork: a worker that is started again has the same rings and tables as the one before.
 
@@ -42,7 +55,7 @@ class Inherited:
     slaves: SlaveTable
     master_link: MasterLink | None = None  # on a slave
     member: MemberTree | None = None  # with automatic failover
-    calls: Certificates | None = None  # of requests to name servers and to the master, with useTLS
+    certificates: BrokerCertificates = PLAIN
 
     @property
     def paths(self) -> StorePaths:

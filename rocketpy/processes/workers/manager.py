@@ -168,7 +168,7 @@ class ManagerMain(RequestServerMain):
 
     def _connector(self) -> Connector:
         """Return how to call name servers and the master."""
-        calls = self.inherited.calls
+        calls = self.inherited.certificates.calls
         if calls is None:
             return connect
         from rocketpy.transport.tls import tls_connector
@@ -196,10 +196,10 @@ class ManagerMain(RequestServerMain):
                 beside.start_soon(_serve_metrics, self.metrics, measured)
             if role is not None:
                 beside.start_soon(role.run)
-            if self.inherited.calls is not None:
+            if (calls := self.inherited.certificates.calls) is not None:
                 from rocketpy.transport.tls import reload_duty
 
-                beside.start_soon(run_duty, reload_duty(self.inherited.calls), server.gateway.faults)
+                beside.start_soon(run_duty, reload_duty(calls), server.gateway.faults)
             await server.run()
             beside.cancel_scope.cancel()
 
