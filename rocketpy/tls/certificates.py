@@ -86,11 +86,12 @@ class Certificates:
             return
         self.context, self.not_after_s = context, not_after_s
         self.reloads += 1
-        logger.info("loaded the changed certificate; it expires in %s days", self.days_left(time.time()))
+        days = self.days_left(time.time())
+        logger.info("loaded the changed certificate%s", "" if days is None else f"; it {expiry_text(days)}")
         self._warn_of_expiry()
 
     def days_left(self, now_s: float) -> int | None:
-        """Days until the first certificate of the chain expires; below 0 it has. None: there is no certificate."""
+        """Days until a certificate of the chain expires; below 0 one has. None: there is no certificate."""
         return None if self.not_after_s is None else int((self.not_after_s - now_s) // DAY_S)
 
     def _look(self) -> tuple[tuple[int, ...] | None, ...]:
@@ -120,7 +121,7 @@ def _stamp(path: Path) -> tuple[int, ...] | None:
 
 
 def not_after_s(path: Path) -> float:
-    """Return when the first certificate of a PEM file expires, in seconds since 1970.
+    """Return when the certificate of a PEM file that expires first does, in seconds since 1970.
 
     Raises:
         ConfigError: there is none, or it cannot be read.

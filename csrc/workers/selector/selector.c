@@ -2,7 +2,7 @@
  *
  *   turn:  sockets (read, cut, pass to codecs; write where blocked) -> reply rings -> flush what they filled
  *          -> connections that waited for a codec -> wake the codecs
- *          -> close connections that are idle or take too much memory (selector_limits.c)
+ *          -> close connections that are idle or take too much memory (selector_connection.c)
  *          -> sleep if nothing moved
  *
  * Input. One readv per ready socket and turn: first the missing bytes of an incomplete frame, directly after its
@@ -425,8 +425,9 @@ uint32_t rp_selector_give_up(rp_selector *selector, int32_t *fds, uint8_t *liste
     uint32_t given = 0;
     for (uint32_t slot = 0; slot < selector->connections.slots_used && given < max; slot++) {
         rp_connection *connection = at_slot(selector, slot);
-        int is_plain = (connection->flags & ~(CONNECTION_GREETED | CONNECTION_NEW)) == CONNECTION_OPEN;
-        if (!is_plain || connection->rest_size || connection->first || selector->proxy_count) continue;
+        int is_at_rest =
+            (connection->flags & ~(CONNECTION_GREETED | CONNECTION_NEW)) == CONNECTION_OPEN; /* and plain */
+        if (!is_at_rest || connection->rest_size || connection->first || selector->proxy_count) continue;
         (void)epoll_ctl(selector->epoll, EPOLL_CTL_DEL, connection->fd, NULL);
         fds[given] = connection->fd;
         listeners[given++] = (uint8_t)connection->listener;

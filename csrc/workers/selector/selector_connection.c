@@ -1,4 +1,4 @@
-/* One connection of a selector: lookup, epoll events, waiting for the codec, and close.
+/* One connection of a selector: lookup, epoll events, waiting for the codec, TLS, limits, and close.
  *
  * CLOSED goes to the codec after all frames of the connection. A connection that finds no room is in its codec's list
  * until it has passed on everything (selector_input.c resumes it). */
@@ -157,7 +157,7 @@ static rp_status pass_to_tls(rp_selector *selector, rp_connection *connection) {
     return RP_OK;
 }
 
-int rp_selector_is_plain(rp_selector *selector, rp_connection *connection) {
+int rp_selector_settle_first_byte(rp_selector *selector, rp_connection *connection) {
     uint8_t first;
     ssize_t got = recv(connection->fd, &first, 1, MSG_PEEK | MSG_DONTWAIT);
 

@@ -157,7 +157,7 @@ void rp_selector_read(rp_selector *selector, rp_connection *connection) {
 
     rp_serving(selector->worker, number_of(selector, connection));
     if ((connection->flags & (CONNECTION_NEW | CONNECTION_PROXIED)) == CONNECTION_NEW &&
-        !rp_selector_is_plain(selector, connection))
+        !rp_selector_settle_first_byte(selector, connection))
         return;
     uint32_t into_rest = 0;
     uint32_t front = 0;

@@ -2,8 +2,8 @@
 #define ROCKETPY_SELECTOR_PRIVATE_H
 /* The selector, shared by its files. Calls go one way:
  *
- *   selector.c -> selector_wait.c, selector_limits.c, selector_input.c, selector_output.c
- *              -> selector_connection.c -> connection.c */
+ *   selector.c (the loop, waits) -> selector_input.c, selector_output.c
+ *              -> selector_connection.c (stalls, TLS, limits, close) -> connection.c */
 #include "workers/selector/selector.h"
 
 #include "base/atomic.h"
@@ -104,24 +104,21 @@ rp_status rp_selector_pass_closed(rp_selector *selector, const rp_connection *co
 /* The peer takes no more output (it has closed or reset the connection). Drop the output, and go on reading to the end
  * of what the peer has sent: sends that expect no answer may be among it. */
 void rp_selector_end_output(rp_selector *selector, rp_connection *connection);
-/* The first byte has come: pass a connection that begins with a TLS handshake to a TLS worker. 1: the connection is
- * plain, and is to be read here. */
-int rp_selector_is_plain(rp_selector *selector, rp_connection *connection);
+/* The first byte has come: pass a connection that begins with a TLS handshake to a TLS worker. 1: it is plain or has
+ * ended, and is to be read here. 0: there is no byte yet, it was passed on, or it was refused and closed. */
+int rp_selector_settle_first_byte(rp_selector *selector, rp_connection *connection);
 /* Close with FIN if all output was written, else with a reset, so that the peer does not wait for the rest. */
 void rp_selector_close_connection(rp_selector *selector, rp_connection *connection);
 void rp_selector_close_socket(int fd, int is_orderly);
 /* Make the kernel reset the connection if this process dies (docs/adr/0044). */
 void rp_selector_reset_at_death(int fd);
 
-/* selector_wait.c */
-struct epoll_event;
-
 /* selector_input.c */
 void rp_selector_read(rp_selector *selector, rp_connection *connection);
 /* Continue with stalled connections, in the order in which they stalled, while there is room. */
 void rp_selector_resume_stalled(rp_selector *selector);
 
-/* selector_limits.c */
+/* selector_connection.c: limits */
 /* Close connections that have kept a deleted log file on the disk for too long. Called once per run, because it checks
  * the files. */
 void rp_selector_close_pinning(rp_selector *selector);

@@ -238,8 +238,8 @@ def test_what_a_failed_sync_has_left_is_written_again_though_another_program_cam
 
 
 def test_a_copy_of_a_store_in_use_ends_where_its_log_was_copied(config: MessageStoreConfig, tmp_path: Path) -> None:
-    """Fault: A store that `cp -a` copied beside its broker believed the copied control block, and counted zeros after the
-    copied log as messages."""
+    """Fault: A store that `cp -a` copied beside its broker believed the copied control block, and counted zeros after
+    the copied log as messages."""
     opened = open_store(config)
     puts = fill(opened, 60)
     root, copy = opened.paths.root, tmp_path / "copy"
