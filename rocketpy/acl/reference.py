@@ -50,7 +50,7 @@ access key and a valid signature; without them servers refuse all codes. Address
 
 def page() -> str:
     """The whole page."""
-    titles = ("code", "name", "needed", "publisher", "subscriber", "broker", "administrator")
+    titles = ("needed", "publisher", "subscriber", "broker", "administrator", "codes")
     head = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
     unnamed = f"Codes without a row are served by nobody; they need a {SIGNATURE_ONLY.text}."
     return "\n".join([_INTRODUCTION, *head, *_rows(), "", unnamed, ""])
@@ -66,7 +66,9 @@ def sample(code: int) -> RemotingCommand:
 
 
 def _rows() -> Iterator[str]:
+    """Yield a row for each rule, with the codes that it decides about."""
     table = Accounts.of(ACCOUNTS)
+    codes_of: dict[str, list[str]] = {}
     brokers = frozenset({"broker-account"})
     strict, lax = (AccessValidator(table, strict=strict, brokers=brokers) for strict in (True, False))
     for code in sorted(STRICT):
@@ -77,7 +79,8 @@ def _rows() -> Iterator[str]:
             sign(request, Credentials(account.access_key, _SECRET))
             is_allowed, was_allowed = (validator.check(request, HOST) is None for validator in (strict, lax))
             decisions.append("yes" if is_allowed else "4.9" if was_allowed else "no")
-        yield "| " + " | ".join([str(int(code)), RequestCode(code).name, needed, *decisions]) + " |"
+        codes_of.setdefault(" | ".join([needed, *decisions]), []).append(f"{RequestCode(code).name} ({int(code)})")
+    yield from (f"| {rule} | {', '.join(codes)} |" for rule, codes in codes_of.items())
 
 
 if __name__ == "__main__":

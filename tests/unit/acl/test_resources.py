@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from rocketpy.acl.permissions import ANY, PUB, SUB
-from rocketpy.acl.reference import GROUP, TOPIC, sample
+from rocketpy.acl.reference import GROUP, TOPIC, page, sample
 from rocketpy.acl.resources import CHECKED_WHEN_READ, REFERENCE, STRICT, Access, FieldMissing, Need
 from rocketpy.codes import RequestCode
 from rocketpy.config import BrokerSettings, NamesrvSettings
@@ -49,6 +50,10 @@ def test_every_code_of_the_name_server_has_a_rule(tmp_path: Path) -> None:
     codes = set(processor._methods)
     assert len(codes) > 15
     hold(sorted(RequestCode(code).name for code in codes - STRICT.keys()), "give the code a rule in STRICT")
+
+
+def test_the_page_has_each_code_in_one_row() -> None:
+    assert sorted(int(code) for code in re.findall(r"[A-Z]\w+ \((\d+)\)", page())) == sorted(STRICT)
 
 
 def test_the_reference_has_five_codes_of_administrators() -> None:
