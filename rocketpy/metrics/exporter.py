@@ -151,9 +151,9 @@ _RATES = {"put": "putTps", "getfound": "getFoundTps", "getmiss": "getMissTps", "
           "gettransfered": "getTransferedTps"}  # fmt: skip
 
 RUNTIME_METRICS: tuple[Metric[Snapshot], ...] = (
-    *(_runtime(f"pmdt_{suffix}", "putMessageDistributeTime", f"Puts of {name}.", _bucket(name))
+    *(_runtime(f"pmdt_{suffix}", "putMessageDistributeTime", "Puts that took the time in the name.", _bucket(name))
       for suffix, name in _BUCKETS.items()),
-    *(_runtime(f"{suffix}_tps{seconds}", key, f"{key} over {seconds} s.", _word(index))
+    *(_runtime(f"{suffix}_tps{seconds}", key, f"{key} over the seconds in the name.", _word(index))
       for suffix, key in _RATES.items() for index, seconds in enumerate((10, 60, 600))),
     _runtime("msg_put_total_today_now", "msgPutTotalTodayNow", "Messages put until now."),
     _runtime("msg_gettotal_today_now", "msgGetTotalTodayNow", "Messages got until now."),

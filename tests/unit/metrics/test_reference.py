@@ -36,7 +36,11 @@ def test_every_metric_is_on_the_page() -> None:
 
 def test_histograms_are_marked_and_labels_shown() -> None:
     lines = page().splitlines()
-    marked = [line.split("`")[1] for line in lines if line.startswith("| `") and "| Histogram. " in line]
+    marked = [line.split("`")[1] for line in lines if line.startswith("- `") and ": Histogram. " in line]
     assert marked == ["rocketpy_send_latency_seconds", "rocketpy_timer_lateness_seconds"]
-    assert "| `rocketpy_consumer_lag_messages` | group, topic | Unconsumed messages. |" in lines
+    assert "- `rocketpy_consumer_lag_messages` {group, topic}: Unconsumed messages." in lines
+    assert "- `rocketpy_broker_groups`: Subscription groups." in lines
+    assert lines.index("With the label worker.") < lines.index(
+        "- `rocketpy_send_bytes_total`: Bytes appended to the CommitLog."
+    )
     assert f"Labels of the metrics below: {', '.join(RUNTIME_LABELS)}." in lines
