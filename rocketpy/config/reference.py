@@ -12,7 +12,7 @@ from .rocketpy_config import RocketpyConfig
 from .server_config import NamesrvConfig, ServerConfig
 from .setting import Declared, Effect, declared_settings, to_text
 from .tls_config import TlsConfig
-from .without_effect import BROKER, CLIENT, NAMESRV, SERVER, STORE, Default, Table, rows
+from .without_effect import BROKER, CLIENT, NAMESRV, SERVER, STORE, Table, rows
 
 _INTRODUCTION = """\
 # Configuration
@@ -30,8 +30,8 @@ unchanged. Differences:
 - *Not honoured* settings, and those of the last section, have no effect; the start-up log names each that is set.
   *Default only* settings refuse any other value.
 
-`mqbroker -m` shows keys with `★`. `mqadmin updateBrokerConfig` and `updateNamesrvConfig` change the file for the next
-start; with `at once` the running server too, with `refused` nothing.
+Each key stands with its default, if it has one. `mqbroker -m` shows keys with `★`. `mqadmin updateBrokerConfig` and
+`updateNamesrvConfig` change the file for the next start; with `live` the running server too, with `refused` nothing.
 """
 
 _PARTS: tuple[tuple[str, type[Any], str], ...] = (
@@ -58,9 +58,8 @@ def page() -> str:
     """The whole page."""
     sections = [_INTRODUCTION]
     for title, config_class, what in _PARTS:
-        declared = [_row(one) for one in declared_settings(config_class)]
-        head = "| key | default | meaning |\n|---|---|---|"
-        sections.append("\n".join([f"## {title}", "", what, "", head, *declared, ""]))
+        items = [_item(_text(declared)) for declared in declared_settings(config_class)]
+        sections.append("\n".join([f"## {title}", "", what, "", *items, ""]))
     return "\n".join([*sections, _without_effect()])
 
 
@@ -79,25 +78,21 @@ def _item(text: str) -> str:
     return textwrap.fill(text, _WIDTH, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
 
 
-def _shown(default: Default) -> str:
-    text = to_text(default)
-    return "none" if text is None else f"`{text}`" if text else "empty"
-
-
-def _row(declared: Declared) -> str:
+def _text(declared: Declared) -> str:
     known = declared.setting
-    default = known.default_text or _shown(declared.default)
-    if known.unit in _MEASURES and not known.default_text:
-        default += f" {known.unit}"
-    meaning = known.doc
-    if known.ignored:
-        meaning += f" **Not honoured:** {known.ignored}."
-    if known.only_default:
-        meaning += f" **Default only:** {known.only_default}."
-    key = f"`{known.key}`{' ★' if known.important else ''}"
+    text = f"`{known.key}`{'★' if known.important else ''}"
+    if not known.default_text and (default := to_text(declared.default)):
+        text += f"=`{default}`{f' {known.unit}' if known.unit in _MEASURES else ''}"
     if known.effect is not Effect.AT_RESTART:
-        key += f" `{known.effect.value}`"
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in (key, default, meaning)) + " |"
+        text += f" `{known.effect.value}`"
+    text += f": {known.doc}"
+    if known.default_text:
+        text += f" Default: {known.default_text}."
+    if known.ignored:
+        text += f" **Not honoured:** {known.ignored}."
+    if known.only_default:
+        text += f" **Default only:** {known.only_default}."
+    return text
 
 
 if __name__ == "__main__":

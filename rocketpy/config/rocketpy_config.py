@@ -58,7 +58,7 @@ class RocketpyConfig:
         "Processes (6 to 9 MB each) that do handshakes and ciphers of clients with TLS, on one core each. 0 unless "
         "tls.server.mode switches TLS on.",
         unit="processes",
-        default_text="0 without TLS, else one for each four cores, at least 1",
+        default_text="one for each four cores, at least 1",
         at_most=64,
     )
     spin_micros: int = setting(
@@ -340,7 +340,7 @@ class RocketpyConfig:
         "metricsPort",
         "Port of the Prometheus endpoint, `/metrics`. 0: off. -1: a broker takes 5557 or the next free port, and "
         "logs it. The start fails if a given port is in use.",
-        default_text="broker 5557 or the next free one, name server 0",
+        default_text="broker -1, name server 0",
         at_least=METRICS_PORT_FREE,
         at_most=65_535,
     )

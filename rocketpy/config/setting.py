@@ -26,7 +26,7 @@ _T = TypeVar("_T")
 class Effect(enum.Enum):
     """The time at which a run-time change (code 25 or 318) takes effect."""
 
-    AT_ONCE = "at once"
+    AT_ONCE = "live"
     AT_RESTART = "at restart"  # accepted and written to the file and shown; the process keeps the old value
     NONE = "none"  # accepted, written to the file and shown; nothing reads it
     REFUSED = "refused"  # would leave a running process inconsistent, or is black-listed
@@ -43,7 +43,7 @@ class Setting:
     important: bool  # shown by `mqbroker -m`
     ignored: str  # why the value has no effect here; empty: it is honoured
     only_default: str  # why any value but the default is refused; empty: others are allowed
-    default_text: str  # for the reference page, where the default depends on the machine
+    default_text: str  # for the reference page, where the default depends on the machine or the file
     at_least: int
     at_most: int
     power_of_two: bool

@@ -241,11 +241,12 @@ def test_the_trace_topic_has_the_name_of_older_documents_too(tmp_path: Path) -> 
 def test_the_reference_page_shows_unit_effect_and_reason() -> None:
     lines = reference.page().splitlines()
     starts = (
-        "| `slowSendAgeMaxMillis` `at once` | `3000` ms | Age at which",
-        "| `flushDiskType` ★ `refused` | `ASYNC_FLUSH` | ASYNC_FLUSH answers",
-        "| `groupsMax` `at once` | `100000` | Most subscription groups",
-        "| `haListenPort` | listenPort + 1 | Port that slaves dial. **Not honoured:** always listenPort + 1",
-        "| `useTLS` `refused` | true if tls.server.mode is enforcing | Call name servers",
+        "- `slowSendAgeMaxMillis`=`3000` ms `live`: Age at which",
+        "- `flushDiskType`★=`ASYNC_FLUSH` `refused`: ASYNC_FLUSH answers",
+        "- `groupsMax`=`100000` `live`: Most subscription groups",
+        "- `haListenPort`: Port that slaves dial. Default: listenPort + 1. **Not honoured:** always listenPort + 1",
+        "- `useTLS` `refused`: Call name servers",
+        "- `adminAddresses`: Addresses and networks",
         "- `useEpollNativeSelector`: epoll is always used",
     )
     assert [start for start in starts if not any(line.startswith(start) for line in lines)] == []
