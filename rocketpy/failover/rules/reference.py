@@ -31,8 +31,8 @@ def page() -> str:
 
 def _states() -> list[str]:
     names = [field.name for field in attrs.fields(Duties)]
-    rows = [f"| {state.name} | {_duties(DUTIES[state], names)} |" for state in State]
-    return ["## States", "", _DUTIES, "| state | duties |\n|---|---|", *rows]
+    items = [f"- {state.name}: {_duties(DUTIES[state], names)}" for state in State]
+    return ["## States", "", _DUTIES, *items]
 
 
 def _duties(duties: Duties, names: list[str]) -> str:
@@ -40,16 +40,15 @@ def _duties(duties: Duties, names: list[str]) -> str:
 
 
 def _events() -> list[str]:
-    rows = []
+    items = []
     for event in Event:
         targets: dict[State, list[State]] = {}
         for (before, on), after in TRANSITIONS.items():
             if on is event:
                 targets.setdefault(after, []).append(before)
         for after, states in targets.items():
-            rows.append(f"| {event.name} | {_names(states, after)} | {after.name} | {event.value} |")
-    head = "| event | in | leads to | when |\n|---|---|---|---|"
-    return ["## Events", "", "An event changes nothing in a state that its row does not list.", "", head, *rows]
+            items.append(f"- {event.name}: {_names(states, after)} → {after.name}, if {event.value}")
+    return ["## Events", "", "An event changes nothing in states that are not named before its arrow.", "", *items]
 
 
 def _names(states: list[State], after: State) -> str:
