@@ -1,4 +1,3 @@
-/* See numbers.h. */
 #include "base/numbers.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,3 @@
-/* See backlog.h. */
 #include "ipc/backlog.h"
 
 #include <stdlib.h>

@@ -1,4 +1,3 @@
-/* See member.h. */
 #define _GNU_SOURCE
 #include "ipc/member.h"
 #include <string.h>

@@ -1,4 +1,3 @@
-/* See process.h. */
 #define _GNU_SOURCE
 #include "ipc/process.h"
 #include <errno.h>

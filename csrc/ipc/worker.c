@@ -1,4 +1,3 @@
-/* See worker.h. */
 #define _GNU_SOURCE
 #include "ipc/worker.h"
 

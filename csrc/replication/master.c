@@ -1,4 +1,3 @@
-/* See master.h. */
 #define _GNU_SOURCE
 #include "replication/master.h"
 #include <errno.h>

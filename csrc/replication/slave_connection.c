@@ -1,4 +1,3 @@
-/* See slave_connection.h. */
 #define _GNU_SOURCE
 #include "replication/slave_connection.h"
 #include <errno.h>

@@ -1,4 +1,3 @@
-/* See transfer.h. */
 #define _GNU_SOURCE
 #include "replication/transfer.h"
 #include <errno.h>

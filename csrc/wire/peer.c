@@ -1,4 +1,3 @@
-/* See peer.h. */
 #define _GNU_SOURCE
 #include "wire/peer.h"
 #include <arpa/inet.h>

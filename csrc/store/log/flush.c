@@ -1,4 +1,3 @@
-/* See flush.h. */
 #define _GNU_SOURCE
 #include "store/log/flush.h"
 #include <errno.h>

@@ -1,4 +1,3 @@
-/* See log_view.h. */
 #define _GNU_SOURCE
 #include "store/log/log_view.h"
 #include <errno.h>

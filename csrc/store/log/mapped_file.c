@@ -1,4 +1,3 @@
-/* See mapped_file.h. */
 #define _GNU_SOURCE
 #include "store/log/mapped_file.h"
 #include <errno.h>

@@ -1,4 +1,3 @@
-/* See received_log.h. */
 #include "store/log/received_log.h"
 #include <string.h>
 #include "base/crash_point.h"

@@ -1,4 +1,3 @@
-/* See queue_files.h. */
 #define _GNU_SOURCE
 #include "store/queues/queue_files.h"
 #include <dirent.h>

@@ -1,4 +1,3 @@
-/* See recovery.h. */
 #define _GNU_SOURCE
 #include "store/recovery/recovery.h"
 #include <errno.h>

@@ -1,4 +1,3 @@
-/* See verify.h. */
 #define _GNU_SOURCE
 #include "store/recovery/verify.h"
 #include <dirent.h>

@@ -1,4 +1,3 @@
-/* See timer_heap.h. */
 #include "store/timers/timer_heap.h"
 #include <stdlib.h>
 

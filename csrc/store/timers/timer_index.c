@@ -1,4 +1,3 @@
-/* See timer_index.h. */
 #define _GNU_SOURCE
 #include "store/timers/timer_index.h"
 #include <dirent.h>

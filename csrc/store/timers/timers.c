@@ -1,4 +1,3 @@
-/* See timers.h. */
 #define _GNU_SOURCE
 #include "store/timers/timers.h"
 #include <errno.h>

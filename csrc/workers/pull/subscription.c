@@ -1,4 +1,3 @@
-/* See subscription.h. */
 #include "workers/pull/subscription.h"
 #include <stddef.h>
 #include <stdlib.h>

@@ -1,4 +1,3 @@
-/* See diverted.h. */
 #include "workers/send/diverted.h"
 
 #include <string.h>

@@ -1,4 +1,3 @@
-/* See send_timer.h. */
 #include "workers/send/send_timer.h"
 #include <errno.h>
 #include <stdio.h>

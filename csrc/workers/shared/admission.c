@@ -1,4 +1,3 @@
-/* See admission.h. */
 #include "workers/shared/admission.h"
 
 #include <inttypes.h>

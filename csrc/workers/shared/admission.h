@@ -7,7 +7,7 @@
  * Nothing else is served meanwhile. So codecs refuse new sends at once while `busy_since_ns` of the worker shows a
  * stall ([REJECTREQUEST]). Sends that arrived before the end of a stall of more than `stall_ns` are refused after it
  * ([PCBUSY_CLEAN_QUEUE]). Sends that have waited longer than `wait_ns`, for any reason, are refused as well
- * ([TIMEOUT_CLEAN_QUEUE]). Oneway sends are not refused for these reasons (docs/adr/0130). The clock is read once in
+ * ([TIMEOUT_CLEAN_QUEUE]). Oneway sends are not refused for these reasons (docs/adr/0070). The clock is read once in
  * LOOK_EVERY requests: reading it for each would cost 2 % of the fast path. */
 #include <stddef.h>
 #include <stdint.h>

@@ -1,4 +1,3 @@
-/* See store_loop.h. */
 #define _GNU_SOURCE
 #include "workers/shared/store_loop.h"
 #include <poll.h>

@@ -1,4 +1,3 @@
-/* See traffic.h. */
 #include "workers/shared/traffic.h"
 
 #include <stdlib.h>

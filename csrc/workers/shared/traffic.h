@@ -1,8 +1,13 @@
 #ifndef ROCKETPY_TRAFFIC_H
 #define ROCKETPY_TRAFFIC_H
-/* What sends stored in a queue, and what pulls of a group got from it: the sums behind the statistics per name. They
- * are collected, so that the manager receives one message per queue, group and interval, independent of the number of
- * messages. A killed worker loses the sums of an interval. C only. */
+/* What sends stored in a queue, and what pulls of a group got from it: the sums behind the statistics by name
+ * (BrokerStatsManager). Offsets show neither bytes nor requests nor broadcasting groups.
+ *
+ * The manager receives one message per queue, group and interval, independent of the number of messages. Requests go
+ * first: sums wait while its ring holds more than a little, and while it is absent. So figures are up to two seconds
+ * late, and a killed worker loses the sums of an interval, not the totals of code 28. A sum costs 6 to 30 ns, a send at
+ * least 1.2 us. Rejected: counters by name in shared memory, where three kinds of processes would have to agree on
+ * slots, and counters in the control block, which cannot name the group. C only. */
 #include <stdint.h>
 #include "base/map.h"
 #include "ipc/ring.h"
