@@ -38,7 +38,7 @@ def test_every_column_is_on_the_page() -> None:
 
 
 def test_options_on_the_page_exist() -> None:
-    rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", OPTIONS[OPTIONS.index("## Options") :], re.MULTILINE)
+    rows = re.findall(r"^- ((?:`\w+`(?:, )?)+)[ :\n]", OPTIONS[OPTIONS.index("## Options") :], re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row) if name.lower() not in NOT_THERE}
     fields = (field for kind in (TopicOptions, StoreOptions, SinkOptions) for field in attrs.fields(kind))
     assert len(named) > 40 and named <= {field.metadata["key"] for field in fields}
