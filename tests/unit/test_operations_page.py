@@ -80,9 +80,9 @@ def literals() -> str:
 
 
 def rows_of(page: str, heading: str) -> list[str]:
-    """List the lines in the first cells of a section's tables."""
-    cells = re.findall(r"^\| (`[^|]+`) \|", Page.read(page).section(heading), re.MULTILINE)
-    return [line for cell in cells for line in re.findall(r"`([^`]+)`", cell)]
+    """List the lines in the first cells of a section's tables, and at the beginnings of its list items."""
+    rows = re.findall(r"^(?:\| (`[^|]+`) \||- (`.+?`): )", Page.read(page).section(heading), re.MULTILINE)
+    return [line for row in rows for line in re.findall(r"`([^`]+)`", "".join(row))]
 
 
 def pieces(line: str) -> list[str]:
@@ -143,5 +143,5 @@ def test_each_warning_has_a_row_that_begins_as_it_does(packages: tuple[str, ...]
     rows = rows_of(page, heading)
     hold(
         (f"{name_of(path)}: {text}" for path, text in found if not any(begins(text, row) for row in rows)),
-        f"add the line's first words to a table in docs/{page}, {heading}, with the remedy",
+        f"add the line's first words to docs/{page}, {heading}, with the remedy",
     )
