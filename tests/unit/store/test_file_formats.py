@@ -179,7 +179,7 @@ def test_the_control_block(tmp_path: Path) -> None:
     block.add_queue(b"T", 1)
     block.close()
     assert (tmp_path / "control").read_bytes().startswith(image)
-    assert OWN_PAGE.first_column("control", "at | size | header") == list(CONTROL_FIELDS)
+    assert OWN_PAGE.first_column("control", "at | header") == list(CONTROL_FIELDS)
     for at, name in CONTROL_FIELDS.items():
         assert ffi.offsetof("rp_control", name) == at, name
     assert {name for name, _ in ffi.typeof("rp_control").fields} - {"reserved"} == {
@@ -188,7 +188,7 @@ def test_the_control_block(tmp_path: Path) -> None:
         "logics_timestamp_ms",
         "index_timestamp_ms",
     }  # the last three share a row with the field before
-    assert OWN_PAGE.first_column("control", "at | size | entry of a queue, from byte 4096 on") == list(QUEUE_FIELDS)
+    assert OWN_PAGE.first_column("control", "at | entry of a queue, from byte 4096 on") == list(QUEUE_FIELDS)
     assert {field.offset: name for name, field in ffi.typeof("rp_queue").fields} == QUEUE_FIELDS
     assert lib.RP_CONTROL_QUEUES_AT == 4096 and lib.RP_CONTROL_TOPIC_ENTRY == 128
     header = {"magic": int.from_bytes(b"RPYBLK01", "little"), "layout_version": 2}
