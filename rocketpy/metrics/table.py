@@ -134,7 +134,7 @@ OWN_METRICS: tuple[Metric[Snapshot], ...] = (
           _store(lambda store: store.durable_phy_offset)),
     gauge("rocketpy_store_dispatched_offset_bytes", "", "Records below it can be consumed.",
           _store(lambda store: store.dispatched_phy_offset)),
-    gauge("rocketpy_store_replicated_offset_bytes", "", "Records below it are on the slave.",
+    gauge("rocketpy_store_replicated_offset_bytes", "", "Records below it are on a slave.",
           _store(lambda store: store.replicated_phy_offset)),
     gauge("rocketpy_broker_topics", "", "Topics, system topics included.",
           lambda s: [((), s.topic_count if s.topics is None else len(s.topics))]),
