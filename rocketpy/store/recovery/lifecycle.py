@@ -67,9 +67,8 @@ def open_store(
             further than what was confirmed before (a synchronous group with automatic failover).
         distrust: with automatic failover (see Distrust).
 
-    A control block that was copied with the times of its files does not count unless the store had stopped in order: it
-    may be newer than the copied log. A member's does not count at all: it may be older than what the member has
-    acknowledged.
+    Of a copy of a store in use the whole log is scanned: its control block and checkpoint may be newer. A copied block
+    of a member never counts: it may be older than what the member has acknowledged.
 
     Raises:
         StoreError: in use, not writable, files of another size, or damage beyond what recovery repairs.
@@ -96,7 +95,8 @@ def open_store(
         report = recovery.run(
             checkpoint=read_checkpoint(files, paths.checkpoint),
             was_clean=was_clean,
-            is_ours=is_ours and not (lock.is_copied and (distrust is not None or not was_clean)),
+            is_ours=is_ours and (distrust is None or not lock.is_copied),
+            is_copied=lock.is_copied and not was_clean,
             cut_at=cut_at,
         )
         files.write(paths.abort, 0, b"", sync=True)
