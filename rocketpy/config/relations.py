@@ -87,6 +87,8 @@ class _Checker:
             self._fail("tlsWorkers", f"{workers} with tls.server.mode={mode}: TLS needs 1 or more, and disabled 0")
         if fault := settings.tls.fault():
             self._fail(*fault)
+        if settings.rocketpy.metrics_use_tls and not settings.tls.is_served:
+            self._fail("metricsUseTLS", "true needs tls.server.mode=permissive or enforcing, and a certificate")
 
     def _check_networks(self, key: str, text: str) -> None:
         for piece in filter(None, (piece.strip() for piece in text.split(","))):

@@ -344,6 +344,12 @@ class RocketpyConfig:
         at_least=METRICS_PORT_FREE,
         at_most=65_535,
     )
+    metrics_use_tls: bool = setting(
+        False,
+        "metricsUseTLS",
+        "Serve metrics by HTTPS only, with the certificate of the server. Certificates of clients are asked for as "
+        "`tls.server.need.client.auth` says. Needs tls.server.mode permissive or enforcing.",
+    )
     log_level: str = setting(
         "INFO",
         "logLevel",

@@ -76,7 +76,8 @@ class NameServer:
         self._kv = KVConfigManager.load(Path(settings.namesrv.kv_config_path))
         self._processor = NamesrvProcessor(settings, self.routes, self._kv, _now_ms)
         self.faults = Faults()
-        self._tls = _tls_acceptor(settings.tls)
+        self.tls = _tls_acceptor(settings.tls)
+        """None: TLS is off."""
         self._server = RemotingServer(
             RequestTable({}, default=self._processor, faults=self.faults),
             connection_listeners=[self],
@@ -85,7 +86,7 @@ class NameServer:
                 frame_size_max=settings.rocketpy.frame_max_length,
             ),
             proxies=parse_networks(settings.rocketpy.proxy_protocol_from),
-            acceptor=self._tls,
+            acceptor=self.tls,
         )
         self.port = settings.server.listen_port
         self._scanned_at_s = -math.inf
@@ -128,7 +129,7 @@ class NameServer:
             Duty("dropping masters that have left", LEAVING_INTERVAL_S, as_duty(self._drop_leaving)),
             Duty("forgetting brokers that are gone", FORGET_INTERVAL_S, self._processor.forget_gone_brokers),
             Duty("logging the key-value table", KV_LOG_INTERVAL_S, as_duty(self._log_kv), first_s=KV_LOG_FIRST_S),
-            *([self._tls.duty()] if self._tls is not None else ()),
+            *([self.tls.duty()] if self.tls is not None else ()),
         ]
 
     def connection_closed(self, connection: int) -> None:
@@ -146,7 +147,7 @@ class NameServer:
             requests=dict(self._processor.requests),
             faults=dict(self.faults.counts),
             registrations_refused=self._processor.admission.refused,
-            tls=None if self._tls is None else self._tls.statistics(),
+            tls=None if self.tls is None else self.tls.statistics(),
         )
 
     def _scan(self) -> None:

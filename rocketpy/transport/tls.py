@@ -157,6 +157,11 @@ class TlsAcceptor:
         self._turns = trio.Semaphore(HANDSHAKES_MAX)
         self._turns_of: defaultdict[str, trio.Semaphore] = defaultdict(lambda: trio.Semaphore(HANDSHAKES_OF_SOURCE_MAX))
 
+    @property
+    def context(self) -> ssl.SSLContext:
+        """The context of new connections; safe to read from another thread."""
+        return self._certificates.context
+
     def statistics(self) -> TlsStatistics:
         return self._handshakes.statistics(self._certificates)
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import re
 import socket
+import ssl
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 
 import attrs
 import pytest
@@ -18,6 +21,8 @@ from rocketpy.message.batch import BatchEntry, encode_batch
 from rocketpy.metrics.address import DEFAULT_PORT
 from rocketpy.remoting.command import RemotingCommand
 from tests.support.broker import RunningBroker, free_ports, running_broker
+from tests.support.certificates import Authority
+from tests.support.pair import NameServer
 from tests.support.wire import Wire, max_offset, pull_request, read_all, records_of, send_request, until
 
 SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$")
@@ -28,10 +33,12 @@ TOPIC = "Counted"
 class Scraped:
     broker: RunningBroker
     port: int
+    tls: ssl.SSLContext | None = None  # None: metrics are plain
 
     def samples(self) -> dict[tuple[str, str], float]:
         """(name, labels as exposed) to value."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=60) as answer:
+        url = f"{'https' if self.tls else 'http'}://127.0.0.1:{self.port}/metrics"
+        with urllib.request.urlopen(url, timeout=60, context=self.tls) as answer:
             lines = answer.read().decode().splitlines()
         found = [SAMPLE.match(line) for line in lines if not line.startswith("#")]
         assert all(found)
@@ -51,6 +58,45 @@ def scraped() -> Iterator[Scraped]:
         yield Scraped(broker, port)
         assert broker.stop() == 0
         assert "Traceback" not in broker.text()
+
+
+def test_metrics_by_tls_of_both_servers_and_a_renewed_certificate(tmp_path: Path) -> None:
+    """A scrape without TLS gets nothing, and a certificate that is replaced is served soon."""
+    authority = Authority(tmp_path)
+    issued, next_one = authority.issue(), authority.issue()
+    trust = ssl.create_default_context(cafile=authority.ca_file)
+    port, namesrv_port = free_ports()
+    settings = issued.settings() | {"tls.server.mode": "permissive", "tls.config.file": "/dev/null"}
+    settings |= {"metricsUseTLS": "true", "metricsPort": str(port)}
+    namesrv = NameServer(tmp_path / "store", 0, namesrv_port, tmp_path / "log", settings)
+    try:
+        namesrv.start()
+        scraped = Scraped(namesrv, port, trust)
+        until(lambda: can_scrape(scraped), "the name server's metrics are served")
+        assert scraped.total("rocketpy_namesrv_brokers") == 0
+    finally:
+        namesrv.kill_all()
+    with running_broker(settings) as broker:
+        scraped = Scraped(broker, port, trust)
+        until(lambda: scraped.total("rocketpy_tls_certificate_not_after_seconds") > 0, "the TLS worker shows its file")
+        with pytest.raises((OSError, http.client.HTTPException)):
+            Scraped(broker, port).samples()
+        before = served_certificate(port)
+        issued.replace(next_one)
+        until(lambda: served_certificate(port) != before, "the new certificate is served")
+        assert scraped.total("rocketpy_broker_topics") > 0
+        assert "give its job `scheme: https`" in broker.text()
+
+
+def can_scrape(scraped: Scraped) -> bool:
+    try:
+        return bool(scraped.samples())
+    except OSError:
+        return False
+
+
+def served_certificate(port: int) -> str:
+    return ssl.get_server_certificate(("127.0.0.1", port), timeout=10)
 
 
 def test_counters_are_exactly_right(scraped: Scraped) -> None:

@@ -48,7 +48,9 @@ def _serve_metrics(settings: NamesrvSettings, server: NameServer) -> None:
             rss_bytes=memory.rss_bytes if memory else None,
         )
 
-    serve(settings.rocketpy.metrics_host, settings.rocketpy.metrics_port, NamesrvCollector(take))
+    own, acceptor = settings.rocketpy, server.tls
+    contexts = (lambda: acceptor.context) if own.metrics_use_tls and acceptor is not None else None
+    serve(own.metrics_host, own.metrics_port, NamesrvCollector(take), contexts)
 
 
 def namesrv_spec(settings: NamesrvSettings, listener: socket.socket) -> WorkerSpec:

@@ -41,6 +41,7 @@ from .shared_counts import fast_path_counters, pool_loads, replication_status
 
 if TYPE_CHECKING:
     from rocketpy.metrics.endpoint import Endpoint
+    from rocketpy.tls import Certificates
 
     from ..member.manager_role import ManagerRole
     from ..member.shown import MemberShown
@@ -175,6 +176,12 @@ class ManagerMain(RequestServerMain):
 
         return tls_connector(lambda: calls.context)
 
+    @property
+    def _metrics_certificates(self) -> Certificates | None:
+        """The certificates by which metrics are served; None: by plain HTTP, or not at all."""
+        uses_tls = self.metrics is not None and self.inherited.settings.rocketpy.metrics_use_tls
+        return self.inherited.certificates.serves if uses_tls else None
+
     def _read_a_piece(self, moved: Callable[[], None]) -> None:
         """A long look at the log at the start is no hang, and no fault of a member: it moves."""
         moved()
@@ -193,13 +200,13 @@ class ManagerMain(RequestServerMain):
         async with trio.open_nursery() as beside:
             beside.start_soon(_report_ready, context, controller, self.inherited.member is None)
             if self.metrics is not None:
-                beside.start_soon(_serve_metrics, self.metrics, measured)
+                beside.start_soon(_serve_metrics, self.metrics, measured, self._metrics_certificates)
             if role is not None:
                 beside.start_soon(role.run)
-            if (calls := self.inherited.certificates.calls) is not None:
+            for certificates in filter(None, (self.inherited.certificates.calls, self._metrics_certificates)):
                 from rocketpy.transport.tls import reload_duty
 
-                beside.start_soon(run_duty, reload_duty(calls), server.gateway.faults)
+                beside.start_soon(run_duty, reload_duty(certificates), server.gateway.faults)
             await server.run()
             beside.cancel_scope.cancel()
 
@@ -215,14 +222,14 @@ async def _report_ready(context: WorkerContext, controller: BrokerController, wa
     context.report_ready()
 
 
-async def _serve_metrics(listener: socket.socket, measured: Measured) -> None:
+async def _serve_metrics(listener: socket.socket, measured: Measured, certificates: Certificates | None) -> None:
     """Serve metrics on `listener` from the first connection on, until cancelled.
 
     Before, nobody needs the endpoint, which is 11 % of idle memory (boot/memory.py).
     """
     await trio.lowlevel.wait_readable(listener)
     token = trio.lowlevel.current_trio_token()
-    endpoint = await trio.to_thread.run_sync(_open_endpoint, listener, measured, token)
+    endpoint = await trio.to_thread.run_sync(_open_endpoint, listener, measured, token, certificates)
     try:
         await trio.sleep_forever()
     finally:
@@ -230,11 +237,14 @@ async def _serve_metrics(listener: socket.socket, measured: Measured) -> None:
             await trio.to_thread.run_sync(endpoint.close)  # a running scrape still needs this loop
 
 
-def _open_endpoint(listener: socket.socket, measured: Measured, token: trio.lowlevel.TrioToken) -> Endpoint:
+def _open_endpoint(
+    listener: socket.socket, measured: Measured, token: trio.lowlevel.TrioToken, certificates: Certificates | None
+) -> Endpoint:
     from rocketpy.metrics.collector import BrokerCollector
     from rocketpy.metrics.endpoint import Endpoint
 
     from .snapshot import SnapshotTaker
 
     take = SnapshotTaker(*measured)
-    return Endpoint(listener, BrokerCollector(lambda: trio.from_thread.run(take, trio_token=token)))
+    collector = BrokerCollector(lambda: trio.from_thread.run(take, trio_token=token))
+    return Endpoint(listener, collector, None if certificates is None else lambda: certificates.context)

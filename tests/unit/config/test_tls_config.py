@@ -88,6 +88,13 @@ def test_a_broker_with_tls_has_workers_for_it() -> None:
         broker(ENFORCING | {"tlsWorkers": "0"})
 
 
+def test_metrics_by_tls_need_a_server_with_tls() -> None:
+    assert broker(ENFORCING | {"metricsUseTLS": "true"}).rocketpy.metrics_use_tls
+    for load in (broker, namesrv):
+        with pytest.raises(ConfigError, match=r"metricsUseTLS: true needs tls\.server\.mode=permissive or enforcing"):
+            load({"metricsUseTLS": "true", "tls.config.file": "/dev/null"})
+
+
 def test_a_broker_calls_by_tls() -> None:
     for key in ("useTLS", "tls.enable"):
         assert broker({key: "true", "tls.config.file": "/dev/null"}).tls.use_tls

@@ -1,15 +1,21 @@
 """The endpoint answers a real request, and a taken port is one clear line."""
 
 import contextlib
+import http.client
 import socket
+import ssl
+import time
 import urllib.request
+from pathlib import Path
 
 import pytest
 
 from rocketpy.errors import ConfigError
-from rocketpy.metrics import NamesrvSnapshot, listen_by_default, port_of
+from rocketpy.metrics import NamesrvSnapshot, listen, listen_by_default, port_of
 from rocketpy.metrics.collector import NamesrvCollector
-from rocketpy.metrics.endpoint import serve
+from rocketpy.metrics.endpoint import Endpoint, serve
+from rocketpy.tls import client_context, server_context
+from tests.support.certificates import Authority, tls_config
 
 SNAPSHOT = NamesrvSnapshot(brokers=2, clusters=1, topics=7, connections=3, requests={})
 
@@ -20,6 +26,56 @@ def test_scrape() -> None:
         urllib.request.urlopen(f"http://127.0.0.1:{endpoint.port}/metrics", timeout=10) as answer,
     ):
         assert b"\nrocketpy_namesrv_brokers 2.0\n" in answer.read()
+
+
+def scrape(port: int, context: ssl.SSLContext | None) -> bytes:
+    kind = "http" if context is None else "https"
+    with urllib.request.urlopen(f"{kind}://127.0.0.1:{port}/metrics", timeout=10, context=context) as answer:
+        return bytes(answer.read())
+
+
+def test_scrape_by_tls_with_the_context_of_the_moment(tmp_path: Path) -> None:
+    old, new = Authority(tmp_path / "old"), Authority(tmp_path / "new")
+    served = [server_context(tls_config(old.issue().settings()))]
+    trusting = [client_context(tls_config(authority.trusting())) for authority in (old, new)]
+    with serve("127.0.0.1", 0, NamesrvCollector(lambda: SNAPSHOT), lambda: served[-1]) as endpoint:
+        assert b"\nrocketpy_namesrv_brokers 2.0\n" in scrape(endpoint.port, trusting[0])
+        served.append(server_context(tls_config(new.issue().settings())))
+        assert b"\nrocketpy_namesrv_brokers 2.0\n" in scrape(endpoint.port, trusting[1])
+        with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
+            scrape(endpoint.port, trusting[0])
+
+
+def test_a_scrape_shows_the_certificate_that_is_asked_for(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    context = server_context(tls_config(authority.issue().settings(), authority.asking()))
+    with serve("127.0.0.1", 0, NamesrvCollector(lambda: SNAPSHOT), lambda: context) as endpoint:
+        assert scrape(endpoint.port, client_context(tls_config(authority.trusting(authority.issue()))))
+        with pytest.raises((OSError, http.client.HTTPException)):
+            scrape(endpoint.port, client_context(tls_config(authority.trusting())))
+
+
+def test_a_plain_scrape_of_tls_is_one_line_with_the_remedy(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    context = server_context(tls_config(Authority(tmp_path).issue().settings()))
+    with serve("127.0.0.1", 0, NamesrvCollector(lambda: SNAPSHOT), lambda: context) as endpoint:
+        for _ in range(2):
+            with pytest.raises((OSError, http.client.HTTPException)):
+                scrape(endpoint.port, None)
+    expected = "a scrape of 127.0.0.1 failed: it speaks no TLS (metricsUseTLS=true): give its job `scheme: https`"
+    assert [record.message for record in caplog.records] == [expected]
+
+
+@pytest.mark.parametrize("has_tls", [False, True])
+def test_a_client_that_stops_is_closed(tmp_path: Path, has_tls: bool) -> None:
+    context = server_context(tls_config(Authority(tmp_path).issue().settings()))
+    contexts = (lambda: context) if has_tls else None
+    collector = NamesrvCollector(lambda: SNAPSHOT)
+    with Endpoint(listen("127.0.0.1", 0), collector, contexts, silence_max_s=0.05) as endpoint:
+        begun_s = time.monotonic()
+        with socket.create_connection(("127.0.0.1", endpoint.port), 10) as stopped:
+            stopped.sendall(b"\x16\x03\x01" if has_tls else b"GET /met")
+            assert stopped.recv(100) == b""
+        assert time.monotonic() - begun_s < 5.0
 
 
 def test_a_closed_endpoint_frees_its_port() -> None:
