@@ -7,20 +7,25 @@ reads the same bytes from the page cache and writes them to the same disk, witho
 
 from __future__ import annotations
 
+import contextlib
 import os
 import statistics
+import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import attrs
 import click
+import trustme
 
 from . import proc
 from .brokers import Broker, BrokerFailed, running, tail
 from .lag import ControlView
 from .pairs import extent, slave_of
 from .replication import ASYNC, BODY, QUEUES, RECORD_OVERHEAD, TOPIC, copy_mb_per_s, open_load
+from .tls import TLS_SETTINGS, write_certificate
 
 LOOK_S, TIMEOUT_S = 0.002, 120.0
 COST_MIN = 0.005  # CPU s per GB; less is not shown
@@ -87,9 +92,9 @@ def costs_per_gb(before: Mapping[str, float], after: Mapping[str, float], size: 
     return {name: cost for name, cost in costs.items() if cost >= COST_MIN}
 
 
-def catch_up(master: Broker, end: int) -> Turn:
-    """Start an empty slave and wait until it has the log up to `end`."""
-    with slave_of(master) as slave:
+def catch_up(master: Broker, end: int, settings: Mapping[str, str]) -> Turn:
+    """Start an empty slave with these settings and wait until it has the log up to `end`."""
+    with slave_of(master, settings=settings) as slave:
         wait_until(slave, lambda: extent(slave)[1] > 0)  # before, the control block may be made anew
         view = ControlView(slave.store)
         try:
@@ -113,16 +118,27 @@ def catch_up(master: Broker, end: int) -> Turn:
     )
 
 
+def by_tls(directory: Path) -> dict[str, str]:
+    """The properties of a pair that replicates by TLS; files of certificates in the directory."""
+    chain, key = write_certificate(directory, trustme.KeyType.ECDSA)
+    served = dict(zip(TLS_SETTINGS, ("permissive", str(chain), str(key)), strict=True))
+    return served | {"useTLS": "true", "haUseTLS": "true", "tls.client.authServer": "false"}
+
+
 @click.command()
 @click.option("--gigabytes", default=3.0, help="of the master's log")
 @click.option("--repeat", default=3, help="slaves, one after the other")
-def main(gigabytes: float, repeat: int) -> None:
+@click.option("--tls", "has_tls", is_flag=True, help="the log goes by TLS")
+def main(gigabytes: float, repeat: int, has_tls: bool) -> None:
     """Print each turn, and the medians."""
-    with running("rocketpy", settings=ASYNC) as master:
+    with contextlib.ExitStack() as stack:
+        directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="rocketpy-bench-tls-"))
+        settings = by_tls(Path(directory)) if has_tls else {}
+        master = stack.enter_context(running("rocketpy", settings=ASYNC | settings))
         end = fill(master, gigabytes)
         turns = []
         for _ in range(repeat):
-            turns.append(catch_up(master, end))
+            turns.append(catch_up(master, end, settings))
             click.echo(turns[-1])
     for name in sorted({name for turn in turns for name in turn.cpu_s_per_gb}):
         click.echo(f"{name}: {statistics.median(turn.cpu_s_per_gb.get(name, 0) for turn in turns):.3f} CPU s/GB")

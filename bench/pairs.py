@@ -6,12 +6,13 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from .brokers import (
     BROKER_NAME,
     HOST,
+    NO_SETTINGS,
     ROOT,
     Broker,
     BrokerFailed,
@@ -37,7 +38,7 @@ def _start_java(directory: Path, master: Broker, port: int) -> Broker:
     return Broker("java", directory, port, master.namesrv_port, [start_java_process(directory, "broker")], store)
 
 
-def _start_rocketpy(directory: Path, master: Broker, port: int) -> Broker:
+def _start_rocketpy(directory: Path, master: Broker, port: int, more: Mapping[str, str]) -> Broker:
     store = directory / "store"
     settings = GROUP_SETTINGS | {
         "brokerRole": "SLAVE",
@@ -46,6 +47,7 @@ def _start_rocketpy(directory: Path, master: Broker, port: int) -> Broker:
         "listenPort": str(port),
         "storePathRootDir": str(store),
         "metricsPort": "0",
+        **more,
     }
     words = [sys.executable, "-m", "rocketpy", "broker", "-n", f"{HOST}:{master.namesrv_port}"]
     words += [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
@@ -55,12 +57,14 @@ def _start_rocketpy(directory: Path, master: Broker, port: int) -> Broker:
 
 
 @contextlib.contextmanager
-def slave_of(master: Broker, parent: Path | None = None) -> Iterator[Broker]:
-    """A slave that has just been started; stopped and removed at the end."""
+def slave_of(master: Broker, parent: Path | None = None, settings: Mapping[str, str] = NO_SETTINGS) -> Iterator[Broker]:
+    """A slave that has just been started; stopped and removed at the end. `settings`: more of rocketpy."""
     with work_directory(f"{master.target}-slave", parent) as directory:
         (port,) = free_ports(1)
-        start = _start_java if master.target == "java" else _start_rocketpy
-        slave = start(directory, master, port)
+        if master.target == "java":
+            slave = _start_java(directory, master, port)
+        else:
+            slave = _start_rocketpy(directory, master, port, settings)
         try:
             yield slave
         finally:

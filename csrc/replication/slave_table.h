@@ -27,7 +27,9 @@ enum {
     RP_SLAVE_TOO_MANY = 7,   /* haConnectionsMax, or RP_HANDSHAKES_MAX */
     RP_SLAVE_DIVERGED = 8,   /* the end of its log differs from the master's */
     RP_SLAVE_FENCED = 9,     /* automatic failover: this broker is not the master, or not any more */
-    RP_SLAVE_REASONS = 10
+    RP_SLAVE_PLAIN = 10,     /* it is not encrypted, and tls.server.mode is enforcing */
+    RP_SLAVE_NO_TLS = 11,    /* it speaks TLS, which is not served, or the TLS workers are behind */
+    RP_SLAVE_REASONS = 12
 };
 
 enum { /* states of a row */

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import ipaddress
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,8 +16,9 @@ from rocketpy.admin.admin import Admin
 from rocketpy.config import BrokerSettings, parse_addresses
 from rocketpy.errors import ConfigError, RocketError, StoreError
 from rocketpy.remoting.networks import parse_networks
+from rocketpy.replication.connection import connect
 from rocketpy.replication.errors import MasterUnusable
-from rocketpy.replication.master_log import ask_master, connect, request_address
+from rocketpy.replication.master_log import ask_master, request_address
 from rocketpy.replication.secret import read_secret
 from rocketpy.store.files import DiskFiles
 from rocketpy.store.recovery.diverged import DIRECTORY, kept_aside
@@ -92,7 +94,8 @@ def _is_loopback(settings: BrokerSettings) -> bool:
 def _master(settings: BrokerSettings) -> Iterator[Finding]:
     try:
         address, ha = _find_master(settings)
-        log = ask_master(address, TIMEOUT_S, client_context(settings.tls) if settings.tls.use_tls else None)
+        tls = client_context(settings.tls) if settings.tls.use_tls else None
+        log = ask_master(address, TIMEOUT_S, tls)
     except (MasterUnusable, RocketError, ValueError) as exc:
         yield Finding(
             "master", str(exc), "start the master; it and this broker need the same brokerName and name server"
@@ -103,7 +106,7 @@ def _master(settings: BrokerSettings) -> Iterator[Finding]:
     if log.file_size != own:
         remedy = f"set mappedFileSizeCommitLog={log.file_size} and begin with an empty store"
         yield Finding("log files", f"{own} bytes here, {log.file_size} on the master", remedy, True)
-    yield _replication_port(ha)
+    yield _replication_port(ha, tls if settings.store.ha_use_tls else None)
 
 
 def _find_master(settings: BrokerSettings) -> tuple[str, str]:
@@ -134,9 +137,9 @@ def _find_master(settings: BrokerSettings) -> tuple[str, str]:
     return address, f"{address.rpartition(':')[0]}:{port + 1}"
 
 
-def _replication_port(ha: str) -> Finding:
+def _replication_port(ha: str, tls: ssl.SSLContext | None) -> Finding:
     try:
-        with connect(ha, TIMEOUT_S) as connection:
+        with connect(ha, TIMEOUT_S, tls) as connection:
             connection.settimeout(CLOSED_SOON_S)
             is_closed = connection.recv(1) == b""
             own = connection.getsockname()[0]

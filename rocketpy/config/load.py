@@ -167,8 +167,10 @@ def _with_tls_file(loaded: _Loaded[_S]) -> _Loaded[_S]:
     Source: RocketMQ 4.9 `TlsHelper#extractTlsConfigFromFile`: the file overrides what the server was started with.
     """
     tls, values = loaded.settings.tls, dict[tuple[str, str], Any]()
-    if "useTLS" not in loaded.given and tls.tls_server_mode is TlsMode.ENFORCING:
-        values["tls", "use_tls"] = True
+    if tls.tls_server_mode is TlsMode.ENFORCING:
+        uses_tls = values["tls", "use_tls"] = tls.use_tls or "useTLS" not in loaded.given
+        if isinstance(loaded.settings, BrokerSettings) and "haUseTLS" not in loaded.given:
+            values["store", "ha_use_tls"] = uses_tls
     file = Path(tls.tls_config_file)
     is_on = tls.is_served or tls.use_tls
     if is_on and ("tls.config.file" in loaded.given or file.exists()):

@@ -87,6 +87,8 @@ class _Checker:
             self._fail("tlsWorkers", f"{workers} with tls.server.mode={mode}: TLS needs 1 or more, and disabled 0")
         if fault := settings.tls.fault():
             self._fail(*fault)
+        if isinstance(settings, BrokerSettings) and settings.store.ha_use_tls and not settings.tls.use_tls:
+            self._fail("haUseTLS", "true needs useTLS=true: the slave asks its master before it gets the log")
         if settings.rocketpy.metrics_use_tls and not settings.tls.is_served:
             self._fail("metricsUseTLS", "true needs tls.server.mode=permissive or enforcing, and a certificate")
 

@@ -125,6 +125,13 @@ class ReplicationConfig:
         "File with a secret that brokers of rocketpy prove to each other before a log byte is sent. Slaves of the "
         "reference are then refused.",
     )
+    ha_use_tls: bool = setting(
+        False,
+        "haUseTLS",
+        "A slave gets the log by TLS, with the authorities and certificate of its requests. Its master must serve TLS, "
+        "and be a broker of rocketpy. Needs useTLS=true.",
+        default_text="true if tls.server.mode is enforcing and useTLS true",
+    )
     ha_check_crc: bool = setting(
         True,
         "haCheckCrc",

@@ -3,7 +3,7 @@
     supervisor.py        forks, watches, replaces and stops the workers    (the supervisor process)
     acceptor.py          listening sockets -> selectors, by handoff.py     (acceptor)
     selector.py          sockets <-> rings: csrc/workers/selector/selector.c        (selector-0 ...)
-    tls_worker.py        clients that speak TLS <-> selectors; tls_handshakes.py their handshakes (tls-0 ...)
+    tls_worker.py        clients that speak TLS <-> selectors, slaves <-> replicator; tls_handshakes.py (tls-0 ...)
     codec.py             frames -> requests: csrc/workers/codec/codec.c          (codec-0 ...)
     request_server.py    requests -> Processors in pools of trio tasks     (manager, query-0 ...)
     topology.py          all blocks and rings (ring.py), created before the first fork;

@@ -1,7 +1,8 @@
-"""Passes accepted sockets from the acceptor to a selector: SCM_RIGHTS over a unix socket pair.
+"""Passes sockets to another worker: SCM_RIGHTS over a unix socket pair.
 
-One message carries up to HANDOFF_MAX descriptors, and for each a byte with the number of its listener (0 main port, 1
-VIP port). The supervisor holds both ends as well, so descriptors in flight survive the death of either worker.
+Acceptor to selector: up to HANDOFF_MAX descriptors in one message, and for each a byte with the number of its listener
+(0 main port, 1 VIP port). Replicator to TLS worker: one, with the end of the socket pair that takes its place. The
+supervisor holds both ends as well, so descriptors in flight survive the death of either worker.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from collections.abc import Sequence
 import attrs
 
 from rocketpy.native.core import lib
+from rocketpy.remoting.abc import Peer
+
+from .worker_messages import HOST, encode_host
 
 HANDOFF_MAX: int = lib.RP_HANDOFF_MAX
 # Transient errors: too many descriptors in flight, or no kernel memory for the message.
@@ -52,6 +56,29 @@ def hand_over(target: socket.socket, connections: Sequence[Accepted]) -> int:
             raise
         return 0
     return len(batch)
+
+
+def pass_to_tls(worker: socket.socket, connection: socket.socket, peer: Peer) -> socket.socket | None:
+    """Give a connection that begins with a TLS handshake to a TLS worker. The caller closes its own descriptor.
+
+    As csrc/workers/selector/selector_connection.c does. Returns: the connection's plain bytes, a non-blocking socket;
+    None: the worker is behind, or there are no descriptors.
+    """
+    try:
+        plain, inner = socket.socketpair()
+    except OSError:
+        return None
+    with inner:
+        plain.setblocking(False)
+        inner.setblocking(False)
+        rights = array.array("i", [connection.fileno(), inner.fileno()])
+        try:
+            record = HOST.write(**encode_host(peer.host, peer.port))
+            worker.sendmsg([record], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+        except OSError:
+            plain.close()
+            return None
+    return plain
 
 
 def take_over(source: socket.socket) -> list[Accepted]:

@@ -55,6 +55,8 @@ class Tunnel:
     inner_events: int = attrs.field(init=False, default=select.EPOLLIN)
     is_ended: bool = attrs.field(init=False, default=False)
     """The client has sent everything; the selector reads the rest of it and closes."""
+    failure: OSError | None = attrs.field(init=False, default=None)
+    """Why nothing more comes from the client, if it did not end in order."""
 
     @property
     def waiting_bytes(self) -> int:
@@ -92,14 +94,15 @@ class Pump:
     def __len__(self) -> int:
         return len(self._tunnels) // 2
 
-    def add(self, handshake: Handshake) -> None:
+    def add(self, client: ssl.SSLSocket, inner: socket.socket) -> Tunnel:
         """Serve a connection from now on. What the client sent with its last handshake message is read at once."""
-        tunnel = Tunnel(handshake.stream, handshake.inner)
+        tunnel = Tunnel(client, inner)
         self.added += 1
         for end in (tunnel.client, tunnel.inner):
             self._tunnels[end.fileno()] = tunnel
             self._poller.register(end, select.EPOLLIN)
         self._serve(tunnel, True, select.EPOLLIN)
+        return tunnel
 
     def turn(self, timeout_s: float) -> bool:
         """Wait, and move what is ready. Returns True if the doorbell rang."""
@@ -151,8 +154,8 @@ class Pump:
                     break
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
             pass
-        except OSError:  # ssl.SSLError is one: no TLS any more, or a reset; the selector still gets what came before
-            tunnel.is_ended = True
+        except OSError as exc:  # ssl.SSLError is one: no TLS, or a reset; the selector still gets what came before
+            tunnel.is_ended, tunnel.failure = True, exc
         if size:
             self._to_selector(tunnel, self._buffer[:size])
         elif tunnel.is_ended:
@@ -271,7 +274,8 @@ class TlsMain:
             if pump.turn(TURN_S):
                 self.block.awake()
             while self._ready:
-                pump.add(self._ready.popleft())
+                complete = self._ready.popleft()
+                pump.add(complete.stream, complete.inner)
             self.block.beat(time.monotonic_ns())
             shown = Figures.of(handshakes, pump)
             shown.show(self.block, before)

@@ -7,6 +7,7 @@
     slave_states.py    its states and events, as a table
     guide.py           which master a slave follows: the named one; with automatic failover that is follower.py
     protocols.py       how a slave opens the stream of a master: of the reference, of rocketpy, with automatic failover
+    connection.py      connections of a slave to its master, plain or by TLS
     master_log.py      what a slave asks its master first
     start.py           where a slave's stream begins; the comparison of the ends of both logs
     stream.py          one connection that brings the log

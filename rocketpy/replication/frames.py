@@ -29,6 +29,7 @@ MAGIC = b"\xffRPHA\x00\x00" + bytes([REPLICATION_VERSION_LOWEST])
 JSON_MAX = int(lib.RP_HA_JSON_MAX)
 TEXT_MAX = 500  # characters of the other side's text in a line of the log
 POSITION_MAX = 2**63 - 1
+TLS_HANDSHAKE = b"\x16"  # the first byte of a connection by TLS; as one of a position it would be beyond any log
 
 
 class FrameInvalid(ProtocolError):

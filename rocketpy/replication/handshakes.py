@@ -3,6 +3,9 @@
     accepted -> row of the slave table -> first 8 bytes: a position of 4.9, or the magic -> CHALLENGE -> HELLO
                                           csrc/replication/master.c takes the connection over
 
+A connection whose first byte begins a TLS handshake goes to a TLS worker, and the plain end of a socket pair stays in
+its place.
+
 They take no place of a slave. When there are RP_HANDSHAKES_MAX and another one comes, one is closed: the oldest of the
 host that has most. So one host cannot keep the others out, however many connections it opens. All IPv6 addresses of a
 /64 count as one host: who has one of them has all. None may stay longer than haHousekeepingInterval.
@@ -22,9 +25,11 @@ import attrs
 
 from rocketpy.message.host import format_host
 from rocketpy.native.core import lib
+from rocketpy.reactor.handoff import pass_to_tls
+from rocketpy.remoting.abc import Peer
 from rocketpy.remoting.networks import Network, is_in, parse_address
 
-from .frames import FRAME, JSON_MAX, MAGIC
+from .frames import FRAME, JSON_MAX, MAGIC, TLS_HANDSHAKE
 from .slave_table import SlaveTable
 
 REPORT_BYTES = int(lib.RP_HA_SIZE_REPORT)
@@ -34,10 +39,18 @@ NS_PER_S = 1_000_000_000
 
 @attrs.frozen(eq=False)
 class HaPort:
-    """The port at which slaves connect, and the networks that they may come from (haAddresses)."""
+    """The port at which slaves connect, and the networks that they may come from (haAddresses).
 
-    listener: socket.socket  # non-blocking
+    Args:
+        listener: non-blocking.
+        tls_workers: where connections with TLS are passed; empty: TLS is not served.
+        is_tls_required: plain connections are closed.
+    """
+
+    listener: socket.socket
     networks: Sequence[Network]
+    tls_workers: Sequence[socket.socket] = ()
+    is_tls_required: bool = False
 
     def admits(self, host: str) -> bool:
         return is_in(parse_address(host), self.networks)
@@ -55,13 +68,20 @@ class Newcomer:
     """A connection that does not replicate yet."""
 
     connection: socket.socket  # non-blocking; owned until it is released
-    address: str  # host:port
+    peer: Peer
     row: int  # in the slave table
     host: bytes  # what counts as one host
     begun_s: float
     challenge: str = attrs.field(init=False, default="")
     """The nonce of CHALLENGE; "": its first bytes have not come whole."""
     received: bytearray = attrs.field(init=False, factory=bytearray)
+    is_new: bool = attrs.field(init=False, default=True)
+    """Nothing has come: it may begin with TLS."""
+
+    @property
+    def address(self) -> str:
+        """host:port."""
+        return format_host((self.peer.host, self.peer.port))
 
     @property
     def lacks(self) -> int:
@@ -91,11 +111,9 @@ class Handshakes:
         now_s: a monotonic clock.
     """
 
-    def __init__(
-        self, table: SlaveTable, listener: socket.socket, silence_max_s: float, now_s: Callable[[], float]
-    ) -> None:
+    def __init__(self, table: SlaveTable, port: HaPort, silence_max_s: float, now_s: Callable[[], float]) -> None:
         self._table, self._silence_max_s, self._now_s = table, silence_max_s, now_s
-        self._listener, self._is_listening = listener, False
+        self._port, self._is_listening = port, False
         self._newcomers: dict[int, Newcomer] = {}  # by descriptor, the oldest first
         self._epoll = select.epoll()
 
@@ -112,9 +130,9 @@ class Handshakes:
     def listen(self, is_listening: bool) -> None:
         """Look at the listener, or leave it alone: what waits there would keep the loop busy."""
         if is_listening and not self._is_listening:
-            self._epoll.register(self._listener, select.EPOLLIN)
+            self._epoll.register(self._port.listener, select.EPOLLIN)
         elif self._is_listening and not is_listening:
-            self._epoll.unregister(self._listener)
+            self._epoll.unregister(self._port.listener)
         self._is_listening = is_listening
 
     def begin(self, connection: socket.socket, peer: tuple[str, int]) -> Newcomer | None:
@@ -123,9 +141,8 @@ class Handshakes:
         if row is None:
             return None
         connection.setblocking(False)
-        newcomer = Newcomer(connection, format_host(peer), row, _host_of(peer[0]), self._now_s())
-        self._epoll.register(connection, select.EPOLLIN)
-        self._newcomers[connection.fileno()] = newcomer
+        newcomer = Newcomer(connection, Peer(*peer), row, _host_of(peer[0]), self._now_s())
+        self._watch(newcomer)
         return newcomer
 
     @property
@@ -154,6 +171,8 @@ class Handshakes:
 
     def read(self, newcomer: Newcomer) -> bytes | Ended | None:
         """Read its first bytes, or the JSON of its HELLO. Returns None until they have come whole."""
+        if newcomer.is_new and (ended := self._tell_apart(newcomer)) is not None:
+            return ended
         while lacks := newcomer.lacks:
             try:
                 data = newcomer.connection.recv(lacks)
@@ -171,6 +190,30 @@ class Handshakes:
         if (newcomer.challenge or is_magic(said)) and _has_more(newcomer.connection):
             return Ended(lib.RP_SLAVE_IMPLAUSIBLE)  # it must wait for an answer
         return said[FRAME.size :] if newcomer.challenge else said
+
+    def _tell_apart(self, newcomer: Newcomer) -> Ended | None:
+        """Look at the first byte: a connection that begins a TLS handshake is passed to a TLS worker."""
+        try:
+            first = newcomer.connection.recv(1, socket.MSG_PEEK)
+        except OSError:  # nothing has come, or `read` learns the same
+            return None
+        newcomer.is_new = False
+        if first == TLS_HANDSHAKE:
+            return None if self._pass_on(newcomer) else Ended(lib.RP_SLAVE_NO_TLS)
+        return Ended(lib.RP_SLAVE_PLAIN) if first and self._port.is_tls_required else None
+
+    def _pass_on(self, newcomer: Newcomer) -> bool:
+        workers = self._port.tls_workers
+        if not workers:
+            return False
+        plain = pass_to_tls(workers[newcomer.row % len(workers)], newcomer.connection, newcomer.peer)
+        if plain is None:
+            return False
+        self._forget(newcomer)
+        newcomer.connection.close()
+        newcomer.connection = plain
+        self._watch(newcomer)
+        return True
 
     def send(self, newcomer: Newcomer, frame: bytes) -> bool:
         """Send a whole frame. Nothing else is on its way to the other side, so the socket takes all of it, or the
@@ -191,6 +234,10 @@ class Handshakes:
         newcomer.connection.close()
         self._table.free(newcomer.row)
         self._table.count_closed(reason)
+
+    def _watch(self, newcomer: Newcomer) -> None:
+        self._epoll.register(newcomer.connection, select.EPOLLIN)
+        self._newcomers[newcomer.connection.fileno()] = newcomer
 
     def _forget(self, newcomer: Newcomer) -> None:
         self._epoll.unregister(newcomer.connection)

@@ -56,6 +56,10 @@ WHY = {
     lib.RP_SLAVE_TOO_MANY: "closed %(address)s: haConnectionsMax slaves are connected, or more than "
     f"{lib.RP_HANDSHAKES_MAX} connections have not said yet which slaves they are; raise haConnectionsMax, or narrow "
     "haAddresses",
+    lib.RP_SLAVE_PLAIN: "refused slave %(address)s: it is not encrypted, and tls.server.mode is enforcing here; set "
+    "useTLS=true and haUseTLS=true on it",
+    lib.RP_SLAVE_NO_TLS: "refused slave %(address)s: it speaks TLS, and tls.server.mode is disabled here, or the TLS "
+    "workers are behind (tlsWorkers)",
 }
 REASON_OF = {
     LATER: lib.RP_SLAVE_FAILED,
@@ -127,7 +131,7 @@ class Master:
         self._port, self._control, self._table = port, control, table
         self._group, self._member, self._epoch = group, member, -1
         self._config, self._now_s, self._accept_from_s, self._slaves = config, _clock_of(config), 0.0, 0
-        self._handshakes = Handshakes(table, port.listener, config.housekeeping_ns / NS_PER_S, self._now_s)
+        self._handshakes = Handshakes(table, port, config.housekeeping_ns / NS_PER_S, self._now_s)
         config.handshakes = self._handshakes.fileno()
         self._limit = LogLimit(LOG_INTERVAL_S, self._now_s)
         self._directory = Path(os.fsdecode(ffi.string(config.commitlog_directory)))

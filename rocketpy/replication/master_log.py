@@ -22,6 +22,7 @@ from rocketpy.remoting.bodies.route import KVTable
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.frame import FrameCutter
 
+from .connection import connect
 from .errors import MasterUnusable
 from .frames import Fields
 from .versions import Versions, read_versions
@@ -41,23 +42,6 @@ class MasterLog:
     begin: int
     end: int
     versions: Versions | None = None  # of rocketpy's frames on the HA port; None: those of the reference
-
-
-def connect(address: str, timeout_s: float, tls: ssl.SSLContext | None = None) -> socket.socket:
-    """A connection to `host:port`, encrypted if there is a context.
-
-    Raises:
-        MasterUnusable: there is none.
-    """
-    try:
-        host, port = parse_addresses(address)[0]
-        connection = socket.create_connection((host, port), timeout_s)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if tls is not None:
-            connection = tls.wrap_socket(connection, server_hostname=host)
-    except (OSError, ValueError) as exc:
-        raise MasterUnusable(f"cannot connect to {address}: {exc}") from exc
-    return connection
 
 
 def request_address(ha: str) -> str:

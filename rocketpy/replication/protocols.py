@@ -23,13 +23,14 @@ from rocketpy.config import BrokerSettings
 from rocketpy.store.files import StorePaths
 from rocketpy.store.reading.commitlog import CommitLog
 
+from .connection import connect_ha
 from .errors import CannotFollow, CutAsked, Diverged, ReplicatorStopped
 from .follower import Follower
 from .greeting import crc_of, introduce, tell_fenced
 from .guide import MasterAddress, NamedMaster
 from .handshake import ReadLog
 from .introduction import Extent, Group, Welcome
-from .master_log import MasterLog, ask_master, connect
+from .master_log import MasterLog, ask_master
 from .membership import MasterReplaced
 from .start import Start, compare_end, start_of
 from .stream import Agreement, ByteReader, Intake, LogStream, MemberStream, send_report
@@ -49,7 +50,7 @@ class SlaveSide:
     Args:
         secret: of haSecretFile; empty: none.
         truncation: haTruncateDiverged; None also if a cut was asked for and could not be done.
-        calls: for requests to the master by TLS (useTLS); None: they are plain.
+        calls: for requests to the master by TLS (useTLS), and with haUseTLS for its log; None: they are plain.
     """
 
     intake: Intake
@@ -72,6 +73,11 @@ class SlaveSide:
     @property
     def broker_id(self) -> int:
         return self.settings.broker.broker_id
+
+    def connect(self, master: MasterAddress, timeout_s: float) -> contextlib.AbstractContextManager[socket.socket]:
+        """A connection to the HA port of the master, by TLS with haUseTLS. Raises: MasterUnusable."""
+        calls = self.calls if self.settings.store.ha_use_tls else None
+        return connect_ha(master.ha, timeout_s, None if calls is None else calls.context)
 
     @contextlib.contextmanager
     def log(self) -> Iterator[ReadLog]:
@@ -115,7 +121,7 @@ class ReferenceProtocol:
         """The stream, when its first bytes were found equal to the end of the slave's log."""
         start = self._start()
         self.side.beat()
-        with connect(self.master.ha, TIMEOUT_S) as connection:
+        with self.side.connect(self.master, TIMEOUT_S) as connection:
             send_report(connection, start.report)
             agreement = Agreement(
                 phy_offset=start.end,
@@ -157,7 +163,7 @@ class RocketpyProtocol:
     def stream(self) -> Iterator[LogStream]:
         """The stream, when the master has found the end of the slave's log in its own."""
         self.side.beat()
-        with connect(self.master.ha, TIMEOUT_S) as connection:
+        with self.side.connect(self.master, TIMEOUT_S) as connection:
             try:
                 welcome = self._introduce(connection)
             except Diverged as exc:
@@ -180,7 +186,7 @@ class RocketpyProtocol:
         side = self.side
         if side.truncation is None:
             raise why
-        with connect(self.master.ha, TIMEOUT_S) as connection, side.log() as read_log:
+        with side.connect(self.master, TIMEOUT_S) as connection, side.log() as read_log:
             reader = side.reader(connection)
             find = functools.partial(
                 find_cut, connection, reader, side.group, side.broker_id, self.own, self._extent, read_log
@@ -206,7 +212,7 @@ class MemberProtocol:
     def stream(self) -> Iterator[LogStream]:
         """The stream, when the follower has agreed on it and the epochs of its log are on the disk."""
         side, membership = self.side, self.follower.membership()
-        with connect(self.master.ha, MEMBER_TIMEOUT_S) as connection:
+        with side.connect(self.master, MEMBER_TIMEOUT_S) as connection:
             reader = side.reader(connection)
             welcome = introduce(connection, reader, side.group, side.broker_id, self.own, None, None, membership)
             self._join(connection, welcome)
@@ -232,6 +238,8 @@ def open_stream(side: SlaveSide, master: MasterAddress) -> Iterator[LogStream]:
         MasterUnusable, StoreError: another try may succeed.
         OtherOrders: this master is not to be followed any more. ReplicatorStopped: the broker stops.
     """
+    if side.calls is not None:
+        side.calls.refreshed()
     with _protocol(side, master, side.intake.own).stream() as stream:
         side.intake.master_link.set_followed(master.requests)
         yield stream
@@ -242,6 +250,5 @@ def _protocol(
 ) -> ReferenceProtocol | RocketpyProtocol | MemberProtocol:
     if isinstance(side.guide, Follower):
         return MemberProtocol(side, master, own, side.guide)
-    tls = None if side.calls is None else side.calls.refreshed()
-    log = ask_master(master.requests, TIMEOUT_S, tls)
+    log = ask_master(master.requests, TIMEOUT_S, None if side.calls is None else side.calls.context)
     return (ReferenceProtocol if log.versions is None else RocketpyProtocol)(side, master, own, log)

@@ -30,6 +30,8 @@ REASONS = {
     lib.RP_SLAVE_TOO_MANY: "too_many",
     lib.RP_SLAVE_DIVERGED: "diverged",
     lib.RP_SLAVE_FENCED: "fenced",
+    lib.RP_SLAVE_PLAIN: "plain",
+    lib.RP_SLAVE_NO_TLS: "no_tls",
 }
 
 

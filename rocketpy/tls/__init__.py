@@ -24,7 +24,7 @@ from .handshakes import (
     TlsStatistics,
     source_of,
 )
-from .session import TlsSession
+from .session import TlsSession, failure_of
 
 __all__ = [
     "CIPHERS",
@@ -39,6 +39,7 @@ __all__ = [
     "TlsSession",
     "TlsStatistics",
     "client_context",
+    "failure_of",
     "server_context",
     "source_of",
     "trusting_context",

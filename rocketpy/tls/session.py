@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from rocketpy.errors import TlsFailed
 
-from .handshakes import ALERT, CERTIFICATE, CLOSED, HANDSHAKE_BYTES_MAX, PROTOCOL, SIZE
+from .handshakes import ALERT, CERTIFICATE, CLOSED, HANDSHAKE_BYTES_MAX, PROTOCOL, SIZE, TIMEOUT
 
 Data: TypeAlias = bytes | bytearray | memoryview
 
@@ -70,7 +70,7 @@ class TlsSession:
             while view:
                 view = view[self._tls.write(view) :]
         except ssl.SSLError as exc:
-            raise _failure(exc) from exc
+            raise failure_of(exc) from exc
 
     @property
     def has_outgoing(self) -> bool:
@@ -89,7 +89,7 @@ class TlsSession:
                 reason = f"its handshake has more than {HANDSHAKE_BYTES_MAX} bytes"
                 raise TlsFailed(SIZE, reason) from None
         except ssl.SSLError as exc:
-            raise _failure(exc) from exc
+            raise failure_of(exc) from exc
 
     def _read(self) -> bytes:
         pieces = []
@@ -100,14 +100,17 @@ class TlsSession:
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLError as exc:
-            raise _failure(exc) from exc
+            raise failure_of(exc) from exc
         return b"".join(pieces)
 
 
-def _failure(error: ssl.SSLError) -> TlsFailed:
+def failure_of(error: OSError) -> TlsFailed:
+    """Return what an error of OpenSSL, or of the socket below it, says of the peer."""
+    if isinstance(error, TimeoutError):
+        return TlsFailed(TIMEOUT, "no TLS handshake in time")
     if isinstance(error, ssl.SSLCertVerificationError):
         return TlsFailed(CERTIFICATE, f"its certificate is refused: {error.verify_message}")
-    if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+    if not isinstance(error, ssl.SSLError) or isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
         return TlsFailed(CLOSED, "it closed the connection during the TLS handshake")
     reason = error.reason or str(error)
     if reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":

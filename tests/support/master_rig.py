@@ -10,7 +10,7 @@ import random
 import socket
 import struct
 import termios
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,8 @@ class MasterRig:
         addresses: str = "127.0.0.0/8",
         secret: bytes = b"",
         member: MasterMember | None = None,
+        tls_workers: Sequence[socket.socket] = (),
+        is_tls_required: bool = False,
         **options: Any,
     ) -> None:
         self.member = member
@@ -75,7 +77,7 @@ class MasterRig:
             }
             | options,
         )
-        self._port = HaPort(self.listener, parse_networks(addresses))
+        self._port = HaPort(self.listener, parse_networks(addresses), tls_workers, is_tls_required)
         self.group = Group(cluster="DefaultCluster", broker_name="broker-a", file_size=FILE_SIZE, secret=secret)
         self.master = self.open()
 

@@ -120,10 +120,11 @@ def worker_specs(
     yield spec(STORE, STORE, StoreMain(inherited), StopPhase.STORE, keep_fds=(*writes, inherited.timers.fileno()))
     yield spec(SEND, SEND, SendMain(inherited), StopPhase.FAST_PATH, keep_fds=writes)
     replication, metrics = sockets.replication, sockets.metrics
+    to_tls = [selectors_end.fileno() for selectors_end, _ in topology.tls_handoffs.values()]
     if replication is not None:
         sender, fd = ReplicatorMain(inherited, replication), replication.fileno()
         starts_on = None if member else fd  # a member confirms positions without slaves, too
-        yield spec(REPLICATOR, REPLICATOR, sender, StopPhase.REPLICATION, keep_fds=(fd,), starts_on=starts_on)
+        yield spec(REPLICATOR, REPLICATOR, sender, StopPhase.REPLICATION, keep_fds=(fd, *to_tls), starts_on=starts_on)
     if link is not None:
         from ..workers.slave import slave_replicator  # what only a slave runs is imported only there (memory.py)
 

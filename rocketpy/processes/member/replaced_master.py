@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import attrs
 import trio
@@ -16,13 +17,16 @@ import trio
 from rocketpy.config import BrokerSettings
 from rocketpy.errors import RocketError
 from rocketpy.failover.member_block import Following, MemberBlock
+from rocketpy.replication.connection import connect_ha
 from rocketpy.replication.epoch_file import EpochFile
 from rocketpy.replication.greeting import introduce
 from rocketpy.replication.introduction import Extent, Group, Membership
-from rocketpy.replication.master_log import connect
 from rocketpy.replication.secret import read_secret
 from rocketpy.replication.stream import ByteReader
 from rocketpy.store.files import StorePaths
+
+if TYPE_CHECKING:
+    from rocketpy.tls import Certificates
 
 PAUSE_S = 0.5  # between two tries
 TIMEOUT_S = 0.5  # of the connection, and of each answer
@@ -35,6 +39,7 @@ class ReplacedMaster:
     Args:
         replaced: the master to be told; None: there is none, or it knows.
         group, broker_id, file: of this member.
+        calls: with haUseTLS, for the connection; None: it is plain.
     """
 
     replaced: Callable[[], Following | None]
@@ -42,12 +47,13 @@ class ReplacedMaster:
     group: Group
     broker_id: int
     file: EpochFile
+    calls: Certificates | None = None
 
     @classmethod
     def of(
         cls, settings: BrokerSettings, block: MemberBlock, replaced: Callable[[], Following | None]
     ) -> ReplacedMaster:
-        """Take what a HELLO says of this member. Raises: ConfigError: haSecretFile cannot be used."""
+        """Take what a HELLO says of this member. Raises: ConfigError: a file of the settings cannot be used."""
         store, broker = settings.store, settings.broker
         group = Group(
             cluster=broker.broker_cluster_name,
@@ -56,7 +62,7 @@ class ReplacedMaster:
             secret=read_secret(store.ha_secret_file),
         )
         file = EpochFile(StorePaths.of(store.store_path_root_dir).root)
-        return cls(replaced, block, group, broker.broker_id, file)
+        return cls(replaced, block, group, broker.broker_id, file, _calls(settings))
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -71,9 +77,18 @@ class ReplacedMaster:
         own = self.block.own
         if own is None:
             return
-        with contextlib.suppress(RocketError), connect(ha_address, TIMEOUT_S) as connection:
+        tls = None if self.calls is None else self.calls.refreshed()
+        with contextlib.suppress(RocketError), connect_ha(ha_address, TIMEOUT_S, tls) as connection:
             membership = Membership(own.member, own.incarnation, self.file.read())
             reader = ByteReader(connection, TIMEOUT_S, lambda: None, TIMEOUT_S)
             extent = Extent(0, 0)
             welcome = introduce(connection, reader, self.group, self.broker_id, extent, None, None, membership)
             self.block.see_epoch(welcome.epochs.last)
+
+
+def _calls(settings: BrokerSettings) -> Certificates | None:
+    if not settings.store.ha_use_tls:
+        return None
+    from rocketpy.tls import Certificates
+
+    return Certificates.of_client(settings.tls)

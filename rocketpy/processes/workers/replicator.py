@@ -7,7 +7,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from rocketpy.config import BrokerSettings
+from rocketpy.config import BrokerSettings, TlsMode
 from rocketpy.native.core import ffi
 from rocketpy.reactor.topology import REPLICATOR, SEND, STORE
 from rocketpy.reactor.worker_spec import WorkerContext
@@ -38,7 +38,12 @@ class ReplicatorMain:
         control, slaves, orders = inherited.control, inherited.slaves, inherited.orders
         store = settings.store
         self._control, self._slaves = control, slaves
-        self._port = HaPort(listener, parse_networks(store.ha_addresses))
+        self._port = HaPort(
+            listener,
+            parse_networks(store.ha_addresses),
+            tls_workers=[selectors_end for selectors_end, _ in topology.tls_handoffs.values()],
+            is_tls_required=settings.tls.tls_server_mode is TlsMode.ENFORCING,
+        )
         self._group = Group(
             cluster=settings.broker.broker_cluster_name,
             broker_name=settings.broker.broker_name,

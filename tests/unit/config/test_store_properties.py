@@ -112,6 +112,7 @@ HONOURED = {
     "haTransferBatchSize": f"{REPLICATION}::test_limits_of_the_loop",
     "maxHaTransferByteInSecond": f"{REPLICATION}::test_limits_of_the_loop",
     "haConnectionsMax": f"{REPLICATION}::test_limits_of_the_loop",
+    "haUseTLS": "replication/test_connection.py::test_a_slave_gets_the_log_by_tls_with_haUseTLS",
     "haSecretFile": f"{REPLICATION}::test_limits_of_the_loop",
     "haAddresses": f"{REPLICATION}::test_who_may_be_a_slave",
     "haMasterAddress": "replication/test_slave.py::test_the_address_of_the_log_can_be_given",

@@ -88,6 +88,15 @@ def test_a_broker_with_tls_has_workers_for_it() -> None:
         broker(ENFORCING | {"tlsWorkers": "0"})
 
 
+def test_a_slave_gets_the_log_by_tls() -> None:
+    assert broker(ENFORCING).store.ha_use_tls
+    assert not broker(ENFORCING | {"haUseTLS": "false"}).store.ha_use_tls
+    assert not broker(ENFORCING | {"useTLS": "false"}).store.ha_use_tls
+    assert not broker({"useTLS": "true", "tls.config.file": "/dev/null"}).store.ha_use_tls
+    with pytest.raises(ConfigError, match=r"haUseTLS: true needs useTLS=true"):
+        broker({"haUseTLS": "true"})
+
+
 def test_metrics_by_tls_need_a_server_with_tls() -> None:
     assert broker(ENFORCING | {"metricsUseTLS": "true"}).rocketpy.metrics_use_tls
     for load in (broker, namesrv):

@@ -31,7 +31,6 @@ from rocketpy.reactor.ring import STOP_LEAVE, WorkerBlock
 from rocketpy.reactor.tls_worker import TlsMain
 from rocketpy.reactor.worker_messages import HOST, encode_host
 from rocketpy.reactor.worker_spec import WorkerContext
-from rocketpy.remoting.abc import Peer
 from rocketpy.tls import Certificates
 from tests.support.waiting import wait_until
 
@@ -260,7 +259,7 @@ def test_a_selector_that_has_gone_during_a_handshake_costs_that_connection_only(
         stream.setblocking(False)
         near.close()
         pump = tls_worker.Pump(doorbell, tls_worker.WAITING_MAX)
-        pump.add(tls_handshakes.Handshake(stream, inner, Peer("127.0.0.1", 1), 0.0))
+        pump.add(stream, inner)
         assert len(pump) == 0
     os.close(doorbell)
 

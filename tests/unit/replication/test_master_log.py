@@ -7,8 +7,9 @@ import pytest
 pytest.importorskip("rocketpy.native._rocketpy", reason="a part of the broker, which needs the compiled core")
 
 from rocketpy.replication import master_log
+from rocketpy.replication.connection import connect
 from rocketpy.replication.errors import MasterUnusable
-from rocketpy.replication.master_log import MasterLog, ask_master, connect
+from rocketpy.replication.master_log import MasterLog, ask_master
 from rocketpy.replication.versions import Versions
 from tests.support.fake_master import FakeMaster
 
