@@ -61,6 +61,13 @@ class RocketpyConfig:
         default_text="one for each four cores, at least 1",
         at_most=64,
     )
+    tls_handshake_timeout_millis: int = setting(
+        10_000,
+        "tlsHandshakeTimeoutMillis",
+        "A connection whose TLS handshake is not complete after this time is closed.",
+        unit="ms",
+        at_least=1,
+    )
     spin_micros: int = setting(
         100,
         "spinMicros",

@@ -80,7 +80,7 @@ COUNTERS = (
     _counter("TLS_COMPLETED", "rocketpy_tls_handshakes", "tls", "TLS handshakes completed."),
     _counter("TLS_FAILED", "rocketpy_tls_handshakes_failed", "tls", "TLS handshakes that failed."),
     _counter("TLS_TIMED_OUT", "rocketpy_tls_handshakes_timed_out", "tls",
-             "TLS handshakes that were not complete after 10 s."),
+             "TLS handshakes that were not complete after tlsHandshakeTimeoutMillis."),
     _counter("TLS_REFUSED", "rocketpy_tls_handshakes_refused", "tls",
              "TLS handshakes closed at the limits of unfinished handshakes or of open files."),
     _counter("TLS_UNREAD_CLOSED", "rocketpy_tls_unread_closed", "tls",

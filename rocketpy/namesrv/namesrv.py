@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
-from rocketpy.config import NamesrvSettings, TlsConfig, TlsMode
+from rocketpy.config import NamesrvSettings, TlsMode
 from rocketpy.errors import ConfigError
 from rocketpy.faults import Faults
 from rocketpy.remoting.answers import RequestTable
@@ -76,7 +76,7 @@ class NameServer:
         self._kv = KVConfigManager.load(Path(settings.namesrv.kv_config_path))
         self._processor = NamesrvProcessor(settings, self.routes, self._kv, _now_ms)
         self.faults = Faults()
-        self.tls = _tls_acceptor(settings.tls)
+        self.tls = _tls_acceptor(settings)
         """None: TLS is off."""
         self._server = RemotingServer(
             RequestTable({}, default=self._processor, faults=self.faults),
@@ -226,13 +226,18 @@ async def _listen(host: str, port: int, backlog: int) -> Sequence[trio.SocketLis
         raise ConfigError(f"cannot listen on {host}:{port}: {exc.strerror or exc}", key="bindAddress") from exc
 
 
-def _tls_acceptor(tls: TlsConfig) -> TlsAcceptor | None:
+def _tls_acceptor(settings: NamesrvSettings) -> TlsAcceptor | None:
+    tls = settings.tls
     if not tls.is_served:
         return None
     from rocketpy.tls import Certificates  # nothing of TLS is in memory where it is off
     from rocketpy.transport.tls import TlsAcceptor
 
-    return TlsAcceptor(Certificates.of_server(tls), is_plain_served=tls.tls_server_mode is TlsMode.PERMISSIVE)
+    return TlsAcceptor(
+        Certificates.of_server(tls),
+        is_plain_served=tls.tls_server_mode is TlsMode.PERMISSIVE,
+        handshake_s=settings.rocketpy.tls_handshake_timeout_millis / 1000,
+    )
 
 
 def _now_ms() -> int:

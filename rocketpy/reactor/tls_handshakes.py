@@ -1,8 +1,8 @@
 """TLS handshakes of a TLS worker, in a thread of their own: a signature takes up to a millisecond, and connections that
 are open must not wait for it.
 
-A client that stops in the middle is bounded in time (HANDSHAKE_S), in number (HANDSHAKES_MAX, then the oldest of the
-address, or IPv6 network, that has the most is closed), and in bytes by OpenSSL: 16 KiB of ClientHello, 100 KiB of
+A client that stops in the middle is bounded in time (`handshake_s`), in number (HANDSHAKES_MAX, then the oldest of the
+address, or IPv6 network, that has the most is closed), and in bytes by OpenSSL: 128 KiB of ClientHello, 100 KiB of
 certificates.
 """
 
@@ -11,7 +11,6 @@ from __future__ import annotations
 import array
 import collections
 import contextlib
-import logging
 import os
 import select
 import socket
@@ -23,18 +22,15 @@ from collections.abc import Callable, Iterator
 
 import attrs
 
-from rocketpy.logs import LogLimit, and_more
 from rocketpy.remoting.abc import Peer
-from rocketpy.tls import HANDSHAKE_S, LOOK_S, Certificates, source_of
+from rocketpy.tls import HANDSHAKE_S, LOOK_S, Certificates, HandshakeCounts, failure_of, source_of
+from rocketpy.tls.handshakes import FILES, LIMIT, TIMEOUT
 
 from .worker_messages import decode_host
-
-logger = logging.getLogger(__name__)
 
 HANDSHAKES_MAX = 512  # at once; each takes about 50 KB
 ARRIVALS_PER_TURN = 16
 TURN_S = 1.0
-LOG_INTERVAL_S = 10.0
 ARRIVAL_MAX = 64  # bytes of an rp_host, and room
 PASSED = 2  # descriptors of an arrival: the client's socket, the end of the socket pair that leads to its selector
 NO_LINGER = struct.pack("ii", 0, 0)
@@ -94,15 +90,6 @@ class Handshake:
         self.inner.close()
 
 
-@attrs.define
-class HandshakeCounts:
-    """Counts of handshakes that did not succeed, since the start of the process."""
-
-    failed: int = 0
-    timed_out: int = 0
-    refused: int = 0
-
-
 @attrs.define(eq=False)
 class Handshakes:
     """Takes arrivals, and hands on connections whose handshake is complete.
@@ -111,18 +98,19 @@ class Handshakes:
         arrivals: where selectors pass connections.
         certificates: those of new connections; this thread follows their files.
         completed: takes each connection that is ready; called in this thread.
+        handshake_s: time for one, from its arrival on.
         now_s: seconds that only grow.
     """
 
     arrivals: socket.socket
     certificates: Certificates
     completed: Callable[[Handshake], None]
+    handshake_s: float = HANDSHAKE_S
     now_s: Callable[[], float] = time.monotonic
     counts: HandshakeCounts = attrs.field(init=False, factory=HandshakeCounts)
     _by_fd: dict[int, Handshake] = attrs.field(init=False, factory=dict)  # in the order of their deadlines
     _of_source: collections.Counter[str] = attrs.field(init=False, factory=collections.Counter)
     _poller: select.epoll = attrs.field(init=False, factory=select.epoll)
-    _log: LogLimit = attrs.field(init=False, factory=lambda: LogLimit(LOG_INTERVAL_S))
     _look_s: float = attrs.field(init=False, default=0.0)
     _is_stopped: threading.Event = attrs.field(init=False, factory=threading.Event)
     _doorbell: int = attrs.field(init=False, factory=lambda: os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
@@ -174,9 +162,7 @@ class Handshakes:
                 if arrival is not None:
                     yield arrival
                     continue
-                self.counts.refused += 1
-                if told := self._log.take("files"):
-                    logger.warning("refused TLS connections: %d beyond the limit of open files (ulimit -Hn)", told)
+                self.counts.refuse("a client", FILES, "beyond the limit of open files (ulimit -Hn)")
         except BlockingIOError:
             return
         except BrokenPipeError:
@@ -190,11 +176,10 @@ class Handshakes:
                 arrival.client, server_side=True, do_handshake_on_connect=False
             )
         except OSError as exc:  # it has closed meanwhile
-            self.counts.failed += 1
-            self._tell("failed", arrival.peer, str(exc))
+            self._refuse(arrival.peer, exc)
             arrival.close()
             return
-        handshake = Handshake(stream, arrival.inner, arrival.peer, self.now_s() + HANDSHAKE_S)
+        handshake = Handshake(stream, arrival.inner, arrival.peer, self.now_s() + self.handshake_s)
         self._by_fd[stream.fileno()] = handshake
         self._of_source[source_of(arrival.peer.host)] += 1
         self._poller.register(stream, handshake.events)
@@ -208,13 +193,11 @@ class Handshakes:
         except ssl.SSLWantWriteError:
             self._wait_for(handshake, select.EPOLLOUT)
         except OSError as exc:  # ssl.SSLError is one
-            self.counts.failed += 1
-            self._tell(
-                "failed", handshake.peer, getattr(exc, "reason", None) or exc.strerror or "it closed the connection"
-            )
+            self._refuse(handshake.peer, exc)
             self._end(handshake, is_orderly=True)
         else:
             self._leave(handshake)
+            self.counts.completed += 1
             self.completed(handshake)
 
     def _wait_for(self, handshake: Handshake, events: int) -> None:
@@ -225,16 +208,15 @@ class Handshakes:
     def _close_late(self) -> None:
         now_s = self.now_s()
         while self._by_fd and (first := next(iter(self._by_fd.values()))).due_s <= now_s:
-            self.counts.timed_out += 1
-            self._tell("timed out", first.peer, f"not complete after {HANDSHAKE_S:g} s")
+            self.counts.refuse(first.peer, TIMEOUT, f"no TLS handshake within {self.handshake_s:g} s")
             self._end(first)
 
     def _make_room(self) -> None:
         """Close the oldest handshake of the source that has the most."""
         source, count = self._of_source.most_common(1)[0]
         oldest = next(handshake for handshake in self._by_fd.values() if source_of(handshake.peer.host) == source)
-        self.counts.refused += 1
-        self._tell("refused", oldest.peer, f"{HANDSHAKES_MAX} are unfinished, {count} of them of {source}")
+        text = f"{HANDSHAKES_MAX} handshakes are unfinished, {count} of them of {source}"
+        self.counts.refuse(oldest.peer, LIMIT, text)
         self._end(oldest)
 
     def _leave(self, handshake: Handshake) -> None:
@@ -249,6 +231,6 @@ class Handshakes:
         self._leave(handshake)
         handshake.close(is_orderly=is_orderly)
 
-    def _tell(self, how: str, peer: Peer, why: str) -> None:
-        if told := self._log.take(how):
-            logger.warning("TLS handshake %s: client %s: %s%s", how, peer, why, and_more(told))
+    def _refuse(self, peer: Peer, error: OSError) -> None:
+        failure = failure_of(error)
+        self.counts.refuse(peer, failure.reason, str(failure))

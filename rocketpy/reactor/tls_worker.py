@@ -26,10 +26,11 @@ import attrs
 
 from rocketpy.errors import TransportError
 from rocketpy.native.core import lib
-from rocketpy.tls import Certificates
+from rocketpy.tls import HANDSHAKE_S, Certificates
+from rocketpy.tls.handshakes import FILES, LIMIT, TIMEOUT
 
 from .ring import WorkerBlock
-from .tls_handshakes import NO_LINGER, Handshake, HandshakeCounts, Handshakes
+from .tls_handshakes import NO_LINGER, Handshake, Handshakes
 from .worker_spec import WorkerContext
 
 CHUNK = 65_536  # bytes that are read at once
@@ -79,7 +80,6 @@ class Pump:
 
     doorbell: int
     waiting_max: int
-    added: int = attrs.field(init=False, default=0)
     closed_waiting: int = attrs.field(init=False, default=0)
     """Connections closed at `waiting_max`."""
     _tunnels: dict[int, Tunnel] = attrs.field(init=False, factory=dict)  # by each of their two descriptors
@@ -97,7 +97,6 @@ class Pump:
     def add(self, client: ssl.SSLSocket, inner: socket.socket) -> Tunnel:
         """Serve a connection from now on. What the client sent with its last handshake message is read at once."""
         tunnel = Tunnel(client, inner)
-        self.added += 1
         for end in (tunnel.client, tunnel.inner):
             self._tunnels[end.fileno()] = tunnel
             self._poller.register(end, select.EPOLLIN)
@@ -259,11 +258,12 @@ class TlsMain:
     block: WorkerBlock
     arrivals: socket.socket
     certificates: Certificates
+    handshake_s: float = HANDSHAKE_S
     waiting_max: int = WAITING_MAX
     _ready: collections.deque[Handshake] = attrs.field(init=False, factory=collections.deque)
 
     def __call__(self, context: WorkerContext) -> None:
-        handshakes = Handshakes(self.arrivals, self.certificates, self._complete)
+        handshakes = Handshakes(self.arrivals, self.certificates, self._complete, self.handshake_s)
         pump = Pump(self.block.doorbell, self.waiting_max)
         thread = threading.Thread(target=handshakes.run, name="handshakes", daemon=True)
         thread.start()
@@ -298,7 +298,9 @@ class Figures:
     """Counts of a TLS worker since its process began."""
 
     completed: int = 0
-    counts: HandshakeCounts = attrs.field(factory=HandshakeCounts)
+    failed: int = 0
+    timed_out: int = 0
+    refused: int = 0
     closed_waiting: int = 0
     reloads: int = 0
     reload_failures: int = 0
@@ -307,10 +309,14 @@ class Figures:
 
     @classmethod
     def of(cls, handshakes: Handshakes, pump: Pump) -> Figures:
-        files = handshakes.certificates
+        files, counts = handshakes.certificates, handshakes.counts
+        refused = dict(counts.refused)  # the other thread counts on
+        timed_out, limited = refused.pop(TIMEOUT, 0), refused.pop(LIMIT, 0) + refused.pop(FILES, 0)
         return cls(
-            completed=pump.added,
-            counts=attrs.evolve(handshakes.counts),
+            completed=counts.completed,
+            failed=sum(refused.values()),
+            timed_out=timed_out,
+            refused=limited,
             closed_waiting=pump.closed_waiting,
             reloads=files.reloads,
             reload_failures=files.reload_failures,
@@ -321,9 +327,9 @@ class Figures:
     def show(self, block: WorkerBlock, before: Figures) -> None:
         """Add what is new since `before` to the counters of the worker, and set its gauges."""
         block.add(lib.RP_COUNT_TLS_COMPLETED, self.completed - before.completed)
-        block.add(lib.RP_COUNT_TLS_FAILED, self.counts.failed - before.counts.failed)
-        block.add(lib.RP_COUNT_TLS_TIMED_OUT, self.counts.timed_out - before.counts.timed_out)
-        block.add(lib.RP_COUNT_TLS_REFUSED, self.counts.refused - before.counts.refused)
+        block.add(lib.RP_COUNT_TLS_FAILED, self.failed - before.failed)
+        block.add(lib.RP_COUNT_TLS_TIMED_OUT, self.timed_out - before.timed_out)
+        block.add(lib.RP_COUNT_TLS_REFUSED, self.refused - before.refused)
         block.add(lib.RP_COUNT_TLS_UNREAD_CLOSED, self.closed_waiting - before.closed_waiting)
         block.add(lib.RP_COUNT_TLS_RELOADS, self.reloads - before.reloads)
         block.add(lib.RP_COUNT_TLS_RELOADS_FAILED, self.reload_failures - before.reload_failures)

@@ -5,7 +5,7 @@
         certificates.reload()                                # in a thread; new connections get the new context
 
     session = TlsSession.server(certificates.context)        # one connection
-    plaintext = session.receive(bytes_of_the_peer)           # raises TlsFailed; handshakes.refuse(...) counts and logs
+    plaintext = session.receive(bytes_of_the_peer)           # raises TlsFailed; HandshakeCounts.refuse counts and logs
     session.send(plaintext)
     bytes_for_the_peer = session.take_outgoing()
 
@@ -20,7 +20,7 @@ from .handshakes import (
     HANDSHAKES_MAX,
     HANDSHAKES_OF_SOURCE_MAX,
     HELLO,
-    Handshakes,
+    HandshakeCounts,
     TlsStatistics,
     source_of,
 )
@@ -35,7 +35,7 @@ __all__ = [
     "HELLO",
     "LOOK_S",
     "Certificates",
-    "Handshakes",
+    "HandshakeCounts",
     "TlsSession",
     "TlsStatistics",
     "client_context",

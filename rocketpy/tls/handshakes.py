@@ -20,7 +20,7 @@ from .certificates import Certificates
 logger = logging.getLogger(__name__)
 
 HELLO = 0x16  # first byte of a TLS connection; that of a plain one is 0
-HANDSHAKE_S = 10.0  # from the first byte on
+HANDSHAKE_S = 10.0  # from the first byte on: default of tlsHandshakeTimeoutMillis
 HANDSHAKE_BYTES_MAX = 65_536  # of the client: a hello, and a chain of certificates
 HANDSHAKES_MAX = 256  # of a process at once
 HANDSHAKES_OF_SOURCE_MAX = 32  # of them, of one source
@@ -28,6 +28,8 @@ _NETWORK_BITS = 64  # of IPv6: a machine has more addresses than there are hands
 
 PLAIN = "plain"
 TIMEOUT = "timeout"
+LIMIT = "limit"
+FILES = "files"
 SIZE = "size"
 CLOSED = "closed"
 CERTIFICATE = "certificate"
@@ -35,7 +37,9 @@ ALERT = "alert"
 PROTOCOL = "protocol"
 REASONS = {
     PLAIN: "plain connections, which enforcing refuses",
-    TIMEOUT: "handshakes of more than ten seconds",
+    TIMEOUT: "handshakes that take longer than tlsHandshakeTimeoutMillis",
+    LIMIT: "beyond the number of unfinished handshakes",
+    FILES: "beyond the limit of open files",
     SIZE: "handshakes of more than 64 KiB",
     CLOSED: "closed by the client in the middle",
     CERTIFICATE: "no certificate of the client, or one that is not trusted",
@@ -57,11 +61,11 @@ class TlsStatistics:
     not_after_s: float | None
 
 
-class Handshakes:
-    """Counts the handshakes of a process, and logs refused ones at a limited rate."""
+class HandshakeCounts:
+    """Counts the handshakes of a process, and logs refused ones at a limited rate. One thread counts, others read."""
 
     def __init__(self, limit: LogLimit | None = None) -> None:
-        self.finished = 0
+        self.completed = 0
         self.plain = 0  # connections that are served without TLS
         self.refused: Counter[str] = Counter()
         self._limit = limit or LogLimit()
@@ -74,7 +78,7 @@ class Handshakes:
 
     def statistics(self, certificates: Certificates) -> TlsStatistics:
         return TlsStatistics(
-            handshakes=self.finished,
+            handshakes=self.completed,
             plain=self.plain,
             refused=dict(self.refused),
             reloads=certificates.reloads,

@@ -115,6 +115,8 @@ def failure_of(error: OSError) -> TlsFailed:
     reason = error.reason or str(error)
     if reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
         return TlsFailed(CERTIFICATE, "it shows no certificate")
+    if reason == "EXCESSIVE_MESSAGE_SIZE":
+        return TlsFailed(SIZE, "its handshake has a message that is too large")
     if "ALERT" in reason:
         return TlsFailed(ALERT, f"it refuses the connection: {reason}")
     return TlsFailed(PROTOCOL, f"no TLS with it: {reason}")

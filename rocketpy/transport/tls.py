@@ -24,7 +24,7 @@ from rocketpy.tls import (
     HELLO,
     LOOK_S,
     Certificates,
-    Handshakes,
+    HandshakeCounts,
     TlsSession,
     TlsStatistics,
     source_of,
@@ -148,12 +148,12 @@ def _reason(error: Exception) -> str:
 
 
 class TlsAcceptor:
-    """The TLS of a server: tells encrypted connections from plain ones, and bounds handshakes."""
+    """The TLS of a server: tells encrypted connections from plain ones, and bounds handshakes (`handshake_s`)."""
 
-    def __init__(self, certificates: Certificates, *, is_plain_served: bool) -> None:
-        self._certificates = certificates
+    def __init__(self, certificates: Certificates, *, is_plain_served: bool, handshake_s: float = HANDSHAKE_S) -> None:
+        self._certificates, self._handshake_s = certificates, handshake_s
         self._is_plain_served = is_plain_served
-        self._handshakes = Handshakes()
+        self._counts = HandshakeCounts()
         self._turns = trio.Semaphore(HANDSHAKES_MAX)
         self._turns_of: defaultdict[str, trio.Semaphore] = defaultdict(lambda: trio.Semaphore(HANDSHAKES_OF_SOURCE_MAX))
 
@@ -163,7 +163,7 @@ class TlsAcceptor:
         return self._certificates.context
 
     def statistics(self) -> TlsStatistics:
-        return self._handshakes.statistics(self._certificates)
+        return self._counts.statistics(self._certificates)
 
     def duty(self) -> Duty:
         """The background duty that loads changed files."""
@@ -182,19 +182,19 @@ class TlsAcceptor:
             return None
         if first[0] != HELLO:
             if not self._is_plain_served:
-                self._handshakes.refuse(peer, PLAIN, "it is not encrypted (tls.server.mode=enforcing)")
+                self._counts.refuse(peer, PLAIN, "it is not encrypted (tls.server.mode=enforcing)")
                 return None
-            self._handshakes.plain += 1
+            self._counts.plain += 1
             return stream
         try:
-            with trio.fail_after(HANDSHAKE_S):
+            with trio.fail_after(self._handshake_s):
                 return await self.shake_hands(stream, peer)
         except TlsFailed as exc:
-            self._handshakes.refuse(peer, exc.reason, str(exc))
+            self._counts.refuse(peer, exc.reason, str(exc))
         except trio.BrokenResourceError:
-            self._handshakes.refuse(peer, CLOSED, "it closed the connection during the TLS handshake")
+            self._counts.refuse(peer, CLOSED, "it closed the connection during the TLS handshake")
         except trio.TooSlowError:
-            self._handshakes.refuse(peer, TIMEOUT, f"no TLS handshake within {HANDSHAKE_S:g} s")
+            self._counts.refuse(peer, TIMEOUT, f"no TLS handshake within {self._handshake_s:g} s")
         return None
 
     async def shake_hands(self, plain: trio.abc.Stream, peer: Peer) -> TlsStream:
@@ -202,7 +202,7 @@ class TlsAcceptor:
         async with self._turn(source_of(peer.host)):
             stream = TlsStream(plain, TlsSession.server(self._certificates.context))
             await stream.shake_hands()
-        self._handshakes.finished += 1
+        self._counts.completed += 1
         return stream
 
     @contextlib.asynccontextmanager

@@ -146,7 +146,7 @@ def _remoting_workers(
     settings, topology, member = inherited.settings, inherited.topology, inherited.member
     sizes, table = topology.sizes, inherited.pools
     if (certificates := inherited.certificates.serves) is not None:
-        yield from _tls_workers(certificates, topology, spec)
+        yield from _tls_workers(settings, certificates, topology, spec)
     for codec in sizes.codecs:
         yield spec(codec, "codec", CodecMain(topology, codec, table, _codec_limits(settings)), StopPhase.CODECS)
     for selector in sizes.selectors:
@@ -185,13 +185,14 @@ def _inherited(
 
 
 def _tls_workers(
-    certificates: Certificates, topology: Topology, spec: Callable[..., WorkerSpec]
+    settings: BrokerSettings, certificates: Certificates, topology: Topology, spec: Callable[..., WorkerSpec]
 ) -> Iterator[WorkerSpec]:
     from rocketpy.reactor.tls_worker import TlsMain  # OpenSSL is loaded only where it is used
 
+    handshake_s = settings.rocketpy.tls_handshake_timeout_millis / 1000
     for name in topology.sizes.tls:
         arrivals = topology.tls_handoffs[name][1]
-        main = TlsMain(topology.blocks[name], arrivals, certificates)
+        main = TlsMain(topology.blocks[name], arrivals, certificates, handshake_s)
         yield spec(name, TLS, main, StopPhase.TLS, keep_fds=(arrivals.fileno(),))
 
 

@@ -44,6 +44,7 @@ class Rig:
 
     directory: Path
     waiting_max: int = tls_worker.WAITING_MAX
+    handshake_s: float = SECONDS
     block: WorkerBlock = attrs.field(factory=lambda: WorkerBlock("tls-0", 0))
     pair: tuple[socket.socket, socket.socket] = attrs.field(factory=handoff_pair)
     listener: socket.socket = attrs.field(factory=lambda: socket.create_server(("127.0.0.1", 0), backlog=1024))
@@ -55,7 +56,7 @@ class Rig:
         self.write_certificate()
         AUTHORITY.configure_trust(self.trust)
         certificates = Certificates.of_server(self.tls())
-        main = TlsMain(self.block, self.pair[1], certificates, self.waiting_max)
+        main = TlsMain(self.block, self.pair[1], certificates, self.handshake_s, self.waiting_max)
 
         def run() -> None:
             try:
@@ -119,8 +120,13 @@ def waiting_max() -> int:
 
 
 @pytest.fixture
-def rig(tmp_path: Path, waiting_max: int) -> Iterator[Rig]:
-    made = Rig(tmp_path, waiting_max)
+def handshake_s() -> float:
+    return SECONDS
+
+
+@pytest.fixture
+def rig(tmp_path: Path, waiting_max: int, handshake_s: float) -> Iterator[Rig]:
+    made = Rig(tmp_path, waiting_max, handshake_s)
     made.start()
     yield made
     made.stop()
@@ -269,8 +275,8 @@ def send_one(trust: ssl.SSLContext, plain: socket.socket) -> None:
         stream.sendall(b"nobody reads this")
 
 
-def test_a_client_that_stops_in_the_middle_of_a_handshake_is_closed(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tls_handshakes, "HANDSHAKE_S", 0.05)
+@pytest.mark.parametrize("handshake_s", [0.05])
+def test_a_client_that_stops_in_the_middle_of_a_handshake_is_closed(rig: Rig) -> None:
     client, near = rig.connect()
     with client, near:
         client.sendall(b"\x16\x03\x01")

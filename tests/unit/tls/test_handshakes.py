@@ -6,14 +6,14 @@ import attrs
 import pytest
 
 from rocketpy.logs import LogLimit
-from rocketpy.tls import Certificates, Handshakes, TlsStatistics, source_of
+from rocketpy.tls import Certificates, HandshakeCounts, TlsStatistics, source_of
 from rocketpy.tls.handshakes import REASONS
 from tests.support.certificates import Authority, tls_config
 
 
 def test_refused_handshakes_are_counted_and_logged_at_a_limited_rate(caplog: pytest.LogCaptureFixture) -> None:
     now_s = 0.0
-    handshakes = Handshakes(LogLimit(now_s=lambda: now_s))
+    handshakes = HandshakeCounts(LogLimit(now_s=lambda: now_s))
     for number in range(100):
         handshakes.refuse(f"10.0.0.{number}:1", "timeout", "no TLS handshake within 10 s")
     handshakes.refuse("10.0.0.9:1", "plain", "it is not encrypted")
@@ -30,8 +30,8 @@ def test_refused_handshakes_are_counted_and_logged_at_a_limited_rate(caplog: pyt
 def test_statistics_are_those_of_files_and_handshakes(tmp_path_factory: pytest.TempPathFactory) -> None:
     authority = Authority(tmp_path_factory.mktemp("tls"))
     certificates = Certificates.of_server(tls_config(authority.issue().settings()))
-    handshakes = Handshakes()
-    handshakes.finished += 3
+    handshakes = HandshakeCounts()
+    handshakes.completed += 3
     handshakes.refuse("peer", "size", "too much")
     found = handshakes.statistics(certificates)
     assert attrs.asdict(found) == attrs.asdict(

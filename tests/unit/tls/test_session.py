@@ -60,6 +60,7 @@ def test_plaintext_that_comes_with_the_end_of_the_handshake(authority: Authority
         (b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00", "protocol"),  # a hello without content
         (b"\x16\x03\x01\x02\x00" + bytes(512), "protocol"),
         (b"\x15\x03\x01\x00\x02\x02\x28", "protocol"),
+        (b"\x16\x03\x01\x00\x05\x01\x02\x02\x02\x00", "size"),  # a hello of more than 128 KiB
     ],
 )
 def test_no_hello(authority: Authority, data: bytes, reason: str) -> None:
