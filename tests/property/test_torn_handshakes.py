@@ -19,7 +19,7 @@ pytest.importorskip("rocketpy.native._rocketpy", reason="a part of the broker, w
 
 from rocketpy.native.core import lib
 from rocketpy.replication import master as master_module
-from rocketpy.replication.frames import FRAME, JSON_MAX
+from rocketpy.replication.frames import FRAME, JSON_MAX, TLS_HANDSHAKE
 from rocketpy.replication.handshake import encode_challenge, read_hello, start_for
 from rocketpy.replication.introduction import Extent, Hello, Refusal, Tail, Welcome
 from rocketpy.replication.master import REASON_OF
@@ -56,6 +56,8 @@ class Model:
 
     def end(self, script: Script) -> End:
         at_last = lib.RP_SLAVE_SILENT if script.last is Last.SILENCE else lib.RP_SLAVE_LEFT
+        if script.first[:1] == TLS_HANDSHAKE:
+            return End(b"", b"", lib.RP_SLAVE_NO_TLS)
         if len(script.first) < lib.RP_HA_SIZE_REPORT:
             return End(b"", b"", at_last)
         if not is_magic(script.first):
@@ -123,9 +125,9 @@ class Model:
 @pytest.mark.parametrize(
     ("kind", "reasons"),
     [
-        ("plain", {"left", "silent", "longer", "behind", "implausible", "stranger", "diverged"}),
-        ("secret", {"left", "silent", "longer", "behind", "implausible", "stranger", "diverged"}),
-        ("member", {"left", "silent", "behind", "implausible", "stranger", "diverged"}),
+        ("plain", {"left", "silent", "longer", "behind", "implausible", "stranger", "diverged", "no_tls"}),
+        ("secret", {"left", "silent", "longer", "behind", "implausible", "stranger", "diverged", "no_tls"}),
+        ("member", {"left", "silent", "behind", "implausible", "stranger", "diverged", "no_tls"}),
     ],
     ids=["plain", "secret", "member"],
 )

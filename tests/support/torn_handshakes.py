@@ -21,7 +21,7 @@ import attrs
 from rocketpy.failover.member_block import MemberBlock, MemberOrders
 from rocketpy.failover.rules.epochs import Epoch, EpochList
 from rocketpy.native.core import lib
-from rocketpy.replication.frames import FRAME, JSON_MAX, MAGIC
+from rocketpy.replication.frames import FRAME, JSON_MAX, MAGIC, TLS_HANDSHAKE
 from rocketpy.replication.introduction import NO_MEMBER, Extent, Hello, Membership, Tail
 from rocketpy.replication.master import MasterMember
 from rocketpy.replication.slave_table import REASONS
@@ -33,6 +33,7 @@ FIRST_BYTES = 8
 CHALLENGE = "0" * 32  # the nonce of every CHALLENGE, so that each feeding has the same bytes
 NONCE = "1" * 32
 SECRET = b"a secret of 20 bytes"
+CLIENT_HELLO = TLS_HANDSHAKE + bytes.fromhex("0301 0005 01 000001 00")  # the port of these masters serves no TLS
 BEGIN, END = FILE_SIZE, FILE_SIZE + 9_000  # of the master's log
 EPOCHS = EpochList((Epoch(1, 0), Epoch(7, BEGIN + 4_000)))  # of the same, with automatic failover
 SIZES = (0, 1, 2, JSON_MAX + 1, JSON_MAX + 2, 1 << 20, 0x8000_0000, 0xFFFF_FFFF)  # in the head of a damaged frame
@@ -96,6 +97,8 @@ class Author:
         last = self._choose.choice([Last.SILENCE, Last.SILENCE, Last.SHUTDOWN, Last.CLOSE])
         if self._choose.random() < 0.2:
             return Script(self._torn(self._report()), b"", last)
+        if self._choose.random() < 0.1:
+            return Script(self._torn(CLIENT_HELLO), b"", last)
         if self._choose.random() < 0.2:
             return Script(self._torn(MAGIC), self._hello(), last)
         return Script(MAGIC, self._torn(self._hello()), last)
