@@ -19,7 +19,13 @@ from .memory import share_memory
 from .sockets import Sockets
 
 # By the guardian, not in each process tree: 7 % of idle memory (memory.py).
-IMPORTED_ONCE = (".worker_list", "..member.certainty", "..member.manager_role", "..workers.slave")
+IMPORTED_ONCE = (
+    ".worker_list",
+    "..member.certainty",
+    "..member.manager_role",
+    "..workers.replicator",
+    "..workers.slave",
+)
 
 OnReady = Callable[[], None]
 

@@ -11,7 +11,7 @@ Each step is measured by what it costs to leave it out. One that gains less than
     the parser of filters is imported late      filter/parser.py                 CPU +12 %, memory +4 %
     metrics are imported at the first scrape    workers/manager.py               memory +11 %, CPU +3 %
     a slave's connection starts a replicator    worker_list.py, starts_on        memory +4 %
-    slaves and members import what is theirs    workers/slave.py, member.py      time +2 %, memory +2 %
+    replication and failover are imported late  worker_list.py, member.py        time +4 %, memory +3 %
     simple workers are forked from C            reactor/worker_spec.py           memory +6 %
     no large block lies in the heap             share_memory                     memory +4 %
     what was imported is frozen                 share_memory                     memory +36 %

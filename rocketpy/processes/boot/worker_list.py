@@ -27,8 +27,9 @@ from rocketpy.reactor.topology import (
     ReactorSizes,
     Topology,
 )
-from rocketpy.reactor.worker_spec import Main, RestartPolicy, StopPhase, WorkerSpec
+from rocketpy.reactor.worker_spec import Main, RestartPolicy, StopPhase, WorkerContext, WorkerSpec
 from rocketpy.remoting.networks import parse_networks
+from rocketpy.replication.secret import read_secret
 from rocketpy.replication.slave_table import SlaveTable
 from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.files import StorePaths
@@ -38,7 +39,6 @@ from rocketpy.store.timers import TimerMarks
 
 from ..workers.inherited import PLAIN, BrokerCertificates, Inherited
 from ..workers.manager import ManagerMain
-from ..workers.replicator import ReplicatorMain
 from ..workers.request_server_main import QueryMain
 from ..workers.send_and_pull import PullMain, SendMain
 from ..workers.store import StoreMain
@@ -122,7 +122,7 @@ def worker_specs(
     replication, metrics = sockets.replication, sockets.metrics
     to_tls = [selectors_end.fileno() for selectors_end, _ in topology.tls_handoffs.values()]
     if replication is not None:
-        sender, fd = ReplicatorMain(inherited, replication), replication.fileno()
+        sender, fd = _master_replicator(inherited, replication), replication.fileno()
         starts_on = None if member else fd  # a member confirms positions without slaves, too
         yield spec(REPLICATOR, REPLICATOR, sender, StopPhase.REPLICATION, keep_fds=(fd, *to_tls), starts_on=starts_on)
     if link is not None:
@@ -182,6 +182,22 @@ def _inherited(
         member=member,
         certificates=certificates,
     )
+
+
+def _master_replicator(inherited: Inherited, listener: socket.socket) -> Main:
+    """`main` of the replicator of a master. Its modules are imported with the first slave (memory.py).
+
+    Raises:
+        ConfigError: haSecretFile cannot be used.
+    """
+    secret = read_secret(inherited.settings.store.ha_secret_file)
+
+    def main(context: WorkerContext) -> None:
+        from ..workers.replicator import ReplicatorMain
+
+        ReplicatorMain(inherited, listener, secret)(context)
+
+    return main
 
 
 def _tls_workers(

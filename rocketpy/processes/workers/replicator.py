@@ -16,7 +16,6 @@ from rocketpy.replication.epoch_file import EpochFile
 from rocketpy.replication.handshakes import HaPort
 from rocketpy.replication.introduction import Group
 from rocketpy.replication.master import Master, MasterMember
-from rocketpy.replication.secret import read_secret
 
 from .inherited import Inherited
 
@@ -29,11 +28,11 @@ class ReplicatorMain:
     Made when the epoch that is to be served is in the epoch file.
 
     Raises:
-        ConfigError: haSecretFile cannot be used. StoreError: the epoch file cannot.
+        StoreError: the epoch file cannot be used.
     """
 
-    def __init__(self, inherited: Inherited, listener: socket.socket) -> None:
-        """`listener`: the HA port."""
+    def __init__(self, inherited: Inherited, listener: socket.socket, secret: bytes) -> None:
+        """`listener`: the HA port. `secret`: of the slaves; empty: none."""
         settings, topology = inherited.settings, inherited.topology
         control, slaves, orders = inherited.control, inherited.slaves, inherited.orders
         store = settings.store
@@ -48,7 +47,7 @@ class ReplicatorMain:
             cluster=settings.broker.broker_cluster_name,
             broker_name=settings.broker.broker_name,
             file_size=int(control.header.commitlog_file_size),
-            secret=read_secret(store.ha_secret_file),
+            secret=secret,
         )
         self._directory = ffi.new("char[]", os.fsencode(inherited.paths.commitlog))
         self._config: Any = ffi.new(

@@ -56,7 +56,7 @@ def test_who_may_be_a_slave(tmp_path: Path, addresses: str, is_admitted: bool) -
     block = topology.blocks[REPLICATOR]
     with contextlib.closing(control), socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setblocking(False)
-        main = ReplicatorMain(inherited(settings, topology, control, table), listener)
+        main = ReplicatorMain(inherited(settings, topology, control, table), listener, b"")
         pid = os.fork()
         if pid == 0:
             try:
