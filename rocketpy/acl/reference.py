@@ -16,7 +16,7 @@ from rocketpy.remoting.signature import Credentials, sign
 
 from .accounts import Account, Accounts
 from .permissions import PUB, SUB, group_resource
-from .resources import CHECKED_WHEN_READ, REFERENCE, SIGNATURE_ONLY, STRICT
+from .resources import REFERENCE, SIGNATURE_ONLY, STRICT
 from .validator import AccessValidator
 
 TOPIC, GROUP, HOST = "orders", "billing", "192.0.2.1"
@@ -72,14 +72,14 @@ def _rows() -> Iterator[str]:
     brokers = frozenset({"broker-account"})
     strict, lax = (AccessValidator(table, strict=strict, brokers=brokers) for strict in (True, False))
     for code in sorted(STRICT):
-        needed = STRICT[code].text + (" (again when it is read)" if code in CHECKED_WHEN_READ else "")
         decisions = []
         for account in ACCOUNTS:
             request = sample(code)
             sign(request, Credentials(account.access_key, _SECRET))
             is_allowed, was_allowed = (validator.check(request, HOST) is None for validator in (strict, lax))
             decisions.append("yes" if is_allowed else "4.9" if was_allowed else "no")
-        codes_of.setdefault(" | ".join([needed, *decisions]), []).append(f"{RequestCode(code).name} ({int(code)})")
+        rule = " | ".join([STRICT[code].text, *decisions])
+        codes_of.setdefault(rule, []).append(f"{RequestCode(code).name} ({int(code)})")
     yield from (f"| {rule} | {', '.join(codes)} |" for rule, codes in codes_of.items())
 
 
