@@ -156,7 +156,7 @@ def test_the_index(tmp_path: Path) -> None:
     units_at = INDEX_HEADER.size + slots * INDEX_SLOT.size
     assert units_at + INDEX_UNIT.size == 20_000_060
     assert units_at + units * INDEX_UNIT.size == DEFAULT_INDEX_SIZE == 420_000_040
-    assert PAGE.first_column("Index file", "at | size | header") == [0, 8, 16, 24, 32, 36]
+    assert PAGE.first_column("Index file", "at | header") == [0, 8, 16, 24, 32, 36]
 
 
 def test_the_checkpoint() -> None:
