@@ -41,6 +41,7 @@ SHORT = {
     "test_failover_commands.py::test_a_switch_over_by_command",
     "test_official_clients.py::test_producer_and_consumer_follow_the_master[go]",
     "test_switch_overs.py::test_switch_overs_lose_double_and_cut_nothing",
+    "test_tls.py::test_a_change_of_role_needs_no_file_of_a_certificate",
 }
 
 

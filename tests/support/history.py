@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -43,11 +44,19 @@ class Ack:
 
 
 class Connection:
-    """A blocking socket that carries commands."""
+    """A blocking socket that carries commands, encrypted if there is a context."""
 
-    def __init__(self, port: int, timeout_s: float = ANSWER_TIMEOUT_S, host: str = "127.0.0.1") -> None:
+    def __init__(
+        self,
+        port: int,
+        timeout_s: float = ANSWER_TIMEOUT_S,
+        host: str = "127.0.0.1",
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self._socket = socket.create_connection((host, port), timeout=timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls is not None:
+            self._socket = tls.wrap_socket(self._socket, server_hostname=host)
         self._buffer = b""
         self._at = 0  # of the buffer, what has been read
 

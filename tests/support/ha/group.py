@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import signal
+import ssl
 import subprocess
 import sys
 import threading
@@ -20,6 +21,7 @@ from rocketpy.message.record import decode_records
 from rocketpy.replication.epoch_file import EpochFile
 from rocketpy.store.control_block import ControlView
 from tests.support.broker import RunningBroker, free_ports
+from tests.support.certificates import Authority
 from tests.support.etcd import EtcdCluster, etcd_cluster
 from tests.support.history import PULL_FOUND, Connection, pull_request
 from tests.support.pair import LoneBroker, NameServer, log_hashes
@@ -31,6 +33,7 @@ from .places import QUEUES, TOPIC, Server, key_of
 
 LEASE_S = 3
 PATIENCE_S = 120.0  # generous: the machine may be busy; nothing is measured here
+TLS_FILE = {"tls.config.file": "/dev/null"}
 SETTINGS = {
     "brokerName": "broker-a",
     "brokerRole": "SYNC_MASTER",
@@ -59,6 +62,7 @@ class Member(LoneBroker):
     namesrv_host: str = "127.0.0.1"
     more_namesrv: str = ""  # behind the one of the group: ";HOST:PORT"
     prefix: list[str] = attrs.field(factory=list)
+    tls: ssl.SSLContext | None = None  # of its clients; None: they are plain
 
     @property
     def address(self) -> str:
@@ -70,7 +74,7 @@ class Member(LoneBroker):
 
     @property
     def server(self) -> Server:
-        return Server(self.name, self.host, self.port)
+        return Server(self.name, self.host, self.port, self.tls)
 
     def command(self) -> list[str]:
         return [*self.prefix, *super().command()]
@@ -198,7 +202,7 @@ class Group(KeysInEtcd):
     def stored(self, member: Member, topic: str = TOPIC) -> dict[Place, str]:
         """Every message of a topic that a member shows."""
         found: dict[Place, str] = {}
-        connection = Connection(member.port, 10.0, member.host)
+        connection = Connection(member.port, 10.0, member.host, member.tls)
         for queue_id in range(QUEUES):
             offset = 0
             while (reply := connection.ask(pull_request(topic, queue_id, offset))).code == PULL_FOUND:
@@ -230,6 +234,7 @@ def real_group(
     arrange: Callable[[Member], None] = lambda member: None,
     before: Callable[[EtcdCluster], None] = lambda etcd: None,
     kind: type[NameServer] = NameServer,
+    authority: Authority | None = None,
 ) -> Iterator[Group]:
     """A group whose members are all in sync. With `network` its places are the members and `etcd`.
 
@@ -240,6 +245,7 @@ def real_group(
         arrange: may change a member before it is started for the first time.
         before: may change etcd before any member is started.
         kind: of name server.
+        authority: signs the certificates of members, which speak TLS with everybody and nothing else.
     """
     with ExitStack() as stack:
         place = {"host": network.address("etcd"), "prefix": network.command("etcd", [])} if network else {}
@@ -247,10 +253,16 @@ def real_group(
         etcd = stack.enter_context(etcd_cluster(directory / "etcd", etcd_members, **place))  # type: ignore[arg-type]  # two keys
         before(etcd)
         namesrv, members = _namesrv(directory, network, kind), {}
+        if authority is not None:
+            namesrv.settings |= authority.issue().settings() | {"tls.server.mode": "permissive"} | TLS_FILE
         stack.callback(namesrv.kill_all)
         namesrv.start()
         for number, name in enumerate(names, 1):
             members[name] = made_member(directory, names, name, number, etcd, namesrv, network, settings or {})
+            if authority is not None:
+                members[name].settings |= authority.issue().settings() | authority.trusting()
+                members[name].settings |= {"tls.server.mode": "enforcing"} | TLS_FILE
+                members[name].tls = ssl.create_default_context(cafile=authority.ca_file)
             arrange(members[name])
             stack.callback(members[name].kill_all)
         group = Group(etcd=etcd, history=history or History(), members=members, namesrv=namesrv, network=network)

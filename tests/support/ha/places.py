@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ssl
 
 import attrs
 
@@ -23,11 +24,13 @@ class Server:
     member: str
     host: str
     port: int
+    tls: ssl.SSLContext | None = None
+    """None: by plain connections."""
 
 
 def connected(server: Server, timeout_s: float) -> contextlib.closing[Connection]:
     """Raises: OSError."""
-    return contextlib.closing(Connection(server.port, timeout_s, server.host))
+    return contextlib.closing(Connection(server.port, timeout_s, server.host, server.tls))
 
 
 def key_of(body: bytes) -> str:

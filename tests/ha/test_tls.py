@@ -1,0 +1,70 @@
+"""Histories of a pair with TLS everywhere: members serve nothing else, call each other by it at both ports, and call
+the name server by it; clients of the history use it, too. Beside those of plain pairs, TLS workers die."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
+
+from tests.ha import test_brokers, test_leases, test_switch_overs
+from tests.support.certificates import Authority
+from tests.support.ha.clients import Clients
+from tests.support.ha.group import Group, real_group
+
+DEATHS = 6
+HISTORIES: list[Callable[[Group, int], None]] = [
+    test_brokers.test_a_killed_master_is_replaced_and_comes_back_as_slave,
+    test_brokers.test_a_master_that_comes_back_without_its_disk_copies_everything,
+    test_brokers.test_a_pair_goes_on_without_etcd,
+    test_leases.test_leases_that_are_revoked_by_hand,
+    test_switch_overs.test_switch_overs_lose_double_and_cut_nothing,
+]
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Group]:
+    with real_group(tmp_path, authority=Authority(tmp_path / "certificates")) as group:
+        yield group
+
+
+@pytest.mark.parametrize("history", HISTORIES, ids=lambda history: history.__name__.removeprefix("test_"))
+def test_a_history_by_tls(pair: Group, seed: int, history: Callable[[Group, int], None]) -> None:
+    history(pair, seed)
+
+
+def test_tls_workers_that_are_killed_cost_no_epoch(pair: Group, seed: int) -> None:
+    """The worker of the master has its clients and its slave; that of the slave has clients only."""
+    choose = random.Random(seed)
+    with Clients(pair.servers, pair.history, seed):
+        pair.wait_until_healed()
+        state = pair.state()
+        for _ in range(DEATHS):
+            name = choose.choice(list(pair.members))
+            pair.history.happened(f"kill -9 of the TLS worker of {name}")
+            pair.members[name].signal_worker("tls 0", signal.SIGKILL)
+            time.sleep(choose.uniform(0.2, 1.0))
+            pair.wait_until_healed()
+        after = pair.state()
+        assert state is not None and after is not None and after.epoch == state.epoch
+    pair.check()
+
+
+def test_a_change_of_role_needs_no_file_of_a_certificate(pair: Group, seed: int) -> None:
+    """Fault: A member whose certificate file was damaged while it ran could not change its role, and stayed down."""
+    with Clients(pair.servers, pair.history, seed):
+        pair.wait_until_healed()
+        for member in pair.members.values():
+            Path(member.settings["tls.server.certPath"]).write_text("damaged")
+        target = pair.other(pair.wait_for_master())
+        pair.history.happened(f"damaged certificates, switch-over to {target}")
+        pair.switch_over(target)
+        pair.wait_for_master({target})
+        pair.wait_until_healed()
+    pair.check()
