@@ -28,6 +28,7 @@ _NOT_SERVED = "set tls.server.mode=permissive or enforcing on the master, or use
 _REMEDIES = {  # by the reason of a TlsFailed
     "certificate": "give the master a certificate that names this address and is signed by an authority of "
     "tls.client.trustCertPath",
+    "timeout": "the master is busy, or does not serve TLS there (tls.server.mode)",
     "alert": "give this slave a certificate that the master trusts: tls.client.certPath",
 }
 
