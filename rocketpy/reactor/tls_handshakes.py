@@ -31,6 +31,8 @@ from .worker_messages import decode_host
 HANDSHAKES_MAX = 512  # at once; each takes about 50 KB
 ARRIVALS_PER_TURN = 16
 TURN_S = 1.0
+RECEIVE_SIZE = 65_536
+UNREAD_MAX = 2**20  # bytes of a refused client
 ARRIVAL_MAX = 64  # bytes of an rp_host, and room
 PASSED = 2  # descriptors of an arrival: the client's socket, the end of the socket pair that leads to its selector
 NO_LINGER = struct.pack("ii", 0, 0)
@@ -86,6 +88,9 @@ class Handshake:
         if is_orderly:
             with contextlib.suppress(OSError):
                 self.stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
+                for _ in range(UNREAD_MAX // RECEIVE_SIZE):  # bytes that nobody has read would reset it all the same
+                    if not socket.socket.recv(self.stream, RECEIVE_SIZE):
+                        break
         self.stream.close()
         self.inner.close()
 

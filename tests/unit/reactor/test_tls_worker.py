@@ -239,6 +239,15 @@ def test_garbage_after_the_first_byte_ends_that_connection_only(rig: Rig) -> Non
         assert exactly(other_near, 1) == b"x"
 
 
+def test_a_client_that_is_refused_reads_why_whatever_it_has_sent(rig: Rig) -> None:
+    """Fault: A broker reset the connection of a refused client that had sent more, so that it did not see the alert."""
+    client, near = rig.connect()
+    with client, near:
+        client.sendall(b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00" + bytes(100_000))
+        alert = exactly(client, 7)
+        assert alert[:1] == b"\x15" and client.recv(1) == b"", "the end is no reset"
+
+
 def test_garbage_in_place_of_a_record_ends_that_connection(rig: Rig) -> None:
     client, near = rig.open()
     with near:
