@@ -65,11 +65,8 @@ def open_store(
         cut_at: where the log is to end, if it is longer: what comes after is kept aside (recovery/diverged.py).
         stops_at_confirmed: dispatch goes no further than what all members have that have to have it, and this start no
             further than what was confirmed before (a synchronous group with automatic failover).
-        distrust: with automatic failover (see Distrust).
-
-    Of a copy of a store in use the whole log is scanned: its control block and checkpoint may be newer. A copied block
-    of a member never counts: it may be older than what the member has acknowledged.
-
+        distrust: with automatic failover (see Distrust). A control block that was copied with the times of its files
+            does not count then: it may be older than what this member has acknowledged.
     Raises:
         StoreError: in use, not writable, files of another size, or damage beyond what recovery repairs.
     """
@@ -96,7 +93,6 @@ def open_store(
             checkpoint=read_checkpoint(files, paths.checkpoint),
             was_clean=was_clean,
             is_ours=is_ours and (distrust is None or not lock.is_copied),
-            is_copied=lock.is_copied and not was_clean,
             cut_at=cut_at,
         )
         files.write(paths.abort, 0, b"", sync=True)

@@ -102,29 +102,20 @@ class Recovery:
         self._deleted: list[DeletedQueue] = []
         self._stops_at_confirmed = stops_at_confirmed
         self._confirmed = 0  # as far as the block is known
-        self._is_copied = False
 
     def run(
-        self,
-        *,
-        checkpoint: StoreCheckpoint,
-        was_clean: bool,
-        is_ours: bool,
-        is_copied: bool = False,
-        cut_at: int | None = None,
+        self, *, checkpoint: StoreCheckpoint, was_clean: bool, is_ours: bool, cut_at: int | None = None
     ) -> RecoveryReport:
         """Find the positions, in one of the ways at the top of this module, and write them into the control block.
 
         Args:
             was_clean: there was no `abort` file.
             is_ours: no other program has used the store since the block was written.
-            is_copied: files were copied while a broker wrote them: block and checkpoint may be newer than the log.
             cut_at: where the log is to end. A log that cannot be trusted is not cut: its end may be another one now.
         """
         header = self._control.header
         self._has_failed_sync = self._read_failed_sync()
-        self._is_copied = is_copied
-        is_known = is_ours and not is_copied and self._is_plausible()
+        is_known = is_ours and self._is_plausible()
         if is_known:  # what was dispatched without automatic failover counts as confirmed
             self._confirmed = max(int(header.confirmed_phy_offset), int(header.dispatched_phy_offset))
         if is_known and header.queues_replaced:
@@ -282,8 +273,6 @@ class Recovery:
         records are stored within the checkpoint's millisecond, and it may have been taken between them.
         """
         header = self._control.header
-        if self._is_copied:
-            return Durable(0, 0)
         if self._control.is_same_boot and not header.running_flags & RunningFlag.NOT_WRITEABLE:
             return None
         below = int(header.durable_phy_offset) if self._is_plausible() else 0
@@ -299,10 +288,7 @@ class Recovery:
         )
 
     def _start_after_crash(self, checkpoint: StoreCheckpoint) -> int:
-        """The newest file whose first record was certainly flushed, with its unit; else the first file. Of a copy the
-        first one: an older file may have been copied before its last records were written."""
-        if self._is_copied:
-            return self._log.begin(0)
+        """The newest file whose first record was certainly flushed, with its unit; else the first file."""
         limit_ms = min(checkpoint.physic_msg_timestamp_ms, checkpoint.logics_msg_timestamp_ms) - CHECKPOINT_MARGIN_MS
         if self._config.message_index_enable and self._config.message_index_safe:
             limit_ms = min(limit_ms, checkpoint.index_msg_timestamp_ms)

@@ -19,16 +19,12 @@ from pathlib import Path
 
 import attrs
 
-from rocketpy.store.recovery.store_lock import StoreLock
-
 SECTOR = 512
 PAGE = 4096
 VERSIONS_MAX = 4
 FULL_SIZE_FROM_THE_START = ("commitlog", "consumequeue", "consumequeue_ext", "index")  # named only then
 CONTROL = "control"
 LOCK = "lock"
-# A store is told from a copy by the times of this file. Here it has those of the original, for it stands for that.
-StoreLock.is_copied = False  # type: ignore[assignment,method-assign]
 BOOT_ID = slice(24, 40)  # in the control block
 NOTHING = bytes(PAGE)
 

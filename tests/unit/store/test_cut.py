@@ -19,7 +19,6 @@ from rocketpy.store.recovery.diverged import Kept, NoRoomAside, check_room, keep
 from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
 from rocketpy.store.recovery.log_files import LogFiles
 from rocketpy.store.recovery.positions import RecoveryKind
-from rocketpy.store.recovery.store_lock import StoreLock
 from rocketpy.store.timers import TimerMarks
 from tests.support.reopened_store import Filled, another_boot, check, fill
 
@@ -261,14 +260,11 @@ class Dying(DiskFiles):
         super().remove(path)
 
 
-def test_a_cut_that_is_interrupted_anywhere_loses_nothing_before_it(
-    config: MessageStoreConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(StoreLock, "is_copied", False)  # each copy stands for the store itself
+def test_a_cut_that_is_interrupted_anywhere_loses_nothing_before_it(config: MessageStoreConfig, tmp_path: Path) -> None:
     puts = filled(config)
     root = Path(config.store_path_root_dir)
     at, whole = boundaries(puts)[70], tmp_path / "whole"
-    shutil.copytree(root, whole)  # with the times of the files: the control block is ours
+    shutil.copytree(root, whole)  # with the times of the files, so that it counts as ours
     ends = []
     for steps in itertools.count():
         shutil.rmtree(root)

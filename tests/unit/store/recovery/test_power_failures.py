@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import struct
-import time
-from pathlib import Path
 
 import attrs
 import pytest
 
 from rocketpy.config import MessageStoreConfig
 from rocketpy.native.core import lib
-from rocketpy.store.files import DiskFiles, file_name
-from rocketpy.store.formats.checkpoint import StoreCheckpoint, write_checkpoint
+from rocketpy.store.files import file_name
 from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
 from rocketpy.store.recovery.positions import RecoveryKind
 from tests.support.reopened_store import TOPICS, Filled, another_boot, check, fill, kill, reopen
-from tests.support.store_writer import StoreWriter, small_config
+from tests.support.store_writer import StoreWriter
 
 
 def test_stale_bytes_behind_the_end_are_wiped(config: MessageStoreConfig) -> None:
@@ -237,54 +233,3 @@ def test_what_a_failed_sync_has_left_is_written_again_though_another_program_cam
     opened = reopen(config)
     assert opened.report.kind is RecoveryKind.FILES and opened.control.header.flush_begun
     kill(opened)
-
-
-def copy_as_in_use(root: Path, copy: Path) -> MessageStoreConfig:
-    """Copy all but the log, which is copied already, with the times of the files."""
-    rest = [name for name in os.listdir(root) if name != "commitlog"]
-    for name in rest:
-        source = root / name
-        (shutil.copytree if source.is_dir() else shutil.copy2)(source, copy / name)
-    time.sleep(0.01)  # a copy is as old as its original, and was written later
-    return small_config(copy)
-
-
-def test_a_copy_of_a_store_in_use_ends_where_its_log_was_copied(config: MessageStoreConfig, tmp_path: Path) -> None:
-    """Fault: A store that `cp -a` copied beside its broker believed the copied control block, and counted zeros after
-    the copied log as messages."""
-    opened = open_store(config)
-    puts = fill(opened, 60)
-    root, copy = opened.paths.root, tmp_path / "copy"
-    end = opened.control.published_phy_offset
-    shutil.copytree(root / "commitlog", copy / "commitlog")
-    with StoreWriter(config, opened.control) as writer:
-        writer.put("A", 0, b"stored after the log was copied")
-    kill(opened)
-    copied = reopen(copy_as_in_use(root, copy))
-    assert (copied.report.kind, copied.report.log_end) == (RecoveryKind.FILES, end)
-    check(copied, puts, with_index=False)
-    kill(copied)
-
-
-@pytest.mark.parametrize("has_block", [True, False])
-def test_a_copy_has_no_hole_where_a_file_was_copied_before_its_end_was_written(
-    config: MessageStoreConfig, tmp_path: Path, has_block: bool
-) -> None:
-    """Fault: A copy of a store in use kept log files behind a hole, where an earlier file was copied too early."""
-    opened = open_store(config)
-    puts = fill(opened)
-    root, copy = opened.paths.root, tmp_path / "copy"
-    kill(opened)
-    shutil.copytree(root / "commitlog", copy / "commitlog")
-    cut = puts["A", 0][10]
-    path = copy / "commitlog" / file_name(cut.phy_offset - cut.phy_offset % 16_384)
-    image = path.read_bytes()
-    path.write_bytes(image[: cut.phy_offset % 16_384] + bytes(16_384 - cut.phy_offset % 16_384))
-    if not has_block:
-        opened.paths.control.unlink()
-    write_checkpoint(DiskFiles(), opened.paths.checkpoint, StoreCheckpoint(1 << 60, 1 << 60, 1 << 60))
-    copied = reopen(copy_as_in_use(root, copy))
-    assert (copied.report.kind, copied.report.log_end) == (RecoveryKind.FILES, cut.phy_offset)
-    left = {queue: [put for put in list_ if put.phy_offset < cut.phy_offset] for queue, list_ in puts.items()}
-    check(copied, left, with_index=False)
-    kill(copied)
