@@ -22,7 +22,7 @@ from .services import BrokerServices
 
 logger = logging.getLogger(__name__)
 
-KEEP_S = 0.05  # a start after a kill reads at most the log of this time, 15 MiB a full load
+KEEP_S = 0.05  # a start after a kill reads at most the log of this time, 15 MiB at full load
 PIECE_BYTES = 16 << 20  # of the log, between two saves of the position: less than a second
 SCAN_BYTES_MAX = 4 << 30  # about a minute; more can lie there if a Java broker has used the store
 

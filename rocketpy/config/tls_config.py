@@ -126,7 +126,7 @@ class TlsConfig:
         None,
         "tls.client.trustCertPath",
         "PEM: authorities of servers.",
-        default_text="those that the system trusts",
+        default_text="the authorities of the system",
         effect=Effect.REFUSED,
     )
     tls_test_mode_enable: bool = setting(
