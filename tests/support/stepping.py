@@ -7,6 +7,7 @@ place that can be chosen and tried again.
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import signal
 from collections.abc import Callable
@@ -30,6 +31,7 @@ class Steps:
     @staticmethod
     def _be_child(prepare: Callable[[], Callable[[], object]]) -> None:
         try:
+            gc.disable()  # a collection between here and `act` would add instructions to some children
             act = prepare()
             if _libc.ptrace(TRACEME, 0, None, None) == 0:
                 os.kill(os.getpid(), signal.SIGSTOP)
