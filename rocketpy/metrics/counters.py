@@ -84,7 +84,7 @@ COUNTERS = (
     _counter("TLS_REFUSED", "rocketpy_tls_handshakes_refused", "tls",
              "TLS handshakes closed at the limits of unfinished handshakes or of open files."),
     _counter("TLS_UNREAD_CLOSED", "rocketpy_tls_unread_closed", "tls",
-             "TLS connections closed because bytes for slow clients took more than 64 MiB."),
+             "TLS connections closed because clients left more than 64 MiB unread, or the rest for 10 s."),
     _counter("TLS_RELOADS", "rocketpy_tls_reloads", "tls", "Changed certificates that were loaded."),
     _counter("TLS_RELOADS_FAILED", "rocketpy_tls_reloads_failed", "tls",
              "Changed certificates that cannot be loaded; new connections get the one before."),

@@ -6,7 +6,8 @@
 For a selector the connection is its end of the socket pair: frames, limits, order and back-pressure are those of every
 other connection. When a selector or this worker dies, its connections end on both sides.
 Bounds: of each connection and direction, one chunk that the other side does not take yet (CHUNK), and nothing more is
-read; of all together WAITING_MAX, beyond which the connections are closed that have waited longest.
+read; of all together WAITING_MAX, beyond which the connections are closed that have waited longest. When the selector
+has closed a connection, its client has FAREWELL_S to read what is left.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from .worker_spec import WorkerContext
 CHUNK = 65_536  # bytes that are read at once
 RECORD = 16_384  # largest plain text of a TLS record: what one read of a TLS socket gives at most
 WAITING_MAX = 64 * 1024 * 1024
+FAREWELL_S = 10.0  # a selector that closes has already waited its own time for the client
 EVENTS_MAX = 256
 TURN_S = 1.0
 STOP_S = 5.0
@@ -58,6 +60,8 @@ class Tunnel:
     """The client has sent everything; the selector reads the rest of it and closes."""
     failure: OSError | None = attrs.field(init=False, default=None)
     """Why nothing more comes from the client, if it did not end in order."""
+    leaves_by_s: float | None = attrs.field(init=False, default=None)
+    """The selector has closed: when the client must have read the rest."""
 
     @property
     def waiting_bytes(self) -> int:
@@ -81,9 +85,10 @@ class Pump:
     doorbell: int
     waiting_max: int
     closed_waiting: int = attrs.field(init=False, default=0)
-    """Connections closed at `waiting_max`."""
+    """Connections closed at `waiting_max`, or because their clients did not read the rest in FAREWELL_S."""
     _tunnels: dict[int, Tunnel] = attrs.field(init=False, factory=dict)  # by each of their two descriptors
     _blocked: dict[int, Tunnel] = attrs.field(init=False, factory=dict)  # by the client's, longest first
+    _leaving: dict[int, Tunnel] = attrs.field(init=False, factory=dict)  # by the client's, in order of `leaves_by_s`
     _waiting_bytes: int = attrs.field(init=False, default=0)
     _poller: select.epoll = attrs.field(init=False, factory=select.epoll)
     _buffer: memoryview = attrs.field(init=False, factory=lambda: memoryview(bytearray(CHUNK)))
@@ -112,8 +117,9 @@ class Pump:
             elif (tunnel := self._tunnels.get(fd)) is not None:  # not closed in this turn
                 self._serve(tunnel, fd == tunnel.client.fileno(), events)
         while self._waiting_bytes > self.waiting_max:
-            self.closed_waiting += 1
-            self._close(next(iter(self._blocked.values())))
+            self._close_unread(next(iter(self._blocked.values())))
+        while self._leaving and is_late(first := next(iter(self._leaving.values()))):
+            self._close_unread(first)
         return rang
 
     def close(self) -> None:
@@ -135,6 +141,8 @@ class Pump:
                     self._to_selector(tunnel, tunnel.to_selector)
                 if not tunnel.to_client:
                     self._from_selector(tunnel)
+                elif events & select.EPOLLHUP:
+                    self._begin_farewell(tunnel)
         except OSError:  # one of the two is gone
             self._close(tunnel)
 
@@ -191,6 +199,12 @@ class Pump:
         else:
             self._keep(tunnel, to_client=NOTHING)
 
+    def _begin_farewell(self, tunnel: Tunnel) -> None:
+        """The selector has closed, while bytes wait for the client."""
+        if tunnel.leaves_by_s is None:
+            tunnel.leaves_by_s = time.monotonic() + FAREWELL_S
+            self._leaving[tunnel.client.fileno()] = tunnel
+
     # -- what waits, and for which events
 
     def _keep(
@@ -223,6 +237,10 @@ class Pump:
             self._poller.modify(tunnel.inner, inner or select.EPOLLONESHOT)
         tunnel.client_events, tunnel.inner_events = client, inner
 
+    def _close_unread(self, tunnel: Tunnel) -> None:
+        self.closed_waiting += 1
+        self._close(tunnel)
+
     def _close(self, tunnel: Tunnel, *, is_orderly: bool = False) -> None:
         """With TLS's own farewell and FIN if the selector has ended the connection; else with a reset."""
         client = tunnel.client.fileno()
@@ -230,6 +248,7 @@ class Pump:
             return
         del self._tunnels[tunnel.inner.fileno()]
         self._blocked.pop(client, None)
+        self._leaving.pop(client, None)
         self._waiting_bytes -= tunnel.waiting_bytes
         for end in (tunnel.client, tunnel.inner):
             self._poller.unregister(end)
@@ -239,6 +258,10 @@ class Pump:
                 tunnel.client.unwrap()
         tunnel.client.close()
         tunnel.inner.close()
+
+
+def is_late(tunnel: Tunnel) -> bool:
+    return tunnel.leaves_by_s is not None and tunnel.leaves_by_s <= time.monotonic()
 
 
 def is_more_unread(fd: int) -> bool:

@@ -224,6 +224,27 @@ def test_the_selector_ends_and_the_client_reads_a_farewell(rig: Rig) -> None:
         assert client.recv(1) == b"", "TLS's own end, not a cut connection (suppress_ragged_eofs is off)"
 
 
+def test_a_client_that_never_reads_does_not_outlive_its_selector_for_long(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault: The connection of a client that read nothing stayed in the TLS worker for ever when its selector closed."""
+    monkeypatch.setattr(tls_worker, "FAREWELL_S", 0.1)
+    client, near = rig.open(buffer=65_536)
+    other, other_near = rig.open()
+    with client, other, other_near:
+        near.settimeout(0.1)
+        with contextlib.suppress(TimeoutError):
+            near.sendall(bytes(20_000_000))
+        near.close()
+        wait_until(lambda: rig.count(lib.RP_COUNT_TLS_CONNECTIONS) == 1, SECONDS)
+        assert rig.count(lib.RP_COUNT_TLS_UNREAD_CLOSED) == 1
+        with pytest.raises(OSError):
+            while client.recv(65_536):
+                pass
+        other.sendall(b"ping")
+        assert exactly(other_near, 4) == b"ping"
+
+
 def test_garbage_after_the_first_byte_ends_that_connection_only(rig: Rig) -> None:
     client, near = rig.connect()
     with client, near:
