@@ -3,7 +3,8 @@ are open must not wait for it.
 
 A client that stops in the middle is bounded in time (`handshake_s`), in number (HANDSHAKES_MAX, then the oldest of the
 address, or IPv6 network, that has the most is closed), and in bytes by OpenSSL: 128 KiB of ClientHello, 100 KiB of
-certificates.
+certificates. Connections come by two ways, from selectors and from the replicator; of each as many are taken in a turn,
+and room is made at the expense of the way that has more, so that clients cannot keep slaves out.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import ssl
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import attrs
 
@@ -81,7 +82,13 @@ class Handshake:
     inner: socket.socket
     peer: Peer
     due_s: float
+    way: int
+    """The descriptor by which it came."""
     events: int = select.EPOLLIN
+
+    @property
+    def source(self) -> tuple[int, str]:
+        return self.way, source_of(self.peer.host)
 
     def close(self, *, is_orderly: bool = False) -> None:
         """End the connection: with FIN if the client is to read what was written (an alert), else with a reset."""
@@ -100,28 +107,30 @@ class Handshakes:
     """Takes arrivals, and hands on connections whose handshake is complete.
 
     Args:
-        arrivals: where selectors pass connections.
+        arrivals: where connections are passed: by selectors, by the replicator.
         certificates: those of new connections; this thread follows their files.
         completed: takes each connection that is ready; called in this thread.
         handshake_s: time for one, from its arrival on.
         now_s: seconds that only grow.
     """
 
-    arrivals: socket.socket
+    arrivals: Sequence[socket.socket]
     certificates: Certificates
     completed: Callable[[Handshake], None]
     handshake_s: float = HANDSHAKE_S
     now_s: Callable[[], float] = time.monotonic
     counts: HandshakeCounts = attrs.field(init=False, factory=HandshakeCounts)
     _by_fd: dict[int, Handshake] = attrs.field(init=False, factory=dict)  # in the order of their deadlines
-    _of_source: collections.Counter[str] = attrs.field(init=False, factory=collections.Counter)
+    _of_source: collections.Counter[tuple[int, str]] = attrs.field(init=False, factory=collections.Counter)
+    _of_way: collections.Counter[int] = attrs.field(init=False, factory=collections.Counter)
     _poller: select.epoll = attrs.field(init=False, factory=select.epoll)
     _look_s: float = attrs.field(init=False, default=0.0)
     _is_stopped: threading.Event = attrs.field(init=False, factory=threading.Event)
     _doorbell: int = attrs.field(init=False, factory=lambda: os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
 
     def __attrs_post_init__(self) -> None:
-        self._poller.register(self.arrivals, select.EPOLLIN)
+        for way in self.arrivals:
+            self._poller.register(way, select.EPOLLIN)
         self._poller.register(self._doorbell, select.EPOLLIN)
 
     def __len__(self) -> int:
@@ -146,24 +155,23 @@ class Handshakes:
         for first in self._by_fd.values():
             timeout_s = max(0.0, min(timeout_s, first.due_s - self.now_s()))
             break
-        arrivals = self.arrivals.fileno()
+        ways = {way.fileno(): way for way in self.arrivals}
         for fd, _ in self._poller.poll(timeout_s):
-            if fd != arrivals:
-                if (handshake := self._by_fd.get(fd)) is not None:  # not closed in this turn
-                    self._go_on(handshake)
-                continue
-            for arrival in self._arrived():
-                self._begin(arrival)
+            if (way := ways.get(fd)) is not None:
+                for arrival in self._arrived(way):
+                    self._begin(arrival, fd)
+            elif (handshake := self._by_fd.get(fd)) is not None:  # not closed in this turn
+                self._go_on(handshake)
         self._close_late()
         if self.now_s() >= self._look_s:
             self._look_s = self.now_s() + LOOK_S
             if self.certificates.has_changed():
                 self.certificates.reload()
 
-    def _arrived(self) -> Iterator[Arrival]:
+    def _arrived(self, way: socket.socket) -> Iterator[Arrival]:
         try:
             for _ in range(ARRIVALS_PER_TURN):
-                arrival = take_arrival(self.arrivals)
+                arrival = take_arrival(way)
                 if arrival is not None:
                     yield arrival
                     continue
@@ -171,9 +179,9 @@ class Handshakes:
         except BlockingIOError:
             return
         except BrokenPipeError:
-            self._poller.unregister(self.arrivals)
+            self._poller.unregister(way)
 
-    def _begin(self, arrival: Arrival) -> None:
+    def _begin(self, arrival: Arrival, way: int) -> None:
         if len(self._by_fd) >= HANDSHAKES_MAX:
             self._make_room()
         try:
@@ -184,9 +192,10 @@ class Handshakes:
             self._refuse(arrival.peer, exc)
             arrival.close()
             return
-        handshake = Handshake(stream, arrival.inner, arrival.peer, self.now_s() + self.handshake_s)
+        handshake = Handshake(stream, arrival.inner, arrival.peer, self.now_s() + self.handshake_s, way)
         self._by_fd[stream.fileno()] = handshake
-        self._of_source[source_of(arrival.peer.host)] += 1
+        self._of_source[handshake.source] += 1
+        self._of_way[way] += 1
         self._poller.register(stream, handshake.events)
         self._go_on(handshake)
 
@@ -217,19 +226,21 @@ class Handshakes:
             self._end(first)
 
     def _make_room(self) -> None:
-        """Close the oldest handshake of the source that has the most."""
-        source, count = self._of_source.most_common(1)[0]
-        oldest = next(handshake for handshake in self._by_fd.values() if source_of(handshake.peer.host) == source)
-        text = f"{HANDSHAKES_MAX} handshakes are unfinished, {count} of them of {source}"
+        """Close the oldest handshake of the source that has the most, of the way that has more."""
+        ((way, _),) = self._of_way.most_common(1)
+        source = max((one for one in self._of_source if one[0] == way), key=self._of_source.__getitem__)
+        oldest = next(handshake for handshake in self._by_fd.values() if handshake.source == source)
+        count, host = self._of_source[source], source[1]
+        text = f"{HANDSHAKES_MAX} handshakes are unfinished, {count} of them of {host}"
         self.counts.refuse(oldest.peer, LIMIT, text)
         self._end(oldest)
 
     def _leave(self, handshake: Handshake) -> None:
         del self._by_fd[handshake.stream.fileno()]
-        source = source_of(handshake.peer.host)
-        self._of_source[source] -= 1
-        if not self._of_source[source]:
-            del self._of_source[source]
+        self._of_way[handshake.way] -= 1
+        self._of_source[handshake.source] -= 1
+        if not self._of_source[handshake.source]:
+            del self._of_source[handshake.source]
         self._poller.unregister(handshake.stream)
 
     def _end(self, handshake: Handshake, *, is_orderly: bool = False) -> None:

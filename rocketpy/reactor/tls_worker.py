@@ -22,6 +22,7 @@ import ssl
 import termios
 import threading
 import time
+from collections.abc import Sequence
 
 import attrs
 
@@ -274,12 +275,13 @@ class TlsMain:
     """`main` of a TLS worker.
 
     Args:
-        arrivals: where selectors pass connections (csrc/workers/selector/selector_connection.c).
+        arrivals: where selectors pass connections (csrc/workers/selector/selector_connection.c), and where the
+            replicator does.
         certificates: read before the fork; the worker follows their files.
     """
 
     block: WorkerBlock
-    arrivals: socket.socket
+    arrivals: Sequence[socket.socket]
     certificates: Certificates
     handshake_s: float = HANDSHAKE_S
     waiting_max: int = WAITING_MAX

@@ -1,7 +1,7 @@
 """All workers and the rings between them: blocks, rings and handoff sockets, created before the first fork.
 
     acceptor =fd=> selector i -FRAME-> codec j -SEND-> send, -PULL-> pull k, -COMMAND-> manager, query l
-                   selector i =fd=> tls m, which serves TLS between client and selector
+                   selector i, replicator =fd=> tls m, which serves TLS between them and client or slave
     send, pull k, manager, query l, codec j -REPLY-> selector i
     send <-> manager <-> pull k, store <-> manager, store -> pull k, store -> send, manager -> query l
     replicator -LOG-> send, on a slave
@@ -173,6 +173,8 @@ class Topology:
     rings: Mapping[tuple[str, str], Ring]
     handoffs: Mapping[str, tuple[socket.socket, socket.socket]]  # by selector: (acceptor's end, selector's end)
     tls_handoffs: Mapping[str, tuple[socket.socket, socket.socket]]  # by TLS worker: (selectors' end, worker's end)
+    ha_handoffs: Mapping[str, tuple[socket.socket, socket.socket]]
+    """By TLS worker: (replicator's end, worker's end). Of their own: a flood at the client port keeps no slave out."""
 
     @classmethod
     def create(cls, sizes: ReactorSizes) -> Topology:
@@ -182,7 +184,8 @@ class Topology:
             for (producer, consumer), capacity in capacities(sizes).items()
         }
         handoffs = {selector: handoff_pair() for selector in sizes.selectors}
-        return cls(sizes, blocks, rings, handoffs, {worker: handoff_pair() for worker in sizes.tls})
+        to_tls, from_ha = ({worker: handoff_pair() for worker in sizes.tls} for _ in range(2))
+        return cls(sizes, blocks, rings, handoffs, to_tls, from_ha)
 
     def ring(self, producer: str, consumer: str) -> Ring:
         return self.rings[producer, consumer]

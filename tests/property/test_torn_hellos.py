@@ -137,7 +137,7 @@ def test_a_tls_worker_keeps_nothing_of_damaged_hellos(authority: Authority) -> N
     certificates, now_s = Certificates.of_server(tls_config(authority.issue().settings())), 0.0
     selectors_end, workers_end = handoff_pair()
     completed: list[Handshake] = []
-    worker = Handshakes(workers_end, certificates, completed.append, now_s=lambda: now_s)
+    worker = Handshakes([workers_end], certificates, completed.append, now_s=lambda: now_s)
 
     def connect() -> tuple[socket.socket, socket.socket]:
         client, accepted = socket.socketpair()

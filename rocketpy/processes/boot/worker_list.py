@@ -120,7 +120,7 @@ def worker_specs(
     yield spec(STORE, STORE, StoreMain(inherited), StopPhase.STORE, keep_fds=(*writes, inherited.timers.fileno()))
     yield spec(SEND, SEND, SendMain(inherited), StopPhase.FAST_PATH, keep_fds=writes)
     replication, metrics = sockets.replication, sockets.metrics
-    to_tls = [selectors_end.fileno() for selectors_end, _ in topology.tls_handoffs.values()]
+    to_tls = [replicators_end.fileno() for replicators_end, _ in topology.ha_handoffs.values()]
     if replication is not None:
         sender, fd = _master_replicator(inherited, replication), replication.fileno()
         starts_on = None if member else fd  # a member confirms positions without slaves, too
@@ -207,9 +207,9 @@ def _tls_workers(
 
     handshake_s = settings.rocketpy.tls_handshake_timeout_millis / 1000
     for name in topology.sizes.tls:
-        arrivals = topology.tls_handoffs[name][1]
+        arrivals = [topology.tls_handoffs[name][1], topology.ha_handoffs[name][1]]
         main = TlsMain(topology.blocks[name], arrivals, certificates, handshake_s)
-        yield spec(name, TLS, main, StopPhase.TLS, keep_fds=(arrivals.fileno(),))
+        yield spec(name, TLS, main, StopPhase.TLS, keep_fds=tuple(end.fileno() for end in arrivals))
 
 
 def _acceptor(

@@ -40,7 +40,7 @@ class ReplicatorMain:
         self._port = HaPort(
             listener,
             parse_networks(store.ha_addresses),
-            tls_workers=[selectors_end for selectors_end, _ in topology.tls_handoffs.values()],
+            tls_workers=[replicators_end for replicators_end, _ in topology.ha_handoffs.values()],
             is_tls_required=settings.tls.tls_server_mode is TlsMode.ENFORCING,
         )
         self._group = Group(

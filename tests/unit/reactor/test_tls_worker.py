@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import array
 import contextlib
+import itertools
 import os
 import random
 import socket
@@ -15,6 +16,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
+from ipaddress import IPv4Address
 from pathlib import Path
 
 import attrs
@@ -26,12 +28,13 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 from rocketpy.config import TlsConfig
 from rocketpy.native.core import lib
 from rocketpy.reactor import tls_handshakes, tls_worker
-from rocketpy.reactor.handoff import handoff_pair
+from rocketpy.reactor.handoff import handoff_pair, pass_to_tls
 from rocketpy.reactor.ring import STOP_LEAVE, WorkerBlock
 from rocketpy.reactor.tls_worker import TlsMain
 from rocketpy.reactor.worker_messages import HOST, encode_host
 from rocketpy.reactor.worker_spec import WorkerContext
-from rocketpy.tls import Certificates
+from rocketpy.remoting.abc import Peer
+from rocketpy.tls import Certificates, TlsSession
 from tests.support.waiting import wait_until
 
 SECONDS = 20.0
@@ -47,6 +50,7 @@ class Rig:
     handshake_s: float = SECONDS
     block: WorkerBlock = attrs.field(factory=lambda: WorkerBlock("tls-0", 0))
     pair: tuple[socket.socket, socket.socket] = attrs.field(factory=handoff_pair)
+    ha_pair: tuple[socket.socket, socket.socket] = attrs.field(factory=handoff_pair)
     listener: socket.socket = attrs.field(factory=lambda: socket.create_server(("127.0.0.1", 0), backlog=1024))
     trust: ssl.SSLContext = attrs.field(factory=lambda: ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
     threads: list[threading.Thread] = attrs.field(factory=list)
@@ -56,7 +60,7 @@ class Rig:
         self.write_certificate()
         AUTHORITY.configure_trust(self.trust)
         certificates = Certificates.of_server(self.tls())
-        main = TlsMain(self.block, self.pair[1], certificates, self.handshake_s, self.waiting_max)
+        main = TlsMain(self.block, [self.pair[1], self.ha_pair[1]], certificates, self.handshake_s, self.waiting_max)
 
         def run() -> None:
             try:
@@ -83,7 +87,7 @@ class Rig:
         self.threads[0].join(SECONDS)
         assert not self.threads[0].is_alive()
         assert not self.faults
-        for end in (*self.pair, self.listener):
+        for end in (*self.pair, *self.ha_pair, self.listener):
             end.close()
 
     def connect(self, *, buffer: int = 0) -> tuple[socket.socket, socket.socket]:
@@ -227,7 +231,7 @@ def test_the_selector_ends_and_the_client_reads_a_farewell(rig: Rig) -> None:
 def test_a_client_that_never_reads_does_not_outlive_its_selector_for_long(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault: The connection of a client that read nothing stayed in the TLS worker for ever when its selector closed."""
+    """Fault: A connection whose client read nothing stayed in the TLS worker for ever when its selector closed."""
     monkeypatch.setattr(tls_worker, "FAREWELL_S", 0.1)
     client, near = rig.open(buffer=65_536)
     other, other_near = rig.open()
@@ -330,6 +334,50 @@ def test_many_half_handshakes_of_one_address_cost_its_oldest(rig: Rig, monkeypat
     for some in half:
         for end in some:
             end.close()
+
+
+def test_clients_that_flood_a_tls_worker_do_not_keep_a_slave_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However full the way of the selectors is, and from however many addresses its half handshakes come.
+
+    Fault: The replicator passed slaves by the way of the selectors, which a flood of handshakes kept full."""
+    monkeypatch.setattr(tls_handshakes, "HANDSHAKES_MAX", 4)
+    rig, completed, hosts = Rig(tmp_path), list[tls_handshakes.Handshake](), itertools.count(1)
+    rig.write_certificate()
+    AUTHORITY.configure_trust(rig.trust)
+    rig.pair[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)  # it is soon full
+    ways = [rig.pair[1], rig.ha_pair[1]]
+    worker = tls_handshakes.Handshakes(ways, Certificates.of_server(rig.tls()), completed.append)
+    with contextlib.ExitStack() as stack:
+
+        def connect(way: socket.socket, host: str) -> socket.socket | None:
+            client, accepted = map(stack.enter_context, socket.socketpair())
+            plain = pass_to_tls(way, accepted, Peer(host, 1))
+            accepted.close()
+            return None if plain is None else stack.enter_context(plain) and client
+
+        def flood() -> None:
+            while (client := connect(rig.pair[0], str(IPv4Address(next(hosts))))) is not None:
+                client.sendall(b"\x16\x03\x01")
+
+        flood()
+        slave = connect(rig.ha_pair[0], "127.0.0.1")
+        assert slave is not None, "the way of the replicator has room"
+        session = TlsSession.client(rig.trust, "127.0.0.1")
+        slave.setblocking(False)
+        for _ in range(4):
+            slave.sendall(session.take_outgoing())
+            worker.turn(0)
+            flood()
+            with contextlib.suppress(BlockingIOError):
+                session.receive(slave.recv(65_536))
+        assert [handshake.peer for handshake in completed] == [Peer("127.0.0.1", 1)]
+        completed[0].close()
+        worker.stop()
+        worker.run()
+    for end in (*rig.pair, *rig.ha_pair, rig.listener):
+        end.close()
 
 
 def test_a_new_certificate_serves_new_connections(rig: Rig) -> None:
