@@ -54,7 +54,8 @@ def run_broker(
     for note in settings.notes:
         logger.warning("%s", note)
     say = ready_lines or (lambda settings: [ready_line(settings)])
-    run = partial(run_tree, certificates=_certificates(settings))
+    certificates = _certificates(settings)
+    run = partial(run_tree, certificates=certificates)
     with open_sockets(settings) as sockets:
         if sockets.metrics is not None:
             settings = _with(settings, metrics_port=sockets.metrics.getsockname()[1])
@@ -66,7 +67,8 @@ def run_broker(
         if settings.store.is_automatic:
             from .member import run_member
 
-            return run_member(settings, sockets, run, on_ready)
+            calls = None if certificates is None else certificates.calls
+            return run_member(settings, sockets, run, on_ready, calls)
         status = run(settings, sockets, beside, on_ready)
     if status == EXIT_REOPEN:
         start_again()

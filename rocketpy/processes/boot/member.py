@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
@@ -17,6 +17,9 @@ from ..member.guardian import Child, Guardian
 from ..member.tree import MemberMemory, MemberTree, Parked, Role
 from .memory import share_memory
 from .sockets import Sockets
+
+if TYPE_CHECKING:
+    from rocketpy.tls import Certificates
 
 # By the guardian, not in each process tree: 7 % of idle memory (memory.py).
 IMPORTED_ONCE = (
@@ -43,12 +46,19 @@ class RunTree(Protocol):
     ) -> int: ...
 
 
-def run_member(settings: BrokerSettings, sockets: Sockets, run_tree: RunTree, on_ready: OnReady) -> int:
+def run_member(
+    settings: BrokerSettings,
+    sockets: Sockets,
+    run_tree: RunTree,
+    on_ready: OnReady,
+    calls: Certificates | None = None,
+) -> int:
     """Run the guardian until it is told to stop; in the main thread of a process without other threads.
 
     Args:
         run_tree: runs a process tree with the settings of its role.
         on_ready: tells the operator that the broker serves; called once.
+        calls: with TLS, the certificates of the coordinator's calls to another member.
     Returns: the exit status.
     Raises:
         ConfigError: the client for etcd is missing.
@@ -60,7 +70,7 @@ def run_member(settings: BrokerSettings, sockets: Sockets, run_tree: RunTree, on
     def coordinate(_role: Role) -> int:
         from ..member.coordinator_main import run_coordinator
 
-        return run_coordinator(settings, memory, bell)
+        return run_coordinator(settings, memory, bell, calls)
 
     def serve(role: Role) -> int:
         tree = MemberTree(settings.store.ha_member, memory, role, settings.is_sync_master, parked)

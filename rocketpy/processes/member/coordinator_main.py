@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -22,6 +23,9 @@ from rocketpy.store.files import StorePaths
 from .replaced_master import ReplacedMaster
 from .shared_broker import CoordinatorView, SharedBroker
 from .tree import MemberMemory
+
+if TYPE_CHECKING:
+    from rocketpy.tls import Certificates
 
 LOOK_S = 0.02  # for the store to be opened for the first time
 
@@ -46,9 +50,13 @@ def place(settings: BrokerSettings) -> Place:
     return Place(address=settings.broker_addr, ha_address=settings.ha_server_addr, broker_id=settings.broker.broker_id)
 
 
-def run_coordinator(settings: BrokerSettings, memory: MemberMemory, bell: int) -> int:
+def run_coordinator(
+    settings: BrokerSettings, memory: MemberMemory, bell: int, calls: Certificates | None = None
+) -> int:
     """Until SIGTERM: then the group is handed on. Returns: the exit status.
 
+    Args:
+        calls: the certificates of the guardian: a coordinator starts again even if their files have gone.
     Raises:
         ConfigError: a file of the settings cannot be used.
     """
@@ -58,7 +66,7 @@ def run_coordinator(settings: BrokerSettings, memory: MemberMemory, bell: int) -
     async def main() -> None:
         with trio.open_signal_receiver(signal.SIGTERM) as signals:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(_coordinate, settings, memory, bell, Gateway(reach))
+                nursery.start_soon(_coordinate, settings, memory, bell, Gateway(reach), calls)
                 async for _ in signals:
                     nursery.cancel_scope.cancel()
                     break
@@ -67,7 +75,9 @@ def run_coordinator(settings: BrokerSettings, memory: MemberMemory, bell: int) -
     return 0
 
 
-async def _coordinate(settings: BrokerSettings, memory: MemberMemory, bell: int, gateway: Gateway) -> None:
+async def _coordinate(
+    settings: BrokerSettings, memory: MemberMemory, bell: int, gateway: Gateway, calls: Certificates | None
+) -> None:
     broker, paths = settings.broker, StorePaths.of(settings.store.store_path_root_dir)
     while not memory.marks.is_open:
         memory.marks.coordinator_turned_s = time.monotonic()
@@ -82,7 +92,7 @@ async def _coordinate(settings: BrokerSettings, memory: MemberMemory, bell: int,
             lease_ends_s=_end_of(coordinator.member.lease),
         )
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(ReplacedMaster.of(settings, memory.block, shared.replaced).run)
+            nursery.start_soon(ReplacedMaster.of(settings, memory.block, shared.replaced, calls).run)
             await coordinator.run()
 
 

@@ -39,7 +39,7 @@ class ReplacedMaster:
     Args:
         replaced: the master to be told; None: there is none, or it knows.
         group, broker_id, file: of this member.
-        calls: with haUseTLS, for the connection; None: it is plain.
+        calls: with haUseTLS, for the connection, loaded before the guardian forked; None: it is plain.
     """
 
     replaced: Callable[[], Following | None]
@@ -51,9 +51,16 @@ class ReplacedMaster:
 
     @classmethod
     def of(
-        cls, settings: BrokerSettings, block: MemberBlock, replaced: Callable[[], Following | None]
+        cls,
+        settings: BrokerSettings,
+        block: MemberBlock,
+        replaced: Callable[[], Following | None],
+        calls: Certificates | None,
     ) -> ReplacedMaster:
-        """Take what a HELLO says of this member. Raises: ConfigError: a file of the settings cannot be used."""
+        """Take what a HELLO says of this member. Raises: ConfigError: a file of the settings cannot be used.
+
+        `calls`: the certificates of this broker's calls, if it makes them by TLS.
+        """
         store, broker = settings.store, settings.broker
         group = Group(
             cluster=broker.broker_cluster_name,
@@ -62,7 +69,7 @@ class ReplacedMaster:
             secret=read_secret(store.ha_secret_file),
         )
         file = EpochFile(StorePaths.of(store.store_path_root_dir).root)
-        return cls(replaced, block, group, broker.broker_id, file, _calls(settings))
+        return cls(replaced, block, group, broker.broker_id, file, calls if store.ha_use_tls else None)
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -84,11 +91,3 @@ class ReplacedMaster:
             extent = Extent(0, 0)
             welcome = introduce(connection, reader, self.group, self.broker_id, extent, None, None, membership)
             self.block.see_epoch(welcome.epochs.last)
-
-
-def _calls(settings: BrokerSettings) -> Certificates | None:
-    if not settings.store.ha_use_tls:
-        return None
-    from rocketpy.tls import Certificates
-
-    return Certificates.of_client(settings.tls)

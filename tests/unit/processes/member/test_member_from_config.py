@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
 import ssl
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,8 +16,15 @@ from rocketpy.config import BrokerSettings, load_broker_config
 from rocketpy.errors import ConfigError
 from rocketpy.failover.etcd.access import access
 from rocketpy.failover.rules.records import GroupConfig
-from rocketpy.processes.member import require_client
+from rocketpy.processes.boot import member
+from rocketpy.processes.boot.sockets import Sockets
+from rocketpy.processes.member import coordinator_main, require_client
 from rocketpy.processes.member.coordinator_main import member_settings, place
+from rocketpy.processes.member.guardian import Child
+from rocketpy.processes.member.replaced_master import ReplacedMaster
+from rocketpy.processes.member.tree import MemberMemory, Parked, Role
+from rocketpy.tls import Certificates
+from tests.support.certificates import Authority
 
 MEMBER = {
     "haMode": "automatic",
@@ -89,6 +98,39 @@ def test_certificates(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="cannot use") as caught:
             access(load(**https, **files).store)
         assert caught.value.key == name
+
+
+@pytest.mark.parametrize("uses_tls", [True, False])
+def test_a_coordinator_that_starts_again_has_the_certificates_of_the_guardian(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uses_tls: bool
+) -> None:
+    """Fault: Each start of a coordinator loaded the certificates anew, and failed if their files had gone."""
+    authority = Authority(tmp_path / "certificates")
+    own = {"storePathRootDir": str(tmp_path), "haUseTLS": str(uses_tls).lower(), "useTLS": "true"}
+    settings = load(**own, **authority.trusting(), **{"tls.config.file": "/dev/null"})
+    certificates = Certificates.of_client(settings.tls)
+    authority.ca_file.unlink()
+    used: list[Certificates | None] = []
+    parked = Parked()
+
+    class Guardian:
+        def __init__(self, memory: MemberMemory, coordinator: Child, *others: object) -> None:
+            self.run = lambda: coordinator.main(Role())
+
+    def run_coordinator(settings: BrokerSettings, memory: MemberMemory, bell: int, calls: Certificates | None) -> int:
+        used.append(ReplacedMaster.of(settings, memory.block, lambda: None, calls).calls)
+        os.close(bell)
+        return 0
+
+    monkeypatch.setattr(member, "Guardian", Guardian)
+    monkeypatch.setattr(member, "Parked", lambda: parked)
+    monkeypatch.setattr(member, "share_memory", lambda: None)
+    monkeypatch.setattr(coordinator_main, "run_coordinator", run_coordinator)
+    unused: Any = None
+    assert member.run_member(settings, Sockets((), None, None), unused, lambda: None, certificates) == 0
+    assert used == [certificates if uses_tls else None]
+    parked.into.close()
+    parked.out.close()
 
 
 def test_the_client_must_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
