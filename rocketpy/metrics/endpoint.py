@@ -1,16 +1,25 @@
-"""The HTTP endpoint that Prometheus scrapes: prometheus_client's application in a thread, with TLS if it is told to."""
+"""The HTTP endpoint that Prometheus scrapes: prometheus_client's application in a thread, with TLS if it is told to.
+
+Bounds: SCRAPES_MAX connections at once, each in a thread; further ones are closed. Of each connection the silence, and
+the time from its begin to its end.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import logging
+import math
 import socket
 import threading
+import time
 from collections.abc import Callable
 from socketserver import ThreadingMixIn
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
+import attrs
 from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.registry import Collector
 
@@ -26,6 +35,19 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SILENCE_MAX_S = 10.0  # of a client: in its handshake, its request, and in reading the answer
+SCRAPE_MAX_S = 30.0  # of a client that is not silent: from its connection to the end of its answer
+SCRAPES_MAX = 16
+LOOK_S = 0.5  # at connections that take too long
+
+
+@attrs.define(eq=False)
+class _Scrape:
+    """A connection that is served; its own descriptor outlives the one that TLS takes over."""
+
+    connection: socket.socket
+    host: str
+    due_s: float
+    """When it is cut; inf: that is done."""
 
 
 class _Server(ThreadingMixIn, WSGIServer):
@@ -33,9 +55,57 @@ class _Server(ThreadingMixIn, WSGIServer):
 
     daemon_threads = True
 
-    def __init__(self, address: tuple[str, int], contexts: Contexts | None, silence_max_s: float) -> None:
+    def __init__(
+        self, address: tuple[str, int], contexts: Contexts | None, silence_max_s: float, scrape_max_s: float
+    ) -> None:
         super().__init__(address, _SilentHandler, bind_and_activate=False)
-        self._contexts, self._silence_max_s, self._limit = contexts, silence_max_s, LogLimit()
+        self._contexts, self._silence_max_s, self._scrape_max_s = contexts, silence_max_s, scrape_max_s
+        self._limit, self._lock = LogLimit(), threading.Lock()
+        self._scrapes: dict[socket.socket, _Scrape] = {}  # by the connection; guarded by `_lock`
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Begin a thread for a connection, or close it; in the thread of the server."""
+        with self._lock:
+            is_full = len(self._scrapes) >= SCRAPES_MAX
+        if is_full:
+            self.shutdown_request(request)
+            self._tell("closed", "closed a scrape of %s: %d others have not ended%s", client_address[0], SCRAPES_MAX)
+            return
+        scrape = _Scrape(request.dup(), client_address[0], time.monotonic() + self._scrape_max_s)
+        with self._lock:
+            self._scrapes[request] = scrape
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._end(request)
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Serve a connection; the body of its thread."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._end(request)
+
+    def service_actions(self) -> None:
+        """Cut the connections that have taken too long; in the thread of the server, every LOOK_S."""
+        now_s = time.monotonic()
+        with self._lock:
+            late = [scrape for scrape in self._scrapes.values() if scrape.due_s <= now_s]
+            for scrape in late:
+                scrape.due_s = math.inf
+                with contextlib.suppress(OSError):
+                    scrape.connection.shutdown(socket.SHUT_RDWR)  # its thread reads an end, and cannot write
+        for scrape in late:
+            self._tell("late", "closed a scrape of %s: it took more than %g s%s", scrape.host, self._scrape_max_s)
+
+    def _end(self, request: socket.socket) -> None:
+        with self._lock:  # `service_actions` uses the descriptor in it
+            self._scrapes.pop(request).connection.close()
+
+    def _tell(self, kind: str, text: str, *values: object) -> None:
+        if told := self._limit.take(kind):
+            logger.warning(text, *values, and_more(told))
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         """Serve one scrape, in its thread."""
@@ -46,11 +116,29 @@ class _Server(ThreadingMixIn, WSGIServer):
             with request:
                 super().finish_request(request, client_address)
         except OSError as exc:  # ssl.SSLError is one
-            if told := self._limit.take():
-                logger.warning("a scrape of %s failed%s: %s", client_address[0], and_more(told), _reason(exc))
+            self._tell("failed", "a scrape of %s failed: %s%s", client_address[0], _reason(exc))
+
+
+class _Answer(io.BufferedIOBase):
+    """The answer of a scrape. A write that fails is a BrokenPipeError, whatever TLS calls it: wsgiref ends then without
+    a traceback."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+
+    def write(self, data: Any) -> int:
+        try:
+            self._connection.sendall(data)
+        except OSError as exc:
+            raise BrokenPipeError(_reason(exc)) from exc
+        return len(data)
 
 
 class _SilentHandler(WSGIRequestHandler):
+    def setup(self) -> None:
+        super().setup()
+        self.wfile = _Answer(self.connection)
+
     def log_message(self, format: str, *args: object) -> None:
         """Scrapes are not logged."""
 
@@ -67,18 +155,19 @@ class Endpoint:
         collector: Collector,
         contexts: Contexts | None = None,
         silence_max_s: float = SILENCE_MAX_S,
+        scrape_max_s: float = SCRAPE_MAX_S,
     ) -> None:
         """`contexts` is asked for the TLS of each scrape; None: they are plain."""
         registry = CollectorRegistry()
         registry.register(collector)
         host, self.port = listener.getsockname()[0], port_of(listener)
-        self._server = _Server((host, self.port), contexts, silence_max_s)
+        self._server = _Server((host, self.port), contexts, silence_max_s, scrape_max_s)
         self._server.socket.close()
         self._server.socket = listener
         self._server.server_name, self._server.server_port = host, self.port
         self._server.setup_environ()
         self._server.set_app(make_wsgi_app(registry))
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(LOOK_S,), daemon=True)
         self._thread.start()
 
     def close(self) -> None:

@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import socket
 import ssl
+import threading
 import time
 import urllib.request
 from pathlib import Path
@@ -13,9 +14,10 @@ import pytest
 from rocketpy.errors import ConfigError
 from rocketpy.metrics import NamesrvSnapshot, listen, listen_by_default, port_of
 from rocketpy.metrics.collector import NamesrvCollector
-from rocketpy.metrics.endpoint import Endpoint, serve
+from rocketpy.metrics.endpoint import SCRAPES_MAX, Endpoint, serve
 from rocketpy.tls import client_context, server_context
 from tests.support.certificates import Authority, tls_config
+from tests.support.waiting import wait_until
 
 SNAPSHOT = NamesrvSnapshot(brokers=2, clusters=1, topics=7, connections=3, requests={})
 
@@ -76,6 +78,74 @@ def test_a_client_that_stops_is_closed(tmp_path: Path, has_tls: bool) -> None:
             stopped.sendall(b"\x16\x03\x01" if has_tls else b"GET /met")
             assert stopped.recv(100) == b""
         assert time.monotonic() - begun_s < 5.0
+
+
+def trickle(port: int, context: ssl.SSLContext | None) -> socket.socket:
+    """A client that begins a request, whose rest it sends byte by byte."""
+    stream = socket.create_connection(("127.0.0.1", port), 10)
+    if context is not None:
+        stream = context.wrap_socket(stream, server_hostname="127.0.0.1")
+    stream.sendall(b"GET /metrics HTTP/1.1\r\nX: ")
+    stream.settimeout(0.02)
+    return stream
+
+
+def is_open(stream: socket.socket) -> bool:
+    """Send a byte, and return whether the endpoint has not answered or closed."""
+    with contextlib.suppress(OSError):
+        stream.sendall(b"x")
+    try:
+        return bool(stream.recv(100))
+    except TimeoutError:
+        return True
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("has_tls", [False, True])
+def test_a_client_that_sends_a_byte_now_and_then_is_closed(
+    tmp_path: Path, has_tls: bool, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Fault: A client that was never silent for long kept a thread of the endpoint for ever."""
+    authority = Authority(tmp_path)
+    served = server_context(tls_config(authority.issue().settings()))
+    trusting = client_context(tls_config(authority.trusting())) if has_tls else None
+    collector, contexts = NamesrvCollector(lambda: SNAPSHOT), (lambda: served) if has_tls else None
+    with (
+        Endpoint(listen("127.0.0.1", 0), collector, contexts, scrape_max_s=1.0) as endpoint,
+        trickle(endpoint.port, trusting) as client,
+    ):
+        begun_s = time.monotonic()
+        while is_open(client):
+            assert time.monotonic() - begun_s < 10.0
+        wait_until(lambda: not scrape_threads())
+    assert [record.message for record in caplog.records][:1] == ["closed a scrape of 127.0.0.1: it took more than 1 s"]
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def scrape_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if "process_request_thread" in thread.name]
+
+
+@pytest.mark.parametrize("has_tls", [False, True])
+def test_connections_beyond_the_bound_are_closed_at_once(
+    tmp_path: Path, has_tls: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Fault: Each connection to the endpoint had a thread, however many there were."""
+    authority = Authority(tmp_path)
+    served = server_context(tls_config(authority.issue().settings()))
+    trusting = client_context(tls_config(authority.trusting())) if has_tls else None
+    contexts = (lambda: served) if has_tls else None
+    with serve("127.0.0.1", 0, NamesrvCollector(lambda: SNAPSHOT), contexts) as endpoint:
+        with contextlib.ExitStack() as stack:
+            slow = [stack.enter_context(trickle(endpoint.port, trusting)) for _ in range(SCRAPES_MAX)]
+            for _ in range(2):
+                with pytest.raises((OSError, http.client.HTTPException)):
+                    scrape(endpoint.port, trusting)
+            assert len(scrape_threads()) == SCRAPES_MAX and all(map(is_open, slow))
+        wait_until(lambda: not scrape_threads())
+        assert scrape(endpoint.port, trusting)
+    assert caplog.records[0].message == "closed a scrape of 127.0.0.1: 16 others have not ended"
 
 
 def test_a_closed_endpoint_frees_its_port() -> None:
