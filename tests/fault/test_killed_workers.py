@@ -8,6 +8,7 @@ import os
 import random
 import re
 import signal
+import socket
 import time
 
 import pytest
@@ -18,6 +19,7 @@ from rocketpy.native.core import lib
 from tests.support.broker import running_broker
 from tests.support.history import PULL_NOT_FOUND, PULL_RETRY, Connection, Load, check, pull_request, send_request
 from tests.support.kills import wait_until_gone
+from tests.support.waiting import wait_until
 
 SEED = int(os.environ.get("ROCKETPY_FAULT_SEED", random.SystemRandom().randrange(1 << 32)))
 KILLS = 34  # per shape
@@ -121,6 +123,20 @@ def test_no_death_of_a_worker_loses_repeats_or_reorders(shape: str) -> None:
         assert verdict.acknowledged > 100 and held.ended >= SUSPENDED_PULLS
         reported = sorted(name.replace("-", " ") for name in RESTARTED.findall(broker.text()))
         assert reported == sorted(victims), broker.text()[-4000:]
+        assert broker.stop() == 0, broker.text()[-4000:]
+
+
+def test_deaths_of_a_masters_replicator_never_stop_it() -> None:
+    """Fault: A replicator that failed at each start, after its files were replaced, stopped the broker at the eleventh
+    time."""
+    with running_broker() as broker:
+        with socket.create_connection(("127.0.0.1", broker.port + 1)):
+            wait_until(lambda: "replicator" in broker.workers())
+        for _ in range(11):
+            wait_until_gone(broker, "replicator", broker.kill_worker("replicator"))
+        connection = Connection(broker.port)
+        assert connection.ask(send_request("alpha", 0, [b"0 alpha 0 x"], 1)).code == 0
+        connection.close()
         assert broker.stop() == 0, broker.text()[-4000:]
 
 

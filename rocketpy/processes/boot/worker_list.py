@@ -54,6 +54,7 @@ __all__ = ["ManagerMemory", "Topology", "manager_memory", "reactor_sizes", "work
 
 MAIN_LISTENER, VIP_LISTENER = 0, 1
 FAST_PATH_ROLES = frozenset({"selector", "codec", TLS, SEND, PULL, STORE, REPLICATOR})
+WITHOUT_LIMIT = RestartPolicy(limit=None)  # clients are served without a replicator
 SIMPLE_ROLES = frozenset({ACCEPTOR, "selector", "codec", SEND, PULL})
 
 
@@ -123,13 +124,15 @@ def worker_specs(
     to_tls = [replicators_end.fileno() for replicators_end, _ in topology.ha_handoffs.values()]
     if replication is not None:
         sender, fd = _master_replicator(inherited, replication), replication.fileno()
-        starts_on = None if member else fd  # a member confirms positions without slaves, too
-        yield spec(REPLICATOR, REPLICATOR, sender, StopPhase.REPLICATION, keep_fds=(fd, *to_tls), starts_on=starts_on)
+        how: dict[str, Any] = {"starts_on": fd, "restart": WITHOUT_LIMIT}
+        if member is not None:  # it confirms positions without slaves, too; a group elects if this one cannot
+            how = {}
+        yield spec(REPLICATOR, REPLICATOR, sender, StopPhase.REPLICATION, keep_fds=(fd, *to_tls), **how)
     if link is not None:
         from ..workers.slave import slave_replicator  # what only a slave runs is imported only there (memory.py)
 
         receiver = slave_replicator(inherited, link, may_truncate=not opened.is_cut_refused)
-        yield spec(REPLICATOR, REPLICATOR, receiver, StopPhase.INTAKE, restart=RestartPolicy(limit=None))
+        yield spec(REPLICATOR, REPLICATOR, receiver, StopPhase.INTAKE, restart=WITHOUT_LIMIT)
     for pull in sizes.pulls:
         yield spec(pull, PULL, PullMain(inherited, pull), StopPhase.FAST_PATH)
     manager = ManagerMain(inherited, metrics, memory)
