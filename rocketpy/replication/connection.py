@@ -58,8 +58,8 @@ def connect_ha(address: str, timeout_s: float, tls: ssl.SSLContext | None) -> It
     """A connection to the HA port, whose descriptor carries plain bytes.
 
     Raises:
-        MasterUnusable: there is none; or the user of the connection says so, and TLS knows the reason: a master of TLS
-            1.3 refuses a certificate after the handshake.
+        MasterUnusable: there is none; or the user of the connection says so, and TLS knows more: a master of TLS 1.3
+            refuses a certificate after the handshake, or a connection is cut later, which has nothing to do with TLS.
     """
     if tls is None:
         with connect(address, timeout_s) as connection:
@@ -86,9 +86,12 @@ def connect_ha(address: str, timeout_s: float, tls: ssl.SSLContext | None) -> It
             with plain:
                 yield plain
         except MasterUnusable as exc:
-            if tunnel.failure is None:
+            failure = tunnel.failure
+            if failure is None:
                 raise
-            raise _no_tls(address, tunnel.failure) from exc
+            if not isinstance(failure, ssl.SSLError) or isinstance(failure, ssl.SSLEOFError):
+                raise MasterUnusable(f"{exc}; {address} cut the connection after the TLS handshake: {failure}") from exc
+            raise _no_tls(address, failure) from exc
 
 
 def _move(pump: Pump) -> None:
