@@ -8,14 +8,14 @@ PYTEST := $(BIN)/python -m pytest
 INSTALL := ROCKETPY_BUILD=python $(BIN)/python -m pip install --disable-pip-version-check --config-settings editable_mode=compat
 # Each worker of pytest would otherwise rewrite the asserts of 500 files anew: 9 of its first 13 seconds.
 unexport PYTHONDONTWRITEBYTECODE
-PYTHON_SOURCES := rocketpy tests bench csrc docs/adr/index.py setup.py
+PYTHON_SOURCES := rocketpy tests bench csrc deploy docs/adr/index.py setup.py
 WITHOUT_CORE := build/without-core
 CORE_SOURCES := $(sort $(shell find csrc -name "*.[ch]")) csrc/build_native.py csrc/objects.py rocketpy/metrics/counters.py
 ROOMS := $(filter-out csrc/__pycache__,$(shell find csrc -mindepth 1 -type d))
 C_SOURCES := $(filter-out %/_driver.c,$(sort $(shell find csrc -name "*.[ch]")) $(wildcard tests/csrc/*.[ch] bench/driver/*.[ch]))
 
 .PHONY: always help run run-cluster build dev objects test test-long test-python test-spark spark-demo test-fault test-ha test-ha-short interop sanitize fuzz mutants known-mutants lint style types check coverage \
-        bench bench-compare bench-spark bench-smoke docs clean
+        bench bench-compare bench-spark bench-smoke docs dist clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -162,6 +162,9 @@ docs: $(VENV)/.built  ## generate the pages that are made from code: configurati
 	$(BIN)/python -m rocketpy.acl.reference > docs/run/access-control-codes.md
 	$(BIN)/python -m rocketpy.failover.rules.reference > docs/run/failover-reference.md
 	$(BIN)/python docs/adr/index.py > docs/adr/README.md
+
+dist: $(VENV)/.built  ## sdist, wheel and bill of materials (CycloneDX) in dist/; tries the wheel, asks for known vulnerabilities
+	@$(BIN)/python deploy/dist.py
 
 clean:  ## remove all that the other targets made
 	rm -rf $(VENV) build dist *.egg-info rocketpy/native/_rocketpy*.so rocketpy/native/_rocketpy.c .pytest_cache .mypy_cache \

@@ -1,0 +1,48 @@
+"""`make dist` (deploy/dist.py): what it reads of archives and of a report about vulnerabilities.
+
+The target itself builds and tries the packages, which takes too long for `make test`."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import tarfile
+import zipfile
+from pathlib import Path
+
+from tests.support.rules import ROOT
+
+SPEC = importlib.util.spec_from_file_location("dist", ROOT / "deploy/dist.py")
+assert SPEC is not None and SPEC.loader is not None
+dist = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(dist)
+
+
+def test_sources_of_the_core_that_an_sdist_lacks(tmp_path: Path) -> None:
+    sdist, left_out = tmp_path / "p-1.tar.gz", "csrc/base/crc32.c"
+    with tarfile.open(sdist, "w:gz") as archive:
+        for path in sorted((ROOT / "csrc").rglob("*.[ch]")):
+            if (name := path.relative_to(ROOT).as_posix()) != left_out:
+                archive.add(path, f"p-1/{name}")
+    assert dist.missing_sources(sdist) == [left_out]
+
+
+def test_requirements_of_a_wheel_and_its_extras(tmp_path: Path) -> None:
+    asked = ["attrs>=23.1", 'lz4>=4; extra == "compression"', 'pyspark<4.4; extra == "spark"']
+    text = "Name: p\n" + "".join(f"Requires-Dist: {each}\n" for each in asked) + "\nRequires-Dist: of the description\n"
+    with zipfile.ZipFile(tmp_path / "p.whl", "w") as archive:
+        archive.writestr("p-1.dist-info/METADATA", text)
+    assert dist.needs_of(tmp_path / "p.whl") == ["attrs>=23.1", "lz4>=4"]
+
+
+def test_a_dependency_that_the_service_does_not_know_is_not_counted_as_sound() -> None:
+    skipped = {"name": "a", "skip_reason": "Dependency not found on PyPI and could not be audited: a (1)"}
+    sound = {"name": "b", "version": "2", "vulns": []}
+    hit = {
+        "name": "c",
+        "version": "3",
+        "vulns": [{"id": "X-1", "fix_versions": ["3.1"]}, {"id": "X-2", "fix_versions": []}],
+    }
+    report = [json.dumps({"dependencies": found, "fixes": []}) for found in ([skipped], [skipped, sound, hit])]
+    assert dist.known_vulnerabilities(report[0]) == (0, [])
+    assert dist.known_vulnerabilities(report[1]) == (2, ["c 3: X-1, fixed in 3.1", "c 3: X-2, fixed in no version"])
