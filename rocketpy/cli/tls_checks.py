@@ -111,6 +111,8 @@ def _called(address: str, context: ssl.SSLContext) -> Finding:
     except trio.TooSlowError:
         return Finding(subject, f"no handshake within {TIMEOUT_S:g} s", "does it serve TLS? (tls.server.mode)", True)
     except ConnectFailed as exc:
+        if isinstance(exc.__cause__, OSError):
+            return Finding(subject, str(exc), "start the name server, or correct namesrvAddr", True)
         remedy = "correct its certificate, or tls.client.trustCertPath; it must name the address in namesrvAddr"
         return Finding(subject, str(exc), remedy, True)
     return Finding(subject, "trusted" if context.verify_mode is ssl.CERT_REQUIRED else "answers; it is not checked")

@@ -99,6 +99,8 @@ def test_name_servers_that_are_called(authority: Authority) -> None:
         assert stranger.is_fatal and "unable to get local issuer certificate" in stranger.found
         [anybody] = call_findings(tls_config(CALLS, {"tls.client.authServer": "false"}), addresses[0])
         assert (anybody.found, anybody.is_fatal) == ("answers; it is not checked", False)
+    [absent] = call_findings(trusting, addresses[0])
+    assert absent.is_fatal and absent.remedy == "start the name server, or correct namesrvAddr"
     [bad] = call_findings(tls_config(CALLS, {"tls.client.trustCertPath": "/none"}), addresses[0])
     assert bad.is_fatal and bad.subject == "tls.client.trustCertPath"
 
