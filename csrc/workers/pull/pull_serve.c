@@ -340,13 +340,12 @@ static int32_t examine(rp_pull *pull, rp_suspended_pull *suspended, const pull_c
     }
 }
 
-/* Topic, group or permission of a suspended pull has changed. Its full request was not kept, so the manager cannot
- * answer it. The client pulls again from the same offset, and that pull gets the reason. */
-static rp_status send_back(rp_pull *pull, const pull_checked *pulled, const rp_suspended_pull *suspended) {
+/* The client pulls again from the same offset, and that pull gets the reason. `queue`: NULL if there is none. */
+static rp_status send_back(rp_pull *pull, const pull_checked *pulled, const rp_queue *queue) {
     pull->fetch = (rp_fetch){.status = RP_NO_MATCHED_MESSAGE,
                              .next_begin_offset = (uint64_t)pulled->request->queue_offset,
-                             .min_offset = rp_load_acquire(&suspended->queue->min_offset),
-                             .max_offset = rp_load_acquire(&suspended->queue->max_offset)};
+                             .min_offset = queue ? rp_load_acquire(&queue->min_offset) : 0,
+                             .max_offset = queue ? rp_load_acquire(&queue->max_offset) : 0};
     return answer(pull, pulled, RP_RESPONSE_PULL_RETRY_IMMEDIATELY);
 }
 
@@ -359,7 +358,8 @@ static rp_status look_again(rp_pull *pull, rp_suspended_pull *suspended, int exp
     suspended->looked_ns = pull->now_ns;
     rp_serving(pull->config.worker, suspended->request.origin.connection);
     if (!pull_check(pull, &suspended->request, suspended->names, suspended->tags, &pulled)) {
-        status = send_back(pull, &pulled, suspended);
+        /* Topic, group or permission has changed. The manager cannot answer: the full request was not kept. */
+        status = send_back(pull, &pulled, suspended->queue);
     } else {
         suspended->restrictions = pull->restrictions;
         int32_t code = examine(pull, suspended, &pulled);
@@ -376,6 +376,12 @@ rp_status rp_pull_take(rp_pull *pull, const uint8_t *data, uint32_t size) {
     const rp_msg_pull *request = (const rp_msg_pull *)data;
     pull_checked pulled;
     if (!is_whole(request, size)) return RP_OK;
+    if (!pull->tables_ready) { /* the manager passed it back to the worker before this one, whose tables are gone */
+        pulled = (pull_checked){.request = request, .names = data + sizeof *request};
+        return send_back(pull, &pulled,
+                         rp_control_find(pull->config.block, pulled.names + request->group_size, request->topic_size,
+                                         (uint32_t)request->queue_id));
+    }
     uint64_t age_ns = rp_presence_age(&pull->presence, request->origin.received_ns, pull->now_ns);
     if (pull->config.fast_failure && !(request->flags & RP_REQUEST_RESOLVED) &&
         age_ns > (uint64_t)pull->config.wait_time_in_queue_ms * 1000000u) {

@@ -220,6 +220,25 @@ def test_a_pull_that_comes_back_and_cannot_be_served_gets_the_reason(
     assert (reply.code, reply.remark, rig.for_manager()) == (1, fault, [])
 
 
+@pytest.mark.parametrize(("topic", "end"), [("T", 1), ("unknown", 0)])
+def test_a_pull_that_comes_back_to_a_restarted_worker_is_sent_back(rig: FastPath, topic: str, end: int) -> None:
+    """Its tables follow in the ring.
+
+    Fault: A pull was told that its group was removed, if the pull worker died while the manager had the pull."""
+    rig.frame(send_v2())
+    rig.frame(pull(7, topic=topic, group="new"))
+    rig.turn()
+    rig.answers()
+    ((kind, record),) = rig.for_manager()
+    rig.hand_back(kind, record, lib.RP_REQUEST_RESOLVED)
+    lib.rp_pull_close(rig.pull)
+    rig.pull = rig.open_pull()
+    rig.turn()
+    ((_, reply),) = rig.answers()
+    assert (reply.code, rig.for_manager()) == (20, [])
+    assert [reply.ext_field(name) for name in ("nextBeginOffset", "minOffset", "maxOffset")] == ["7", "0", str(end)]
+
+
 def test_a_pull_that_comes_back_after_a_change_of_the_permission(rig: FastPath) -> None:
     rig.tell_broker(2, 4096)
     rig.frame(pull())
