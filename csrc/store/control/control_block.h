@@ -46,8 +46,7 @@ typedef struct rp_control {
     int64_t index_timestamp_ms;
     int64_t lock_mtime_ns; /* supervisor: of the file `lock`; another value means another program was here */
     uint64_t delete_requests; /* manager: counts the requests to delete expired files now (code 329) */
-    uint64_t rebuilding; /* supervisor: 1 while lost queues are rebuilt: until then they end before offsets that were
-                            already read */
+    uint64_t rebuilding; /* supervisor: 1 while lost queues are rebuilt: they end before offsets that were read */
     uint64_t indexed_phy_offset; /* store worker (dispatch): the last record with keys that is in the index */
     int64_t dispatched_timestamp_ms; /* store worker (dispatch): store time of the last record that has its unit */
     int64_t clock_slow_base_ms; /* send worker: see broker_clock.c; 0: the wall clock was never set back */
@@ -62,6 +61,7 @@ typedef struct rp_control {
     uint64_t confirmed_phy_offset; /* replicator: below it every member that has to has the log */
     uint64_t stops_at_confirmed; /* supervisor: 1: dispatch goes no further than that (a synchronous group with
                                     automatic failover) */
+    int64_t lock_born_ns; /* supervisor: of the file `lock`; another value means a copy of the store; 0: unknown */
 } rp_control;
 
 enum { RP_QUEUE_FREE = 0, RP_QUEUE_LIVE = 1, RP_QUEUE_DELETED = 2 };

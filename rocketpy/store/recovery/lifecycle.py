@@ -65,8 +65,9 @@ def open_store(
         cut_at: where the log is to end, if it is longer: what comes after is kept aside (recovery/diverged.py).
         stops_at_confirmed: dispatch goes no further than what all members have that have to have it, and this start no
             further than what was confirmed before (a synchronous group with automatic failover).
-        distrust: with automatic failover (see Distrust). A control block that was copied with the times of its files
-            does not count then: it may be older than what this member has acknowledged.
+        distrust: with automatic failover (see Distrust). A control block that was copied may be older than what this
+            member has acknowledged. So it does not count if the times of `lock` allow that; otherwise, if its time of
+            birth shows it.
     Raises:
         StoreError: in use, not writable, files of another size, or damage beyond what recovery repairs.
     """
@@ -87,16 +88,18 @@ def open_store(
         if not is_same_boot:
             control.forget_clock()
         is_ours = control.header.lock_mtime_ns == lock.mtime_ns
+        born_ns = lock.born_ns
+        is_copied = _was_copied_in_use(control, born_ns) or (distrust is not None and lock.is_copied)
         told = partial(_tell, distrust, is_ours)
         recovery = Recovery(config, paths, files, control, stops_at_confirmed=stops_at_confirmed, distrust=told)
         report = recovery.run(
             checkpoint=read_checkpoint(files, paths.checkpoint),
             was_clean=was_clean,
-            is_ours=is_ours and (distrust is None or not lock.is_copied),
+            is_ours=is_ours and not is_copied,
             cut_at=cut_at,
         )
         files.write(paths.abort, 0, b"", sync=True)
-        control.header.lock_mtime_ns = lock.sign()
+        control.header.lock_mtime_ns, control.header.lock_born_ns = lock.sign(), born_ns
     except BaseException:
         if control is not None:
             control.close()
@@ -107,6 +110,15 @@ def open_store(
     lost_power = not is_same_boot and not was_clean
     refused = cut_at is not None and report.kind is not RecoveryKind.CUT
     return OpenedStore(config, paths, files, lock, control, report, is_ours, replicated, lost_power, refused)
+
+
+def _was_copied_in_use(control: ControlBlock, born_ns: int) -> bool:
+    """Return True if the block is a copy that was made while a broker wrote the store: files of the log may be older.
+
+    `born_ns`: of the file `lock`; 0: unknown.
+    """
+    was_born_ns = int(control.header.lock_born_ns)
+    return 0 not in (was_born_ns, born_ns) and was_born_ns != born_ns and not control.header.clean
 
 
 def _make_directories(config: MessageStoreConfig, files: Files) -> StorePaths:

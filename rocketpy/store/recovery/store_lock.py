@@ -11,9 +11,11 @@ of them has ended.
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import fcntl
 import os
+import struct
 import time
 from pathlib import Path
 
@@ -25,6 +27,14 @@ LOCK_TEXT = b"lock"  # content that Java writes
 COPIED_AFTER_NS = 1_000_000  # a write sets both times of a file at once; some file systems need a moment
 ORPHANS_WAIT_S = 5.0  # workers die with their supervisor, after a moment
 ORPHANS_POLL_S = 0.02
+AT_EMPTY_PATH, STATX_BTIME = 0x1000, 0x800
+STATX = struct.Struct(
+    "=I"  # which fields are filled
+    "76x"
+    "qI"  # time of birth: s, ns
+    "164x"
+)
+NS_PER_S = 1_000_000_000
 
 
 class StoreLock:
@@ -69,6 +79,12 @@ class StoreLock:
         found = os.fstat(self._descriptor)
         return found.st_ctime_ns - found.st_mtime_ns > COPIED_AFTER_NS
 
+    @property
+    def born_ns(self) -> int:
+        """Time of birth of the file. Unlike all other times it belongs to no copy, and a new owner, mode, or name keeps
+        it. 0: the file system has none."""
+        return birth_ns(self._descriptor)
+
     def sign(self) -> int:
         """Write the content that Java writes. Returns the new mtime, by which a later start detects that another
         program has used the store."""
@@ -84,6 +100,17 @@ class StoreLock:
         if self.worker_fd >= 0:
             os.close(self.worker_fd)
             self.worker_fd = -1
+
+
+def birth_ns(descriptor: int) -> int:
+    """Return the time of birth of an open file; 0: it is not known. Python has no statx on Linux."""
+    found = ctypes.create_string_buffer(STATX.size)
+    try:
+        status = ctypes.CDLL(None).statx(descriptor, b"", AT_EMPTY_PATH, STATX_BTIME, found)
+    except AttributeError:  # an old C library
+        return 0
+    mask, seconds, nanoseconds = STATX.unpack(found.raw)
+    return seconds * NS_PER_S + nanoseconds if status == 0 and mask & STATX_BTIME else 0
 
 
 def _lock_for_workers(root: Path) -> int:

@@ -15,6 +15,7 @@ from rocketpy.errors import StoreError
 from rocketpy.native.core import lib
 from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.files import DiskFiles, DiskUsage, StorePaths, file_name
+from rocketpy.store.recovery import store_lock
 from rocketpy.store.recovery.diverged import Kept, NoRoomAside, check_room, keep_aside, kept_aside
 from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
 from rocketpy.store.recovery.log_files import LogFiles
@@ -260,10 +261,13 @@ class Dying(DiskFiles):
         super().remove(path)
 
 
-def test_a_cut_that_is_interrupted_anywhere_loses_nothing_before_it(config: MessageStoreConfig, tmp_path: Path) -> None:
+def test_a_cut_that_is_interrupted_anywhere_loses_nothing_before_it(
+    config: MessageStoreConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     puts = filled(config)
     root = Path(config.store_path_root_dir)
     at, whole = boundaries(puts)[70], tmp_path / "whole"
+    monkeypatch.setattr(store_lock, "birth_ns", lambda descriptor: 0)
     shutil.copytree(root, whole)  # with the times of the files, so that it counts as ours
     ends = []
     for steps in itertools.count():

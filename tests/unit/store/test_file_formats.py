@@ -58,6 +58,7 @@ CONTROL_FIELDS = {
     232: "queues_replaced",
     240: "confirmed_phy_offset",
     248: "stops_at_confirmed",
+    256: "lock_born_ns",
 }
 
 

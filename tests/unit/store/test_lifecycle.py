@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import types
 from pathlib import Path
 
@@ -58,6 +59,48 @@ def test_so_does_the_cautious_clock(config: MessageStoreConfig, is_other_kernel:
     opened = open_store(config)
     clock = CautiousClock(opened.control.header, lambda: now_ms + 86_400_000, lambda: boot_ms)
     assert clock.now_ms() == now_ms + (86_400_000 if is_other_kernel else 0)
+    close_store(opened, clean=False)
+
+
+@pytest.mark.parametrize("is_clean", [False, True])
+@pytest.mark.parametrize("has_birth", [True, False])
+@pytest.mark.parametrize("move", ["none", "renamed", "another mode", "copied"])
+def test_a_store_that_was_copied_while_its_broker_ran_is_not_trusted(
+    tmp_path: Path, move: str, has_birth: bool, is_clean: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the file system tells when a file was born. A store that stayed, and was only renamed or changed hands, is.
+
+    Fault: A copy with the times of its files, of which the log was older than the control block, served zeros."""
+    if not has_birth:
+        monkeypatch.setattr(store_lock, "birth_ns", lambda descriptor: 0)
+    there, here = tmp_path / "there", tmp_path / "here"
+    opened = open_store(MessageStoreConfig(store_path_root_dir=str(there)))
+    if has_birth and not opened.lock.born_ns:
+        pytest.skip("a file system without times of birth")
+    close_store(opened, clean=is_clean)
+    if move == "copied":
+        shutil.copytree(there, here)  # with the times of the files
+    elif move == "renamed":
+        there.rename(here)
+    else:
+        here = there
+        (here / "lock").chmod(0o600 if move == "another mode" else 0o644)
+    again = open_store(MessageStoreConfig(store_path_root_dir=str(here)))
+    is_recognised = move == "copied" and has_birth and not is_clean
+    assert again.report.kind is (RecoveryKind.FILES if is_recognised else RecoveryKind.TRUSTED)
+    close_store(again, clean=False)
+    again = open_store(MessageStoreConfig(store_path_root_dir=str(here)))
+    assert again.report.kind is RecoveryKind.TRUSTED, "now it is the store of this place"
+    close_store(again, clean=False)
+
+
+def test_a_block_without_a_time_of_birth_is_trusted(config: MessageStoreConfig) -> None:
+    """As an older version has written it."""
+    opened = open_store(config)
+    opened.control.header.lock_born_ns = 0
+    close_store(opened, clean=False)
+    opened = open_store(config)
+    assert opened.report.kind is RecoveryKind.TRUSTED and opened.control.header.lock_born_ns == opened.lock.born_ns
     close_store(opened, clean=False)
 
 
