@@ -68,6 +68,13 @@ HEADERS = [
 # compile, a fifth of the build. Its warnings are not ours.
 GLUE_FLAGS = ["-std=gnu11", "-O1", "-fvisibility=hidden", "-w"]
 
+# Of the C library, where Python lacks it.
+STATX = """
+struct statx_timestamp { int64_t tv_sec; uint32_t tv_nsec; ...; };
+struct statx { uint32_t stx_mask; struct statx_timestamp stx_btime; ...; };
+int statx(int dirfd, const char *path, int flags, unsigned int mask, struct statx *found);
+"""
+
 
 def declarations(header: str) -> str:
     """The header without its preprocessor lines."""
@@ -75,11 +82,12 @@ def declarations(header: str) -> str:
 
 
 ffi = FFI()
+ffi.cdef(STATX)
 for name in HEADERS:
     ffi.cdef(declarations(name))
 ffi.set_source(
     "rocketpy.native._rocketpy",
-    "".join(f'#include "{name}"\n' for name in HEADERS),
+    "#include <sys/stat.h>\n" + "".join(f'#include "{name}"\n' for name in HEADERS),
     include_dirs=[str(CSRC)],
     extra_compile_args=GLUE_FLAGS,
     libraries=["pthread"],

@@ -11,15 +11,14 @@ of them has ended.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import fcntl
 import os
-import struct
 import time
 from pathlib import Path
 
 from rocketpy.errors import StoreError
+from rocketpy.native.core import ffi, lib
 
 from ..files import translated
 
@@ -28,12 +27,6 @@ COPIED_AFTER_NS = 1_000_000  # a write sets both times of a file at once; some f
 ORPHANS_WAIT_S = 5.0  # workers die with their supervisor, after a moment
 ORPHANS_POLL_S = 0.02
 AT_EMPTY_PATH, STATX_BTIME = 0x1000, 0x800
-STATX = struct.Struct(
-    "=I"  # which fields are filled
-    "76x"
-    "qI"  # time of birth: s, ns
-    "164x"
-)
 NS_PER_S = 1_000_000_000
 
 
@@ -103,14 +96,11 @@ class StoreLock:
 
 
 def birth_ns(descriptor: int) -> int:
-    """Return the time of birth of an open file; 0: it is not known. Python has no statx on Linux."""
-    found = ctypes.create_string_buffer(STATX.size)
-    try:
-        status = ctypes.CDLL(None).statx(descriptor, b"", AT_EMPTY_PATH, STATX_BTIME, found)
-    except AttributeError:  # an old C library
+    """Return the time of birth of an open file; 0: it is not known."""
+    found = ffi.new("struct statx *")
+    if lib.statx(descriptor, b"", AT_EMPTY_PATH, STATX_BTIME, found) or not found.stx_mask & STATX_BTIME:
         return 0
-    mask, seconds, nanoseconds = STATX.unpack(found.raw)
-    return seconds * NS_PER_S + nanoseconds if status == 0 and mask & STATX_BTIME else 0
+    return int(found.stx_btime.tv_sec) * NS_PER_S + int(found.stx_btime.tv_nsec)
 
 
 def _lock_for_workers(root: Path) -> int:
