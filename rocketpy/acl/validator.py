@@ -111,6 +111,10 @@ class AccessValidator:
         refusal = self._check_resources(account, [(topic, needed)]) if isinstance(account, Account) else account
         return self._counted(refusal, request, host)
 
+    def needs_signature(self, request: RemotingCommand, host: str) -> bool:
+        """Return True if the permissions of an account decide about the request: no white list lets it pass."""
+        return isinstance(self._account(request, host), Account)
+
     def _account(self, request: RemotingCommand, host: str) -> Account | Refusal | None:
         """The account whose permissions count; None: everything is allowed to the peer."""
         if self.accounts.is_white(host):

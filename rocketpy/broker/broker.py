@@ -29,6 +29,7 @@ from rocketpy.transport.duties import Duty, as_duty, as_work, run_duty
 from rocketpy.transport.server import TaskStatus
 from rocketpy.transport.steps import finished
 
+from .access import AccessControl, AccountsKeeper
 from .clock import CHECK_INTERVAL_S, Clock, ProcessPauses, seconds_to_midnight
 from .current_settings import CurrentSettings
 from .delays.levels import DelayLevels, DelayProgress
@@ -99,6 +100,8 @@ class ManagerProcess:
     faults: Faults = attrs.field(factory=Faults)
     memory: ManagerMemory = attrs.field(factory=ManagerMemory.private)  # of the previous manager and of this one
     epoch: int = -1  # of a group's master; -1: none
+    access: AccessControl | None = None  # None: every request is allowed
+    accounts: AccountsKeeper | None = None  # with access control
 
 
 class BrokerController:
@@ -147,6 +150,8 @@ class BrokerController:
             transactions=TransactionService(current, store, fast_path, topics, progress, questions),
             registrar=self._outer_api,
             pool_loads=process.pool_loads,
+            access=process.access,
+            accounts=process.accounts,
         )
         services.schedule.on_delivered, self.topics_of_log = services.stats.count_delivery, TopicsOfLog(services)
         self.table_copier = SlaveSynchronize(name_server_client, services, self._outer_api)
@@ -168,7 +173,7 @@ class BrokerController:
             UnreadableProcessor(),
             clients,
             ConsumerManageProcessor(services),
-            *query_processors(services.store, services.settings),
+            *query_processors(services.store, services.settings, services.access),
             SendBackProcessor(services),
             ReplyProcessor(services, self._slow_send.target),
             LockProcessor(services),
@@ -335,6 +340,8 @@ class BrokerController:
             Duty("telling members of changes", RESTART_S, self.notifier.run, first_s=0.0),
             Duty("registration", RESTART_S, self._outer_api.run, first_s=0.0),
         ]
+        if services.accounts is not None:
+            duties.append(services.accounts.duty)
         if settings.is_slave:
             return [*duties, Duty("copying the master's tables", RESTART_S, self.table_copier.run, first_s=0.0)]
         transactions, interval_s = services.transactions, settings.broker.transaction_check_interval / 1000

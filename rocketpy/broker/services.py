@@ -14,6 +14,7 @@ from rocketpy.remoting.fast_path import FastPath
 from rocketpy.remoting.limits import PoolLoad
 from rocketpy.remoting.networks import parse_networks
 
+from .access import AccessControl, AccountsKeeper
 from .clock import Clock
 from .current_settings import CurrentSettings
 from .delays.schedule import ScheduleService
@@ -65,6 +66,8 @@ class BrokerServices:
     transactions: TransactionService
     registrar: Registrar
     pool_loads: Callable[[], Mapping[str, PoolLoad]]  # by name of the pool (reactor/pools.py)
+    access: AccessControl | None = None  # None: every request is allowed
+    accounts: AccountsKeeper | None = None  # with access control
     followers: TableFollowers = attrs.field(init=False)
 
     @followers.default

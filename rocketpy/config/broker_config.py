@@ -342,9 +342,8 @@ class BrokerConfig(FilterConfig):
     acl_enable: bool = setting(
         False,
         "aclEnable",
-        "Check signatures and permissions (plain_acl.yml).",
+        "Serve requests of accounts only (conf/plain_acl.yml and conf/acl/ below rocketmqHome).",
         important=True,
-        only_default="access control is not built",
     )
     enable_detail_stat: bool = setting(
         True,

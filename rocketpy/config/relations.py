@@ -79,6 +79,10 @@ class _Checker:
         self._check_networks("proxyProtocolFrom", settings.rocketpy.proxy_protocol_from)
         if isinstance(settings, BrokerSettings):
             self._check_networks("haAddresses", settings.store.ha_addresses)
+            if settings.broker.acl_enable and not settings.server.rocketmq_home:
+                self._fail(
+                    "aclEnable", "true needs rocketmqHome (or ROCKETMQ_HOME): accounts are in its conf directory"
+                )
 
     def _check_tls(self, settings: BrokerSettings | NamesrvSettings) -> None:
         workers = settings.rocketpy.tls_workers

@@ -313,6 +313,17 @@ class RocketpyConfig:
         "machine's; others get NO_PERMISSION. Needed if bindAddress is not loopback or a proxy on this machine lets "
         "others in: there is no access control.",
     )
+    acl_strict: bool = setting(
+        True,
+        "aclStrict",
+        "With aclEnable: check every request code. Off: as RocketMQ 4.9, which asks for a signature alone where it has "
+        "no rule (batch sends, replies, ends of transactions, most administrative codes).",
+    )
+    acl_broker_accounts: str = setting(
+        "",
+        "aclBrokerAccounts",
+        "Access keys, comma-separated, of the accounts by which brokers call each other and name servers.",
+    )
     admin_trusts_loopback: bool = setting(
         True,
         "adminTrustsLoopback",

@@ -14,10 +14,9 @@ class ServerConfig:
     rocketmq_home: str = setting(
         "",
         "rocketmqHome",
-        "Directory of the Java distribution.",
+        "Directory whose conf/ has the files of accounts (aclEnable). Nothing else is read there.",
         effect=Effect.REFUSED,
         default_text="environment ROCKETMQ_HOME",
-        ignored="rocketpy needs none",
     )
     listen_port: int = setting(
         0,

@@ -20,6 +20,7 @@ A metric is one row, of counters.py, table.py, replication.py or exporter.py; do
 from .address import listen, listen_by_default, port_of
 from .process_memory import ProcessMemory, process_memory
 from .snapshot import (
+    AccessSnapshot,
     ConsumptionSnapshot,
     MemberSnapshot,
     NamesrvSnapshot,
@@ -38,6 +39,7 @@ from .snapshot import (
 )
 
 __all__ = [
+    "AccessSnapshot",
     "ConsumptionSnapshot",
     "MemberSnapshot",
     "NamesrvSnapshot",

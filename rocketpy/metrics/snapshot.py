@@ -34,6 +34,16 @@ class RingSnapshot:
     capacity_bytes: int
 
 
+@attrs.frozen(kw_only=True)
+class AccessSnapshot:
+    """Access control of the broker."""
+
+    accounts: int
+    refused: Mapping[str, int]  # by reason
+    reload_failures: int
+    failing_files: int
+
+
 @attrs.frozen
 class PoolSnapshot:
     """The requests that wait for one pool (docs/understand/architecture.md, Pools)."""
@@ -181,6 +191,7 @@ class Snapshot:
     runtime: Mapping[str, str] | None = None  # the table of code 28, as it is sent
     faults: Mapping[str, int] = attrs.field(factory=dict)  # caught in the manager, by place
     registration: RegistrationSnapshot | None = None
+    access: AccessSnapshot | None = None  # None: access control is off
     transactions: TransactionSnapshot | None = None
     replication: ReplicationSnapshot | None = None
     tables: Sequence[TableSnapshot] = ()

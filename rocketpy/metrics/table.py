@@ -9,6 +9,7 @@ from .counters import COUNTERS, PLACES, Counter
 from .metric import Buckets, Metric, Samples, counter, gauge, seconds
 from .replication import REPLICATION_METRICS
 from .snapshot import (
+    AccessSnapshot,
     NamesrvSnapshot,
     RegistrationSnapshot,
     Snapshot,
@@ -67,6 +68,10 @@ def _transactions(read: Callable[[TransactionSnapshot], float | None]) -> Callab
 
 def _registration(read: Callable[[RegistrationSnapshot], float | None]) -> Callable[[Snapshot], Samples]:
     return lambda snapshot: () if snapshot.registration is None else [((), read(snapshot.registration))]
+
+
+def _access(read: Callable[[AccessSnapshot], Samples]) -> Callable[[Snapshot], Samples]:
+    return lambda snapshot: () if snapshot.access is None else read(snapshot.access)
 
 
 def _topics(read: Callable[[TopicSnapshot], float | None]) -> Callable[[Snapshot], Samples]:
@@ -183,6 +188,13 @@ OWN_METRICS: tuple[Metric[Snapshot], ...] = (
             _registration(lambda last: last.failures)),
     gauge("rocketpy_registration_last_success_seconds", "", "Last accepted registration, seconds since 1970.",
           _registration(lambda last: seconds(last.last_success_ms))),
+    counter("rocketpy_access_refused", "reason", "Requests that access control has refused.",
+            _access(lambda access: [((reason,), count) for reason, count in sorted(access.refused.items())])),
+    gauge("rocketpy_access_accounts", "", "Accounts of all files.", _access(lambda access: [((), access.accounts)])),
+    counter("rocketpy_access_reload_failures", "", "Changed files of accounts that could not be read.",
+            _access(lambda access: [((), access.reload_failures)])),
+    gauge("rocketpy_access_failing_files", "", "Files of accounts whose former content is in effect.",
+          _access(lambda access: [((), access.failing_files)])),
 )  # fmt: skip
 
 # --- the name server --------------------------------------------------------------------------------------------------

@@ -26,10 +26,10 @@ class CodecConfig:
     """Of the decoder `name`: a codec worker, or the codec inside a selector when there are no codec workers.
 
     Args:
-        limits: fields of rp_codec_config that settings declare.
+        limits: fields of rp_codec_config that settings declare, and its table of accounts.
     """
 
-    def __init__(self, topology: Topology, name: str, table: PoolTable, limits: Mapping[str, int]) -> None:
+    def __init__(self, topology: Topology, name: str, table: PoolTable, limits: Mapping[str, Any]) -> None:
         self._name = name
         sizes = topology.sizes
         is_inline = not sizes.codecs
@@ -72,7 +72,7 @@ class CodecConfig:
 class CodecMain:
     """`main` of the codec worker `name`."""
 
-    def __init__(self, topology: Topology, name: str, table: PoolTable, limits: Mapping[str, int]) -> None:
+    def __init__(self, topology: Topology, name: str, table: PoolTable, limits: Mapping[str, Any]) -> None:
         self._topology = topology
         self._config = CodecConfig(topology, name, table, limits)
 

@@ -24,7 +24,7 @@ from rocketpy.codes import ResponseCode
 from rocketpy.errors import LocalProtocolError, RocketError
 from rocketpy.faults import Faults
 from rocketpy.native.core import lib
-from rocketpy.remoting.abc import Detached, Preparation, Processor, Response, Rest
+from rocketpy.remoting.abc import Channel, Detached, Preparation, Processor, Response, Rest
 from rocketpy.remoting.answers import OVERLOAD, command_of, error_response, not_supported, too_old
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fast_path import SendRequest, SlowPath
@@ -49,6 +49,7 @@ from .worker_messages import (
     decode_traffic,
     frame_of,
     name_of,
+    unchecked,
 )
 
 DONE_AT_ONCE = frozenset({WorkerMessage.CLOSED, WorkerMessage.COMMIT_OFFSET})
@@ -81,6 +82,16 @@ class FastPathServer(Protocol):
 
     def complete(self, request: SendRequest) -> None:
         """A send that has arrived on the slow path ends here."""
+
+
+class AccessGuard(Protocol):
+    """Access control (broker/access.py). `host`: the numeric address of the peer."""
+
+    def check(self, request: RemotingCommand, host: str) -> None:
+        """Let a request pass. Raises RequestRefused."""
+
+    def check_fast(self, request: RemotingCommand, host: str, topic: str, group: str) -> None:
+        """The same for a send or pull that the fast path was not certain of, with what it has read."""
 
 
 @attrs.define(eq=False)
@@ -117,6 +128,8 @@ class Handlers:
     """PUT_RESULT, CLEANED: what send and store worker answer to the manager."""
     on_settings: Callable[[bytes], None] | None = None
     """SETTINGS: what the manager tells a query worker."""
+    access: AccessGuard | None = None
+    """Asked before a request is served; None: all are allowed."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -258,10 +271,12 @@ class RequestServer:
         return RingChannel(origin.connection, origin.peer, origin.listener != 0, self.gateway)
 
     def _take_send(self, slow_path: SlowPath, record: bytes) -> None:
+        record, frame = unchecked(record, WorkerMessage.SEND)
         request, fast_path = decode_send(record, self._channel(decode_origin(record))), self.handlers.fast_path
         try:
             if fast_path is not None:
                 fast_path.took(request)
+            self._check_fast(frame, request.channel, request.topic, request.producer_group)
             slow_path.slow_send(request)
         except Exception as exc:
             self._fail(command_of(request), request.channel.push, exc)
@@ -269,11 +284,18 @@ class RequestServer:
                 fast_path.complete(request)
 
     def _take_pull(self, slow_path: SlowPath, record: bytes) -> None:
+        record, frame = unchecked(record, WorkerMessage.PULL)
         request = decode_pull(record, self._channel(decode_origin(record)))
         try:
+            self._check_fast(frame, request.channel, request.topic, request.consumer_group)
             slow_path.slow_pull(request)
         except Exception as exc:
             self._fail(command_of(request), request.channel.push, exc)
+
+    def _check_fast(self, frame: bytes | None, channel: Channel, topic: str, group: str) -> None:
+        if frame is not None and (access := self.handlers.access) is not None:
+            request = RemotingCommand.decode(frame, header_size_max=REQUEST_HEADER_SIZE_MAX)
+            access.check_fast(request, channel.peer.host, topic, group)
 
     # -- commands
 
@@ -339,6 +361,8 @@ class RequestServer:
             self.block.add(lib.RP_COUNT_BUSY)
             self._answer(job, RemotingCommand.response(ResponseCode.SYSTEM_BUSY, too_old(waited_ms, len(queue))))
             return None
+        if self.handlers.access is not None and job.rest is None:
+            self.handlers.access.check(request, channel.peer.host)
         processor = self.handlers.processors.get(request.code)
         if processor is None or (channel.is_vip and queue.pool.main_port_only):
             self._answer(job, not_supported(request.code))

@@ -53,7 +53,7 @@ class SelectorSettings:
     """Returns the first offset of the log: files below it have been deleted, and are unmapped here too."""
     limits: Mapping[str, int] = attrs.field(factory=dict)
     """Fields of rp_selector_config; what is not given has the default of the core."""
-    codec_limits: Mapping[str, int] = attrs.field(factory=dict)
+    codec_limits: Mapping[str, Any] = attrs.field(factory=dict)
     """For the codec inside, if there is one: see `CodecConfig`."""
     proxies: Sequence[Network] = ()
     """Networks of proxies: their connections begin with a PROXY header, which names the real peer."""

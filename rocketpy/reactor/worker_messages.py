@@ -19,6 +19,7 @@ from rocketpy.message.host import pack_host
 from rocketpy.message.message_id import encode_offset_message_id
 from rocketpy.native.core import Layout, ffi, lib
 from rocketpy.remoting.abc import Channel, Peer
+from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fast_path import (
     EndTransaction,
     MessageToPut,
@@ -28,6 +29,8 @@ from rocketpy.remoting.fast_path import (
     TimerState,
     Traffic,
 )
+from rocketpy.remoting.frame import SerializeType
+from rocketpy.remoting.headers.send import EndTransactionRequestHeader
 
 
 class WorkerMessage(IntEnum):
@@ -190,6 +193,22 @@ def _sizes_of_send(fixed: Any) -> tuple[int, int, int, int, int]:
     return fixed.topic_size, fixed.group_size, fixed.default_topic_size, fixed.properties_size, fixed.body_size
 
 
+def unchecked(record: bytes, kind: int) -> tuple[bytes, bytes | None]:
+    """Split a SEND or PULL record that access control has to see.
+
+    Returns: the record as the fast path makes it of a request that is allowed, and the frame that it was made of; the
+    record unchanged and None if it is not RP_REQUEST_UNCHECKED.
+    """
+    layout, is_send = (SEND_REQUEST, True) if kind == WorkerMessage.SEND else (PULL_REQUEST, False)
+    if not layout.read(record).flags & lib.RP_REQUEST_UNCHECKED:
+        return record, None
+    fixed = layout.copy(record)
+    fixed.flags &= ~lib.RP_REQUEST_UNCHECKED
+    end = layout.size + sum(_sizes_of_send(fixed) if is_send else _sizes_of_pull(fixed))
+    frame = record[end:] + (record[end - fixed.body_size : end] if is_send else b"")
+    return bytes(ffi.buffer(fixed)) + record[layout.size : end], len(frame).to_bytes(4, "big") + frame
+
+
 def connection_of(record: bytes) -> int:
     """The connection that asked; every request begins with its origin."""
     connection: int = ORIGIN.read(record).connection
@@ -284,6 +303,34 @@ def encode_end(end: EndTransaction, token: int, received_ns: int) -> bytes:
     )
 
 
+def encode_end_of_client(
+    request: RemotingCommand, header: EndTransactionRequestHeader, channel: Channel, received_ns: int
+) -> bytes:
+    """The END_TRANSACTION record of a client's request; the send worker answers it."""
+    group, action = (header.producer_group or "").encode(), header.commit_or_rollback
+    is_end = action in (lib.RP_END_COMMIT, lib.RP_END_ROLLBACK)
+    is_rocketmq = request.serialize_type == SerializeType.ROCKETMQ
+    flags = request.is_oneway * lib.RP_REQUEST_ONEWAY | is_rocketmq * lib.RP_REQUEST_ROCKETMQ
+    origin = {
+        "connection": channel.connection,
+        "received_ns": received_ns,
+        "peer": encode_host(channel.peer.host, channel.peer.port),
+        "listener": int(channel.is_vip),
+    }
+    record = END_REQUEST.write(
+        origin=origin,
+        opaque=request.opaque,
+        code=request.code,
+        version=request.version,
+        flags=flags,
+        action=action if is_end else 0,
+        group_size=len(group),
+        queue_offset=header.tran_state_table_offset,
+        phy_offset=header.commit_log_offset,
+    )
+    return record + group
+
+
 def with_token(kind: int, record: bytes, token: int) -> bytes:
     """A SEND or END_TRANSACTION record with another token."""
     changed = bytearray(record)
@@ -294,8 +341,7 @@ def with_token(kind: int, record: bytes, token: int) -> bytes:
 def decode_pull(record: bytes, channel: Channel) -> PullRequest:
     """Decode a PULL record of the slow path."""
     fixed = PULL_REQUEST.read(record)
-    sizes = fixed.group_size, fixed.topic_size, fixed.subscription_size, fixed.expression_type_size
-    group, topic, subscription, expression_type = _strings(record, PULL_REQUEST.size, sizes)
+    group, topic, subscription, expression_type = _strings(record, PULL_REQUEST.size, _sizes_of_pull(fixed))
     return PullRequest(
         channel=channel,
         opaque=fixed.opaque,
@@ -316,6 +362,10 @@ def decode_pull(record: bytes, channel: Channel) -> PullRequest:
         expression_type=_text(expression_type),
         raw=record,
     )
+
+
+def _sizes_of_pull(fixed: Any) -> tuple[int, int, int, int]:
+    return fixed.group_size, fixed.topic_size, fixed.subscription_size, fixed.expression_type_size
 
 
 def resolve_pull(request: PullRequest) -> bytes:

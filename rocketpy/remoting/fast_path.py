@@ -15,6 +15,8 @@ from typing import Protocol
 import attrs
 
 from .abc import Channel
+from .command import RemotingCommand
+from .headers.send import EndTransactionRequestHeader
 
 
 @attrs.frozen
@@ -262,6 +264,9 @@ class FastPath(Protocol):
     async def end_transaction(self, end: EndTransaction) -> PutResult:
         """End a half message. Returns the code of the answer to END_TRANSACTION; no other field of the result is
         meaningful."""
+
+    def pass_end(self, request: RemotingCommand, header: EndTransactionRequestHeader, channel: Channel) -> bool:
+        """Pass a client's END_TRANSACTION to the send worker, which answers it. Returns False: there is no room."""
 
     def store_settings_changed(self, changes: Mapping[str, str]) -> None:
         """Send changed settings (Java key to text, checked) to the store worker."""

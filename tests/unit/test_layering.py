@@ -36,8 +36,8 @@ ALLOWED: dict[str, set[str]] = {
         "tls",  # for requests to the master
     },
     "namesrv": {"transport", "tls", "remoting", "message", "config"},
-    "broker.fast_path": {"reactor", "remoting", "message", "config", "native"},
-    "broker": {"store", "transport", "remoting", "filter", "message", "config"},
+    "broker.fast_path": {"acl", "reactor", "remoting", "message", "config", "native"},
+    "broker": {"acl", "store", "transport", "remoting", "filter", "message", "config"},
     "client": {"transport", "tls", "remoting", "filter", "message", "config"},
     "admin": {"acl", "client", "failover.etcd", "failover.rules", "remoting", "message", "config"},
     "spark": {"client", "store", "filter", "message", "config", "native", "remoting"},
@@ -63,6 +63,7 @@ ROOMS: dict[str, tuple[set[str], ...]] = {
     ),
     "broker": (
         {"clock", "current_settings", "files", "property_edits", "replies", "store_api"},
+        {"access"},
         {"memory"},
         {"managers"},
         {"delays", "registration", "transactions"},

@@ -35,6 +35,7 @@ struct rp_codec {
     uint32_t query_count;
     uint32_t query_turn; /* the query worker whose turn it is */
     int32_t version;
+    const rp_access *access; /* NULL: no access control */
     uint64_t (*clock_ns)(void);
     uint64_t opened_ns; /* ages of requests count from here: before, the last codec was being replaced */
     uint64_t send_stall_ns;
@@ -67,6 +68,7 @@ rp_codec *rp_codec_open(const rp_codec_config *config) {
     if (!codec) return NULL;
     codec->worker = config->worker;
     codec->version = config->version;
+    codec->access = config->access;
     codec->clock_ns = config->clock_ns ? config->clock_ns : rp_now_ns;
     codec->opened_ns = codec->clock_ns();
     codec->send_stall_ns = config->send_stall_ms > 0 ? (uint64_t)config->send_stall_ms * 1000000u : 0;
@@ -168,33 +170,34 @@ static rp_status command(rp_codec *codec, uint32_t out, const rp_origin *origin,
     return header ? refuse(codec, origin, header, frame[0], OVERLOAD) : RP_INVALID;
 }
 
-typedef uint32_t (*fill_function)(const rp_header *, const rp_frame *, const rp_origin *, uint8_t *);
+typedef uint32_t (*fill_function)(const rp_header *, const rp_frame *, const rp_origin *, const rp_signer *, uint8_t *);
 
 /* Build the message in the ring. RP_UNSUPPORTED: it takes the slow path; RP_FULL: no room, or it is too large. */
 static rp_status fill_ring(rp_codec *codec, uint32_t out, fill_function fill, uint32_t bound, uint16_t type,
-                           const rp_origin *origin, const rp_frame *frame, const rp_header *header) {
+                           const rp_origin *origin, const rp_frame *frame, const rp_header *header,
+                           const rp_signer *signer) {
     rp_ring_writer *output = codec->outputs[out];
     uint8_t *room = rp_ring_reserve(output, bound);
     if (!room) return RP_FULL;
-    uint32_t size = fill(header, frame, origin, room);
+    uint32_t size = fill(header, frame, origin, signer, room);
     if (!size) return RP_UNSUPPORTED;
     set_resume_point(codec, out, rp_ring_tail_after(output, size));
     rp_ring_commit(output, size, type);
     return RP_OK;
 }
 
-static rp_status send_to_ring(rp_codec *codec, const rp_origin *origin, const rp_frame *frame,
-                              const rp_header *header) {
+static rp_status send_to_ring(rp_codec *codec, const rp_origin *origin, const rp_frame *frame, const rp_header *header,
+                              const rp_signer *signer) {
     int is_end = header->code == RP_CODE_END_TRANSACTION;
     uint16_t type = is_end ? RP_MSG_END_TRANSACTION : RP_MSG_SEND;
     fill_function fill = is_end ? rp_end_request_fill : rp_send_request_fill;
-    uint32_t bound = rp_request_bound(header, frame->body_size, sizeof(rp_msg_send)); /* the larger of both */
-    rp_status status = fill_ring(codec, OUT_SEND, fill, bound, type, origin, frame, header);
+    uint32_t bound = rp_request_bound(header, frame, signer, sizeof(rp_msg_send)); /* the larger of both */
+    rp_status status = fill_ring(codec, OUT_SEND, fill, bound, type, origin, frame, header, signer);
     if (status != RP_FULL || bound <= rp_ring_capacity(codec->output_rings[OUT_SEND]) / 4) return status;
     if (rp_ring_pump(codec->outputs[OUT_SEND]) != RP_OK) return RP_FULL;
     uint8_t *copy = malloc(bound);
     if (!copy) return RP_NO_MEMORY;
-    rp_span span = {copy, fill(header, frame, origin, copy)};
+    rp_span span = {copy, fill(header, frame, origin, signer, copy)};
     status = span.size ? rp_ring_write(codec->outputs[OUT_SEND], type, &span, 1) : RP_UNSUPPORTED;
     free(copy);
     return status;
@@ -219,16 +222,17 @@ static rp_status pass_pull(rp_codec *codec, const uint8_t *pull, uint32_t size) 
 
 /* A pull. Pulls may take long, and sends of other connections must not wait behind them: if the ring is full, a pull
  * goes to a backlog, or is refused. With one pull worker it is built in the ring. */
-static rp_status to_pull(rp_codec *codec, const rp_origin *origin, const rp_frame *frame, const rp_header *header) {
-    uint32_t bound = rp_request_bound(header, 0, sizeof(rp_msg_pull));
+static rp_status to_pull(rp_codec *codec, const rp_origin *origin, const rp_frame *frame, const rp_header *header,
+                         const rp_signer *signer) {
+    uint32_t bound = rp_request_bound(header, frame, signer, sizeof(rp_msg_pull));
     _Alignas(8) uint8_t small[SMALL_PULL];
     rp_status status = RP_FULL;
     if (codec->pull_count == 1 && rp_backlog_is_empty(&codec->backlogs[OUT_PULLS]))
-        status = fill_ring(codec, OUT_PULLS, rp_pull_request_fill, bound, RP_MSG_PULL, origin, frame, header);
+        status = fill_ring(codec, OUT_PULLS, rp_pull_request_fill, bound, RP_MSG_PULL, origin, frame, header, signer);
     if (status != RP_FULL) return status;
     uint8_t *pull = bound <= sizeof small ? small : malloc(bound);
     if (!pull) return RP_NO_MEMORY;
-    uint32_t size = rp_pull_request_fill(header, frame, origin, pull);
+    uint32_t size = rp_pull_request_fill(header, frame, origin, signer, pull);
     status = size ? pass_pull(codec, pull, size) : RP_UNSUPPORTED;
     if (pull != small) free(pull);
     return status == RP_FULL ? refuse(codec, origin, header, frame->serialize_type, OVERLOAD) : status;
@@ -243,11 +247,12 @@ static int is_send_stalled(rp_codec *codec, uint64_t now_ns) {
 
 /* A send. While the send worker is stalled (its disk is busy), sends are refused as in the reference, so that those
  * that wait for room in its ring do not block other requests. Oneway sends are refused when there is no room. */
-static rp_status to_send(rp_codec *codec, const rp_origin *origin, const rp_frame *frame, const rp_header *header) {
+static rp_status to_send(rp_codec *codec, const rp_origin *origin, const rp_frame *frame, const rp_header *header,
+                         const rp_signer *signer) {
     int is_time = (int64_t)(origin->received_ns - codec->looked_ns) > LOOK_INTERVAL_NS;
     int stalled = is_time ? is_send_stalled(codec, origin->received_ns) : codec->is_send_stalled;
     if (header->flag & RP_FLAG_ONEWAY || !stalled || !is_send_stalled(codec, codec->clock_ns())) {
-        rp_status status = send_to_ring(codec, origin, frame, header);
+        rp_status status = send_to_ring(codec, origin, frame, header, signer);
         if (status != RP_FULL || !is_send_stalled(codec, codec->clock_ns())) return status;
     }
     return refuse(codec, origin, header, frame->serialize_type,
@@ -288,8 +293,10 @@ static rp_status take(rp_codec *codec, const rp_origin *origin, const uint8_t *d
     uint32_t destination =
         header.code >= 0 && header.code < CODES ? codec->destinations[header.code] : (uint32_t)RP_TO_MANAGER;
     if (destination == RP_TO_SEND || (destination == RP_TO_PULL && origin->listener == 0)) {
-        status = destination == RP_TO_SEND ? to_send(codec, origin, &frame, &header)
-                                           : to_pull(codec, origin, &frame, &header);
+        rp_signer found, *signer = codec->access ? &found : NULL;
+        if (signer) rp_access_identify(codec->access, &header, &frame, signer);
+        status = destination == RP_TO_SEND ? to_send(codec, origin, &frame, &header, signer)
+                                           : to_pull(codec, origin, &frame, &header, signer);
         if (status != RP_UNSUPPORTED) return status;
     }
     uint32_t out = OUT_MANAGER, first_query = OUT_PULLS + codec->pull_count;

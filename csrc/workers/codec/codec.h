@@ -7,6 +7,7 @@
  * codecWorkers = 0. */
 #include <stdint.h>
 #include "base/status.h"
+#include "ipc/access.h"
 #include "ipc/ring.h"
 #include "ipc/worker_messages.h"
 
@@ -36,6 +37,7 @@ typedef struct rp_codec_config {
     int32_t version;     /* ours, for those replies */
     int64_t send_stall_ms; /* sends are refused while the send worker has been busy with one operation for longer; 0:
                               never */
+    const rp_access *access; /* NULL: every request is allowed */
     uint64_t (*clock_ns)(void); /* for that; NULL: CLOCK_MONOTONIC */
 } rp_codec_config;
 

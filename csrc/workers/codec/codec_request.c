@@ -5,12 +5,15 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/endian.h"
 #include "base/numbers.h"
 #include "wire/codes.h"
 #include "ipc/worker_messages.h"
 #include "store/log/record.h"
 #include "store/log/timer_properties.h"
 #include "store/transactions/half_states.h"
+
+enum { DESCRIPTOR_SIZE = 4 };
 
 enum send_field {
     GROUP,
@@ -162,10 +165,20 @@ static uint32_t scan_properties(uint8_t *text, uint32_t size, int is_retry, uint
     return (uint32_t)(out - text);
 }
 
-uint32_t rp_request_bound(const rp_header *header, uint32_t body_size, uint32_t struct_size) {
-    uint32_t size = struct_size + body_size;
+uint32_t rp_request_bound(const rp_header *header, const rp_frame *frame, const rp_signer *signer,
+                          uint32_t struct_size) {
+    uint32_t size = struct_size + frame->body_size + (signer ? DESCRIPTOR_SIZE + frame->header_size : 0);
     for (uint32_t i = 0; i < header->field_count; i++) size += header->fields[i].value_size;
     return size;
+}
+
+/* Append what access control in Python reads: the descriptor and the header, then `body_size` bytes of body. */
+static uint8_t *put_unchecked(uint8_t *at, const rp_frame *frame, uint32_t body_size) {
+    rp_store32(at, (uint32_t)frame->serialize_type << 24 | frame->header_size);
+    memcpy(at + DESCRIPTOR_SIZE, frame->header, frame->header_size);
+    at += DESCRIPTOR_SIZE + frame->header_size;
+    if (body_size) memcpy(at, frame->body, body_size);
+    return at + body_size;
 }
 
 static uint32_t common_flags(const rp_header *header, const rp_frame *frame) {
@@ -187,7 +200,8 @@ static void mark_special(rp_msg_send *request, int is_retry) {
     request->sys_flag &= ~RP_TRANSACTION_MASK;
 }
 
-uint32_t rp_send_request_fill(const rp_header *header, const rp_frame *frame, const rp_origin *origin, uint8_t *out) {
+uint32_t rp_send_request_fill(const rp_header *header, const rp_frame *frame, const rp_origin *origin,
+                              const rp_signer *signer, uint8_t *out) {
     const rp_field *found[SEND_FIELDS] = {0};
     rp_msg_send *request = (rp_msg_send *)out;
     if (header->code == RP_CODE_SEND_MESSAGE)
@@ -223,12 +237,20 @@ uint32_t rp_send_request_fill(const rp_header *header, const rp_frame *frame, co
     at = properties + request->properties_size;
     mark_special(request, is_retry);
     if (frame->body_size) memcpy(at, frame->body, frame->body_size);
-    return (uint32_t)(at - out) + frame->body_size;
+    at += frame->body_size;
+    if (signer && !rp_access_is_allowed(signer, header->code, topic, request->topic_size, topic + request->topic_size,
+                                        request->group_size)) {
+        request->flags |= RP_REQUEST_UNCHECKED;
+        at = put_unchecked(at, frame, 0);
+    }
+    return (uint32_t)(at - out);
 }
 
-uint32_t rp_end_request_fill(const rp_header *header, const rp_frame *frame, const rp_origin *origin, uint8_t *out) {
+uint32_t rp_end_request_fill(const rp_header *header, const rp_frame *frame, const rp_origin *origin,
+                             const rp_signer *signer, uint8_t *out) {
     const rp_field *found[END_FIELDS] = {0};
     rp_msg_end_transaction *request = (rp_msg_end_transaction *)out;
+    if (signer) return 0;
     pick_by_name(header, END_NAMES, END_FIELDS, found);
     *request = (rp_msg_end_transaction){.origin = *origin,
                                         .opaque = header->opaque,
@@ -243,7 +265,8 @@ uint32_t rp_end_request_fill(const rp_header *header, const rp_frame *frame, con
     return at ? (uint32_t)(at - out) : 0;
 }
 
-uint32_t rp_pull_request_fill(const rp_header *header, const rp_frame *frame, const rp_origin *origin, uint8_t *out) {
+uint32_t rp_pull_request_fill(const rp_header *header, const rp_frame *frame, const rp_origin *origin,
+                              const rp_signer *signer, uint8_t *out) {
     const rp_field *found[PULL_FIELDS] = {0};
     rp_msg_pull *request = (rp_msg_pull *)out;
     pick_by_name(header, PULL_NAMES, PULL_FIELDS, found);
@@ -263,5 +286,10 @@ uint32_t rp_pull_request_fill(const rp_header *header, const rp_frame *frame, co
         !(at = put_string(at, found[P_SUBSCRIPTION], &request->subscription_size)) ||
         !(at = put_string(at, found[P_EXPRESSION_TYPE], &request->expression_type_size)))
         return 0;
+    const uint8_t *group = out + sizeof *request, *topic = group + request->group_size;
+    if (signer && !rp_access_is_allowed(signer, header->code, topic, request->topic_size, group, request->group_size)) {
+        request->flags |= RP_REQUEST_UNCHECKED;
+        at = put_unchecked(at, frame, frame->body_size);
+    }
     return (uint32_t)(at - out);
 }

@@ -111,6 +111,7 @@ static int lacks(pull_checked *pulled, const char *fault) {
 static int pull_check(rp_pull *pull, const rp_msg_pull *request, const uint8_t *names, const rp_tags *tags,
                       pull_checked *pulled) {
     *pulled = (pull_checked){.request = request, .names = names};
+    if (request->flags & RP_REQUEST_UNCHECKED) return lacks(pulled, "access control has not seen the pull");
     if (!(pull->permission & RP_PERM_READ)) return lacks(pulled, "brokerPermission has no read; pull again");
     pulled->group = rp_map_get(&pull->groups, names, request->group_size);
     if (!pulled->group || !(pulled->group->flags & RP_GROUP_CONSUME_ENABLE))
@@ -244,9 +245,10 @@ static rp_status answer(rp_pull *pull, const pull_checked *pulled, int32_t code)
 /* ------------------------------------------------------------------ requests */
 
 static int is_whole(const rp_msg_pull *request, uint32_t size) {
-    return size >= sizeof *request && (uint64_t)request->group_size + request->topic_size + request->subscription_size +
-                                              request->expression_type_size ==
-                                          size - sizeof *request;
+    uint64_t strings = (uint64_t)request->group_size + request->topic_size + request->subscription_size +
+                       request->expression_type_size;
+    return size >= sizeof *request && (strings == size - sizeof *request ||
+                                       (request->flags & RP_REQUEST_UNCHECKED && strings < size - sizeof *request));
 }
 
 /* One that was there already is answered: it would come back for ever. */

@@ -65,7 +65,8 @@ void rp_send_refuse_waiting(rp_send *send, int all) {
 
 static int is_for_manager(const rp_send *send, const rp_msg_send *request, const rp_topic *topic) {
     if (request->flags & RP_REQUEST_RESOLVED) return 0;
-    return !topic || request->flags & RP_REQUEST_SPECIAL || topic->flags & (RP_TOPIC_NO_SEND | RP_TOPIC_SLOW) ||
+    return !topic || request->flags & (RP_REQUEST_SPECIAL | RP_REQUEST_UNCHECKED) ||
+           topic->flags & (RP_TOPIC_NO_SEND | RP_TOPIC_SLOW) ||
            (request->flags & RP_REQUEST_HALF && !rp_send_takes_halves(send)) ||
            request->body_size > send->config.max_message_size || !(send->permission & topic->perm & RP_PERM_WRITE) ||
            rp_diverted_has(&send->diverted, request->origin.connection);

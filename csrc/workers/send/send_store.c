@@ -14,9 +14,10 @@
 
 int rp_put_open(const uint8_t *data, uint32_t size, rp_put *put) {
     const rp_msg_send *request = (const rp_msg_send *)data;
-    if (size < sizeof *request || (uint64_t)request->topic_size + request->group_size + request->default_topic_size +
-                                          request->properties_size + request->body_size !=
-                                      size - sizeof *request)
+    uint64_t strings = (uint64_t)request->topic_size + request->group_size + request->default_topic_size +
+                       request->properties_size + request->body_size;
+    if (size < sizeof *request || strings > size - sizeof *request ||
+        (strings < size - sizeof *request && !(request->flags & RP_REQUEST_UNCHECKED)))
         return 0;
     *put = (rp_put){.request = request, .topic = data + sizeof *request, .topic_size = request->topic_size};
     put->properties = put->topic + request->topic_size + request->group_size + request->default_topic_size;

@@ -25,6 +25,7 @@ from rocketpy.reactor.worker_messages import (
     connection_of,
     encode_clean_expired,
     encode_completed,
+    encode_end_of_client,
     encode_group,
     encode_topic,
     owner_of_pull,
@@ -32,6 +33,7 @@ from rocketpy.reactor.worker_messages import (
     resolve_send,
     token_of,
 )
+from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.answers import OVERLOAD
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fast_path import (
@@ -46,6 +48,7 @@ from rocketpy.remoting.fast_path import (
     SendRequest,
 )
 from rocketpy.remoting.frame import SerializeType
+from rocketpy.remoting.headers.send import EndTransactionRequestHeader
 
 from .filter_messages import encode_expression, encode_filter, encode_subscription
 from .internal_puts import InternalPut, InternalPuts
@@ -341,6 +344,10 @@ class RingFastPath:
 
     async def end_transaction(self, end: EndTransaction) -> PutResult:
         return await self._puts.begin(end).wait()
+
+    def pass_end(self, request: RemotingCommand, header: EndTransactionRequestHeader, channel: Channel) -> bool:
+        record = encode_end_of_client(request, header, channel, time.monotonic_ns())
+        return self._send.outbox.put(WorkerMessage.END_TRANSACTION, record)
 
     def store_settings_changed(self, changes: Mapping[str, str]) -> None:
         self._store_settings.update(changes)

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rocketpy.codes import RequestCode, ResponseCode
-from rocketpy.errors import RequestRefused
+from rocketpy.errors import RecordCorrupt, RequestRefused
+from rocketpy.message.record import StoredRecord, decode_record
 from rocketpy.remoting.abc import Channel, Processor
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.offset import (
@@ -29,6 +30,7 @@ from rocketpy.remoting.headers.pull import (
 )
 from rocketpy.transport.steps import BODY_SIZE_MAX, finished
 
+from ..access import AccessControl
 from ..current_settings import CurrentSettings
 from ..store_api import Store
 from .table import TableProcessor
@@ -37,10 +39,11 @@ from .table import TableProcessor
 class QueryMessageProcessor(TableProcessor):
     """Messages by key, and by their place in the log."""
 
-    def __init__(self, store: Store, settings: CurrentSettings) -> None:
+    def __init__(self, store: Store, settings: CurrentSettings, access: AccessControl | None = None) -> None:
         super().__init__({RequestCode.QUERY_MESSAGE: self._query, RequestCode.VIEW_MESSAGE_BY_ID: self._view})
         self._store = store
         self._settings = settings
+        self._access = access
 
     async def _query(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         header = QueryMessageRequestHeader.of(request)
@@ -63,7 +66,20 @@ class QueryMessageProcessor(TableProcessor):
         record = self._store.look_message_by_offset(offset, BODY_SIZE_MAX)
         if record is None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
+        if self._access is not None:
+            self._access.check_message(request, channel.peer.host, _decoded(record, offset), self._store)
         return RemotingCommand.response(body=bytes(record))
+
+
+def _decoded(image: bytes, phy_offset: int) -> StoredRecord:
+    """Raises RequestRefused: it is no record."""
+    try:
+        record = decode_record(image, phy_offset)
+    except RecordCorrupt:
+        record = None
+    if record is None:
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {phy_offset}")
+    return record
 
 
 class StoreOffsetProcessor(TableProcessor):
@@ -101,10 +117,15 @@ class StoreOffsetProcessor(TableProcessor):
         return RemotingCommand.response(header=GetEarliestMsgStoretimeResponseHeader(timestamp_ms=timestamp_ms))
 
 
-def query_processors(store: Store, settings: CurrentSettings) -> Sequence[TableProcessor]:
-    """The processors of the pool `query` (reactor/pools.py)."""
-    return QueryMessageProcessor(store, settings), StoreOffsetProcessor(store)
+def query_processors(
+    store: Store, settings: CurrentSettings, access: AccessControl | None = None
+) -> Sequence[TableProcessor]:
+    """The processors of the pool `query` (reactor/pools.py). `access`: None without access control."""
+    return QueryMessageProcessor(store, settings, access), StoreOffsetProcessor(store)
 
 
-def queries_by_code(store: Store, settings: CurrentSettings) -> Mapping[int, Processor]:
-    return {code: processor for processor in query_processors(store, settings) for code in processor.codes}
+def queries_by_code(
+    store: Store, settings: CurrentSettings, access: AccessControl | None = None
+) -> Mapping[int, Processor]:
+    processors = query_processors(store, settings, access)
+    return {code: processor for processor in processors for code in processor.codes}

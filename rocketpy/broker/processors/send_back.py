@@ -57,6 +57,8 @@ class SendBackProcessor(TableProcessor):
             return RemotingCommand.response()  # the group does not want retries
         retry_topic = self._retry_topic(group, header.unit_mode)
         record = self._look_up(header.offset)
+        if services.access is not None:
+            services.access.check_message(request, channel.peer.host, record, services.store)
         message = self._copy(record, group, retry_topic, self._tries_max(request, header, group), header.delay_level)
         await services.groups.file.save()
         await services.topics.file.save()

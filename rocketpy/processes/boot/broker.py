@@ -28,6 +28,8 @@ from .sockets import Sockets, connections_max, memory_bytes, open_sockets, raise
 from .store_opening import StoreOpening, begin_replication, requested_cut, start_again
 
 if TYPE_CHECKING:
+    from rocketpy.broker.fast_path.shared_access import SharedAccess
+
     from ..member.tree import MemberTree
     from ..workers.inherited import BrokerCertificates
 
@@ -55,7 +57,7 @@ def run_broker(
         logger.warning("%s", note)
     say = ready_lines or (lambda settings: [ready_line(settings)])
     certificates = _certificates(settings)
-    run = partial(run_tree, certificates=certificates)
+    run = partial(run_tree, certificates=certificates, access=_access(settings))
     with open_sockets(settings) as sockets:
         if sockets.metrics is not None:
             settings = _with(settings, metrics_port=sockets.metrics.getsockname()[1])
@@ -82,12 +84,14 @@ def run_tree(
     on_ready: Callable[[], None],
     member: MemberTree | None = None,
     certificates: BrokerCertificates | None = None,
+    access: SharedAccess | None = None,
 ) -> int:
     """Open the store and run the supervisor and its workers until they are told to stop. Returns: the exit status.
 
     Args:
         member: with automatic failover, what the guardian has for its process tree.
         certificates: None: without TLS.
+        access: None: without access control.
     """
     opening = StoreOpening(
         settings.store,
@@ -113,7 +117,7 @@ def run_tree(
         logger.info("each of %d selectors accepts up to %d connections (connectionsMax)", selectors, most)
         topology = Topology.create(reactor_sizes(settings))
         memory = manager_memory(settings, opened)
-        specs += worker_specs(settings, topology, opened, memory, sockets, member, certificates)
+        specs += worker_specs(settings, topology, opened, memory, sockets, member, certificates, access)
         stop_timeout_s = settings.rocketpy.stop_timeout_millis / 1000
         supervisor = Supervisor(specs, stop_timeout_s=stop_timeout_s, on_ready=on_ready)
         if member is not None:
@@ -156,6 +160,22 @@ def _certificates(settings: BrokerSettings) -> BrokerCertificates | None:
         serves=Certificates.of_server(tls) if tls.is_served else None,
         calls=Certificates.of_client(tls) if tls.use_tls else None,
     )
+
+
+def _access(settings: BrokerSettings) -> SharedAccess | None:
+    """Load and publish the accounts; None without access control.
+
+    Raises:
+        ConfigError: rocketmqHome is not set, or a file of accounts cannot be read.
+    """
+    if not settings.broker.acl_enable:
+        return None
+    from rocketpy.broker.access import account_files
+    from rocketpy.broker.fast_path.shared_access import SharedAccess
+
+    access = SharedAccess()
+    access.publish(account_files(settings).load())
+    return access
 
 
 def ready_line(settings: BrokerSettings) -> str:

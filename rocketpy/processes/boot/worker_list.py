@@ -31,7 +31,6 @@ from rocketpy.reactor.worker_spec import Main, RestartPolicy, StopPhase, WorkerC
 from rocketpy.remoting.networks import parse_networks
 from rocketpy.replication.secret import read_secret
 from rocketpy.replication.slave_table import SlaveTable
-from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.files import StorePaths
 from rocketpy.store.formats.unit import parse_delay_levels
 from rocketpy.store.recovery.lifecycle import OpenedStore
@@ -46,6 +45,7 @@ from .half_messages import recovered_half_states
 from .sockets import Sockets
 
 if TYPE_CHECKING:
+    from rocketpy.broker.fast_path.shared_access import SharedAccess
     from rocketpy.tls import Certificates
 
     from ..member.tree import MemberTree
@@ -92,10 +92,11 @@ def worker_specs(
     sockets: Sockets,
     member: MemberTree | None = None,
     certificates: BrokerCertificates | None = None,
+    access: SharedAccess | None = None,
 ) -> Iterator[WorkerSpec]:
     """Every worker of the broker, in the order in which they start: workers that send requests to others start last.
 
-    `certificates`: None without TLS.
+    `certificates`: None without TLS. `access`: None without access control.
     """
     sizes = topology.sizes
     hang_s = settings.rocketpy.worker_heartbeat_timeout_millis / 1000
@@ -113,7 +114,7 @@ def worker_specs(
             **others,
         )
 
-    inherited = _inherited(settings, topology, opened, member, certificates or PLAIN)
+    inherited = _inherited(settings, topology, opened, member, certificates or PLAIN, access)
     link = inherited.master_link
     writes = (opened.lock.worker_fd,)  # keeps the store locked while a worker that writes is running
     if settings.is_slave:
@@ -151,9 +152,9 @@ def _remoting_workers(
     if (certificates := inherited.certificates.serves) is not None:
         yield from _tls_workers(settings, certificates, topology, spec)
     for codec in sizes.codecs:
-        yield spec(codec, "codec", CodecMain(topology, codec, table, _codec_limits(settings)), StopPhase.CODECS)
+        yield spec(codec, "codec", CodecMain(topology, codec, table, _codec_limits(inherited)), StopPhase.CODECS)
     for selector in sizes.selectors:
-        main = SelectorMain(topology, selector, table, _selector_settings(settings, inherited.control, member))
+        main = SelectorMain(topology, selector, table, _selector_settings(inherited))
         to_tls = [selectors_end for selectors_end, _ in topology.tls_handoffs.values()]
         own = (topology.handoffs[selector][1], main.parked, *to_tls)
         fds = tuple(sock.fileno() for sock in own if sock is not None)
@@ -168,6 +169,7 @@ def _inherited(
     opened: OpenedStore,
     member: MemberTree | None,
     certificates: BrokerCertificates,
+    access: SharedAccess | None,
 ) -> Inherited:
     control = opened.control
     levels = len(parse_delay_levels(settings.store.message_delay_level))
@@ -184,6 +186,7 @@ def _inherited(
         master_link=MasterLink() if settings.is_slave else None,
         member=member,
         certificates=certificates,
+        access=access,
     )
 
 
@@ -227,18 +230,20 @@ def _acceptor(
     return Acceptor(numbered, targets, topology.blocks[ACCEPTOR], parked), tuple(one.fileno() for one in sockets)
 
 
-def _codec_limits(settings: BrokerSettings) -> dict[str, Any]:
-    return settings.c_fields("rp_codec_config")
+def _codec_limits(inherited: Inherited) -> dict[str, Any]:
+    access = {} if inherited.access is None else {"access": inherited.access.pointer}
+    return inherited.settings.c_fields("rp_codec_config") | access
 
 
-def _selector_settings(settings: BrokerSettings, control: ControlBlock, member: MemberTree | None) -> SelectorSettings:
+def _selector_settings(inherited: Inherited) -> SelectorSettings:
+    settings, control, member = inherited.settings, inherited.control, inherited.member
     store = settings.store
     return SelectorSettings(
         commitlog_directory=str(StorePaths.of(store.store_path_root_dir, store.store_path_commit_log).commitlog),
         commitlog_file_bytes=store.mapped_file_size_commit_log,
         min_phy_offset=lambda: control.min_phy_offset,
         limits=settings.c_fields("rp_selector_config"),
-        codec_limits=_codec_limits(settings),
+        codec_limits=_codec_limits(inherited),
         proxies=parse_networks(settings.rocketpy.proxy_protocol_from),
         is_tls_required=settings.tls.tls_server_mode is TlsMode.ENFORCING,
         member=None if member is None else member.memory.block,

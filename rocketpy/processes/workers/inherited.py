@@ -17,6 +17,8 @@ from rocketpy.store.files import StorePaths
 from rocketpy.store.timers import TimerMarks
 
 if TYPE_CHECKING:
+    from rocketpy.broker.access import AccessControl, AccountsKeeper
+    from rocketpy.broker.fast_path.shared_access import SharedAccess
     from rocketpy.failover.member_block import MemberBlock
     from rocketpy.tls import Certificates
 
@@ -56,6 +58,24 @@ class Inherited:
     master_link: MasterLink | None = None  # on a slave
     member: MemberTree | None = None  # with automatic failover
     certificates: BrokerCertificates = PLAIN
+    access: SharedAccess | None = None  # with aclEnable
+
+    def access_control(self) -> AccessControl | None:
+        """Make the access control of a process; None: every request is allowed."""
+        if self.access is None:
+            return None
+        from rocketpy.broker.access import AccessControl
+
+        own = self.settings.rocketpy
+        return AccessControl.of(self.access, strict=own.acl_strict, brokers=own.acl_broker_accounts)
+
+    def accounts(self) -> AccountsKeeper | None:
+        """Make the owner of the files of accounts, in the manager; None without access control."""
+        if self.access is None:
+            return None
+        from rocketpy.broker.access import AccountsKeeper, account_files
+
+        return AccountsKeeper(account_files(self.settings), self.access)
 
     @property
     def paths(self) -> StorePaths:

@@ -131,6 +131,8 @@ class ManagerMain(RequestServerMain):
                 faults=faults,
                 memory=self.memory,
                 epoch=-1 if inherited.member is None else inherited.member.role.epoch,
+                access=inherited.access_control(),
+                accounts=inherited.accounts(),
             ),
         )
 
@@ -157,7 +159,12 @@ class ManagerMain(RequestServerMain):
                     inputs=list(inputs.values()),
                     gateway=gateway,
                     pools=inherited.pools,
-                    handlers=Handlers(processors=controller.processors(), slow_path=controller, fast_path=fast_path),
+                    handlers=Handlers(
+                        processors=controller.processors(),
+                        slow_path=controller,
+                        fast_path=fast_path,
+                        access=controller.services.access,
+                    ),
                 )
                 async with trio.open_nursery() as nursery:
                     await nursery.start(controller.run)

@@ -62,13 +62,15 @@ class QueryMain(RequestServerMain):
     async def _run(self, context: WorkerContext, store: MessageStore) -> None:
         topology, faults = self.inherited.topology, Faults()
         drop_crashed_request(context.block, topology)
-        settings = CurrentSettings(self.inherited.settings)
+        settings, access = CurrentSettings(self.inherited.settings), self.inherited.access_control()
         server = RequestServer(
             block=context.block,
             inputs=[RingReader(ring) for ring in topology.inputs(context.name)],
             gateway=self._gateway(context, faults),
             pools=self.inherited.pools.served_by(QUERY),
-            handlers=Handlers(processors=queries_by_code(store, settings), on_settings=settings.apply),
+            handlers=Handlers(
+                processors=queries_by_code(store, settings, access), on_settings=settings.apply, access=access
+            ),
         )
         async with trio.open_nursery() as nursery:
             nursery.start_soon(run_duty, Duty("trimming the store", STORE_TRIM_S, as_duty(store.trim)), faults)

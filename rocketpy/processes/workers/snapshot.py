@@ -22,6 +22,7 @@ from rocketpy.broker.runtime_info import runtime_info
 from rocketpy.config import BrokerSettings
 from rocketpy.errors import StoreError
 from rocketpy.metrics import (
+    AccessSnapshot,
     MemberSnapshot,
     PoolSnapshot,
     RegistrationSnapshot,
@@ -120,6 +121,7 @@ class SnapshotTaker:
             replication=self._replication(statistics.published_phy_offset, workers, kept),
             tables=[TableSnapshot(*attrs.astuple(size)) for size in self.controller.table_sizes()],
             registration=RegistrationSnapshot(**attrs.asdict(registration)),
+            access=AccessSnapshot(**attrs.asdict(services.accounts.statistics)) if services.accounts else None,
         )
 
     def _kept(self) -> Kept | None:

@@ -173,7 +173,7 @@ def test_ha_port_is_forced_and_only_another_one_is_noted(load: Load) -> None:
         ("deleteWhen=24", 1, "is not hours"),
         ("messageDelayLevel=1s 5x", 1, "is not like"),
         ("enableDLegerCommitLog=true", 1, "DLedger is not built"),
-        ("aclEnable=true", 1, "'true' is not supported"),
+        ("aclEnable=true", 1, "needs rocketmqHome"),
         ("tls.server.mode=enforcing", 1, "needs tls.server.certPath"),
         ("tlsWorkers=1", 1, "1 with tls.server.mode=disabled"),
         ("metricsPort=10911", 1, "is listenPort as well"),

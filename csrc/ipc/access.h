@@ -1,0 +1,60 @@
+#ifndef ROCKETPY_ACCESS_H
+#define ROCKETPY_ACCESS_H
+/* Access control for the fast path: recognises sends and pulls that are certainly allowed. Python decides about all
+ * others (rocketpy/broker/access.py), so the rules exist once.
+ *
+ * A table in shared memory, made before the first fork. The manager writes it; codecs and selectors read it.
+ *
+ *   accounts    access key -> prepared secret key. Those that do not fit are not here.
+ *   decisions   sums of (version, code, access key, topic, group) that Python has allowed. Each is a keyed code of 128
+ *               bits, so that nobody can make another request with the same one. A decision ends with its version.
+ *   published   the accounts as Python reads them, for the other processes that decide in Python
+ *
+ * Lock: a sequence lock (base/atomic.h) around accounts and published bytes; decisions are single words. */
+#include <stdint.h>
+#include "wire/header.h"
+#include "wire/sha1.h"
+
+enum {
+    RP_ACCESS_ACCOUNTS_MAX = 4096,
+    RP_ACCESS_KEY_MAX = 60, /* bytes of an access key in the table */
+    RP_ACCESS_DECISIONS = 16384,
+    RP_ACCESS_PUBLISHED_MAX = 33554432,
+    RP_ACCESS_SECRET_SIZE = 32,
+    RP_ACCESS_REASONS = 8
+};
+
+typedef struct rp_access rp_access;
+
+/* NULL without memory. `secret`: RP_ACCESS_SECRET_SIZE random bytes, the key of decisions. */
+rp_access *rp_access_create(const uint8_t *secret);
+
+/* The manager alone, or the process that starts the broker: begin, add each account, fill the published bytes, end. */
+void rp_access_begin(rp_access *access);
+/* 1; 0: it does not fit. */
+int rp_access_add(rp_access *access, const uint8_t *key, uint32_t key_size, const uint8_t *secret,
+                  uint32_t secret_size);
+uint8_t *rp_access_published(rp_access *access, uint64_t *size);
+void rp_access_end(rp_access *access, uint64_t published_size);
+/* Enter a decision: 16 bytes. Full: it takes the place of another. */
+void rp_access_allow(rp_access *access, const uint8_t *decision);
+
+/* Odd: it is being changed. */
+uint64_t rp_access_version(const rp_access *access);
+
+/* Requests that were refused, by a reason of RP_ACCESS_REASONS; any process. Adds `count`, returns the sum. */
+uint64_t rp_access_refused(rp_access *access, uint32_t reason, uint64_t count);
+
+/* The account that has signed a request. */
+typedef struct rp_signer {
+    const rp_access *access;
+    uint64_t version; /* of the accounts; 0: it is not certain who has signed */
+    const uint8_t *key; /* its access key, in the header */
+    uint32_t key_size;
+} rp_signer;
+
+void rp_access_identify(const rp_access *access, const rp_header *header, const rp_frame *frame, rp_signer *signer);
+/* 1: it is certain that the signer may send this request. */
+int rp_access_is_allowed(const rp_signer *signer, int32_t code, const uint8_t *topic, uint32_t topic_size,
+                         const uint8_t *group, uint32_t group_size);
+#endif

@@ -1,0 +1,208 @@
+"""Access control in a process that decides about requests, and the owner of the accounts' files in the manager.
+
+    files -> AccountsKeeper (manager) -> shared memory, a new version -> AccessControl (manager, query workers)
+                                                                      -> codecs and selectors (csrc/ipc/access.h)
+
+Each AccessControl compares the shared version with its own at each request, and reads the accounts when they differ:
+the first request after a publication is decided by the new accounts.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+import attrs
+import trio
+
+from rocketpy.acl.accounts import Accounts
+from rocketpy.acl.files import POLL_INTERVAL_S, AclFiles
+from rocketpy.acl.resources import CHECKED_WHEN_READ
+from rocketpy.acl.validator import AccessValidator, Reason, Refusal
+from rocketpy.codes import RequestCode, ResponseCode
+from rocketpy.config import BrokerSettings
+from rocketpy.errors import RequestRefused
+from rocketpy.message.record import StoredRecord
+from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.signature import ACCESS_KEY
+from rocketpy.transport.duties import Duty
+
+from .clock import SystemClock
+from .store_api import Store
+
+logger = logging.getLogger(__name__)
+
+_BY_NAME, _BY_LETTER = ("topic", "producerGroup"), ("b", "a")
+_FAST: dict[int, tuple[str, str]] = {  # the fields of topic and group
+    RequestCode.SEND_MESSAGE: _BY_NAME,
+    RequestCode.SEND_MESSAGE_V2: _BY_LETTER,
+    RequestCode.SEND_BATCH_MESSAGE: _BY_LETTER,
+    RequestCode.PULL_MESSAGE: ("topic", "consumerGroup"),
+    RequestCode.LITE_PULL_MESSAGE: ("topic", "consumerGroup"),
+}
+
+
+class PublishedAccounts(Protocol):
+    """Accounts in shared memory (broker/fast_path/shared_access.py)."""
+
+    @property
+    def version(self) -> int:
+        """It changes with each publication; odd: one is under way."""
+
+    def publish(self, accounts: Accounts) -> None:
+        """Replace all accounts. Raises ConfigError: they are too large."""
+
+    def read(self) -> tuple[int, Accounts] | None:
+        """The accounts with their version. None: they are just being replaced."""
+
+    def count(self, reason: Reason) -> None:
+        """Count a refused request."""
+
+    @property
+    def refused(self) -> Mapping[str, int]:
+        """Refused requests by reason, of all processes."""
+
+    def allow(self, version: int, code: int, access_key: str, topic: str, group: str) -> None:
+        """Let the fast path serve such requests until the version changes."""
+
+
+@attrs.define(eq=False)
+class AccessControl:
+    """Decides about requests, for one process.
+
+    Args:
+        brokers: access keys of the brokers' own accounts (aclBrokerAccounts).
+    """
+
+    published: PublishedAccounts
+    validator: AccessValidator
+    _version: int = attrs.field(default=0, init=False)
+
+    @classmethod
+    def of(cls, published: PublishedAccounts, *, strict: bool, brokers: str) -> AccessControl:
+        """`strict` is the setting aclStrict, `brokers` aclBrokerAccounts."""
+        keys = frozenset(filter(None, (key.strip() for key in brokers.split(","))))
+        return cls(published, AccessValidator(Accounts(), strict=strict, brokers=keys))
+
+    @property
+    def is_strict(self) -> bool:
+        return self.validator.strict
+
+    def check(self, request: RemotingCommand, host: str) -> None:
+        """Let a request from the numeric address `host` pass.
+
+        Raises:
+            RequestRefused: code 1, with the reference's text.
+        """
+        self._refresh()
+        self._raise(self.validator.check(request, host))
+
+    def check_topic(self, request: RemotingCommand, host: str, topic: str) -> None:
+        """The same for the topic of a message that the request names by its place (acl.resources.CHECKED_WHEN_READ)."""
+        self._refresh()
+        self._raise(self.validator.check_topic(request, host, topic, CHECKED_WHEN_READ[request.code]))
+
+    def check_message(self, request: RemotingCommand, host: str, record: StoredRecord, store: Store) -> None:
+        """The same for a message that is to be shown or copied. A place in the log may be inside of a message's body,
+        which could look like a record with other messages for its body: a queue has to name the place.
+
+        Raises:
+            RequestRefused: code 1, with the reference's text, or because no queue does.
+        """
+        if not self.is_strict:
+            return
+        units = store.consume_queue_units(record.topic, record.queue_id, record.queue_offset, 1)
+        if not units or units[0].phy_offset != record.phy_offset:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR, f"there is no message of topic {record.topic} at offset {record.phy_offset}"
+            )
+        self.check_topic(request, host, record.topic)
+
+    def check_fast(self, request: RemotingCommand, host: str, topic: str, group: str) -> None:
+        """Check a send or pull that the fast path has left to Python. It serves the next of this account itself, unless
+        a white list has let this one pass.
+
+        Raises:
+            RequestRefused: also if `topic` or `group`, which are what the fast path has read, are not in the request.
+        """
+        self.check(request, host)
+        fields = request.ext_fields or {}
+        if tuple(map(fields.get, _FAST[request.code])) != (topic, group):
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, "topic and group of the request are ambiguous")
+        if self.validator.needs_signature(request, host):
+            self.published.allow(self._version, request.code, fields[ACCESS_KEY], topic, group)
+
+    def _raise(self, refusal: Refusal | None) -> None:
+        if refusal is not None:
+            self.published.count(refusal.reason)
+            raise RequestRefused(refusal.response_code, refusal.remark)
+
+    def _refresh(self) -> None:
+        if self.published.version != self._version and (found := self.published.read()) is not None:
+            self._version, self.validator.accounts = found
+
+
+def account_files(settings: BrokerSettings) -> AclFiles:
+    """The files of accounts of this broker."""
+    return AclFiles(Path(settings.server.rocketmq_home), now_ms=SystemClock().now_ms)
+
+
+@attrs.frozen
+class AccessStatistics:
+    """Figures of access control."""
+
+    accounts: int
+    refused: Mapping[str, int]  # by reason, in all processes
+    reload_failures: int
+    failing_files: int
+
+
+class AccountsKeeper:
+    """Owns the files of accounts, in the manager: watches them, and publishes what they hold.
+
+    Files that cannot be read keep the accounts as they were. A manager that was restarted does not know what such a
+    file held: it publishes nothing until all are in order.
+    """
+
+    def __init__(self, files: AclFiles, published: PublishedAccounts) -> None:
+        self.files = files
+        self._published = published
+        self._is_known = False  # what each file held is known
+        self._busy = trio.Lock()
+
+    @property
+    def statistics(self) -> AccessStatistics:
+        accounts, files = len(self.files.accounts.by_key), self.files
+        return AccessStatistics(accounts, self._published.refused, files.failures, len(files.failing))
+
+    @property
+    def duty(self) -> Duty:
+        """Look at the files."""
+        return Duty("looking at the files of accounts", POLL_INTERVAL_S, self.look, first_s=0.0)
+
+    async def look(self) -> None:
+        """Publish the accounts if files have changed."""
+        await self._run(self.files.poll)
+
+    async def change(self, change: Callable[[AclFiles], Accounts]) -> None:
+        """Change the files (codes 50, 51, 53) and publish the accounts.
+
+        Raises:
+            RequestRefused: of `change`; nothing has changed.
+        """
+        await self._run(lambda: change(self.files))
+
+    async def _run(self, read: Callable[[], Accounts | None]) -> None:
+        """`read` waits for the disk, and to publish takes time that grows with the table: both are work of a thread."""
+
+        def work() -> None:
+            accounts = read()
+            self._is_known = self._is_known or not self.files.failing
+            if accounts is not None and self._is_known:
+                self._published.publish(accounts)
+                logger.info("%d accounts are in effect", len(accounts.by_key))
+
+        async with self._busy:
+            await trio.to_thread.run_sync(work)

@@ -1,0 +1,85 @@
+"""Accounts in shared memory (csrc/ipc/access.h): published by the manager, read by every process that decides.
+
+The fast path reads prepared keys and decisions from there, processes of Python the accounts themselves. Created before
+the first fork.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import pickle
+import secrets
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+from rocketpy.acl.accounts import Accounts
+from rocketpy.acl.validator import Reason
+from rocketpy.errors import ConfigError, StoreError
+from rocketpy.native.core import ffi, lib
+
+_HEAD = struct.Struct("=QiIII")  # version, code, sizes of access key, topic and group
+_DECISION_SIZE = 16
+_REASONS = tuple(Reason)
+assert len(_REASONS) <= lib.RP_ACCESS_REASONS
+
+
+class SharedAccess:
+    """The table of one broker. One process at a time publishes; all others read, without a lock."""
+
+    def __init__(self) -> None:
+        self._secret = secrets.token_bytes(lib.RP_ACCESS_SECRET_SIZE)
+        self.pointer: Any = lib.rp_access_create(self._secret)
+        if self.pointer == ffi.NULL:
+            raise StoreError(f"no shared memory for accounts: {os.strerror(ffi.errno)}")
+
+    @property
+    def version(self) -> int:
+        """It changes with each publication; odd: one is under way."""
+        return int(lib.rp_access_version(self.pointer))
+
+    def publish(self, accounts: Accounts) -> None:
+        """Replace all accounts. Decisions about the former ones end.
+
+        Raises:
+            ConfigError: they are too many bytes; nothing has changed.
+        """
+        image = pickle.dumps(accounts, pickle.HIGHEST_PROTOCOL)
+        if len(image) > lib.RP_ACCESS_PUBLISHED_MAX:
+            raise ConfigError(f"accounts of {len(image)} bytes, more than {lib.RP_ACCESS_PUBLISHED_MAX}")
+        lib.rp_access_begin(self.pointer)
+        for account in accounts.by_key.values():
+            key, secret = account.access_key.encode(), account.secret_key.encode("utf-8", "replace")
+            lib.rp_access_add(self.pointer, key, len(key), secret, len(secret))  # one that does not fit is Python's
+        size = ffi.new("uint64_t *")
+        ffi.memmove(lib.rp_access_published(self.pointer, size), image, len(image))
+        lib.rp_access_end(self.pointer, len(image))
+
+    def read(self) -> tuple[int, Accounts] | None:
+        """The accounts with their version. None: they are just being replaced."""
+        version = self.version
+        size = ffi.new("uint64_t *")
+        start = lib.rp_access_published(self.pointer, size)
+        image = bytes(ffi.buffer(start, min(size[0], lib.RP_ACCESS_PUBLISHED_MAX)))
+        if version % 2 or self.version != version:
+            return None
+        return version, pickle.loads(image) if image else Accounts()  # written by this tree of processes
+
+    def allow(self, version: int, code: int, access_key: str, topic: str, group: str) -> None:
+        """Let the fast path serve requests of this code, account, topic and group until the version changes."""
+        names = [name.encode("utf-8", "replace") for name in (access_key, topic, group)]
+        head = _HEAD.pack(version, code, *map(len, names))
+        lib.rp_access_allow(self.pointer, self._sum(head + b"".join(names))[:_DECISION_SIZE])
+
+    def count(self, reason: Reason) -> None:
+        """Count a refused request."""
+        lib.rp_access_refused(self.pointer, _REASONS.index(reason), 1)
+
+    @property
+    def refused(self) -> Mapping[str, int]:
+        """Refused requests by reason, of all processes since the start of the broker."""
+        return {reason.value: int(lib.rp_access_refused(self.pointer, at, 0)) for at, reason in enumerate(_REASONS)}
+
+    def _sum(self, data: bytes) -> bytes:
+        return hmac.digest(self._secret, data, "sha1")

@@ -1,0 +1,204 @@
+"""Decisions of a process after a reload, decisions for the fast path, and the files of accounts in the manager."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+import trio
+
+from rocketpy.acl.accounts import Account, Accounts
+from rocketpy.acl.addresses import AddressPattern
+from rocketpy.acl.files import AclFiles
+from rocketpy.acl.permissions import PUB, SUB
+from rocketpy.acl.validator import Reason
+from rocketpy.broker.access import AccessControl, AccountsKeeper
+from rocketpy.codes import RequestCode
+from rocketpy.errors import RequestRefused
+from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.headers.acl import DeleteAccessConfigRequestHeader
+from rocketpy.remoting.signature import Credentials, sign
+
+HOST = "10.0.0.1"
+OWN = Account("account-1", "secret-1", permissions={"T": PUB | SUB, "%RETRY%G": SUB})
+FILE = "accounts:\n- {accessKey: account-1, secretKey: secret-1}\n"
+
+
+@attrs.define(eq=False)
+class Published:
+    """Accounts that are not in shared memory."""
+
+    version: int = 0
+    accounts: Accounts = attrs.field(factory=Accounts)
+    allowed: list[tuple[Any, ...]] = attrs.field(factory=list)
+    counts: Counter[str] = attrs.field(factory=Counter)
+    reads: int = 0
+
+    def publish(self, accounts: Accounts) -> None:
+        self.accounts, self.version = accounts, self.version + 2
+
+    def read(self) -> tuple[int, Accounts] | None:
+        self.reads += 1
+        return None if self.version % 2 else (self.version, self.accounts)
+
+    def count(self, reason: Reason) -> None:
+        self.counts[reason.value] += 1
+
+    @property
+    def refused(self) -> Mapping[str, int]:
+        return self.counts
+
+    def allow(self, version: int, code: int, access_key: str, topic: str, group: str) -> None:
+        self.allowed.append((version, code, access_key, topic, group))
+
+
+def control(*accounts: Account, strict: bool = True, white: str = "") -> tuple[Published, AccessControl]:
+    published = Published()
+    published.publish(Accounts.of(accounts, [AddressPattern.of(white)] if white else []))
+    return published, AccessControl.of(published, strict=strict, brokers=" broker-key,")
+
+
+def signed(code: int, account: Account = OWN, **fields: str) -> RemotingCommand:
+    request = RemotingCommand.request(code, ext_fields=dict(fields))
+    sign(request, Credentials(account.access_key, account.secret_key))
+    return request
+
+
+def send(topic: str = "T", group: str = "PG") -> RemotingCommand:
+    return signed(RequestCode.SEND_MESSAGE_V2, b=topic, a=group)
+
+
+def test_the_request_after_a_publication_is_decided_by_it() -> None:
+    published, access = control(OWN)
+    access.check(send(), HOST)
+    access.check(send(), HOST)
+    assert published.reads == 1
+    published.publish(Accounts())
+    with pytest.raises(RequestRefused, match="No acl config for account-1"):
+        access.check(send(), HOST)
+    assert published.refused == {"unknown_access_key": 1}
+
+
+def test_accounts_that_are_being_replaced_stay_until_they_are_whole() -> None:
+    published, access = control(OWN)
+    access.check(send(), HOST)
+    published.version += 1
+    access.check(send(), HOST)
+    published.version -= 1
+    published.publish(Accounts())
+    with pytest.raises(RequestRefused):
+        access.check(send(), HOST)
+
+
+def test_an_allowed_send_or_pull_is_left_to_the_fast_path() -> None:
+    published, access = control(OWN)
+    access.check_fast(send(), HOST, "T", "PG")
+    access.check_fast(signed(RequestCode.LITE_PULL_MESSAGE, topic="T", consumerGroup="G"), HOST, "T", "G")
+    assert published.allowed == [(2, 310, "account-1", "T", "PG"), (2, 361, "account-1", "T", "G")]
+
+
+def test_what_a_white_list_lets_pass_is_no_decision_about_the_account() -> None:
+    """Fault: an account that may nothing would have what its white address may, from any address."""
+    published, access = control(Account("account-1", "secret-1"), white=HOST)
+    access.check_fast(send(), HOST, "T", "PG")
+    own = Account("account-1", "secret-1", white_addresses=AddressPattern.of(HOST))
+    published.publish(Accounts.of([own]))
+    access.check_fast(send(), HOST, "T", "PG")
+    assert published.allowed == []
+
+
+@pytest.mark.parametrize("read", [("other", "PG"), ("T", "other"), ("", "PG")])
+def test_a_request_that_is_read_in_two_ways_is_refused(read: tuple[str, str]) -> None:
+    published, access = control(OWN)
+    with pytest.raises(RequestRefused, match="ambiguous"):
+        access.check_fast(send(), HOST, *read)
+    assert published.allowed == []
+
+
+@attrs.frozen
+class Unit:
+    phy_offset: int
+    size: int = 100
+    tags_code: int = 0
+
+
+class Queues:
+    """Only (T, 0) has a message: at offset 7 of the queue and 500 of the log."""
+
+    def consume_queue_units(self, topic: str, queue_id: int, index: int, count: int) -> list[Unit]:
+        return [Unit(500)] if (topic, queue_id, index) == ("T", 0, 7) else []
+
+
+@pytest.mark.parametrize(
+    ("place", "topic", "strict", "text"),
+    [
+        ((7, 500), "T", True, None),
+        ((7, 500), "other", True, "there is no message of topic other at offset 500"),
+        ((7, 510), "T", True, "there is no message of topic T at offset 510"),  # inside of a body
+        ((8, 500), "T", True, "there is no message"),
+        ((8, 510), "other", False, None),
+    ],
+)
+def test_a_message_that_is_named_by_its_place(
+    place: tuple[int, int], topic: str, strict: bool, text: str | None
+) -> None:
+    """Fault: a message's body can look like a record whose body spans the messages of other topics."""
+    _, access = control(OWN, strict=strict)
+    record: Any = attrs.make_class("Record", ["topic", "queue_id", "queue_offset", "phy_offset"])(topic, 0, *place)
+    request, store = signed(RequestCode.VIEW_MESSAGE_BY_ID, offset="500"), Queues()
+    if text is None:
+        access.check_message(request, HOST, record, store)  # type: ignore[arg-type]  # its queues are all that is read
+    else:
+        with pytest.raises(RequestRefused, match=text):
+            access.check_message(request, HOST, record, store)  # type: ignore[arg-type]  # as above
+
+
+def keeper(home: Path) -> tuple[Published, AccountsKeeper, Path]:
+    path = home / "conf" / "plain_acl.yml"
+    path.parent.mkdir(exist_ok=True)
+    if not path.exists():
+        path.write_text(FILE)
+    published = Published()
+    return published, AccountsKeeper(AclFiles(home, now_ms=lambda: 1), published), path
+
+
+def delete(access_key: str) -> Callable[[AclFiles], Accounts]:
+    return lambda files: files.delete_account(DeleteAccessConfigRequestHeader(access_key=access_key))
+
+
+def test_a_changed_file_is_published_and_one_that_cannot_be_read_is_not(tmp_path: Path) -> None:
+    published, accounts, path = keeper(tmp_path)
+    trio.run(accounts.look)
+    trio.run(accounts.look)
+    assert (published.version, set(published.accounts.by_key)) == (2, {"account-1"})
+    path.write_text(FILE.replace("account-1", "account-two"))
+    trio.run(accounts.look)
+    assert (published.version, set(published.accounts.by_key)) == (4, {"account-two"})
+    path.write_text("accounts: [")
+    trio.run(accounts.look)
+    assert set(published.accounts.by_key) == {"account-two"}
+    assert attrs.astuple(accounts.statistics)[2:] == (1, 1)
+
+
+def test_a_restarted_manager_publishes_nothing_until_it_can_read_the_files(tmp_path: Path) -> None:
+    """Fault: it would have taken the accounts of a file away that the manager before it had read."""
+    published, accounts, path = keeper(tmp_path)
+    path.write_text("accounts: [")
+    trio.run(accounts.look)
+    assert published.version == 0
+    path.write_text(FILE + " ")
+    trio.run(accounts.look)
+    assert (published.version, set(published.accounts.by_key)) == (2, {"account-1"})
+
+
+def test_a_change_by_a_request_is_published_at_once(tmp_path: Path) -> None:
+    published, accounts, _ = keeper(tmp_path)
+    trio.run(accounts.look)
+    trio.run(accounts.change, delete("account-1"))
+    assert (published.version, set(published.accounts.by_key)) == (4, set())
+    with pytest.raises(RequestRefused):
+        trio.run(accounts.change, delete("x"))

@@ -1,0 +1,197 @@
+"""Signatures and the table of accounts in C, against rocketpy.remoting.signature and rocketpy.broker."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocketpy.acl.accounts import Account, Accounts
+from rocketpy.broker.fast_path.shared_access import SharedAccess
+from rocketpy.codes import RequestCode
+from rocketpy.native.core import ffi, lib
+from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.frame import SerializeType
+from rocketpy.remoting.signature import Credentials, is_signed, sign
+
+OWN = Account("access-key", "secret-key")
+NAMES = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=12)
+VALUES = st.text(st.characters(codec="utf-8"), max_size=300)
+FIELDS = st.dictionaries(NAMES, VALUES, max_size=12)
+BODIES = st.binary(max_size=300)
+
+
+@pytest.fixture(params=[False, True], ids=["instructions", "portable"], autouse=True)
+def _way(request: pytest.FixtureRequest) -> Iterator[None]:
+    lib.rp_sha1_force_portable(request.param)
+    yield
+    lib.rp_sha1_force_portable(0)
+
+
+def hmac_of(secret: bytes, *pieces: bytes) -> bytes:
+    key, state, code = ffi.new("rp_hmac_key *"), ffi.new("rp_sha1 *"), ffi.new("uint8_t[20]")
+    lib.rp_hmac_key_make(key, secret, len(secret))
+    lib.rp_hmac_begin(state, key)
+    for piece in pieces:
+        lib.rp_sha1_update(state, piece, len(piece))
+    lib.rp_hmac_end(state, key, code)
+    return bytes(code)
+
+
+class Parsed:
+    """A request as the codec reads it."""
+
+    def __init__(self, frame: bytes) -> None:
+        self._data = ffi.from_buffer(frame)
+        self.frame: Any = ffi.new("rp_frame *")
+        self.header: Any = ffi.new("rp_header *")
+        assert lib.rp_frame_cut(self._data, len(frame), 1 << 24, self.frame) == 0
+        self.status = lib.rp_header_parse(
+            self.frame.serialize_type, self.frame.header, self.frame.header_size, self.header
+        )
+
+    def is_signed(self, secret: str) -> bool:
+        key = ffi.new("rp_hmac_key *")
+        lib.rp_hmac_key_make(key, secret.encode(), len(secret.encode()))
+        return self.status == 0 and bool(lib.rp_signature_is_of(self.header, self.frame, key))
+
+    def signer(self, access: SharedAccess) -> Any:
+        signer = ffi.new("rp_signer *")
+        lib.rp_access_identify(access.pointer, self.header, self.frame, signer)
+        return signer
+
+
+def request_of(fields: dict[str, str], body: bytes, kind: SerializeType = SerializeType.JSON) -> RemotingCommand:
+    request = RemotingCommand(RequestCode.SEND_MESSAGE_V2, 1, body=body, serialize_type=kind)
+    for name, value in fields.items():
+        request.add_ext_field(name, value)
+    return request
+
+
+def signed(account: Account, **fields: str) -> Parsed:
+    request = request_of(fields, b"body")
+    sign(request, Credentials(account.access_key, account.secret_key))
+    return Parsed(request.encode())
+
+
+@given(st.binary(max_size=200), st.lists(st.binary(max_size=200), max_size=5))
+def test_codes_are_those_of_the_standard_library(secret: bytes, pieces: list[bytes]) -> None:
+    assert hmac_of(secret, *pieces) == hmac.digest(secret, b"".join(pieces), "sha1")
+
+
+@pytest.mark.parametrize("size", [0, 1, 54, 55, 56, 63, 64, 65, 119, 120, 128, 1000, 100_000])
+def test_codes_at_the_ends_of_blocks(size: int) -> None:
+    data = os.urandom(size)
+    assert hmac_of(b"k" * size, data) == hmac.digest(b"k" * size, data, "sha1")
+
+
+@given(FIELDS, BODIES, st.sampled_from(SerializeType))
+def test_what_python_signs_is_signed(fields: dict[str, str], body: bytes, kind: SerializeType) -> None:
+    request = request_of(fields, body, kind)
+    sign(request, Credentials("access-key", "secret-key"))
+    frame = request.encode()
+    parsed = Parsed(frame)
+    if parsed.status == 0 and max(map(len, fields.values()), default=0) < 1000:
+        assert parsed.is_signed("secret-key")
+    assert not parsed.is_signed("secret-kez")
+
+
+@given(FIELDS, BODIES, st.sampled_from(SerializeType), st.data())
+def test_what_is_not_signed_for_python_is_not_signed(
+    fields: dict[str, str], body: bytes, kind: SerializeType, data: st.DataObject
+) -> None:
+    """A frame with one byte changed: the header may become any other."""
+    request = request_of(fields, body, kind)
+    sign(request, Credentials("access-key", "secret-key"))
+    frame = bytearray(request.encode())
+    at = data.draw(st.integers(8, len(frame) - 1))
+    frame[at] ^= data.draw(st.integers(1, 255))
+    parsed = Parsed(bytes(frame))
+    if parsed.is_signed("secret-key"):
+        assert is_signed(RemotingCommand.decode(bytes(frame)), "secret-key")
+
+
+@pytest.mark.parametrize("text", ['{"b":"t","b":"u"}', '{"b":"t","b":null,"b":"u"}', '{"ü":"1"}'])
+def test_unusual_fields_are_left_to_python(text: str) -> None:
+    fields = json.loads(text)
+    request = request_of(fields, b"")
+    sign(request, Credentials("access-key", "secret-key"))
+    signature = (request.ext_fields or {})["Signature"]
+    ours = text[:-1] + f',"AccessKey":"access-key","Signature":"{signature}"}}'
+    header = f'{{"code":310,"opaque":1,"extFields":{ours}}}'.encode()
+    frame = (4 + len(header)).to_bytes(4, "big") + len(header).to_bytes(4, "big") + header
+    assert not Parsed(frame).is_signed("secret-key")
+
+
+def test_the_table_knows_its_accounts_until_they_are_replaced() -> None:
+    access = SharedAccess()
+    others = [Account(f"account-{number}", f"secret-{number}") for number in range(500)]
+    access.publish(Accounts.of([OWN, *others]))
+    assert signed(OWN, b="t").signer(access).version == access.version
+    assert signed(others[77], b="t").signer(access).version == access.version
+    assert signed(Account("access-key", "another-secret"), b="t").signer(access).version == 0
+    assert signed(Account("nobody-knows", "secret-key"), b="t").signer(access).version == 0
+    access.publish(Accounts.of(others))
+    assert signed(OWN, b="t").signer(access).version == 0
+
+
+def test_accounts_that_do_not_fit_are_left_to_python() -> None:
+    access, long = SharedAccess(), Account("k" * 61, "secret-key")
+    many = [Account(f"account-{number}", "secret-key") for number in range(lib.RP_ACCESS_ACCOUNTS_MAX + 10)]
+    access.publish(Accounts.of([long, *many]))
+    assert signed(long, b="t").signer(access).version == 0
+    assert signed(many[-1], b="t").signer(access).version == 0
+    assert signed(many[0], b="t").signer(access).version == access.version
+    found = access.read()
+    assert found is not None and found[1].by_key["k" * 61] == long and len(found[1].by_key) == len(many) + 1
+
+
+def is_allowed(access: SharedAccess, account: Account, code: int, topic: str, group: str) -> bool:
+    parsed = signed(account, b=topic, a=group)
+    signer = parsed.signer(access)
+    names = topic.encode(), len(topic.encode()), group.encode(), len(group.encode())
+    return bool(lib.rp_access_is_allowed(signer, code, *names))
+
+
+def test_a_decision_is_for_one_code_account_topic_group_and_version() -> None:
+    access, other = SharedAccess(), Account("another-key", "another-secret")
+    access.publish(Accounts.of([OWN, other]))
+    asked = (OWN, 310, "topic", "group")
+    assert not is_allowed(access, *asked)
+    access.allow(access.version, 310, OWN.access_key, "topic", "group")
+    assert is_allowed(access, *asked)
+    assert not is_allowed(access, other, 310, "topic", "group")
+    assert not is_allowed(access, OWN, 320, "topic", "group")
+    assert not is_allowed(access, OWN, 310, "topicg", "roup")
+    assert not is_allowed(access, OWN, 310, "topic", "")
+    access.publish(Accounts.of([OWN, other]))
+    assert not is_allowed(access, *asked)
+
+
+def test_decisions_are_bounded_and_the_latest_is_there() -> None:
+    access = SharedAccess()
+    access.publish(Accounts.of([OWN]))
+    for number in range(3 * lib.RP_ACCESS_DECISIONS):
+        access.allow(access.version, 310, OWN.access_key, f"topic-{number}", "group")
+    last = [f"topic-{3 * lib.RP_ACCESS_DECISIONS - 1 - back}" for back in range(2)]
+    assert all(is_allowed(access, OWN, 310, topic, "group") for topic in last)
+    asked = range(0, 3 * lib.RP_ACCESS_DECISIONS, 97)
+    there = sum(is_allowed(access, OWN, 310, f"topic-{number}", "group") for number in asked)
+    assert 0 < there < len(asked) / 2
+
+
+def test_nothing_is_certain_while_accounts_are_replaced() -> None:
+    access = SharedAccess()
+    access.publish(Accounts.of([OWN]))
+    access.allow(access.version, 310, OWN.access_key, "topic", "group")
+    signer = signed(OWN, b="topic", a="group").signer(access)
+    lib.rp_access_begin(access.pointer)
+    assert access.version % 2 == 1 and access.read() is None
+    assert not lib.rp_access_is_allowed(signer, 310, b"topic", 5, b"group", 5)
+    assert signed(OWN, b="topic", a="group").signer(access).version == 0
