@@ -128,6 +128,11 @@ class AclFiles:
             (pattern for file in files for pattern in file.white_addresses),
         )
 
+    @property
+    def are_whole(self) -> bool:
+        """Return True if each file could be read and has content: one without may be in the middle of its change."""
+        return not self.failing and not any(file.is_empty for file in self._files.values())
+
     def _refresh(self) -> bool:
         try:
             stamps = dict(self._scan())

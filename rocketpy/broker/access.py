@@ -162,8 +162,8 @@ class AccessStatistics:
 class AccountsKeeper:
     """Owns the files of accounts, in the manager: watches them, and publishes what they hold.
 
-    Files that cannot be read keep the accounts as they were. A manager that was restarted does not know what such a
-    file held: it publishes nothing until all are in order.
+    Files that cannot be read, or are empty, keep the accounts as they were. A manager that was restarted does not know
+    what such a file held: it publishes nothing until all are in order.
     """
 
     def __init__(self, files: AclFiles, published: PublishedAccounts) -> None:
@@ -199,7 +199,7 @@ class AccountsKeeper:
 
         def work() -> None:
             accounts = read()
-            self._is_known = self._is_known or not self.files.failing
+            self._is_known = self._is_known or self.files.are_whole
             if accounts is not None and self._is_known:
                 self._published.publish(accounts)
                 logger.info("%d accounts are in effect", len(accounts.by_key))

@@ -184,10 +184,11 @@ def test_a_changed_file_is_published_and_one_that_cannot_be_read_is_not(tmp_path
     assert attrs.astuple(accounts.statistics)[2:] == (1, 1)
 
 
-def test_a_restarted_manager_publishes_nothing_until_it_can_read_the_files(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["accounts: [", ""])
+def test_a_restarted_manager_publishes_nothing_until_it_can_read_the_files(tmp_path: Path, text: str) -> None:
     """Fault: it would have taken the accounts of a file away that the manager before it had read."""
     published, accounts, path = keeper(tmp_path)
-    path.write_text("accounts: [")
+    path.write_text(text)
     trio.run(accounts.look)
     assert published.version == 0
     path.write_text(FILE + " ")
