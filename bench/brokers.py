@@ -30,6 +30,7 @@ from .control import Control, RequestFailed
 
 JAVA_VERSION = "4.9.7"
 HOST = "127.0.0.1"
+WHITE = "127.0.0.2"  # of control connections to brokers with access control, in their white list
 PORTS = range(12_002, 31_998)
 BROKER_NAME = "bench-broker"
 SLAVE_NOT_AVAILABLE = 11  # the message is stored: a master that waits for slaves has none yet
@@ -86,6 +87,7 @@ class Broker:
     store: Path
     boot_s: float = 0.0  # exec to the first acknowledged send
     route_s: float = 0.0  # exec to the first route at the name server
+    control_from: str | None = None  # address of control connections; None: that of the load
 
     @property
     def roots(self) -> list[int]:
@@ -98,7 +100,7 @@ class Broker:
         return proc.pss_mib(self.roots, self.store)
 
     def control(self) -> Control:
-        return Control(HOST, self.port)
+        return Control(HOST, self.port, source=self.control_from)
 
     def log_extent(self) -> tuple[int, int]:
         """Where its CommitLog begins and ends."""
@@ -319,6 +321,8 @@ def boot(target: str, directory: Path, settings: Mapping[str, str] = NO_SETTINGS
         compile_bytecode(root)  # nor does what pip does when it installs
     started = time.monotonic()
     broker = start_java(directory, settings) if target == "java" else start_rocketpy(directory, settings, root)
+    if settings.get("aclEnable") == "true":
+        broker.control_from = WHITE
     try:
         wait_ready(broker, started)
     except BaseException:

@@ -54,8 +54,10 @@ class Reply:
 class Control:
     """One connection, one request at a time. Errors are exceptions: OSError of the socket, RequestFailed."""
 
-    def __init__(self, host: str, port: int, timeout_s: float = 5.0) -> None:
-        self._socket = socket.create_connection((host, port), timeout=timeout_s)
+    def __init__(self, host: str, port: int, timeout_s: float = 5.0, *, source: str | None = None) -> None:
+        """`source`: the address of this end; None: any."""
+        near = (source, 0) if source else None
+        self._socket = socket.create_connection((host, port), timeout=timeout_s, source_address=near)
         self._opaque = 0
 
     def __enter__(self) -> Control:

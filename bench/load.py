@@ -58,6 +58,7 @@ class Workload:
     record_acks: bool = False
     timeout_s: float = 5.0
     in_transactions: bool = False  # each send is a half message, committed when it is acknowledged
+    account: tuple[str, str] | None = None  # single sends: access key and secret; without, they are not signed
     group: str = CONSUMER_GROUP
     expression_type: str = "TAG"  # filtered pulls: of the group's subscription
 
@@ -159,6 +160,7 @@ def _send_template(workload: Workload, topic: str, queue_id: int, prefix: str, b
         serialize=workload.serialize,
         stamped=workload.mode is Mode.END_TO_END,
         is_half=workload.in_transactions,
+        account=workload.account,
     )
 
 

@@ -311,7 +311,7 @@ class RocketpyConfig:
         "adminAddresses",
         "Addresses and networks (10.0.0.7,10.1.0.0/16) whose administrative requests are served besides this "
         "machine's; others get NO_PERMISSION. Needed if bindAddress is not loopback or a proxy on this machine lets "
-        "others in: there is no access control.",
+        "others in.",
     )
     acl_strict: bool = setting(
         True,

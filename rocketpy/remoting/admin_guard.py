@@ -1,8 +1,8 @@
 """Decides who may administer the server: this machine, if it is trusted, and the addresses that the operator
 configures.
 
-There is no access control in the sense of 4.x (ACL) yet, so administrative requests are allowed or refused by the
-address of the peer. With a listener on loopback, the default, all peers are allowed.
+Administrative requests are allowed or refused by the address of the peer; access control (rocketpy/acl), if it is on,
+decides besides. With a listener on loopback, the default, all peers are allowed.
 """
 
 from __future__ import annotations

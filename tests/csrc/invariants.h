@@ -3,6 +3,7 @@
 /* What holds for any input at all; shared by the drivers (mutated input) and the fuzzers. */
 #include "base/numbers.h"
 #include "wire/header.h"
+#include "wire/signature.h"
 #include "store/log/record.h"
 #include "check.h"
 
@@ -43,6 +44,9 @@ static inline rp_status check_header(uint8_t serialize_type, const uint8_t *data
             CHECK(field->escaped <= 1);
             if (serialize_type == RP_SERIALIZE_JSON) check_value(field->value, field->value_size, field->escaped);
         }
+        rp_frame frame = {.body = copy, .body_size = size};
+        rp_hmac_key key = {0};
+        rp_signature_is_of(header, &frame, &key);
     }
     free(header);
     free(copy);

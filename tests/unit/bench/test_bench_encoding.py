@@ -17,6 +17,8 @@ from bench.encoding import (
     unique_key_prefix,
 )
 from bench.load import ffi, lib
+from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.signature import is_signed
 
 PREFIX = "7F00000112345678"
 BORN_MS = 1795159683761
@@ -118,6 +120,15 @@ def test_head_of_an_answer(serialize: Serialize) -> None:
 def test_head_that_is_longer_than_its_frame_is_refused() -> None:
     data = struct.pack(">iI", 8, 5) + b"{}{}"
     assert lib.load_read_head(data, len(data), ffi.new("int32_t *"), ffi.new("uint32_t *")) == -1
+
+
+@pytest.mark.parametrize("serialize", Serialize)
+def test_a_signed_send_is_signed_whatever_its_opaque(serialize: Serialize) -> None:
+    account = "access-key", "secret-key"
+    template = send_template("T", 1, 64, prefix=PREFIX, born_timestamp_ms=BORN_MS, serialize=serialize, account=account)
+    request = RemotingCommand.decode(patch(template, opaque=OPAQUE + 7, key=9))
+    assert request.opaque == OPAQUE + 7
+    assert is_signed(request, "secret-key") and not is_signed(request, "secret-kez")
 
 
 def test_prefixes_differ() -> None:

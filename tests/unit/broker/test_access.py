@@ -102,7 +102,7 @@ def test_an_allowed_send_or_pull_is_left_to_the_fast_path() -> None:
 
 
 def test_what_a_white_list_lets_pass_is_no_decision_about_the_account() -> None:
-    """Fault: an account that may nothing would have what its white address may, from any address."""
+    """An account that may nothing would have what its white address may, from any address."""
     published, access = control(Account("account-1", "secret-1"), white=HOST)
     access.check_fast(send(), HOST, "T", "PG")
     own = Account("account-1", "secret-1", white_addresses=AddressPattern.of(HOST))
@@ -146,7 +146,7 @@ class Queues:
 def test_a_message_that_is_named_by_its_place(
     place: tuple[int, int], topic: str, strict: bool, text: str | None
 ) -> None:
-    """Fault: a message's body can look like a record whose body spans the messages of other topics."""
+    """A message's body can look like a record whose body spans the messages of other topics."""
     _, access = control(OWN, strict=strict)
     record: Any = attrs.make_class("Record", ["topic", "queue_id", "queue_offset", "phy_offset"])(topic, 0, *place)
     request, store = signed(RequestCode.VIEW_MESSAGE_BY_ID, offset="500"), Queues()
@@ -186,7 +186,7 @@ def test_a_changed_file_is_published_and_one_that_cannot_be_read_is_not(tmp_path
 
 @pytest.mark.parametrize("text", ["accounts: [", ""])
 def test_a_restarted_manager_publishes_nothing_until_it_can_read_the_files(tmp_path: Path, text: str) -> None:
-    """Fault: it would have taken the accounts of a file away that the manager before it had read."""
+    """It would have taken the accounts of a file away that the manager before it had read."""
     published, accounts, path = keeper(tmp_path)
     path.write_text(text)
     trio.run(accounts.look)
