@@ -21,7 +21,7 @@ import attrs
 import click
 import trio
 
-from rocketpy.acl.document import read_document
+from rocketpy.acl.credentials import parse_credentials
 from rocketpy.client.options import TlsOptions
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import BrokerError, RocketError
@@ -199,10 +199,7 @@ def tool_credentials() -> Credentials | None:
         data = path.read_bytes()
     except OSError:
         return None
-    members = read_document(data, str(path)).mapping()
-    keys = (members[name].text() if name in members else None for name in ("accessKey", "secretKey"))
-    access_key, secret_key = ((key or "").strip() for key in keys)
-    return Credentials(access_key, secret_key) if access_key and secret_key else None
+    return parse_credentials(data, str(path))
 
 
 async def brokers_named(

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rocketpy import __version__
 from rocketpy.config import BrokerSettings, NamesrvSettings
-from rocketpy.errors import NativeMissing
+from rocketpy.errors import ConfigError, NativeMissing
 
 from .findings import Finding
 
@@ -43,7 +43,7 @@ def examine(store: Path, settings: BrokerSettings | None = None, namesrv: Namesr
     from rich.table import Table
 
     findings = [*_findings(store, settings), *_notes(settings), *_replication(settings)]
-    findings += [*_tls(settings), *_tls(namesrv)]
+    findings += [*_credentials(settings), *_tls(settings), *_tls(namesrv)]
     table = Table(title=f"rocketpy {__version__}", title_justify="left")
     for heading in ("what", "found", "remedy"):
         table.add_column(heading, overflow="fold")
@@ -98,6 +98,21 @@ def _replication(settings: BrokerSettings | None) -> Iterator[Finding]:
             from .replication_checks import replication_findings
 
             yield from replication_findings(settings)
+
+
+def _credentials(settings: BrokerSettings | None) -> Iterator[Finding]:
+    """A finding about the file by which a broker signs its requests."""
+    path = settings.broker.acl_credentials_file if settings is not None else None
+    if path is None:
+        return
+    from rocketpy.acl.credentials import KEY, read_credentials
+
+    try:
+        found = read_credentials(Path(path))
+    except ConfigError as exc:
+        yield Finding(KEY, str(exc), "correct the file or the property", True)
+        return
+    yield Finding(KEY, f"{path}: account {found.access_key}")
 
 
 def _tls(settings: BrokerSettings | NamesrvSettings | None) -> Iterator[Finding]:

@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from rocketpy.acl.credentials import read_credentials
 from rocketpy.admin.admin import Admin
 from rocketpy.config import BrokerSettings, parse_addresses
 from rocketpy.errors import ConfigError, RocketError, StoreError
 from rocketpy.remoting.networks import parse_networks
+from rocketpy.remoting.signature import Credentials
 from rocketpy.replication.connection import connect
 from rocketpy.replication.errors import MasterUnusable
-from rocketpy.replication.master_log import ask_master, request_address
+from rocketpy.replication.master_log import Caller, ask_master, request_address
 from rocketpy.replication.secret import read_secret
 from rocketpy.store.files import DiskFiles
 from rocketpy.store.recovery.diverged import DIRECTORY, kept_aside
@@ -95,7 +97,7 @@ def _master(settings: BrokerSettings) -> Iterator[Finding]:
     try:
         address, ha = _find_master(settings)
         tls = client_context(settings.tls) if settings.tls.use_tls else None
-        log = ask_master(address, TIMEOUT_S, tls)
+        log = ask_master(address, TIMEOUT_S, Caller(tls, _credentials(settings)))
     except (MasterUnusable, RocketError, ValueError) as exc:
         yield Finding(
             "master", str(exc), "start the master; it and this broker need the same brokerName and name server"
@@ -126,7 +128,8 @@ def _find_master(settings: BrokerSettings) -> tuple[str, str]:
         raise RocketError("neither namesrvAddr nor haMasterAddress is set")
 
     async def ask() -> str | None:
-        async with Admin(name_servers=servers, timeout=TIMEOUT_S, tls=calling_options(settings.tls)) as admin:
+        tls, credentials = calling_options(settings.tls), _credentials(settings)
+        async with Admin(name_servers=servers, timeout=TIMEOUT_S, tls=tls, credentials=credentials) as admin:
             data = (await admin.cluster_info()).broker_addr_table.get(name)
             return data.broker_addrs.get(MASTER_ID) if data else None
 
@@ -135,6 +138,12 @@ def _find_master(settings: BrokerSettings) -> tuple[str, str]:
         raise RocketError(f"the name servers {servers} know no master of {name}")
     ((_, port),) = parse_addresses(address)
     return address, f"{address.rpartition(':')[0]}:{port + 1}"
+
+
+def _credentials(settings: BrokerSettings) -> Credentials | None:
+    """The credentials of the broker's requests; None: they have no signature. Raises: ConfigError."""
+    path = settings.broker.acl_credentials_file
+    return None if path is None else read_credentials(Path(path))
 
 
 def _replication_port(ha: str, tls: ssl.SSLContext | None) -> Finding:

@@ -345,6 +345,13 @@ class BrokerConfig(FilterConfig):
         "Serve requests of accounts only (conf/plain_acl.yml and conf/acl/ below rocketmqHome).",
         important=True,
     )
+    acl_credentials_file: str | None = setting(
+        None,
+        "aclCredentialsFile",
+        "YAML file with accessKey and secretKey, for this user alone (chmod 600): the account by which this broker "
+        "signs its requests to name servers and to its master. Read again when it changes.",
+        effect=Effect.REFUSED,
+    )
     enable_detail_stat: bool = setting(
         True,
         "enableDetailStat",

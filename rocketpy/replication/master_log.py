@@ -21,6 +21,7 @@ from rocketpy.message.numbers import LONG_MAX, parse_integer
 from rocketpy.remoting.bodies.route import KVTable
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.frame import FrameCutter
+from rocketpy.remoting.signature import Credentials, sign
 
 from .connection import connect
 from .errors import MasterUnusable
@@ -56,27 +57,75 @@ def request_address(ha: str) -> str:
     return format_host((host, port - 1))
 
 
-def ask_master(address: str, timeout_s: float, tls: ssl.SSLContext | None = None) -> MasterLog:
+@attrs.frozen
+class Caller:
+    """Ways to ask a master: by TLS, with a signature, both, or neither."""
+
+    tls: ssl.SSLContext | None = None
+    credentials: Credentials | None = None
+
+
+PLAIN = Caller()
+
+
+def ask_master(address: str, timeout_s: float, caller: Caller = PLAIN) -> MasterLog:
     """Ask the master at `address` for its log. `timeout_s` is for the connection, and again for both answers.
 
     Raises:
         MasterUnusable: it does not answer, or not as a broker does.
     """
-    with connect(address, timeout_s, tls) as connection:
-        until_s = time.monotonic() + timeout_s
+    with connect(address, timeout_s, caller.tls) as connection:
+        asked = _Asked(connection, time.monotonic() + timeout_s, caller.credentials)
         try:
-            config = properties.as_mapping(_ask(connection, RequestCode.GET_BROKER_CONFIG, until_s).decode())
-            runtime = KVTable.decode(_ask(connection, RequestCode.GET_BROKER_RUNTIME_INFO, until_s)).table
+            config = properties.as_mapping(asked.body(RequestCode.GET_BROKER_CONFIG).decode())
+            runtime = KVTable.decode(asked.body(RequestCode.GET_BROKER_RUNTIME_INFO)).table
             return _plausible(
                 MasterLog(
                     _number(config, "mappedFileSizeCommitLog"),
                     _number(runtime, "commitLogMinOffset"),
                     _number(runtime, "commitLogMaxOffset"),
-                    _versions(connection, until_s),
+                    asked.versions(),
                 )
             )
         except (RocketError, OSError, UnicodeDecodeError, ValueError) as exc:
             raise MasterUnusable(f"the master {address} does not tell where its log begins and ends: {exc}") from exc
+
+
+@attrs.frozen(eq=False)
+class _Asked:
+    """A master that is asked over one connection; all answers are whole at `until_s` (monotonic)."""
+
+    connection: socket.socket
+    until_s: float
+    credentials: Credentials | None
+
+    def versions(self) -> Versions | None:
+        answer = self._answer(RequestCode.GET_REPLICATION_VERSION)
+        if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            return None
+        versions = read_versions(Fields(_body(answer, RequestCode.GET_REPLICATION_VERSION)))
+        if versions.lowest < 1:
+            raise ValueError("its replication version is not a number above 0")
+        return versions
+
+    def body(self, code: RequestCode) -> bytes:
+        """The body of the answer."""
+        return _body(self._answer(code), code)
+
+    def _answer(self, code: RequestCode) -> RemotingCommand:
+        request = RemotingCommand.request(code)
+        if self.credentials is not None:
+            sign(request, self.credentials)
+        self.connection.settimeout(_left(self.until_s))
+        self.connection.sendall(request.encode())
+        cutter = FrameCutter(frame_size_max=ANSWER_MAX)
+        while (frame := cutter.next_frame()) is None:
+            self.connection.settimeout(_left(self.until_s))
+            data = self.connection.recv(RECEIVE_SIZE)
+            if not data:
+                raise MasterUnusable("it closed the connection")
+            cutter.feed(data)
+        return RemotingCommand.from_frame(frame)
 
 
 def _plausible(log: MasterLog) -> MasterLog:
@@ -84,35 +133,6 @@ def _plausible(log: MasterLog) -> MasterLog:
     if not log.file_size or log.begin > log.end:
         raise ValueError(f"its log cannot lie from {log.begin} to {log.end} in files of {log.file_size} bytes")
     return log
-
-
-def _versions(connection: socket.socket, until_s: float) -> Versions | None:
-    answer = _answer(connection, RequestCode.GET_REPLICATION_VERSION, until_s)
-    if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-        return None
-    versions = read_versions(Fields(_body(answer, RequestCode.GET_REPLICATION_VERSION)))
-    if versions.lowest < 1:
-        raise ValueError("its replication version is not a number above 0")
-    return versions
-
-
-def _ask(connection: socket.socket, code: RequestCode, until_s: float) -> bytes:
-    """The body of the answer."""
-    return _body(_answer(connection, code, until_s), code)
-
-
-def _answer(connection: socket.socket, code: RequestCode, until_s: float) -> RemotingCommand:
-    """The answer, which is whole at `until_s` (monotonic)."""
-    connection.settimeout(_left(until_s))
-    connection.sendall(RemotingCommand.request(code).encode())
-    cutter = FrameCutter(frame_size_max=ANSWER_MAX)
-    while (frame := cutter.next_frame()) is None:
-        connection.settimeout(_left(until_s))
-        data = connection.recv(RECEIVE_SIZE)
-        if not data:
-            raise MasterUnusable("it closed the connection")
-        cutter.feed(data)
-    return RemotingCommand.from_frame(frame)
 
 
 def _body(answer: RemotingCommand, code: RequestCode) -> bytes:

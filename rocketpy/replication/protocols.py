@@ -14,12 +14,13 @@ import contextlib
 import functools
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NoReturn
 
 import attrs
 
 from rocketpy.config import BrokerSettings
+from rocketpy.remoting.signature import Credentials
 from rocketpy.store.files import StorePaths
 from rocketpy.store.reading.commitlog import CommitLog
 
@@ -30,7 +31,7 @@ from .greeting import crc_of, introduce, tell_fenced
 from .guide import MasterAddress, NamedMaster
 from .handshake import ReadLog
 from .introduction import Extent, Group, Welcome
-from .master_log import MasterLog, ask_master
+from .master_log import Caller, MasterLog, ask_master
 from .membership import MasterReplaced
 from .start import Start, compare_end, start_of
 from .stream import Agreement, ByteReader, Intake, LogStream, MemberStream, send_report
@@ -51,6 +52,7 @@ class SlaveSide:
         secret: of haSecretFile; empty: none.
         truncation: haTruncateDiverged; None also if a cut was asked for and could not be done.
         calls: for requests to the master by TLS (useTLS), and with haUseTLS for its log; None: they are plain.
+        credentials: asked for before each connection, for requests to the master; None: they have no signature.
     """
 
     intake: Intake
@@ -59,6 +61,7 @@ class SlaveSide:
     secret: bytes = attrs.field(default=b"", repr=False)
     truncation: Truncation | None = None
     calls: Certificates | None = None
+    credentials: Callable[[], Credentials | None] = lambda: None
 
     @property
     def group(self) -> Group:
@@ -78,6 +81,11 @@ class SlaveSide:
         """A connection to the HA port of the master, by TLS with haUseTLS. Raises: MasterUnusable."""
         calls = self.calls if self.settings.store.ha_use_tls else None
         return connect_ha(master.ha, timeout_s, None if calls is None else calls.context)
+
+    @property
+    def caller(self) -> Caller:
+        """The way of its requests to the master."""
+        return Caller(None if self.calls is None else self.calls.context, self.credentials())
 
     @contextlib.contextmanager
     def log(self) -> Iterator[ReadLog]:
@@ -250,5 +258,5 @@ def _protocol(
 ) -> ReferenceProtocol | RocketpyProtocol | MemberProtocol:
     if isinstance(side.guide, Follower):
         return MemberProtocol(side, master, own, side.guide)
-    log = ask_master(master.requests, TIMEOUT_S, None if side.calls is None else side.calls.context)
+    log = ask_master(master.requests, TIMEOUT_S, side.caller)
     return (ReferenceProtocol if log.versions is None else RocketpyProtocol)(side, master, own, log)

@@ -25,6 +25,7 @@ class FakeMaster:
         self.version: bytes | None = None  # body of the answer to GET_REPLICATION_VERSION; None: not supported
         self.later: bytes | None = None  # the log from the second connection on
         self.reports: list[int] = []
+        self.requests: list[RemotingCommand] = []
         self.connections = 0
         self._stop = threading.Event()
         self._requests, self._ha = self._listeners()
@@ -97,6 +98,7 @@ class FakeMaster:
                         connection.sendall(self._answer(RemotingCommand.from_frame(frame)).encode())
 
     def _answer(self, request: RemotingCommand) -> RemotingCommand:
+        self.requests.append(request)
         if self.code:
             return RemotingCommand.response(self.code, "refused").answering(request)
         if request.code not in (26, 28):

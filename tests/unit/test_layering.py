@@ -45,7 +45,7 @@ ALLOWED: dict[str, set[str]] = {
     # where the parts of a server meet: all but what clients and tools are made of
     "processes": {
         *("failover.etcd", "failover.member_block", "failover.rules"),
-        *("broker", "broker.fast_path", "config", "message", "metrics", "namesrv", "native", "reactor"),
+        *("acl", "broker", "broker.fast_path", "config", "message", "metrics", "namesrv", "native", "reactor"),
         *("remoting", "replication", "store", "tls", "transport"),
     },
 }

@@ -90,7 +90,7 @@ def run_tree(
 
     Args:
         member: with automatic failover, what the guardian has for its process tree.
-        certificates: None: without TLS.
+        certificates: None: without TLS and signatures.
         access: None: without access control.
     """
     opening = StoreOpening(
@@ -144,22 +144,27 @@ def _leave_group(settings: BrokerSettings) -> None:
 
 
 def _certificates(settings: BrokerSettings) -> BrokerCertificates | None:
-    """Load what TLS needs; None without TLS.
+    """Load what TLS and signatures need; None: there are neither.
 
     Raises:
-        ConfigError: a file of a certificate or key cannot be used.
+        ConfigError: a file of a certificate or key, or that of the credentials, cannot be used.
     """
-    tls = settings.tls
-    if not tls.is_served and not tls.use_tls:
+    tls, path = settings.tls, settings.broker.acl_credentials_file
+    if not tls.is_served and not tls.use_tls and path is None:
         return None
-    from rocketpy.tls import Certificates
-
     from ..workers.inherited import BrokerCertificates
 
-    return BrokerCertificates(
-        serves=Certificates.of_server(tls) if tls.is_served else None,
-        calls=Certificates.of_client(tls) if tls.use_tls else None,
-    )
+    loaded = BrokerCertificates()
+    if path is not None:
+        from rocketpy.acl.credentials import CredentialsFile
+
+        loaded = attrs.evolve(loaded, credentials=CredentialsFile(Path(path)))
+    if tls.is_served or tls.use_tls:
+        from rocketpy.tls import Certificates
+
+        serves = Certificates.of_server(tls) if tls.is_served else None
+        loaded = attrs.evolve(loaded, serves=serves, calls=Certificates.of_client(tls) if tls.use_tls else None)
+    return loaded
 
 
 def _access(settings: BrokerSettings) -> SharedAccess | None:

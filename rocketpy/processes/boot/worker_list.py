@@ -96,7 +96,7 @@ def worker_specs(
 ) -> Iterator[WorkerSpec]:
     """Every worker of the broker, in the order in which they start: workers that send requests to others start last.
 
-    `certificates`: None without TLS. `access`: None without access control.
+    `certificates`: None without TLS and signatures. `access`: None without access control.
     """
     sizes = topology.sizes
     hang_s = settings.rocketpy.worker_heartbeat_timeout_millis / 1000

@@ -17,6 +17,7 @@ from rocketpy.store.files import StorePaths
 from rocketpy.store.timers import TimerMarks
 
 if TYPE_CHECKING:
+    from rocketpy.acl.credentials import CredentialsFile
     from rocketpy.broker.access import AccessControl, AccountsKeeper
     from rocketpy.broker.fast_path.shared_access import SharedAccess
     from rocketpy.failover.member_block import MemberBlock
@@ -28,12 +29,14 @@ if TYPE_CHECKING:
 
 @attrs.frozen(eq=False, kw_only=True)
 class BrokerCertificates:
-    """The certificates of a broker, loaded before its ports are open: a worker, or a member's process tree, that starts
-    later has them even if the files have gone or do not load any more. None: no TLS there.
+    """The certificates and credentials of a broker, loaded before its ports are open: a worker, or a member's process
+    tree, that starts later has them even if the files have gone or do not load any more. None: no TLS there, or no
+    signature.
     """
 
     serves: Certificates | None = None  # its own ports
     calls: Certificates | None = None  # requests to name servers and to the master
+    credentials: CredentialsFile | None = None  # of the same requests
 
 
 PLAIN = BrokerCertificates()

@@ -8,7 +8,7 @@ import logging
 import random
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -32,7 +32,7 @@ from rocketpy.remoting.limits import PoolLoad
 from rocketpy.replication.slave_table import SlaveTable
 from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.transport.client import RemotingClient, open_remoting_client
-from rocketpy.transport.duties import run_duty
+from rocketpy.transport.duties import Duty, run_duty
 from rocketpy.transport.streams import Connector, connect
 
 from .garbage_collection import loading
@@ -40,8 +40,10 @@ from .request_server_main import RequestServerMain
 from .shared_counts import fast_path_counters, pool_loads, replication_status
 
 if TYPE_CHECKING:
+    from rocketpy.acl.credentials import CredentialsFile
     from rocketpy.metrics.endpoint import Endpoint
     from rocketpy.tls import Certificates
+    from rocketpy.transport.signing import SigningClient
 
     from ..member.manager_role import ManagerRole
     from ..member.shown import MemberShown
@@ -83,7 +85,7 @@ class ManagerMain(RequestServerMain):
             half_states=inherited.halves,
         )
 
-    def _replicate(self, controller: BrokerController, passing: RemotingClient) -> ManagerRole | None:
+    def _replicate(self, controller: BrokerController, passing: RemotingClient | SigningClient) -> ManagerRole | None:
         """Connect the controller with what the replicator and the coordinator say.
 
         Args:
@@ -112,7 +114,7 @@ class ManagerMain(RequestServerMain):
         self,
         store: MessageStore,
         fast_path: RingFastPath,
-        client: RemotingClient,
+        client: RemotingClient | SigningClient,
         faults: Faults,
         loads: Callable[[], dict[str, PoolLoad]],
     ) -> BrokerController:
@@ -144,8 +146,7 @@ class ManagerMain(RequestServerMain):
         inputs = {ring.producer: RingReader(ring) for ring in topology.inputs(name)}
         fast_path = self._fast_path(inputs[SEND])
         with contextlib.ExitStack() as start:
-            calling = partial(open_remoting_client, connector=self._connector())
-            async with calling() as client, calling() as passing:
+            async with self._client() as client, self._client() as passing:
                 moved = start.enter_context(loading(context.block))
                 controller = self._controller(store, fast_path, client, faults, lambda: server.loads())
                 controller.topics_of_log.on_piece = partial(self._read_a_piece, moved)
@@ -173,6 +174,18 @@ class ManagerMain(RequestServerMain):
                     measured = topology, inherited.settings, controller, store, inherited.slaves, inherited.shown
                     await self._serve(context, server, controller, role, measured)
                     await controller.stop(unregister=not inherited.is_replaced)
+
+    @contextlib.asynccontextmanager
+    async def _client(self) -> AsyncIterator[RemotingClient | SigningClient]:
+        """Open a client for requests to name servers and the master."""
+        file = self.inherited.certificates.credentials
+        async with open_remoting_client(connector=self._connector()) as client:
+            if file is None:
+                yield client
+                return
+            from rocketpy.transport.signing import SigningClient
+
+            yield SigningClient(client, lambda: file.credentials)
 
     def _connector(self) -> Connector:
         """Return how to call name servers and the master."""
@@ -214,8 +227,19 @@ class ManagerMain(RequestServerMain):
                 from rocketpy.transport.tls import reload_duty
 
                 beside.start_soon(run_duty, reload_duty(certificates), server.gateway.faults)
+            if (file := self.inherited.certificates.credentials) is not None:
+                beside.start_soon(run_duty, _credentials_duty(file), server.gateway.faults)
             await server.run()
             beside.cancel_scope.cancel()
+
+
+def _credentials_duty(file: CredentialsFile) -> Duty:
+    from rocketpy.acl.credentials import LOOK_S
+
+    async def look() -> None:
+        await trio.to_thread.run_sync(file.refresh)
+
+    return Duty("loading changed credentials", LOOK_S, look)
 
 
 async def _report_ready(context: WorkerContext, controller: BrokerController, waits: bool) -> None:

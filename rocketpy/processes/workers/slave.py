@@ -42,4 +42,6 @@ def slave_replicator(inherited: Inherited, link: MasterLink, *, may_truncate: bo
     ring = topology.ring(REPLICATOR, SEND)
     intake = Intake(topology.blocks[REPLICATOR], control, link, ring, StreamSettings.of(settings))
     secret = read_secret(store.ha_secret_file)
-    return SlaveReplicator(SlaveSide(intake, guide, settings, secret, truncation, inherited.certificates.calls))
+    identity = inherited.certificates
+    credentials = (lambda: None) if identity.credentials is None else identity.credentials.refreshed
+    return SlaveReplicator(SlaveSide(intake, guide, settings, secret, truncation, identity.calls, credentials))

@@ -97,7 +97,7 @@ def test_all_other_codes_are_for_roles() -> None:
     of_clients = {code for code, rule in STRICT.items() if rule.access is Access.ANY}
     assert of_clients == {*SENDS, 11, 12, 14, 15, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 41, 42, 46, 105, 202, 361}
     assert {code for code, rule in STRICT.items() if rule.access is Access.BROKER and code < 200} == {
-        *(21, 26, 43, 45, 103, 104, 106)
+        *(21, 26, 28, 43, 45, 103, 104, 106)
     }
 
 

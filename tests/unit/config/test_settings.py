@@ -207,7 +207,8 @@ def test_refused_at_run_time_is_declared_where_it_must_be(broker: BrokerSettings
         if any(declared.setting.effect is Effect.REFUSED for _, declared in found)
     }
     of_tls = {declared.setting.key for declared in declared_settings(TlsConfig)}
-    assert refused == {"rocketmqHome", "configBlackList", "flushDiskType", "brokerRole"} | of_tls
+    own = {"rocketmqHome", "configBlackList", "flushDiskType", "brokerRole", "aclCredentialsFile"}
+    assert refused == own | of_tls
 
 
 @pytest.mark.parametrize("black_listed", ["enableBatchPush", "isEnableBatchPush"])

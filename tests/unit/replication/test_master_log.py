@@ -6,10 +6,11 @@ import pytest
 
 pytest.importorskip("rocketpy.native._rocketpy", reason="a part of the broker, which needs the compiled core")
 
+from rocketpy.remoting.signature import Credentials, is_signed
 from rocketpy.replication import master_log
 from rocketpy.replication.connection import connect
 from rocketpy.replication.errors import MasterUnusable
-from rocketpy.replication.master_log import MasterLog, ask_master
+from rocketpy.replication.master_log import Caller, MasterLog, ask_master
 from rocketpy.replication.versions import Versions
 from tests.support.fake_master import FakeMaster
 
@@ -17,6 +18,13 @@ from tests.support.fake_master import FakeMaster
 def test_the_log_of_a_master() -> None:
     with FakeMaster(1000, begin=3000, log=bytes(500)) as master:
         assert ask_master(master.address, 5.0) == MasterLog(1000, 3000, 3500)
+
+
+def test_questions_are_signed_with_credentials() -> None:
+    with FakeMaster(1000) as master:
+        ask_master(master.address, 5.0, Caller(credentials=Credentials("broker-a", "12345678")))
+        assert [request.ext_field("AccessKey") for request in master.requests] == ["broker-a"] * 3
+        assert all(is_signed(request, "12345678") for request in master.requests)
 
 
 def test_a_refusal_is_told() -> None:
