@@ -96,6 +96,7 @@ class AclFiles:
         self._files: dict[Path, AclFile] = {}
         self._read_ms: dict[Path, int] = {}
         self._limit = LogLimit()
+        self._is_loading = False
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -105,7 +106,9 @@ class AclFiles:
         Raises:
             ConfigError: one of them cannot be read.
         """
+        self._is_loading = True
         self._refresh()
+        self._is_loading = False
         for reason in self.failing.values():
             raise ConfigError(reason)
         if not any(file.accounts for file in self._files.values()):
@@ -193,7 +196,7 @@ class AclFiles:
     def _failed(self, path: Path, error: Exception) -> None:
         self.failures += 1
         self.failing[path] = str(error)
-        told = self._limit.take()
+        told = 0 if self._is_loading else self._limit.take()  # the end of the start says it
         if told:
             text = printable(str(error))
             logger.error("accounts are kept as they were, a file cannot be read%s: %s", and_more(told), text)

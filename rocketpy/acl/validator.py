@@ -44,6 +44,11 @@ EXCEPTION = "org.apache.rocketmq.acl.common.AclException: "
 """How the remarks of the reference begin. It appends a line of its stack trace; these end with the text."""
 
 
+def broker_keys(text: str) -> frozenset[str]:
+    """The access keys of a comma-separated list (aclBrokerAccounts)."""
+    return frozenset(filter(None, (key.strip() for key in text.split(","))))
+
+
 class Reason(StrEnum):
     """Why a request was refused; a label of metrics."""
 

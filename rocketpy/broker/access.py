@@ -20,7 +20,7 @@ import trio
 from rocketpy.acl.accounts import Accounts
 from rocketpy.acl.files import POLL_INTERVAL_S, AclFiles
 from rocketpy.acl.resources import CHECKED_WHEN_READ
-from rocketpy.acl.validator import AccessValidator, Reason, Refusal
+from rocketpy.acl.validator import AccessValidator, Reason, Refusal, broker_keys
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.config import BrokerSettings
 from rocketpy.errors import RequestRefused
@@ -83,8 +83,7 @@ class AccessControl:
     @classmethod
     def of(cls, published: PublishedAccounts, *, strict: bool, brokers: str) -> AccessControl:
         """`strict` is the setting aclStrict, `brokers` aclBrokerAccounts."""
-        keys = frozenset(filter(None, (key.strip() for key in brokers.split(","))))
-        return cls(published, AccessValidator(Accounts(), strict=strict, brokers=keys))
+        return cls(published, AccessValidator(Accounts(), strict=strict, brokers=broker_keys(brokers)))
 
     @property
     def is_strict(self) -> bool:

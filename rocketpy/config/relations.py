@@ -73,16 +73,15 @@ class _Checker:
         if settings.rocketpy.log_level not in ("DEBUG", "INFO", "WARNING", "ERROR"):
             self._fail("logLevel", f"{settings.rocketpy.log_level!r} is none of DEBUG, INFO, WARNING, ERROR")
         self._check_tls(settings)
+        is_checked = settings.broker.acl_enable if isinstance(settings, BrokerSettings) else settings.namesrv.acl_enable
+        if is_checked and not settings.server.rocketmq_home:
+            self._fail("aclEnable", "true needs rocketmqHome (or ROCKETMQ_HOME): accounts are in its conf directory")
         if settings.rocketpy.metrics_port == settings.server.listen_port:
             self._fail("metricsPort", f"{settings.rocketpy.metrics_port} is listenPort as well")
         self._check_networks("adminAddresses", settings.rocketpy.admin_addresses)
         self._check_networks("proxyProtocolFrom", settings.rocketpy.proxy_protocol_from)
         if isinstance(settings, BrokerSettings):
             self._check_networks("haAddresses", settings.store.ha_addresses)
-            if settings.broker.acl_enable and not settings.server.rocketmq_home:
-                self._fail(
-                    "aclEnable", "true needs rocketmqHome (or ROCKETMQ_HOME): accounts are in its conf directory"
-                )
 
     def _check_tls(self, settings: BrokerSettings | NamesrvSettings) -> None:
         workers = settings.rocketpy.tls_workers

@@ -84,6 +84,11 @@ class NamesrvConfig:
         effect=Effect.REFUSED,
         default_text="-c file, else ~/namesrv/namesrv.properties",
     )
+    acl_enable: bool = setting(
+        False,
+        "aclEnable",
+        "Serve requests of accounts only, as a broker does; see access-control.md. The reference has no accounts here.",
+    )
     cluster_test: bool = setting(
         False,
         "clusterTest",

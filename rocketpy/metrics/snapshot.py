@@ -36,12 +36,12 @@ class RingSnapshot:
 
 @attrs.frozen(kw_only=True)
 class AccessSnapshot:
-    """Access control of the broker."""
+    """Access control of a server."""
 
     accounts: int
     refused: Mapping[str, int]  # by reason
     reload_failures: int
-    failing_files: int
+    failing_files: int  # whose content is not in effect
 
 
 @attrs.frozen
@@ -221,4 +221,5 @@ class NamesrvSnapshot:
     faults: Mapping[str, int] = attrs.field(factory=dict)  # caught, by place
     registrations_refused: int = 0
     tls: TlsSnapshot | None = None  # None: TLS is off
+    access: AccessSnapshot | None = None  # None: there is no access control
     rss_bytes: int | None = None

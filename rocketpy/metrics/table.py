@@ -70,10 +70,6 @@ def _registration(read: Callable[[RegistrationSnapshot], float | None]) -> Calla
     return lambda snapshot: () if snapshot.registration is None else [((), read(snapshot.registration))]
 
 
-def _access(read: Callable[[AccessSnapshot], Samples]) -> Callable[[Snapshot], Samples]:
-    return lambda snapshot: () if snapshot.access is None else read(snapshot.access)
-
-
 def _topics(read: Callable[[TopicSnapshot], float | None]) -> Callable[[Snapshot], Samples]:
     return lambda snapshot: [((topic.topic,), read(topic)) for topic in snapshot.topics or ()]
 
@@ -100,6 +96,23 @@ def _tls_metrics(part: str, tls: Callable[[_S], TlsSnapshot | None]) -> tuple[Me
         gauge(f"rocketpy_{part}tls_certificate_not_after_seconds", "",
               "Time since 1970 at which the first certificate of the chain expires.",
               of(lambda t: [((), t.not_after_s)])),
+    )  # fmt: skip
+
+
+def _access_metrics(part: str, access: Callable[[_S], AccessSnapshot | None]) -> tuple[Metric[_S], ...]:
+    """The metrics of a server's access control; they have no samples where it is off."""
+
+    def of(read: Callable[[AccessSnapshot], Samples]) -> Callable[[_S], Samples]:
+        return lambda snapshot: () if (found := access(snapshot)) is None else read(found)
+
+    return (
+        counter(f"rocketpy_{part}access_refused", "reason", "Requests that access control has refused.",
+                of(lambda a: [((reason,), count) for reason, count in sorted(a.refused.items())])),
+        gauge(f"rocketpy_{part}access_accounts", "", "Accounts of all files.", of(lambda a: [((), a.accounts)])),
+        counter(f"rocketpy_{part}access_reload_failures", "", "Changed files of accounts that could not be read.",
+                of(lambda a: [((), a.reload_failures)])),
+        gauge(f"rocketpy_{part}access_failing_files", "", "Files of accounts whose former content is in effect.",
+              of(lambda a: [((), a.failing_files)])),
     )  # fmt: skip
 
 
@@ -188,13 +201,7 @@ OWN_METRICS: tuple[Metric[Snapshot], ...] = (
             _registration(lambda last: last.failures)),
     gauge("rocketpy_registration_last_success_seconds", "", "Last accepted registration, seconds since 1970.",
           _registration(lambda last: seconds(last.last_success_ms))),
-    counter("rocketpy_access_refused", "reason", "Requests that access control has refused.",
-            _access(lambda access: [((reason,), count) for reason, count in sorted(access.refused.items())])),
-    gauge("rocketpy_access_accounts", "", "Accounts of all files.", _access(lambda access: [((), access.accounts)])),
-    counter("rocketpy_access_reload_failures", "", "Changed files of accounts that could not be read.",
-            _access(lambda access: [((), access.reload_failures)])),
-    gauge("rocketpy_access_failing_files", "", "Files of accounts whose former content is in effect.",
-          _access(lambda access: [((), access.failing_files)])),
+    *_access_metrics("", lambda s: s.access),
 )  # fmt: skip
 
 # --- the name server --------------------------------------------------------------------------------------------------
@@ -213,4 +220,5 @@ NAMESRV_METRICS: tuple[Metric[NamesrvSnapshot], ...] = (
             lambda s: [((), s.registrations_refused)]),
     gauge("rocketpy_namesrv_rss_bytes", "", "Resident memory.", lambda s: [((), s.rss_bytes)]),
     *_tls_metrics("namesrv_", lambda s: s.tls),
+    *_access_metrics("namesrv_", lambda s: s.access),
 )  # fmt: skip

@@ -32,8 +32,11 @@ from .processor import NamesrvProcessor
 from .route_info import RouteInfoManager
 
 if TYPE_CHECKING:
+    from rocketpy.remoting.abc import Processor
     from rocketpy.tls import TlsStatistics
     from rocketpy.transport.tls import TlsAcceptor
+
+    from .access import AccessControl, AccessStatistics
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +63,7 @@ class NamesrvStatistics:
     faults: Mapping[str, int]
     registrations_refused: int
     tls: TlsStatistics | None = None  # None: TLS is off
+    access: AccessStatistics | None = None  # None: there is no access control
 
 
 class NameServer:
@@ -70,7 +74,7 @@ class NameServer:
     """
 
     def __init__(self, settings: NamesrvSettings) -> None:
-        """Raises ConfigError: the key-value table is damaged, or a file of a certificate cannot be used."""
+        """Raises ConfigError: the key-value table is damaged, or a file of a certificate or of accounts is unusable."""
         self._server_config = settings.server
         self.routes = RouteInfoManager()
         self._kv = KVConfigManager.load(Path(settings.namesrv.kv_config_path))
@@ -78,8 +82,9 @@ class NameServer:
         self.faults = Faults()
         self.tls = _tls_acceptor(settings)
         """None: TLS is off."""
+        self._access = _access_control(settings, self._processor)
         self._server = RemotingServer(
-            RequestTable({}, default=self._processor, faults=self.faults),
+            RequestTable({}, default=self._access or self._processor, faults=self.faults),
             connection_listeners=[self],
             limits=ChannelLimits(
                 idle_s=settings.server.server_channel_max_idle_time_seconds,
@@ -130,6 +135,7 @@ class NameServer:
             Duty("forgetting brokers that are gone", FORGET_INTERVAL_S, self._processor.forget_gone_brokers),
             Duty("logging the key-value table", KV_LOG_INTERVAL_S, as_duty(self._log_kv), first_s=KV_LOG_FIRST_S),
             *([self.tls.duty()] if self.tls is not None else ()),
+            *([self._access.duty()] if self._access is not None else ()),
         ]
 
     def connection_closed(self, connection: int) -> None:
@@ -148,6 +154,7 @@ class NameServer:
             faults=dict(self.faults.counts),
             registrations_refused=self._processor.admission.refused,
             tls=None if self.tls is None else self.tls.statistics(),
+            access=None if self._access is None else self._access.statistics(),
         )
 
     def _scan(self) -> None:
@@ -238,6 +245,14 @@ def _tls_acceptor(settings: NamesrvSettings) -> TlsAcceptor | None:
         is_plain_served=tls.tls_server_mode is TlsMode.PERMISSIVE,
         handshake_s=settings.rocketpy.tls_handshake_timeout_millis / 1000,
     )
+
+
+def _access_control(settings: NamesrvSettings, processor: Processor) -> AccessControl | None:
+    if not settings.namesrv.acl_enable:
+        return None
+    from .access import AccessControl  # no accounts, and no YAML, are in memory where it is off
+
+    return AccessControl(settings, processor)
 
 
 def _now_ms() -> int:

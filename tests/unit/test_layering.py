@@ -35,7 +35,7 @@ ALLOWED: dict[str, set[str]] = {
         *("reactor", "store", "remoting", "failover.rules", "failover.member_block", "message", "config", "native"),
         "tls",  # for requests to the master
     },
-    "namesrv": {"transport", "tls", "remoting", "message", "config"},
+    "namesrv": {"acl", "transport", "tls", "remoting", "message", "config"},
     "broker.fast_path": {"acl", "reactor", "remoting", "message", "config", "native"},
     "broker": {"acl", "store", "transport", "remoting", "filter", "message", "config"},
     "client": {"transport", "tls", "remoting", "filter", "message", "config"},

@@ -34,17 +34,18 @@ def run_name_server(settings: NamesrvSettings) -> int:
 def _serve_metrics(settings: NamesrvSettings, server: NameServer) -> None:
     if settings.rocketpy.metrics_port <= 0:  # a name server has no port of its own choice
         return
-    from rocketpy.metrics import NamesrvSnapshot, TlsSnapshot, process_memory  # only now, only here
+    from rocketpy.metrics import AccessSnapshot, NamesrvSnapshot, TlsSnapshot, process_memory  # only now, only here
     from rocketpy.metrics.collector import NamesrvCollector
     from rocketpy.metrics.endpoint import serve
 
     def take() -> NamesrvSnapshot:
         memory = process_memory(os.getpid())
         counted = attrs.asdict(server.statistics(), recurse=False)
-        tls = counted.pop("tls")
+        tls, access = counted.pop("tls"), counted.pop("access")
         return NamesrvSnapshot(
             **counted,
             tls=None if tls is None else TlsSnapshot(**attrs.asdict(tls)),
+            access=None if access is None else AccessSnapshot(**attrs.asdict(access)),
             rss_bytes=memory.rss_bytes if memory else None,
         )
 

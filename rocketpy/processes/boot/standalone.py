@@ -48,7 +48,17 @@ def run_standalone(
         },
         environ,
     )
-    namesrv = attrs.evolve(namesrv, server=attrs.evolve(namesrv.server, bind_address=bind), tls=settings.tls)
+    namesrv = attrs.evolve(
+        namesrv,
+        namesrv=attrs.evolve(namesrv.namesrv, acl_enable=settings.broker.acl_enable),
+        server=attrs.evolve(namesrv.server, bind_address=bind, rocketmq_home=settings.server.rocketmq_home),
+        tls=settings.tls,
+        rocketpy=attrs.evolve(
+            namesrv.rocketpy,
+            acl_strict=settings.rocketpy.acl_strict,
+            acl_broker_accounts=settings.rocketpy.acl_broker_accounts,
+        ),
+    )
     with open_listener(bind, namesrv_port, key="--namesrv-port") as listener:
 
         def name_server() -> list[WorkerSpec]:

@@ -322,6 +322,7 @@ def test_the_name_server() -> None:
         rss_bytes=1,
         faults={"a connection": 1},
         tls=TlsSnapshot(handshakes=5, plain=0, refused={"plain": 2}, reloads=1, reload_failures=0, not_after_s=2e9),
+        access=AccessSnapshot(accounts=3, refused={"signature": 4}, reload_failures=2, failing_files=1),
     )
     families = {family.name: family for family in NamesrvCollector(lambda: snapshot).collect()}
     assert families.keys() == {metric.name for metric in NAMESRV_METRICS}
@@ -335,6 +336,10 @@ def test_the_name_server() -> None:
     assert (refused.labels, refused.value) == ({"reason": "plain"}, 2)
     reloads = families["rocketpy_namesrv_tls_reloads"].samples
     assert [(one.labels["result"], one.value) for one in reloads] == [("loaded", 1), ("failed", 0)]
+    [refused] = families["rocketpy_namesrv_access_refused"].samples
+    assert (refused.labels, refused.value) == ({"reason": "signature"}, 4)
+    open_to_all = NamesrvCollector(lambda: attrs.evolve(snapshot, access=None)).collect()
+    assert {name for name in families if "_access_" in name} == families.keys() - {family.name for family in open_to_all}
     plain = NamesrvCollector(lambda: attrs.evolve(snapshot, tls=None)).collect()
     assert {name for name in families if "_tls_" in name} == families.keys() - {family.name for family in plain}
 

@@ -1,0 +1,210 @@
+"""Attempts to use a name server with accounts without one, or with that of another role. The server is a process of its
+own; requests are sent by bare sockets."""
+
+from __future__ import annotations
+
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+import pytest
+
+pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
+
+from rocketpy.acl.accounts import Account
+from rocketpy.acl.permissions import PUB, SUB, group_resource
+from rocketpy.acl.resources import SIGNATURE_ONLY, STRICT, Access
+from rocketpy.acl.validator import EXCEPTION
+from rocketpy.codes import RequestCode
+from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.frame import SerializeType
+from rocketpy.remoting.signature import Credentials, sign
+from tests.support.broker import free_ports
+from tests.support.pair import LoneBroker, NameServer
+from tests.support.waiting import wait_until
+from tests.support.wire import Wire
+
+SECRET, TOPIC, GROUP = "secret-of-all", "orders", "billing"
+ACCOUNTS = {
+    "publisher": Account("publisher", SECRET, permissions={TOPIC: PUB}),
+    "subscriber": Account("subscriber", SECRET, permissions={TOPIC: SUB, group_resource(GROUP): SUB}),
+    "broker-a": Account("broker-a", SECRET),
+    "operator": Account("operator", SECRET, is_admin=True),
+}
+FILE = f"""
+accounts:
+- {{accessKey: publisher, secretKey: {SECRET}, topicPerms: [{TOPIC}=PUB]}}
+- {{accessKey: subscriber, secretKey: {SECRET}, topicPerms: [{TOPIC}=SUB], groupPerms: [{GROUP}=SUB]}}
+- {{accessKey: broker-a, secretKey: {SECRET}}}
+- {{accessKey: operator, secretKey: {SECRET}, admin: true}}
+"""
+UNKNOWN_CODE = 7777
+
+
+@attrs.frozen
+class Home:
+    """The directory of the accounts."""
+
+    directory: Path
+
+    def write(self, text: str) -> None:
+        conf = self.directory / "conf"
+        conf.mkdir(exist_ok=True)
+        new = conf / "plain_acl.new"
+        new.write_text(text)
+        new.rename(conf / "plain_acl.yml")
+
+
+@attrs.frozen
+class Served:
+    server: NameServer
+    home: Home
+    metrics_port: int
+
+    def metrics(self) -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=60) as answer:
+            return str(answer.read().decode())
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    home = Home(tmp_path)
+    home.write(FILE)
+    metrics_port, _ = free_ports()
+    settings = {"aclEnable": "true", "rocketmqHome": str(tmp_path), "aclBrokerAccounts": "broker-a"}
+    settings["metricsPort"] = str(metrics_port)
+    _, port = free_ports()
+    server = NameServer(tmp_path / "namesrv", 0, port, tmp_path / "namesrv.log", settings)
+    try:
+        server.start()
+        yield Served(server, home, metrics_port)
+    finally:
+        server.kill_all()
+
+
+def request_of(code: int) -> RemotingCommand:
+    """A request with what its rule reads, and nothing that its processor needs."""
+    request = RemotingCommand.request(code, ext_fields={})
+    for source in STRICT.get(code, SIGNATURE_ONLY).sources:
+        source.fill(request, TOPIC, GROUP)
+    return request
+
+
+def signed(code: int, account: str, secret: str = SECRET) -> RemotingCommand:
+    request = request_of(code)
+    sign(request, Credentials(account, secret))
+    return request
+
+
+def refusal(wire: Wire, request: RemotingCommand) -> str:
+    """The text with which access control refuses; empty: the request was served, or refused by others."""
+    answer = wire.ask(request)
+    is_refused = answer.code == 1 and (answer.remark or "").startswith(EXCEPTION)
+    return (answer.remark or "").removeprefix(EXCEPTION) if is_refused else ""
+
+
+def is_allowed(code: int, account: Account) -> bool:
+    """As docs/run/access-control-codes.md says."""
+    rule = STRICT.get(code, SIGNATURE_ONLY)
+    if account.is_admin:
+        return True
+    if rule.access is Access.ADMIN or (rule.access is Access.BROKER and account.access_key != "broker-a"):
+        return False
+    needs = rule.needs(request_of(code))
+    return all(account.may_somewhere(needed) if name is None else account.may(name, needed) for name, needed in needs)
+
+
+@pytest.mark.parametrize("serialize_type", list(SerializeType))
+def test_every_code_by_every_account(served: Served, serialize_type: SerializeType) -> None:
+    """Neither header form lets a request in that has no signature of an account with the role or permission."""
+    with Wire.open(served.server.namesrv_port, serialize_type) as wire:
+        for code in (*RequestCode, UNKNOWN_CODE):
+            assert refusal(wire, request_of(code)) == "No accessKey is configured", code
+            assert refusal(wire, signed(code, "nobody-1")) == "No acl config for nobody-1", code
+            assert refusal(wire, signed(code, "operator", "another")) == (
+                "Check signature failed for accessKey=operator"
+            ), code
+            stolen = signed(code, "publisher")
+            stolen.add_ext_field("AccessKey", "operator")
+            assert refusal(wire, stolen).startswith("Check signature failed"), code
+            for name, account in ACCOUNTS.items():
+                found = refusal(wire, signed(code, name))
+                assert (found == "") is is_allowed(code, account), (code, name, found)
+    assert 'rocketpy_namesrv_access_refused_total{reason="role"}' in served.metrics()
+    assert "rocketpy_namesrv_access_accounts 4.0" in served.metrics()
+    assert served.server.text().count("access control refused") < 20, "lines are limited"
+    assert SECRET not in served.server.text() and "Traceback" not in served.server.text()
+    assert served.server.stop() == 0
+
+
+def credentials(directory: Path, account: str, secret: str = SECRET) -> dict[str, str]:
+    path = directory / f"{account}-{secret}.yml"
+    path.write_text(f"accessKey: {account}\nsecretKey: {secret}\n")
+    path.chmod(0o600)
+    return {"aclCredentialsFile": str(path)}
+
+
+def is_registered(served: Served, name: str) -> bool:
+    with Wire.open(served.server.namesrv_port) as wire:
+        answer = wire.ask(signed(RequestCode.GET_BROKER_CLUSTER_INFO, "operator"))
+        return f'"{name}"'.encode() in (answer.body or b"")
+
+
+def broker(served: Served, directory: Path, settings: dict[str, str]) -> LoneBroker:
+    directory.mkdir(exist_ok=True)
+    port, _ = free_ports()
+    small = {"mappedFileSizeCommitLog": str(1 << 20), "mappedFileSizeConsumeQueue": "20000"}
+    own = {"brokerName": directory.name, "registerNameServerPeriod": "10000"} | small | settings
+    return LoneBroker(directory / "store", port, served.server.namesrv_port, directory / "log", own)
+
+
+def test_brokers_register_by_their_own_account(served: Served, tmp_path: Path) -> None:
+    """A broker without an account, with a wrong secret or with that of a client serves, but no client finds it. The
+    start waits for the answers to its first registration."""
+    others = {
+        "none": {},
+        "wrong": credentials(tmp_path, "broker-a", "wrong-secret"),
+        "client": credentials(tmp_path, "publisher"),
+    }
+    own = broker(served, tmp_path / "own", credentials(tmp_path, "broker-a"))
+    running = [broker(served, tmp_path / name, settings) for name, settings in others.items()]
+    try:
+        for one in (*running, own):
+            one.start()
+        wait_until(lambda: is_registered(served, "own"), "the registration")
+        for one in running:
+            assert not is_registered(served, one.settings["brokerName"])
+            assert EXCEPTION in one.text(), "its log says why"
+        changed = tmp_path / "broker-a-wrong-secret.yml"
+        changed.write_text(f"accessKey: broker-a\nsecretKey: {SECRET}\n")
+        wait_until(lambda: is_registered(served, "wrong"), "the registration with the changed file")
+        assert own.stop() == 0
+        assert not is_registered(served, "own"), "it has left"
+        for one in (served.server, own, *running):
+            assert "secret-of-all" not in one.text() and "wrong-secret:" not in one.text()
+    finally:
+        for one in (*running, own):
+            one.kill_all()
+
+
+def test_accounts_are_changed_while_it_runs(served: Served) -> None:
+    with Wire.open(served.server.namesrv_port) as wire:
+        served.home.write(FILE.replace("operator", "successor"))
+        question = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
+        wait_until(lambda: not refusal(wire, signed(question, "successor")), "the new account")
+        assert refusal(wire, signed(question, "operator")) == "No acl config for operator"
+        served.home.write("accounts: [")
+        wait_until(lambda: "rocketpy_namesrv_access_failing_files 1.0" in served.metrics(), "the bad file")
+        assert not refusal(wire, signed(question, "successor"))
+        assert "rocketpy_namesrv_access_reload_failures_total 1.0" in served.metrics()
+
+
+def test_a_bad_file_ends_the_start_with_one_line(served: Served) -> None:
+    assert served.server.stop() == 0
+    served.home.write(f"accounts:\n- accessKey: operator\n  secretKey: [{SECRET}]\n")
+    ended = subprocess.run(served.server.command(), capture_output=True, text=True, timeout=60, check=False)
+    said = ended.stderr.strip()
+    assert (ended.returncode, ended.stdout) == (1, "") and SECRET not in said
+    assert "\n" not in said and "plain_acl.yml:3: secretKey: expected a text" in said
