@@ -48,6 +48,7 @@ from .managers.subscription_group import SubscriptionGroupManager
 from .managers.table_followers import CHANGES
 from .managers.topic_config import TopicConfigManager
 from .memory.manager_memory import ManagerMemory
+from .processors.accounts import AccountProcessor
 from .processors.admin_broker import AdminBrokerProcessor
 from .processors.admin_groups import AdminGroupProcessor
 from .processors.admin_offsets import AdminOffsetProcessor
@@ -181,6 +182,7 @@ class BrokerController:
             AdminGroupProcessor(services),
             AdminOffsetProcessor(services),
             AdminBrokerProcessor(services, lambda: self.replication_status()),
+            AccountProcessor(services),
             CleaningProcessor(services),
             ConsumeStatsProcessor(services),
             ResetOffsetProcessor(services),

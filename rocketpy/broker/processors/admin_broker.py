@@ -1,4 +1,4 @@
-"""The broker as a whole: configuration (25, 26), figures (28, 315), replication (907, 30001), access control (50-53).
+"""The broker as a whole: configuration (25, 26), figures (28, 315), replication (907, 30001).
 
 Source: RocketMQ 4.9 `AdminBrokerProcessor`.
 """
@@ -46,10 +46,6 @@ class AdminBrokerProcessor(TableProcessor):
                 RequestCode.VIEW_BROKER_STATS_DATA: self._stats,
                 RequestCode.GET_REPLICATION_VERSION: self._replication_version,
                 RequestCode.GET_BROKER_HA_STATUS: self._ha_status,
-                RequestCode.UPDATE_AND_CREATE_ACL_CONFIG: self._no_acl,
-                RequestCode.DELETE_ACL_CONFIG: self._no_acl,
-                RequestCode.GET_BROKER_CLUSTER_ACL_INFO: self._no_acl,
-                RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: self._no_acl,
             }
         )
         self._services = services
@@ -112,9 +108,6 @@ class AdminBrokerProcessor(TableProcessor):
 
     async def _ha_status(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         return RemotingCommand.response(body=self._replication_status().encode())
-
-    async def _no_acl(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        raise RequestRefused(ResponseCode.SYSTEM_ERROR, "access control is off on this broker (aclEnable=false)")
 
 
 def _window(snapshot: StatsSnapshot) -> dict[str, Any]:

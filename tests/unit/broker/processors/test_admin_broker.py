@@ -1,4 +1,4 @@
-"""The broker as a whole: configuration, figures, cleaning, replication, access control that is off."""
+"""The broker as a whole: configuration, figures, cleaning, replication."""
 
 from __future__ import annotations
 
@@ -212,12 +212,6 @@ def test_queues_of_topics_without_configuration_are_dropped(tmp_path: Path) -> N
         rig.store.fill(topic, 0, 1)
     assert trio.run(lambda: rig.ask(316)).code == 0
     assert rig.fast_path.named("delete_queues") == ["GONE"]
-
-
-@pytest.mark.parametrize("code", [50, 51, 52, 53])
-def test_access_control_is_off(tmp_path: Path, code: int) -> None:
-    response = trio.run(lambda: SlowPathRig(tmp_path).ask(code, {"accessKey": "k"}))
-    assert (response.code, response.remark) == (1, "access control is off on this broker (aclEnable=false)")
 
 
 def test_expired_queues_are_dropped_by_the_store(tmp_path: Path) -> None:
