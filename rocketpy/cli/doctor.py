@@ -103,7 +103,7 @@ def _replication(settings: BrokerSettings | None) -> Iterator[Finding]:
 def _credentials(settings: BrokerSettings | None) -> Iterator[Finding]:
     """A finding about the file by which a broker signs its requests."""
     path = settings.broker.acl_credentials_file if settings is not None else None
-    if path is None:
+    if not path:
         return
     from rocketpy.acl.credentials import KEY, read_credentials
 

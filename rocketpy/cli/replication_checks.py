@@ -143,7 +143,7 @@ def _find_master(settings: BrokerSettings) -> tuple[str, str]:
 def _credentials(settings: BrokerSettings) -> Credentials | None:
     """The credentials of the broker's requests; None: they have no signature. Raises: ConfigError."""
     path = settings.broker.acl_credentials_file
-    return None if path is None else read_credentials(Path(path))
+    return read_credentials(Path(path)) if path else None
 
 
 def _replication_port(ha: str, tls: ssl.SSLContext | None) -> Finding:

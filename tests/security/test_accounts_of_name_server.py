@@ -20,13 +20,13 @@ from rocketpy.acl.validator import EXCEPTION
 from rocketpy.codes import RequestCode
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.frame import SerializeType
-from rocketpy.remoting.signature import Credentials, sign
+from tests.support.accounts import SECRET, signed, write_accounts, write_credentials
 from tests.support.broker import free_ports
 from tests.support.pair import LoneBroker, NameServer
 from tests.support.waiting import wait_until
 from tests.support.wire import Wire
 
-SECRET, TOPIC, GROUP = "secret-of-all", "orders", "billing"
+TOPIC, GROUP = "orders", "billing"
 ACCOUNTS = {
     "publisher": Account("publisher", SECRET, permissions={TOPIC: PUB}),
     "subscriber": Account("subscriber", SECRET, permissions={TOPIC: SUB, group_resource(GROUP): SUB}),
@@ -44,23 +44,9 @@ UNKNOWN_CODE = 7777
 
 
 @attrs.frozen
-class Home:
-    """The directory of the accounts."""
-
-    directory: Path
-
-    def write(self, text: str) -> None:
-        conf = self.directory / "conf"
-        conf.mkdir(exist_ok=True)
-        new = conf / "plain_acl.new"
-        new.write_text(text)
-        new.rename(conf / "plain_acl.yml")
-
-
-@attrs.frozen
 class Served:
     server: NameServer
-    home: Home
+    home: Path
     metrics_port: int
 
     def metrics(self) -> str:
@@ -70,16 +56,13 @@ class Served:
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Served]:
-    home = Home(tmp_path)
-    home.write(FILE)
     metrics_port, _ = free_ports()
-    settings = {"aclEnable": "true", "rocketmqHome": str(tmp_path), "aclBrokerAccounts": "broker-a"}
-    settings["metricsPort"] = str(metrics_port)
+    settings = write_accounts(tmp_path, FILE) | {"metricsPort": str(metrics_port)}
     _, port = free_ports()
     server = NameServer(tmp_path / "namesrv", 0, port, tmp_path / "namesrv.log", settings)
     try:
         server.start()
-        yield Served(server, home, metrics_port)
+        yield Served(server, tmp_path, metrics_port)
     finally:
         server.kill_all()
 
@@ -92,10 +75,8 @@ def request_of(code: int) -> RemotingCommand:
     return request
 
 
-def signed(code: int, account: str, secret: str = SECRET) -> RemotingCommand:
-    request = request_of(code)
-    sign(request, Credentials(account, secret))
-    return request
+def request_by(code: int, account: str, secret: str = SECRET) -> RemotingCommand:
+    return signed(request_of(code), account, secret)
 
 
 def refusal(wire: Wire, request: RemotingCommand) -> str:
@@ -122,15 +103,15 @@ def test_every_code_by_every_account(served: Served, serialize_type: SerializeTy
     with Wire.open(served.server.namesrv_port, serialize_type) as wire:
         for code in (*RequestCode, UNKNOWN_CODE):
             assert refusal(wire, request_of(code)) == "No accessKey is configured", code
-            assert refusal(wire, signed(code, "nobody-1")) == "No acl config for nobody-1", code
-            assert refusal(wire, signed(code, "operator", "another")) == (
+            assert refusal(wire, request_by(code, "nobody-1")) == "No acl config for nobody-1", code
+            assert refusal(wire, request_by(code, "operator", "another")) == (
                 "Check signature failed for accessKey=operator"
             ), code
-            stolen = signed(code, "publisher")
+            stolen = request_by(code, "publisher")
             stolen.add_ext_field("AccessKey", "operator")
             assert refusal(wire, stolen).startswith("Check signature failed"), code
             for name, account in ACCOUNTS.items():
-                found = refusal(wire, signed(code, name))
+                found = refusal(wire, request_by(code, name))
                 assert (found == "") is is_allowed(code, account), (code, name, found)
     assert 'rocketpy_namesrv_access_refused_total{reason="role"}' in served.metrics()
     assert "rocketpy_namesrv_access_accounts 4.0" in served.metrics()
@@ -139,23 +120,16 @@ def test_every_code_by_every_account(served: Served, serialize_type: SerializeTy
     assert served.server.stop() == 0
 
 
-def credentials(directory: Path, account: str, secret: str = SECRET) -> dict[str, str]:
-    path = directory / f"{account}-{secret}.yml"
-    path.write_text(f"accessKey: {account}\nsecretKey: {secret}\n")
-    path.chmod(0o600)
-    return {"aclCredentialsFile": str(path)}
-
-
 def is_registered(served: Served, name: str) -> bool:
     with Wire.open(served.server.namesrv_port) as wire:
-        answer = wire.ask(signed(RequestCode.GET_BROKER_CLUSTER_INFO, "operator"))
+        answer = wire.ask(request_by(RequestCode.GET_BROKER_CLUSTER_INFO, "operator"))
         return f'"{name}"'.encode() in (answer.body or b"")
 
 
 def broker(served: Served, directory: Path, settings: dict[str, str]) -> LoneBroker:
     directory.mkdir(exist_ok=True)
     port, _ = free_ports()
-    small = {"mappedFileSizeCommitLog": str(1 << 20), "mappedFileSizeConsumeQueue": "20000"}
+    small = {"mappedFileSizeCommitLog": str(8 << 20)}
     own = {"brokerName": directory.name, "registerNameServerPeriod": "10000"} | small | settings
     return LoneBroker(directory / "store", port, served.server.namesrv_port, directory / "log", own)
 
@@ -165,10 +139,10 @@ def test_brokers_register_by_their_own_account(served: Served, tmp_path: Path) -
     start waits for the answers to its first registration."""
     others = {
         "none": {},
-        "wrong": credentials(tmp_path, "broker-a", "wrong-secret"),
-        "client": credentials(tmp_path, "publisher"),
+        "wrong": write_credentials(tmp_path, "broker-a", "wrong-secret"),
+        "client": write_credentials(tmp_path, "publisher"),
     }
-    own = broker(served, tmp_path / "own", credentials(tmp_path, "broker-a"))
+    own = broker(served, tmp_path / "own", write_credentials(tmp_path, "broker-a"))
     running = [broker(served, tmp_path / name, settings) for name, settings in others.items()]
     try:
         for one in (*running, own):
@@ -191,19 +165,19 @@ def test_brokers_register_by_their_own_account(served: Served, tmp_path: Path) -
 
 def test_accounts_are_changed_while_it_runs(served: Served) -> None:
     with Wire.open(served.server.namesrv_port) as wire:
-        served.home.write(FILE.replace("operator", "successor"))
+        write_accounts(served.home, FILE.replace("operator", "successor"))
         question = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
-        wait_until(lambda: not refusal(wire, signed(question, "successor")), "the new account")
-        assert refusal(wire, signed(question, "operator")) == "No acl config for operator"
-        served.home.write("accounts: [")
+        wait_until(lambda: not refusal(wire, request_by(question, "successor")), "the new account")
+        assert refusal(wire, request_by(question, "operator")) == "No acl config for operator"
+        write_accounts(served.home, "accounts: [")
         wait_until(lambda: "rocketpy_namesrv_access_failing_files 1.0" in served.metrics(), "the bad file")
-        assert not refusal(wire, signed(question, "successor"))
+        assert not refusal(wire, request_by(question, "successor"))
         assert "rocketpy_namesrv_access_reload_failures_total 1.0" in served.metrics()
 
 
 def test_a_bad_file_ends_the_start_with_one_line(served: Served) -> None:
     assert served.server.stop() == 0
-    served.home.write(f"accounts:\n- accessKey: operator\n  secretKey: [{SECRET}]\n")
+    write_accounts(served.home, f"accounts:\n- accessKey: operator\n  secretKey: [{SECRET}]\n")
     ended = subprocess.run(served.server.command(), capture_output=True, text=True, timeout=60, check=False)
     said = ended.stderr.strip()
     assert (ended.returncode, ended.stdout) == (1, "") and SECRET not in said

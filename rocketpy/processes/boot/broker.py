@@ -150,12 +150,12 @@ def _certificates(settings: BrokerSettings) -> BrokerCertificates | None:
         ConfigError: a file of a certificate or key, or that of the credentials, cannot be used.
     """
     tls, path = settings.tls, settings.broker.acl_credentials_file
-    if not tls.is_served and not tls.use_tls and path is None:
+    if not tls.is_served and not tls.use_tls and not path:
         return None
     from ..workers.inherited import BrokerCertificates
 
     loaded = BrokerCertificates()
-    if path is not None:
+    if path:
         from rocketpy.acl.credentials import CredentialsFile
 
         loaded = attrs.evolve(loaded, credentials=CredentialsFile(Path(path)))

@@ -153,7 +153,7 @@ def test_a_server_with_bad_files_does_not_start(file: Path) -> None:
 
 
 def test_a_server_without_a_home_does_not_start(file: Path) -> None:
-    with pytest.raises(ConfigError, match="aclEnable: needs rocketmqHome or ROCKETMQ_HOME"):
+    with pytest.raises(ConfigError, match="aclEnable: true needs rocketmqHome"):
         server(file, rocketmqHome="")
 
 
