@@ -31,7 +31,7 @@ class TimerMarks:
 
     def __init__(self, pointer: Any) -> None:
         self.pointer = pointer
-        self._header = lib.rp_timer_marks_header(pointer)
+        self.header: Any = lib.rp_timer_marks_header(pointer)
 
     @classmethod
     def open(cls, paths: StorePaths, files: Files, control: ControlBlock) -> Self:
@@ -47,8 +47,13 @@ class TimerMarks:
         return cls(pointer)
 
     def follow_master(self) -> None:
-        """Before the first fork of a slave: what has ended from now on is in the log only."""
-        lib.rp_timer_follow_begin(self.pointer)
+        """Before the first fork of a slave: what has ended from now on is in the log only; the journal says nothing."""
+        header = self.header
+        if not header.must_scan:  # a master of this boot has cut what a power failure made wrong; its marks are right
+            header.boot_phy_offset = 0  # up to scanned_phy_offset
+        header.must_scan = 1
+        header.journal_begin = header.journal_end
+        header.pending = header.next_due_ms = 0
 
     def fileno(self) -> int:
         """For the store worker, which keeps it."""
@@ -57,9 +62,9 @@ class TimerMarks:
     @property
     def held_phy_offset(self) -> int:
         """The position in the log from which on it may hold pending timers; 0 until the timer thread knows it."""
-        return max(0, int(self._header.held_phy_offset) - 1)
+        return max(0, int(self.header.held_phy_offset) - 1)
 
     def renew(self, to: int) -> None:
         """Ask the timer thread to have pending timers in the log before `to` stored again at its end."""
-        self._header.renew_to = to
-        self._header.renew_requests += 1
+        self.header.renew_to = to
+        self.header.renew_requests += 1

@@ -18,7 +18,7 @@ from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fast_path import PutResult, TimerState
 from rocketpy.store.files import DiskFiles, StorePaths
 from rocketpy.store.formats.unit import CQ_UNIT
-from rocketpy.store.timers import forget_marks_of_this_boot
+from rocketpy.store.timers import TimerMarks, forget_marks_of_this_boot
 from tests.support.fast_path import FILE_SIZE, FastPath
 from tests.support.history import send_request
 
@@ -207,7 +207,7 @@ class TimerRig:
         if same_kernel:
             forget_marks_of_this_boot(StorePaths.of(self.root), DiskFiles())
             self.marks = self._open_marks(self.path.block)
-            lib.rp_timer_follow_begin(self.marks)
+            TimerMarks(self.marks).follow_master()
             lib.rp_timer_marks_close(self.marks)
         else:
             self.control.boot_id[0] = (self.control.boot_id[0] + 1) % 256

@@ -39,7 +39,7 @@ typedef struct rp_timer_header {
     uint64_t renew_requests; /* cleaning: raised after renew_to */
     uint64_t boot_phy_offset; /* 1 + end of the log when this kernel opened it first, or recovery cut it, or one before
                                * it, if the numbers lost then are not forgotten yet; 0: not known */
-    uint64_t followed_phy_offset; /* slave: what has ended below it has its bit, under this kernel (timer_follow.h) */
+    uint64_t followed_phy_offset; /* slave: what has ended below it has its bit, under this kernel */
     uint64_t followed_durable; /* the same, of bits on the disk */
 } rp_timer_header;
 
