@@ -44,8 +44,7 @@ enum {
     RP_ROWS_CRC = 1,         /* compare bodies with their CRC */
     RP_ROWS_PLACE = 2,       /* a record's own phy offset must be its place */
     RP_ROWS_COMMITTED = 4,   /* leave out half messages, their marks, and rolled back ones */
-    RP_ROWS_PROPERTIES = 8,  /* find TAGS, KEYS and UNIQ_KEY, count pairs, and say whether texts are UTF-8 */
-    RP_RESYNC_CHAIN = 8      /* records that must follow each other before rp_rows_resync takes the first for one */
+    RP_ROWS_PROPERTIES = 8   /* find TAGS, KEYS and UNIQ_KEY, count pairs, and say whether texts are UTF-8 */
 };
 
 typedef struct rp_rows_scan {
@@ -75,7 +74,4 @@ typedef struct rp_rows_scan {
  * read to its end, up to `size`. Returns: RP_OK at `stop`; RP_FULL when there are rows_max rows or bytes_max bytes;
  * RP_END_OF_FILE at a blank; RP_EMPTY at zeros; RP_INCOMPLETE, RP_CORRUPT: no valid record is at scan->position. */
 rp_status rp_rows_find(const uint8_t *image, uint64_t size, uint64_t stop, rp_rows_scan *scan, rp_row *rows);
-/* Find the first record at or after scan->position and before `stop`: one in its own place, followed by RP_RESYNC_CHAIN
- * valid ones, or by fewer and the end of the log; CRCs are not compared. RP_OK with scan->position, or RP_NOT_FOUND. */
-rp_status rp_rows_resync(const uint8_t *image, uint64_t size, uint64_t stop, rp_rows_scan *scan);
 #endif

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -43,6 +44,9 @@ TEXT_COLUMNS = {
 }
 OF_PROPERTIES = frozenset({"topic", "tags", "keys", "msgId", "properties"})
 SYS_FLAG_AT = 36  # in a record
+MAGIC_AT, MAGIC = 4, re.compile(re.escape(b"\xda\xa3\x20\xa7"))
+RESYNC_CHAIN = 8
+"""Records that must follow each other before `resync` takes the first for one."""
 
 
 class NativeRows:
@@ -87,11 +91,29 @@ class NativeRows:
         return Found(status, int(scan.position), int(scan.records), int(scan.rows), int(scan.compressed))
 
     def resync(self, image: Any, start: int, position: int, stop: int) -> int | None:
-        """Return the place of the first record at or after `position`; None if there is none before `stop`."""
-        scan = self._scan
-        scan.start, scan.position = start, position
-        found = Status(lib.rp_rows_resync(image, len(image), stop, scan))
-        return int(scan.position) if found is Status.OK else None
+        """Return the place of the first record at or after `position`; None if there is none before `stop`.
+
+        It is in its own place, and is followed by RESYNC_CHAIN valid ones, or by fewer and the end of the log. CRCs are
+        not compared.
+        """
+        for magic in MAGIC.finditer(ffi.buffer(image), position + MAGIC_AT, stop + MAGIC_AT + 3):
+            if self._begins_chain(image, start, magic.start() - MAGIC_AT):
+                return magic.start() - MAGIC_AT
+        return None
+
+    def _begins_chain(self, image: Any, start: int, position: int) -> bool:
+        record = ffi.new("rp_record_view *")
+        for number in range(RESYNC_CHAIN + 1):
+            if number and position == len(image):
+                return True
+            status = lib.rp_record_decode(image + position, len(image) - position, 0, record)
+            if number and status in (Status.END_OF_FILE, Status.EMPTY):
+                return True
+            is_sound = status == Status.OK and record.size <= self._checks.record_size_max
+            if not is_sound or record.phy_offset != start + position:
+                return False
+            position += record.size
+        return True
 
     def inflate(self, row: int) -> tuple[int, CompressionError | None]:
         """Inflate the body of a row if it is compressed. Returns its size now, and what prevented it."""

@@ -2,7 +2,7 @@
 
 A piece begins and ends where records begin; the planner finds these places, so every record is in one piece exactly.
 Inside of a file they come from a consume queue, whose units name records, or from looking for records in the bytes
-(csrc/arrow/rows.h, rp_rows_resync), or from a walk over the records before.
+(`resync` of native_rows.py), or from a walk over the records before.
 
 A reader must never see a record that is still being written. A broker dispatches a record to its consume queue when it
 is complete, so the log ends after the last record that any consume queue names. A store without consume queues is at
