@@ -112,44 +112,8 @@ static void index_checks(void) {
     remove_directory(directory);
 }
 
-/* Two files of a queue, the second with something behind its units, and strangers beside them. */
-static void queue_checks(void) {
-    enum { QUEUE_FILE = 4 * 100000 };
-    char directory[] = "/tmp/rocketpy-queue-XXXXXX", path[256], command[300];
-    uint64_t file_size = 0;
-    uint32_t odd;
-    uint8_t unit[20] = {0};
-    CHECK(mkdtemp(directory));
-    CHECK(rp_verify_queue("/tmp/rocketpy-none", &file_size, 0, 9, 0, &(rp_units){0}, &odd) == RP_NOT_FOUND);
-    for (uint64_t file = 0; file < 2; file++) {
-        snprintf(path, sizeof path, "%s/%020llu", directory, (unsigned long long)(file * QUEUE_FILE));
-        int fd = open(path, O_RDWR | O_CREAT, 0600);
-        CHECK(fd >= 0 && ftruncate(fd, QUEUE_FILE) == 0);
-        for (uint32_t i = 0; i < (file ? 70 : QUEUE_FILE / 20); i++) {
-            rp_store64(unit, i);
-            rp_store32(unit + 8, 100);
-            CHECK(pwrite(fd, unit, sizeof unit, 20 * (off_t)i) == sizeof unit);
-        }
-        close(fd);
-    }
-    rp_units sum = {0};
-    CHECK(rp_verify_queue(directory, &file_size, 5, 20010, 0, &sum, &odd) == RP_OK && odd == 0 &&
-          file_size == QUEUE_FILE);
-    CHECK(sum.units == 20005 && sum.stray == 5 && sum.beyond == 60);
-    int fd = open(path, O_RDWR);
-    CHECK(pwrite(fd, "x", 1, 20 * 71 + 19) == 1);
-    close(fd);
-    CHECK(rp_verify_queue(directory, &file_size, 0, 9, 0, &sum, &odd) == RP_OK && odd == RP_QUEUE_NOT_ZERO);
-    snprintf(command, sizeof command, "touch %s/notes %s/%020d; mkdir %s/%020d", directory, directory, 7, directory, 8);
-    CHECK(system(command) == 0);
-    CHECK(rp_verify_queue(directory, &file_size, 0, 9, 0, &sum, &odd) == RP_OK);
-    CHECK(odd & RP_QUEUE_FOREIGN && odd & RP_QUEUE_GAP);
-    remove_directory(directory);
-}
-
 int main(void) {
     log_checks();
-    queue_checks();
     index_checks();
     return 0;
 }

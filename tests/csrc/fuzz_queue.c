@@ -10,7 +10,6 @@
 #include "store/log/log_view.h"
 #include "store/queues/consume_queue.h"
 #include "store/queues/queue_files.h"
-#include "store/recovery/verify.h"
 #include "workers/pull/fetch.h"
 #include "workers/pull/subscription.h"
 #include "fuzz_store.h"
@@ -37,19 +36,6 @@ static void put_queue(const fuzz_paths *here, const uint8_t *data) {
         put_file(directory, i * QUEUE_FILE_SIZE, data + HEAD + i * QUEUE_FILE_SIZE, is_short ? 50 : QUEUE_FILE_SIZE,
                  is_short ? 50 : QUEUE_FILE_SIZE);
     }
-}
-
-/* `verify` adds the directory up: what is counted can be there. */
-static void check_sums(const fuzz_paths *here, const uint8_t *data) {
-    char directory[PATH_MAX];
-    uint64_t file_size = data[14] & 1 ? QUEUE_FILE_SIZE : 0;
-    uint32_t odd;
-    rp_units sum = {0};
-    snprintf(directory, sizeof directory, "%s/T/0", here->queues);
-    CHECK(rp_verify_queue(directory, &file_size, data[2], data[1], head16(data, 6), &sum, &odd) == RP_OK);
-    CHECK(file_size == QUEUE_FILE_SIZE && sum.units + sum.blanks + sum.stray + sum.beyond <= UNITS);
-    CHECK(!(data[0] & 2) || odd & RP_QUEUE_FOREIGN); /* the file that ends early */
-    CHECK(rp_verify_queue(here->log, &file_size, 0, 0, 0, &sum, &odd) == RP_OK && odd & RP_QUEUE_FOREIGN);
 }
 
 /* Every slice can be written to a consumer as it stands: it lies in one file, below the log's end. */
@@ -175,7 +161,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     control->published_phy_offset = head16(data, 10) < log_size ? head16(data, 10) : log_size;
     control->min_phy_offset =
         head16(data, 6) < control->published_phy_offset ? head16(data, 6) : control->published_phy_offset;
-    check_sums(here, data);
     rp_cq_reader *reader = rp_cq_reader_open(block, here->queues, QUEUE_FILE_SIZE, data[12]);
     CHECK(reader);
     for (uint64_t at = 0; at < UNITS + 2; at++) CHECK(rp_cq_read(reader, queue, at, UNITS, units) <= UNITS_PER_FILE);

@@ -75,17 +75,6 @@ typedef struct rp_units {
 uint32_t rp_verify_units(const uint8_t *units, uint32_t count, uint64_t offset, uint64_t first_offset,
                          uint64_t end_offset, uint64_t log_begin, rp_units *sum);
 
-/* Problems of a queue's files other than their units. */
-enum {
-    RP_QUEUE_FOREIGN = 1, /* a name or size that does not belong there */
-    RP_QUEUE_GAP = 2, /* a file between two others is missing */
-    RP_QUEUE_NOT_ZERO = 4 /* something lies after the last unit */
-};
-/* Add the units of all files of a queue's directory; one descriptor at a time. `*file_size`: of all queue files; 0
- * becomes that of the first one met. RP_OK, with *odd; RP_NOT_FOUND: no such directory; RP_IO_ERROR, RP_NO_MEMORY. */
-rp_status rp_verify_queue(const char *directory, uint64_t *file_size, uint64_t first_offset, uint64_t end_offset,
-                          uint64_t log_begin, rp_units *sum, uint32_t *odd);
-
 enum { RP_INDEX_SOUND = 0, RP_INDEX_COUNT = 1, RP_INDEX_HASH = 2, RP_INDEX_PREVIOUS = 3, RP_INDEX_SLOT = 4 };
 typedef struct rp_index_check {
     uint32_t units;

@@ -1,4 +1,4 @@
-"""Compares consume queues with the log: by sums over all units in C, and unit by unit where the sums differ.
+"""Compares consume queues with the log: by sums over units that C makes, and unit by unit where the sums differ.
 
 It opens one file of one queue at a time, so it needs few descriptors even for many queues.
 """
@@ -6,8 +6,8 @@ It opens one file of one queue at a time, so it needs few descriptors even for m
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any, Protocol
 
 from rocketpy.errors import RecordCorrupt, StoreError
@@ -23,19 +23,19 @@ from rocketpy.message.properties import (
 )
 from rocketpy.message.record import StoredRecord
 from rocketpy.message.tags import tags_code
-from rocketpy.native import Status
 from rocketpy.native.core import ffi, lib
 
 from ..formats.consume_queue_ext import is_ext_address, real_offset
 from ..formats.unit import CQ_STORE_UNIT_SIZE, ConsumeQueueUnit
 from .findings import Check, Code, Inspected
-from .reader import QueueDirectory
+from .reader import READ_UNITS_MAX, READ_UNITS_MIN, QueueDirectory
 from .state_files import read_deletions
 from .tally import QueueTally
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 NO_RECORDS = (1 << 64) - 1
 PROBLEMS_PER_QUEUE = 20
+NAME_DIGITS = 20
 
 
 class CheckedLog(Protocol):
@@ -57,8 +57,9 @@ class QueueCheck(Check):
     def __init__(self, inspected: Inspected, log: CheckedLog, *, file_size: int = 0) -> None:
         super().__init__(inspected)
         self._log = log
-        self._file_size = ffi.new("uint64_t *", file_size)  # of all queues; 0: known after the first one
-        self._odd = ffi.new("uint32_t *")
+        self._file_size = file_size  # of all queues; 0: known after the first one
+        self._is_odd = False  # the queue has a file that does not belong there, or lacks one between two others
+        self._has_rest = False  # something lies after the queue's last unit
         self._log_files = self._reader.log_files()
         self._sum = ffi.new("rp_units *")
         self._deletions = read_deletions(self._reader.files, self._reader.paths)
@@ -122,9 +123,9 @@ class QueueCheck(Check):
         """Compare a queue's files with its records in the log."""
         self.queues += 1
         total = self._add_up(queue, tally)
-        if self._odd[0] & ~lib.RP_QUEUE_NOT_ZERO:
+        if self._is_odd:
             self._name_files(queue)
-        if self._odd[0] & lib.RP_QUEUE_NOT_ZERO and self._state.in_use_by is None:
+        if self._has_rest and self._state.in_use_by is None:
             self._name_rest(queue)
         self.units += total.units + total.stray + total.beyond
         if tally is None:
@@ -142,8 +143,8 @@ class QueueCheck(Check):
         expected = -1
         for info in self._reader.files.entries(queue.path):
             path = queue.path / info.name
-            if info.is_directory or not info.name.isdecimal() or info.size != self._file_size[0]:
-                text = f"has {info.size} bytes, other queue files {self._file_size[0]}: Java brokers refuse the store"
+            if info.is_directory or not info.name.isdecimal() or info.size != self._file_size:
+                text = f"has {info.size} bytes, other queue files {self._file_size}: Java brokers refuse the store"
                 self._findings.problem(Code.QUEUE_FILES, path, -1, text)
             elif expected not in (-1, int(info.name)):
                 self._findings.problem(Code.QUEUE_FILES, path, -1, f"the file at {expected} is missing before it")
@@ -152,16 +153,47 @@ class QueueCheck(Check):
     def _add_up(self, queue: QueueDirectory, tally: QueueTally | None) -> Any:
         total = self._sum
         ffi.memmove(total, bytes(ffi.sizeof("rp_units")), ffi.sizeof("rp_units"))
-        first = tally.first_offset if tally is not None else NO_RECORDS
-        end = tally.units_end if tally is not None else NO_RECORDS
-        status = lib.rp_verify_queue(
-            os.fsencode(queue.path), self._file_size, first, end, self._log.begin, total, self._odd
-        )
-        if status == Status.NO_MEMORY:
-            raise StoreError("not enough memory to check a store")
-        if status == Status.IO_ERROR:
-            self._findings.problem(Code.QUEUE_FILES, queue.path, -1, f"cannot be read: {os.strerror(ffi.errno)}")
+        self._is_odd = self._has_rest = False
+        first, end = (tally.first_offset, tally.units_end) if tally is not None else (NO_RECORDS, NO_RECORDS)
+        try:
+            self._add_files(queue.path, first, end)
+        except StoreError as exc:
+            self._findings.problem(Code.QUEUE_FILES, queue.path, -1, f"cannot be read: {exc}")
         return total
+
+    def _add_files(self, directory: Path, first: int, end: int) -> None:
+        """Add up the units of the queue's files. Raises: StoreError."""
+        expected, goes_on = -1, True
+        for info in self._reader.files.entries(directory):
+            if len(info.name) != NAME_DIGITS or not (info.name.isascii() and info.name.isdecimal()):
+                self._is_odd = True
+                continue
+            start = int(info.name)
+            self._file_size = self._file_size or info.size
+            if info.is_directory or info.size != self._file_size or expected not in (-1, start):
+                self._is_odd = True
+            expected = start + info.size
+            if goes_on and not info.is_directory:
+                goes_on = self._add_file(directory / info.name, start, first, end)
+
+    def _add_file(self, path: Path, start: int, first: int, end: int) -> bool:
+        """True: the file is full of units, or gone; the units go on in the next one. Raises: StoreError."""
+        at, step = 0, READ_UNITS_MIN
+        while True:
+            try:
+                data = self._reader.files.read(path, at * CQ_STORE_UNIT_SIZE, step * CQ_STORE_UNIT_SIZE)
+            except StoreError as exc:
+                if isinstance(exc.__cause__, FileNotFoundError):
+                    return True  # deleted meanwhile
+                raise
+            count, offset = len(data) // CQ_STORE_UNIT_SIZE, start // CQ_STORE_UNIT_SIZE + at
+            found = lib.rp_verify_units(ffi.from_buffer(data), count, offset, first, end, self._log.begin, self._sum)
+            if found < count:
+                self._has_rest |= any(data[found * CQ_STORE_UNIT_SIZE : count * CQ_STORE_UNIT_SIZE])
+                return False
+            if not count:
+                return True
+            at, step = at + count, min(step * 4, READ_UNITS_MAX)
 
     def _name_rest(self, queue: QueueDirectory) -> None:
         """Check that only zeros follow the last unit."""
