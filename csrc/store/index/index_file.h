@@ -44,14 +44,10 @@ rp_status rp_index_sync_full(rp_index *index, int64_t *timestamp_ms);
 /* Sync everything; only in the writer's thread. */
 rp_status rp_index_sync(rp_index *index);
 
-/* Repairs an index file after a power failure, in which any of its pages may have been lost. */
-
-/* Keep the leading units that are consistent and belong to records below `phy_limit`, and drop the units after them.
- * Rebuild slots and header from them if necessary. *end_phy_offset is set to the end offset of the header: keys of
- * later records may be missing. RP_OK: intact or repaired (*is_repaired 1); RP_EMPTY: no unit can be kept; RP_CORRUPT:
- * the file size does not match slot_num and index_num; RP_IO_ERROR, RP_NO_MEMORY. */
-rp_status rp_index_repair(const char *path, uint32_t slot_num, uint32_t index_num, uint64_t phy_limit,
-                          uint64_t *end_phy_offset, int *is_repaired);
+/* For the repair of a file after a power failure (rocketpy/store/recovery/index_repair.py): the number after the last
+ * unit below `count` that is consistent and of a record below `phy_limit`. Units are in the order of the log, as are
+ * those that were indexed again. `newest`, slot_num zeros of 4 bytes: becomes the right values of the slots. */
+uint32_t rp_index_follow(const uint8_t *image, uint32_t slot_num, uint32_t count, uint64_t phy_limit, uint8_t *newest);
 
 /* The hashes under which a record is in the index: of topic#UNIQ_KEY, then of topic#key for the first
  * RP_INDEX_KEYS_MAX of KEYS. */

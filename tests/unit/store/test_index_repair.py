@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import random
 import shutil
 import struct
 import types
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from rocketpy.config import MessageStoreConfig
 from rocketpy.errors import StoreError
-from rocketpy.native import Status
 from rocketpy.remoting.work import result_of
 from rocketpy.store.files import DiskFiles
 from rocketpy.store.formats.checkpoint import StoreCheckpoint, write_checkpoint
@@ -200,7 +201,7 @@ def test_an_index_of_other_numbers_is_not_touched(root: Path) -> None:
 
 def test_a_file_that_cannot_be_read_stops_the_start(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     newest = index_files(FILES, root / "index")[-1]
-    monkeypatch.setattr(index_repair, "lib", types.SimpleNamespace(rp_index_repair=lambda *_: Status.IO_ERROR))
+    monkeypatch.setattr(index_repair, "mmap", types.SimpleNamespace(mmap=Mock(side_effect=OSError(errno.EIO, "?"))))
     with pytest.raises(StoreError, match=f"cannot repair {newest}"):
         repair(root)
 
