@@ -1,14 +1,9 @@
 #define _GNU_SOURCE
 #include "store/recovery/recovery.h"
 #include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
-#include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 #include "base/atomic.h"
 #include "base/crash_point.h"
 #include "base/endian.h"
@@ -207,54 +202,23 @@ uint32_t rp_recovery_count_units(const uint8_t *units, uint32_t size, uint64_t p
     return count;
 }
 
-/* The directories of topics, one open at a time: the queues of a topic mostly stand together in the block, and a name
- * below an open directory is found in half the time of a whole path. */
-struct topic_directory {
-    int root; /* of all consume queues */
-    int fd;
-    uint32_t topic; /* whose `fd` is; UINT32_MAX: nobody's */
-};
-
-static int enter_topic(const rp_control_block *block, struct topic_directory *at, uint32_t topic) {
-    const uint8_t *name;
-    char path[NAME_MAX + 1];
-    if (at->topic == topic) return at->fd;
-    if (at->fd >= 0) close(at->fd);
-    int size = (int)rp_control_topic(block, topic, &name);
-    snprintf(path, sizeof path, "%.*s", size, (const char *)name);
-    at->fd = openat(at->root, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    at->topic = topic;
-    return at->fd;
-}
-
 /* 1 if the queue's last unit is in its file and points to the queue's last record; 0 if not, or if it cannot be read
  * (then the queue is rebuilt); -1 with errno for errors that are not about the file. */
-static int has_last_unit(const rp_control_block *block, struct topic_directory *at, const rp_queue *queue,
-                         uint64_t file_size) {
+static int has_last_unit(rp_cq_reader *reader, const rp_queue *queue) {
     uint8_t bytes[RP_CQ_UNIT_SIZE];
-    char name[40]; /* 10 digits, a slash, 20 digits */
-    uint64_t position = (queue->max_offset - 1) * RP_CQ_UNIT_SIZE;
-    int directory = enter_topic(block, at, queue->topic), fd = -1;
-    snprintf(name, sizeof name, "%" PRIu32 "/%020" PRIu64, queue->queue_id, position - position % file_size);
-    /* O_NOATIME, allowed for the owner: updating the access time would dirty an inode per queue. */
-    if (directory >= 0) fd = openat(directory, name, O_RDONLY | O_CLOEXEC | O_NOATIME);
-    if (directory >= 0 && fd < 0 && errno == EPERM) fd = openat(directory, name, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return errno == EMFILE || errno == ENFILE || errno == ENOMEM ? -1 : 0;
-    ssize_t size = pread(fd, bytes, sizeof bytes, (off_t)(position % file_size));
-    close(fd);
-    if (size != sizeof bytes) return 0;
+    int32_t count = rp_cq_read(reader, queue, queue->max_offset - 1, 1, bytes);
+    if (count < 0) return errno == EMFILE || errno == ENFILE || errno == ENOMEM ? -1 : 0;
     rp_unit unit = rp_unit_read(bytes);
-    return unit.phy_offset + unit.size == queue->max_phy_offset;
+    return count == 1 && unit.phy_offset + unit.size == queue->max_phy_offset;
 }
 
 /* 1 if the entry is consistent with itself and the log, and the last unit exists; 0 if not; -1 with errno. */
-static int is_trustworthy(const rp_control_block *block, struct topic_directory *at, const rp_queue *queue,
-                          uint64_t file_size, uint64_t log_end) {
+static int is_trustworthy(rp_cq_reader *reader, const rp_queue *queue, uint64_t log_end) {
     if (queue->max_phy_offset > log_end) return 0;
     if (queue->max_offset == 0) return 1; /* whatever min_offset says: it is set before the first units are shown */
     if (!rp_cq_is_offset(queue->max_offset) || queue->min_offset > queue->max_offset) return 0;
     if (queue->min_offset == queue->max_offset) return 1; /* all were deleted */
-    return has_last_unit(block, at, queue, file_size);
+    return has_last_unit(reader, queue);
 }
 
 /* Empty a queue whose units are lost: dispatch builds them again. 0; -1 with errno. */
@@ -274,22 +238,18 @@ static int reset_queue(rp_control_block *block, rp_cq_writer *writer, rp_queue *
 int64_t rp_recovery_check_queues(rp_control_block *block, const char *consume_queue_directory, uint64_t file_size) {
     rp_control *control = rp_control_header(block);
     int64_t lost = 0;
-    struct topic_directory at = {.fd = -1, .topic = UINT32_MAX};
-    at.root = open(consume_queue_directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    rp_cq_reader *reader = rp_cq_reader_open(block, consume_queue_directory, file_size, 4);
     rp_cq_writer *writer = rp_cq_writer_open(block, consume_queue_directory, file_size, 4);
-    if (at.root < 0 || !writer) lost = -1;
+    if (!reader || !writer) lost = -1;
     for (uint32_t i = 0; lost >= 0 && i < control->queue_count; i++) {
         rp_queue *queue = rp_control_queue(block, i);
         if (queue->state != RP_QUEUE_LIVE) continue;
-        int is_sound = is_trustworthy(block, &at, queue, file_size, control->published_phy_offset);
+        int is_sound = is_trustworthy(reader, queue, control->published_phy_offset);
         if (is_sound < 0) lost = -1;
-        if (is_sound) continue;
-        lost = reset_queue(block, writer, queue) == 0 ? lost + 1 : -1;
-        at.topic = UINT32_MAX; /* its directory may have gone with its last queue */
+        if (!is_sound) lost = reset_queue(block, writer, queue) == 0 ? lost + 1 : -1;
     }
     int error = errno;
-    if (at.fd >= 0) close(at.fd);
-    if (at.root >= 0) close(at.root);
+    rp_cq_reader_close(reader);
     rp_cq_writer_close(writer);
     errno = error;
     return lost;
