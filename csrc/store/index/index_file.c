@@ -322,11 +322,8 @@ rp_status rp_index_sync_full(rp_index *index, int64_t *timestamp_ms) {
     pthread_mutex_unlock(&index->lock);
     for (uint32_t i = 0; i < count; i++) {
         RP_CRASH_POINT("index.sync_full");
-        int failed = fdatasync(full[i]) < 0, error = errno;
-        close(full[i]);
-        if (!failed) continue;
-        errno = error;
-        status = rp_status_of_errno();
+        if (fdatasync(full[i]) < 0) status = rp_status_of_errno();
+        rp_close_after(full[i]);
     }
     if (status == RP_OK && count) *timestamp_ms = newest_ms;
     return status;

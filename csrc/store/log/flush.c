@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/crash_point.h"
 #include "store/log/mapped_file.h"
+#include "store/log/new_file.h"
 
 struct rp_flush {
     rp_control *control;
@@ -64,10 +65,8 @@ void rp_flush_close(rp_flush *flush) {
 static int lacks_resources(void) { return errno == EMFILE || errno == ENFILE || errno == ENOMEM; }
 
 static void close_file(rp_flush *flush) {
-    int error = errno;
-    if (flush->fd >= 0) close(flush->fd);
+    rp_close_after(flush->fd);
     flush->fd = -1;
-    errno = error;
 }
 
 /* Open the file that starts at `start`, and sync its name. RP_OK, also if the file was deleted; RP_NO_MEMORY: not
@@ -87,9 +86,7 @@ static rp_status open_file(rp_flush *flush, uint64_t start) {
         status = lacks_resources() ? RP_NO_MEMORY : RP_IO_ERROR;
     else if (fsync(directory) < 0)
         status = RP_IO_ERROR;
-    int error = errno;
-    if (directory >= 0) close(directory);
-    errno = error;
+    rp_close_after(directory);
     if (status != RP_OK) close_file(flush); /* else another try would pass over the name */
     return status;
 }

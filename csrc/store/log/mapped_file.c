@@ -62,8 +62,6 @@ rp_status rp_mapped_file_map(const char *directory, uint64_t start, uint64_t siz
         else
             *base = at;
     }
-    int error = errno;
-    close(fd);
-    errno = error;
+    rp_close_after(fd);
     return result;
 }

@@ -57,13 +57,39 @@ rp_status rp_new_file_finish(rp_new_file *file, const char *path) {
     return status;
 }
 
+void rp_close_after(int fd) {
+    int error = errno;
+    if (fd >= 0) close(fd);
+    errno = error;
+}
+
 void rp_new_file_abandon(rp_new_file *file) {
     int error = errno;
-    if (file->fd >= 0) close(file->fd);
+    rp_close_after(file->fd);
     if (file->aside[0]) unlink(file->aside);
     file->fd = -1;
     file->aside[0] = 0;
     errno = error;
+}
+
+rp_status rp_sync_path(const char *path) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return errno == ENOENT ? RP_OK : RP_IO_ERROR;
+    int failed = fsync(fd) < 0;
+    rp_close_after(fd);
+    return failed ? RP_IO_ERROR : RP_OK;
+}
+
+int64_t rp_read_at(int fd, void *data, uint64_t size, uint64_t offset) {
+    uint64_t done = 0;
+    while (done < size) {
+        ssize_t n = pread(fd, (uint8_t *)data + done, size - done, (off_t)(offset + done));
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return -1;
+        if (n == 0) break;
+        done += (uint64_t)n;
+    }
+    return (int64_t)done;
 }
 
 rp_status rp_write_at(int fd, const void *data, uint64_t size, uint64_t offset) {

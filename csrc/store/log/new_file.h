@@ -25,6 +25,12 @@ rp_status rp_new_file_size(rp_new_file *file, uint64_t size, int reserve);
 rp_status rp_new_file_finish(rp_new_file *file, const char *path);
 /* Give it up; errno stays that of what failed. */
 void rp_new_file_abandon(rp_new_file *file);
+/* Close a descriptor; errno stays that of what failed. */
+void rp_close_after(int fd);
+/* fsync a file or directory; a missing one was deleted meanwhile. RP_OK; RP_IO_ERROR with errno. */
+rp_status rp_sync_path(const char *path);
+/* Read up to `size` bytes at `offset`, fewer at the end of the file. Returns their number; -1 with errno. */
+int64_t rp_read_at(int fd, void *data, uint64_t size, uint64_t offset);
 /* Write all of `size` bytes at `offset`. */
 rp_status rp_write_at(int fd, const void *data, uint64_t size, uint64_t offset);
 /* mkdir -p; 0 or -1 with errno. */

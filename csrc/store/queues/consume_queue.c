@@ -55,82 +55,44 @@ int64_t rp_unit_tags_code(const rp_record_view *record, const int64_t *delay_lev
     return (size = property(record, "TAGS", &value)) ? rp_string_hash(value, size) : 0;
 }
 
-struct rp_cq_reader {
-    uint64_t file_size;
-    rp_queue_files *files;
-};
-
 rp_cq_reader *rp_cq_reader_open(rp_control_block *block, const char *directory, uint64_t file_size,
                                 uint32_t files_max) {
-    rp_cq_reader *reader = calloc(1, sizeof *reader);
-    if (!reader) return NULL;
-    reader->file_size = file_size;
-    reader->files = rp_queue_files_open(block, directory, file_size, files_max, 0);
-    if (reader->files) return reader;
-    free(reader);
-    return NULL;
+    return rp_queue_files_open(block, directory, file_size, files_max, 0);
 }
 
-void rp_cq_reader_close(rp_cq_reader *reader) {
-    if (!reader) return;
-    rp_queue_files_close(reader->files);
-    free(reader);
+rp_cq_writer *rp_cq_writer_open(rp_control_block *block, const char *directory, uint64_t file_size,
+                                uint32_t files_max) {
+    return rp_queue_files_open(block, directory, file_size, files_max, 1);
 }
 
-uint64_t rp_cq_units_per_file(const rp_cq_reader *reader) { return reader->file_size / RP_CQ_UNIT_SIZE; }
+void rp_cq_reader_close(rp_cq_reader *reader) { rp_queue_files_close(reader); }
+void rp_cq_writer_close(rp_cq_writer *writer) { rp_queue_files_close(writer); }
+
+uint64_t rp_cq_units_per_file(const rp_cq_reader *reader) { return rp_queue_files_size(reader) / RP_CQ_UNIT_SIZE; }
 
 int32_t rp_cq_read(rp_cq_reader *reader, const rp_queue *queue, uint64_t offset, uint32_t count, uint8_t *units) {
     uint64_t max = rp_load_acquire(&queue->max_offset), min = rp_load_acquire(&queue->min_offset);
-    uint64_t per_file = reader->file_size / RP_CQ_UNIT_SIZE, at = offset % per_file;
+    uint64_t per_file = rp_cq_units_per_file(reader), at = offset % per_file;
     if (offset < min || offset >= max) return 0;
     if (count > max - offset) count = (uint32_t)(max - offset);
     if (count > per_file - at) count = (uint32_t)(per_file - at);
-    int fd = rp_queue_files_find(reader->files, queue, offset / per_file);
+    int fd = rp_queue_files_find(reader, queue, offset / per_file);
     if (fd < 0) return errno == ENOENT ? 0 : -1;
-    uint64_t size = (uint64_t)count * RP_CQ_UNIT_SIZE, done = 0;
-    while (done < size) {
-        ssize_t n = pread(fd, units + done, size - done, (off_t)(at * RP_CQ_UNIT_SIZE + done));
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return -1;
-        if (n == 0) break;
-        done += (uint64_t)n;
-    }
-    return (int32_t)(done / RP_CQ_UNIT_SIZE);
+    int64_t size = rp_read_at(fd, units, (uint64_t)count * RP_CQ_UNIT_SIZE, at * RP_CQ_UNIT_SIZE);
+    return size < 0 ? -1 : (int32_t)(size / RP_CQ_UNIT_SIZE);
 }
 
 int rp_cq_in_memory(rp_cq_reader *reader, const rp_queue *queue, uint64_t offset) {
-    uint64_t per_file = reader->file_size / RP_CQ_UNIT_SIZE;
+    uint64_t per_file = rp_cq_units_per_file(reader);
     uint8_t unit[RP_CQ_UNIT_SIZE];
     struct iovec piece = {unit, sizeof unit};
     if (offset < rp_load_acquire(&queue->min_offset) || offset >= rp_load_acquire(&queue->max_offset)) return 1;
-    int fd = rp_queue_files_find(reader->files, queue, offset / per_file);
+    int fd = rp_queue_files_find(reader, queue, offset / per_file);
     return fd < 0 || preadv2(fd, &piece, 1, (off_t)(offset % per_file * RP_CQ_UNIT_SIZE), RWF_NOWAIT) >= 0 ||
            errno != EAGAIN;
 }
 
-void rp_cq_reader_release(rp_cq_reader *reader) { rp_queue_files_release(reader->files); }
-
-struct rp_cq_writer {
-    uint64_t file_size;
-    rp_queue_files *files;
-};
-
-rp_cq_writer *rp_cq_writer_open(rp_control_block *block, const char *directory, uint64_t file_size,
-                                uint32_t files_max) {
-    rp_cq_writer *writer = calloc(1, sizeof *writer);
-    if (!writer) return NULL;
-    writer->file_size = file_size;
-    writer->files = rp_queue_files_open(block, directory, file_size, files_max, 1);
-    if (writer->files) return writer;
-    free(writer);
-    return NULL;
-}
-
-void rp_cq_writer_close(rp_cq_writer *writer) {
-    if (!writer) return;
-    rp_queue_files_close(writer->files);
-    free(writer);
-}
+void rp_cq_reader_release(rp_cq_reader *reader) { rp_queue_files_release(reader); }
 
 /* Pre-blank units in the first `count` places. */
 static rp_status write_blanks(int fd, uint64_t count) {
@@ -148,26 +110,26 @@ static rp_status write_blanks(int fd, uint64_t count) {
 static rp_status create_file(rp_cq_writer *writer, const rp_queue *queue, uint64_t number, uint64_t at, uint32_t count,
                              const uint8_t *units) {
     rp_new_file file;
-    rp_status status = rp_queue_files_begin(writer->files, queue, &file);
+    rp_status status = rp_queue_files_begin(writer, queue, &file);
     if (status != RP_OK) return status;
     status = write_blanks(file.fd, at);
     if (status == RP_OK) status = rp_write_at(file.fd, units, (uint64_t)count * RP_CQ_UNIT_SIZE, at * RP_CQ_UNIT_SIZE);
-    return rp_queue_files_finish(writer->files, queue, number, &file, status);
+    return rp_queue_files_finish(writer, queue, number, &file, status);
 }
 
 /* Write the part of the units that is in one file. */
 static rp_status write_in_file(rp_cq_writer *writer, const rp_queue *queue, uint64_t number, uint64_t at,
                                uint32_t count, const uint8_t *units) {
-    int fd = rp_queue_files_find(writer->files, queue, number);
+    int fd = rp_queue_files_find(writer, queue, number);
     if (fd >= 0)
-        return rp_queue_files_write(writer->files, queue, number, fd, units, (uint64_t)count * RP_CQ_UNIT_SIZE,
+        return rp_queue_files_write(writer, queue, number, fd, units, (uint64_t)count * RP_CQ_UNIT_SIZE,
                                     at * RP_CQ_UNIT_SIZE);
     return errno == ENOENT ? create_file(writer, queue, number, at, count, units) : rp_status_of_errno();
 }
 
 rp_status rp_cq_write(rp_cq_writer *writer, const rp_queue *queue, uint64_t offset, uint32_t count,
                       const uint8_t *units) {
-    uint64_t per_file = writer->file_size / RP_CQ_UNIT_SIZE;
+    uint64_t per_file = rp_cq_units_per_file(writer);
     rp_status status = RP_OK;
     while (count && status == RP_OK) {
         uint64_t at = offset % per_file;
@@ -183,18 +145,16 @@ rp_status rp_cq_write(rp_cq_writer *writer, const rp_queue *queue, uint64_t offs
 
 int rp_cq_holds(rp_cq_writer *writer, const rp_queue *queue, uint64_t offset, uint64_t phy_offset, uint32_t size) {
     uint8_t bytes[RP_CQ_UNIT_SIZE];
-    uint64_t per_file = writer->file_size / RP_CQ_UNIT_SIZE;
-    int fd = rp_queue_files_find(writer->files, queue, offset / per_file);
+    uint64_t per_file = rp_cq_units_per_file(writer);
+    int fd = rp_queue_files_find(writer, queue, offset / per_file);
     if (fd < 0 || pread(fd, bytes, sizeof bytes, (off_t)(offset % per_file * RP_CQ_UNIT_SIZE)) != sizeof bytes)
         return 0;
     rp_unit unit = rp_unit_read(bytes);
     return unit.phy_offset == phy_offset && unit.size == size;
 }
 
-rp_status rp_cq_remove(rp_cq_writer *writer, const rp_queue *queue) {
-    return rp_queue_files_remove(writer->files, queue);
-}
+rp_status rp_cq_remove(rp_cq_writer *writer, const rp_queue *queue) { return rp_queue_files_remove(writer, queue); }
 
-void rp_cq_writer_release(rp_cq_writer *writer) { rp_queue_files_release(writer->files); }
+void rp_cq_writer_release(rp_cq_writer *writer) { rp_queue_files_release(writer); }
 
-rp_status rp_cq_writer_sync(rp_cq_writer *writer) { return rp_queue_files_sync(writer->files); }
+rp_status rp_cq_writer_sync(rp_cq_writer *writer) { return rp_queue_files_sync(writer); }

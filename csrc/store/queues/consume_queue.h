@@ -8,7 +8,7 @@
 #include "store/log/record.h"
 
 enum { RP_CQ_UNIT_SIZE = 20 };
-typedef struct rp_cq_reader rp_cq_reader;
+typedef struct rp_queue_files rp_cq_reader; /* queue_files.h */
 
 /* 1 if `offset` is a possible queue offset: its byte position must fit a file name. Others come from damaged records.
  */
@@ -30,7 +30,7 @@ void rp_cq_reader_release(rp_cq_reader *reader);
 uint64_t rp_cq_units_per_file(const rp_cq_reader *reader);
 
 /* The one writer: dispatch. `file_size` is a multiple of 20. */
-typedef struct rp_cq_writer rp_cq_writer;
+typedef struct rp_queue_files rp_cq_writer;
 rp_cq_writer *rp_cq_writer_open(rp_control_block *block, const char *directory, uint64_t file_size, uint32_t files_max);
 void rp_cq_writer_close(rp_cq_writer *writer);
 /* Write `count` units from `offset` on, across files if necessary. A missing file is created in full size with these

@@ -61,12 +61,10 @@ static rp_queue_files *rp_ext_open_files(rp_control_block *block, const char *co
 static rp_status read_bytes(rp_queue_files *files, uint64_t file_size, const rp_queue *queue, uint64_t offset,
                             uint8_t *data, uint32_t size, uint32_t *got) {
     uint64_t at = offset % file_size;
-    ssize_t n;
     int fd = rp_queue_files_find(files, queue, offset / file_size);
     if (fd < 0) return errno == ENOENT ? RP_NOT_FOUND : RP_IO_ERROR;
     if (size > file_size - at) size = (uint32_t)(file_size - at);
-    do n = pread(fd, data, size, (off_t)at);
-    while (n < 0 && errno == EINTR);
+    int64_t n = rp_read_at(fd, data, size, at);
     if (n < 0) return RP_IO_ERROR;
     *got = (uint32_t)n;
     return RP_OK;
@@ -305,8 +303,7 @@ static rp_status walk(rp_cq_ext_writer *writer, const rp_queue *queue, uint64_t 
     if (fd < 0) return errno == ENOENT ? RP_NOT_FOUND : RP_IO_ERROR;
     for (*at = 0; *at + 2 <= writer->file_size;) {
         if (*at + 2 > end) {
-            ssize_t n = pread(fd, block, sizeof block, (off_t)*at);
-            if (n < 0 && errno == EINTR) continue;
+            int64_t n = rp_read_at(fd, block, sizeof block, *at);
             if (n < 2) return n < 0 ? RP_IO_ERROR : RP_OK;
             start = *at;
             end = start + (uint64_t)n;

@@ -72,6 +72,8 @@ void rp_queue_files_close(rp_queue_files *files) {
     free(files);
 }
 
+uint64_t rp_queue_files_size(const rp_queue_files *files) { return files->file_size; }
+
 /* "<directory>/<topic>/<queue id>", with the file's name after it unless `number` is UINT64_MAX. 0, or -1. */
 static int queue_path(const rp_queue_files *files, const rp_queue *queue, uint64_t number, char *out) {
     const uint8_t *topic;
@@ -244,9 +246,8 @@ static rp_status lose_units(const rp_queue_files *files) {
 static rp_status sync_file_system(const rp_queue_files *files) {
     int fd = open(files->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return errno == ENOENT ? RP_OK : RP_IO_ERROR;
-    int failed = syncfs(fd) < 0, error = errno;
-    close(fd);
-    errno = error;
+    int failed = syncfs(fd) < 0;
+    rp_close_after(fd);
     return failed ? lose_units(files) : RP_OK;
 }
 
@@ -254,9 +255,8 @@ static rp_status sync_file_system(const rp_queue_files *files) {
 static rp_status sync_path(const rp_queue_files *files, const char *path, int is_directory) {
     int fd = open(path, O_RDONLY | O_CLOEXEC | (is_directory ? O_DIRECTORY : 0));
     if (fd < 0) return errno == ENOENT ? RP_OK : RP_IO_ERROR;
-    int failed = (is_directory ? fsync(fd) : fdatasync(fd)) < 0, error = errno;
-    close(fd);
-    errno = error;
+    int failed = (is_directory ? fsync(fd) : fdatasync(fd)) < 0;
+    rp_close_after(fd);
     return failed ? lose_units(files) : RP_OK;
 }
 

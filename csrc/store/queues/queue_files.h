@@ -17,6 +17,7 @@ typedef struct rp_queue_files rp_queue_files;
 rp_queue_files *rp_queue_files_open(rp_control_block *block, const char *directory, uint64_t file_size,
                                     uint32_t files_max, int is_writer);
 void rp_queue_files_close(rp_queue_files *files);
+uint64_t rp_queue_files_size(const rp_queue_files *files); /* of each file, in bytes */
 /* The descriptor of a queue's file `number` (which starts at number * file_size). It belongs to the cache and is valid
  * until the next call. -1 with errno (ENOENT: the file does not exist). */
 int rp_queue_files_find(rp_queue_files *files, const rp_queue *queue, uint64_t number);

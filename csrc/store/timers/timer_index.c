@@ -12,6 +12,7 @@
 #include "base/atomic.h"
 #include "base/crash_point.h"
 #include "base/crc32.h"
+#include "store/log/mapped_file.h"
 #include "store/log/new_file.h"
 
 /* The file: header, then timers; numbers in the byte order of the machine, which the magic number shows.
@@ -24,7 +25,7 @@ enum { BUFFER_TIMERS = 256 };
 
 struct header {
     uint64_t magic;
-    uint64_t to;
+    uint64_t to; /* all numbers in it are below this one */
     uint32_t count;
     uint32_t crc;
     uint64_t reserved;
@@ -41,10 +42,7 @@ struct rp_timer_run {
 };
 
 static int path_of(char *path, const char *directory, uint64_t name) {
-    int size = snprintf(path, PATH_MAX, "%s/%020llu", directory, (unsigned long long)name);
-    if (size > 0 && size < PATH_MAX) return 0;
-    errno = ENAMETOOLONG;
-    return -1;
+    return rp_mapped_file_path(path, PATH_MAX, directory, name);
 }
 
 /* "<directory>/<20 digits: name>". Writes `count` sorted timers of numbers below `to`; the file appears complete.
@@ -71,15 +69,8 @@ static rp_status rp_timer_run_write(const char *directory, uint64_t name, uint64
 }
 
 static rp_status read_at(int fd, void *data, uint64_t size, uint64_t at) {
-    uint64_t done = 0;
-    while (done < size) {
-        ssize_t n = pread(fd, (uint8_t *)data + done, size - done, (off_t)(at + done));
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return RP_IO_ERROR;
-        if (n == 0) return RP_CORRUPT;
-        done += (uint64_t)n;
-    }
-    return RP_OK;
+    int64_t n = rp_read_at(fd, data, size, at);
+    return n < 0 ? RP_IO_ERROR : (uint64_t)n < size ? RP_CORRUPT : RP_OK;
 }
 
 static rp_status fill(rp_timer_run *run) {
@@ -113,11 +104,8 @@ static rp_status verify(rp_timer_run *run) {
 }
 
 static void rp_timer_run_close(rp_timer_run *run) {
-    int error = errno;
-    if (!run) return;
-    if (run->fd >= 0) close(run->fd);
+    rp_close_after(run->fd);
     free(run);
-    errno = error;
 }
 
 /* Open a run and verify it. RP_OK; RP_CORRUPT; RP_NOT_FOUND; RP_NO_MEMORY, RP_IO_ERROR with errno. */
@@ -137,10 +125,6 @@ static rp_status rp_timer_run_open(const char *directory, uint64_t name, rp_time
     return status;
 }
 
-static uint64_t rp_timer_run_name(const rp_timer_run *run) { return run->name; }
-/* All numbers in it are below this one. */
-static uint64_t rp_timer_run_to(const rp_timer_run *run) { return run->header.to; }
-
 /* The first timer that was not taken; NULL at the end, or if it cannot be read (*status is RP_IO_ERROR then). Valid
  * until the next call. */
 static const rp_timer *rp_timer_run_first(rp_timer_run *run, rp_status *status) {
@@ -150,31 +134,19 @@ static const rp_timer *rp_timer_run_first(rp_timer_run *run, rp_status *status) 
     return &run->buffer[run->at - run->buffered];
 }
 
-/* Take the first timer. */
-static void rp_timer_run_next(rp_timer_run *run) { run->at++; }
-
 /* 0, or -1 with errno. */
 static int rp_timer_run_remove(const char *directory, uint64_t name) {
     char path[PATH_MAX];
     return path_of(path, directory, name) != 0 ? -1 : unlink(path);
 }
 
-static rp_status sync_path(const char *path) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return errno == ENOENT ? RP_OK : RP_IO_ERROR;
-    int failed = fsync(fd), error = errno;
-    close(fd);
-    errno = error;
-    return failed ? RP_IO_ERROR : RP_OK;
-}
-
-rp_status rp_timer_run_names_sync(const char *directory) { return sync_path(directory); }
+rp_status rp_timer_run_names_sync(const char *directory) { return rp_sync_path(directory); }
 
 rp_status rp_timer_runs_sync(const char *directory, uint64_t from, uint64_t to) {
     char path[PATH_MAX];
     rp_status status = RP_OK;
     for (uint64_t name = from; name < to && status == RP_OK; name++)
-        status = path_of(path, directory, name) == 0 ? sync_path(path) : RP_IO_ERROR;
+        status = path_of(path, directory, name) == 0 ? rp_sync_path(path) : RP_IO_ERROR;
     return status == RP_OK && from < to ? rp_timer_run_names_sync(directory) : status;
 }
 
@@ -196,7 +168,7 @@ static rp_status keep(rp_timer_index *index, rp_timer_run *run) {
 static uint64_t count_pending(const rp_timer_index *index, rp_timer_run *run) {
     uint64_t pending = 0;
     rp_status status;
-    for (const rp_timer *timer; (timer = rp_timer_run_first(run, &status)); rp_timer_run_next(run))
+    for (const rp_timer *timer; (timer = rp_timer_run_first(run, &status)); run->at++)
         pending += !rp_timer_has_ended(index->marks, timer->number);
     return status == RP_OK ? pending : UINT64_MAX / 2;
 }
@@ -209,7 +181,7 @@ static rp_status open_run(rp_timer_index *index, uint64_t name, uint64_t *pendin
     rp_status status = rp_timer_run_open(index->directory, name, &run);
     if (status == RP_CORRUPT) rp_timer_run_remove(index->directory, name);
     if (status != RP_OK) return status;
-    if (rp_timer_run_to(run) > rp_timer_marks_header(index->marks)->filed) {
+    if (run->header.to > rp_timer_marks_header(index->marks)->filed) {
         rp_timer_run_close(run);
         return rp_timer_run_remove(index->directory, name) == 0 ? RP_OK : RP_IO_ERROR;
     }
@@ -275,8 +247,7 @@ static int is_passed_over(const rp_timer_index *index, uint64_t number) {
 static const rp_timer *first_of_run(const rp_timer_index *index, rp_timer_run *run) {
     rp_status status;
     const rp_timer *timer = rp_timer_run_first(run, &status);
-    for (; timer && is_passed_over(index, timer->number); timer = rp_timer_run_first(run, &status))
-        rp_timer_run_next(run);
+    for (; timer && is_passed_over(index, timer->number); timer = rp_timer_run_first(run, &status)) run->at++;
     return timer;
 }
 
@@ -295,7 +266,7 @@ const rp_timer *rp_timer_index_first(rp_timer_index *index) {
 
 void rp_timer_index_take(rp_timer_index *index) {
     if (index->source)
-        rp_timer_run_next(index->source);
+        index->source->at++;
     else
         rp_timer_heap_pop(&index->heap);
 }
@@ -348,7 +319,7 @@ void rp_timer_index_retire(rp_timer_index *index) {
         if (first_of_run(index, run)) continue;
         rp_timer_run_rewind(run);
         if (count_pending(index, run)) continue;
-        if (rp_timer_run_remove(index->directory, rp_timer_run_name(run)) != 0 && errno != ENOENT) continue;
+        if (rp_timer_run_remove(index->directory, run->name) != 0 && errno != ENOENT) continue;
         rp_timer_run_close(run);
         index->runs[i] = index->runs[--index->run_count];
     }
