@@ -30,34 +30,6 @@ enum {
 };
 static const int64_t ORDERS_NS = 20000000; /* between two looks at the orders: nobody wakes it when they change */
 
-struct rp_slave_stream {
-    rp_slave_stream_config config;
-    rp_ring_writer *ring;
-    uint64_t number;
-    uint64_t phy_offset; /* of the next byte */
-    uint64_t body_left;
-    uint64_t master_end; /* as the master said last; rocketpy's frames only */
-    uint64_t master_confirmed; /* the same, with automatic failover */
-    uint64_t needs_epochs_to;    /* 0, or where the frame ends that waits for the epoch file */
-    uint64_t received;
-    uint64_t reported;
-    uint64_t reported_ns;
-    uint64_t heard_ns;
-    uint32_t chunk_max;
-    uint32_t header_size; /* bytes of `header` that have come */
-    uint32_t report_size;
-    uint32_t report_sent; /* bytes of `report` that have left; report_size: all */
-    uint8_t *data;        /* in the ring: room for the DATA that is being received; NULL: not reserved yet */
-    uint32_t data_size;
-    uint32_t data_crc;    /* as its header says */
-    int is_ring_full;
-    int is_socket_full;
-    int is_readable; /* the socket may have bytes: it is not asked again before ppoll says so */
-    int32_t end;
-    uint8_t header[RP_HA_HEADER_MAX];
-    uint8_t report[ACK_SIZE];
-};
-
 static void end_stream(rp_slave_stream *stream, int32_t reason) {
     if (!stream->end) stream->end = reason;
 }
@@ -91,15 +63,6 @@ void rp_slave_stream_close(rp_slave_stream *stream) {
     if (!stream) return;
     rp_ring_writer_close(stream->ring);
     free(stream);
-}
-
-int32_t rp_slave_stream_end(const rp_slave_stream *stream) { return stream->end; }
-uint64_t rp_slave_stream_received(const rp_slave_stream *stream) { return stream->received; }
-uint64_t rp_slave_stream_position(const rp_slave_stream *stream) {
-    return stream->config.is_rocketpy ? stream->master_end : stream->phy_offset + stream->body_left;
-}
-uint64_t rp_slave_stream_reported(const rp_slave_stream *stream) {
-    return stream->reported == UINT64_MAX ? 0 : stream->reported;
 }
 
 /* ------------------------------------------------------------------ reports */
@@ -305,17 +268,6 @@ static void confirm(rp_slave_stream *stream) {
     rp_store_release(&control->confirmed_phy_offset, confirmed);
     rp_full_fence(); /* orders the store of confirmed_phy_offset before the load of `asleep` */
     if (stream->config.store) rp_worker_wake(stream->config.store, 0);
-}
-
-void rp_slave_stream_set_orders(rp_slave_stream *stream, uint64_t orders_version) {
-    stream->config.orders_version = orders_version;
-}
-
-uint64_t rp_slave_stream_needs_epochs_to(const rp_slave_stream *stream) { return stream->needs_epochs_to; }
-
-void rp_slave_stream_wrote_epochs(rp_slave_stream *stream, uint64_t epochs_from) {
-    stream->config.epochs_from = epochs_from;
-    stream->needs_epochs_to = 0;
 }
 
 void rp_slave_stream_send_fenced(rp_slave_stream *stream, int32_t epoch) {

@@ -11,6 +11,7 @@
 #include "ipc/member.h"
 #include "ipc/ring.h"
 #include "store/control/control_block.h"
+#include "replication/frames.h"
 
 typedef struct rp_slave_stream_config {
     rp_worker *worker; /* the replicator */
@@ -55,32 +56,47 @@ enum { /* why a stream has ended */
 /* Why rp_slave_stream_run has returned. The last two come with automatic failover. */
 typedef enum rp_stream_event {
     RP_STREAM_IDLE = 0,       /* its time is over */
-    RP_STREAM_ENDED = 1,      /* rp_slave_stream_end says why */
+    RP_STREAM_ENDED = 1,      /* `end` says why */
     RP_STREAM_STOPPED = 2,    /* the worker is to stop */
-    RP_STREAM_ORDERS = 3,     /* there are new orders (rp_slave_stream_set_orders) */
-    RP_STREAM_NEEDS_EPOCH = 4 /* before more is received: the epochs up to rp_slave_stream_needs_epochs_to have to be in
-                                 the epoch file (rp_slave_stream_wrote_epochs) */
+    RP_STREAM_ORDERS = 3,     /* there are new orders, of another version than config.orders_version */
+    RP_STREAM_NEEDS_EPOCH = 4 /* before more is received: the epochs up to needs_epochs_to have to be in the epoch file,
+                                 on the disk. Then set config.epochs_from, and needs_epochs_to to 0 */
 } rp_stream_event;
 
-typedef struct rp_slave_stream rp_slave_stream;
+/* Python reads fields between two runs, and changes those that rp_stream_event names. */
+typedef struct rp_slave_stream {
+    rp_slave_stream_config config;
+    rp_ring_writer *ring;
+    uint64_t number;
+    uint64_t phy_offset; /* of the next byte */
+    uint64_t body_left;
+    uint64_t master_end; /* as the master said last; rocketpy's frames only */
+    uint64_t master_confirmed; /* the same, with automatic failover */
+    uint64_t needs_epochs_to; /* 0, or where the frame ends that waits for the epoch file */
+    uint64_t received; /* bytes of the log */
+    uint64_t reported; /* ~0: nothing yet */
+    uint64_t reported_ns;
+    uint64_t heard_ns;
+    uint32_t chunk_max;
+    uint32_t header_size; /* bytes of `header` that have come */
+    uint32_t report_size;
+    uint32_t report_sent; /* bytes of `report` that have left; report_size: all */
+    uint8_t *data; /* in the ring: room for the DATA that is being received; NULL: not reserved yet */
+    uint32_t data_size;
+    uint32_t data_crc; /* as its header says */
+    int is_ring_full;
+    int is_socket_full;
+    int is_readable; /* the socket may have bytes: it is not asked again before ppoll says so */
+    int32_t end; /* RP_STREAM_END_*; 0: it has not ended */
+    uint8_t header[RP_HA_HEADER_MAX];
+    uint8_t report[RP_HA_SIZE_FRAME_HEADER + RP_HA_SIZE_ACK];
+} rp_slave_stream;
 
 /* Begin the stream with this configuration, with the next number of the link to the master. NULL with errno. */
 rp_slave_stream *rp_slave_stream_open(const rp_slave_stream_config *config);
 void rp_slave_stream_close(rp_slave_stream *stream);
 /* Receive and report until something has to be decided, at most `timeout_ns`. */
 rp_stream_event rp_slave_stream_run(rp_slave_stream *stream, int64_t timeout_ns);
-/* The stream goes on under orders of this version. */
-void rp_slave_stream_set_orders(rp_slave_stream *stream, uint64_t orders_version);
-/* Where the frame ends that is about to be received. */
-uint64_t rp_slave_stream_needs_epochs_to(const rp_slave_stream *stream);
-/* The epochs that begin before `epochs_from` are in the epoch file, on the disk. */
-void rp_slave_stream_wrote_epochs(rp_slave_stream *stream, uint64_t epochs_from);
 /* Tell the master that there is a newer epoch, as far as its socket takes that; the last thing that it is told. */
 void rp_slave_stream_send_fenced(rp_slave_stream *stream, int32_t epoch);
-/* RP_STREAM_END_*; 0: it has not ended. */
-int32_t rp_slave_stream_end(const rp_slave_stream *stream);
-/* Bytes of the log received so far; the position that the master named last as its next one; the last report. */
-uint64_t rp_slave_stream_received(const rp_slave_stream *stream);
-uint64_t rp_slave_stream_position(const rp_slave_stream *stream);
-uint64_t rp_slave_stream_reported(const rp_slave_stream *stream);
 #endif

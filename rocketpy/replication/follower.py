@@ -175,12 +175,13 @@ class Follower:
     def go_on(self, handle: Any, event: int) -> bool:
         """The stream asks for its orders, or for an epoch that begins. Returns whether it goes on."""
         if event == lib.RP_STREAM_NEEDS_EPOCH:
-            self._write(joined(self._written, self._epochs, int(lib.rp_slave_stream_needs_epochs_to(handle))))
-            lib.rp_slave_stream_wrote_epochs(handle, self._unwritten())
+            self._write(joined(self._written, self._epochs, int(handle.needs_epochs_to)))
+            handle.config.epochs_from = self._unwritten()
+            handle.needs_epochs_to = 0
             return True
         before = self._orders.following
         if self._look() == before and self._version >= 0:
-            lib.rp_slave_stream_set_orders(handle, self._version)
+            handle.config.orders_version = self._version
             return True
         if self.known_epoch > self._epochs.last:
             lib.rp_slave_stream_send_fenced(handle, self.known_epoch)

@@ -25,6 +25,7 @@ from .introduction import Extent
 from .start import REPORT
 
 TURN_S = 1.0
+NOTHING_REPORTED = (1 << 64) - 1
 ENDS = {
     lib.RP_STREAM_END_CLOSED: "the master closed the connection",
     lib.RP_STREAM_END_FAILED: "the connection failed",
@@ -216,24 +217,26 @@ class LogStream:
     def turn(self, timeout_s: float) -> int:
         """Receive for so long. Returns why it has returned: RP_STREAM_IDLE and others of `rp_stream_event`."""
         event = int(lib.rp_slave_stream_run(self._handle, int(timeout_s * 1e9)))
-        end = max(self.agreement.master_end, lib.rp_slave_stream_position(self._handle))
+        stream = self._handle
+        position = stream.master_end if stream.config.is_rocketpy else stream.phy_offset + stream.body_left
+        end = max(self.agreement.master_end, int(position))
         self._block.show(lib.RP_COUNT_MASTER_END, end)
-        self._block.show(lib.RP_COUNT_REPORTED, lib.rp_slave_stream_reported(self._handle))
+        self._block.show(lib.RP_COUNT_REPORTED, 0 if stream.reported == NOTHING_REPORTED else stream.reported)
         return event
 
     @property
     def received_bytes(self) -> int:
-        return int(lib.rp_slave_stream_received(self._handle))
+        return int(self._handle.received)
 
     @property
     def is_refused(self) -> bool:
         """Return True if the send worker has refused the stream."""
-        return bool(lib.rp_slave_stream_end(self._handle) == lib.RP_STREAM_END_REFUSED)
+        return bool(self._handle.end == lib.RP_STREAM_END_REFUSED)
 
     @property
     def reason(self) -> str:
         """Why it has ended."""
-        reason = int(lib.rp_slave_stream_end(self._handle))
+        reason = int(self._handle.end)
         has_errno = reason == lib.RP_STREAM_END_FAILED and ffi.errno != errno.EAGAIN
         cause = f": {os.strerror(ffi.errno)}" if has_errno else ""
         return ENDS[reason] + cause

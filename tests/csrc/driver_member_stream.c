@@ -119,15 +119,16 @@ static int run(void) {
         rp_stream_event event = rp_slave_stream_run(rig.stream, 0);
         drain();
         if (event == RP_STREAM_NEEDS_EPOCH) {
-            uint64_t reaches = rp_slave_stream_needs_epochs_to(rig.stream);
+            uint64_t reaches = rig.stream->needs_epochs_to;
             CHECK(reaches >= rig.known);
             rig.known = reaches >= EPOCHS[3].start ? UINT64_MAX : EPOCHS[3].start;
-            rp_slave_stream_wrote_epochs(rig.stream, rig.known);
+            rig.stream->config.epochs_from = rig.known;
+            rig.stream->needs_epochs_to = 0;
             rig.asked++;
         } else if (event == RP_STREAM_ORDERS) {
-            rp_slave_stream_set_orders(rig.stream, rig.member->version);
+            rig.stream->config.orders_version = rig.member->version;
         } else if (event == RP_STREAM_ENDED) {
-            rig.ended[rp_slave_stream_end(rig.stream)]++;
+            rig.ended[rig.stream->end]++;
             return 0;
         } else {
             CHECK(event == RP_STREAM_IDLE);

@@ -221,7 +221,7 @@ static void act(void) {
 
 static void run_stream(void) {
     if (rp_slave_stream_run(line.stream, 0) != RP_STREAM_ENDED) return;
-    int32_t end = rp_slave_stream_end(line.stream);
+    int32_t end = line.stream->end;
     CHECK(end > 0 && end <= RP_STREAM_END_REFUSED && (end != RP_STREAM_END_MISPLACED || line.is_misplaced));
     if (end == RP_STREAM_END_REFUSED) {
         CHECK(slave.master_link->refused_reason == RP_REFUSED_BAD_RECORD ||
