@@ -81,7 +81,7 @@ class ControlBlock:
     def forget_clock(self) -> None:
         """Reset the fields of the broker's clock and of the cautious clock, because they refer to the boot time of
         another kernel."""
-        lib.rp_broker_clock_forget(self.header)
+        self.header.clock_slow_base_ms = self.header.clock_slowed_from_ms = 0
         self.header.cautious_lead_ms = self.header.wall_ahead_since_ms = 0
 
     def clock_ms(self, wall_ms: int, boot_ms: int) -> int:
@@ -90,8 +90,8 @@ class ControlBlock:
 
     def clock_slowed_from_ms(self, wall_ms: int, boot_ms: int) -> int | None:
         """The broker's clock at the time when it began to run at half speed; None: it does not."""
-        slowed_from_ms = int(lib.rp_broker_clock_slowed_from(self.header, wall_ms, boot_ms))
-        return None if slowed_from_ms < 0 else slowed_from_ms
+        is_slowed = lib.rp_broker_clock_at(self.header, wall_ms, boot_ms) > wall_ms
+        return int(self.header.clock_slowed_from_ms) if is_slowed else None
 
     @property
     def min_phy_offset(self) -> int:

@@ -51,7 +51,6 @@ static void clocks(void) {
         int64_t before_ms = rp_broker_clock_tick(&clock, wall_ms, boot_ms);
         wall_ms -= some();
         CHECK(rp_broker_clock_tick(&clock, wall_ms, boot_ms + 1) >= before_ms || before_ms > INT64_MAX / 2);
-        (void)rp_broker_clock_slowed_from(&control, wall_ms, boot_ms);
     }
 }
 

@@ -21,11 +21,6 @@ int64_t rp_broker_clock_at(const rp_control *control, int64_t wall_ms, int64_t b
     return slowed_ms > wall_ms ? slowed_ms : wall_ms;
 }
 
-int64_t rp_broker_clock_slowed_from(const rp_control *control, int64_t wall_ms, int64_t boot_ms) {
-    if (at_half_speed(control, boot_ms) <= wall_ms) return -1;
-    return (int64_t)rp_load_acquire((const uint64_t *)&control->clock_slowed_from_ms);
-}
-
 void rp_broker_clock_open(rp_broker_clock *clock, rp_control *control, int64_t wall_ms, int64_t boot_ms) {
     *clock = (rp_broker_clock){.control = control, .last_boot_ms = boot_ms};
     clock->last_ms = rp_broker_clock_at(control, wall_ms, boot_ms);
@@ -44,5 +39,3 @@ int64_t rp_broker_clock_tick(rp_broker_clock *clock, int64_t wall_ms, int64_t bo
     clock->last_boot_ms = boot_ms;
     return now_ms;
 }
-
-void rp_broker_clock_forget(rp_control *control) { control->clock_slow_base_ms = control->clock_slowed_from_ms = 0; }

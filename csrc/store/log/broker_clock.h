@@ -17,12 +17,8 @@ typedef struct rp_broker_clock {
 
 /* The broker's clock when the machine's clocks show `wall_ms` and `boot_ms`. Any process. */
 int64_t rp_broker_clock_at(const rp_control *control, int64_t wall_ms, int64_t boot_ms);
-/* The clock's time when it began to run at half speed; -1 if it runs at full speed at that moment. Any process. */
-int64_t rp_broker_clock_slowed_from(const rp_control *control, int64_t wall_ms, int64_t boot_ms);
 /* Send worker only: start the clock, not before the last store time. */
 void rp_broker_clock_open(rp_broker_clock *clock, rp_control *control, int64_t wall_ms, int64_t boot_ms);
 /* Send worker only: the clock, never lower than the last value returned. */
 int64_t rp_broker_clock_tick(rp_broker_clock *clock, int64_t wall_ms, int64_t boot_ms);
-/* After a reboot, when CLOCK_BOOTTIME has restarted: reset the two values. Before the workers start. */
-void rp_broker_clock_forget(rp_control *control);
 #endif
