@@ -219,11 +219,7 @@ rp_status rp_index_begin_file(rp_index *index, int64_t name, int64_t timestamp_m
     if (status == RP_OK && fallocate(file.fd, 0, 0, (off_t)index->units_at) < 0 && errno != EOPNOTSUPP &&
         errno != ENOSYS)
         status = rp_status_of_errno();
-    if (status != RP_OK) {
-        rp_new_file_abandon(&file);
-        return status;
-    }
-    status = rp_new_file_finish(&file, path);
+    status = rp_new_file_finish(&file, path, status);
     if (status != RP_OK) return status == RP_FULL ? RP_IO_ERROR : status;
     RP_CRASH_POINT("index.roll");
     if (index->base) retire_file(index);

@@ -24,12 +24,7 @@ rp_status rp_mapped_file_create(const char *directory, uint64_t start, uint64_t 
     if (rp_make_directories(directory) < 0) return rp_status_of_errno();
     rp_status status = rp_new_file_begin(&file, directory);
     if (status != RP_OK) return status;
-    status = rp_new_file_size(&file, size, 1);
-    if (status != RP_OK) {
-        rp_new_file_abandon(&file);
-        return status;
-    }
-    status = rp_new_file_finish(&file, path);
+    status = rp_new_file_finish(&file, path, rp_new_file_size(&file, size, 1));
     if (status == RP_OK) close(file.fd);
     return status == RP_FULL ? RP_OK : status;
 }

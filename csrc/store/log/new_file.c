@@ -37,9 +37,13 @@ rp_status rp_new_file_size(rp_new_file *file, uint64_t size, int reserve) {
     return ftruncate(file->fd, (off_t)size) == 0 ? RP_OK : rp_status_of_errno();
 }
 
-rp_status rp_new_file_finish(rp_new_file *file, const char *path) {
+rp_status rp_new_file_finish(rp_new_file *file, const char *path, rp_status status) {
     char source[64];
     int failed;
+    if (status != RP_OK) {
+        rp_new_file_abandon(file);
+        return status;
+    }
     RP_CRASH_POINT("new_file.link");
     if (file->aside[0]) {
         failed = renameat2(AT_FDCWD, file->aside, AT_FDCWD, path, RENAME_NOREPLACE);
@@ -52,7 +56,7 @@ rp_status rp_new_file_finish(rp_new_file *file, const char *path) {
         file->aside[0] = 0;
         return RP_OK;
     }
-    rp_status status = errno == EEXIST ? RP_FULL : rp_status_of_errno();
+    status = errno == EEXIST ? RP_FULL : rp_status_of_errno();
     rp_new_file_abandon(file);
     return status;
 }

@@ -20,9 +20,9 @@ rp_status rp_status_of_errno(void);
 rp_status rp_new_file_begin(rp_new_file *file, const char *directory);
 /* Set its size: with `reserve`, all blocks are allocated, else it is sparse. */
 rp_status rp_new_file_size(rp_new_file *file, uint64_t size, int reserve);
-/* Link it to `path`; RP_FULL if a file exists there. On RP_OK the descriptor stays open in file->fd, else it is closed.
- */
-rp_status rp_new_file_finish(rp_new_file *file, const char *path);
+/* Link it to `path` if it was filled (`status` RP_OK), else give it up; RP_FULL if a file exists there. On RP_OK the
+ * descriptor stays open in file->fd, else it is closed, and errno stays that of what failed. */
+rp_status rp_new_file_finish(rp_new_file *file, const char *path, rp_status status);
 /* Give it up; errno stays that of what failed. */
 void rp_new_file_abandon(rp_new_file *file);
 /* Close a descriptor; errno stays that of what failed. */

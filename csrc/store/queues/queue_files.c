@@ -163,11 +163,7 @@ rp_status rp_queue_files_finish(rp_queue_files *files, const rp_queue *queue, ui
                                 rp_status status) {
     char path[PATH_MAX];
     if (status == RP_OK && queue_path(files, queue, number, path) < 0) status = RP_IO_ERROR;
-    if (status != RP_OK) {
-        rp_new_file_abandon(file);
-        return status;
-    }
-    status = rp_new_file_finish(file, path);
+    status = rp_new_file_finish(file, path, status);
     if (status != RP_OK) return status == RP_FULL ? RP_IO_ERROR : status;
     rp_file_cache_put(files->cache, file_key(files, queue, number), file->fd);
     mark_dirty(files, queue, number, WITH_DATA | WITH_NAMES);

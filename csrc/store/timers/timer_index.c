@@ -59,11 +59,7 @@ static rp_status rp_timer_run_write(const char *directory, uint64_t name, uint64
     if (status != RP_OK) return status;
     status = rp_write_at(file.fd, &header, sizeof header, 0);
     if (status == RP_OK) status = rp_write_at(file.fd, timers, size, sizeof header);
-    if (status != RP_OK) {
-        rp_new_file_abandon(&file);
-        return status;
-    }
-    status = rp_new_file_finish(&file, path);
+    status = rp_new_file_finish(&file, path, status);
     if (status == RP_OK) close(file.fd);
     return status;
 }
