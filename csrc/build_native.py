@@ -41,7 +41,6 @@ HEADERS = [
     "store/filters/filter_marks.h",
     "store/log/commitlog.h",
     "store/log/log_view.h",
-    "store/timers/timer_follow.h",
     "store/queues/consume_queue.h",
     "store/transactions/half_states.h",
     "store/transactions/half_recovery.h",

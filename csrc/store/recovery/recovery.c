@@ -104,6 +104,38 @@ uint64_t rp_recovery_resync(const uint8_t *image, uint64_t size, uint64_t phy_of
     return size;
 }
 
+/* The part of the walk that is in one file. */
+static rp_status walk_file(const uint8_t *image, uint64_t from, uint64_t to, rp_recovery_visit visit, void *context) {
+    for (uint64_t at = from; at < to;) {
+        rp_record_view record;
+        rp_status status = rp_record_decode(image + (at - from), to - at, 0, &record);
+        if (status == RP_END_OF_FILE) return RP_OK;
+        if (status != RP_OK) {
+            at += rp_recovery_resync(image + (at - from), to - at, at);
+            continue;
+        }
+        if ((status = visit(context, &record, at)) != RP_OK) return status;
+        at += record.size;
+    }
+    return RP_OK;
+}
+
+rp_status rp_recovery_walk(rp_log_view *view, uint64_t file_size, uint64_t from, uint64_t to, rp_recovery_visit visit,
+                           void *context) {
+    rp_status status = RP_OK;
+    while (from < to && status == RP_OK) {
+        uint64_t file_end = from - from % file_size + file_size, end = file_end < to ? file_end : to;
+        const uint8_t *image = rp_log_view_acquire(view, from, end - from);
+        if (!image && errno != ENOENT) return rp_status_of_errno();
+        if (image) {
+            status = walk_file(image, from, end, visit, context);
+            rp_log_view_release(view, from);
+        }
+        from = file_end;
+    }
+    return status;
+}
+
 /* The next offsets that are being found, by queue; a queue from `count` on was added since, and keeps its own. */
 struct next_offsets {
     rp_control_block *block;
@@ -113,7 +145,8 @@ struct next_offsets {
 
 /* Move the next offset of a record's queue past it. A queue that is not in the block is added, as dispatch will do.
  * RP_OK; an error of the disk: to continue would lose the queue's end. */
-static rp_status follow_record(const struct next_offsets *found, const rp_record_view *record) {
+static rp_status follow_record(void *context, const rp_record_view *record, uint64_t position) {
+    const struct next_offsets *found = context;
     if (!gets_unit(record)) return RP_OK;
     rp_queue *queue = rp_control_find(found->block, record->topic, record->topic_size, (uint32_t)record->queue_id);
     if (!queue) queue = rp_control_add(found->block, record->topic, record->topic_size, (uint32_t)record->queue_id);
@@ -125,47 +158,13 @@ static rp_status follow_record(const struct next_offsets *found, const rp_record
     return RP_OK;
 }
 
-/* Follow the records of [position, stop), which is in one file, mapped at `image`, `start` bytes into the log. */
-static rp_status follow_file(const struct next_offsets *found, const uint8_t *image, uint64_t start, uint64_t position,
-                             uint64_t stop) {
-    while (position < stop) {
-        rp_record_view record;
-        rp_status status = rp_record_decode(image + (position - start), stop - position, 0, &record);
-        if (status == RP_END_OF_FILE) return RP_OK;
-        if (status != RP_OK) { /* dispatch skips the same bytes */
-            position += rp_recovery_resync(image + (position - start), stop - position, position);
-            continue;
-        }
-        position += record.size;
-        if ((status = follow_record(found, &record)) != RP_OK) return status;
-    }
-    return RP_OK;
-}
-
-/* Follow the published records from `position` on. */
-static rp_status follow_log(const struct next_offsets *found, const char *directory, uint64_t position) {
-    const rp_control *control = rp_control_header(found->block);
-    uint64_t end = rp_load_acquire(&control->published_phy_offset), file_size = control->commitlog_file_size;
-    while (position < end) {
-        uint8_t *image;
-        uint64_t start = position - position % file_size, stop = end < start + file_size ? end : start + file_size;
-        rp_status status = rp_mapped_file_map(directory, start, file_size, 0, &image);
-        if (status == RP_OK) {
-            status = follow_file(found, image, start, position, stop);
-            munmap(image, file_size);
-        }
-        if (status != RP_OK && status != RP_NOT_FOUND) return status; /* dispatch skips a file that is gone, too */
-        position = stop;
-    }
-    return RP_OK;
-}
-
 rp_status rp_recovery_next_offsets(rp_control_block *block, const char *commitlog_directory) {
     const rp_control *control = rp_control_header(block);
     uint32_t count = rp_load_acquire32(&control->queue_count);
     uint64_t *next = malloc((count + 1ull) * sizeof *next), from;
-    const struct next_offsets found = {block, next, count};
-    rp_status status = next ? RP_OK : RP_NO_MEMORY;
+    struct next_offsets found = {block, next, count};
+    rp_log_view *view = rp_log_view_open(commitlog_directory, control->commitlog_file_size, 1);
+    rp_status status = next && view ? RP_OK : RP_NO_MEMORY;
     do {
         /* Read the position first, then the maxima: dispatch moves the maxima first, so none is older than the
          * position. */
@@ -174,12 +173,15 @@ rp_status rp_recovery_next_offsets(rp_control_block *block, const char *commitlo
         from = dispatched > min ? dispatched : min;
         for (uint32_t i = 0; i < count && status == RP_OK; i++)
             next[i] = rp_load_acquire(&rp_control_queue(block, i)->max_offset);
-        if (status == RP_OK) status = follow_log(&found, commitlog_directory, from);
+        if (status == RP_OK)
+            status = rp_recovery_walk(view, control->commitlog_file_size, from,
+                                      rp_load_acquire(&control->published_phy_offset), follow_record, &found);
         /* Cleaning follows dispatch: if it has deleted a file that was to be read here, the maxima are newer by now.
          */
     } while (status == RP_OK && rp_load_acquire(&control->min_phy_offset) > from);
     for (uint32_t i = 0; i < count && status == RP_OK; i++)
         rp_store_release(&rp_control_queue(block, i)->next_offset, next[i]);
+    rp_log_view_close(view);
     free(next);
     return status;
 }
@@ -207,9 +209,9 @@ uint32_t rp_recovery_count_units(const uint8_t *units, uint32_t size, uint64_t p
 static int has_last_unit(rp_cq_reader *reader, const rp_queue *queue) {
     uint8_t bytes[RP_CQ_UNIT_SIZE];
     int32_t count = rp_cq_read(reader, queue, queue->max_offset - 1, 1, bytes);
-    if (count < 0) return errno == EMFILE || errno == ENFILE || errno == ENOMEM ? -1 : 0;
+    if (count < 1) return count < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM) ? -1 : 0;
     rp_unit unit = rp_unit_read(bytes);
-    return count == 1 && unit.phy_offset + unit.size == queue->max_phy_offset;
+    return unit.phy_offset + unit.size == queue->max_phy_offset;
 }
 
 /* 1 if the entry is consistent with itself and the log, and the last unit exists; 0 if not; -1 with errno. */

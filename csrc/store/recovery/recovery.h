@@ -5,6 +5,8 @@
 #include <stdint.h>
 #include "base/status.h"
 #include "store/control/control_block.h"
+#include "store/log/log_view.h"
+#include "store/log/record.h"
 
 typedef struct rp_log_scan {
     uint64_t end; /* the first offset that is not the start of a valid record, or the limit of the scan */
@@ -35,6 +37,13 @@ rp_status rp_recovery_scan_log(const char *commitlog_directory, uint64_t file_si
 /* `image` begins with damage, at `phy_offset` of the log. Returns the distance in bytes to the next valid record that
  * carries its own offset; `size` if there is none. */
 uint64_t rp_recovery_resync(const uint8_t *image, uint64_t size, uint64_t phy_offset);
+
+/* `position`: of the record in the log. Another status than RP_OK ends the walk. */
+typedef rp_status (*rp_recovery_visit)(void *context, const rp_record_view *record, uint64_t position);
+/* Visit the records of [from, to) of the log; `from` is the start of one. Damage and files that are gone are passed
+ * over as dispatch does. RP_OK; RP_IO_ERROR, RP_NO_MEMORY with errno: a file cannot be mapped; what `visit` returns. */
+rp_status rp_recovery_walk(rp_log_view *view, uint64_t file_size, uint64_t from, uint64_t to, rp_recovery_visit visit,
+                           void *context);
 
 /* Set next_offset of every queue: max_offset, plus the records that are published but not yet dispatched. Called by a
  * restarted send worker before its first append; dispatch and cleaning may run meanwhile. Other processes see no

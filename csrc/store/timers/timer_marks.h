@@ -93,7 +93,13 @@ void rp_timer_marks_cut(rp_timer_marks *marks, uint64_t number);
 /* Write the bits and the header to the disk. Any thread of the store worker. RP_OK; RP_IO_ERROR with errno. */
 rp_status rp_timer_marks_sync(rp_timer_marks *marks);
 
-/* An index over the journal of timer_marks.h: how a timer ended, without a search through all entries. C only; the send
+/* Set the bits of the timers that records in [from, to) of the log end: after a power failure, and on a slave, where
+ * the master delivers (rocketpy/store/services/timer_follower.py). Damage is passed over as dispatch does. RP_OK;
+ * RP_STOPPED: *stop became 1; RP_NO_SPACE, RP_IO_ERROR, RP_NO_MEMORY with errno; RP_FULL as rp_timer_marks_reserve. */
+rp_status rp_timer_scan(rp_timer_marks *marks, const rp_control *control, const char *commitlog_directory,
+                        uint64_t from, uint64_t to, const uint32_t *stop);
+
+/* An index over the journal: how a timer ended, without a search through all entries. C only; the send
  * worker. */
 
 typedef struct rp_timer_end_index {

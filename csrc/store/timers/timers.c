@@ -10,7 +10,6 @@
 #include "ipc/worker_counters.h"
 #include "store/log/broker_clock.h"
 #include "store/log/timer_properties.h"
-#include "store/timers/timer_follow.h"
 #include "store/timers/timers_private.h"
 
 /* Renewal: cleaning wants to delete log files that hold pending timers; or many numbers follow the oldest of them, and
@@ -239,12 +238,16 @@ static rp_status cut(rp_timers *timers, uint64_t *end) {
 /* What has ended, as the log says where the marks do not know it. */
 static rp_status load_marks(rp_timers *timers, uint64_t end) {
     rp_timer_marks *marks = timers->config.marks;
-    uint64_t min = rp_load_acquire(&timers->queue->min_offset);
+    uint64_t min = rp_load_acquire(&timers->queue->min_offset),
+             to = rp_load_acquire(&timers->control->published_phy_offset);
     rp_status status = RP_OK;
     rp_timer_marks_move_floor(marks, min, min);
     if (end) status = rp_timer_marks_reserve(marks, end - 1);
-    if (status == RP_OK && timers->header->must_scan)
-        status = rp_timer_scan_log(marks, timers->control, timers->config.commitlog_directory, &timers->stop);
+    if (status == RP_OK && timers->header->must_scan) {
+        status = rp_timer_scan(marks, timers->control, timers->config.commitlog_directory,
+                               timers->header->scanned_phy_offset, to, &timers->stop);
+        if (status == RP_OK) timers->header->marked_phy_offset = to;
+    }
     if (status == RP_OK) rp_timer_marks_move_floor(marks, min, end);
     return status;
 }

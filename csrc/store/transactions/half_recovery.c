@@ -56,16 +56,16 @@ static int rp_half_is_same(const rp_record_view *one, const rp_record_view *othe
  * but a client can set the flag of a committed message in sysFlag: then the record names place 0, where another
  * message's half message may be. So the two messages are compared. */
 
-static int is_half(const rp_record_view *record) {
-    return record->topic_size == sizeof RP_HALF_TOPIC - 1 &&
-           memcmp(record->topic, RP_HALF_TOPIC, record->topic_size) == 0;
+static int is_topic(const rp_record_view *record, const char *topic) {
+    return record->topic_size == strlen(topic) && memcmp(record->topic, topic, record->topic_size) == 0;
 }
 
 /* No client can send to the half topic, or write that property. The first message of a log has place 0. */
 static int rp_half_is_renewed(const rp_record_view *record) {
     const uint8_t *value;
-    return is_half(record) && (record->prepared_transaction_offset != 0 ||
-                               rp_property_find(record->properties, record->properties_size, RP_FIRST_STORED, &value));
+    return is_topic(record, RP_HALF_TOPIC) &&
+           (record->prepared_transaction_offset != 0 ||
+            rp_property_find(record->properties, record->properties_size, RP_FIRST_STORED, &value));
 }
 
 static int rp_half_has_op(const rp_record_view *record) {
@@ -87,7 +87,7 @@ static int acquire(rp_log_view *log, const rp_control *control, uint64_t phy_off
 /* 1 if `message` was made of `half`. */
 static int is_of(const rp_record_view *message, const rp_record_view *half) {
     const uint8_t *topic, *key, *half_key;
-    if (!is_half(half)) return 0;
+    if (!is_topic(half, RP_HALF_TOPIC)) return 0;
     uint32_t topic_size = rp_property_find(half->properties, half->properties_size, RP_REAL_TOPIC, &topic),
              key_size = rp_property_find(message->properties, message->properties_size, "UNIQ_KEY", &key);
     if (!rp_half_is_renewed(message) &&
@@ -139,15 +139,9 @@ struct recovery {
     rp_half_recovery *found;
 };
 
-static const uint8_t *text(const char *string) { return (const uint8_t *)string; }
-
 static rp_queue *queue_of(const struct recovery *recovery, const char *topic) {
-    rp_queue *queue = rp_control_find(recovery->block, text(topic), (uint32_t)strlen(topic), 0);
+    rp_queue *queue = rp_control_find(recovery->block, (const uint8_t *)topic, (uint32_t)strlen(topic), 0);
     return queue && queue->state == RP_QUEUE_LIVE ? queue : NULL;
-}
-
-static int is_topic(const rp_record_view *record, const char *topic) {
-    return record->topic_size == strlen(topic) && memcmp(record->topic, topic, record->topic_size) == 0;
 }
 
 static rp_status put_key(rp_map *map, const void *key, uint32_t size, uint64_t value) {
@@ -244,33 +238,19 @@ static uint64_t first_op(struct recovery *recovery, const rp_queue *halves, cons
     return ops->min_offset;
 }
 
+static rp_status visit_tail(void *context, const rp_record_view *record, uint64_t phy_offset) {
+    struct recovery *recovery = context;
+    if (rp_half_has_op(record)) take_committed(recovery, phy_offset);
+    return is_topic(record, RP_OP_TOPIC) ? take_op(recovery, record) : RP_OK;
+}
+
 /* What is not dispatched yet: op messages, and committed messages. */
 static rp_status read_tail(struct recovery *recovery) {
-    uint64_t end = recovery->control->published_phy_offset, file_size = recovery->control->commitlog_file_size;
-    uint64_t at = recovery->control->dispatched_phy_offset;
-    rp_status status = RP_OK;
-    if (at < recovery->control->min_phy_offset) at = recovery->control->min_phy_offset;
-    while (at < end && status == RP_OK) {
-        uint64_t start = at, size = file_size - at % file_size;
-        if (size > end - at) size = end - at;
-        const uint8_t *image = rp_log_view_acquire(recovery->log, start, size);
-        if (!image && errno != ENOENT) return RP_IO_ERROR;
-        while (image && at < start + size && status == RP_OK) {
-            rp_record_view record;
-            rp_status read = rp_record_decode(image + (at - start), start + size - at, 0, &record);
-            if (read == RP_END_OF_FILE) break;
-            if (read == RP_OK) {
-                if (is_topic(&record, RP_OP_TOPIC)) status = take_op(recovery, &record);
-                if (rp_half_has_op(&record)) take_committed(recovery, at);
-                at += record.size;
-            } else {
-                at += rp_recovery_resync(image + (at - start), start + size - at, at);
-            }
-        }
-        if (image) rp_log_view_release(recovery->log, start);
-        if (at < start + size) at = start + size;
-    }
-    return status;
+    const rp_control *control = recovery->control;
+    uint64_t from = control->dispatched_phy_offset;
+    if (from < control->min_phy_offset) from = control->min_phy_offset;
+    return rp_recovery_walk(recovery->log, control->commitlog_file_size, from, control->published_phy_offset,
+                            visit_tail, recovery);
 }
 
 /* The last record of the log, if it is dispatched. */
@@ -310,11 +290,11 @@ static void end_committed_messages(struct recovery *recovery, const rp_queue *ha
 static int is_same(struct recovery *recovery, uint64_t offset, const rp_record_view *record) {
     uint8_t bytes[RP_CQ_UNIT_SIZE];
     rp_record_view other;
-    if (offset >= record->queue_offset || rp_cq_read(recovery->units, recovery->halves, offset, 1, bytes) != 1)
-        return 0;
+    if (rp_cq_read(recovery->units, recovery->halves, offset, 1, bytes) != 1) return 0;
     rp_unit unit = rp_unit_read(bytes);
     if (read_record(recovery, unit, &other) != RP_OK) return 0;
-    int same = is_topic(&other, RP_HALF_TOPIC) && rp_half_is_same(&other, record);
+    int same =
+        unit.phy_offset < record->phy_offset && is_topic(&other, RP_HALF_TOPIC) && rp_half_is_same(&other, record);
     rp_log_view_release(recovery->log, unit.phy_offset);
     return same;
 }
@@ -375,20 +355,13 @@ static rp_status visit_half(struct recovery *recovery, uint64_t offset, const rp
 /* A Java broker stores no op message for a half message that it discards. */
 static rp_status visit_discarded(struct recovery *recovery, uint64_t offset, const rp_record_view *record) {
     const uint8_t *key;
-    uint8_t bytes[RP_CQ_UNIT_SIZE];
-    rp_record_view half;
     uint32_t size = rp_property_find(record->properties, record->properties_size, "UNIQ_KEY", &key);
     uint64_t found = size ? (uint64_t)(uintptr_t)rp_map_get(&recovery->keys, key, size) : 0;
-    if (!found || rp_half_states_of(recovery->states, found - 1) != RP_HALF_OPEN ||
-        rp_cq_read(recovery->units, recovery->halves, found - 1, 1, bytes) != 1)
-        return RP_OK;
-    rp_unit unit = rp_unit_read(bytes);
-    if (read_record(recovery, unit, &half) != RP_OK) return RP_OK;
-    if (unit.phy_offset < record->phy_offset && rp_half_is_same(&half, record)) {
+    if (found && rp_half_states_of(recovery->states, found - 1) == RP_HALF_OPEN &&
+        is_same(recovery, found - 1, record)) {
         rp_half_states_set(recovery->states, found - 1, RP_HALF_ENDED);
         recovery->found->open--;
     }
-    rp_log_view_release(recovery->log, unit.phy_offset);
     return RP_OK;
 }
 
@@ -432,7 +405,7 @@ rp_status rp_half_recover(rp_half_states *states, uint64_t progress, rp_control_
         status = recover(&recovery, progress);
     rp_map_destroy(&recovery.below, NULL);
     rp_map_destroy(&recovery.keys, NULL);
-    if (recovery.log) rp_log_view_close(recovery.log);
-    if (recovery.units) rp_cq_reader_close(recovery.units);
+    rp_log_view_close(recovery.log);
+    rp_cq_reader_close(recovery.units);
     return status;
 }

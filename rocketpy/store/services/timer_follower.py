@@ -25,7 +25,6 @@ from .threads import StoreThreads
 INTERVAL_S = 5.0
 SYNC_BYTES = 256 << 20
 """Bytes of the log that are read again after a power failure, at most about."""
-MAPPINGS_MAX = 4
 QUEUE_FILES_MAX = 2
 TOPIC = TIMER_TOPIC.encode()
 
@@ -89,17 +88,10 @@ class TimerFollower:
         lib.rp_timer_marks_move_floor(marks, low, low)
         if high:
             _check(lib.rp_timer_marks_reserve(marks, high - 1))
-        file_size = self._control.header.commitlog_file_size
-        view = lib.rp_log_view_open(self._commitlog, file_size, MAPPINGS_MAX)
-        _check(Status.OK if view != ffi.NULL else Status.NO_MEMORY)
-        try:
-            begin = max(begin, self._control.min_phy_offset)
-            status = lib.rp_timer_scan(marks, view, file_size, begin, end, self._is_stopped)
-            if status == Status.STOPPED:
-                return False
-            _check(status)
-        finally:
-            lib.rp_log_view_close(view)
+        status = lib.rp_timer_scan(marks, self._control.header, self._commitlog, begin, end, self._is_stopped)
+        if status == Status.STOPPED:
+            return False
+        _check(status)
         lib.rp_timer_marks_move_floor(marks, low, high)
         self._hold(queue, end)
         return True
