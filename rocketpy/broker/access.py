@@ -26,6 +26,11 @@ from rocketpy.config import BrokerSettings
 from rocketpy.errors import RequestRefused
 from rocketpy.message.record import StoredRecord
 from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.headers.acl import (
+    CreateAccessConfigRequestHeader,
+    DeleteAccessConfigRequestHeader,
+    UpdateGlobalWhiteAddrsConfigRequestHeader,
+)
 from rocketpy.remoting.signature import ACCESS_KEY
 from rocketpy.transport.duties import Duty
 
@@ -185,13 +190,20 @@ class AccountsKeeper:
         """Publish the accounts if files have changed."""
         await self._run(self.files.poll)
 
-    async def change(self, change: Callable[[AclFiles], Accounts]) -> None:
-        """Change the files (codes 50, 51, 53) and publish the accounts.
+    async def update(self, request: RemotingCommand) -> None:
+        """Add or change an account (50), and publish. Raises RequestRefused: nothing has changed."""
+        header = CreateAccessConfigRequestHeader.of(request)
+        await self._run(lambda: self.files.update_account(header))
 
-        Raises:
-            RequestRefused: of `change`; nothing has changed.
-        """
-        await self._run(lambda: change(self.files))
+    async def delete(self, request: RemotingCommand) -> None:
+        """Remove an account (51), and publish. Raises RequestRefused: nothing has changed."""
+        header = DeleteAccessConfigRequestHeader.of(request)
+        await self._run(lambda: self.files.delete_account(header))
+
+    async def update_white_addresses(self, request: RemotingCommand) -> None:
+        """Replace a list of white addresses (53), and publish. Raises RequestRefused: nothing has changed."""
+        header = UpdateGlobalWhiteAddrsConfigRequestHeader.of(request)
+        await self._run(lambda: self.files.update_white_addresses(header))
 
     async def _run(self, read: Callable[[], Accounts | None]) -> None:
         """`read` waits for the disk, and to publish takes time that grows with the table: both are work of a thread."""

@@ -13,6 +13,7 @@ import logging
 import random
 from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import attrs
 import trio
@@ -29,7 +30,6 @@ from rocketpy.transport.duties import Duty, as_duty, as_work, run_duty
 from rocketpy.transport.server import TaskStatus
 from rocketpy.transport.steps import finished
 
-from .access import AccessControl, AccountsKeeper
 from .clock import CHECK_INTERVAL_S, Clock, ProcessPauses, seconds_to_midnight
 from .current_settings import CurrentSettings
 from .delays.levels import DelayLevels, DelayProgress
@@ -81,6 +81,9 @@ from .topics_of_log import KEEP_S, TopicsOfLog, adopt_queues, finish_deletions
 from .transactions.transaction_progress import TransactionProgress
 from .transactions.transaction_questions import Questions
 from .transactions.transactions import TransactionService
+
+if TYPE_CHECKING:
+    from .access import AccessControl, AccountsKeeper
 
 logger = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
@@ -14,7 +14,6 @@ from rocketpy.remoting.fast_path import FastPath
 from rocketpy.remoting.limits import PoolLoad
 from rocketpy.remoting.networks import parse_networks
 
-from .access import AccessControl, AccountsKeeper
 from .clock import Clock
 from .current_settings import CurrentSettings
 from .delays.schedule import ScheduleService
@@ -29,6 +28,9 @@ from .managers.table_followers import TableFollowers
 from .managers.topic_config import TopicConfigManager
 from .store_api import Store
 from .transactions.transactions import TransactionService
+
+if TYPE_CHECKING:
+    from .access import AccessControl, AccountsKeeper
 
 
 class Registrar(Protocol):

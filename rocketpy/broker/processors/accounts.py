@@ -7,15 +7,18 @@ answered; here each answer says why. 54 lists the accounts without their secrets
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.errors import RequestRefused
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.headers import acl as headers
 
-from ..access import AccountsKeeper
 from ..services import BrokerServices
 from .table import TableProcessor
+
+if TYPE_CHECKING:
+    from ..access import AccountsKeeper
 
 OFF = "access control is off on this broker (aclEnable=false)"
 _Code = ResponseCode
@@ -52,18 +55,15 @@ class AccountProcessor(TableProcessor):
         return accounts
 
     async def _update(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        header = headers.CreateAccessConfigRequestHeader.of(request)
-        await self._accounts(request).change(lambda files: files.update_account(header))
+        await self._accounts(request).update(request)
         return RemotingCommand.response()
 
     async def _delete(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        header = headers.DeleteAccessConfigRequestHeader.of(request)
-        await self._accounts(request).change(lambda files: files.delete_account(header))
+        await self._accounts(request).delete(request)
         return RemotingCommand.response()
 
     async def _update_white_addresses(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        header = headers.UpdateGlobalWhiteAddrsConfigRequestHeader.of(request)
-        await self._accounts(request).change(lambda files: files.update_white_addresses(header))
+        await self._accounts(request).update_white_addresses(request)
         return RemotingCommand.response()
 
     async def _versions(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:

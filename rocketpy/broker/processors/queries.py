@@ -11,6 +11,7 @@ Source: RocketMQ 4.9 `QueryMessageProcessor`, `AdminBrokerProcessor`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.errors import RecordCorrupt, RequestRefused
@@ -30,10 +31,12 @@ from rocketpy.remoting.headers.pull import (
 )
 from rocketpy.transport.steps import BODY_SIZE_MAX, finished
 
-from ..access import AccessControl
 from ..current_settings import CurrentSettings
 from ..store_api import Store
 from .table import TableProcessor
+
+if TYPE_CHECKING:
+    from ..access import AccessControl
 
 
 class QueryMessageProcessor(TableProcessor):
