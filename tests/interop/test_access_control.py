@@ -31,14 +31,15 @@ from rocketpy.errors import BrokerError
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.acl import CreateAccessConfigRequestHeader
 from rocketpy.remoting.signature import Credentials
+from tests.support.broker import running_broker
 from tests.support.wire import TIMEOUT_S, Wire
 
 from . import acl_matrix, toolchain
 from .acl_matrix import Case
 from .acl_patterns import Sample, samples
 from .admin_tools import Printed, python_tool
-from .brokers import asking, wait_until
-from .java_broker import JavaBroker, running_java_broker, write_logback
+from .brokers import AnyBroker, asking, wait_until
+from .java_broker import running_java_broker, write_logback
 from .mqadmin import MqAdmin
 
 SEED = 4
@@ -49,9 +50,9 @@ WINDOW = 128  # requests at once on a connection
 
 @attrs.frozen
 class Guarded:
-    """An official broker with access control, and its home."""
+    """A broker with access control, and its home: an official one, or ours."""
 
-    broker: JavaBroker
+    broker: AnyBroker
     home: Path
 
     def answers(self, cases: Iterable[Case]) -> Iterator[tuple[Case, RemotingCommand]]:
@@ -81,6 +82,23 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         yield Guarded(broker, home)
 
 
+@pytest.fixture(scope="module", params=[False, True], ids=["as-the-reference", "strict"])
+def own(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    """A broker of ours with the same accounts."""
+    home = tmp_path_factory.mktemp("own")
+    (home / "conf").mkdir()
+    (home / "conf" / "plain_acl.yml").write_bytes(acl_matrix.file_of_accounts())
+    settings = {"aclEnable": "true", "rocketmqHome": str(home), "aclStrict": str(request.param).lower()}
+    with running_broker(settings) as broker:
+        yield Guarded(broker, home)
+
+
+@pytest.fixture(scope="module")
+def own_validator(own: Guarded) -> AccessValidator:
+    is_strict = own.broker.settings["aclStrict"] == "true"
+    return AccessValidator(AclFiles(own.home, now_ms=lambda: 0).load(), strict=is_strict)
+
+
 @pytest.fixture(scope="module")
 def validator(guarded: Guarded) -> AccessValidator:
     return AccessValidator(AclFiles(guarded.home, now_ms=lambda: 0).load(), strict=False)
@@ -99,7 +117,7 @@ def expected(validator: AccessValidator, case: Case) -> set[str | None]:
     refusal = validator.check(case.request, case.host)
     if refusal is None:
         return {None}
-    if not refusal.text.startswith("No default"):
+    if validator.strict or not refusal.text.startswith("No default"):
         return {refusal.text}
     account = validator.accounts.by_key[case.request.ext_field("AccessKey") or ""]
     needs = REFERENCE.get(case.request.code, SIGNATURE_ONLY).needs(case.request)
@@ -132,6 +150,14 @@ def test_roles_are_those_of_the_reference(guarded: Guarded, validator: AccessVal
 def test_identities_are_those_of_the_reference(guarded: Guarded, validator: AccessValidator) -> None:
     decisions = compare(guarded, validator, acl_matrix.identities(random.Random(SEED)))
     assert min(decisions[text] for text in ("allowed", "No accessKey", "No acl", "Check signature")) > 50
+
+
+def test_our_broker_decides_by_its_rules(own: Guarded, own_validator: AccessValidator) -> None:
+    """Those of the reference, which are compared with the official broker above, or our stricter ones."""
+    rng = random.Random(SEED)
+    for cases in (acl_matrix.permissions(SAMPLE, rng), acl_matrix.roles(rng), acl_matrix.identities(rng)):
+        decisions = compare(own, own_validator, cases)
+        assert decisions["allowed"] > 50
 
 
 # --- white lists ------------------------------------------------------------------------------------------------------

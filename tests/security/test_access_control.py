@@ -30,7 +30,7 @@ from rocketpy.remoting.frame import SerializeType
 from rocketpy.remoting.headers.send import ConsumerSendMsgBackRequestHeader, EndTransactionRequestHeader
 from rocketpy.remoting.signature import SIGNATURE, Credentials, sign
 from tests.support.broker import RunningBroker, free_ports, running_broker
-from tests.support.wire import Wire, pull_request, records_of, send_request, until
+from tests.support.wire import Wire, offset_request, pull_request, records_of, send_request, until
 
 ADMIN = Credentials("administrator", "secret-of-admin")
 BOTH = Credentials("both-account", "secret-of-both")
@@ -280,6 +280,33 @@ def test_ends_of_transactions(guarded: Guarded) -> None:
         assert is_refused(end(SENDER, *place), "No default permission for topic:Other")
         assert is_refused(end(stolen(ADMIN), *place), "Check signature failed")
         assert end(ADMIN, *place).code == 0
+
+
+def messages(wire: Wire, topic: str) -> int:
+    """Messages of all queues of a topic."""
+    return sum(
+        int((ask(wire, offset_request(RequestCode.GET_MAX_OFFSET, topic, queue), ADMIN).ext_fields or {})["offset"])
+        for queue in range(4)
+    )
+
+
+@pytest.mark.parametrize("redirection", ["TRAN_MSG\1true\2PGROUP\1PG\2", "DELAY\0011\2", "TIMER_DELAY_MS\001100\2"])
+def test_properties_do_not_lead_a_message_to_another_topic(guarded: Guarded, redirection: str) -> None:
+    inner = "REAL_TOPIC\1Other\2REAL_QID\0010\2RETRY_TOPIC\1Other\2"
+    with guarded.open() as wire:
+        other, own = messages(wire, "Other"), messages(wire, "T")
+        for properties in (inner + redirection, redirection + inner):
+            fields = ask(wire, send_request("T", b"x", properties=properties), SENDER).ext_fields or {}
+            if "TRAN_MSG" in redirection and "msgId" in fields:
+                header = EndTransactionRequestHeader(
+                    producer_group="PG",
+                    tran_state_table_offset=int(fields["queueOffset"]),
+                    commit_log_offset=int(fields["msgId"][16:], 16),
+                    commit_or_rollback=8,
+                )
+                ask(wire, RemotingCommand.request(RequestCode.END_TRANSACTION, header), SENDER)
+        until(lambda: messages(wire, "T") + messages(wire, "Other") >= own + other + 2, "they are delivered")
+        assert messages(wire, "Other") == other
 
 
 def test_secrets_are_in_no_log(guarded: Guarded) -> None:

@@ -1,0 +1,129 @@
+"""Requests pass access control before they are served: commands, and sends and pulls that are marked UNCHECKED."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+import pytest
+
+pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
+
+from rocketpy.errors import RequestRefused
+from rocketpy.native.core import lib
+from rocketpy.reactor.worker_messages import PULL_REQUEST, SEND_REQUEST, WorkerMessage, unchecked
+from rocketpy.remoting.abc import Channel
+from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.fast_path import PullRequest, SendRequest
+from tests.support import ring_messages
+from tests.support.request_bench import Bench, Handler, complete
+
+UNCHECKED = lib.RP_REQUEST_UNCHECKED
+HOST = "127.0.0.1"
+
+
+@attrs.define(eq=False)
+class Guard:
+    """Refuses what `refuses` names."""
+
+    refuses: bool = False
+    asked: list[tuple[object, ...]] = attrs.field(factory=list)
+
+    def check(self, request: RemotingCommand, host: str) -> None:
+        self._decide(request.code, host)
+
+    def check_fast(self, request: RemotingCommand, host: str, topic: str, group: str) -> None:
+        self._decide(request.code, host, request.body, request.ext_fields, topic, group)
+
+    def _decide(self, *asked: object) -> None:
+        self.asked.append(asked)
+        if self.refuses:
+            raise RequestRefused(1, "AclException: no")
+
+
+async def ok(request: RemotingCommand, channel: Channel) -> RemotingCommand:
+    return RemotingCommand.response(0)
+
+
+PROCESSORS: dict[int, Handler] = {1: ok}
+
+
+def guarded(open_bench: Callable[..., Bench], *, refuses: bool = False) -> tuple[Bench, Guard]:
+    bench, guard = open_bench(PROCESSORS), Guard(refuses)
+    bench.server.handlers = attrs.evolve(bench.server.handlers, access=guard)
+    return bench, guard
+
+
+def served(bench: Bench, *records: tuple[WorkerMessage, bytes]) -> list[RemotingCommand]:
+    """The answers to messages between workers."""
+    answers: list[RemotingCommand] = []
+
+    async def scene() -> None:
+        for kind, record in records:
+            bench.write(kind, record)
+        await complete()
+        answers.extend(bench.commands())
+
+    bench.run(scene)
+    return answers
+
+
+def command(code: int, *, oneway: bool = False) -> tuple[WorkerMessage, bytes]:
+    request = RemotingCommand.request(code, oneway=oneway)
+    return WorkerMessage.COMMAND, ring_messages.origin_record(Bench.origin()) + request.encode()[4:]
+
+
+def header_of(code: int, body: bytes) -> bytes:
+    """Descriptor and header of the frame of a request."""
+    frame = RemotingCommand.request(code, body=body, ext_fields={"b": "T", "a": "G"}).encode()
+    return frame[4 : len(frame) - len(body)]
+
+
+def send(body: bytes = b"body", **fields: int) -> bytes:
+    """A SEND that is not certainly allowed, as the codec writes it."""
+    return ring_messages.send(Bench.origin(), body, flags=UNCHECKED, **fields) + header_of(310, body)
+
+
+def pull(body: bytes = b"odd") -> bytes:
+    return ring_messages.pull(Bench.origin(), flags=UNCHECKED) + header_of(11, body) + body
+
+
+@pytest.mark.parametrize("code", [1, 99])
+@pytest.mark.parametrize("oneway", [False, True])
+def test_a_command_is_checked_before_it_is_served(open_bench: Callable[..., Bench], code: int, oneway: bool) -> None:
+    """Also one of a code that nobody serves."""
+    bench, guard = guarded(open_bench, refuses=True)
+    answers = [(answer.code, answer.remark) for answer in served(bench, command(code, oneway=oneway))]
+    assert answers == ([] if oneway else [(1, "AclException: no")])
+    assert guard.asked == [(code, HOST)]
+
+
+def test_an_allowed_command_is_served(open_bench: Callable[..., Bench]) -> None:
+    bench, _ = guarded(open_bench)
+    assert [answer.code for answer in served(bench, command(1))] == [0]
+
+
+def test_an_unchecked_send_is_checked_with_the_body_that_is_stored(open_bench: Callable[..., Bench]) -> None:
+    bench, guard = guarded(open_bench)
+    served(bench, (WorkerMessage.SEND, send()), (WorkerMessage.PULL, pull()))
+    fields = {"b": "T", "a": "G"}
+    assert guard.asked == [(310, HOST, b"body", fields, "T", "G"), (11, HOST, b"odd", fields, "T", "G")]
+    told = [one for one in bench.slow_path.told if isinstance(one, SendRequest | PullRequest)]
+    assert [one.raw for one in told] == [
+        ring_messages.send(Bench.origin(), b"body"),
+        ring_messages.pull(Bench.origin()),
+    ]
+
+
+def test_a_refused_send_or_pull_is_answered_and_goes_no_further(open_bench: Callable[..., Bench]) -> None:
+    bench, _ = guarded(open_bench, refuses=True)
+    answers = served(bench, (WorkerMessage.SEND, send(opaque=5)), (WorkerMessage.PULL, pull()))
+    assert [(answer.opaque, answer.remark) for answer in answers] == [(5, "AclException: no"), (0, "AclException: no")]
+    assert not any(isinstance(one, SendRequest | PullRequest) for one in bench.slow_path.told)
+
+
+def test_a_checked_record_stays_as_it_is() -> None:
+    record = ring_messages.send(Bench.origin(), b"body")
+    assert unchecked(record, WorkerMessage.SEND) == (record, None)
+    assert SEND_REQUEST.read(unchecked(send(), WorkerMessage.SEND)[0]).flags == 0
+    assert PULL_REQUEST.read(unchecked(pull(), WorkerMessage.PULL)[0]).flags == 0
