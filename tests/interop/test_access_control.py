@@ -259,6 +259,18 @@ def test_our_tool_administers_the_official_broker(
     ours(guarded, "updateGlobalWhiteAddr", "-b", address, "-g", "10.1.1.1", "-p", f"{guarded.home}/conf/plain_acl.yml")
 
 
+def test_the_official_tool_administers_our_broker(
+    own: Guarded, as_account: Callable[[str, str], None], mqadmin: MqAdmin
+) -> None:
+    address = own.broker.address
+    as_account(ADMINISTRATOR, acl_matrix.SECRET)
+    mqadmin(own.broker, "updateTopic", "-b", address, "-t", "made-by-mqadmin")
+    assert "bootTimestamp" in mqadmin(own.broker, "brokerStatus", "-b", address)
+    as_account(DENIED, acl_matrix.SECRET)
+    with pytest.raises(AssertionError, match=f"Need admin permission for request code=17, but accessKey={DENIED} is"):
+        mqadmin(own.broker, "updateTopic", "-b", address, "-t", "not-made")
+
+
 def test_our_tool_and_client_are_refused(guarded: Guarded, as_account: Callable[[str, str], None]) -> None:
     address = guarded.broker.address
     as_account(ADMINISTRATOR, "another-secret")
