@@ -23,7 +23,7 @@ struct rp_access {
     uint64_t refused[RP_ACCESS_REASONS];
     rp_hmac_key of_decisions;
     uint32_t count;
-    uint32_t turn; /* which of a decision's places is taken next when all are full */
+    uint32_t turn; /* which of a decision's places is taken next */
     account accounts[SLOTS];
     uint64_t decisions[RP_ACCESS_DECISIONS][2];
     uint8_t published[RP_ACCESS_PUBLISHED_MAX];
@@ -98,9 +98,9 @@ void rp_access_allow(rp_access *access, const uint8_t *decision) {
     uint64_t words[2], *bucket;
     memcpy(words, decision, sizeof words);
     bucket = (uint64_t *)places(access, words);
-    uint32_t way = 0;
-    while (way < WAYS && bucket[2 * way]) way++;
-    if (way == WAYS) way = access->turn++ % WAYS;
+    for (uint32_t way = 0; way < WAYS; way++)
+        if (memcmp(&bucket[2 * way], words, sizeof words) == 0) return;
+    uint32_t way = access->turn++ % WAYS; /* of many requests under way each asks for the same entry */
     __atomic_store_n(&bucket[2 * way], words[0], __ATOMIC_RELAXED);
     __atomic_store_n(&bucket[2 * way + 1], words[1], __ATOMIC_RELAXED);
 }

@@ -36,7 +36,7 @@ int rp_access_add(rp_access *access, const uint8_t *key, uint32_t key_size, cons
                   uint32_t secret_size);
 uint8_t *rp_access_published(rp_access *access, uint64_t *size);
 void rp_access_end(rp_access *access, uint64_t published_size);
-/* Enter a decision: 16 bytes. Full: it takes the place of another. */
+/* Enter a decision: 16 bytes, which take the place of another. */
 void rp_access_allow(rp_access *access, const uint8_t *decision);
 
 /* Odd: it is being changed. */

@@ -8,7 +8,6 @@
 
 enum { BLOCK = 64 };
 static const uint32_t START[5] = {0x67452301u, 0xEFCDAB89u, 0x98BADCFEu, 0x10325476u, 0xC3D2E1F0u};
-static int is_accelerated;
 
 static uint32_t rotate(uint32_t value, int bits) { return value << bits | value >> (32 - bits); }
 
@@ -41,6 +40,7 @@ static void add_blocks_portable(uint32_t *state, const uint8_t *data, uint64_t b
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <immintrin.h>
+static int is_accelerated;
 #define SHA_TARGET __attribute__((target("sha,ssse3,sse4.1")))
 
 /* Four rounds: number `g` of 20, with the function of its quarter. `e` is the state before the last four. */
@@ -101,8 +101,6 @@ static void add_blocks(uint32_t *state, const uint8_t *data, uint64_t blocks) {
 
 void rp_sha1_force_portable(int on) { (void)on; }
 #endif
-
-int rp_sha1_is_accelerated(void) { return is_accelerated; }
 
 void rp_sha1_update(rp_sha1 *sum, const uint8_t *data, uint64_t size) {
     sum->size += size;

@@ -23,7 +23,6 @@ void rp_hmac_begin(rp_sha1 *sum, const rp_hmac_key *key);
 void rp_sha1_update(rp_sha1 *sum, const uint8_t *data, uint64_t size);
 void rp_hmac_end(rp_sha1 *sum, const rp_hmac_key *key, uint8_t *code);
 
-int rp_sha1_is_accelerated(void);
 /* For tests: 1: the way for all CPUs is used, also where there are instructions. */
 void rp_sha1_force_portable(int on);
 #endif

@@ -157,7 +157,7 @@ def account_files(settings: BrokerSettings) -> AclFiles:
 class AccessStatistics:
     """Figures of access control."""
 
-    accounts: int
+    accounts: int  # published by this manager
     refused: Mapping[str, int]  # by reason, in all processes
     reload_failures: int
     failing_files: int
@@ -174,12 +174,12 @@ class AccountsKeeper:
         self.files = files
         self._published = published
         self._is_known = False  # what each file held is known
+        self._count = 0  # accounts that were published
         self._busy = trio.Lock()
 
     @property
     def statistics(self) -> AccessStatistics:
-        accounts, files = len(self.files.accounts.by_key), self.files
-        return AccessStatistics(accounts, self._published.refused, files.failures, len(files.failing))
+        return AccessStatistics(self._count, self._published.refused, self.files.failures, len(self.files.failing))
 
     @property
     def duty(self) -> Duty:
@@ -213,7 +213,8 @@ class AccountsKeeper:
             self._is_known = self._is_known or self.files.are_whole
             if accounts is not None and self._is_known:
                 self._published.publish(accounts)
-                logger.info("%d accounts are in effect", len(accounts.by_key))
+                self._count = len(accounts.by_key)
+                logger.info("%d accounts are in effect", self._count)
 
         async with self._busy:
             await trio.to_thread.run_sync(work)

@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+pytest.importorskip("rocketpy.native._rocketpy", reason="the table of accounts is C")
+
 from rocketpy.acl.accounts import Account, Accounts
 from rocketpy.broker.fast_path.shared_access import SharedAccess
 from rocketpy.codes import RequestCode
