@@ -42,8 +42,7 @@ a field of the request, or a role. `yes` and `no` are the decisions about a requ
 - the *broker* is an account of a broker, without permissions,
 - the *administrator* has `admin: true` and no permissions by name. With some, the defaults count for all others.
 
-`4.9` is allowed with `aclStrict=false` only, which keeps the holes of RocketMQ 4.9. Every request needs a known
-access key and a valid signature; without them servers refuse all codes. Addresses in white lists may send everything.
+`4.9` is allowed with `aclStrict=false` only, which keeps the holes of RocketMQ 4.9. Every code needs a valid signature.
 
 "Some topic" is for requests that name a message by its place in the log: the topic is checked when the message is read.
 """

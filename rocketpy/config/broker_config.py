@@ -348,8 +348,7 @@ class BrokerConfig(FilterConfig):
     acl_credentials_file: str | None = setting(
         None,
         "aclCredentialsFile",
-        "YAML file with accessKey and secretKey, for this user alone (chmod 600): the account by which this broker "
-        "signs its requests to name servers and to its master. Read again when it changes.",
+        "File (access-control.md) of the account that signs this broker's requests to name servers and to its master.",
         effect=Effect.REFUSED,
     )
     enable_detail_stat: bool = setting(

@@ -316,8 +316,7 @@ class RocketpyConfig:
     acl_strict: bool = setting(
         True,
         "aclStrict",
-        "With aclEnable: check every request code. Off: as RocketMQ 4.9, which asks for a signature alone where it has "
-        "no rule (batch sends, replies, ends of transactions, most administrative codes).",
+        "With aclEnable: check every request code. Off: as RocketMQ 4.9, where most codes need a signature alone.",
     )
     acl_broker_accounts: str = setting(
         "",

@@ -87,7 +87,7 @@ class NamesrvConfig:
     acl_enable: bool = setting(
         False,
         "aclEnable",
-        "Serve requests of accounts only, as a broker does; see access-control.md. The reference has no accounts here.",
+        "Serve requests of accounts only, as a broker does.",
     )
     cluster_test: bool = setting(
         False,

@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
+from tests.support.accounts import BROKER, write_accounts, write_credentials
 from tests.support.broker import RunningBroker, free_ports, running_broker
 
 FILE_SIZE = 1_048_576
@@ -72,6 +73,22 @@ def test_what_keeps_a_slave_from_following(
     status, report = doctor(tmp_path, slave_of(master, tmp_path, **others))
     assert [text for text in texts if text not in report] == []
     assert status == int("brokerName" not in others), "a master may be started later"
+
+
+def test_a_slave_of_a_master_with_accounts(tmp_path: Path) -> None:
+    """The questions of doctor are signed as those of the slave will be."""
+    own = write_credentials(tmp_path)
+    wrong = write_credentials(tmp_path, BROKER, "wrong-secret")
+    with running_broker(MASTER | write_accounts(tmp_path) | own) as master:
+        status, report = doctor(tmp_path, slave_of(master, tmp_path, **own))
+        assert status == 0 and f"account {BROKER}" in report
+        assert f"master {master.address}: log from 0 to" in report.replace("│ ", "").replace("│", "")
+        assert "Check signature failed" in doctor(tmp_path, slave_of(master, tmp_path, **wrong))[1]
+        assert "No accessKey is configured" in doctor(tmp_path, slave_of(master, tmp_path))[1]
+    file = Path(own["aclCredentialsFile"])
+    file.chmod(0o644)
+    status, report = doctor(tmp_path, slave_of(master, tmp_path, **own))
+    assert status == 1 and "other users may read it or write to it; chmod 600 this file" in report
 
 
 def test_a_master_that_does_not_know_this_machine(tmp_path: Path) -> None:

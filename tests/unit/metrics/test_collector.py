@@ -338,8 +338,8 @@ def test_the_name_server() -> None:
     assert [(one.labels["result"], one.value) for one in reloads] == [("loaded", 1), ("failed", 0)]
     [refused] = families["rocketpy_namesrv_access_refused"].samples
     assert (refused.labels, refused.value) == ({"reason": "signature"}, 4)
-    open_to_all = NamesrvCollector(lambda: attrs.evolve(snapshot, access=None)).collect()
-    assert {name for name in families if "_access_" in name} == families.keys() - {family.name for family in open_to_all}
+    public = NamesrvCollector(lambda: attrs.evolve(snapshot, access=None)).collect()
+    assert {name for name in families if "_access_" in name} == families.keys() - {family.name for family in public}
     plain = NamesrvCollector(lambda: attrs.evolve(snapshot, tls=None)).collect()
     assert {name for name in families if "_tls_" in name} == families.keys() - {family.name for family in plain}
 
