@@ -26,9 +26,8 @@ class FailoverConfig(ReplicationConfig):
     ha_mode: HaMode = setting(
         HaMode.PLAIN,
         "haMode",
-        "plain: brokerRole names the master, and people change it. automatic: the brokers of one brokerName elect "
-        "their master in etcd; brokerRole then says if sends wait for the in-sync members (SYNC_MASTER) or not "
-        "(ASYNC_MASTER), and brokerId (1 and up) is the member's own while it is a slave.",
+        "plain: brokerRole names the master. automatic: the brokers of one brokerName elect it in etcd; brokerRole then "
+        "says if sends wait for the in-sync members, and brokerId (1 and up) is the member's own while it is a slave.",
         important=True,
     )
     ha_etcd_addresses: str = setting(

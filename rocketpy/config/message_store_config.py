@@ -146,7 +146,7 @@ class MessageStoreConfig(FailoverConfig):
     disk_space_warning_level_ratio: int = setting(
         90,
         "diskSpaceWarningLevelRatio",
-        "Fill level at which sends are refused (SERVICE_NOT_AVAILABLE). A system property in 4.9.",
+        "Fill level at which sends are refused (SERVICE_NOT_AVAILABLE).",
         unit="%",
         effect=_IN_CLEANING,
         at_least=35,
@@ -155,7 +155,7 @@ class MessageStoreConfig(FailoverConfig):
     disk_space_clean_forcibly_ratio: int = setting(
         85,
         "diskSpaceCleanForciblyRatio",
-        "Fill level at which files of any age are deleted. A system property in 4.9.",
+        "Fill level at which files of any age are deleted.",
         unit="%",
         effect=_IN_CLEANING,
         at_least=30,

@@ -25,8 +25,6 @@ unchanged. Differences:
 
 - A mistake is an error that names file, line and key (the reference uses the default); so is an unknown key, with the
   nearest known one. Trailing blanks are dropped.
-- Name servers come from `-n`, else `namesrvAddr`, else the environment variable `NAMESRV_ADDR`.
-- `bindAddress` is `127.0.0.1`, and `brokerIP1` follows it: the network is not served by default.
 - *Not honoured* settings, and those of the last section, have no effect; the start-up log names each that is set.
   *Default only* settings refuse any other value.
 
@@ -64,7 +62,7 @@ def page() -> str:
 
 
 def _without_effect() -> str:
-    what = "Accepted, so that existing files work, and read by nothing. A change at run time changes the file."
+    what = "Accepted, so that existing files work. A change at run time changes the file."
     parts = ["## Settings without effect", "", what, ""]
     for title, tables in _WITHOUT_EFFECT:
         keys_of: dict[str, list[str]] = {}

@@ -142,15 +142,13 @@ class ReplicationConfig:
         False,
         "haTruncateDiverged",
         "A slave whose log differs from its master's (a broker of rocketpy) cuts off the tail that differs, at most "
-        "256 MiB, keeps it in the store's directory `diverged`, and goes on. The tail may hold acknowledged messages "
-        "that the master lost. Needs haSecretFile. Off: the slave stops following and says where they differ. With "
-        "haMode=automatic members do this by themselves.",
+        "256 MiB, keeps it in the store's directory `diverged`, and goes on. Needs haSecretFile. Off: the slave stops "
+        "following. With haMode=automatic members always cut.",
     )
     ha_diverged_size_max: int = setting(
         4 << 30,
         "haDivergedSizeMax",
-        "Most bytes in the directory `diverged`. A slave that would need more neither cuts nor follows until there "
-        "is room.",
+        "Most bytes in the directory `diverged`. A slave that would need more neither cuts nor follows.",
         unit="bytes",
         at_most=LONG_MAX,
     )

@@ -30,8 +30,8 @@ class ServerConfig:
     bind_address: str = setting(
         "127.0.0.1",
         "bindAddress",
-        "Address to listen on. Default: this machine only, since requests are not authenticated. `0.0.0.0` (default "
-        "of the reference) or `::`: every network of the host.",
+        "Address to listen on. Default: this machine only, since requests need no account by default. `0.0.0.0` "
+        "(default of the reference) or `::`: every network of the host.",
     )
     server_worker_threads: int = setting(
         8,

@@ -29,7 +29,7 @@ with the manager. An unknown figure is left out, never shown as zero.
 """
 
 _EXPORTER = """\
-Names, labels and gauge type are those of rocketmq-exporter, for dashboards made for it. `brokerIP` is the address with
+Names, labels and gauge type are those of rocketmq-exporter. `brokerIP` is the address with
 its port, `brokerHost` is empty, `msgModel` is 1 (clustering). Figures of consumers (`rocketmq_client_*`) are in the
 clients.
 """

@@ -78,8 +78,7 @@ REPLICATION_METRICS: tuple[Metric[Snapshot], ...] = (
           "Time without an acknowledgement while bytes wait; 0: the slave has everything.",
           _by_host(lambda slaves: max(slave.lag_s for slave in slaves))),
     gauge("rocketpy_ha_following", "state",
-          "Slave: 1 for its state. `searching`: it looks for its master. `following`: it gets its log. `halted`: the "
-          "two logs do not fit; the broker's log says why.",
+          "Slave: 1 for its state: `searching` or `following` its master, `halted`: the two logs do not fit.",
           _of(_following)),
     gauge("rocketpy_ha_diverged_files", "", "Files in the store's directory `diverged`.",
           _of(lambda r: [((), r.kept_files)])),
@@ -102,11 +101,10 @@ REPLICATION_METRICS: tuple[Metric[Snapshot], ...] = (
           "Member: 1 if it cannot serve as master; `mqadmin haStatus -f FILE` and its log say why.",
           _member(lambda m: m.has_fault)),
     gauge("rocketpy_ha_faulty_members", "",
-          "Member: registered members of its group that cannot serve as master. "
-          "Other members report one that does not run.",
+          "Member: registered members of its group that cannot serve as master.",
           _member(lambda m: m.faulty)),
     gauge("rocketpy_ha_etcd_alarm", "",
-          "Member: 1 if etcd has an alarm. With NOSPACE it takes no writes, and no master is elected.",
+          "Member: 1 if etcd has an alarm.",
           _member(lambda m: m.has_alarm)),
     gauge("rocketpy_ha_etcd_database_bytes", "", "Member: bytes of etcd's database, bounded by its quota.",
           _member(lambda m: m.etcd_bytes)),

@@ -106,7 +106,7 @@ def _access_metrics(part: str, access: Callable[[_S], AccessSnapshot | None]) ->
         return lambda snapshot: () if (found := access(snapshot)) is None else read(found)
 
     return (
-        counter(f"rocketpy_{part}access_refused", "reason", "Requests that access control has refused.",
+        counter(f"rocketpy_{part}access_refused", "reason", "Requests refused by access control.",
                 of(lambda a: [((reason,), count) for reason, count in sorted(a.refused.items())])),
         gauge(f"rocketpy_{part}access_accounts", "", "Accounts of all files.", of(lambda a: [((), a.accounts)])),
         counter(f"rocketpy_{part}access_reload_failures", "", "Changed files of accounts that could not be read.",
