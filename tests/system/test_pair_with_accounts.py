@@ -124,3 +124,10 @@ def test_a_changed_secret_needs_no_restart(master: RunningBroker, tmp_path: Path
         slave.kill_worker("replicator")
         send(master, b"after")
         wait_equal_logs(master.store, slave.store)
+
+
+def test_a_name_server_beside_a_broker_without_an_account_says_that_it_is_open(tmp_path: Path) -> None:
+    with running_broker(SMALL | write_accounts(tmp_path)) as broker:
+        assert "aclEnable: the name server beside the broker serves everybody: give aclCredentialsFile" in broker.text()
+        with Wire.open(broker.namesrv_port) as wire:
+            assert wire.ask(RemotingCommand.request(RequestCode.GET_BROKER_CLUSTER_INFO)).code == 0

@@ -9,13 +9,19 @@ from pathlib import Path
 
 import attrs
 
-from rocketpy.config import BrokerSettings, load_broker_config, load_namesrv_config
+from rocketpy.config import BrokerSettings, NamesrvSettings, Note, load_broker_config, load_namesrv_config
 from rocketpy.errors import ConfigError
 from rocketpy.native import require_core
 from rocketpy.reactor.acceptor import open_listener
 from rocketpy.reactor.worker_spec import WorkerSpec
 
 from .broker import ready_line, run_broker
+
+OPEN_NAME_SERVER = Note(
+    "aclEnable",
+    None,
+    "the name server beside the broker serves everybody: give aclCredentialsFile, by which the broker registers",
+)
 
 
 def run_standalone(
@@ -48,17 +54,11 @@ def run_standalone(
         },
         environ,
     )
-    namesrv = attrs.evolve(
-        namesrv,
-        namesrv=attrs.evolve(namesrv.namesrv, acl_enable=settings.broker.acl_enable),
-        server=attrs.evolve(namesrv.server, bind_address=bind, rocketmq_home=settings.server.rocketmq_home),
-        tls=settings.tls,
-        rocketpy=attrs.evolve(
-            namesrv.rocketpy,
-            acl_strict=settings.rocketpy.acl_strict,
-            acl_broker_accounts=settings.rocketpy.acl_broker_accounts,
-        ),
-    )
+    namesrv = attrs.evolve(namesrv, server=attrs.evolve(namesrv.server, bind_address=bind), tls=settings.tls)
+    if settings.broker.acl_enable and settings.broker.acl_credentials_file:
+        namesrv = with_accounts_of(settings, namesrv)
+    elif settings.broker.acl_enable:
+        settings = attrs.evolve(settings, notes=(*settings.notes, OPEN_NAME_SERVER))
     with open_listener(bind, namesrv_port, key="--namesrv-port") as listener:
 
         def name_server() -> list[WorkerSpec]:
@@ -71,6 +71,17 @@ def run_standalone(
             beside=name_server,
             ready_lines=lambda running: welcome(running, namesrv_addr),
         )
+
+
+def with_accounts_of(broker: BrokerSettings, namesrv: NamesrvSettings) -> NamesrvSettings:
+    """Return the settings of a name server that has the accounts of the broker."""
+    own = broker.rocketpy
+    return attrs.evolve(
+        namesrv,
+        namesrv=attrs.evolve(namesrv.namesrv, acl_enable=True),
+        server=attrs.evolve(namesrv.server, rocketmq_home=broker.server.rocketmq_home),
+        rocketpy=attrs.evolve(namesrv.rocketpy, acl_strict=own.acl_strict, acl_broker_accounts=own.acl_broker_accounts),
+    )
 
 
 def activation(environ: Mapping[str, str]) -> str:
