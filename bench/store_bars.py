@@ -90,6 +90,7 @@ def ask_all(console: Console, names: Sequence[str], setup: Setup) -> tuple[dict[
 @click.option(
     "--minutes", type=click.FloatRange(0.1), default=10.0, show_default=True, help="Minutes of each open-loop run."
 )
+@click.option("--fill-page-cache", is_flag=True, help="Measure with no memory free (README: virtual machines).")
 @click.option("--strict", is_flag=True, help="Exit with an error when a target is not reached.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), default="store-bars.json", show_default=True)
 @click.option("--docs", "docs_path", type=click.Path(path_type=Path), help="Also write this page of bench/results.")
@@ -99,6 +100,7 @@ def main(
     quick: bool,
     repeat: int | None,
     minutes: float,
+    fill_page_cache: bool,
     strict: bool,
     json_path: Path,
     docs_path: Path | None,
@@ -110,7 +112,7 @@ def main(
     console = Console() if sys.stdout.isatty() else Console(width=REPORT_WIDTH)
     targets = TARGETS if target == "both" else (target,)
     repeat = repeat or (1 if quick else 3)
-    setup = Setup(quick, minutes, repeat, targets, lambda label: Screen(console, f"[{label}]"))
+    setup = Setup(quick, minutes, repeat, targets, lambda label: Screen(console, f"[{label}]"), fill_page_cache)
     answers, failures = ask_all(console, names, setup)
     table = Table(*report.HEADINGS, title="the store's bars")
     for name, answer in answers.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import statistics
+import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ from pathlib import Path
 import attrs
 
 from . import proc
+from .ballast import full_page_cache
 from .brokers import HOST, ROOT, Broker, BrokerFailed, boot, running, work_directory
 from .compare import WARM_UP_S
 from .control import decode_records
@@ -38,7 +40,11 @@ class Setup:
     repeat: int  # restarts of each; turns under sync flush
     targets: Sequence[str]
     watch: Callable[[str], Watch]  # by target
+    fills_page_cache: bool = False  # before each broker of a comparison (ballast.py)
     root: Path = ROOT  # the checkout of rocketpy that is asked to restart or to hold many queues
+
+    def page_cache(self) -> contextlib.AbstractContextManager[None]:
+        return full_page_cache(Path(tempfile.gettempdir())) if self.fills_page_cache else contextlib.nullcontext()
 
     def pick(self, full: int, quick: int) -> int:
         return quick if self.quick else full
@@ -133,7 +139,7 @@ def measure_in_turn(setup: Setup, name: str, workload: Workload, seconds: float,
     errors: dict[str, Mapping[str, int]] = {}
     for target in setup.targets:
         watch = setup.watch(target)
-        with running(target, settings=settings) as broker:
+        with setup.page_cache(), running(target, settings=settings) as broker:
             prepare(broker, setup, watch)
             with open_load(broker, workload, TOPIC_SEND) as load:
                 result = load.measure(seconds, warm_up_s=2.0, progress=watch(name))
@@ -175,7 +181,7 @@ def restart(setup: Setup) -> Answer:
             boots = []
             for _ in range(setup.repeat):
                 setup.watch(target)("restart")
-                with serving(target, directory, setup.root) as broker:
+                with setup.page_cache(), serving(target, directory, setup.root) as broker:
                     boots.append(broker.boot_s)
                     kill_under_load(broker, topics, queues, setup.pick(3, 1))
             log_bytes = sum(path.stat().st_blocks * 512 for path in (directory / "store" / "commitlog").iterdir())

@@ -26,8 +26,8 @@ class FailoverConfig(ReplicationConfig):
     ha_mode: HaMode = setting(
         HaMode.PLAIN,
         "haMode",
-        "plain: brokerRole names the master. automatic: the brokers of one brokerName elect it in etcd; brokerRole then "
-        "says if sends wait for the in-sync members, and brokerId (1 and up) is the member's own while it is a slave.",
+        "plain: brokerRole names the master. automatic: the brokers of one brokerName elect it in etcd; brokerRole "
+        "then says if sends wait for the in-sync members, and brokerId (1 and up) is the member's own while it is a slave.",
         important=True,
     )
     ha_etcd_addresses: str = setting(

@@ -106,7 +106,7 @@ def unreachable_notes(settings: BrokerSettings, lines: Mapping[str, int]) -> tup
         return ()
     networks = [piece.strip() for piece in store.ha_addresses.split(",") if piece.strip()]
     etcd = [urlsplit(address).hostname or "" for address in store.etcd_addresses]
-    named = [one for one in (*networks, *etcd) if not _is_of_this_machine(one)]
+    named = [one for one in (*networks, *etcd) if not is_of_this_machine(one)]
     if not named:
         return ()
     addresses = (
@@ -118,15 +118,15 @@ def unreachable_notes(settings: BrokerSettings, lines: Mapping[str, int]) -> tup
     notes = [
         Note(key, lines.get(key), text % (address, named[0]))
         for key, address in addresses
-        if _is_of_this_machine(address) and (key != "brokerIP2" or address != settings.broker.broker_ip1)
+        if is_of_this_machine(address) and (key != "brokerIP2" or address != settings.broker.broker_ip1)
     ]
-    if networks and all(map(_is_of_this_machine, networks)):
+    if networks and all(map(is_of_this_machine, networks)):
         text = f"{store.ha_addresses}: members on other hosts may not copy the log; name them"
         notes.append(Note("haAddresses", lines.get("haAddresses"), text))
     return tuple(notes)
 
 
-def _is_of_this_machine(address: str) -> bool:
+def is_of_this_machine(address: str) -> bool:
     """Return True for a loopback address or network."""
     try:
         return ipaddress.ip_network(address.strip("[]"), strict=False).is_loopback

@@ -17,7 +17,7 @@ from rocketpy.errors import ConfigError
 from . import properties
 from .failover_relations import unreachable_notes
 from .machine import Machine, is_concrete, this_machine
-from .relations import check_broker, check_namesrv, ring_count
+from .relations import check_broker, check_namesrv, open_notes, ring_count
 from .rocketpy_config import RING_SIZE_MIN
 from .setting import declared_settings, to_text
 from .settings import (
@@ -68,7 +68,7 @@ def load_broker_config(
     if "haListenPort" in given and settings.store.ha_listen_port == port + 1:
         notes = tuple(note for note in notes if note.key != "haListenPort")
     complete = evolve_parts(settings, derived)
-    complete = attrs.evolve(complete, notes=notes + unreachable_notes(complete, loaded.lines))
+    complete = attrs.evolve(complete, notes=notes + unreachable_notes(complete, loaded.lines) + open_notes(complete, loaded.lines))
     if "ringSize" not in given:
         complete = _with_rings_that_fit(complete)
     check_broker(complete, loaded.lines)
@@ -116,7 +116,8 @@ def load_namesrv_config(
         ("server", "listen_port"): settings.server.listen_port or NAMESRV_PORT,
     }
     derived.update(_workers(settings, loaded.given, machine.cores))
-    complete = attrs.evolve(evolve_parts(settings, derived), notes=loaded.notes)
+    complete = evolve_parts(settings, derived)
+    complete = attrs.evolve(complete, notes=loaded.notes + open_notes(complete, loaded.lines))
     check_namesrv(complete, loaded.lines)
     return complete
 

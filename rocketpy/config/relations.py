@@ -9,9 +9,9 @@ from collections.abc import Mapping
 
 from rocketpy.errors import ConfigError
 
-from .failover_relations import failover_fault
+from .failover_relations import failover_fault, is_of_this_machine
 from .replication_config import BrokerRole
-from .settings import BrokerSettings, NamesrvSettings
+from .settings import BrokerSettings, NamesrvSettings, Note
 
 _DELAY = re.compile(r"[1-9][0-9]{0,8}[smhd]")
 _LEVELS_MAX = 100  # log levels beyond it would not fit the reference's tables either
@@ -36,6 +36,18 @@ def check_broker(settings: BrokerSettings, lines: Mapping[str, int]) -> None:
 def check_namesrv(settings: NamesrvSettings, lines: Mapping[str, int]) -> None:
     """The same for a name server."""
     _Checker(settings, lines).check_common()
+
+
+def open_notes(settings: BrokerSettings | NamesrvSettings, lines: Mapping[str, int]) -> tuple[Note, ...]:
+    """What is open to other hosts: a note if they reach the port, and neither accounts nor administrators are named."""
+    is_broker = isinstance(settings, BrokerSettings)
+    has_accounts = settings.broker.acl_enable if is_broker else settings.namesrv.acl_enable
+    bind = settings.server.bind_address
+    if is_of_this_machine(bind) or has_accounts or settings.rocketpy.admin_addresses:
+        return ()
+    may = "send and read all messages and move all offsets" if is_broker else "read all routes and register a broker"
+    text = f"{bind or 'all addresses'}: every host that reaches the port may {may}; set aclEnable, or name adminAddresses"
+    return (Note("bindAddress", lines.get("bindAddress"), text),)
 
 
 def parse_addresses(text: str) -> list[tuple[str, int]]:

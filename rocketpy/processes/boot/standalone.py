@@ -81,6 +81,7 @@ def with_accounts_of(broker: BrokerSettings, namesrv: NamesrvSettings) -> Namesr
         namesrv=attrs.evolve(namesrv.namesrv, acl_enable=True),
         server=attrs.evolve(namesrv.server, rocketmq_home=broker.server.rocketmq_home),
         rocketpy=attrs.evolve(namesrv.rocketpy, acl_strict=own.acl_strict, acl_broker_accounts=own.acl_broker_accounts),
+        notes=tuple(note for note in namesrv.notes if note.key != "bindAddress"),  # it was open without them
     )
 
 

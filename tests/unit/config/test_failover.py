@@ -90,7 +90,10 @@ def test_what_does_not_fit_is_named(changes: dict[str, str], key: str, why: str)
     assert caught.value.key == key
 
 
-HOSTS = {"haAddresses": "10.0.0.0/24", "haSecretFile": "/a/secret", "brokerIP1": "10.0.0.1", "bindAddress": "10.0.0.1"}
+HOSTS = {
+    **{"haAddresses": "10.0.0.0/24", "haSecretFile": "/a/secret", "brokerIP1": "10.0.0.1", "bindAddress": "10.0.0.1"},
+    "adminAddresses": "10.0.0.0/24",
+}
 
 
 @pytest.mark.parametrize(

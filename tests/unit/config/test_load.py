@@ -10,6 +10,7 @@ from rocketpy.config import (
     BrokerSettings,
     FlushDiskType,
     Machine,
+    NamesrvSettings,
     load_broker_config,
     load_namesrv_config,
     ring_count,
@@ -91,6 +92,27 @@ def test_the_announced_address(load: Load, text: str, broker_ip1: str) -> None:
     settings = load(text)
     assert settings.broker.broker_ip1 == broker_ip1
     assert settings.broker.broker_ip2 == broker_ip1
+
+
+@pytest.mark.parametrize("load_any", [load_broker_config, load_namesrv_config])
+@pytest.mark.parametrize(
+    ("given", "is_told"),
+    [
+        ({}, False),
+        ({"bindAddress": "::1"}, False),
+        ({"bindAddress": "0.0.0.0"}, True),
+        ({"bindAddress": ""}, True),
+        ({"bindAddress": "10.0.0.1"}, True),
+        ({"bindAddress": "0.0.0.0", "adminAddresses": "10.0.0.7"}, False),
+        ({"bindAddress": "0.0.0.0", "aclEnable": "true", "rocketmqHome": "/etc/rocketpy"}, False),
+    ],
+)
+def test_a_server_that_is_open_to_other_hosts_says_so(
+    load_any: Callable[..., BrokerSettings | NamesrvSettings], given: dict[str, str], is_told: bool
+) -> None:
+    notes = [str(note) for note in load_any(None, given).notes]
+    assert len(notes) == is_told
+    assert all("bindAddress: " in note and "set aclEnable, or name adminAddresses" in note for note in notes)
 
 
 @pytest.mark.parametrize(
