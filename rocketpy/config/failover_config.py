@@ -27,7 +27,8 @@ class FailoverConfig(ReplicationConfig):
         HaMode.PLAIN,
         "haMode",
         "plain: brokerRole names the master. automatic: the brokers of one brokerName elect it in etcd; brokerRole "
-        "then says if sends wait for the in-sync members, and brokerId (1 and up) is the member's own while it is a slave.",
+        "then says if sends wait for the in-sync members, and brokerId (1 and up) is the member's own while it is a "
+        "slave.",
         important=True,
     )
     ha_etcd_addresses: str = setting(

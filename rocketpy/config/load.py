@@ -68,7 +68,9 @@ def load_broker_config(
     if "haListenPort" in given and settings.store.ha_listen_port == port + 1:
         notes = tuple(note for note in notes if note.key != "haListenPort")
     complete = evolve_parts(settings, derived)
-    complete = attrs.evolve(complete, notes=notes + unreachable_notes(complete, loaded.lines) + open_notes(complete, loaded.lines))
+    complete = attrs.evolve(
+        complete, notes=notes + unreachable_notes(complete, loaded.lines) + open_notes(complete, loaded.lines)
+    )
     if "ringSize" not in given:
         complete = _with_rings_that_fit(complete)
     check_broker(complete, loaded.lines)

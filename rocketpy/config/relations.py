@@ -46,7 +46,9 @@ def open_notes(settings: BrokerSettings | NamesrvSettings, lines: Mapping[str, i
     if is_of_this_machine(bind) or has_accounts or settings.rocketpy.admin_addresses:
         return ()
     may = "send and read all messages and move all offsets" if is_broker else "read all routes and register a broker"
-    text = f"{bind or 'all addresses'}: every host that reaches the port may {may}; set aclEnable, or name adminAddresses"
+    text = (
+        f"{bind or 'all addresses'}: every host that reaches the port may {may}; set aclEnable, or name adminAddresses"
+    )
     return (Note("bindAddress", lines.get("bindAddress"), text),)
 
 

@@ -17,6 +17,7 @@ CSRC = ROOT / "csrc"
 HERE = Path(__file__).parent
 NAME = "rocketpy.native._rocketpy"
 OPTIONS = ["-std=gnu11", "-O1", "-g", "-w"]
+BORN_NS = 1
 WRAPPED = ("fdatasync", "fsync", "syncfs", "fallocate")
 DECLARATIONS = """
 extern int crash_events_on;
@@ -26,13 +27,20 @@ extern "Python+C" void crash_event(int event, const char *name, int descriptor);
 
 
 def load() -> ModuleType:
-    """Make `rocketpy.native.core` the core with crash points; in this process there must be no other yet."""
+    """Make `rocketpy.native.core` the core with crash points; in this process there must be no other yet.
+
+    A store that the simulated disk gives back is a copy, which cannot have the time of birth of its original: here all
+    files have the same.
+    """
     assert NAME not in sys.modules, "the product's core is loaded already"
     spec = importlib.util.spec_from_file_location(NAME, build())
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[NAME] = module
     spec.loader.exec_module(module)
+    from rocketpy.store.recovery import store_lock
+
+    store_lock.birth_ns = lambda descriptor: BORN_NS
     return module
 
 
@@ -70,13 +78,14 @@ def _compile(directory: Path) -> None:
     product, objects = _module("build_native"), _module("objects")
     headers = [*product.HEADERS, "workers/send/send_store.h"]
     ffi = FFI()
+    ffi.cdef(product.STATX)
     for name in headers:
         ffi.cdef(product.declarations(name))
     ffi.cdef(DECLARATIONS)
     own = "extern int crash_events_on;\nrp_status crash_put(rp_commitlog *, const rp_put *);\n"
     ffi.set_source(
         NAME,
-        "".join(f'#include "{name}"\n' for name in headers) + own,
+        "#include <sys/stat.h>\n" + "".join(f'#include "{name}"\n' for name in headers) + own,
         sources=[str(HERE / "crash_core.c")],
         extra_objects=objects.compile_changed(ROOT / "build" / "crash-objects", [*OPTIONS, "-DRP_WITH_CRASH_POINTS=1"]),
         include_dirs=[str(CSRC)],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from rocketpy.broker.access import AccessControl, AccountsKeeper
 from rocketpy.codes import RequestCode
 from rocketpy.errors import RequestRefused
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.headers.acl import DeleteAccessConfigRequestHeader
 from rocketpy.remoting.signature import Credentials, sign
 
 HOST = "10.0.0.1"
@@ -168,8 +167,8 @@ def keeper(home: Path) -> tuple[Published, AccountsKeeper, Path]:
     return published, AccountsKeeper(AclFiles(home, now_ms=lambda: 1), published), path
 
 
-def delete(access_key: str) -> Callable[[AclFiles], Accounts]:
-    return lambda files: files.delete_account(DeleteAccessConfigRequestHeader(access_key=access_key))
+def delete(access_key: str) -> RemotingCommand:
+    return RemotingCommand(RequestCode.DELETE_ACL_CONFIG, ext_fields={"accessKey": access_key})
 
 
 def test_a_changed_file_is_published_and_one_that_cannot_be_read_is_not(tmp_path: Path) -> None:
@@ -201,10 +200,10 @@ def test_a_restarted_manager_publishes_nothing_until_it_can_read_the_files(tmp_p
 def test_a_change_by_a_request_is_published_at_once(tmp_path: Path) -> None:
     published, accounts, _ = keeper(tmp_path)
     trio.run(accounts.look)
-    trio.run(accounts.change, delete("account-1"))
+    trio.run(accounts.delete, delete("account-1"))
     assert (published.version, set(published.accounts.by_key)) == (4, set())
     with pytest.raises(RequestRefused):
-        trio.run(accounts.change, delete("x"))
+        trio.run(accounts.delete, delete("x"))
 
 
 def test_nothing_of_it_is_loaded_where_it_is_off() -> None:

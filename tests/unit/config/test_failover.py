@@ -91,7 +91,10 @@ def test_what_does_not_fit_is_named(changes: dict[str, str], key: str, why: str)
 
 
 HOSTS = {
-    **{"haAddresses": "10.0.0.0/24", "haSecretFile": "/a/secret", "brokerIP1": "10.0.0.1", "bindAddress": "10.0.0.1"},
+    "haAddresses": "10.0.0.0/24",
+    "haSecretFile": "/a/secret",
+    "brokerIP1": "10.0.0.1",
+    "bindAddress": "10.0.0.1",
     "adminAddresses": "10.0.0.0/24",
 }
 

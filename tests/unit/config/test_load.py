@@ -110,7 +110,7 @@ def test_the_announced_address(load: Load, text: str, broker_ip1: str) -> None:
 def test_a_server_that_is_open_to_other_hosts_says_so(
     load_any: Callable[..., BrokerSettings | NamesrvSettings], given: dict[str, str], is_told: bool
 ) -> None:
-    notes = [str(note) for note in load_any(None, given).notes]
+    notes = [str(note) for note in load_any(None, given, ENVIRON).notes]
     assert len(notes) == is_told
     assert all("bindAddress: " in note and "set aclEnable, or name adminAddresses" in note for note in notes)
 
