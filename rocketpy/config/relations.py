@@ -40,12 +40,13 @@ def check_namesrv(settings: NamesrvSettings, lines: Mapping[str, int]) -> None:
 
 def open_notes(settings: BrokerSettings | NamesrvSettings, lines: Mapping[str, int]) -> tuple[Note, ...]:
     """What is open to other hosts: a note if they reach the port, and neither accounts nor administrators are named."""
-    is_broker = isinstance(settings, BrokerSettings)
-    has_accounts = settings.broker.acl_enable if is_broker else settings.namesrv.acl_enable
+    if isinstance(settings, BrokerSettings):
+        has_accounts, may = settings.broker.acl_enable, "send and read all messages and move all offsets"
+    else:
+        has_accounts, may = settings.namesrv.acl_enable, "read all routes and register a broker"
     bind = settings.server.bind_address
     if is_of_this_machine(bind) or has_accounts or settings.rocketpy.admin_addresses:
         return ()
-    may = "send and read all messages and move all offsets" if is_broker else "read all routes and register a broker"
     text = (
         f"{bind or 'all addresses'}: every host that reaches the port may {may}; set aclEnable, or name adminAddresses"
     )
