@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("rocketpy.native._rocketpy", reason="the replicator is C")
 
 from rocketpy.failover.member_block import MemberBlock
-from rocketpy.native.core import lib
+from rocketpy.native.core import ffi, lib
 from tests.support.stepping import Steps, can_step
 from tests.unit.replication.test_confirm import A, B, Master
 
@@ -30,7 +30,7 @@ def master(tmp_path: Path) -> Iterator[Master]:
 
 
 def begin(master: Master) -> Steps:
-    """A replicator that knows its orders and is about to confirm the end of the log."""
+    """A replicator that knows its orders and enters rp_confirm_run, to confirm the end of the log."""
     master.control.header.confirmed_phy_offset = 0
     master.member = MemberBlock()
     master.member.set_own(A)
@@ -38,7 +38,8 @@ def begin(master: Master) -> Steps:
     master.order(A)
     master.publish(END)
     lib.rp_confirm_look(master.confirm)
-    return Steps(lambda: lambda: lib.rp_confirm_run(master.confirm))
+    run = ffi.addressof(lib, "rp_confirm_run")
+    return Steps(lambda: lambda: run(master.confirm), entry=int(ffi.cast("uintptr_t", run)))
 
 
 def find_steps(master: Master) -> tuple[int, int]:
