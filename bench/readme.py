@@ -67,7 +67,7 @@ class Figure:
 
 FIGURES = (
     Figure("start of both, up to the first acknowledged send", "compare.md", "boot", "boot_s", seconds),
-    Figure("restart after kill -9, 6 GiB, 10 000 queues", "store-bars.md", "restart", "restart_s", seconds),
+    Figure("restart after kill -9, 8 GiB, 10 000 queues", "store-bars.md", "restart", "restart_s", seconds),
     Figure("memory of name server and broker, idle (PSS)", "compare.md", "memory-idle", "pss_mib", mebibytes),
     Figure("send 1 KiB, 64 connections × 64 in flight", "compare.md", "send-1k-64x64", "messages_per_s", rate),
     Figure("broker CPU per message at 64 × 64", "compare.md", "send-1k-64x64", "cpu_us_per_message", microseconds),
