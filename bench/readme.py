@@ -72,7 +72,7 @@ FIGURES = (
     Figure("send 1 KiB, 64 connections × 64 in flight", "compare.md", "send-1k-64x64", "messages_per_s", rate),
     Figure("broker CPU per message at 64 × 64", "compare.md", "send-1k-64x64", "cpu_us_per_message", microseconds),
     Figure("send 1 KiB, one at a time, p50", "compare.md", "send-1k-1x1", "p50_us", microseconds),
-    Figure("send at a steady 10 000/s for minutes, p99.9", "store-bars.md", "open-loop", "p999_us", microseconds),
+    Figure("send at a steady 10 000/s for a minute, p99.9", "store-bars.md", "open-loop", "p999_us", microseconds),
     Figure("sync flush, 64 connections, one at a time each", "store-bars.md", "sync-flush", "messages_per_s", rate),
     Figure("pull by 32 × 1 KiB, 16 connections × 4", "compare.md", "pull-32x1k-16x4", "messages_per_s", rate),
     Figure("pull by 32 × 1 KiB, one at a time", "compare.md", "pull-32x1k-1x1", "messages_per_s", rate),

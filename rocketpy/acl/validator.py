@@ -84,7 +84,8 @@ class Refusal:
 
 @attrs.define(eq=False)
 class AccessValidator:
-    """Of one server or worker, for one thread. `accounts` is replaced when the files have changed.
+    """Of one server or worker. `accounts` is replaced when the files have changed. With several threads `refused`
+    may miss a refusal.
 
     Args:
         brokers: access keys of the brokers' own accounts.

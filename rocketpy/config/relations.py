@@ -39,7 +39,7 @@ def check_namesrv(settings: NamesrvSettings, lines: Mapping[str, int]) -> None:
 
 
 def open_notes(settings: BrokerSettings | NamesrvSettings, lines: Mapping[str, int]) -> tuple[Note, ...]:
-    """What is open to other hosts: a note if they reach the port, and neither accounts nor administrators are named."""
+    """A note on the rights of other hosts, if they reach the port and neither accounts nor administrators are named."""
     if isinstance(settings, BrokerSettings):
         has_accounts, may = settings.broker.acl_enable, "send and read all messages and move all offsets"
     else:

@@ -42,7 +42,7 @@ LOOK_S = 0.5  # at connections that take too long
 
 @attrs.define(eq=False)
 class _Scrape:
-    """A connection that is served; its own descriptor outlives the one that TLS takes over."""
+    """A connection to the endpoint, by a duplicate of its descriptor: TLS takes the first one over."""
 
     connection: socket.socket
     host: str
@@ -120,8 +120,8 @@ class _Server(ThreadingMixIn, WSGIServer):
 
 
 class _Answer(io.BufferedIOBase):
-    """The answer of a scrape. A write that fails is a BrokenPipeError, whatever TLS calls it: wsgiref ends then without
-    a traceback."""
+    """The answer of a scrape. Every failed write raises BrokenPipeError, at which wsgiref ends without a traceback;
+    TLS has other errors for it."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
