@@ -134,8 +134,8 @@ class RunningBroker:
         assert self.process is not None
         found = {}
         for task in Path(f"/proc/{self.process.pid}/task").iterdir():
-            for pid in (task / "children").read_text().split():
-                with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # the thread, or a worker, has just ended
+                for pid in (task / "children").read_text().split():
                     found[Path(f"/proc/{pid}/comm").read_text().strip()] = int(pid)
         return found
 
