@@ -312,6 +312,8 @@ class TlsMain:
                 raise TransportError("the thread of TLS handshakes has ended")
         pump.close()
         thread.join()
+        while self._ready:  # handshakes that were complete after the last turn
+            self._ready.popleft().close()
 
     def _complete(self, handshake: Handshake) -> None:
         self._ready.append(handshake)

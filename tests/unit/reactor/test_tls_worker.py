@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator
 from ipaddress import IPv4Address
 from pathlib import Path
+from typing import cast
 
 import attrs
 import pytest
@@ -390,6 +391,24 @@ def test_a_new_certificate_serves_new_connections(rig: Rig) -> None:
         assert other.getpeercert(binary_form=True) != old
         client.sendall(b"x")
         assert exactly(near, 1) == b"x"
+
+
+def test_a_handshake_that_is_complete_at_the_stop_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last turn is over; the client sees a reset, and no descriptor is left."""
+    rig = Rig(tmp_path)
+    rig.start()
+    (stream, client), (inner, near) = socket.socketpair(), socket.socketpair()
+    late = tls_handshakes.Handshake(cast(ssl.SSLSocket, stream), inner, Peer("127.0.0.1", 1), 0.0, way=0)
+    stop = tls_handshakes.Handshakes.stop
+
+    def stop_late(handshakes: tls_handshakes.Handshakes) -> None:
+        handshakes.completed(late)
+        stop(handshakes)
+
+    monkeypatch.setattr(tls_handshakes.Handshakes, "stop", stop_late)
+    rig.stop()
+    with client, near:
+        assert stream.fileno() == inner.fileno() == -1
 
 
 def test_at_the_stop_clients_get_the_rest_of_their_answers(tmp_path: Path) -> None:
