@@ -17,7 +17,7 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -30,11 +30,12 @@ from tests.support.ha.group import Group, real_group
 from tests.support.ha.network import network
 from tests.support.ha.route_senders import LANGUAGES, RouteSender, route_senders
 
-from .report import machine
+from .report import markdown_table, page_head
 
 KILL_BAR_S = {6: 8.0, 2: 4.0}  # by seconds of the lease
 OWN_BAR_S, OFFICIAL_BAR_S = 1.0, 3.0  # of a switch-over
 SETTLE_S = 2.0
+HEADINGS = ("what", "count", "median", "longest", "bar", "failed sends")
 
 
 def until_acknowledged_s(group: Group) -> float:
@@ -155,12 +156,38 @@ def measure(lease_s: int, kills: int, switches: int) -> list[dict[str, object]]:
     return rows
 
 
+def table_row(found: Mapping[str, object]) -> tuple[str, ...]:
+    """One question as a row of the page's table."""
+    bar_s, sent = found.get("bar_s"), found.get("sent")
+    bar = f"{bar_s:g} s: {'holds' if found['holds'] else 'missed'}" if bar_s is not None else ""
+    failed = f"{found['failed']} of {sent}" if sent is not None else ""
+    return str(found["what"]), str(found["count"]), f"{found['median_s']} s", f"{found['max_s']} s", bar, failed
+
+
+def page(rows: Sequence[Mapping[str, object]], load: float) -> str:
+    return f"""{page_head("Failover", "bench.failover")}
+Three members and one etcd; SYNC_MASTER. Load average before the run: {load:.1f}. The history of each run is checked: no
+acknowledged message is missing or seen twice, and no two masters acknowledged.
+
+{markdown_table(HEADINGS, map(table_row, rows))}
+
+- **kill -9 of the master**: of all its processes, until one of six senders, which go from member to member, is
+  acknowledged. It begins with the time that the lease still has.
+- **switch-over** and **death of the master's machine** (all processes killed, its network cut at the same moment, so
+  that no connection is refused): the longest time between two successful sends of one sender that finds the master by
+  the route, with default settings. A send fails after its retries.
+
+The bar of a death of the machine is one of the median, the others are of the longest.
+"""
+
+
 @click.command(help=__doc__)
 @click.option("--kills", default=10, show_default=True, help="Deaths of the master, for each lease.")
 @click.option("--switches", default=10, show_default=True, help="Switch-overs.")
 @click.option("--machines", default=0, show_default=True, help="Deaths of the master's machine, for each lease.")
 @click.option("--lease", "leases", multiple=True, type=int, default=(6, 2), show_default=True, help="haLeaseSeconds.")
-def main(kills: int, switches: int, machines: int, leases: tuple[int, ...]) -> None:
+@click.option("--docs", type=click.Path(path_type=Path), help="Also write this page of bench/results.")
+def main(kills: int, switches: int, machines: int, leases: tuple[int, ...], docs: Path | None) -> None:
     load = os.getloadavg()[0]
     rows: list[dict[str, object]] = []
     for lease_s in leases:
@@ -170,7 +197,8 @@ def main(kills: int, switches: int, machines: int, leases: tuple[int, ...]) -> N
             rows.append(lost_machines(lease_s, machines))
     for row in rows:
         click.echo(json.dumps(row))
-    click.echo(json.dumps({"machine": machine(), "load_before": load}))
+    if docs is not None:
+        docs.write_text(page(rows, load))
 
 
 if __name__ == "__main__":
