@@ -42,11 +42,24 @@ def title_of(target: str) -> str:
     return f"make {target}" if not target.startswith(CI) else f".ci/run{target.removeprefix(CI)}"
 
 
-def run_seconds(target: str) -> dict[str, float]:
-    """The seconds of one run: of the target, and of each target that .ci/run calls.
+class TargetError(click.ClickException):
+    """A target failed; the message names the file with its output.
+
+    Attributes:
+        passed: seconds of the targets of .ci/run that had passed before.
+    """
+
+    def __init__(self, message: str, passed: dict[str, float]) -> None:
+        super().__init__(message)
+        self.passed = passed
+
+
+def run_seconds(target: str, only: Sequence[str] = ()) -> dict[str, float]:
+    """The seconds of one run: of the target, and of each target that .ci/run calls; of these alone, if it is to run
+    only some of them.
 
     Raises:
-        ClickException: the target failed; the message names the file with its output.
+        TargetError: the target failed.
     """
     with ExitStack() as stack:
         place, environ = ROOT, dict(os.environ)
@@ -56,15 +69,16 @@ def run_seconds(target: str) -> dict[str, float]:
         if target == BUILD:
             environ["PIP_CACHE_DIR"] = str(place / "pip-cache")
         begun_s = time.monotonic()
-        words = ["bash", ".ci/run"] if target == CI else ["make", target]
+        words = ["bash", ".ci/run", *only] if target == CI else ["make", target]
         path = LOGS / f"{target}.log"
         LOGS.mkdir(parents=True, exist_ok=True)
         with path.open("w") as log:
             status = subprocess.run(words, cwd=place, env=environ, stdout=log, stderr=log, check=False).returncode
+        parts = parts_of_ci(path.read_text()) if target == CI else {}
         if status:
-            raise click.ClickException(f"{title_of(target)} failed with status {status}; its output is in {path}")
-        seconds = {target: round(time.monotonic() - begun_s, 1)}
-        return seconds if target != CI else parts_of_ci(path.read_text()) | seconds
+            passed = dict(list(parts.items())[:-1])  # the last one failed
+            raise TargetError(f"{title_of(target)} failed with status {status}; its output is in {path}", passed)
+        return parts if only else parts | {target: round(time.monotonic() - begun_s, 1)}
 
 
 def parts_of_ci(output: str) -> dict[str, float]:
@@ -127,21 +141,32 @@ def write_page(results: Sequence[dict[str, object]]) -> None:
 @click.argument("targets", nargs=-1, metavar="[TARGET]...")
 @click.option("--runs", default=1, show_default=True, help="Runs of each target.")
 @click.option("--beside", is_flag=True, help="Keep two more processes busy meanwhile.")
-def main(targets: tuple[str, ...], runs: int, beside: bool) -> None:
+@click.option("--only", multiple=True, metavar="TARGET", help="With `ci`: run only these, as after a failure.")
+def main(targets: tuple[str, ...], runs: int, beside: bool, only: tuple[str, ...]) -> None:
     console, results = Console(stderr=True), read_results()
     head = ["git", "rev-parse", "--short", "HEAD"]
     commit = subprocess.run(head, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
     common: dict[str, object] = {"beside": BUSY if beside else 0, "commit": commit, "processors": os.cpu_count()}
+
+    def enter(seconds: dict[str, float]) -> None:
+        day = datetime.now(UTC).date().isoformat()
+        results.extend({"target": name, "seconds": value, "day": day} | common for name, value in seconds.items())
+        RESULTS.parent.mkdir(exist_ok=True)
+        RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+        write_page(results)
+
     for target in targets:
         for number in range(1, runs + 1):
-            with busy(BUSY if beside else 0):
-                seconds = run_seconds(target)
-            day = datetime.now(UTC).date().isoformat()
-            results += [{"target": name, "seconds": value, "day": day} | common for name, value in seconds.items()]
-            RESULTS.parent.mkdir(exist_ok=True)
-            RESULTS.write_text(json.dumps(results, indent=1) + "\n")
-            write_page(results)
-            console.print(f"{title_of(target)}: run {number} of {runs}, {seconds[target]:.0f} s")
+            try:
+                with busy(BUSY if beside else 0):
+                    seconds = run_seconds(target, only)
+            except TargetError as error:
+                enter(error.passed)
+                raise
+            enter(seconds)
+            console.print(
+                f"{title_of(target)}: run {number} of {runs}, {seconds.get(target, sum(seconds.values())):.0f} s"
+            )
     write_page(results)
 
 

@@ -32,6 +32,7 @@ SETTINGS = {
     "traceTopicEnable": "true",
     "flushConsumerOffsetInterval": "500",
     "autoCreateTopicEnable": "true",
+    "transactionCheckInterval": "3600000",  # the first check makes a topic in Java's broker, a minute after its start
 }
 
 

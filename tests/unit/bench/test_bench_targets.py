@@ -39,6 +39,7 @@ def test_a_part_of_ci_is_not_the_target_of_the_makefile() -> None:
 
 def test_a_target_that_fails_names_the_file_with_its_output() -> None:
     path = targets.LOGS / "no-such-target.log"
-    with pytest.raises(targets.click.ClickException, match=f"make no-such-target failed .* {path}"):
+    with pytest.raises(targets.TargetError, match=f"make no-such-target failed .* {path}") as caught:
         targets.run_seconds("no-such-target")
+    assert caught.value.passed == {}
     assert "No rule to make target" in path.read_text()
