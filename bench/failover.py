@@ -166,6 +166,7 @@ def table_row(found: Mapping[str, object]) -> tuple[str, ...]:
 
 def page(rows: Sequence[Mapping[str, object]], load: float) -> str:
     return f"""{page_head("Failover", "bench.failover")}
+
 Three members and one etcd; SYNC_MASTER. Load average before the run: {load:.1f}. The history of each run is checked: no
 acknowledged message is missing or seen twice, and no two masters acknowledged.
 
