@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.support.budget import budget
 from tests.support.crash.launch import first_seed, run_crashes
 
-CRASHES = budget(100, 1_000)
+CRASHES = budget(40, 1_000)
 
 
 def test_no_crash_breaks_the_store() -> None:
