@@ -27,6 +27,7 @@ HEADERS = [
     "wire/sha1.h",
     "wire/signature.h",
     "ipc/access.h",
+    "ipc/limits.h",
     "ipc/worker.h",
     "ipc/ring.h",
     "ipc/worker_counters.h",

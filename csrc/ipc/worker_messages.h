@@ -105,8 +105,9 @@ enum { /* rp_msg_send.flags, rp_msg_pull.flags */
        RP_REQUEST_END = 4096, /* of an END_TRANSACTION whose reply waits for the disk (send_private.h) */
        RP_REQUEST_TIMER = 8192, /* send: it has a property that makes it a timer (send_timer.h) */
        RP_REQUEST_ENDS_TIMER = 16384, /* internal put: ends the timer whose number stands in the group's place */
-       RP_REQUEST_UNCHECKED = 32768 /* for access control; descriptor and header of the frame, and the body
-                                       of a pull, stand behind the strings */
+       RP_REQUEST_UNCHECKED = 32768, /* for access control; descriptor and header of the frame, and the body
+                                        of a pull, stand behind the strings */
+       RP_REQUEST_COUNTED = 65536 /* with it: the limits of its account have it already */
 };
 
 /* Of rp_msg_send.version: the manager of another member has passed the send on to this one; it goes no further. */

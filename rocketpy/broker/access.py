@@ -24,6 +24,7 @@ from rocketpy.acl.validator import AccessValidator, Reason, Refusal, broker_keys
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.config import BrokerSettings
 from rocketpy.errors import RequestRefused
+from rocketpy.logs import LogLimit, and_more
 from rocketpy.message.record import StoredRecord
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.acl import (
@@ -73,22 +74,37 @@ class PublishedAccounts(Protocol):
         """Let the fast path serve such requests until the version changes."""
 
 
+class Limits(Protocol):
+    """Limits of addresses and accounts (broker/fast_path/shared_limits.py)."""
+
+    def failed(self, host: str) -> bool:
+        """The identity of a request from `host` was refused. Returns True if that blocks the address now."""
+
+    def take(self, access_key: str, size: int) -> str | None:
+        """A request of `size` bytes of this account. Returns: None: let it pass; else the remark to refuse it with."""
+
+
 @attrs.define(eq=False)
 class AccessControl:
     """Decides about requests, for one process.
 
     Args:
-        brokers: access keys of the brokers' own accounts (aclBrokerAccounts).
+        limits: None: requests and refusals are not limited.
     """
 
     published: PublishedAccounts
     validator: AccessValidator
+    limits: Limits | None = None
+    _blocked: LogLimit = attrs.field(factory=LogLimit, init=False)
     _version: int = attrs.field(default=0, init=False)
 
     @classmethod
-    def of(cls, published: PublishedAccounts, *, strict: bool, brokers: str) -> AccessControl:
+    def of(
+        cls, published: PublishedAccounts, *, strict: bool, brokers: str, limits: Limits | None = None
+    ) -> AccessControl:
         """`strict` is the setting aclStrict, `brokers` aclBrokerAccounts."""
-        return cls(published, AccessValidator(Accounts(), strict=strict, brokers=broker_keys(brokers)))
+        validator = AccessValidator(Accounts(), strict=strict, brokers=broker_keys(brokers))
+        return cls(published, validator, limits)
 
     @property
     def is_strict(self) -> bool:
@@ -98,15 +114,15 @@ class AccessControl:
         """Let a request from the numeric address `host` pass.
 
         Raises:
-            RequestRefused: code 1, with the reference's text.
+            RequestRefused: code 1, with the reference's text; code 2, if its account has sent too much.
         """
-        self._refresh()
-        self._raise(self.validator.check(request, host))
+        self._check(request, host)
+        self._limit(request, host)
 
     def check_topic(self, request: RemotingCommand, host: str, topic: str) -> None:
         """The same for the topic of a message that the request names by its place (acl.resources.CHECKED_WHEN_READ)."""
         self._refresh()
-        self._raise(self.validator.check_topic(request, host, topic, CHECKED_WHEN_READ[request.code]))
+        self._raise(self.validator.check_topic(request, host, topic, CHECKED_WHEN_READ[request.code]), host)
 
     def check_message(self, request: RemotingCommand, host: str, record: StoredRecord, store: Store) -> None:
         """The same for a message that is to be shown or copied. A place in the log may be inside of a message's body,
@@ -124,24 +140,46 @@ class AccessControl:
             )
         self.check_topic(request, host, record.topic)
 
-    def check_fast(self, request: RemotingCommand, host: str, topic: str, group: str) -> None:
+    def check_fast(
+        self, request: RemotingCommand, host: str, topic: str, group: str, *, is_counted: bool = False
+    ) -> None:
         """Check a send or pull that the fast path has left to Python. It serves the next of this account itself, unless
-        a white list has let this one pass.
+        a white list has let this one pass. `is_counted`: the limits of its account have it.
 
         Raises:
             RequestRefused: also if `topic` or `group`, which are what the fast path has read, are not in the request.
         """
-        self.check(request, host)
+        self._check(request, host)
+        if not is_counted:
+            self._limit(request, host)
         fields = request.ext_fields or {}
         if tuple(map(fields.get, _FAST[request.code])) != (topic, group):
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "topic and group of the request are ambiguous")
         if self.validator.needs_signature(request, host):
             self.published.allow(self._version, request.code, fields[ACCESS_KEY], topic, group)
 
-    def _raise(self, refusal: Refusal | None) -> None:
-        if refusal is not None:
-            self.published.count(refusal.reason)
-            raise RequestRefused(refusal.response_code, refusal.remark)
+    def _check(self, request: RemotingCommand, host: str) -> None:
+        self._refresh()
+        self._raise(self.validator.check(request, host), host)
+
+    def _limit(self, request: RemotingCommand, host: str) -> None:
+        if self.limits is None or not self.validator.needs_signature(request, host):
+            return
+        remark = self.limits.take(request.ext_field(ACCESS_KEY) or "", request.held_size)
+        if remark is not None:
+            raise RequestRefused(ResponseCode.SYSTEM_BUSY, remark)
+
+    def _raise(self, refusal: Refusal | None, host: str) -> None:
+        if refusal is None:
+            return
+        self.published.count(refusal.reason)
+        is_blocked = refusal.is_of_identity and self.limits is not None and self.limits.failed(host)
+        if is_blocked and (told := self._blocked.take()):
+            more = and_more(told)
+            logger.warning(
+                "failed authentications: %s is blocked for a minute%s (failedAuthenticationsMax)", host, more
+            )
+        raise RequestRefused(refusal.response_code, refusal.remark)
 
     def _refresh(self) -> None:
         if self.published.version != self._version and (found := self.published.read()) is not None:

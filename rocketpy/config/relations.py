@@ -97,6 +97,12 @@ class _Checker:
         self._check_networks("proxyProtocolFrom", settings.rocketpy.proxy_protocol_from)
         if isinstance(settings, BrokerSettings):
             self._check_networks("haAddresses", settings.store.ha_addresses)
+            for key, limit in (
+                ("accountRequestsPerSecond", settings.rocketpy.account_requests_per_second),
+                ("accountBytesPerSecond", settings.rocketpy.account_bytes_per_second),
+            ):
+                if limit and not settings.broker.acl_enable:
+                    self._fail(key, f"{limit} needs aclEnable=true: nobody has an account")
 
     def _check_tls(self, settings: BrokerSettings | NamesrvSettings) -> None:
         workers = settings.rocketpy.tls_workers

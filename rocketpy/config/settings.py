@@ -63,6 +63,12 @@ class BrokerSettings:
         return c_fields(struct, *(part for _, part in parts(self)))
 
     @property
+    def limits(self) -> dict[str, int]:
+        """Fields of rp_limits_config; 0: no limit, as all of accounts without access control."""
+        limits = self.c_fields("rp_limits_config")
+        return limits if self.broker.acl_enable else limits | {"account_requests": 0, "account_bytes": 0, "failures": 0}
+
+    @property
     def is_slave(self) -> bool:
         return self.store.is_slave
 

@@ -192,6 +192,7 @@ class Snapshot:
     faults: Mapping[str, int] = attrs.field(factory=dict)  # caught in the manager, by place
     registration: RegistrationSnapshot | None = None
     access: AccessSnapshot | None = None  # None: access control is off
+    limits: Mapping[str, int] = attrs.field(factory=dict)  # events at limits of addresses and accounts
     transactions: TransactionSnapshot | None = None
     replication: ReplicationSnapshot | None = None
     tables: Sequence[TableSnapshot] = ()

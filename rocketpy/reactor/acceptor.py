@@ -73,7 +73,7 @@ class Target:
     def load(self) -> int:
         """The number of its connections, including connections that it has not received yet."""
         counters = self.block.pointer.counters
-        refused = int(counters[lib.RP_COUNT_CONNECTIONS_REFUSED])
+        refused = int(counters[lib.RP_COUNT_CONNECTIONS_REFUSED]) + int(counters[lib.RP_COUNT_ADDRESS_REFUSED])
         self._handed = max(self._handed, int(counters[lib.RP_COUNT_CONNECTIONS_OPENED]) + refused)
         return self._handed - refused - int(counters[lib.RP_COUNT_CONNECTIONS_CLOSED])
 

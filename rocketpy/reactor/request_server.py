@@ -90,8 +90,9 @@ class AccessGuard(Protocol):
     def check(self, request: RemotingCommand, host: str) -> None:
         """Let a request pass. Raises RequestRefused."""
 
-    def check_fast(self, request: RemotingCommand, host: str, topic: str, group: str) -> None:
-        """The same for a send or pull that the fast path was not certain of, with what it has read."""
+    def check_fast(self, request: RemotingCommand, host: str, topic: str, group: str, *, is_counted: bool) -> None:
+        """The same for a send or pull that the fast path was not certain of, with what it has read. `is_counted`: the
+        limits of its account have it."""
 
 
 @attrs.define(eq=False)
@@ -271,12 +272,13 @@ class RequestServer:
         return RingChannel(origin.connection, origin.peer, origin.listener != 0, self.gateway)
 
     def _take_send(self, slow_path: SlowPath, record: bytes) -> None:
-        record, frame = unchecked(record, WorkerMessage.SEND)
+        record, frame, is_counted = unchecked(record, WorkerMessage.SEND)
         request, fast_path = decode_send(record, self._channel(decode_origin(record))), self.handlers.fast_path
         try:
             if fast_path is not None:
                 fast_path.took(request)
-            self._check_fast(frame, request.channel, request.topic, request.producer_group)
+            if frame is not None:
+                self._check_fast(frame, request.channel, request.topic, request.producer_group, is_counted)
             slow_path.slow_send(request)
         except Exception as exc:
             self._fail(command_of(request), request.channel.push, exc)
@@ -284,18 +286,19 @@ class RequestServer:
                 fast_path.complete(request)
 
     def _take_pull(self, slow_path: SlowPath, record: bytes) -> None:
-        record, frame = unchecked(record, WorkerMessage.PULL)
+        record, frame, is_counted = unchecked(record, WorkerMessage.PULL)
         request = decode_pull(record, self._channel(decode_origin(record)))
         try:
-            self._check_fast(frame, request.channel, request.topic, request.consumer_group)
+            if frame is not None:
+                self._check_fast(frame, request.channel, request.topic, request.consumer_group, is_counted)
             slow_path.slow_pull(request)
         except Exception as exc:
             self._fail(command_of(request), request.channel.push, exc)
 
-    def _check_fast(self, frame: bytes | None, channel: Channel, topic: str, group: str) -> None:
-        if frame is not None and (access := self.handlers.access) is not None:
+    def _check_fast(self, frame: bytes, channel: Channel, topic: str, group: str, is_counted: bool) -> None:
+        if (access := self.handlers.access) is not None:
             request = RemotingCommand.decode(frame, header_size_max=REQUEST_HEADER_SIZE_MAX)
-            access.check_fast(request, channel.peer.host, topic, group)
+            access.check_fast(request, channel.peer.host, topic, group, is_counted=is_counted)
 
     # -- commands
 

@@ -193,20 +193,21 @@ def _sizes_of_send(fixed: Any) -> tuple[int, int, int, int, int]:
     return fixed.topic_size, fixed.group_size, fixed.default_topic_size, fixed.properties_size, fixed.body_size
 
 
-def unchecked(record: bytes, kind: int) -> tuple[bytes, bytes | None]:
+def unchecked(record: bytes, kind: int) -> tuple[bytes, bytes | None, bool]:
     """Split a SEND or PULL record that access control has to see.
 
-    Returns: the record as the fast path makes it of a request that is allowed, and the frame that it was made of; the
-    record unchanged and None if it is not RP_REQUEST_UNCHECKED.
+    Returns: the record as the fast path makes it of a request that is allowed, the frame that it was made of, and
+    whether the limits of its account have it; the record unchanged and None if it is not RP_REQUEST_UNCHECKED.
     """
     layout, is_send = (SEND_REQUEST, True) if kind == WorkerMessage.SEND else (PULL_REQUEST, False)
     if not layout.read(record).flags & lib.RP_REQUEST_UNCHECKED:
-        return record, None
+        return record, None, True
     fixed = layout.copy(record)
-    fixed.flags &= ~lib.RP_REQUEST_UNCHECKED
+    is_counted = bool(fixed.flags & lib.RP_REQUEST_COUNTED)
+    fixed.flags &= ~(lib.RP_REQUEST_UNCHECKED | lib.RP_REQUEST_COUNTED)
     end = layout.size + sum(_sizes_of_send(fixed) if is_send else _sizes_of_pull(fixed))
     frame = record[end:] + (record[end - fixed.body_size : end] if is_send else b"")
-    return bytes(ffi.buffer(fixed)) + record[layout.size : end], len(frame).to_bytes(4, "big") + frame
+    return bytes(ffi.buffer(fixed)) + record[layout.size : end], len(frame).to_bytes(4, "big") + frame, is_counted
 
 
 def connection_of(record: bytes) -> int:

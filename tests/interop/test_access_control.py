@@ -90,6 +90,7 @@ def own(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     (home / "conf").mkdir()
     (home / "conf" / "plain_acl.yml").write_bytes(acl_matrix.file_of_accounts())
     settings = {"aclEnable": "true", "rocketmqHome": str(home), "aclStrict": str(request.param).lower()}
+    settings["failedAuthenticationsMax"] = "0"  # an address makes more wrong requests than that
     with running_broker(PATIENT | settings) as broker:
         yield Guarded(broker, home)
 

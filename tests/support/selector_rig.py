@@ -108,8 +108,12 @@ class SelectorRig:
 
     # -- the acceptor and the clients
 
-    def connect(self, listener: int = 0, *, receive_buffer: int | None = None) -> socket.socket:
+    def connect(
+        self, listener: int = 0, *, receive_buffer: int | None = None, source: str | None = None
+    ) -> socket.socket:
         client = socket.socket()
+        if source is not None:
+            client.bind((source, 0))
         if receive_buffer is not None:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         client.connect(self.listener.getsockname())

@@ -36,6 +36,7 @@ struct rp_codec {
     uint32_t query_turn; /* the query worker whose turn it is */
     int32_t version;
     const rp_access *access; /* NULL: no access control */
+    rp_limits *limits;       /* of accounts; NULL: none */
     uint64_t (*clock_ns)(void);
     uint64_t opened_ns; /* ages of requests count from here: before, the last codec was being replaced */
     uint64_t send_stall_ns;
@@ -69,6 +70,7 @@ rp_codec *rp_codec_open(const rp_codec_config *config) {
     codec->worker = config->worker;
     codec->version = config->version;
     codec->access = config->access;
+    codec->limits = config->limits;
     codec->clock_ns = config->clock_ns ? config->clock_ns : rp_now_ns;
     codec->opened_ns = codec->clock_ns();
     codec->send_stall_ns = config->send_stall_ms > 0 ? (uint64_t)config->send_stall_ms * 1000000u : 0;
@@ -295,8 +297,13 @@ static rp_status take(rp_codec *codec, const rp_origin *origin, const uint8_t *d
     if (destination == RP_TO_SEND || (destination == RP_TO_PULL && origin->listener == 0)) {
         rp_signer found, *signer = codec->access ? &found : NULL;
         if (signer) rp_access_identify(codec->access, &header, &frame, signer);
+        uint64_t now_ns = signer && signer->version && codec->limits ? codec->clock_ns() : 0;
+        uint32_t row = 0;
+        const char *limit = now_ns ? rp_limits_busy(codec->limits, signer->key, signer->key_size, now_ns, &row) : NULL;
+        if (limit) return refuse(codec, origin, &header, frame.serialize_type, limit);
         status = destination == RP_TO_SEND ? to_send(codec, origin, &frame, &header, signer)
                                            : to_pull(codec, origin, &frame, &header, signer);
+        if (status == RP_OK && row) rp_limits_take(codec->limits, row, size, now_ns); /* else it comes again */
         if (status != RP_UNSUPPORTED) return status;
     }
     uint32_t out = OUT_MANAGER, first_query = OUT_PULLS + codec->pull_count;

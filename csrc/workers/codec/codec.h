@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include "base/status.h"
 #include "ipc/access.h"
+#include "ipc/limits.h"
 #include "ipc/ring.h"
 #include "ipc/worker_messages.h"
 
@@ -38,6 +39,7 @@ typedef struct rp_codec_config {
     int64_t send_stall_ms; /* sends are refused while the send worker has been busy with one operation for longer; 0:
                               never */
     const rp_access *access; /* NULL: every request is allowed */
+    rp_limits *limits;       /* of accounts; NULL: none */
     uint64_t (*clock_ns)(void); /* for that; NULL: CLOCK_MONOTONIC */
 } rp_codec_config;
 

@@ -186,6 +186,10 @@ static uint32_t common_flags(const rp_header *header, const rp_frame *frame) {
            (frame->serialize_type == RP_SERIALIZE_ROCKETMQ ? RP_REQUEST_ROCKETMQ : 0u);
 }
 
+static uint32_t unchecked_by(const rp_signer *signer) {
+    return RP_REQUEST_UNCHECKED | (signer->version ? RP_REQUEST_COUNTED : 0u);
+}
+
 static int is_retry_topic(const uint8_t *topic, uint32_t size) { return size >= 7 && memcmp(topic, "%RETRY%", 7) == 0; }
 
 /* Flags that batch and retry topic ask for; the properties have set theirs. */
@@ -240,7 +244,7 @@ uint32_t rp_send_request_fill(const rp_header *header, const rp_frame *frame, co
     at += frame->body_size;
     if (signer && !rp_access_is_allowed(signer, header->code, topic, request->topic_size, topic + request->topic_size,
                                         request->group_size)) {
-        request->flags |= RP_REQUEST_UNCHECKED;
+        request->flags |= unchecked_by(signer);
         at = put_unchecked(at, frame, 0);
     }
     return (uint32_t)(at - out);
@@ -288,7 +292,7 @@ uint32_t rp_pull_request_fill(const rp_header *header, const rp_frame *frame, co
         return 0;
     const uint8_t *group = out + sizeof *request, *topic = group + request->group_size;
     if (signer && !rp_access_is_allowed(signer, header->code, topic, request->topic_size, group, request->group_size)) {
-        request->flags |= RP_REQUEST_UNCHECKED;
+        request->flags |= unchecked_by(signer);
         at = put_unchecked(at, frame, frame->body_size);
     }
     return (uint32_t)(at - out);

@@ -22,7 +22,8 @@ enum { /* rp_connection.flags */
        CONNECTION_PROXIED = 128,   /* its PROXY header is not complete yet */
        CONNECTION_NO_OUTPUT = 256, /* its peer takes no more output; what it sent before is still to be read */
        CONNECTION_NEW = 512,       /* its first byte, which tells TLS from plain frames, has not come */
-       CONNECTION_TLS = 1024       /* its socket leads to a TLS worker, which has the client's */
+       CONNECTION_TLS = 1024,      /* its socket leads to a TLS worker, which has the client's */
+       CONNECTION_THROTTLED = 2048 /* waits until its address may send again (throttle.c) */
 };
 
 /* A piece of output: bytes in memory, or a slice of the mapped log. */
@@ -44,18 +45,20 @@ typedef struct rp_connection {
     uint32_t generation;
     uint32_t interest;     /* events requested from epoll */
     uint16_t flags;
-    uint16_t listener;
+    uint8_t listener;
+    uint8_t due;           /* of a throttled one, the slot of the wheel */
     rp_host peer;
     uint32_t active_s;     /* CLOCK_MONOTONIC of the last traffic */
     uint32_t older;        /* neighbours in the idle list */
     uint32_t newer;
-    uint32_t next_free;
-    uint32_t next_stalled;
+    uint32_t next_free;    /* of a throttled one, which is neither free nor stalled: the next that waits, */
+    uint32_t next_stalled; /* and the one before it */
     uint32_t next_dirty;
     uint32_t older_rest;   /* neighbours in the list of connections with a rest */
     uint32_t newer_rest;
     uint32_t rest_size;    /* bytes read but not passed on: an incomplete frame, or frames of a stalled connection */
     uint32_t rest_capacity;
+    uint32_t limited;      /* its row in the limits of addresses; 0: none */
     uint8_t *rest;
     uint64_t received_ns;  /* when the last bytes of `rest` arrived */
     rp_segment *first;     /* output, in order */

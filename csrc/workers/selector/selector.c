@@ -54,6 +54,7 @@ static int timeout_ms(const rp_selector *selector, uint64_t deadline_ns) {
             NS_PER_S;
         if (idle_ns < due_ns) due_ns = idle_ns;
     }
+    due_ns = rp_earlier(due_ns, rp_wheel_due_ns(&selector->wheel));
     if (selector->leave_ns != 0 && selector->leave_ns + STOP_S * NS_PER_S < due_ns)
         due_ns = selector->leave_ns + STOP_S * NS_PER_S;
     if (selector->leave_ns != 0 && selector->now_ns + LOOK_AGAIN_NS < due_ns) due_ns = selector->now_ns + LOOK_AGAIN_NS;
@@ -140,19 +141,27 @@ static void open_connection(rp_selector *selector, int fd, uint8_t listener) {
     connection->listener = listener;
     connection->peer = rp_peer_of_socket(fd);
     connection->interest = EPOLLIN;
+    int proxied = rp_peer_is_in(&connection->peer, selector->proxies, selector->proxy_count) ? CONNECTION_PROXIED : 0;
+    /* Behind a proxy the limits are those of the client that the header names. */
+    if (selector->limits && !proxied && !rp_selector_join(selector, connection)) {
+        count(selector, RP_COUNT_ADDRESS_REFUSED, 1);
+        close(fd);
+        rp_connections_give_back(&selector->connections, slot);
+        return;
+    }
     rp_selector_reset_at_death(fd);
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* not of a unix socket */
     struct epoll_event event = {.events = EPOLLIN, .data.u64 = number_of(selector, connection)};
     if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) != 0 ||
         epoll_ctl(selector->epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
         close(fd);
+        if (connection->limited) rp_selector_leave(selector, connection);
         rp_connections_give_back(&selector->connections, slot);
         count(selector, RP_COUNT_CONNECTIONS_REFUSED, 1);
         return;
     }
     connection->flags = selector->tls_count ? CONNECTION_OPEN | CONNECTION_NEW : CONNECTION_OPEN;
-    if (rp_peer_is_in(&connection->peer, selector->proxies, selector->proxy_count))
-        connection->flags |= CONNECTION_PROXIED;
+    connection->flags |= (uint16_t)proxied;
     selector->connections.open_count++;
     rp_connection_touch(&selector->connections, slot, selector->now_s);
     rp_selector_update_interest(selector, connection);
@@ -202,14 +211,23 @@ static void handle_socket(rp_selector *selector, const struct epoll_event *event
         /* Other connections of this codec are stalled too: do not read. */
         if (rp_selector_codec_is_full(selector, connection))
             rp_selector_stall(selector, connection);
-        else
+        else if (selector->limits == NULL)
             rp_selector_read(selector, connection);
+        else
+            rp_selector_read_limited(selector, connection);
     } else if (event->events & (EPOLLHUP | EPOLLERR)) {
         if (asked & EPOLLIN)
             rp_selector_close_connection(selector, connection);
         else
             rp_selector_end_output(selector, connection);
     }
+}
+
+static void resume_throttled(rp_selector *selector) {
+    rp_connection *connection;
+
+    while (selector->wheel.count > 0 && (connection = rp_selector_next_due(selector)) != NULL)
+        rp_selector_update_interest(selector, connection);
 }
 
 static void wake_codecs(rp_selector *selector) {
@@ -314,6 +332,7 @@ rp_status rp_selector_run(rp_selector *selector, int64_t timeout_ns) {
         if (ready < 0) return RP_IO_ERROR;
         int more = rp_selector_drain_replies(selector);
         rp_selector_resume_stalled(selector);
+        resume_throttled(selector);
         rp_serving(selector->worker, 0);
         wake_codecs(selector);
         rp_selector_close_costly(selector);
@@ -390,6 +409,9 @@ rp_selector *rp_selector_open(const rp_selector_config *config) {
     selector->index = config->index;
     selector->handoff = config->handoff;
     selector->intake_paused = config->intake_paused;
+    selector->limits = config->limits;
+    rp_wheel_open(&selector->wheel);
+    if (selector->limits) rp_limits_begin(selector->limits, selector->index, config->worker->epoch);
     selector->codec = config->codec_count == 0 ? config->inline_codec : NULL;
     selector->frame_size_max = config->frame_size_max == 0 ? RP_FRAME_SIZE_MAX : config->frame_size_max;
     selector->idle_s = config->idle_s;
@@ -431,6 +453,7 @@ uint32_t rp_selector_give_up(rp_selector *selector, int32_t *fds, uint8_t *liste
         (void)epoll_ctl(selector->epoll, EPOLL_CTL_DEL, connection->fd, NULL);
         fds[given] = connection->fd;
         listeners[given++] = (uint8_t)connection->listener;
+        if (connection->limited) rp_selector_leave(selector, connection);
         connection->fd = -1;
         connection->flags = 0;
         selector->connections.open_count--;

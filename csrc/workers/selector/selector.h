@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include "base/status.h"
 #include "wire/peer.h"
+#include "ipc/limits.h"
 #include "ipc/ring.h"
 #include "ipc/worker_messages.h"
 
@@ -32,6 +33,7 @@ typedef struct rp_selector_config {
     uint32_t proxy_count;
     const rp_network *proxies;  /* connections from these begin with a PROXY header, which names the client */
     const uint32_t *intake_paused; /* while it is not 0 only the rest of half requests is read; NULL: never */
+    rp_limits *limits;          /* of addresses; NULL: none */
     uint32_t tls_count;         /* 0: no TLS, whose first byte is refused as that of a bad frame */
     uint32_t is_tls_required;   /* connections without TLS are closed */
     const int32_t *tls; /* unix sockets to the TLS workers: an rp_host with two descriptors, the client's and the

@@ -23,7 +23,7 @@ rp_connection *rp_selector_find(rp_selector *selector, uint64_t number) {
 }
 
 void rp_selector_update_interest(rp_selector *selector, rp_connection *connection) {
-    uint32_t unread = CONNECTION_STALLED | CONNECTION_CHOKED | CONNECTION_CLOSE_AFTER;
+    uint32_t unread = CONNECTION_STALLED | CONNECTION_CHOKED | CONNECTION_CLOSE_AFTER | CONNECTION_THROTTLED;
     /* A connection with half a request would close when the process tree ends: in a pause the rest of it is read. Go's
      * client writes each request in four parts. */
     int is_in_request = connection->rest_size && !(connection->flags & CONNECTION_PROXIED);
@@ -94,6 +94,7 @@ void rp_selector_close_connection(rp_selector *selector, rp_connection *connecti
     (void)epoll_ctl(selector->epoll, EPOLL_CTL_DEL, connection->fd, NULL);
     rp_selector_close_socket(connection->fd, connection->first == NULL);
     connection->fd = -1;
+    if (connection->limited) rp_selector_leave(selector, connection);
     connection->flags &= (uint16_t)~(CONNECTION_OPEN | CONNECTION_BLOCKED);
     selector->connections.open_count--;
     rp_connection_drop_rest(&selector->connections, connection);

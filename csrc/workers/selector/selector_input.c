@@ -73,6 +73,10 @@ static rp_status take_proxy_header(rp_selector *selector, rp_connection *connect
     *used = header.size;
     if (header.kind != RP_PROXY_LOCAL) connection->peer = header.peer;
     connection->flags &= (uint16_t)~CONNECTION_PROXIED;
+    if (selector->limits && !rp_selector_join(selector, connection)) {
+        count(selector, RP_COUNT_ADDRESS_CLOSED, 1);
+        return RP_NO_MEMORY;
+    }
     rp_connection_touch(&selector->connections, slot_of(selector, connection), selector->now_s);
     return RP_OK;
 }
@@ -197,6 +201,27 @@ void rp_selector_read(rp_selector *selector, rp_connection *connection) {
     if (!is_more_wanted && connection->flags & CONNECTION_OPEN) rp_selector_update_interest(selector, connection);
 }
 
+void rp_selector_read_limited(rp_selector *selector, rp_connection *connection) {
+    uint64_t frames = selector->worker->counters[RP_COUNT_FRAMES_IN];
+    uint64_t bytes = selector->worker->counters[RP_COUNT_BYTES_IN];
+    uint32_t row = connection->limited;
+
+    if (row && rp_limits_is_blocked(selector->limits, row, selector->now_ns)) {
+        count(selector, RP_COUNT_ADDRESS_CLOSED, 1);
+        rp_selector_close_connection(selector, connection);
+        return;
+    }
+    uint64_t until_ns = row ? rp_limits_wait(selector->limits, row, selector->now_ns) : 0;
+    if (until_ns != 0) {
+        rp_selector_throttle(selector, connection, until_ns);
+        rp_selector_update_interest(selector, connection);
+        return;
+    }
+    rp_selector_read(selector, connection); /* which may close it, or learn whose it is */
+    if (row == 0) row = connection->limited;
+    if (row) rp_selector_spend(selector, row, frames, bytes);
+}
+
 /* ---- connections that waited for their codec ---- */
 
 static rp_status resume(rp_selector *selector, rp_connection *connection) {
@@ -206,7 +231,10 @@ static rp_status resume(rp_selector *selector, rp_connection *connection) {
         rp_connections_give_back(&selector->connections, slot_of(selector, connection));
         return RP_OK;
     }
+    uint64_t frames = selector->worker->counters[RP_COUNT_FRAMES_IN];
+    uint32_t row = connection->limited;
     rp_status status = take_bytes(selector, connection, connection->rest, connection->rest_size);
+    if (row) rp_selector_spend(selector, row, frames, selector->worker->counters[RP_COUNT_BYTES_IN]);
     if (status == RP_FULL) return RP_FULL;
     connection->flags &= (uint16_t)~CONNECTION_STALLED;
     if (status == RP_OK) rp_selector_update_interest(selector, connection);

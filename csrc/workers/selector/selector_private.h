@@ -3,7 +3,8 @@
 /* The selector, shared by its files. Calls go one way:
  *
  *   selector.c (the loop, waits) -> selector_input.c, selector_output.c
- *              -> selector_connection.c (stalls, TLS, limits, close) -> connection.c */
+ *              -> throttle.c (limits of addresses) -> selector_connection.c (stalls, TLS, limits, close) ->
+ * connection.c */
 #include "workers/selector/selector.h"
 
 #include "base/atomic.h"
@@ -24,6 +25,15 @@ typedef struct codec_input {
     uint32_t first_stalled; /* connections that wait for room in it, in order */
     uint32_t last_stalled;
 } codec_input;
+
+/* Connections that are not read for a while, by time (throttle.c). */
+enum { RP_WHEEL_SLOTS = 64 };
+typedef struct rp_wheel {
+    uint32_t first[RP_WHEEL_SLOTS];
+    uint32_t last[RP_WHEEL_SLOTS];
+    uint32_t count;
+    uint64_t tick; /* up to which they were looked at */
+} rp_wheel;
 
 struct rp_selector {
     rp_worker *worker;
@@ -56,6 +66,8 @@ struct rp_selector {
     uint64_t now_ns;
     uint64_t stop_ns;  /* when the stop was noticed; 0: serving */
     const uint32_t *intake_paused; /* NULL: never */
+    rp_limits *limits; /* NULL: none */
+    rp_wheel wheel;
     int is_paused; /* only the rest of half requests is read */
     uint64_t leave_ns; /* when the order to leave was noticed */
     uint32_t acknowledged_slots; /* slots below it have no acknowledged output left to report */
@@ -115,6 +127,8 @@ void rp_selector_reset_at_death(int fd);
 
 /* selector_input.c */
 void rp_selector_read(rp_selector *selector, rp_connection *connection);
+/* The same with limits of addresses: unless its address may not send now. */
+void rp_selector_read_limited(rp_selector *selector, rp_connection *connection);
 /* Continue with stalled connections, in the order in which they stalled, while there is room. */
 void rp_selector_resume_stalled(rp_selector *selector);
 
@@ -126,6 +140,20 @@ void rp_selector_close_pinning(rp_selector *selector);
  * exceeds its limit.
  */
 void rp_selector_close_costly(rp_selector *selector);
+
+/* throttle.c; with limits only */
+void rp_wheel_open(rp_wheel *wheel);
+uint64_t rp_wheel_due_ns(const rp_wheel *wheel);
+/* Count a connection, whose client is known now. 0: it is to be closed. */
+int rp_selector_join(rp_selector *selector, rp_connection *connection);
+/* A connection that was counted ends. */
+void rp_selector_leave(rp_selector *selector, rp_connection *connection);
+/* Do not read it for a while; the caller updates its interest. */
+void rp_selector_throttle(rp_selector *selector, rp_connection *connection, uint64_t until_ns);
+/* A connection whose time has come, taken out of those that wait; NULL: there is none. */
+rp_connection *rp_selector_next_due(rp_selector *selector);
+/* Take what was read or passed on, since the counters of frames and bytes were these, out of the buckets of a row. */
+void rp_selector_spend(rp_selector *selector, uint32_t row, uint64_t frames, uint64_t bytes);
 
 /* selector_output.c */
 /* Queue the messages of the reply rings and write them; 1 if a ring still has more. */

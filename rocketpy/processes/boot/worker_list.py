@@ -46,6 +46,7 @@ from .sockets import Sockets
 
 if TYPE_CHECKING:
     from rocketpy.broker.fast_path.shared_access import SharedAccess
+    from rocketpy.broker.fast_path.shared_limits import SharedLimits
     from rocketpy.tls import Certificates
 
     from ..member.tree import MemberTree
@@ -187,7 +188,16 @@ def _inherited(
         member=member,
         certificates=certificates,
         access=access,
+        limits=_shared_limits(settings),
     )
+
+
+def _shared_limits(settings: BrokerSettings) -> SharedLimits | None:
+    if not any(settings.limits.values()):
+        return None
+    from rocketpy.broker.fast_path.shared_limits import SharedLimits
+
+    return SharedLimits(settings.limits, settings.rocketpy.selector_workers)
 
 
 def _master_replicator(inherited: Inherited, listener: socket.socket) -> Main:
@@ -232,7 +242,11 @@ def _acceptor(
 
 def _codec_limits(inherited: Inherited) -> dict[str, Any]:
     access = {} if inherited.access is None else {"access": inherited.access.pointer}
-    return inherited.settings.c_fields("rp_codec_config") | access
+    return inherited.settings.c_fields("rp_codec_config") | access | _limits(inherited)
+
+
+def _limits(inherited: Inherited) -> dict[str, Any]:
+    return {} if inherited.limits is None else {"limits": inherited.limits.pointer}
 
 
 def _selector_settings(inherited: Inherited) -> SelectorSettings:
@@ -242,7 +256,7 @@ def _selector_settings(inherited: Inherited) -> SelectorSettings:
         commitlog_directory=str(StorePaths.of(store.store_path_root_dir, store.store_path_commit_log).commitlog),
         commitlog_file_bytes=store.mapped_file_size_commit_log,
         min_phy_offset=lambda: control.min_phy_offset,
-        limits=settings.c_fields("rp_selector_config"),
+        limits=settings.c_fields("rp_selector_config") | _limits(inherited),
         codec_limits=_codec_limits(inherited),
         proxies=parse_networks(settings.rocketpy.proxy_protocol_from),
         is_tls_required=settings.tls.tls_server_mode is TlsMode.ENFORCING,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rocketpy.acl.credentials import CredentialsFile
     from rocketpy.broker.access import AccessControl, AccountsKeeper
     from rocketpy.broker.fast_path.shared_access import SharedAccess
+    from rocketpy.broker.fast_path.shared_limits import SharedLimits
     from rocketpy.failover.member_block import MemberBlock
     from rocketpy.tls import Certificates
 
@@ -62,6 +63,7 @@ class Inherited:
     member: MemberTree | None = None  # with automatic failover
     certificates: BrokerCertificates = PLAIN
     access: SharedAccess | None = None  # with aclEnable
+    limits: SharedLimits | None = None  # of addresses and accounts
 
     def access_control(self) -> AccessControl | None:
         """Make the access control of a process; None: every request is allowed."""
@@ -70,7 +72,7 @@ class Inherited:
         from rocketpy.broker.access import AccessControl
 
         own = self.settings.rocketpy
-        return AccessControl.of(self.access, strict=own.acl_strict, brokers=own.acl_broker_accounts)
+        return AccessControl.of(self.access, strict=own.acl_strict, brokers=own.acl_broker_accounts, limits=self.limits)
 
     def accounts(self) -> AccountsKeeper | None:
         """Make the owner of the files of accounts, in the manager; None without access control."""

@@ -41,6 +41,7 @@ from .shared_counts import fast_path_counters, pool_loads, replication_status
 
 if TYPE_CHECKING:
     from rocketpy.acl.credentials import CredentialsFile
+    from rocketpy.broker.fast_path.shared_limits import SharedLimits
     from rocketpy.metrics.endpoint import Endpoint
     from rocketpy.tls import Certificates
     from rocketpy.transport.signing import SigningClient
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from ..member.shown import MemberShown
 
     Measured = tuple[  # what metrics show
-        Topology, BrokerSettings, BrokerController, MessageStore, SlaveTable, MemberShown | None
+        Topology, BrokerSettings, BrokerController, MessageStore, SlaveTable, MemberShown | None, SharedLimits | None
     ]
 
 logger = logging.getLogger(__name__)
@@ -171,7 +172,8 @@ class ManagerMain(RequestServerMain):
                     await nursery.start(controller.run)
                     start.close()
                     gc.freeze()  # the tables stay: to collect them would block the loop for tens of ms
-                    measured = topology, inherited.settings, controller, store, inherited.slaves, inherited.shown
+                    shared = inherited.slaves, inherited.shown, inherited.limits
+                    measured = topology, inherited.settings, controller, store, *shared
                     await self._serve(context, server, controller, role, measured)
                     await controller.stop(unregister=not inherited.is_replaced)
 

@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import attrs
 import trio
@@ -49,6 +50,9 @@ from rocketpy.transport.steps import Steps
 from ..member.shown import MemberShown, MemberState
 from .traffic_rows import consumption_rows, online_consumers, topic_row
 
+if TYPE_CHECKING:
+    from rocketpy.broker.fast_path.shared_limits import SharedLimits
+
 TOPICS_MAX = 2_000  # beyond it, figures by topic and group would make a scrape too slow
 BACKLOG_AGE_S = 5.0  # figures of groups are so old at most
 READS_PER_STEP = 200
@@ -66,6 +70,7 @@ class SnapshotTaker:
     store: MessageStore
     slaves: SlaveTable
     shown: MemberShown | None = None  # with automatic failover
+    limits: SharedLimits | None = None
 
     async def __call__(self) -> Snapshot:
         services = self.controller.services
@@ -121,6 +126,7 @@ class SnapshotTaker:
             replication=self._replication(statistics.published_phy_offset, workers, kept),
             tables=[TableSnapshot(*attrs.astuple(size)) for size in self.controller.table_sizes()],
             registration=RegistrationSnapshot(**attrs.asdict(registration)),
+            limits={} if self.limits is None else self.limits.counts,
             access=AccessSnapshot(**attrs.asdict(services.accounts.statistics)) if services.accounts else None,
         )
 

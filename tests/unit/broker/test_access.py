@@ -120,6 +120,65 @@ def test_a_request_that_is_read_in_two_ways_is_refused(read: tuple[str, str]) ->
     assert published.allowed == []
 
 
+@attrs.define(eq=False)
+class PlayedLimits:
+    """Blocks an address at its second refusal, and refuses requests of more than `bytes_max`."""
+
+    bytes_max: int = 1 << 20
+    failures: Counter[str] = attrs.field(factory=Counter)
+    taken: list[str] = attrs.field(factory=list)
+
+    def failed(self, host: str) -> bool:
+        self.failures[host] += 1
+        return self.failures[host] == 2
+
+    def take(self, access_key: str, size: int) -> str | None:
+        self.taken.append(access_key)
+        return None if size <= self.bytes_max else "too much"
+
+
+def test_refused_identities_count_for_their_address_and_a_block_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    _, access = control(OWN)
+    limits = access.limits = PlayedLimits()
+    for request in (
+        RemotingCommand.request(310, ext_fields={}),
+        signed(310, Account("nobody", "secret-1"), b="T"),
+        signed(310, Account("account-1", "wrong"), b="T"),
+    ):
+        with pytest.raises(RequestRefused):
+            access.check(request, HOST)
+    assert limits.failures == {HOST: 3}
+    assert caplog.text.count(f"failed authentications: {HOST} is blocked") == 1
+    with pytest.raises(RequestRefused):
+        access.check(send("other topic"), HOST)  # who it is was proved
+    assert limits.failures == {HOST: 3}
+
+
+def test_a_request_beyond_the_limit_of_its_account_is_refused_after_it_was_proved() -> None:
+    published, access = control(OWN)
+    limits = access.limits = PlayedLimits()
+    access.check(send(), HOST)
+    limits.bytes_max = 0
+    with pytest.raises(RequestRefused, match="too much") as refused:
+        access.check_fast(send(), HOST, "T", "PG")
+    assert refused.value.response_code == 2
+    assert published.allowed == [] and published.refused == {}
+    access.check_fast(send(), HOST, "T", "PG", is_counted=True)
+    assert len(published.allowed) == 1
+    with pytest.raises(RequestRefused):
+        access.check(signed(310, Account("account-1", "wrong"), b="T"), HOST)
+    assert limits.taken == ["account-1"] * 2, "another may not spend what is the account's"
+
+
+def test_a_white_address_is_nobodys_account() -> None:
+    _, access = control(OWN, white=HOST)
+    limits = access.limits = PlayedLimits(bytes_max=0)
+    access.check(send(), HOST)
+    assert limits.taken == []
+
+
 @attrs.frozen
 class Unit:
     phy_offset: int

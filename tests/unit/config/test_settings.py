@@ -1,8 +1,10 @@
 """The text of codes 26 and 319, run-time changes, and the declarations themselves."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
+import attrs
 import pytest
 
 from rocketpy.config import (
@@ -251,3 +253,32 @@ def test_the_reference_page_shows_unit_effect_and_reason() -> None:
         "- `useEpollNativeSelector`: epoll is always used",
     )
     assert [start for start in starts if not any(line.startswith(start) for line in lines)] == []
+
+
+def settings_of(*, acl: bool, **limits: int) -> BrokerSettings:
+    settings = BrokerSettings()
+    return attrs.evolve(
+        settings,
+        broker=attrs.evolve(settings.broker, acl_enable=acl),
+        rocketpy=attrs.evolve(settings.rocketpy, **limits),
+    )
+
+
+@pytest.mark.parametrize(
+    ("acl", "limits", "is_limited"),
+    [
+        (False, {}, False),
+        (False, {"failed_authentications_max": 5}, False),
+        (False, {"address_bytes_per_second": 5}, True),
+        (True, {}, True),  # failedAuthenticationsMax has a default
+        (True, {"failed_authentications_max": 0}, False),
+        (True, {"failed_authentications_max": 0, "account_requests_per_second": 5}, True),
+    ],
+)
+def test_limits_of_accounts_need_access_control(acl: bool, limits: Mapping[str, int], is_limited: bool) -> None:
+    assert any(settings_of(acl=acl, **limits).limits.values()) is is_limited
+
+
+def test_a_limit_of_accounts_without_accounts_is_refused() -> None:
+    with pytest.raises(ConfigError, match="needs aclEnable=true"):
+        load_broker_config(None, {"accountBytesPerSecond": "5"}, ENVIRON, machine=MACHINE)

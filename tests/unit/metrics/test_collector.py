@@ -124,6 +124,7 @@ def full_snapshot() -> Snapshot:
         get_tps=2.0,
         runtime=full_runtime(),
         faults={"HEART_BEAT": 2},
+        limits={"untracked": 1, "account_busy": 2, "address_blocked": 3},
         access=AccessSnapshot(accounts=3, refused={"role": 2}, reload_failures=1, failing_files=1),
         registration=RegistrationSnapshot(topics=1, bytes=2, parts=3, failures=4, last_success_ms=5_000),
         replication=ReplicationSnapshot(

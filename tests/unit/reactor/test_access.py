@@ -28,11 +28,13 @@ class Guard:
 
     refuses: bool = False
     asked: list[tuple[object, ...]] = attrs.field(factory=list)
+    counted: list[bool] = attrs.field(factory=list)
 
     def check(self, request: RemotingCommand, host: str) -> None:
         self._decide(request.code, host)
 
-    def check_fast(self, request: RemotingCommand, host: str, topic: str, group: str) -> None:
+    def check_fast(self, request: RemotingCommand, host: str, topic: str, group: str, *, is_counted: bool) -> None:
+        self.counted.append(is_counted)
         self._decide(request.code, host, request.body, request.ext_fields, topic, group)
 
     def _decide(self, *asked: object) -> None:
@@ -124,6 +126,15 @@ def test_a_refused_send_or_pull_is_answered_and_goes_no_further(open_bench: Call
 
 def test_a_checked_record_stays_as_it_is() -> None:
     record = ring_messages.send(Bench.origin(), b"body")
-    assert unchecked(record, WorkerMessage.SEND) == (record, None)
+    assert unchecked(record, WorkerMessage.SEND) == (record, None, True)
     assert SEND_REQUEST.read(unchecked(send(), WorkerMessage.SEND)[0]).flags == 0
     assert PULL_REQUEST.read(unchecked(pull(), WorkerMessage.PULL)[0]).flags == 0
+
+
+def test_the_guard_is_told_what_the_limits_of_its_account_have(open_bench: Callable[..., Bench]) -> None:
+    bench, guard = guarded(open_bench)
+    flags = UNCHECKED | lib.RP_REQUEST_COUNTED
+    counted = ring_messages.send(Bench.origin(), b"body", flags=flags) + header_of(310, b"body")
+    served(bench, (WorkerMessage.SEND, send()), (WorkerMessage.SEND, counted), (WorkerMessage.PULL, pull()))
+    assert guard.counted == [False, True, False]
+    assert SEND_REQUEST.read(unchecked(counted, WorkerMessage.SEND)[0]).flags == 0

@@ -1,0 +1,79 @@
+/* Limits of addresses (ipc/limits.h) in a selector: which connections are not read, because a bucket of their address
+ * is empty, and for how long.
+ *
+ * They are in the slots of a wheel, by the time until which they wait, in order. A turn looks at the slots that are
+ * due, and at nothing when none waits. Those beyond the wheel are looked at again at its end. */
+#include <stddef.h>
+#include "workers/selector/selector_private.h"
+
+enum { TICK_BITS = 26 /* 67 ms */ };
+
+static void unlink_waiting(rp_selector *selector, rp_connection *connection) {
+    rp_wheel *wheel = &selector->wheel;
+    uint32_t next = connection->next_free, before = connection->next_stalled;
+
+    *(before == NO_SLOT ? &wheel->first[connection->due] : &at_slot(selector, before)->next_free) = next;
+    *(next == NO_SLOT ? &wheel->last[connection->due] : &at_slot(selector, next)->next_stalled) = before;
+    connection->flags &= (uint16_t)~CONNECTION_THROTTLED;
+    wheel->count--;
+}
+
+void rp_selector_throttle(rp_selector *selector, rp_connection *connection, uint64_t until_ns) {
+    rp_wheel *wheel = &selector->wheel;
+    uint64_t now = selector->now_ns >> TICK_BITS, tick = (until_ns >> TICK_BITS) + 1;
+    uint32_t slot = slot_of(selector, connection);
+
+    if (wheel->count++ == 0) wheel->tick = now;
+    if (tick >= wheel->tick + RP_WHEEL_SLOTS) tick = wheel->tick + RP_WHEEL_SLOTS - 1;
+    connection->due = (uint8_t)(tick % RP_WHEEL_SLOTS);
+    connection->next_free = NO_SLOT;
+    connection->next_stalled = wheel->last[connection->due];
+    if (connection->next_stalled == NO_SLOT)
+        wheel->first[connection->due] = slot;
+    else
+        at_slot(selector, connection->next_stalled)->next_free = slot;
+    wheel->last[connection->due] = slot;
+    connection->flags |= CONNECTION_THROTTLED;
+    rp_connection_touch(&selector->connections, slot, selector->now_s); /* to wait is not to be idle */
+    count(selector, RP_COUNT_THROTTLED, 1);
+}
+
+void rp_wheel_open(rp_wheel *wheel) {
+    for (uint32_t i = 0; i < RP_WHEEL_SLOTS; i++) wheel->first[i] = wheel->last[i] = NO_SLOT;
+}
+
+uint64_t rp_wheel_due_ns(const rp_wheel *wheel) {
+    return wheel->count == 0 ? UINT64_MAX : (wheel->tick + 1) << TICK_BITS;
+}
+
+rp_connection *rp_selector_next_due(rp_selector *selector) {
+    rp_wheel *wheel = &selector->wheel;
+    uint64_t now = selector->now_ns >> TICK_BITS;
+
+    if (now > wheel->tick + RP_WHEEL_SLOTS) wheel->tick = now - RP_WHEEL_SLOTS; /* each slot once */
+    for (; wheel->count > 0 && wheel->tick < now; wheel->tick++) {
+        uint32_t first = wheel->first[(wheel->tick + 1) % RP_WHEEL_SLOTS];
+        if (first == NO_SLOT) continue;
+        unlink_waiting(selector, at_slot(selector, first));
+        return at_slot(selector, first);
+    }
+    return NULL;
+}
+
+int rp_selector_join(rp_selector *selector, rp_connection *connection) {
+    return rp_limits_join(selector->limits, selector->index, &connection->peer, selector->now_ns,
+                          &connection->limited) == RP_OK;
+}
+
+void rp_selector_leave(rp_selector *selector, rp_connection *connection) {
+    if (connection->flags & CONNECTION_THROTTLED) unlink_waiting(selector, connection);
+    rp_limits_leave(selector->limits, selector->index, connection->limited);
+    connection->limited = 0;
+}
+
+void rp_selector_spend(rp_selector *selector, uint32_t row, uint64_t frames, uint64_t bytes) {
+    const uint64_t *counters = selector->worker->counters;
+
+    rp_limits_spend(selector->limits, row, counters[RP_COUNT_FRAMES_IN] - frames, counters[RP_COUNT_BYTES_IN] - bytes,
+                    selector->now_ns);
+}
