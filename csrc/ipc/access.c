@@ -14,6 +14,7 @@ enum { SLOTS = 2 * RP_ACCESS_ACCOUNTS_MAX, PROBES = 64, WAYS = 4, DECISION = 16 
 typedef struct account {
     uint32_t key_size; /* 0: free */
     uint8_t key[RP_ACCESS_KEY_MAX];
+    int is_broker;
     rp_hmac_key hmac;
 } account;
 
@@ -61,14 +62,15 @@ void rp_access_begin(rp_access *access) {
     access->count = 0;
 }
 
-int rp_access_add(rp_access *access, const uint8_t *key, uint32_t key_size, const uint8_t *secret,
-                  uint32_t secret_size) {
+int rp_access_add(rp_access *access, const uint8_t *key, uint32_t key_size, const uint8_t *secret, uint32_t secret_size,
+                  int is_broker) {
     if (key_size == 0 || key_size > RP_ACCESS_KEY_MAX || access->count >= RP_ACCESS_ACCOUNTS_MAX) return 0;
     account *slot = (account *)find(access, key, key_size);
     if (!slot || slot->key_size > 0) return 0;
     memcpy(slot->key, key, key_size);
     rp_hmac_key_make(&slot->hmac, secret, secret_size);
     slot->key_size = key_size;
+    slot->is_broker = is_broker;
     access->count++;
     return 1;
 }
@@ -113,6 +115,7 @@ void rp_access_identify(const rp_access *access, const rp_header *header, const 
     const account *found = find(access, key->value, key->value_size);
     if (!found || found->key_size == 0) return;
     rp_hmac_key hmac = found->hmac;
+    signer->is_broker = found->is_broker;
     if (!rp_sequence_is_valid(&access->version, version) || !rp_signature_is_of(header, frame, &hmac)) return;
     signer->version = version;
     signer->key = key->value;

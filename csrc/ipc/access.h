@@ -32,8 +32,8 @@ rp_access *rp_access_create(const uint8_t *secret);
 /* The manager alone, or the process that starts the broker: begin, add each account, fill the published bytes, end. */
 void rp_access_begin(rp_access *access);
 /* 1; 0: it does not fit. */
-int rp_access_add(rp_access *access, const uint8_t *key, uint32_t key_size, const uint8_t *secret,
-                  uint32_t secret_size);
+int rp_access_add(rp_access *access, const uint8_t *key, uint32_t key_size, const uint8_t *secret, uint32_t secret_size,
+                  int is_broker);
 uint8_t *rp_access_published(rp_access *access, uint64_t *size);
 void rp_access_end(rp_access *access, uint64_t published_size);
 /* Enter a decision: 16 bytes, which take the place of another. */
@@ -51,6 +51,7 @@ typedef struct rp_signer {
     uint64_t version; /* of the accounts; 0: it is not certain who has signed */
     const uint8_t *key; /* its access key, in the header */
     uint32_t key_size;
+    int is_broker; /* the limits of accounts are not for it */
 } rp_signer;
 
 void rp_access_identify(const rp_access *access, const rp_header *header, const rp_frame *frame, rp_signer *signer);

@@ -77,6 +77,8 @@ class PublishedAccounts(Protocol):
 class Limits(Protocol):
     """Limits of addresses and accounts (broker/fast_path/shared_limits.py)."""
 
+    limits_accounts: bool
+
     def failed(self, host: str) -> bool:
         """The identity of a request from `host` was refused. Returns True if that blocks the address now."""
 
@@ -117,7 +119,6 @@ class AccessControl:
             RequestRefused: code 1, with the reference's text; code 2, if its account has sent too much.
         """
         self._check(request, host)
-        self._limit(request, host)
 
     def check_topic(self, request: RemotingCommand, host: str, topic: str) -> None:
         """The same for the topic of a message that the request names by its place (acl.resources.CHECKED_WHEN_READ)."""
@@ -149,23 +150,28 @@ class AccessControl:
         Raises:
             RequestRefused: also if `topic` or `group`, which are what the fast path has read, are not in the request.
         """
-        self._check(request, host)
-        if not is_counted:
-            self._limit(request, host)
+        self._check(request, host, is_counted=is_counted)
         fields = request.ext_fields or {}
         if tuple(map(fields.get, _FAST[request.code])) != (topic, group):
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "topic and group of the request are ambiguous")
         if self.validator.needs_signature(request, host):
             self.published.allow(self._version, request.code, fields[ACCESS_KEY], topic, group)
 
-    def _check(self, request: RemotingCommand, host: str) -> None:
+    def _check(self, request: RemotingCommand, host: str, *, is_counted: bool = False) -> None:
         self._refresh()
-        self._raise(self.validator.check(request, host), host)
+        refusal = self.validator.check(request, host)
+        if not is_counted and (refusal is None or not refusal.is_of_identity):
+            self._limit(request, host)  # also a request that the account may not make: a refusal costs as much
+        self._raise(refusal, host)
 
     def _limit(self, request: RemotingCommand, host: str) -> None:
-        if self.limits is None or not self.validator.needs_signature(request, host):
+        """Count a request whose account has proved itself. Not of brokers: they pass on sends that were counted."""
+        if self.limits is None or not self.limits.limits_accounts:
             return
-        remark = self.limits.take(request.ext_field(ACCESS_KEY) or "", request.held_size)
+        access_key = request.ext_field(ACCESS_KEY) or ""
+        if access_key in self.validator.brokers or not self.validator.needs_signature(request, host):
+            return
+        remark = self.limits.take(access_key, request.held_size)
         if remark is not None:
             raise RequestRefused(ResponseCode.SYSTEM_BUSY, remark)
 

@@ -113,7 +113,7 @@ class RocketpyConfig:
     address_connections_max: int = setting(
         0,
         "addressConnectionsMax",
-        "Open connections of one peer address (IPv6: of a /64) in all selectors; more are closed. 0: no limit.",
+        "Open connections of one peer address. 0: no limit.",
         unit="connections",
         at_most=1_000_000,
         c="rp_limits_config.address_connections",
@@ -121,8 +121,7 @@ class RocketpyConfig:
     address_requests_per_second: int = setting(
         0,
         "addressRequestsPerSecond",
-        "Requests of one peer address, in all its connections. Beyond it none of them is read for a second or more; "
-        "others notice nothing. 0: no limit.",
+        "Requests of one peer address; beyond, it is not read for a second or more. 0: no limit.",
         unit="requests per second",
         at_most=1_000_000_000,
         c="rp_limits_config.address_requests",
@@ -130,7 +129,7 @@ class RocketpyConfig:
     address_bytes_per_second: int = setting(
         0,
         "addressBytesPerSecond",
-        "The same for bytes that it sends.",
+        "The same for bytes.",
         unit="bytes per second",
         at_most=1 << 40,
         c="rp_limits_config.address_bytes",
@@ -138,7 +137,7 @@ class RocketpyConfig:
     account_requests_per_second: int = setting(
         0,
         "accountRequestsPerSecond",
-        "Requests of one account (aclEnable); more are refused with SYSTEM_BUSY. 0: no limit.",
+        "Requests of one account; more get SYSTEM_BUSY. 0: no limit.",
         unit="requests per second",
         at_most=1_000_000_000,
         c="rp_limits_config.account_requests",
@@ -146,7 +145,7 @@ class RocketpyConfig:
     account_bytes_per_second: int = setting(
         0,
         "accountBytesPerSecond",
-        "The same for bytes of its requests.",
+        "The same for bytes.",
         unit="bytes per second",
         at_most=1 << 40,
         c="rp_limits_config.account_bytes",
@@ -154,9 +153,7 @@ class RocketpyConfig:
     failed_authentications_max: int = setting(
         1_000,
         "failedAuthenticationsMax",
-        "Requests of one peer address within a minute without an account or its signature (aclEnable). Then its "
-        "connections are closed, and new ones until the minute is over. One client with a wrong key makes some "
-        "hundreds, and may share its address with others. 0: no limit.",
+        "Requests of one peer address without an account or its signature, before it is shut out. 0: no limit.",
         unit="requests",
         c="rp_limits_config.failures",
     )

@@ -201,8 +201,8 @@ OWN_METRICS: tuple[Metric[Snapshot], ...] = (
             _registration(lambda last: last.failures)),
     gauge("rocketpy_registration_last_success_seconds", "", "Last accepted registration, seconds since 1970.",
           _registration(lambda last: seconds(last.last_success_ms))),
-    counter("rocketpy_limits", "event", "Requests refused at limits of accounts (`account_busy`), addresses blocked at "
-            "failedAuthenticationsMax, and connections and requests let through because the table is full.",
+    counter("rocketpy_limits", "event", "Requests refused at limits of accounts, addresses shut out, and what was let "
+            "through because a table is full.",
             lambda s: [((event,), count) for event, count in sorted(s.limits.items())]),
     *_access_metrics("", lambda s: s.access),
 )  # fmt: skip

@@ -33,8 +33,8 @@ TURN_NS = 1_000_000_000
 LOG_INTERVAL_S = 10.0  # between two lines of one reason
 COMPLAINTS: dict[int, str] = {
     lib.RP_COUNT_CONNECTIONS_REFUSED: "the limit is reached; raise connectionsMax, or open files (ulimit -Hn)",
-    lib.RP_COUNT_ADDRESS_REFUSED: "their address has addressConnectionsMax, or failed to authenticate too often",
-    lib.RP_COUNT_ADDRESS_CLOSED: "their address failed to authenticate too often, or has addressConnectionsMax",
+    lib.RP_COUNT_ADDRESS_REFUSED: "their address is at addressConnectionsMax or failedAuthenticationsMax",
+    lib.RP_COUNT_ADDRESS_CLOSED: "their address is at failedAuthenticationsMax or addressConnectionsMax",
     lib.RP_COUNT_PINNING_CLOSED: "they did not read responses from CommitLog files that were deleted 30 s ago",
     lib.RP_COUNT_UNFINISHED_CLOSED: "incomplete requests took more than unfinishedInputMax; these were the oldest",
     lib.RP_COUNT_UNSENT_CLOSED: "unread responses took more than unsentOutputMax; these had the most",

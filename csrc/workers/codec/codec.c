@@ -297,7 +297,7 @@ static rp_status take(rp_codec *codec, const rp_origin *origin, const uint8_t *d
     if (destination == RP_TO_SEND || (destination == RP_TO_PULL && origin->listener == 0)) {
         rp_signer found, *signer = codec->access ? &found : NULL;
         if (signer) rp_access_identify(codec->access, &header, &frame, signer);
-        uint64_t now_ns = signer && signer->version && codec->limits ? codec->clock_ns() : 0;
+        uint64_t now_ns = codec->limits && signer && signer->version && !signer->is_broker ? codec->clock_ns() : 0;
         uint32_t row = 0;
         const char *limit = now_ns ? rp_limits_busy(codec->limits, signer->key, signer->key_size, now_ns, &row) : NULL;
         if (limit) return refuse(codec, origin, &header, frame.serialize_type, limit);

@@ -3,8 +3,7 @@
 /* The selector, shared by its files. Calls go one way:
  *
  *   selector.c (the loop, waits) -> selector_input.c, selector_output.c
- *              -> throttle.c (limits of addresses) -> selector_connection.c (stalls, TLS, limits, close) ->
- * connection.c */
+ *   -> throttle.c (limits of addresses) -> selector_connection.c (stalls, TLS, limits, close) -> connection.c */
 #include "workers/selector/selector.h"
 
 #include "base/atomic.h"

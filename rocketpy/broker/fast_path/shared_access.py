@@ -26,9 +26,14 @@ assert len(_REASONS) <= lib.RP_ACCESS_REASONS
 
 
 class SharedAccess:
-    """The table of one broker. One process at a time publishes; all others read, without a lock."""
+    """The table of one broker. One process at a time publishes; all others read, without a lock.
 
-    def __init__(self) -> None:
+    Args:
+        brokers: access keys of the brokers' own accounts, which have no limits.
+    """
+
+    def __init__(self, brokers: frozenset[str] = frozenset()) -> None:
+        self._brokers = brokers
         self._secret = secrets.token_bytes(lib.RP_ACCESS_SECRET_SIZE)
         self.pointer: Any = lib.rp_access_create(self._secret)
         if self.pointer == ffi.NULL:
@@ -51,7 +56,8 @@ class SharedAccess:
         lib.rp_access_begin(self.pointer)
         for account in accounts.by_key.values():
             key, secret = account.access_key.encode(), account.secret_key.encode("utf-8", "replace")
-            lib.rp_access_add(self.pointer, key, len(key), secret, len(secret))  # one that does not fit is Python's
+            is_broker = account.access_key in self._brokers
+            lib.rp_access_add(self.pointer, key, len(key), secret, len(secret), is_broker)  # else it is Python's
         size = ffi.new("uint64_t *")
         ffi.memmove(lib.rp_access_published(self.pointer, size), image, len(image))
         lib.rp_access_end(self.pointer, len(image))

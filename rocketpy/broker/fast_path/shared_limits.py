@@ -35,6 +35,7 @@ class SharedLimits:
     ) -> None:
         self._now_ns = now_ns
         self._failures_max = limits.get("failures", 0)
+        self.limits_accounts = any(limits.get(name) for name in ("account_requests", "account_bytes"))
         self.pointer: Any = lib.rp_limits_create([dict(limits)], selector_count, int.from_bytes(os.urandom(8)))
         if self.pointer == ffi.NULL:
             raise StoreError(f"no shared memory for limits: {os.strerror(ffi.errno)}")

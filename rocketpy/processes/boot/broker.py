@@ -175,10 +175,11 @@ def _access(settings: BrokerSettings) -> SharedAccess | None:
     """
     if not settings.broker.acl_enable:
         return None
+    from rocketpy.acl.validator import broker_keys
     from rocketpy.broker.access import account_files
     from rocketpy.broker.fast_path.shared_access import SharedAccess
 
-    access = SharedAccess()
+    access = SharedAccess(broker_keys(settings.rocketpy.acl_broker_accounts))
     access.publish(account_files(settings).load())
     return access
 

@@ -242,11 +242,12 @@ def _acceptor(
 
 def _codec_limits(inherited: Inherited) -> dict[str, Any]:
     access = {} if inherited.access is None else {"access": inherited.access.pointer}
-    return inherited.settings.c_fields("rp_codec_config") | access | _limits(inherited)
+    limits = inherited.limits if inherited.limits is not None and inherited.limits.limits_accounts else None
+    return inherited.settings.c_fields("rp_codec_config") | access | _limits(limits)
 
 
-def _limits(inherited: Inherited) -> dict[str, Any]:
-    return {} if inherited.limits is None else {"limits": inherited.limits.pointer}
+def _limits(limits: SharedLimits | None) -> dict[str, Any]:
+    return {} if limits is None else {"limits": limits.pointer}
 
 
 def _selector_settings(inherited: Inherited) -> SelectorSettings:
@@ -256,7 +257,7 @@ def _selector_settings(inherited: Inherited) -> SelectorSettings:
         commitlog_directory=str(StorePaths.of(store.store_path_root_dir, store.store_path_commit_log).commitlog),
         commitlog_file_bytes=store.mapped_file_size_commit_log,
         min_phy_offset=lambda: control.min_phy_offset,
-        limits=settings.c_fields("rp_selector_config") | _limits(inherited),
+        limits=settings.c_fields("rp_selector_config") | _limits(inherited.limits),
         codec_limits=_codec_limits(inherited),
         proxies=parse_networks(settings.rocketpy.proxy_protocol_from),
         is_tls_required=settings.tls.tls_server_mode is TlsMode.ENFORCING,

@@ -125,6 +125,7 @@ class PlayedLimits:
     """Blocks an address at its second refusal, and refuses requests of more than `bytes_max`."""
 
     bytes_max: int = 1 << 20
+    limits_accounts: bool = True
     failures: Counter[str] = attrs.field(factory=Counter)
     taken: list[str] = attrs.field(factory=list)
 
@@ -172,9 +173,39 @@ def test_a_request_beyond_the_limit_of_its_account_is_refused_after_it_was_prove
     assert limits.taken == ["account-1"] * 2, "another may not spend what is the account's"
 
 
+def test_a_request_that_its_account_may_not_make_is_counted_too() -> None:
+    """Fault: An account could send any number of requests that Python verified and refused."""
+    published, access = control(OWN)
+    limits = access.limits = PlayedLimits()
+    for request in (send("other topic"), signed(RequestCode.UPDATE_BROKER_CONFIG)):
+        with pytest.raises(RequestRefused):
+            access.check(request, HOST)
+    assert limits.taken == ["account-1"] * 2
+    limits.bytes_max = 0
+    with pytest.raises(RequestRefused, match="too much"):
+        access.check(send("other topic"), HOST)
+    assert published.refused == {"resource": 1, "role": 1}
+
+
+def test_an_account_of_brokers_has_no_limit() -> None:
+    """They pass on sends that another member has counted."""
+    broker = Account("broker-key", "secret-2", default_topic_permission=PUB)
+    _, access = control(broker)
+    limits = access.limits = PlayedLimits(bytes_max=0)
+    access.check(signed(RequestCode.SEND_MESSAGE_V2, broker, b="T", a="PG"), HOST)
+    assert limits.taken == []
+
+
 def test_a_white_address_is_nobodys_account() -> None:
     _, access = control(OWN, white=HOST)
     limits = access.limits = PlayedLimits(bytes_max=0)
+    access.check(send(), HOST)
+    assert limits.taken == []
+
+
+def test_without_limits_of_accounts_nothing_is_taken() -> None:
+    _, access = control(OWN)
+    limits = access.limits = PlayedLimits(bytes_max=0, limits_accounts=False)
     access.check(send(), HOST)
     assert limits.taken == []
 

@@ -222,3 +222,18 @@ def test_a_row_is_not_given_away_before_its_bucket_is_full() -> None:
     neighbours = [rig.join(str(ipaddress.ip_address(0x0A000000 + number))) for number in range(50_000)]
     assert first not in neighbours
     assert rig.wait_s(rig.join(A)) == 10.0
+
+
+def test_a_row_that_a_killed_process_was_entering_is_lost_alone() -> None:
+    rig = Rig.of(address_connections=1)
+    row = rig.join(A)
+    rig.leave(row)
+    words, key = ffi.cast("uint64_t *", rig.limits), 1 << 32 | int(ipaddress.ip_address(A))
+    place = next(at for at in range(8 * lib.RP_LIMITS_ADDRESSES) if words[at] == key)
+    words[place] = 2  # claimed
+    again = rig.join(A)
+    assert again and again != row and rig.join(A) is None
+    neighbours = {
+        rig.join(str(ipaddress.ip_address(0x0A000000 + number))) for number in range(4 * lib.RP_LIMITS_ADDRESSES)
+    }
+    assert len(neighbours - {0}) == lib.RP_LIMITS_ADDRESSES - 2, "every other row is used"

@@ -27,6 +27,12 @@ def test_only_the_refusal_that_blocks_an_address_says_so() -> None:
     assert [limits.failed("192.0.2.1") for _ in range(2)] == [False, True]
 
 
+def test_only_limits_of_accounts_are_asked_about_accounts() -> None:
+    of_accounts = [SharedLimits({name: 1}, 1).limits_accounts for name in ("account_requests", "account_bytes")]
+    assert of_accounts == [True, True]
+    assert not SharedLimits({"failures": 2, "address_requests": 5, "account_bytes": 0}, 1).limits_accounts
+
+
 def test_processes_share_the_bucket_of_an_account() -> None:
     limits = SharedLimits({"account_requests": 2}, 1)
     pid = os.fork()
