@@ -1,10 +1,8 @@
 /* Accounts are in an open-addressing table that is never more than half full. Readers may see it while it is changed:
  * every index is masked and every size is checked, and the version says whether what was copied is valid. */
-#define _GNU_SOURCE
 #include "ipc/access.h"
 
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/atomic.h"
 #include "wire/signature.h"
@@ -31,9 +29,8 @@ struct rp_access {
 };
 
 rp_access *rp_access_create(const uint8_t *secret) {
-    int flags = MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE; /* only pages that are written take memory */
-    rp_access *access = mmap(NULL, sizeof *access, PROT_READ | PROT_WRITE, flags, -1, 0);
-    if (access == MAP_FAILED) return NULL;
+    rp_access *access = rp_shared_memory(sizeof *access);
+    if (!access) return NULL;
     madvise(access, sizeof *access, MADV_DONTDUMP);
     rp_hmac_key_make(&access->of_decisions, secret, RP_ACCESS_SECRET_SIZE);
     return access;

@@ -1,15 +1,10 @@
 /* See master_link.h.
  * Short: copies of addresses between processes; the loops that use them are in replication and workers. */
-#define _GNU_SOURCE
 #include "ipc/master_link.h"
 #include <string.h>
-#include <sys/mman.h>
 #include "base/atomic.h"
 
-rp_master_link *rp_master_link_create(void) {
-    rp_master_link *link = mmap(NULL, sizeof *link, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    return link == MAP_FAILED ? NULL : link;
-}
+rp_master_link *rp_master_link_create(void) { return rp_shared_memory(sizeof(rp_master_link)); }
 
 static void copy_address(char *target, const char *source) {
     size_t size = strnlen(source, RP_ADDRESS_TEXT_MAX - 1);

@@ -1,12 +1,10 @@
-#define _GNU_SOURCE
 #include "ipc/member.h"
 #include <string.h>
-#include <sys/mman.h>
 #include "base/atomic.h"
 
 rp_member *rp_member_create(void) {
-    rp_member *member = mmap(NULL, sizeof *member, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (member == MAP_FAILED) return NULL;
+    rp_member *member = rp_shared_memory(sizeof *member);
+    if (!member) return NULL;
     member->orders.epoch = member->orders.following_epoch = member->newest_epoch_seen = -1;
     rp_member_begin_tree(member);
     return member;

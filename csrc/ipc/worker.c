@@ -4,15 +4,14 @@
 #include <errno.h>
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/atomic.h"
 
 rp_worker *rp_worker_create(uint32_t index) {
-    rp_worker *worker = mmap(NULL, sizeof *worker, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (worker == MAP_FAILED) return NULL;
+    rp_worker *worker = rp_shared_memory(sizeof *worker);
+    if (!worker) return NULL;
     worker->index = index;
     worker->doorbell = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (worker->doorbell < 0) {

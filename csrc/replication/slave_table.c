@@ -1,16 +1,10 @@
 /* See slave_table.h.
  * Short: slave_connection.c fills the rows; this is what other workers call. */
-#define _GNU_SOURCE
 #include "replication/slave_table.h"
 #include <string.h>
-#include <sys/mman.h>
 #include "base/atomic.h"
 
-rp_slave_table *rp_slave_table_create(void) {
-    rp_slave_table *table =
-        mmap(NULL, sizeof *table, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return table == MAP_FAILED ? NULL : table;
-}
+rp_slave_table *rp_slave_table_create(void) { return rp_shared_memory(sizeof(rp_slave_table)); }
 
 void rp_slave_table_clear(rp_slave_table *table) {
     rp_store_release(&table->available, 0);

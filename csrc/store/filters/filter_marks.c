@@ -1,10 +1,7 @@
 /* See filter_marks.h. The id is cleared before the position changes and set after it; a reader that sees the same id
  * before and after has read its position.
  * Short: the only word between the store worker, which sets marks, and pull workers, which read them. */
-#define _GNU_SOURCE
 #include "store/filters/filter_marks.h"
-#include <stddef.h>
-#include <sys/mman.h>
 #include "base/atomic.h"
 
 struct rp_filter_marks {
@@ -14,11 +11,7 @@ struct rp_filter_marks {
     } marks[RP_FILTER_MARKS];
 };
 
-rp_filter_marks *rp_filter_marks_create(void) {
-    rp_filter_marks *marks =
-        mmap(NULL, sizeof *marks, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return marks == MAP_FAILED ? NULL : marks;
-}
+rp_filter_marks *rp_filter_marks_create(void) { return rp_shared_memory(sizeof(rp_filter_marks)); }
 
 void rp_filter_marks_set(rp_filter_marks *marks, uint32_t mark, uint64_t id, uint64_t phy_offset) {
     if (mark >= RP_FILTER_MARKS) return;

@@ -1,16 +1,9 @@
 /* One slot per level: the last confirmed delivery, and the one that is valid once the log is published up to `end`. The
  * next mark confirms the one before: its record is published, because the single writer stores one at a time.
  */
-#define _GNU_SOURCE
 #include "store/timers/delivery_marks.h"
 
-#include <stddef.h>
-#include <sys/mman.h>
-
 #include "base/atomic.h"
-
-#define MAGIC 0x31305645444c4552ull /* "RELDEV01", little-endian */
-enum { LAYOUT_VERSION = 1 };
 
 typedef struct place {
     uint64_t phy_offset; /* + 1: 0 says that there is none */
@@ -26,22 +19,14 @@ typedef struct slot {
 _Static_assert(sizeof(slot) == 64, "one cache line per level");
 
 struct rp_delivery_marks {
-    uint64_t magic;
-    uint32_t layout_version;
-    uint32_t level_max;
-    uint64_t size; /* of the mapping */
-    uint64_t reserved[5];
+    uint64_t level_max;
+    uint64_t reserved[7];
     slot slots[]; /* of level 1, 2, ... */
 };
 
 rp_delivery_marks *rp_delivery_marks_create(uint32_t level_max) {
-    uint64_t size = sizeof(rp_delivery_marks) + (uint64_t)level_max * sizeof(slot);
-    rp_delivery_marks *marks = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (marks == MAP_FAILED) return NULL;
-    marks->layout_version = LAYOUT_VERSION;
-    marks->level_max = level_max;
-    marks->size = size;
-    marks->magic = MAGIC;
+    rp_delivery_marks *marks = rp_shared_memory(sizeof *marks + (uint64_t)level_max * sizeof(slot));
+    if (marks) marks->level_max = level_max;
     return marks;
 }
 
@@ -49,14 +34,12 @@ static slot *slot_of(const rp_delivery_marks *marks, uint32_t level) {
     return level - 1u < marks->level_max ? (slot *)&marks->slots[level - 1] : NULL;
 }
 
-rp_status rp_delivery_marks_open(rp_delivery_marks *marks, uint64_t published_phy_offset) {
-    if (marks->magic != MAGIC || marks->layout_version != LAYOUT_VERSION) return RP_INVALID;
+void rp_delivery_marks_open(rp_delivery_marks *marks, uint64_t published_phy_offset) {
     for (uint32_t level = 1; level <= marks->level_max; level++) {
         slot *slot = slot_of(marks, level);
         if (slot->end && slot->end <= published_phy_offset) slot->sure = slot->next;
         rp_store_release(&slot->end, 0);
     }
-    return RP_OK;
 }
 
 int rp_delivery_marks_has(const rp_delivery_marks *marks, const rp_delivery *delivery) {

@@ -10,7 +10,6 @@
  * Created before the workers are forked; the send worker is the only writer. A mark is valid once the published
  * position has reached its end. If the send worker dies between the two steps, the restarted one removes the mark. */
 #include <stdint.h>
-#include "base/status.h"
 
 /* Carried by a put with RP_REQUEST_DELIVERY. Within a level both offsets rise from message to message. */
 typedef struct rp_delivery {
@@ -24,9 +23,8 @@ typedef struct rp_delivery_marks rp_delivery_marks; /* the mapping; opaque */
 
 /* For the levels 1 to `level_max`, none delivered; NULL with errno. */
 rp_delivery_marks *rp_delivery_marks_create(uint32_t level_max);
-/* Send worker, before anything else: remove marks beyond `published_phy_offset`, whose records were not published.
- * RP_INVALID: the mapping has another layout. */
-rp_status rp_delivery_marks_open(rp_delivery_marks *marks, uint64_t published_phy_offset);
+/* Send worker, before anything else: remove marks beyond `published_phy_offset`, whose records were not published. */
+void rp_delivery_marks_open(rp_delivery_marks *marks, uint64_t published_phy_offset);
 /* Send worker: 1 if the delivery, or a later one of its level, has been stored; 0 for a level out of range. */
 int rp_delivery_marks_has(const rp_delivery_marks *marks, const rp_delivery *delivery);
 /* Send worker: mark a delivery, which is stored once the published position reaches `end_phy_offset`. */

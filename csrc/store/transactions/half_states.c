@@ -1,21 +1,16 @@
 /* The states are a circle of RP_HALF_WINDOW pairs of bits in words of 64: the pair of an offset is used again for the
  * offset one window later, and rp_half_states_add clears it then. */
-#define _GNU_SOURCE
 #include "store/transactions/half_states.h"
-#include <stddef.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include "base/atomic.h"
 #include "base/crash_point.h"
 #include "store/queues/unit.h"
 
-#define MAGIC 0x31305354464c4148ull /* "HALFTS01", little-endian */
 #define LOW_BITS 0x5555555555555555ull
-enum { LAYOUT_VERSION = 3, PER_WORD = 32, WORDS = RP_HALF_WINDOW / PER_WORD };
+enum { PER_WORD = 32, WORDS = RP_HALF_WINDOW / PER_WORD };
 
 struct rp_half_states {
-    uint64_t magic;
-    uint64_t layout_version;
     uint64_t base; /* manager */
     /* The end that is being published; `end` is 0 if there is none. */
     uint64_t end;
@@ -28,14 +23,7 @@ struct rp_half_states {
     uint64_t words[WORDS];
 };
 
-rp_half_states *rp_half_states_create(void) {
-    rp_half_states *states =
-        mmap(NULL, sizeof *states, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (states == MAP_FAILED) return NULL;
-    states->layout_version = LAYOUT_VERSION;
-    states->magic = MAGIC;
-    return states;
-}
+rp_half_states *rp_half_states_create(void) { return rp_shared_memory(sizeof(rp_half_states)); }
 
 void rp_half_states_destroy(rp_half_states *states) {
     if (states) munmap(states, sizeof *states);
@@ -58,13 +46,11 @@ static void put(rp_half_states *states, uint64_t offset, int32_t state) {
     __atomic_store_n(word, others | (uint64_t)(state & 3) << shift, __ATOMIC_RELAXED);
 }
 
-rp_status rp_half_states_open(rp_half_states *states, uint64_t published_phy_offset) {
-    if (states->magic != MAGIC || states->layout_version != LAYOUT_VERSION) return RP_INVALID;
+void rp_half_states_open(rp_half_states *states, uint64_t published_phy_offset) {
     if (states->end && states->end <= published_phy_offset) rp_half_states_complete(states);
     for (uint32_t i = 0; i < RP_HALF_RENEWED_MAX; i++)
         if (states->renewed[i].end_phy_offset > published_phy_offset) states->renewed[i].end_phy_offset = 0;
     rp_store_release(&states->end, 0);
-    return RP_OK;
 }
 
 int32_t rp_half_states_of(const rp_half_states *states, uint64_t offset) {

@@ -31,9 +31,8 @@ typedef struct rp_half_states rp_half_states; /* the mapping; opaque */
 /* All open, from offset 0 on. NULL with errno. */
 rp_half_states *rp_half_states_create(void);
 void rp_half_states_destroy(rp_half_states *states);
-/* Send worker, before anything else: complete the mark of a published end, remove any other. RP_INVALID: the mapping
- * has another layout. */
-rp_status rp_half_states_open(rp_half_states *states, uint64_t published_phy_offset);
+/* Send worker, before anything else: complete the mark of a published end, remove any other. */
+void rp_half_states_open(rp_half_states *states, uint64_t published_phy_offset);
 /* The state at an offset; below the window RP_HALF_ENDED, above it RP_HALF_OPEN. Any process. */
 int32_t rp_half_states_of(const rp_half_states *states, uint64_t offset);
 /* Send worker: 1 if a half message at this offset fits into the window. */

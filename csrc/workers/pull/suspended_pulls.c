@@ -1,12 +1,9 @@
 /* A chained hash table by queue, with half as many chains as pulls that may be suspended, and a list per connection.
  * Free slots are reused last in, first out, so that few of them are touched. */
-#define _GNU_SOURCE
 #include "workers/pull/suspended_pulls.h"
 
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/atomic.h"
 
@@ -24,10 +21,8 @@ static size_t slots_size(uint32_t capacity) {
 }
 
 rp_suspension_slots *rp_suspension_slots_create(uint32_t capacity) {
-    rp_suspension_slots *slots =
-        mmap(NULL, slots_size(capacity), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (slots == MAP_FAILED) return NULL;
-    slots->capacity = capacity;
+    rp_suspension_slots *slots = rp_shared_memory(slots_size(capacity));
+    if (slots) slots->capacity = capacity;
     return slots;
 }
 

@@ -80,11 +80,8 @@ static int open_log(rp_send *send) {
     if (!(send->log = rp_commitlog_open(config->commitlog_directory, send->control))) return 0;
     if (rp_recovery_next_offsets(config->block, config->commitlog_directory) != RP_OK) return 0;
     rp_broker_clock_open(&send->clock, send->control, config->wall_ms(), config->boot_ms());
-    if ((config->marks && rp_delivery_marks_open(config->marks, send->control->published_phy_offset) != RP_OK) ||
-        rp_send_halves_open(send) != RP_OK) {
-        errno = EINVAL;
-        return 0;
-    }
+    if (config->marks) rp_delivery_marks_open(config->marks, send->control->published_phy_offset);
+    if (rp_send_halves_open(send) != RP_OK) return 0;
     if (!config->is_slave && config->from_store && rp_send_timer_open(send) != RP_OK) return 0;
     rp_received_log_init(&send->received, send->log, send->control, (int)config->check_crc, config->max_message_size);
     return 1;

@@ -394,9 +394,7 @@ enum { LOG_MAPPINGS = 4 };
 
 rp_status rp_send_halves_open(rp_send *send) {
     if (!send->config.half_states) return RP_OK;
-    if (!send->config.consume_queue_directory ||
-        rp_half_states_open(send->config.half_states, send->control->published_phy_offset) != RP_OK)
-        return RP_INVALID;
+    rp_half_states_open(send->config.half_states, send->control->published_phy_offset);
     send->half_tail = malloc(HALF_TAIL_MAX + send->cluster_size);
     send->half_records =
         rp_log_view_open(send->config.commitlog_directory, send->control->commitlog_file_size, LOG_MAPPINGS);

@@ -202,7 +202,7 @@ int rp_send_may_answer(const rp_send *send);
  * below it perhaps only this broker has it; a send there that waits is answered SLAVE_NOT_AVAILABLE. */
 uint64_t rp_send_confirmed(const rp_send *send, uint64_t *alone);
 /* send_half.c: half messages. */
-rp_status rp_send_halves_open(rp_send *send); /* RP_OK; RP_INVALID, RP_NO_MEMORY */
+rp_status rp_send_halves_open(rp_send *send); /* RP_OK, RP_NO_MEMORY */
 void rp_send_halves_close(rp_send *send);
 void rp_send_halves_release(rp_send *send); /* deleted files; about once a second */
 void rp_send_find_half_queues(rp_send *send); /* after each change of a topic */
