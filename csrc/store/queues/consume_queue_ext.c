@@ -56,20 +56,6 @@ static rp_queue_files *rp_ext_open_files(rp_control_block *block, const char *co
     return rp_queue_files_open(block, directory, file_size, files_max, is_writer);
 }
 
-/* Read up to `size` bytes at real offset `offset`, of its file alone; *got is set to their number. RP_OK, RP_NOT_FOUND,
- * RP_IO_ERROR. */
-static rp_status read_bytes(rp_queue_files *files, uint64_t file_size, const rp_queue *queue, uint64_t offset,
-                            uint8_t *data, uint32_t size, uint32_t *got) {
-    uint64_t at = offset % file_size;
-    int fd = rp_queue_files_find(files, queue, offset / file_size);
-    if (fd < 0) return errno == ENOENT ? RP_NOT_FOUND : RP_IO_ERROR;
-    if (size > file_size - at) size = (uint32_t)(file_size - at);
-    int64_t n = rp_read_at(fd, data, size, at);
-    if (n < 0) return RP_IO_ERROR;
-    *got = (uint32_t)n;
-    return RP_OK;
-}
-
 /* The unit that starts `data`, checked; `at` is its place in its file. RP_OK, RP_NOT_FOUND. */
 static rp_status parse_unit(const uint8_t *data, uint32_t size, uint64_t at, uint64_t file_size, rp_cq_ext_unit *unit) {
     if (size < RP_CQ_EXT_UNIT_SIZE) return RP_NOT_FOUND;
@@ -87,15 +73,6 @@ static rp_status parse_unit(const uint8_t *data, uint32_t size, uint64_t at, uin
         memcpy(unit->bitmap, data + RP_CQ_EXT_UNIT_SIZE, unit->bitmap_size);
     }
     return RP_OK;
-}
-
-/* The unit at real offset `offset`, checked. RP_OK, RP_NOT_FOUND, RP_IO_ERROR. */
-static rp_status rp_ext_read_unit(rp_queue_files *files, uint64_t file_size, const rp_queue *queue, uint64_t offset,
-                                  rp_cq_ext_unit *unit) {
-    uint8_t data[UNIT_SIZE_MAX];
-    uint32_t got;
-    rp_status status = read_bytes(files, file_size, queue, offset, data, sizeof data, &got);
-    return status != RP_OK ? status : parse_unit(data, got, offset % file_size, file_size, unit);
 }
 
 /* ------------------------------------------------------------------ reading */
@@ -365,6 +342,16 @@ static rp_status seal(rp_cq_ext_writer *writer, const rp_queue *queue, uint64_t 
                   : rp_queue_files_write(writer->files, queue, number, fd, END_OF_FILE, sizeof END_OF_FILE, at);
 }
 
+/* The unit at real offset `offset`, checked. RP_OK, RP_NOT_FOUND, RP_IO_ERROR. */
+static rp_status read_unit(rp_cq_ext_writer *writer, const rp_queue *queue, uint64_t offset, rp_cq_ext_unit *unit) {
+    uint8_t data[UNIT_SIZE_MAX];
+    uint64_t at = offset % writer->file_size, rest = writer->file_size - at;
+    int fd = rp_queue_files_find(writer->files, queue, offset / writer->file_size);
+    if (fd < 0) return errno == ENOENT ? RP_NOT_FOUND : RP_IO_ERROR;
+    int64_t got = rp_read_at(fd, data, rest < sizeof data ? rest : sizeof data, at);
+    return got < 0 ? RP_IO_ERROR : parse_unit(data, (uint32_t)got, at, writer->file_size, unit);
+}
+
 static rp_status find_end(rp_cq_ext_writer *writer, const rp_queue *queue, uint64_t *end) {
     rp_cq_ext_unit unit;
     int64_t address = 0, last;
@@ -372,7 +359,7 @@ static rp_status find_end(rp_cq_ext_writer *writer, const rp_queue *queue, uint6
     *end = 0;
     if (status == RP_OK && address) {
         *end = ext_real_offset(address);
-        status = rp_ext_read_unit(writer->files, writer->file_size, queue, *end, &unit);
+        status = read_unit(writer, queue, *end, &unit);
         if (status == RP_OK) {
             *end += unit.size;
         } else if (status == RP_NOT_FOUND) {

@@ -116,12 +116,6 @@ void rp_queue_files_release(rp_queue_files *files) { rp_file_cache_release(files
 
 /* ------------------------------------------------------------------ writing */
 
-static void mark_all_dirty(rp_queue_files *files) {
-    pthread_mutex_lock(&files->lock);
-    files->dirty.all = 1;
-    pthread_mutex_unlock(&files->lock);
-}
-
 static void add_dirty(struct dirty_set *dirty, uint32_t queue, uint64_t number, uint32_t what) {
     uint32_t at = queue * 2654435761u ^ (uint32_t)number * 40503u;
     if (dirty->all) return;
@@ -232,39 +226,27 @@ rp_status rp_queue_files_last(const rp_queue_files *files, const rp_queue *queue
 
 /* ------------------------------------------------------------------ syncing */
 
-/* Data that a sync could not write may be lost, although the kernel marks it clean from then on. */
-static rp_status lose_units(const rp_queue_files *files) {
-    rp_status status = rp_status_of_errno();
-    rp_store_release(&rp_control_header(files->block)->units_lost, 1);
+/* Sync one file or directory (`sync` fdatasync, fsync), or its file system (syncfs). A missing one was deleted
+ * meanwhile; then its directory is in the set. Data that a sync could not write may be lost, although the kernel marks
+ * it clean from then on. */
+static rp_status sync_path(const rp_queue_files *files, const char *path, int (*sync)(int fd)) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return errno == ENOENT ? RP_OK : RP_IO_ERROR;
+    rp_status status = sync(fd) < 0 ? rp_status_of_errno() : RP_OK;
+    if (status != RP_OK) rp_store_release(&rp_control_header(files->block)->units_lost, 1);
+    rp_close_after(fd);
     return status;
-}
-
-static rp_status sync_file_system(const rp_queue_files *files) {
-    int fd = open(files->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return errno == ENOENT ? RP_OK : RP_IO_ERROR;
-    int failed = syncfs(fd) < 0;
-    rp_close_after(fd);
-    return failed ? lose_units(files) : RP_OK;
-}
-
-/* Sync one file or directory. A missing one was deleted meanwhile; then its directory is in the set. */
-static rp_status sync_path(const rp_queue_files *files, const char *path, int is_directory) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | (is_directory ? O_DIRECTORY : 0));
-    if (fd < 0) return errno == ENOENT ? RP_OK : RP_IO_ERROR;
-    int failed = (is_directory ? fsync(fd) : fdatasync(fd)) < 0;
-    rp_close_after(fd);
-    return failed ? lose_units(files) : RP_OK;
 }
 
 /* Sync the directories of the queue and of its topic; skip the topic if it is `topic`, which was just synced. */
 static rp_status sync_names(const rp_queue_files *files, const rp_queue *queue, uint32_t *topic) {
     char path[PATH_MAX];
     if (queue_path(files, queue, UINT64_MAX, path) < 0) return RP_IO_ERROR;
-    rp_status status = sync_path(files, path, 1);
+    rp_status status = sync_path(files, path, fsync);
     if (status != RP_OK || *topic == queue->topic) return status;
     *topic = queue->topic;
     *strrchr(path, '/') = 0;
-    return sync_path(files, path, 1);
+    return sync_path(files, path, fsync);
 }
 
 /* Sync the directory of all topics and its parent, because it may be new itself. */
@@ -275,8 +257,8 @@ static rp_status sync_root(const rp_queue_files *files) {
         errno = ENAMETOOLONG;
         return RP_IO_ERROR;
     }
-    rp_status status = sync_path(files, files->directory, 1);
-    return status == RP_OK ? sync_path(files, path, 1) : status;
+    rp_status status = sync_path(files, files->directory, fsync);
+    return status == RP_OK ? sync_path(files, path, fsync) : status;
 }
 
 static rp_status sync_set(const rp_queue_files *files, const struct dirty_set *dirty) {
@@ -289,7 +271,7 @@ static rp_status sync_set(const rp_queue_files *files, const struct dirty_set *d
         const rp_queue *queue = rp_control_queue(files->block, file->queue);
         if (file->what & WITH_DATA) {
             if (queue_path(files, queue, file->number, path) < 0) return RP_IO_ERROR;
-            status = sync_path(files, path, 0);
+            status = sync_path(files, path, fdatasync);
         }
         if (status == RP_OK && file->what & WITH_NAMES) status = sync_names(files, queue, &topic);
         has_names |= file->what & WITH_NAMES;
@@ -306,8 +288,10 @@ rp_status rp_queue_files_sync(rp_queue_files *files) {
     files->dirty.all = 0;
     pthread_mutex_unlock(&files->lock);
     RP_CRASH_POINT("queue.sync");
-    rp_status status = dirty.all ? sync_file_system(files) : sync_set(files, &dirty);
-    if (status != RP_OK) mark_all_dirty(files); /* it all is still to be done */
+    rp_status status = dirty.all ? sync_path(files, files->directory, syncfs) : sync_set(files, &dirty);
+    pthread_mutex_lock(&files->lock);
+    files->dirty.all |= status != RP_OK; /* it all is still to be done */
+    pthread_mutex_unlock(&files->lock);
     return status;
 }
 

@@ -198,14 +198,7 @@ void rp_timer_marks_move_floor(rp_timer_marks *marks, uint64_t least, uint64_t e
     rp_timer_header *header = marks->header;
     uint64_t floor = header->floor < least ? least : header->floor;
     if (end > header->reserved) end = header->reserved;
-    while (floor < end) {
-        if (floor % 64 == 0 && end - floor >= 64 && *word_of(marks, floor) == UINT64_MAX)
-            floor += 64;
-        else if (*word_of(marks, floor) >> floor % 64 & 1)
-            floor++;
-        else
-            break;
-    }
+    if (floor < end) floor = rp_timer_marks_next_pending(marks, floor, end);
     uint64_t chunk = header->floor - header->floor % CHUNK_NUMBERS;
     rp_store_release(&header->floor, floor);
     for (uint32_t i = 0; chunk + CHUNK_NUMBERS <= floor && i < BITS_SIZE / CHUNK_SIZE; i++, chunk += CHUNK_NUMBERS)
