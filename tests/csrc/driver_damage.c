@@ -161,8 +161,8 @@ static void check_damaged_unit(const fuzz_paths *here) {
         rp_fetch_messages(reader, &(rp_selection){0}, control, queue, 4, 3, &tags, &limits, &fetch);
         CHECK(fetch.message_count == 3 && fetch.next_begin_offset == 8 && fetch.body_size == 3 * (91 + 1 + 6 + BODY));
     }
-    rp_cq_reader_close(reader);
-    rp_cq_writer_close(writer);
+    rp_cq_close(reader);
+    rp_cq_close(writer);
     rp_control_close(block);
 }
 

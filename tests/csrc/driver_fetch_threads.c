@@ -76,8 +76,8 @@ int main(int argc, char **argv) {
         offset = fetch.next_begin_offset;
     }
     CHECK(pthread_join(grower, NULL) == 0);
-    rp_cq_reader_close(reader);
-    rp_cq_writer_close(test.writer);
+    rp_cq_close(reader);
+    rp_cq_close(test.writer);
     rp_control_close(block);
     remove_directory(root);
     return 0;

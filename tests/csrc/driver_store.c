@@ -59,7 +59,7 @@ static void check_queue(struct store *store, const char *topic, uint32_t queue_i
     CHECK(rp_cq_read(reader, queue, max, 1, units) == 0);
     rp_log_view_close(view);
     rp_cq_ext_close(ext);
-    rp_cq_reader_close(reader);
+    rp_cq_close(reader);
 }
 
 static void *keep_syncing(void *argument) {
@@ -197,7 +197,7 @@ static void check_gaps_between_files(void) {
         blanks += rp_load32(unit + 8) == INT32_MAX;
     }
     CHECK(blanks == LOST);
-    rp_cq_reader_close(reader);
+    rp_cq_close(reader);
     queue->max_offset = FIRST; /* written, but not shown */
     rp_control_header(store.block)->dispatched_phy_offset = before;
     dispatch_all(&store);

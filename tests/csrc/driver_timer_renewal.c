@@ -254,7 +254,7 @@ static void trim_queue(void) {
     while (rp_cq_read(units, queue, queue->min_offset, 1, unit) == 1 &&
            rp_load64(unit) < broker.control_header->min_phy_offset)
         rp_store_release(&queue->min_offset, queue->min_offset + 1);
-    rp_cq_reader_close(units);
+    rp_cq_close(units);
 }
 
 static void delete_files(void) {

@@ -71,8 +71,8 @@ static void check_lengths(rp_control_block *block, const char *directory) {
         check_queue(reader, queues[i]);
     }
     rp_unit_batch_close(batch);
-    rp_cq_writer_close(writer);
-    rp_cq_reader_close(reader);
+    rp_cq_close(writer);
+    rp_cq_close(reader);
 }
 
 /* As many queues as a batch takes; then as many units. Nothing is written. */

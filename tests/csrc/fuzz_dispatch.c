@@ -78,7 +78,7 @@ static void check_queues(rp_control_block *block, const fuzz_paths *here, const 
         }
     }
     rp_log_view_close(view);
-    rp_cq_reader_close(reader);
+    rp_cq_close(reader);
 }
 
 static void forget_queues(rp_control_block *block) {

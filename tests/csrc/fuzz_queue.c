@@ -97,7 +97,7 @@ static void check_writes(const fuzz_paths *here, rp_control_block *block, rp_que
     rp_cq_writer *writer = rp_cq_writer_open(block, here->queues, QUEUE_FILE_SIZE, data[12]);
     rp_cq_reader *reader = rp_cq_reader_open(block, here->queues, QUEUE_FILE_SIZE, data[12]);
     CHECK(writer && reader);
-    CHECK(rp_cq_write(writer, queue, at, count, data + HEAD) == RP_OK && rp_cq_writer_sync(writer) == RP_OK);
+    CHECK(rp_cq_write(writer, queue, at, count, data + HEAD) == RP_OK && rp_queue_files_sync(writer) == RP_OK);
     queue->min_offset = at;
     queue->max_offset = at + count;
     for (uint32_t done = 0; done < count;) {
@@ -107,9 +107,9 @@ static void check_writes(const fuzz_paths *here, rp_control_block *block, rp_que
     }
     queue->max_offset = 0;
     queue->generation++;
-    CHECK(rp_cq_remove(writer, queue) == RP_OK && rp_cq_remove(writer, queue) == RP_OK);
-    rp_cq_reader_close(reader);
-    rp_cq_writer_close(writer);
+    CHECK(rp_queue_files_remove(writer, queue) == RP_OK && rp_queue_files_remove(writer, queue) == RP_OK);
+    rp_cq_close(reader);
+    rp_cq_close(writer);
 }
 
 /* The cache against an array: what was put and not pushed out is found, and no descriptor is left open or closed twice.
@@ -165,7 +165,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     CHECK(reader);
     for (uint64_t at = 0; at < UNITS + 2; at++) CHECK(rp_cq_read(reader, queue, at, UNITS, units) <= UNITS_PER_FILE);
     if (!(data[0] & 4)) check_fetches(here, reader, control, queue, data);
-    rp_cq_reader_close(reader);
+    rp_cq_close(reader);
     check_writes(here, block, queue, data);
     check_cache(data, size < 200 ? size : 200);
     return 0;

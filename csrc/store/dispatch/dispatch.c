@@ -55,7 +55,7 @@ rp_dispatch *rp_dispatch_open(rp_control_block *block, const rp_dispatch_config 
 void rp_dispatch_close(rp_dispatch *dispatch) {
     if (!dispatch) return;
     rp_log_view_close(dispatch->view);
-    rp_cq_writer_close(dispatch->writer);
+    rp_cq_close(dispatch->writer);
     rp_unit_batch_close(dispatch->batch);
     rp_topic_filters_destroy(&dispatch->filters);
     rp_cq_ext_writer_close(dispatch->ext);
@@ -138,7 +138,7 @@ uint64_t rp_dispatch_skip(rp_dispatch *dispatch) {
 }
 
 void rp_dispatch_release(rp_dispatch *dispatch) {
-    rp_cq_writer_release(dispatch->writer);
+    rp_cq_release(dispatch->writer);
     if (dispatch->ext) rp_cq_ext_writer_release(dispatch->ext);
 }
 
@@ -158,7 +158,7 @@ rp_status rp_dispatch_sync(rp_dispatch *dispatch) {
         return RP_IO_ERROR;
     }
     if (dispatch->ext) status = rp_cq_ext_sync(dispatch->ext); /* before the units that name them */
-    if (status == RP_OK) status = rp_cq_writer_sync(dispatch->writer);
+    if (status == RP_OK) status = rp_queue_files_sync(dispatch->writer);
     RP_CRASH_POINT("dispatch.units_durable");
     if (status == RP_OK) rp_store_release(&control->units_durable_phy_offset, dispatched);
     if (status != RP_OK || !dispatch->index) return status;

@@ -307,7 +307,7 @@ rp_status rp_dispatch_span(rp_dispatch *dispatch, const uint8_t *image, uint64_t
 /* A reader may open one of the files while they are being removed: its descriptor is then stale as well. */
 static rp_status remove_files(rp_dispatch *dispatch, rp_queue *queue) {
     rp_store_release(&queue->generation, queue->generation + 1);
-    rp_status status = rp_cq_remove(dispatch->writer, queue);
+    rp_status status = rp_queue_files_remove(dispatch->writer, queue);
     rp_status extended = dispatch->ext ? rp_cq_ext_remove(dispatch->ext, queue) : RP_OK;
     rp_store_release(&queue->generation, queue->generation + 1);
     return status != RP_OK ? status : extended;

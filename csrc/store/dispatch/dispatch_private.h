@@ -10,6 +10,7 @@
 #include "store/log/record.h"
 #include "store/queues/consume_queue.h"
 #include "store/queues/consume_queue_ext.h"
+#include "store/queues/queue_files.h"
 
 enum {
     BATCH_RECORDS = 8192,

@@ -65,8 +65,8 @@ rp_cq_writer *rp_cq_writer_open(rp_control_block *block, const char *directory, 
     return rp_queue_files_open(block, directory, file_size, files_max, 1);
 }
 
-void rp_cq_reader_close(rp_cq_reader *reader) { rp_queue_files_close(reader); }
-void rp_cq_writer_close(rp_cq_writer *writer) { rp_queue_files_close(writer); }
+void rp_cq_close(rp_cq_reader *reader) { rp_queue_files_close(reader); }
+void rp_cq_release(rp_cq_reader *reader) { rp_queue_files_release(reader); }
 
 uint64_t rp_cq_units_per_file(const rp_cq_reader *reader) { return rp_queue_files_size(reader) / RP_CQ_UNIT_SIZE; }
 
@@ -91,8 +91,6 @@ int rp_cq_in_memory(rp_cq_reader *reader, const rp_queue *queue, uint64_t offset
     return fd < 0 || preadv2(fd, &piece, 1, (off_t)(offset % per_file * RP_CQ_UNIT_SIZE), RWF_NOWAIT) >= 0 ||
            errno != EAGAIN;
 }
-
-void rp_cq_reader_release(rp_cq_reader *reader) { rp_queue_files_release(reader); }
 
 /* Pre-blank units in the first `count` places. */
 static rp_status write_blanks(int fd, uint64_t count) {
@@ -152,9 +150,3 @@ int rp_cq_holds(rp_cq_writer *writer, const rp_queue *queue, uint64_t offset, ui
     rp_unit unit = rp_unit_read(bytes);
     return unit.phy_offset == phy_offset && unit.size == size;
 }
-
-rp_status rp_cq_remove(rp_cq_writer *writer, const rp_queue *queue) { return rp_queue_files_remove(writer, queue); }
-
-void rp_cq_writer_release(rp_cq_writer *writer) { rp_queue_files_release(writer); }
-
-rp_status rp_cq_writer_sync(rp_cq_writer *writer) { return rp_queue_files_sync(writer); }

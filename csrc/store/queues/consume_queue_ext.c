@@ -243,7 +243,7 @@ rp_cq_ext_writer *rp_cq_ext_writer_open(rp_control_block *block, const char *con
 
 void rp_cq_ext_writer_close(rp_cq_ext_writer *writer) {
     if (!writer) return;
-    rp_cq_reader_close(writer->queues);
+    rp_cq_close(writer->queues);
     rp_queue_files_close(writer->files);
     free(writer->places);
     free(writer);
@@ -481,6 +481,6 @@ rp_status rp_cq_ext_remove(rp_cq_ext_writer *writer, const rp_queue *queue) {
 rp_status rp_cq_ext_sync(rp_cq_ext_writer *writer) { return rp_queue_files_sync(writer->files); }
 
 void rp_cq_ext_writer_release(rp_cq_ext_writer *writer) {
-    rp_cq_reader_release(writer->queues);
+    rp_cq_release(writer->queues);
     rp_queue_files_release(writer->files);
 }

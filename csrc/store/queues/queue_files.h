@@ -34,7 +34,8 @@ rp_status rp_queue_files_write(rp_queue_files *files, const rp_queue *queue, uin
                                uint64_t size, uint64_t at);
 /* Remove one file. RP_OK; RP_NOT_FOUND: it does not exist. */
 rp_status rp_queue_files_remove_one(rp_queue_files *files, const rp_queue *queue, uint64_t number);
-/* Remove all files of the queue, its directory, and the topic's if that was its last queue. */
+/* Remove all files of the queue, its directory, and the topic's if that was its last queue. The queue's generation must
+ * have been moved before. */
 rp_status rp_queue_files_remove(rp_queue_files *files, const rp_queue *queue);
 /* The number of the queue's last file, or -1 if it has none. RP_OK; RP_IO_ERROR. */
 rp_status rp_queue_files_last(const rp_queue_files *files, const rp_queue *queue, int64_t *number);

@@ -11,6 +11,7 @@
 #include "store/log/new_file.h"
 #include "store/log/record.h"
 #include "store/queues/consume_queue.h"
+#include "store/queues/queue_files.h"
 #include "store/queues/unit.h"
 
 /* Whether dispatch writes a unit for the record. A record with an impossible queue or offset is damaged: it gets none.
@@ -234,7 +235,7 @@ static int reset_queue(rp_control_block *block, rp_cq_writer *writer, rp_queue *
     RP_CRASH_POINT("recovery.queue_lost");
     queue->max_offset = queue->min_offset = queue->max_phy_offset = 0;
     queue->generation++;
-    return rp_cq_remove(writer, queue) == RP_OK ? 0 : -1;
+    return rp_queue_files_remove(writer, queue) == RP_OK ? 0 : -1;
 }
 
 int64_t rp_recovery_check_queues(rp_control_block *block, const char *consume_queue_directory, uint64_t file_size) {
@@ -251,8 +252,8 @@ int64_t rp_recovery_check_queues(rp_control_block *block, const char *consume_qu
         if (!is_sound) lost = reset_queue(block, writer, queue) == 0 ? lost + 1 : -1;
     }
     int error = errno;
-    rp_cq_reader_close(reader);
-    rp_cq_writer_close(writer);
+    rp_cq_close(reader);
+    rp_cq_close(writer);
     errno = error;
     return lost;
 }

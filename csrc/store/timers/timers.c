@@ -172,7 +172,7 @@ void rp_timers_close(rp_timers *timers) {
     rp_timer_index_close(&timers->index);
     rp_number_set_destroy(&timers->under_way);
     rp_ring_writer_close(timers->ring);
-    rp_cq_reader_close(timers->units);
+    rp_cq_close(timers->units);
     rp_log_view_close(timers->records);
     for (int i = 0; i < 3; i++) free(timers->strings[i]);
     free(timers->journaled);
@@ -358,7 +358,7 @@ static void keep_house(rp_timers *timers) {
     uint64_t looked = rp_load_acquire(&timers->control->dispatched_phy_offset);
     rp_timer_marks_move_floor(timers->config.marks, rp_load_acquire(&timers->queue->min_offset), timers->next);
     rp_timer_index_retire(&timers->index);
-    rp_cq_reader_release(timers->units);
+    rp_cq_release(timers->units);
     rp_log_view_trim(timers->records, rp_load_acquire(&timers->control->min_phy_offset));
     rp_status status = rp_timers_read_unit(timers, timers->header->floor, &oldest);
     if (status >= 0) hold_log(timers, looked, status == RP_OK ? &oldest : NULL);

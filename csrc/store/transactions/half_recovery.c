@@ -406,6 +406,6 @@ rp_status rp_half_recover(rp_half_states *states, uint64_t progress, rp_control_
     rp_map_destroy(&recovery.below, NULL);
     rp_map_destroy(&recovery.keys, NULL);
     rp_log_view_close(recovery.log);
-    rp_cq_reader_close(recovery.units);
+    rp_cq_close(recovery.units);
     return status;
 }

@@ -177,7 +177,7 @@ rp_status rp_half_places_open(rp_half_places *places, rp_control_block *block, c
 }
 
 void rp_half_places_close(rp_half_places *places) {
-    if (places->units) rp_cq_reader_close(places->units);
+    if (places->units) rp_cq_close(places->units);
     free(places->latest);
     *places = (rp_half_places){0};
 }
@@ -210,5 +210,5 @@ rp_status rp_half_places_find(rp_half_places *places, const rp_queue *queue, uin
 }
 
 void rp_half_places_release(rp_half_places *places) {
-    if (places->units) rp_cq_reader_release(places->units);
+    if (places->units) rp_cq_release(places->units);
 }

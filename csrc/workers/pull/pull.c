@@ -105,7 +105,7 @@ void rp_pull_close(rp_pull *pull) {
     for (uint32_t i = 0; i < pull->selector_count; i++) rp_ring_writer_close(pull->selectors[i]);
     rp_backlog_destroy(&pull->waiting);
     if (pull->manager) rp_ring_writer_close(pull->manager);
-    if (pull->reader) rp_cq_reader_close(pull->reader);
+    if (pull->reader) rp_cq_close(pull->reader);
     rp_cq_ext_close(pull->selection.ext);
     if (pull->selection.log) rp_log_view_close(pull->selection.log);
     rp_map_destroy(&pull->topics, free);
@@ -283,7 +283,7 @@ rp_status rp_pull_run(rp_pull *pull, int64_t timeout_ns) {
         }
         if (pull->now_ns >= end) break;
     }
-    rp_cq_reader_release(pull->reader);
+    rp_cq_release(pull->reader);
     if (pull->selection.ext) rp_cq_ext_release(pull->selection.ext);
     if (pull->selection.log) rp_log_view_trim(pull->selection.log, rp_load_acquire(&pull->control->min_phy_offset));
     return RP_OK;

@@ -63,7 +63,7 @@ void rp_half_reads_close(rp_half_reads *reads) {
         pthread_join(reads->thread, NULL);
     }
     for (; reads->taken < reads->added; reads->taken++) free(reads->slots[reads->taken % RP_HALF_READS_MAX].request);
-    if (reads->units) rp_cq_reader_close(reads->units);
+    if (reads->units) rp_cq_close(reads->units);
     pthread_cond_destroy(&reads->wake);
     pthread_mutex_destroy(&reads->lock);
     free(reads->commitlog_directory);
@@ -115,7 +115,7 @@ static void *run(void *argument) {
     pthread_mutex_lock(&reads->lock);
     while (!reads->stop) {
         if (reads->read == rp_load_acquire(&reads->added)) {
-            rp_cq_reader_release(reads->units);
+            rp_cq_release(reads->units);
             pthread_cond_wait(&reads->wake, &reads->lock);
             continue;
         }

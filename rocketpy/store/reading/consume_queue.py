@@ -40,13 +40,13 @@ class ConsumeQueues:
 
     def close(self) -> None:
         if self._reader != ffi.NULL:
-            lib.rp_cq_reader_close(self._reader)
+            lib.rp_cq_close(self._reader)
             self._reader = ffi.NULL
             lib.rp_cq_ext_close(self._ext)
 
     def release_files(self) -> None:
         """Close removed files, so that their disk space becomes free; called from time to time."""
-        lib.rp_cq_reader_release(self._reader)
+        lib.rp_cq_release(self._reader)
         lib.rp_cq_ext_release(self._ext)
 
     def units(self, queue: Any, offset: int, count: int) -> list[ConsumeQueueUnit]:

@@ -106,7 +106,7 @@ class TimerFollower:
             count = lib.rp_cq_read(reader, queue, self._marks.header.floor, 1, unit)
             _check(Status.OK if count >= 0 else Status.IO_ERROR)
         finally:
-            lib.rp_cq_reader_close(reader)
+            lib.rp_cq_close(reader)
         self._marks.header.held_phy_offset = (CQ_UNIT.unpack(ffi.buffer(unit))[0] if count else looked) + 1
 
     def _keep(self, position: int) -> None:

@@ -52,7 +52,7 @@ def test_files_of_removed_queues_are_closed(
     for entry in control.entries():
         writer.dispatch.expire_queue(entry)
     releases: list[Callable[[], object]] = [
-        lambda: lib.rp_cq_reader_release(reader),
+        lambda: lib.rp_cq_release(reader),
         store.trim,
         writer.dispatch.release_files,
     ]
@@ -66,7 +66,7 @@ def test_files_of_removed_queues_are_closed(
     assert before == 0
     put = writer.put("T7", 0)  # and everybody goes on
     assert store.get_message("T7", 0, put.queue_offset, 1).records == [put.image]
-    lib.rp_cq_reader_close(reader)
+    lib.rp_cq_close(reader)
 
 
 def test_a_file_that_was_opened_while_it_was_removed_is_not_read_for_the_next_of_its_name(
@@ -88,4 +88,4 @@ def test_a_file_that_was_opened_while_it_was_removed_is_not_read_for_the_next_of
     put = writer.put()
     assert lib.rp_cq_read(reader, entry, put.queue_offset, 1, units) == 1
     assert int.from_bytes(bytes(units)[:8], "big") == put.phy_offset
-    lib.rp_cq_reader_close(reader)
+    lib.rp_cq_close(reader)
