@@ -107,6 +107,17 @@ const uint8_t *rp_log_view_acquire(rp_log_view *view, uint64_t phy_offset, uint6
     return mapping->base + at;
 }
 
+int rp_log_view_record(rp_log_view *view, uint64_t phy_offset, uint64_t end, rp_record_view *record) {
+    uint64_t size = view->file_size - phy_offset % view->file_size;
+    if (phy_offset >= end) return 0;
+    if (size > end - phy_offset) size = end - phy_offset;
+    const uint8_t *image = rp_log_view_acquire(view, phy_offset, size);
+    if (!image) return 0;
+    if (rp_record_decode(image, size, 0, record) == RP_OK && record->phy_offset == phy_offset) return 1;
+    rp_log_view_release(view, phy_offset);
+    return 0;
+}
+
 int rp_log_view_is_missing(int error) { return error == ENOENT || error == EINVAL; }
 
 void rp_log_view_release(rp_log_view *view, uint64_t phy_offset) {

@@ -4,6 +4,7 @@
  * is unmapped first. A mapping outlives the name of its file: a slice in use stays readable when cleaning deletes the
  * file. Single-threaded: one view per thread that reads. */
 #include <stdint.h>
+#include "store/log/record.h"
 
 typedef struct rp_log_view rp_log_view;
 
@@ -13,6 +14,9 @@ void rp_log_view_close(rp_log_view *view);
  * file does not exist; EINVAL, the bytes are not in one file, or the file has a wrong size; other errors are not about
  * the file. */
 const uint8_t *rp_log_view_acquire(rp_log_view *view, uint64_t phy_offset, uint64_t size);
+/* The record at `phy_offset`, which has to carry this offset and end at or below `end`, the end of the log. 1: `record`
+ * points into the mapping, which needs a release; 0: there is none, or it cannot be read now. */
+int rp_log_view_record(rp_log_view *view, uint64_t phy_offset, uint64_t end, rp_record_view *record);
 /* Whether an errno of rp_log_view_acquire means that the log has no such bytes. 0: they may be read another time. */
 int rp_log_view_is_missing(int error);
 void rp_log_view_release(rp_log_view *view, uint64_t phy_offset);

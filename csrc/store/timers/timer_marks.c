@@ -305,43 +305,32 @@ int rp_timer_end_index_kind(const rp_timer_end_index *index, uint64_t number) {
 
 enum { STOP_EVERY = 4096 /* records */, MAPPINGS = 4 };
 
-/* The number of the timer at `phy_offset`; 0 if there is none. */
-static int number_at(rp_log_view *view, uint64_t file_size, uint64_t phy_offset, uint64_t *number) {
-    rp_record_view timer;
-    uint64_t left = file_size - phy_offset % file_size;
-    const uint8_t *image = rp_log_view_acquire(view, phy_offset, left);
-    if (!image) return 0;
-    int found = rp_record_decode(image, left, 0, &timer) == RP_OK && timer.phy_offset == phy_offset &&
-                rp_timer_is_timer(&timer);
-    if (found) *number = timer.queue_offset;
-    rp_log_view_release(view, phy_offset);
-    return found;
-}
-
 struct scan {
     rp_timer_marks *marks;
     rp_log_view *view; /* in which timers are looked up, too */
-    uint64_t file_size;
     const uint32_t *stop;
     uint64_t records;
 };
 
 static rp_status mark(void *context, const rp_record_view *record, uint64_t phy_offset) {
     struct scan *scan = context;
-    uint64_t number, timer;
+    rp_record_view ended;
+    uint64_t timer;
     if (++scan->records % STOP_EVERY == 0 && rp_load_acquire32(scan->stop)) return RP_STOPPED;
     if (!rp_timer_place(record, &timer) || timer + 1 >= phy_offset) return RP_OK;
     if (record->sys_flag & RP_TRANSACTION_MASK && !rp_timer_is_timer(record)) return RP_OK;
-    if (!number_at(scan->view, scan->file_size, timer, &number)) return RP_OK;
-    rp_status status = rp_timer_marks_reserve(scan->marks, number);
-    if (status == RP_OK) rp_timer_set_ended(scan->marks, number);
+    if (!rp_log_view_record(scan->view, timer, phy_offset, &ended)) return RP_OK;
+    int is_timer = rp_timer_is_timer(&ended);
+    rp_status status = is_timer ? rp_timer_marks_reserve(scan->marks, ended.queue_offset) : RP_OK;
+    if (is_timer && status == RP_OK) rp_timer_set_ended(scan->marks, ended.queue_offset);
+    rp_log_view_release(scan->view, timer);
     return status;
 }
 
 rp_status rp_timer_scan(rp_timer_marks *marks, const rp_control *control, const char *commitlog_directory,
                         uint64_t from, uint64_t to, const uint32_t *stop) {
     uint64_t min = rp_load_acquire(&control->min_phy_offset), size = control->commitlog_file_size;
-    struct scan scan = {marks, rp_log_view_open(commitlog_directory, size, MAPPINGS), size, stop, 0};
+    struct scan scan = {marks, rp_log_view_open(commitlog_directory, size, MAPPINGS), stop, 0};
     if (!scan.view) return RP_NO_MEMORY;
     rp_status status = rp_recovery_walk(scan.view, size, from < min ? min : from, to, mark, &scan);
     rp_log_view_close(scan.view);

@@ -5,7 +5,6 @@
  * committed message is the last record of the log, dispatched or not. (A Java broker stores them one by one: others may
  * be in between.) */
 #include "store/transactions/half_recovery.h"
-#include <errno.h>
 #include <stdint.h>
 #include <string.h>
 #include "base/map.h"
@@ -72,18 +71,6 @@ static int rp_half_has_op(const rp_record_view *record) {
     return (record->sys_flag & RP_TRANSACTION_MASK) == RP_SYS_FLAG_TRANSACTION_COMMIT || rp_half_is_renewed(record);
 }
 
-/* Read the record at a place in the log. 1: the caller releases the log at `phy_offset`. */
-static int acquire(rp_log_view *log, const rp_control *control, uint64_t phy_offset, rp_record_view *record) {
-    uint64_t size = control->commitlog_file_size - phy_offset % control->commitlog_file_size;
-    if (phy_offset >= control->published_phy_offset) return 0;
-    if (size > control->published_phy_offset - phy_offset) size = control->published_phy_offset - phy_offset;
-    const uint8_t *image = rp_log_view_acquire(log, phy_offset, size);
-    if (!image) return 0;
-    if (rp_record_decode(image, size, 0, record) == RP_OK && record->phy_offset == phy_offset) return 1;
-    rp_log_view_release(log, phy_offset);
-    return 0;
-}
-
 /* 1 if `message` was made of `half`. */
 static int is_of(const rp_record_view *message, const rp_record_view *half) {
     const uint8_t *topic, *key, *half_key;
@@ -101,13 +88,13 @@ static int is_of(const rp_record_view *message, const rp_record_view *half) {
 
 /* 1 with the place (*half_phy_offset) and the queue offset of the half message that the record at `phy_offset` was made
  * of; 0: it is no such record, or its half message cannot be read. */
-static int rp_half_of_committed(rp_log_view *log, const rp_control *control, uint64_t phy_offset,
-                                uint64_t *half_phy_offset, uint64_t *half_offset) {
+static int rp_half_of_committed(rp_log_view *log, uint64_t end, uint64_t phy_offset, uint64_t *half_phy_offset,
+                                uint64_t *half_offset) {
     rp_record_view message, half;
     int is_found = 0;
-    if (!acquire(log, control, phy_offset, &message)) return 0;
+    if (!rp_log_view_record(log, phy_offset, end, &message)) return 0;
     uint64_t at = (uint64_t)message.prepared_transaction_offset;
-    if (rp_half_has_op(&message) && at < phy_offset && acquire(log, control, at, &half)) {
+    if (rp_half_has_op(&message) && at < phy_offset && rp_log_view_record(log, at, end, &half)) {
         is_found = is_of(&message, &half);
         *half_phy_offset = at;
         *half_offset = half.queue_offset;
@@ -167,14 +154,10 @@ static void take_committed(struct recovery *recovery, uint64_t phy_offset) {
 
 typedef rp_status (*visit_function)(struct recovery *, uint64_t offset, const rp_record_view *);
 
-/* Read the record of a unit. RP_NOT_FOUND: it cannot be read. The caller releases the log at the unit's position. */
-static rp_status read_record(struct recovery *recovery, rp_unit unit, rp_record_view *record) {
-    if (unit.phy_offset >= recovery->control->published_phy_offset) return RP_NOT_FOUND;
-    const uint8_t *image = rp_log_view_acquire(recovery->log, unit.phy_offset, unit.size);
-    if (!image) return RP_NOT_FOUND;
-    if (rp_record_decode(image, unit.size, 0, record) == RP_OK) return RP_OK;
-    rp_log_view_release(recovery->log, unit.phy_offset);
-    return RP_NOT_FOUND;
+/* Read the record of a unit, unless that is a blank. 1: the caller releases the log at the unit's position. */
+static int read_record(const struct recovery *recovery, rp_unit unit, rp_record_view *record) {
+    return unit.size && unit.size != INT32_MAX &&
+           rp_log_view_record(recovery->log, unit.phy_offset, recovery->control->published_phy_offset, record);
 }
 
 static rp_status visit(struct recovery *recovery, const rp_queue *queue, uint64_t from, uint64_t to,
@@ -193,7 +176,7 @@ static rp_status visit(struct recovery *recovery, const rp_queue *queue, uint64_
         for (int32_t i = 0; i < count && status == RP_OK; i++) {
             rp_record_view record;
             rp_unit unit = rp_unit_read(units + i * RP_CQ_UNIT_SIZE);
-            if (read_record(recovery, unit, &record) != RP_OK) continue;
+            if (!read_record(recovery, unit, &record)) continue;
             status = function(recovery, from + (uint64_t)i, &record);
             rp_log_view_release(recovery->log, unit.phy_offset);
         }
@@ -269,7 +252,8 @@ static void look_at_last_record(struct recovery *recovery) {
  * message is dispatched, its unit must name the same place. */
 static void end_committed(struct recovery *recovery, const rp_queue *halves, uint64_t phy_offset) {
     uint64_t half_at, offset, place;
-    if (!rp_half_of_committed(recovery->log, recovery->control, phy_offset, &half_at, &offset)) return;
+    uint64_t end = recovery->control->published_phy_offset;
+    if (!rp_half_of_committed(recovery->log, end, phy_offset, &half_at, &offset)) return;
     int has_unit = offset < halves->max_offset; /* else it is not dispatched yet */
     if (has_unit && (!place_of(recovery, halves, offset, &place) || place != half_at)) return;
     if (!rp_half_states_has_room(recovery->states, offset) ||
@@ -292,7 +276,7 @@ static int is_same(struct recovery *recovery, uint64_t offset, const rp_record_v
     rp_record_view other;
     if (rp_cq_read(recovery->units, recovery->halves, offset, 1, bytes) != 1) return 0;
     rp_unit unit = rp_unit_read(bytes);
-    if (read_record(recovery, unit, &other) != RP_OK) return 0;
+    if (!read_record(recovery, unit, &other)) return 0;
     int same =
         unit.phy_offset < record->phy_offset && is_topic(&other, RP_HALF_TOPIC) && rp_half_is_same(&other, record);
     rp_log_view_release(recovery->log, unit.phy_offset);
@@ -334,9 +318,9 @@ static int ends_as_copy(struct recovery *recovery, uint64_t offset, const rp_rec
 
 /* The producer of a half message that was stored again knows its first place. */
 static void remember_renewals(struct recovery *recovery, const rp_record_view *renewed) {
-    uint64_t at = renewed->phy_offset, before, offset;
+    uint64_t at = renewed->phy_offset, end = recovery->control->published_phy_offset, before, offset;
     for (uint32_t hops = 0; hops < RENEWALS_MAX; hops++, at = before) {
-        if (!rp_half_of_committed(recovery->log, recovery->control, at, &before, &offset)) return;
+        if (!rp_half_of_committed(recovery->log, end, at, &before, &offset)) return;
         rp_half_states_renew(recovery->states, &(rp_half_renewal){offset, before, renewed->queue_offset,
                                                                   renewed->phy_offset, renewed->phy_offset + 1});
     }

@@ -74,15 +74,12 @@ static const char *find_place(rp_send *send, const rp_msg_end_transaction *reque
 /* Read the half message at the place of its unit. NULL: it is there, and end->half borrows it until
  * rp_log_view_release; else the remark of the refusal. */
 static const char *look_up(rp_send *send, struct end *end) {
-    uint64_t offset = (uint64_t)end->request->phy_offset, file_size = send->control->commitlog_file_size;
-    uint64_t published = send->control->published_phy_offset, size = file_size - offset % file_size;
+    uint64_t offset = (uint64_t)end->request->phy_offset;
     const char *fault = find_place(send, end->request);
     if (fault) return fault;
-    if (size > published - offset) size = published - offset;
-    const uint8_t *image = rp_log_view_acquire(send->half_records, offset, size);
-    if (!image) return MISSING;
-    if (rp_record_decode(image, size, 0, &end->half) != RP_OK || end->half.phy_offset != offset ||
-        end->half.topic_size != sizeof RP_HALF_TOPIC - 1 ||
+    if (!rp_log_view_record(send->half_records, offset, send->control->published_phy_offset, &end->half))
+        return MISSING;
+    if (end->half.topic_size != sizeof RP_HALF_TOPIC - 1 ||
         memcmp(end->half.topic, RP_HALF_TOPIC, end->half.topic_size) != 0)
         fault = MISSING;
     const uint8_t *group = NULL;
