@@ -56,14 +56,9 @@ void rp_index_limit(rp_index *index, uint64_t phy_offset) {
 
 /* The number in a file's name; -1 for other names. */
 static int64_t number_of(const char *name) {
-    int64_t value = 0;
-    size_t size = strlen(name);
-    if (size != NAME_DIGITS && (size != NAME_DIGITS + 1 || *name == '0')) return -1;
-    for (; *name; name++) {
-        if (*name < '0' || *name > '9') return -1;
-        value = value * 10 + (*name - '0');
-    }
-    return value;
+    size_t size = strspn(name, "0123456789");
+    int is_name = !name[size] && (size == NAME_DIGITS || (size == NAME_DIGITS + 1 && *name != '0'));
+    return is_name ? strtoll(name, NULL, 10) : -1;
 }
 
 static int64_t newest_name(const char *directory) {
@@ -172,15 +167,10 @@ void rp_index_close(rp_index *index) {
 static int64_t new_name(const rp_index *index) {
     struct timespec now;
     struct tm local;
+    char second[32];
     clock_gettime(CLOCK_REALTIME, &now);
-    localtime_r(&now.tv_sec, &local);
-    int64_t name = local.tm_year + 1900;
-    name = name * 100 + local.tm_mon + 1;
-    name = name * 100 + local.tm_mday;
-    name = name * 100 + local.tm_hour;
-    name = name * 100 + local.tm_min;
-    name = name * 100 + local.tm_sec;
-    name = name * 1000 + now.tv_nsec / 1000000;
+    strftime(second, sizeof second, "%Y%m%d%H%M%S", localtime_r(&now.tv_sec, &local));
+    int64_t name = strtoll(second, NULL, 10) * 1000 + now.tv_nsec / 1000000;
     return name > index->name ? name : index->name + 1;
 }
 

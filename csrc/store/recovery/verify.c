@@ -8,12 +8,11 @@
 #include "store/index/index_layout.h"
 #include "store/log/record.h"
 #include "store/queues/consume_queue.h"
+#include "store/queues/consume_queue_ext.h"
 #include "store/queues/unit.h"
 
-enum { TALLIES_FIRST = 64, KEY_MAX = RP_TOPIC_SIZE_MAX + 1 + RP_PROPERTIES_SIZE_MAX, V2_TOPIC_MAX = INT16_MAX };
+enum { TALLIES_FIRST = 64 };
 #define NO_DAMAGE UINT64_MAX
-/* Tags codes at or below it are addresses in consumequeue_ext: no sign-extended hash is that small. */
-#define EXT_ADDRESS_MAX ((int64_t)INT32_MIN - 1)
 
 struct rp_verify {
     rp_map by_name; /* topic, then the queue id in 4 bytes */
@@ -78,6 +77,7 @@ static rp_tally *new_tally(rp_verify *verify, const rp_record_view *record, uint
         *tally = (rp_tally){.topic = topic,
                             .topic_size = record->topic_size,
                             .queue_id = record->queue_id,
+                            .index = verify->tally_count,
                             .first_offset = record->queue_offset,
                             .next_offset = record->queue_offset,
                             .entry_offset = record->queue_offset,
@@ -95,7 +95,7 @@ static rp_tally *new_tally(rp_verify *verify, const rp_record_view *record, uint
 }
 
 static rp_tally *tally_of(rp_verify *verify, const rp_record_view *record, uint64_t at) {
-    uint8_t key[V2_TOPIC_MAX + 4];
+    uint8_t key[RP_TOPIC_SIZE_V2_MAX + 4];
     memcpy(key, record->topic, record->topic_size);
     rp_store32(key + record->topic_size, (uint32_t)record->queue_id);
     rp_tally *tally = rp_map_get(&verify->by_name, key, record->topic_size + 4);
@@ -123,12 +123,6 @@ static int64_t tags_code(const rp_record_view *record) {
     return size ? rp_string_hash(value, size) : 0;
 }
 
-static uint32_t index_of(const rp_verify *verify, const rp_tally *tally) {
-    for (uint32_t i = verify->tally_count; i > 0; i--)
-        if (verify->tallies[i - 1] == tally) return i - 1;
-    return UINT32_MAX;
-}
-
 /* Add the record, which must have a unit, to the tally of its queue. */
 static rp_status tally_record(rp_verify *verify, const rp_record_view *record, uint64_t at, uint64_t units_limit) {
     rp_tally *tally = tally_of(verify, record, at);
@@ -139,8 +133,7 @@ static rp_status tally_record(rp_verify *verify, const rp_record_view *record, u
         if (record->queue_offset == 0) { /* the topic was deleted and created again */
             tally->first_offset = tally->units = tally->units_end = tally->units_sum = tally->places_sum = 0;
         } else if (!over_damage || record->queue_offset < tally->next_offset) {
-            find_fault(verify, RP_FOUND_QUEUE_OFFSET, at, tally->next_offset, record->queue_offset,
-                       index_of(verify, tally));
+            find_fault(verify, RP_FOUND_QUEUE_OFFSET, at, tally->next_offset, record->queue_offset, tally->index);
         }
     }
     tally->next_offset = record->queue_offset + 1;
@@ -198,7 +191,7 @@ uint32_t rp_verify_units(const uint8_t *units, uint32_t count, uint64_t offset, 
             sum->stray += unit.phy_offset >= log_begin;
         else {
             sum->units++;
-            sum->extended += unit.tags_code <= EXT_ADDRESS_MAX;
+            sum->extended += (uint64_t)rp_cq_ext_is_address(unit.tags_code);
             add_unit(offset, unit.phy_offset, unit.size, unit.tags_code, &sum->units_sum, &sum->places_sum);
         }
     }
@@ -254,22 +247,13 @@ rp_status rp_verify_index(const uint8_t *image, uint64_t size, uint32_t slot_num
     return RP_OK;
 }
 
-static int has_hash(const rp_record_view *record, const uint8_t *key, uint32_t size, int32_t hash) {
-    uint8_t text[KEY_MAX + V2_TOPIC_MAX];
-    memcpy(text, record->topic, record->topic_size);
-    text[record->topic_size] = '#';
-    memcpy(text + record->topic_size + 1, key, size);
-    return rp_index_hash(text, record->topic_size + 1 + size) == hash;
-}
-
-/* Any of its keys: a Java broker indexes all of them. */
-static int has_key(const rp_record_view *record, int32_t hash) {
-    const uint8_t *key;
-    uint32_t size;
-    rp_keys keys;
-    rp_keys_begin(&keys, record->properties, record->properties_size);
-    while (rp_keys_next(&keys, &key, &size))
-        if (has_hash(record, key, size, hash)) return 1;
+static int has_key(const rp_record_view *record, int32_t wanted) {
+    rp_key_hashes hashes;
+    int32_t hash;
+    rp_key_hashes_begin(&hashes, record->topic, record->topic_size, record->properties, record->properties_size);
+    hashes.room = UINT32_MAX; /* any of its keys: a Java broker indexes all of them */
+    while (rp_key_hashes_next(&hashes, &hash))
+        if (hash == wanted) return 1;
     return 0;
 }
 

@@ -23,6 +23,7 @@ typedef struct rp_tally {
     const uint8_t *topic;
     uint32_t topic_size;
     int32_t queue_id;
+    uint32_t index; /* as rp_verify_tally has it */
 } rp_tally;
 
 /* An inconsistency in a complete record. */
@@ -75,7 +76,7 @@ typedef struct rp_units {
 uint32_t rp_verify_units(const uint8_t *units, uint32_t count, uint64_t offset, uint64_t first_offset,
                          uint64_t end_offset, uint64_t log_begin, rp_units *sum);
 
-enum { RP_INDEX_SOUND = 0, RP_INDEX_COUNT = 1, RP_INDEX_HASH = 2, RP_INDEX_PREVIOUS = 3, RP_INDEX_SLOT = 4 };
+enum { RP_INDEX_COUNT = 1, RP_INDEX_HASH = 2, RP_INDEX_PREVIOUS = 3, RP_INDEX_SLOT = 4 };
 typedef struct rp_index_check {
     uint32_t units;
     uint32_t faults;
