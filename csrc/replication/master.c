@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include "base/atomic.h"
@@ -43,7 +42,6 @@ struct rp_master {
     uint64_t worked_ns, stopping_ns;
     int has_more; /* some slave can be sent more at once */
     rp_confirm confirm; /* with automatic failover */
-    rp_epoch *epochs;   /* owned; NULL: not known yet */
 };
 
 static uint64_t now_of(const rp_master *master) { return master->config.clock_ns(); }
@@ -81,7 +79,6 @@ void rp_master_close(rp_master *master) {
         if (master->slaves[i].fd >= 0) close(master->slaves[i].fd);
     rp_slave_table_clear(master->config.table);
     rp_log_view_close(master->view);
-    free(master->epochs);
     free(master);
 }
 
@@ -118,13 +115,10 @@ int rp_master_closed(rp_master *master, rp_slave_closed *closed) {
 }
 
 rp_status rp_master_set_epochs(rp_master *master, const rp_epoch *epochs, uint32_t count) {
-    if (master->epochs) return RP_INVALID;
-    rp_epoch *copy = malloc((count ? count : 1) * sizeof *copy);
-    if (!copy) return RP_NO_MEMORY;
-    memcpy(copy, epochs, count * sizeof *copy);
-    master->rules.epochs = master->epochs = copy;
+    if (master->rules.epochs) return RP_INVALID;
+    master->rules.epochs = epochs;
     master->rules.epoch_count = count;
-    master->rules.epoch = count ? copy[count - 1].number : 0;
+    master->rules.epoch = count ? epochs[count - 1].number : 0;
     return RP_OK;
 }
 
@@ -210,7 +204,7 @@ static uint64_t write_one(rp_master *master, uint32_t index, uint64_t end, uint6
         master->worked_ns = now;
     }
     if (status == RP_INCOMPLETE && !slave->is_blocked) master->has_more = 1;
-    if (status == RP_OK && rp_slave_connection_is_silent(slave, &master->rules, now)) {
+    if (status == RP_OK && now - slave->read_ns >= (uint64_t)master->rules.housekeeping_ns) {
         status = RP_STOPPED;
         why = RP_SLAVE_SILENT;
     }
@@ -228,7 +222,7 @@ static void write_all(rp_master *master, uint64_t end, uint64_t now) {
         uint32_t i = (first + n) % master->used;
         rp_slave_connection *slave = &master->slaves[i];
         if (slave->fd < 0) continue;
-        int is_far = rp_slave_connection_lacks(slave, end) > NEAR_BYTES;
+        int is_far = !slave->is_blocked && end - rp_transfer_sent(&slave->transfer) > NEAR_BYTES;
         if (is_far && !left) {
             if (!skipped++) master->first = i;
             master->has_more = 1;

@@ -63,6 +63,6 @@ void rp_master_add(rp_master *master, uint32_t row, int32_t fd, int is_rocketpy,
 /* The next connection that was closed; 0: there is none. Its row is free from then on. */
 int rp_master_closed(rp_master *master, rp_slave_closed *closed);
 /* With automatic failover, before the first slave is welcomed: the epochs of the log, the last of which this master
- * serves; copied. RP_OK, RP_NO_MEMORY; RP_INVALID: they are set already, and slaves' transfers read them. */
+ * serves; borrowed until close. RP_OK; RP_INVALID: they are set already, and slaves' transfers read them. */
 rp_status rp_master_set_epochs(rp_master *master, const rp_epoch *epochs, uint32_t count);
 #endif

@@ -100,10 +100,6 @@ rp_status rp_slave_connection_read(rp_slave_connection *slave, const rp_slave_ru
     return RP_OK;
 }
 
-uint64_t rp_slave_connection_lacks(const rp_slave_connection *slave, uint64_t end) {
-    return !slave->is_blocked ? end - rp_transfer_sent(&slave->transfer) : 0;
-}
-
 /* Bytes that may be sent now, at most `most`. Frames are sent whole; what is beyond the limit is taken off the windows
  * that follow. */
 static uint64_t allowance(rp_slave_connection *slave, const rp_slave_rules *rules, uint64_t most, uint64_t now_ns) {
@@ -174,10 +170,6 @@ int rp_slave_connection_publish(rp_slave_connection *slave, const rp_slave_rules
     rp_store_release(&row->behind_since_ns, slave->behind_since_ns);
     rp_store_release32(&row->state, state);
     return state == RP_SLAVE_REPLICATING;
-}
-
-int rp_slave_connection_is_silent(const rp_slave_connection *slave, const rp_slave_rules *rules, uint64_t now_ns) {
-    return now_ns - slave->read_ns >= (uint64_t)rules->housekeeping_ns;
 }
 
 uint64_t rp_slave_connection_due_ns(const rp_slave_connection *slave, const rp_slave_rules *rules, uint64_t end) {

@@ -51,16 +51,12 @@ void rp_slave_connection_open(rp_slave_connection *slave, const rp_slave_rules *
 /* Read reports. RP_OK; RP_STOPPED: close it, *why says why. `end`: of the master's log. */
 rp_status rp_slave_connection_read(rp_slave_connection *slave, const rp_slave_rules *rules, uint64_t end,
                                    uint64_t now_ns, uint32_t *why);
-/* Bytes of the log up to `end` that could be sent to it now, as far as its socket is known to take any. */
-uint64_t rp_slave_connection_lacks(const rp_slave_connection *slave, uint64_t end);
 /* Send what is due, up to `end`, and about `most` bytes of the log. RP_OK; RP_INCOMPLETE: there is more to send now;
  * RP_STOPPED as rp_slave_connection_read. */
 rp_status rp_slave_connection_write(rp_slave_connection *slave, const rp_slave_rules *rules, rp_log_view *view,
                                     uint64_t end, uint64_t most, uint64_t now_ns, uint32_t *why);
 /* Show its progress in its row, when the master's log ends at `end`. Returns 1 if sends may wait for it. */
 int rp_slave_connection_publish(rp_slave_connection *slave, const rp_slave_rules *rules, uint64_t end, uint64_t now_ns);
-/* 1 if nothing has come from it for too long. */
-int rp_slave_connection_is_silent(const rp_slave_connection *slave, const rp_slave_rules *rules, uint64_t now_ns);
 /* When it has to be looked at again, though nothing may have happened. */
 uint64_t rp_slave_connection_due_ns(const rp_slave_connection *slave, const rp_slave_rules *rules, uint64_t end);
 #endif

@@ -270,15 +270,6 @@ static void confirm(rp_slave_stream *stream) {
     if (stream->config.store) rp_worker_wake(stream->config.store, 0);
 }
 
-void rp_slave_stream_send_fenced(rp_slave_stream *stream, int32_t epoch) {
-    uint8_t frame[FENCED_SIZE];
-    rp_store32(frame, 1 + RP_HA_SIZE_FENCED);
-    frame[4] = RP_HA_TYPE_FENCED;
-    rp_store32(frame + RP_HA_SIZE_FRAME_HEADER, (uint32_t)epoch);
-    if (stream->report_sent == stream->report_size)
-        (void)send(stream->config.socket, frame, sizeof frame, MSG_NOSIGNAL | MSG_DONTWAIT);
-}
-
 static int has_new_orders(const rp_slave_stream *stream) {
     const rp_member *member = stream->config.member;
     return member && rp_load_acquire(&member->version) != stream->config.orders_version;

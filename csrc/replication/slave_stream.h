@@ -97,6 +97,4 @@ rp_slave_stream *rp_slave_stream_open(const rp_slave_stream_config *config);
 void rp_slave_stream_close(rp_slave_stream *stream);
 /* Receive and report until something has to be decided, at most `timeout_ns`. */
 rp_stream_event rp_slave_stream_run(rp_slave_stream *stream, int64_t timeout_ns);
-/* Tell the master that there is a newer epoch, as far as its socket takes that; the last thing that it is told. */
-void rp_slave_stream_send_fenced(rp_slave_stream *stream, int32_t epoch);
 #endif

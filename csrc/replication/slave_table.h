@@ -67,8 +67,6 @@ typedef struct rp_slave_table {
 rp_slave_table *rp_slave_table_create(void);
 /* Replicator, when it starts: there is no slave any more. Counters stay. */
 void rp_slave_table_clear(rp_slave_table *table);
-/* Take a free row for a new connection, which is CONNECTED. Returns its index; -1: no row is free. */
-int32_t rp_slave_table_take(rp_slave_table *table, const char *address);
 /* 1 if a send that ends at `end_phy_offset` may wait for a slave: one is available, and none of the bytes that it lacks
  * is `fall_behind_max` or more behind. */
 int rp_slave_table_can_wait(const rp_slave_table *table, uint64_t end_phy_offset, uint64_t fall_behind_max);

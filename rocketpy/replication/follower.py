@@ -10,6 +10,8 @@ then on.
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -21,6 +23,7 @@ from rocketpy.native.core import ffi, lib
 
 from .epoch_file import EpochFile
 from .errors import CannotFollow, Diverged, MasterUnusable
+from .frames import fenced
 from .guide import MasterAddress
 from .introduction import Extent, Membership, Welcome
 from .membership import NeedsCut, check_tail, check_welcome, joined
@@ -183,6 +186,7 @@ class Follower:
         if self._look() == before and self._version >= 0:
             handle.config.orders_version = self._version
             return True
-        if self.known_epoch > self._epochs.last:
-            lib.rp_slave_stream_send_fenced(handle, self.known_epoch)
+        if self.known_epoch > self._epochs.last and handle.report_sent == handle.report_size:
+            with contextlib.suppress(OSError):  # the last frame to this master, if the socket takes it
+                os.write(handle.config.socket, fenced(self.known_epoch))
         return False

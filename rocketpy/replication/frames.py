@@ -41,6 +41,11 @@ def encode(kind: int, fields: Mapping[str, Any]) -> bytes:
     return FRAME.pack(1 + len(body), kind) + body
 
 
+def fenced(epoch: int) -> bytes:
+    """FENCED, the only frame of a stream that Python sends."""
+    return FRAME.pack(5, lib.RP_HA_TYPE_FENCED) + struct.pack(">i", epoch)
+
+
 class Fields:
     """The fields of a frame that has come.
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import struct
-
-from rocketpy.native.core import lib
 
 from .errors import MasterUnusable
-from .frames import FRAME, JSON_MAX, MAGIC
+from .frames import FRAME, JSON_MAX, MAGIC, fenced
 from .handshake import ReadLog, log_crc, read_answer, read_challenge, tail_place
 from .introduction import NO_MEMBER, Extent, Group, Hello, Membership, Tail, Welcome
 from .secret import Nonces, new_nonce
@@ -79,7 +76,7 @@ def crc_of(read_log: ReadLog, file_size: int, position: int, size: int) -> int:
 def tell_fenced(connection: socket.socket, epoch: int) -> None:
     """Tell a master that there is a newer epoch, after its WELCOME. It may not hear it."""
     with contextlib.suppress(OSError):
-        connection.sendall(FRAME.pack(5, lib.RP_HA_TYPE_FENCED) + struct.pack(">i", epoch))
+        connection.sendall(fenced(epoch))
 
 
 def _send(connection: socket.socket, data: bytes) -> None:

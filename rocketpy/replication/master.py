@@ -130,6 +130,7 @@ class Master:
     ) -> None:
         self._port, self._control, self._table = port, control, table
         self._group, self._member, self._epoch = group, member, -1
+        self._epochs: Any = None  # rp_epoch[], which the loop reads
         self._config, self._now_s, self._accept_from_s, self._slaves = config, _clock_of(config), 0.0, 0
         self._handshakes = Handshakes(table, port, config.housekeeping_ns / NS_PER_S, self._now_s)
         config.handshakes = self._handshakes.fileno()
@@ -313,9 +314,8 @@ class Master:
         """Tell the loop the epochs of the log, once: they stay the same as long as this process runs."""
         epochs = member.encoded()
         status = Status(lib.rp_master_set_epochs(self._pointer, epochs, len(epochs)))
-        if status is Status.NO_MEMORY:
-            raise MemoryError
         assert status is Status.OK, "the epochs were set before, for another epoch"
+        self._epochs = epochs
 
     def _have_cut(self, asking: _Asking, hello: Hello, welcome: Welcome, position: int) -> None:
         frame = welcome.encode(self._group.secret, asking.nonces)

@@ -113,8 +113,15 @@ class SlaveTable:
 
     def take(self, address: str) -> int | None:
         """Replicator: take a row for a new connection; None: no row is free."""
-        row = int(lib.rp_slave_table_take(self.pointer, address.encode()))
-        return None if row < 0 else row
+        for number, row in enumerate(self.pointer.rows):
+            if row.state == lib.RP_SLAVE_FREE:
+                ffi.buffer(ffi.addressof(row))[:] = bytes(ffi.sizeof(row))
+                row.address = address.encode()[: lib.RP_SLAVE_ADDRESS_MAX - 1]
+                row.epoch, row.opened = -1, self.pointer.opened + 1
+                row.state = lib.RP_SLAVE_CONNECTED
+                self.pointer.opened += 1
+                return number
+        return None
 
     def identify(self, row: int, store: Any) -> None:
         """Replicator, before a slave is served: which member's it is (an `rp_store_id *`)."""

@@ -67,8 +67,10 @@ static void join(rp_master *master, rp_slave_table *table, struct peer *peer, ui
     leave(peer);
     CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) == 0);
     setsockopt(pair[1], SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
-    int32_t row = rp_slave_table_take(table, "a slave");
-    CHECK(row >= 0 && table->rows[row].state == RP_SLAVE_CONNECTED);
+    int32_t row = 0;
+    while (row < RP_SLAVE_ROWS && table->rows[row].state != RP_SLAVE_FREE) row++;
+    CHECK(row < RP_SLAVE_ROWS);
+    table->rows[row] = (rp_slave_row){.state = RP_SLAVE_CONNECTED, .epoch = -1};
     *peer = (struct peer){.fd = pair[0], .has = has, .is_rocketpy = is_rocketpy};
     rp_master_add(master, (uint32_t)row, pair[1], is_rocketpy, has, is_rocketpy ? 0 : has, now_ns);
     welcomed += (uint64_t)is_rocketpy;
