@@ -22,18 +22,6 @@
 
 enum { RP_COMMITS_MAX = 1024, RP_COMMITS_INTERVAL_NS = 5000000 };
 
-typedef struct rp_commits {
-    rp_map pending; /* group, topic, queue -> malloc'd COMMIT_OFFSET message */
-    uint64_t flushed_ns;
-} rp_commits;
-
-int rp_commits_init(rp_commits *commits); /* 0, or -1 without memory */
-void rp_commits_destroy(rp_commits *commits);
-rp_status rp_commits_add(rp_commits *commits, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
-                         uint32_t topic_size, int32_t queue_id, int64_t offset, uint64_t received_ns);
-/* Write all pending offsets to the manager; after RP_FULL the rest stays for the next call. */
-rp_status rp_commits_flush(rp_commits *commits, rp_ring_writer *manager, uint64_t now_ns);
-
 enum {
     PULL_HEAD_MAX = 512,      /* bytes of the head of a pull reply */
     PULL_UNITS_MAX = 1 << 16, /* examined for one input before the next input is served */
@@ -65,7 +53,8 @@ struct rp_pull {
     rp_map topics, groups, subscriptions;
     rp_expressions expressions; /* that pulls bring */
     rp_suspended_pulls suspended_pulls;
-    rp_commits commits;
+    rp_map commits; /* COMMIT_OFFSET messages (rp_message_of) */
+    uint64_t commits_flushed_ns;
     rp_traffic traffic;
     rp_tags parsed; /* the expression of the current pull */
     int32_t parsed_hashes[RP_TAGS_MAX];
@@ -110,6 +99,8 @@ static inline int pull_is_gone(const rp_pull *pull, uint64_t connection) {
     return ((connection >> RP_GENERATION_BITS ^ epoch) & RP_EPOCH_MASK) != 0;
 }
 
+/* Write the collected offsets to the manager; what finds no room stays for the next call. */
+void rp_pull_flush_commits(rp_pull *pull);
 /* Serve one PULL message. RP_FULL: no room for the answer; the message stays in its ring. */
 rp_status rp_pull_take(rp_pull *pull, const uint8_t *data, uint32_t size);
 /* Serve the suspended pulls of queues that have new units. Each call examines PULL_UNITS_MAX units, chain by chain; the

@@ -156,7 +156,8 @@ static rp_status tell_position(rp_send *send, uint64_t token) {
 }
 
 static rp_status set_topic(rp_send *send, const uint8_t *data, uint32_t size) {
-    rp_status status = rp_topics_apply(&send->topics, send->config.block, data, size);
+    uint32_t restrictions = 0; /* of reading */
+    rp_status status = rp_topics_apply(&send->topics, send->config.block, data, size, &restrictions);
     rp_send_find_half_queues(send);
     if (send->half_records) rp_send_store_missing_ops(send); /* the op topic may have come back */
     return status;

@@ -18,11 +18,17 @@ static rp_topic *topic_new(rp_control_block *block, const rp_msg_topic *message,
     return topic;
 }
 
-rp_status rp_topics_apply(rp_map *topics, rp_control_block *block, const uint8_t *data, uint32_t size) {
+rp_status rp_topics_apply(rp_map *topics, rp_control_block *block, const uint8_t *data, uint32_t size,
+                          uint32_t *restrictions) {
     const rp_msg_topic *message = (const rp_msg_topic *)data;
     if (size < sizeof *message || size - sizeof *message < message->topic_size) return RP_INVALID;
     const uint8_t *name = data + sizeof *message;
-    if (message->flags & RP_TABLE_REMOVE) {
+    const rp_topic *known = rp_map_get(topics, name, message->topic_size);
+    int is_removed = (message->flags & RP_TABLE_REMOVE) != 0;
+    if (known && (is_removed || (known->perm & RP_PERM_READ && !(message->perm & RP_PERM_READ)) ||
+                  message->read_queue_nums < known->read_queue_nums))
+        ++*restrictions;
+    if (is_removed) {
         free(rp_map_remove(topics, name, message->topic_size));
         return RP_OK;
     }
@@ -31,15 +37,6 @@ rp_status rp_topics_apply(rp_map *topics, rp_control_block *block, const uint8_t
     if (topic) free(rp_map_put(topics, name, message->topic_size, topic, &failed));
     if (failed) free(topic);
     return failed ? RP_NO_MEMORY : RP_OK;
-}
-
-int rp_topic_restricts(const rp_map *topics, const uint8_t *data, uint32_t size) {
-    const rp_msg_topic *message = (const rp_msg_topic *)data;
-    if (size < sizeof *message || size - sizeof *message < message->topic_size) return 0;
-    const rp_topic *topic = rp_map_get(topics, message + 1, message->topic_size);
-    if (!topic) return 0;
-    return message->flags & RP_TABLE_REMOVE || (topic->perm & RP_PERM_READ && !(message->perm & RP_PERM_READ)) ||
-           message->read_queue_nums < topic->read_queue_nums;
 }
 
 rp_queue *rp_topic_choose(const rp_topic *topic, int32_t wanted, uint64_t *random, int32_t *queue_id) {
@@ -54,10 +51,15 @@ rp_queue *rp_topic_choose(const rp_topic *topic, int32_t wanted, uint64_t *rando
     return (uint32_t)*queue_id < topic->queue_count ? topic->queues[*queue_id] : NULL;
 }
 
-rp_status rp_groups_apply(rp_map *groups, const uint8_t *data, uint32_t size) {
+rp_status rp_groups_apply(rp_map *groups, const uint8_t *data, uint32_t size, uint32_t *restrictions) {
     const rp_msg_group *message = (const rp_msg_group *)data;
     if (size < sizeof *message || size - sizeof *message < message->group_size) return RP_INVALID;
-    if (message->flags & RP_TABLE_REMOVE) {
+    const rp_group *known = rp_map_get(groups, message + 1, message->group_size);
+    int is_removed = (message->flags & RP_TABLE_REMOVE) != 0;
+    if (known && (is_removed ||
+                  (known->flags & RP_GROUP_CONSUME_ENABLE && !(message->flags & RP_GROUP_CONSUME_ENABLE))))
+        ++*restrictions;
+    if (is_removed) {
         free(rp_map_remove(groups, message + 1, message->group_size));
         return RP_OK;
     }
@@ -69,13 +71,4 @@ rp_status rp_groups_apply(rp_map *groups, const uint8_t *data, uint32_t size) {
     }
     if (failed) free(group);
     return failed ? RP_NO_MEMORY : RP_OK;
-}
-
-int rp_group_restricts(const rp_map *groups, const uint8_t *data, uint32_t size) {
-    const rp_msg_group *message = (const rp_msg_group *)data;
-    if (size < sizeof *message || size - sizeof *message < message->group_size) return 0;
-    const rp_group *group = rp_map_get(groups, message + 1, message->group_size);
-    if (!group) return 0;
-    return message->flags & RP_TABLE_REMOVE ||
-           (group->flags & RP_GROUP_CONSUME_ENABLE && !(message->flags & RP_GROUP_CONSUME_ENABLE));
 }

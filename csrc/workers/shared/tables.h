@@ -18,11 +18,10 @@ typedef struct rp_topic {
 
 enum { RP_PERM_WRITE = 2, RP_PERM_READ = 4, RP_QUEUE_NUMS_MAX = 65536 };
 
-/* Apply one TOPIC message. RP_OK, RP_INVALID (it is malformed), RP_NO_MEMORY. */
-rp_status rp_topics_apply(rp_map *topics, rp_control_block *block, const uint8_t *data, uint32_t size);
-
-/* 1 if a TOPIC message takes from readers what the table allows them: the topic, its read permission, or queues. */
-int rp_topic_restricts(const rp_map *topics, const uint8_t *data, uint32_t size);
+/* Apply one TOPIC message; *restrictions counts those that take from readers what the table allowed them: the topic, its
+ * read permission, or queues. RP_OK, RP_INVALID (it is malformed), RP_NO_MEMORY. */
+rp_status rp_topics_apply(rp_map *topics, rp_control_block *block, const uint8_t *data, uint32_t size,
+                          uint32_t *restrictions);
 
 /* The queue of `topic` for a send: `wanted`, or if that is negative a random writable one (`random` is the generator's
  * state); *queue_id is set to it. NULL if the slow path must decide. */
@@ -34,8 +33,7 @@ typedef struct rp_group {
     int32_t which_broker_when_slow;
 } rp_group;
 
-/* Add, replace or remove one group, from a GROUP message. RP_OK, RP_INVALID, RP_NO_MEMORY (unchanged). */
-rp_status rp_groups_apply(rp_map *groups, const uint8_t *data, uint32_t size);
-/* 1 if a GROUP message takes the group away, or its permission to consume. */
-int rp_group_restricts(const rp_map *groups, const uint8_t *data, uint32_t size);
+/* Add, replace or remove one group, from a GROUP message; *restrictions counts those that take the group away, or its
+ * permission to consume. RP_OK, RP_INVALID, RP_NO_MEMORY (unchanged). */
+rp_status rp_groups_apply(rp_map *groups, const uint8_t *data, uint32_t size, uint32_t *restrictions);
 #endif

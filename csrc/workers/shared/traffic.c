@@ -22,31 +22,34 @@ static int is_of(const rp_msg_traffic *sums, const rp_msg_traffic *counts, const
            memcmp(sums + 1, names, (size_t)sums->group_size + sums->topic_size) == 0;
 }
 
-/* The sums of the queue and names of `counts`, made if there is none; NULL: it is not counted. */
-static rp_msg_traffic *sums_of(rp_traffic *traffic, const rp_msg_traffic *counts, const uint8_t *names) {
+void *rp_message_of(rp_map *messages, const rp_queue_names *of, uint32_t head_size, uint32_t count_max) {
     uint8_t key[KEY_MAX];
-    if ((uint64_t)counts->group_size + counts->topic_size + 8 > KEY_MAX) return NULL;
-    memcpy(key, &counts->queue_id, 4);
-    memcpy(key + 4, &counts->group_size, 4);
-    memcpy(key + 8, names, (size_t)counts->group_size + counts->topic_size);
-    uint32_t key_size = 8 + counts->group_size + counts->topic_size;
-    rp_msg_traffic *sums = rp_map_get(&traffic->sums, key, key_size);
-    if (sums || traffic->sums.live >= RP_TRAFFIC_KEYS_MAX || !(sums = malloc(size_of(counts)))) return sums;
-    *sums = (rp_msg_traffic){
-        .queue_id = counts->queue_id, .group_size = counts->group_size, .topic_size = counts->topic_size};
-    memcpy(sums + 1, names, (size_t)counts->group_size + counts->topic_size);
+    uint64_t names_size = (uint64_t)of->group_size + of->topic_size;
     int failed;
-    rp_map_put(&traffic->sums, key, key_size, sums, &failed);
-    if (!failed) return sums;
-    free(sums);
+    if (names_size + 8 > KEY_MAX) return NULL;
+    memcpy(key, &of->queue_id, 4);
+    memcpy(key + 4, &of->group_size, 4);
+    memcpy(key + 8, of->names, names_size);
+    uint32_t key_size = 8 + (uint32_t)names_size;
+    uint8_t *message = rp_map_get(messages, key, key_size);
+    if (message || messages->live >= count_max || !(message = calloc(1, head_size + names_size))) return message;
+    memcpy(message + head_size, of->names, names_size);
+    rp_map_put(messages, key, key_size, message, &failed);
+    if (!failed) return message;
+    free(message);
     return NULL;
 }
 
 void rp_traffic_add(rp_traffic *traffic, const rp_msg_traffic *counts, const uint8_t *names, uint64_t now_ns) {
     if (!traffic->sums.live) traffic->begun_ns = now_ns;
     rp_msg_traffic **last = &traffic->last[(uint32_t)counts->queue_id % RP_TRAFFIC_LAST];
-    if (!*last || !is_of(*last, counts, names)) *last = sums_of(traffic, counts, names);
-    if (!*last) return;
+    if (!*last || !is_of(*last, counts, names)) {
+        rp_queue_names of = {counts->queue_id, counts->group_size, counts->topic_size, names};
+        if (!(*last = rp_message_of(&traffic->sums, &of, sizeof **last, RP_TRAFFIC_KEYS_MAX))) return;
+        (*last)->queue_id = counts->queue_id;
+        (*last)->group_size = counts->group_size;
+        (*last)->topic_size = counts->topic_size;
+    }
     (*last)->messages += counts->messages;
     (*last)->bytes += counts->bytes;
     (*last)->requests += counts->requests;

@@ -20,6 +20,19 @@ enum {
 };
 static const uint64_t RP_TRAFFIC_INTERVAL_NS = 1000000000;
 
+/* A queue, for a group or none. */
+typedef struct rp_queue_names {
+    int32_t queue_id;
+    uint32_t group_size;
+    uint32_t topic_size;
+    const uint8_t *names; /* group, topic */
+} rp_queue_names;
+
+/* The message for the manager about a queue, of those that are collected in `messages`: the one that is there, or a new
+ * one, whose head of `head_size` bytes is zero and whose names are there. Freed by free. NULL: there are `count_max` of
+ * them, the names are too long, or there is no memory. */
+void *rp_message_of(rp_map *messages, const rp_queue_names *of, uint32_t head_size, uint32_t count_max);
+
 typedef struct rp_traffic {
     rp_map sums;          /* queue, group, topic -> malloc'd TRAFFIC message */
     rp_msg_traffic *last[RP_TRAFFIC_LAST]; /* by queue id: the sums added to last, mostly the next ones too */
