@@ -33,14 +33,11 @@ static int has_text(const rp_text_set *set, const uint8_t *text, uint32_t size) 
     return 0;
 }
 
-static int equals(const uint8_t *text, uint32_t size, const char *other) {
-    return size == strlen(other) && memcmp(text, other, size) == 0;
-}
-
 static int is_committed(const rp_record_view *view) {
     int kind = view->sys_flag & RP_TRANSACTION_MASK;
     return kind != RP_SYS_FLAG_TRANSACTION_PREPARED && kind != RP_SYS_FLAG_TRANSACTION_ROLLBACK &&
-           !equals(view->topic, view->topic_size, RP_HALF_TOPIC) && !equals(view->topic, view->topic_size, RP_OP_TOPIC);
+           !rp_text_is(view->topic, view->topic_size, RP_HALF_TOPIC) &&
+           !rp_text_is(view->topic, view->topic_size, RP_OP_TOPIC);
 }
 
 static int has_queue(const rp_rows_scan *scan, int32_t queue_id) {

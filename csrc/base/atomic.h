@@ -1,8 +1,8 @@
 #ifndef ROCKETPY_ATOMIC_H
 #define ROCKETPY_ATOMIC_H
-/* What processes share memory with: the memory, and the few atomics. A release store publishes everything written before it to whoever sees the
- * value with an acquire load; the full fence orders a store before a later load (sleeping and waking, watching).
- * Short: inline code, and the one place that explains it. */
+/* What processes share memory with: the memory, and the few atomics. A release store publishes everything written
+ * before it to whoever sees the value with an acquire load; the full fence orders a store before a later load (sleeping
+ * and waking, watching). Short: inline code, and the one place that explains it. */
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/mman.h>

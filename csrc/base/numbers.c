@@ -1,6 +1,7 @@
 #include "base/numbers.h"
 #include <stdlib.h>
 #include <string.h>
+#include "base/utf8.h"
 
 /* Sign and digits with a magnitude of at most `limit` (+ 1 if negative), as two's complement bits. */
 static rp_status parse(const uint8_t *text, uint32_t size, uint64_t limit, uint64_t *out) {
@@ -81,10 +82,6 @@ static uint32_t number_size(const uint8_t *text, uint32_t size) {
     return end == size || (end + 1 == size && (lower(text[end]) == 'f' || lower(text[end]) == 'd')) ? end : 0;
 }
 
-static int is_word(const uint8_t *text, uint32_t size, const char *word) {
-    return size == strlen(word) && memcmp(text, word, size) == 0;
-}
-
 rp_status rp_parse_double(const uint8_t *text, uint32_t size, double *value) {
     char copy[NUMBER_SIZE_MAX + 1];
     while (size && *text <= ' ') text++, size--;
@@ -92,9 +89,9 @@ rp_status rp_parse_double(const uint8_t *text, uint32_t size, double *value) {
     if (!size || size > NUMBER_SIZE_MAX) return RP_INVALID;
     int is_negative = *text == '-';
     if (*text == '-' || *text == '+') text++, size--;
-    if (is_word(text, size, "NaN"))
+    if (rp_text_is(text, size, "NaN"))
         size = 3;
-    else if (is_word(text, size, "Infinity"))
+    else if (rp_text_is(text, size, "Infinity"))
         size = 8;
     else
         size = number_size(text, size);

@@ -1,7 +1,8 @@
 #ifndef ROCKETPY_UTF8_H
 #define ROCKETPY_UTF8_H
-/* UTF-8 as Java and Python read it. C only: not handed to cffi. */
+/* Texts: UTF-8 as Java and Python read it. C only: not handed to cffi. */
 #include <stdint.h>
+#include <string.h>
 
 enum { RP_UTF8_REPLACEMENT = 0xFFFD };
 
@@ -13,4 +14,9 @@ uint32_t rp_utf8_next(const uint8_t *at, const uint8_t *end, uint32_t *used, int
 int rp_utf8_is_valid(const uint8_t *text, uint64_t size);
 /* Write a code point (<= 0x10FFFF, no surrogate); returns 1 to 4. */
 uint32_t rp_utf8_put(uint32_t code_point, uint8_t *out);
+
+/* 1 if the text, of `size` bytes, is `word`. */
+static inline int rp_text_is(const uint8_t *text, uint32_t size, const char *word) {
+    return size == strlen(word) && memcmp(text, word, size) == 0;
+}
 #endif

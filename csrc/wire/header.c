@@ -201,10 +201,6 @@ static int take_fields(reader *r, rp_header *out) {
     return take(r, '}');
 }
 
-static int is(const scalar *key, const char *name) {
-    return key->size == strlen(name) && memcmp(key->text, name, key->size) == 0;
-}
-
 enum {
     SEEN_CODE = 1,
     SEEN_FIELDS = 2,
@@ -217,14 +213,14 @@ enum {
 };
 
 static uint32_t which_key(const scalar *key) {
-    if (is(key, "code")) return SEEN_CODE;
-    if (is(key, "flag")) return SEEN_FLAG;
-    if (is(key, "opaque")) return SEEN_OPAQUE;
-    if (is(key, "version")) return SEEN_VERSION;
-    if (is(key, "language")) return SEEN_LANGUAGE;
-    if (is(key, "extFields")) return SEEN_FIELDS;
-    if (is(key, "remark")) return SEEN_REMARK;
-    if (is(key, "serializeTypeCurrentRPC")) return SEEN_TYPE;
+    if (rp_text_is(key->text, key->size, "code")) return SEEN_CODE;
+    if (rp_text_is(key->text, key->size, "flag")) return SEEN_FLAG;
+    if (rp_text_is(key->text, key->size, "opaque")) return SEEN_OPAQUE;
+    if (rp_text_is(key->text, key->size, "version")) return SEEN_VERSION;
+    if (rp_text_is(key->text, key->size, "language")) return SEEN_LANGUAGE;
+    if (rp_text_is(key->text, key->size, "extFields")) return SEEN_FIELDS;
+    if (rp_text_is(key->text, key->size, "remark")) return SEEN_REMARK;
+    if (rp_text_is(key->text, key->size, "serializeTypeCurrentRPC")) return SEEN_TYPE;
     return 0;
 }
 

@@ -5,17 +5,14 @@
 #include <string.h>
 
 #include "base/endian.h"
+#include "base/utf8.h"
 
 enum { VALUES_MAX = 8192, SIGNATURE_SIZE = 28 /* of 20 bytes in base64 */ };
 static const char SIGNATURE[] = "Signature";
 
-static int is_named(const rp_field *field, const char *name) {
-    return field->key_size == strlen(name) && memcmp(field->key, name, field->key_size) == 0;
-}
-
 const rp_field *rp_header_field(const rp_header *header, const char *name) {
     for (uint32_t i = header->field_count; i-- > 0;)
-        if (is_named(&header->fields[i], name)) return &header->fields[i];
+        if (rp_text_is(header->fields[i].key, header->fields[i].key_size, name)) return &header->fields[i];
     return NULL;
 }
 
@@ -45,7 +42,7 @@ static int32_t sort_fields(const rp_header *header, sortable *sorted) {
         sortable one = {first_bytes(&header->fields[i]), &header->fields[i]};
         int32_t at = count;
         for (uint32_t k = 0; k < one.field->key_size; k++) high_bits |= one.field->key[k];
-        if (one.field->key_size == sizeof SIGNATURE - 1 && is_named(one.field, SIGNATURE)) continue;
+        if (rp_text_is(one.field->key, one.field->key_size, SIGNATURE)) continue;
         for (int found; at > 0 && (found = order(&sorted[at - 1], &one)) >= 0; at--) {
             if (found == 0) return -1;
             sorted[at] = sorted[at - 1];

@@ -3,7 +3,7 @@
 /* Names that make a message a timer, and what a stored timer looks like. C only.
  * Short: inline code for codecs, sends, queues and timers; record.h, which cffi reads, has no room for it. */
 #include <stdint.h>
-#include <string.h>
+#include "base/utf8.h"
 #include "store/log/record.h"
 
 #define RP_TIMER_TOPIC "rmq_sys_wheel_timer"
@@ -14,24 +14,17 @@ static const char *const RP_TIMER_PROPERTIES[] = {"TIMER_DELAY_SEC", "TIMER_DELA
 /* Of a message that cancels or moves a timer: the unique key of that timer. The manager serves it. */
 #define RP_TIMER_CANCEL "TIMER_DEL_UNIQKEY"
 #define RP_TIMER_MOVE "TIMER_MOVE_UNIQKEY"
-enum {
-    RP_TIMER_DELAY_SEC,
-    RP_TIMER_DELAY_MS,
-    RP_TIMER_DELIVER_MS,
-    RP_TIMER_START_DELIVER_TIME,
-    RP_TIMER_PROPERTY_COUNT
-};
+enum { RP_TIMER_DELAY_SEC = 0, RP_TIMER_DELAY_MS = 1, RP_TIMER_PROPERTY_COUNT = 4 }; /* places in it */
 
 static inline int rp_timer_is_property(const uint8_t *name, uint32_t size) {
     if (size < 14 || (name[0] != 'T' && name[0] != '_')) return 0;
     for (uint32_t i = 0; i < RP_TIMER_PROPERTY_COUNT; i++)
-        if (strlen(RP_TIMER_PROPERTIES[i]) == size && memcmp(RP_TIMER_PROPERTIES[i], name, size) == 0) return 1;
+        if (rp_text_is(name, size, RP_TIMER_PROPERTIES[i])) return 1;
     return 0;
 }
 
 static inline int rp_timer_is_change_property(const uint8_t *name, uint32_t size) {
-    return (size == sizeof RP_TIMER_CANCEL - 1 && memcmp(name, RP_TIMER_CANCEL, size) == 0) ||
-           (size == sizeof RP_TIMER_MOVE - 1 && memcmp(name, RP_TIMER_MOVE, size) == 0);
+    return rp_text_is(name, size, RP_TIMER_CANCEL) || rp_text_is(name, size, RP_TIMER_MOVE);
 }
 
 /* A record that ends a timer names its place in the log, in the field that names the half message of a commit: the
@@ -46,7 +39,6 @@ static inline int rp_timer_place(const rp_record_view *record, uint64_t *phy_off
 
 /* 1 if the record is in the timer topic. */
 static inline int rp_timer_is_timer(const rp_record_view *record) {
-    return record->topic_size == sizeof RP_TIMER_TOPIC - 1 &&
-           memcmp(record->topic, RP_TIMER_TOPIC, sizeof RP_TIMER_TOPIC - 1) == 0;
+    return rp_text_is(record->topic, record->topic_size, RP_TIMER_TOPIC);
 }
 #endif

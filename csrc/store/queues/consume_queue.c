@@ -13,14 +13,13 @@
 #include "base/atomic.h"
 #include "base/crash_point.h"
 #include "base/numbers.h"
+#include "base/utf8.h"
 #include "store/log/timer_properties.h"
 #include "store/queues/queue_files.h"
 #include "store/queues/unit.h"
 
 #define OFFSET_MAX ((uint64_t)1 << 58) /* times 20 is below 2^63, with room for a file */
 enum { BLANKS_PER_WRITE = 256, UNKNOWN_LEVEL_DELAY_MS = 1000 };
-static const uint8_t SCHEDULE_TOPIC[] = "SCHEDULE_TOPIC_XXXX";
-enum { SCHEDULE_TOPIC_SIZE = sizeof SCHEDULE_TOPIC - 1 };
 
 int rp_cq_is_offset(uint64_t offset) { return offset < OFFSET_MAX; }
 
@@ -41,7 +40,7 @@ static uint32_t property(const rp_record_view *record, const char *name, const u
 int64_t rp_unit_tags_code(const rp_record_view *record, const int64_t *delay_level_ms, uint32_t delay_level_count) {
     const uint8_t *value;
     uint32_t size;
-    if (record->topic_size == SCHEDULE_TOPIC_SIZE && memcmp(record->topic, SCHEDULE_TOPIC, SCHEDULE_TOPIC_SIZE) == 0 &&
+    if (rp_text_is(record->topic, record->topic_size, "SCHEDULE_TOPIC_XXXX") &&
         (size = property(record, "DELAY", &value))) {
         int64_t level = number_of(value, size), delay_ms = UNKNOWN_LEVEL_DELAY_MS;
         if (level > delay_level_count) level = delay_level_count;

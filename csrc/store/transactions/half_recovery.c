@@ -9,6 +9,7 @@
 #include <string.h>
 #include "base/map.h"
 #include "base/numbers.h"
+#include "base/utf8.h"
 #include "store/control/control_block.h"
 #include "store/log/log_view.h"
 #include "store/log/record.h"
@@ -55,14 +56,10 @@ static int rp_half_is_same(const rp_record_view *one, const rp_record_view *othe
  * but a client can set the flag of a committed message in sysFlag: then the record names place 0, where another
  * message's half message may be. So the two messages are compared. */
 
-static int is_topic(const rp_record_view *record, const char *topic) {
-    return record->topic_size == strlen(topic) && memcmp(record->topic, topic, record->topic_size) == 0;
-}
-
 /* No client can send to the half topic, or write that property. The first message of a log has place 0. */
 static int rp_half_is_renewed(const rp_record_view *record) {
     const uint8_t *value;
-    return is_topic(record, RP_HALF_TOPIC) &&
+    return rp_text_is(record->topic, record->topic_size, RP_HALF_TOPIC) &&
            (record->prepared_transaction_offset != 0 ||
             rp_property_find(record->properties, record->properties_size, RP_FIRST_STORED, &value));
 }
@@ -74,7 +71,7 @@ static int rp_half_has_op(const rp_record_view *record) {
 /* 1 if `message` was made of `half`. */
 static int is_of(const rp_record_view *message, const rp_record_view *half) {
     const uint8_t *topic, *key, *half_key;
-    if (!is_topic(half, RP_HALF_TOPIC)) return 0;
+    if (!rp_text_is(half->topic, half->topic_size, RP_HALF_TOPIC)) return 0;
     uint32_t topic_size = rp_property_find(half->properties, half->properties_size, RP_REAL_TOPIC, &topic),
              key_size = rp_property_find(message->properties, message->properties_size, "UNIQ_KEY", &key);
     if (!rp_half_is_renewed(message) &&
@@ -224,7 +221,7 @@ static uint64_t first_op(struct recovery *recovery, const rp_queue *halves, cons
 static rp_status visit_tail(void *context, const rp_record_view *record, uint64_t phy_offset) {
     struct recovery *recovery = context;
     if (rp_half_has_op(record)) take_committed(recovery, phy_offset);
-    return is_topic(record, RP_OP_TOPIC) ? take_op(recovery, record) : RP_OK;
+    return rp_text_is(record->topic, record->topic_size, RP_OP_TOPIC) ? take_op(recovery, record) : RP_OK;
 }
 
 /* What is not dispatched yet: op messages, and committed messages. */
@@ -277,8 +274,8 @@ static int is_same(struct recovery *recovery, uint64_t offset, const rp_record_v
     if (rp_cq_read(recovery->units, recovery->halves, offset, 1, bytes) != 1) return 0;
     rp_unit unit = rp_unit_read(bytes);
     if (!read_record(recovery, unit, &other)) return 0;
-    int same =
-        unit.phy_offset < record->phy_offset && is_topic(&other, RP_HALF_TOPIC) && rp_half_is_same(&other, record);
+    int same = unit.phy_offset < record->phy_offset && rp_text_is(other.topic, other.topic_size, RP_HALF_TOPIC) &&
+               rp_half_is_same(&other, record);
     rp_log_view_release(recovery->log, unit.phy_offset);
     return same;
 }

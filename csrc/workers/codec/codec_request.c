@@ -7,6 +7,7 @@
 
 #include "base/endian.h"
 #include "base/numbers.h"
+#include "base/utf8.h"
 #include "wire/codes.h"
 #include "ipc/worker_messages.h"
 #include "store/log/record.h"
@@ -64,7 +65,7 @@ static void pick_by_name(const rp_header *header, const char *const *names, uint
     for (uint32_t i = 0; i < header->field_count; i++) {
         const rp_field *field = &header->fields[i];
         for (uint32_t n = 0; n < count; n++) {
-            if (strlen(names[n]) == field->key_size && memcmp(names[n], field->key, field->key_size) == 0) {
+            if (rp_text_is(field->key, field->key_size, names[n])) {
                 found[n] = field;
                 break;
             }
@@ -109,10 +110,6 @@ static uint8_t *put_string(uint8_t *at, const rp_field *field, uint32_t *size) {
     return at + n;
 }
 
-static int piece_is(const uint8_t *piece, uint32_t name_size, const char *name) {
-    return strlen(name) == name_size && memcmp(piece, name, name_size) == 0;
-}
-
 static int piece_value_is(const uint8_t *value, uint32_t size, const char *text) {
     return strlen(text) == size && strncasecmp((const char *)value, text, size) == 0;
 }
@@ -133,17 +130,17 @@ static uint32_t scan_properties(uint8_t *text, uint32_t size, int is_retry, uint
         const uint8_t *value = cut ? cut + 1 : piece + piece_size;
         uint32_t value_size = cut ? piece_size - name_size - 1 : 0;
         int dropped = 0;
-        if (name_size == 4 && piece_is(piece, 4, "WAIT")) {
+        if (rp_text_is(piece, name_size, "WAIT")) {
             dropped = 1;
             *flags |= RP_REQUEST_HAS_WAIT;
             if (!piece_value_is(value, value_size, "true") && value_size) *flags |= RP_REQUEST_NO_WAIT;
-        } else if ((name_size == 7 && piece_is(piece, 7, "CLUSTER")) || piece_is(piece, name_size, RP_CHECK_TIMES) ||
-                   piece_is(piece, name_size, RP_PREPARED_QUEUE_OFFSET) ||
-                   piece_is(piece, name_size, RP_FIRST_STORED)) {
+        } else if (rp_text_is(piece, name_size, "CLUSTER") || rp_text_is(piece, name_size, RP_CHECK_TIMES) ||
+                   rp_text_is(piece, name_size, RP_PREPARED_QUEUE_OFFSET) ||
+                   rp_text_is(piece, name_size, RP_FIRST_STORED)) {
             dropped = 1;
-        } else if (name_size == 5 && piece_is(piece, 5, "DELAY") && value_size) {
+        } else if (rp_text_is(piece, name_size, "DELAY") && value_size) {
             *flags |= RP_REQUEST_SPECIAL;
-        } else if (name_size == 8 && piece_is(piece, 8, "TRAN_MSG") && value_size) { /* the last one counts */
+        } else if (rp_text_is(piece, name_size, "TRAN_MSG") && value_size) { /* the last one counts */
             dropped = is_retry;
             *flags &= ~(uint32_t)RP_REQUEST_HALF;
             if (!is_retry && piece_value_is(value, value_size, "true")) *flags |= RP_REQUEST_HALF;
@@ -151,7 +148,7 @@ static uint32_t scan_properties(uint8_t *text, uint32_t size, int is_retry, uint
             *flags |= RP_REQUEST_TIMER;
         } else if (value_size && rp_timer_is_change_property(piece, name_size)) {
             *flags |= RP_REQUEST_SPECIAL;
-        } else if (value_size && piece_is(piece, name_size, RP_TIMER_OUT_MS)) {
+        } else if (value_size && rp_text_is(piece, name_size, RP_TIMER_OUT_MS)) {
             is_delivered = 1;
         }
         uint32_t whole = piece_size + (end ? 1 : 0);

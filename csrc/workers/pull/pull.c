@@ -161,10 +161,8 @@ static rp_status take(rp_pull *pull, const uint8_t *data, uint32_t size, uint16_
             if (size >= sizeof(rp_origin))
                 rp_suspended_pulls_drop_connection(&pull->suspended_pulls, ((const rp_origin *)data)->connection);
             return RP_OK;
-        case RP_MSG_TOPIC:
-            return rp_topics_apply(&pull->topics, pull->config.block, data, size, &pull->restrictions);
-        case RP_MSG_GROUP:
-            return rp_groups_apply(&pull->groups, data, size, &pull->restrictions);
+        case RP_MSG_TOPIC: return rp_topics_apply(&pull->topics, pull->config.block, data, size, &pull->restrictions);
+        case RP_MSG_GROUP: return rp_groups_apply(&pull->groups, data, size, &pull->restrictions);
         case RP_MSG_SUBSCRIPTION: return rp_subscriptions_apply(&pull->subscriptions, data, size);
         case RP_MSG_EXPRESSION: rp_expressions_add(&pull->expressions, data, size); return RP_OK;
         case RP_MSG_BROKER:
@@ -228,8 +226,8 @@ static uint32_t pass(rp_pull *pull) {
     __atomic_store_n(&pull->config.worker->counters[RP_COUNT_SUSPENDED], pull->suspended_pulls.count, __ATOMIC_RELAXED);
     __atomic_store_n(&pull->config.worker->counters[RP_COUNT_SUSPENDED_BYTES], pull->suspended_pulls.bytes,
                      __ATOMIC_RELAXED);
-    if (pull->commits.live && (pull->commits.live >= RP_COMMITS_MAX ||
-                               pull->now_ns - pull->commits_flushed_ns > RP_COMMITS_INTERVAL_NS))
+    if (pull->commits.live &&
+        (pull->commits.live >= RP_COMMITS_MAX || pull->now_ns - pull->commits_flushed_ns > RP_COMMITS_INTERVAL_NS))
         rp_pull_flush_commits(pull);
     rp_traffic_flush(&pull->traffic, pull->manager, pull->config.to_manager, pull->now_ns, 0);
     /* Once per turn: waking selectors within it, every 20 us, takes a fifth more CPU; every 50 us, it gains nothing. */

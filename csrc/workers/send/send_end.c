@@ -9,6 +9,7 @@
 #include "base/crash_point.h"
 #include "base/endian.h"
 #include "base/numbers.h"
+#include "base/utf8.h"
 #include "wire/codes.h"
 #include "store/transactions/half_states.h"
 #include "workers/send/send_private.h"
@@ -79,9 +80,7 @@ static const char *look_up(rp_send *send, struct end *end) {
     if (fault) return fault;
     if (!rp_log_view_record(send->half_records, offset, send->control->published_phy_offset, &end->half))
         return MISSING;
-    if (end->half.topic_size != sizeof RP_HALF_TOPIC - 1 ||
-        memcmp(end->half.topic, RP_HALF_TOPIC, end->half.topic_size) != 0)
-        fault = MISSING;
+    if (!rp_text_is(end->half.topic, end->half.topic_size, RP_HALF_TOPIC)) fault = MISSING;
     const uint8_t *group = NULL;
     uint32_t group_size = fault ? 0 : property(end, "PGROUP", &group);
     int is_ours = end->request->origin.connection >= RP_CONNECTION_INTERNAL;

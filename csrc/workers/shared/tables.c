@@ -56,8 +56,8 @@ rp_status rp_groups_apply(rp_map *groups, const uint8_t *data, uint32_t size, ui
     if (size < sizeof *message || size - sizeof *message < message->group_size) return RP_INVALID;
     const rp_group *known = rp_map_get(groups, message + 1, message->group_size);
     int is_removed = (message->flags & RP_TABLE_REMOVE) != 0;
-    if (known && (is_removed ||
-                  (known->flags & RP_GROUP_CONSUME_ENABLE && !(message->flags & RP_GROUP_CONSUME_ENABLE))))
+    if (known &&
+        (is_removed || (known->flags & RP_GROUP_CONSUME_ENABLE && !(message->flags & RP_GROUP_CONSUME_ENABLE))))
         ++*restrictions;
     if (is_removed) {
         free(rp_map_remove(groups, message + 1, message->group_size));

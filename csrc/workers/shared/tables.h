@@ -18,8 +18,8 @@ typedef struct rp_topic {
 
 enum { RP_PERM_WRITE = 2, RP_PERM_READ = 4, RP_QUEUE_NUMS_MAX = 65536 };
 
-/* Apply one TOPIC message; *restrictions counts those that take from readers what the table allowed them: the topic, its
- * read permission, or queues. RP_OK, RP_INVALID (it is malformed), RP_NO_MEMORY. */
+/* Apply one TOPIC message; *restrictions counts those that take from readers what the table allowed them: the topic,
+ * its read permission, or queues. RP_OK, RP_INVALID (it is malformed), RP_NO_MEMORY. */
 rp_status rp_topics_apply(rp_map *topics, rp_control_block *block, const uint8_t *data, uint32_t size,
                           uint32_t *restrictions);
 
