@@ -139,14 +139,12 @@ int rp_number_set_has(const rp_number_set *set, uint64_t number) { return set->s
 
 void rp_number_set_add(rp_number_set *set, uint64_t number) {
     uint32_t at = slot_of(set, number);
-    set->count += !set->slots[at];
     set->slots[at] = number + 1;
 }
 
 void rp_number_set_remove(rp_number_set *set, uint64_t number) {
     uint32_t hole = slot_of(set, number);
     if (!set->slots[hole]) return;
-    set->count--;
     for (uint32_t at = (hole + 1) & set->mask; set->slots[at]; at = (at + 1) & set->mask) {
         uint32_t home = home_of(set, set->slots[at] - 1);
         if (((at - home) & set->mask) < ((at - hole) & set->mask)) continue; /* it is found without the hole */

@@ -38,7 +38,6 @@ void *rp_map_remove(rp_map *map, const void *key, uint32_t key_size);
 typedef struct rp_number_set {
     uint64_t *slots; /* owned; number + 1, 0 is free */
     uint32_t mask;
-    uint32_t count;
 } rp_number_set;
 
 /* For up to `count_max` numbers. RP_OK, RP_NO_MEMORY. */

@@ -45,13 +45,13 @@ class Dispatch:
         paths = StorePaths.of(config.store_path_root_dir, config.store_path_commit_log)
         levels = parse_delay_levels(config.message_delay_level)
         keep = [ffi.new("char[]", os.fsencode(path)) for path in (paths.commitlog, paths.consumequeue, paths.index)]
-        delays = ffi.new("int64_t[]", levels or [0])
+        self._delays = ffi.new("int64_t[]", levels or [0])  # dispatch reads them
         parameters = ffi.new("rp_dispatch_config *", c_fields("rp_dispatch_config", config))
         parameters.commitlog_directory, parameters.consume_queue_directory, parameters.index_directory = keep
         parameters.consume_queue_file_size = rounded_file_size(config.mapped_file_size_consume_queue)
         parameters.consume_queue_files_max = FILES_MAX
         parameters.delay_level_count = len(levels)
-        parameters.delay_level_ms = delays
+        parameters.delay_level_ms = self._delays
         parameters.filter_marks = filter_marks or ffi.NULL
         self.control = control
         self.handle: Any = lib.rp_dispatch_open(control.block, parameters)

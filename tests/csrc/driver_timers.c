@@ -204,7 +204,7 @@ static void add(rp_timer_index *index, rp_timer_marks *marks, random_source *ran
     for (uint64_t number = from; number < to; number++) {
         rp_timer timer = {
             .due_ms = random_below(random, 100000), .number = number, .phy_offset = number * 3, .size = 100};
-        if (!rp_timer_has_ended(marks, number)) CHECK(rp_timer_index_add(index, &timer) == RP_OK);
+        if (!rp_timer_has_ended(marks, number)) CHECK(rp_timer_heap_push(&index->heap, &timer) == RP_OK);
         if (rp_timer_index_is_full(index, number + 1)) CHECK(rp_timer_index_file(index, NULL, 0, number + 1) == RP_OK);
     }
 }

@@ -3,7 +3,6 @@
 #include "store/dispatch/dispatch.h"
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 #include "base/atomic.h"
 #include "base/crash_point.h"
 #include "store/dispatch/dispatch_private.h"
@@ -32,22 +31,19 @@ rp_dispatch *rp_dispatch_open(rp_control_block *block, const rp_dispatch_config 
         dispatch->index = rp_index_open(config->index_directory, config->hash_slot_num, config->index_num);
     if (dispatch->index && rp_index_end(dispatch->index) > dispatch->control->published_phy_offset)
         rp_index_limit(dispatch->index, dispatch->control->dispatched_phy_offset); /* damaged */
-    dispatch->delay_level_ms = calloc(config->delay_level_count + 1ull, sizeof *dispatch->delay_level_ms);
+    dispatch->delay_level_ms = config->delay_level_ms;
     dispatch->batch = rp_unit_batch_open(block, dispatch->ext_enable);
     rp_topic_filters_init(&dispatch->filters, dispatch->ext_enable ? config->filter_marks : NULL);
     dispatch->keyed = calloc(BATCH_RECORDS, sizeof *dispatch->keyed);
     dispatch->arrivals.queues = calloc(ARRIVALS_MAX, sizeof(uint32_t));
     if (!dispatch->view || !dispatch->writer || (config->index_enable && !dispatch->index) ||
-        (config->consume_queue_ext_file_size && !dispatch->ext) || !dispatch->delay_level_ms || !dispatch->batch ||
-        !dispatch->keyed || !dispatch->arrivals.queues) {
+        (config->consume_queue_ext_file_size && !dispatch->ext) || !dispatch->batch || !dispatch->keyed ||
+        !dispatch->arrivals.queues) {
         int error = errno;
         rp_dispatch_close(dispatch);
         errno = error;
         return NULL;
     }
-    if (config->delay_level_count)
-        memcpy(dispatch->delay_level_ms, config->delay_level_ms,
-               config->delay_level_count * sizeof *dispatch->delay_level_ms);
     rp_dispatch_finish_removals(dispatch);
     return dispatch;
 }
@@ -60,7 +56,6 @@ void rp_dispatch_close(rp_dispatch *dispatch) {
     rp_topic_filters_destroy(&dispatch->filters);
     rp_cq_ext_writer_close(dispatch->ext);
     rp_index_close(dispatch->index);
-    free(dispatch->delay_level_ms);
     free(dispatch->keyed);
     free(dispatch->arrivals.queues);
     free(dispatch);
@@ -78,8 +73,11 @@ void rp_dispatch_set_pulls(rp_dispatch *dispatch, rp_ring_writer *const *pulls, 
     dispatch->arrivals.pull_count = count;
 }
 
-void rp_dispatch_set_heartbeat(rp_dispatch *dispatch, uint64_t *heartbeat_ns) { dispatch->heartbeat_ns = heartbeat_ns; }
-void rp_dispatch_set_flush(rp_dispatch *dispatch, rp_flush *flush) { dispatch->flush = flush; }
+void rp_dispatch_set_watchers(rp_dispatch *dispatch, uint64_t *heartbeat_ns, rp_flush *flush) {
+    dispatch->heartbeat_ns = heartbeat_ns;
+    dispatch->flush = flush;
+}
+
 void rp_dispatch_read_counts(const rp_dispatch *dispatch, rp_dispatch_counts *counts) { *counts = dispatch->counts; }
 
 static void give_pages_back(rp_dispatch *dispatch, uint64_t position) {

@@ -22,7 +22,7 @@ typedef struct rp_dispatch_config {
     uint32_t hash_slot_num;
     uint32_t index_num;
     uint32_t delay_level_count;       /* delay_level_ms[0] is level 1 */
-    const int64_t *delay_level_ms;
+    const int64_t *delay_level_ms;    /* borrowed until close */
     rp_filter_marks *filter_marks;    /* NULL: no filter bits are written */
 } rp_dispatch_config;
 
@@ -31,11 +31,10 @@ void rp_dispatch_close(rp_dispatch *dispatch);
 /* Send ARRIVAL messages for suspended pulls through these writers, one per pull worker in the order of ipc/worker.h;
  * 0: none. The writers are borrowed, the array is copied. count <= RP_PULL_WORKERS_MAX. */
 void rp_dispatch_set_pulls(rp_dispatch *dispatch, rp_ring_writer *const *pulls, uint32_t count);
-/* Update this heartbeat (CLOCK_MONOTONIC) while a batch is written, because a large one may take seconds. */
-void rp_dispatch_set_heartbeat(rp_dispatch *dispatch, uint64_t *heartbeat_ns);
-/* Wake `flush` (NULL: none) every few milliseconds while a batch is collected and written: under sync flush, senders
- * wait for records that are published meanwhile. */
-void rp_dispatch_set_flush(rp_dispatch *dispatch, rp_flush *flush);
+/* Every few milliseconds while a batch is collected and written, which may take seconds: update this heartbeat
+ * (CLOCK_MONOTONIC), and wake `flush`, because under sync flush senders wait for records that are published meanwhile.
+ * NULL: nothing. */
+void rp_dispatch_set_watchers(rp_dispatch *dispatch, uint64_t *heartbeat_ns, rp_flush *flush);
 /* Take a FILTER message (worker_messages.h), between two batches. RP_OK, RP_INVALID, RP_NO_MEMORY: none of its topic's
  * messages gets filter bits from now on. */
 rp_status rp_dispatch_take_filter(rp_dispatch *dispatch, const uint8_t *data, uint32_t size);

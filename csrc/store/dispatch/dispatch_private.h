@@ -37,7 +37,7 @@ struct rp_dispatch {
     rp_cq_ext_writer *ext;
     int ext_enable;
     rp_index *index;
-    int64_t *delay_level_ms;
+    const int64_t *delay_level_ms;
     uint32_t delay_level_count;
     uint64_t units_per_file;
     uint64_t dropped; /* pages of the log below it were given back */

@@ -40,7 +40,7 @@ struct rp_rebuild {
     struct queue **queues;
     uint32_t queue_room;
     int with_keys;
-    int64_t *delay_level_ms;
+    const int64_t *delay_level_ms;
     uint32_t delay_level_count;
     struct unit *units;
     rp_rebuild_run *runs;
@@ -56,19 +56,18 @@ rp_rebuild *rp_rebuild_open(const int64_t *delay_level_ms, uint32_t delay_level_
     if (!rebuild) return NULL;
     rebuild->with_keys = with_keys;
     rebuild->delay_level_count = delay_level_count;
-    rebuild->delay_level_ms = calloc(delay_level_count + 1ull, sizeof *delay_level_ms);
+    rebuild->delay_level_ms = delay_level_ms;
     rebuild->units = malloc(RP_REBUILD_UNITS_MAX * sizeof *rebuild->units);
     rebuild->runs = malloc(RP_REBUILD_UNITS_MAX * sizeof *rebuild->runs);
     rebuild->places = malloc(RP_REBUILD_UNITS_MAX * sizeof *rebuild->places);
     rebuild->grouped = malloc((uint64_t)RP_REBUILD_UNITS_MAX * RP_CQ_UNIT_SIZE);
     rebuild->keys = malloc((RP_REBUILD_KEYS_MAX + KEYS_ROOM) * sizeof *rebuild->keys);
-    if (rp_map_init(&rebuild->by_name, QUEUES_FIRST) < 0 || !rebuild->delay_level_ms || !rebuild->units ||
-        !rebuild->runs || !rebuild->places || !rebuild->grouped || !rebuild->keys) {
+    if (rp_map_init(&rebuild->by_name, QUEUES_FIRST) < 0 || !rebuild->units || !rebuild->runs || !rebuild->places ||
+        !rebuild->grouped || !rebuild->keys) {
         rp_rebuild_close(rebuild);
         errno = ENOMEM;
         return NULL;
     }
-    if (delay_level_count) memcpy(rebuild->delay_level_ms, delay_level_ms, delay_level_count * sizeof *delay_level_ms);
     return rebuild;
 }
 
@@ -76,7 +75,6 @@ void rp_rebuild_close(rp_rebuild *rebuild) {
     if (!rebuild) return;
     rp_map_destroy(&rebuild->by_name, free);
     free(rebuild->queues);
-    free(rebuild->delay_level_ms);
     free(rebuild->units);
     free(rebuild->runs);
     free(rebuild->places);

@@ -36,7 +36,8 @@ typedef struct rp_rebuild_totals {
 } rp_rebuild_totals;
 
 typedef struct rp_rebuild rp_rebuild;
-/* `delay_level_ms` is copied; its first is level 1. `with_keys`: collect keys as well. NULL with errno. */
+/* `delay_level_ms` is borrowed until close; its first is level 1. `with_keys`: collect keys as well. NULL with errno.
+ */
 rp_rebuild *rp_rebuild_open(const int64_t *delay_level_ms, uint32_t delay_level_count, int with_keys);
 void rp_rebuild_close(rp_rebuild *rebuild);
 /* Collect the records that start from *position on and before `stop`. `image` is one file of the log; it has `size`

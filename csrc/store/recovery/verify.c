@@ -34,15 +34,9 @@ rp_verify *rp_verify_open(void) {
     return NULL;
 }
 
-static void release_tally(void *value) {
-    rp_tally *tally = value;
-    free((void *)tally->topic);
-    free(tally);
-}
-
 void rp_verify_close(rp_verify *verify) {
     if (!verify) return;
-    rp_map_destroy(&verify->by_name, release_tally);
+    rp_map_destroy(&verify->by_name, free);
     free(verify->tallies);
     free(verify);
 }
@@ -69,24 +63,21 @@ static rp_tally *new_tally(rp_verify *verify, const rp_record_view *record, uint
         verify->tallies = grown;
         verify->tally_room = room;
     }
-    rp_tally *tally = calloc(1, sizeof *tally);
-    uint8_t *topic = malloc(record->topic_size + 1);
-    int failed = !tally || !topic;
-    if (!failed) {
-        memcpy(topic, record->topic, record->topic_size);
-        *tally = (rp_tally){.topic = topic,
-                            .topic_size = record->topic_size,
-                            .queue_id = record->queue_id,
-                            .index = verify->tally_count,
-                            .first_offset = record->queue_offset,
-                            .next_offset = record->queue_offset,
-                            .entry_offset = record->queue_offset,
-                            .entry_phy_offset = at};
-        rp_map_put(&verify->by_name, key, key_size, tally, &failed);
-    }
+    rp_tally *tally = malloc(sizeof *tally + record->topic_size); /* with its topic behind it */
+    int failed = 0;
+    if (!tally) return NULL;
+    memcpy(tally + 1, record->topic, record->topic_size);
+    *tally = (rp_tally){.topic = (const uint8_t *)(tally + 1),
+                        .topic_size = record->topic_size,
+                        .queue_id = record->queue_id,
+                        .index = verify->tally_count,
+                        .first_offset = record->queue_offset,
+                        .next_offset = record->queue_offset,
+                        .entry_offset = record->queue_offset,
+                        .entry_phy_offset = at};
+    rp_map_put(&verify->by_name, key, key_size, tally, &failed);
     if (failed) {
         free(tally);
-        free(topic);
         return NULL;
     }
     verify->tallies[verify->tally_count++] = tally;

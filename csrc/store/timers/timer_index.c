@@ -136,14 +136,12 @@ static int rp_timer_run_remove(const char *directory, uint64_t name) {
     return path_of(path, directory, name) != 0 ? -1 : unlink(path);
 }
 
-rp_status rp_timer_run_names_sync(const char *directory) { return rp_sync_path(directory); }
-
 rp_status rp_timer_runs_sync(const char *directory, uint64_t from, uint64_t to) {
     char path[PATH_MAX];
     rp_status status = RP_OK;
     for (uint64_t name = from; name < to && status == RP_OK; name++)
         status = path_of(path, directory, name) == 0 ? rp_sync_path(path) : RP_IO_ERROR;
-    return status == RP_OK && from < to ? rp_timer_run_names_sync(directory) : status;
+    return status == RP_OK && from < to ? rp_sync_path(directory) : status;
 }
 
 enum { NAME_SIZE = 20 };
@@ -230,10 +228,6 @@ void rp_timer_index_close(rp_timer_index *index) {
     free(index->directory);
     rp_timer_heap_destroy(&index->heap);
     *index = (rp_timer_index){0};
-}
-
-rp_status rp_timer_index_add(rp_timer_index *index, const rp_timer *timer) {
-    return rp_timer_heap_push(&index->heap, timer);
 }
 
 static int is_passed_over(const rp_timer_index *index, uint64_t number) {

@@ -13,8 +13,6 @@
 
 typedef struct rp_timer_run rp_timer_run;
 
-/* Bring it to the disk which runs there are, and which were removed. RP_OK; RP_IO_ERROR with errno. */
-rp_status rp_timer_run_names_sync(const char *directory);
 /* Write the files named [from, to), if there are any with their names, to the disk; those that are gone do not matter.
  * Any thread. RP_OK; RP_IO_ERROR with errno. */
 rp_status rp_timer_runs_sync(const char *directory, uint64_t from, uint64_t to);
@@ -29,7 +27,7 @@ typedef struct rp_timer_index {
     char *directory; /* of the runs; owned */
     rp_timer_marks *marks; /* borrowed */
     const rp_number_set *under_way; /* borrowed */
-    rp_timer_heap heap;
+    rp_timer_heap heap; /* timers are added here */
     uint32_t heap_max; /* RP_TIMER_HEAP_MAX; less in tests */
     rp_timer_run **runs; /* owned */
     uint32_t run_count;
@@ -44,8 +42,6 @@ typedef struct rp_timer_index {
 rp_status rp_timer_index_open(rp_timer_index *index, const char *directory, rp_timer_marks *marks,
                               const rp_number_set *under_way, uint64_t end);
 void rp_timer_index_close(rp_timer_index *index);
-/* RP_OK, RP_NO_MEMORY. */
-rp_status rp_timer_index_add(rp_timer_index *index, const rp_timer *timer);
 /* The timer that is due first, or NULL; valid until the next call. */
 const rp_timer *rp_timer_index_first(rp_timer_index *index);
 /* Remove it. */

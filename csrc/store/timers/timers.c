@@ -9,6 +9,7 @@
 #include "base/crash_point.h"
 #include "ipc/worker_counters.h"
 #include "store/log/broker_clock.h"
+#include "store/log/new_file.h"
 #include "store/log/timer_properties.h"
 #include "store/timers/timers_private.h"
 
@@ -256,7 +257,7 @@ static rp_status load_marks(rp_timers *timers, uint64_t end) {
  * and runs could count after the next one. */
 static rp_status sync_forgotten(rp_timers *timers) {
     if (!timers->header->must_scan) return RP_OK;
-    rp_status status = rp_timer_run_names_sync(timers->config.directory);
+    rp_status status = rp_sync_path(timers->config.directory); /* which runs there are, and which were removed */
     return status == RP_OK ? rp_timer_marks_sync(timers->config.marks) : status;
 }
 
@@ -324,7 +325,7 @@ static rp_status follow_queue(rp_timers *timers, uint64_t *done) {
     for (const uint8_t *unit = units; count-- > 0; unit += RP_CQ_UNIT_SIZE, timers->next++, ++*done) {
         rp_timer timer = rp_timer_of_unit(unit, timers->next);
         if (rp_timer_has_ended(timers->config.marks, timer.number)) continue;
-        if ((status = rp_timer_index_add(&timers->index, &timer)) != RP_OK) return status;
+        if ((status = rp_timer_heap_push(&timers->index.heap, &timer)) != RP_OK) return status;
         timers->header->pending++;
     }
     return RP_OK;

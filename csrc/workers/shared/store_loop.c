@@ -53,8 +53,7 @@ static void sleep_briefly(rp_worker *worker) {
 rp_status rp_store_loop(rp_dispatch *dispatch, rp_control *control, rp_worker *worker, rp_ring_reader *manager,
                         rp_flush *flush, int wakes_flush, int64_t timeout_ns) {
     int64_t until_ns = (int64_t)rp_now_ns() + timeout_ns, worked_ns = -SHORT_SLEEPS_AFTER_WORK_NS;
-    rp_dispatch_set_heartbeat(dispatch, &worker->heartbeat_ns);
-    rp_dispatch_set_flush(dispatch, wakes_flush ? flush : NULL);
+    rp_dispatch_set_watchers(dispatch, &worker->heartbeat_ns, wakes_flush ? flush : NULL);
     for (;;) {
         int64_t now = (int64_t)rp_now_ns();
         if (rp_dispatch_is_behind(dispatch)) worked_ns = now;

@@ -101,8 +101,8 @@ class _Collector:
     """An open rp_rebuild."""
 
     def __init__(self, job: CollectJob) -> None:
-        levels = job.delay_levels_ms
-        self.handle = lib.rp_rebuild_open(levels or [0], len(levels), job.with_keys)
+        self._levels = ffi.new("int64_t[]", job.delay_levels_ms or [0])  # the collector reads them
+        self.handle = lib.rp_rebuild_open(self._levels, len(job.delay_levels_ms), job.with_keys)
         if self.handle == ffi.NULL:
             raise StoreError("not enough memory to rebuild a store")
 

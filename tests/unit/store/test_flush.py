@@ -163,7 +163,7 @@ def test_a_batch_of_dispatch_does_not_keep_a_flush_waiting(flush: Any, writer: S
     hour_ns = 3_600_000_000_000
     thread = threading.Thread(target=lambda: lib.rp_flush_wait(flush, 1, hour_ns))
     thread.start()  # sees nothing to flush, and waits, or sees all of it
-    lib.rp_dispatch_set_flush(writer.dispatch.handle, flush)
+    lib.rp_dispatch_set_watchers(writer.dispatch.handle, ffi.NULL, flush)
     control = writer.control
     for number in range(300):
         writer.put(f"T{number}", 0, dispatch=False)
