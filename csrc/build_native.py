@@ -26,6 +26,7 @@ HEADERS = [
     "wire/peer.h",
     "wire/sha1.h",
     "wire/signature.h",
+    "ipc/shared.h",
     "ipc/access.h",
     "ipc/limits.h",
     "ipc/worker.h",

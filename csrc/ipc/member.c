@@ -1,6 +1,7 @@
 #include "ipc/member.h"
 #include <string.h>
 #include "base/atomic.h"
+#include "ipc/shared.h"
 
 rp_member *rp_member_create(void) {
     rp_member *member = rp_shared_memory(sizeof *member);
@@ -13,9 +14,7 @@ rp_member *rp_member_create(void) {
 uint64_t rp_member_order(rp_member *member, const rp_member_orders *orders) {
     uint64_t version = rp_load_acquire(&member->version);
     if (!(version & 1) && !memcmp(&member->orders, orders, sizeof *orders)) return version;
-    uint64_t odd = rp_sequence_begin(&member->version);
-    member->orders = *orders;
-    version = rp_sequence_end(&member->version, odd);
+    version = rp_sequence_write(&member->version, &member->orders, orders, sizeof *orders);
     rp_full_fence(); /* orders the stores of the orders before the load of proposed_phy_offset in rp_member_confirmed */
     return version;
 }
@@ -23,12 +22,6 @@ uint64_t rp_member_order(rp_member *member, const rp_member_orders *orders) {
 void rp_member_set_deadline(rp_member *member, uint64_t until_ns) {
     rp_store_release(&member->deadline_ns, until_ns);
     rp_full_fence(); /* orders the store of the deadline before all loads of the caller */
-}
-
-uint64_t rp_member_read_orders(const rp_member *member, rp_member_orders *orders) {
-    uint64_t version = rp_sequence_read(&member->version);
-    memcpy(orders, &member->orders, sizeof *orders);
-    return rp_sequence_is_valid(&member->version, version) ? version + 1 : 0;
 }
 
 int rp_member_holds(const rp_member *member, uint64_t version) {
@@ -40,18 +33,6 @@ uint64_t rp_member_confirmed(const rp_member *member, uint64_t confirmed) {
     rp_full_fence(); /* orders the stores of the orders before the load of proposed_phy_offset */
     uint64_t proposed = rp_load_acquire(&member->proposed_phy_offset);
     return proposed > confirmed ? proposed : confirmed;
-}
-
-void rp_member_set_own(rp_member *member, const rp_store_id *own) {
-    uint64_t odd = rp_sequence_begin(&member->own_version);
-    member->own = *own;
-    rp_sequence_end(&member->own_version, odd);
-}
-
-int rp_member_read_own(const rp_member *member, rp_store_id *own) {
-    uint64_t version = rp_sequence_read(&member->own_version);
-    memcpy(own, &member->own, sizeof *own);
-    return rp_sequence_is_valid(&member->own_version, version);
 }
 
 void rp_member_see_epoch(rp_member *member, int32_t epoch) {
@@ -82,12 +63,6 @@ void rp_member_begin_tree(rp_member *member) {
     member->diverged = 0;
     rp_store_release32(&member->intake_paused, 0);
     member->append_fault = 0;
-}
-
-void rp_member_cut(rp_member *member, uint64_t end) {
-    uint64_t *positions[] = {&member->proposed_phy_offset, &member->alone_phy_offset};
-    for (uint32_t i = 0; i < 2; i++)
-        if (rp_load_acquire(positions[i]) > end) rp_store_release(positions[i], end);
 }
 
 /* An epoch without bytes begins where the next one does: the last of those has the byte. */

@@ -3,7 +3,7 @@
 /* The member block: what the coordinator of a broker with automatic failover orders, and what the broker's processes
  * report to it. Shared memory that survives every worker, the process tree and the coordinator.
  *
- * Orders are whole each time, by a sequence lock (atomic.h): a reader that meets a change keeps the orders that
+ * Orders are whole each time, by a sequence lock (shared.h): a reader that meets a change keeps the orders that
  * it has. The deadline changes with every renewal of the lease, so it is beside them.
  *
  * A position is confirmed only under orders that still hold: the replicator writes `proposed`, looks at the version
@@ -41,7 +41,7 @@ typedef struct rp_member_orders {
 
 typedef struct rp_member {
     /* coordinator */
-    uint64_t version; /* of the orders: odd while it changes them */
+    uint64_t version; /* of the orders, a sequence lock: odd while it changes them */
     uint64_t deadline_ns; /* CLOCK_BOOTTIME until which sends may be answered SUCCESS; ~0: for ever, 0: never */
     rp_member_orders orders;
     /* who opens the store, before its workers are forked */
@@ -72,18 +72,12 @@ rp_member *rp_member_create(void);
 uint64_t rp_member_order(rp_member *member, const rp_member_orders *orders);
 /* Coordinator: answers may leave until then. In effect when it returns. */
 void rp_member_set_deadline(rp_member *member, uint64_t until_ns);
-/* Any process: copy the orders. Their version plus 1; 0: they are being changed, keep those you have. */
-uint64_t rp_member_read_orders(const rp_member *member, rp_member_orders *orders);
 /* 1 if the orders are still those of `version`. A full fence before it: what was written is seen by who changes them.
  */
 int rp_member_holds(const rp_member *member, uint64_t version);
 /* Coordinator: the highest position that may have been confirmed under any orders but those that hold. A full fence
  * before it. `confirmed`: of the control block. */
 uint64_t rp_member_confirmed(const rp_member *member, uint64_t confirmed);
-/* Who opens the store: name it. */
-void rp_member_set_own(rp_member *member, const rp_store_id *own);
-/* Any process: copy its name. 1; 0: it is being changed, try again. */
-int rp_member_read_own(const rp_member *member, rp_store_id *own);
 /* A peer has named this epoch. */
 void rp_member_see_epoch(rp_member *member, int32_t epoch);
 /* Coordinator: `newest` is the newest epoch that there is; nothing, unless `seen` is still what was seen last. */
@@ -94,9 +88,6 @@ void rp_member_append_failed(rp_member *member, int32_t status, uint64_t end);
 int32_t rp_member_append_fault(const rp_member *member, uint64_t end);
 /* Before the workers of a new process tree are forked: forget what those of the one before have reported. */
 void rp_member_begin_tree(rp_member *member);
-/* The log was made shorter while it was opened: what was proposed after `end` can never be confirmed. Before workers
- * are forked. */
-void rp_member_cut(rp_member *member, uint64_t end);
 
 /* The epochs of a log, as rocketpy/failover/rules/epochs.py lists them: which master wrote which bytes. */
 typedef struct rp_epoch {

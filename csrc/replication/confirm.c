@@ -3,13 +3,15 @@
 #include "replication/confirm.h"
 #include <string.h>
 #include "base/atomic.h"
+#include "ipc/shared.h"
 
 int rp_confirm_look(rp_confirm *confirm) {
     if (confirm->version_plus_1 == rp_load_acquire(&confirm->member->version) + 1) return 1;
     rp_member_orders orders;
     rp_store_id own;
-    uint64_t version_plus_1 = rp_member_read_orders(confirm->member, &orders);
-    if (!version_plus_1 || !rp_member_read_own(confirm->member, &own)) return 0;
+    const rp_member *member = confirm->member;
+    uint64_t version_plus_1 = rp_sequence_copy(&member->version, &orders, &member->orders, sizeof orders);
+    if (!version_plus_1 || !rp_sequence_copy(&member->own_version, &own, &member->own, sizeof own)) return 0;
     confirm->orders = orders;
     confirm->own = own;
     confirm->version_plus_1 = version_plus_1;

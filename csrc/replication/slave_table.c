@@ -4,8 +4,6 @@
 #include <string.h>
 #include "base/atomic.h"
 
-rp_slave_table *rp_slave_table_create(void) { return rp_shared_memory(sizeof(rp_slave_table)); }
-
 void rp_slave_table_clear(rp_slave_table *table) {
     rp_store_release(&table->available, 0);
     rp_store_release(&table->available_phy_offset, 0);

@@ -63,8 +63,6 @@ typedef struct rp_slave_table {
     rp_slave_row rows[RP_SLAVE_ROWS];
 } rp_slave_table;
 
-/* Empty; NULL with errno. Before the first fork. */
-rp_slave_table *rp_slave_table_create(void);
 /* Replicator, when it starts: there is no slave any more. Counters stay. */
 void rp_slave_table_clear(rp_slave_table *table);
 /* 1 if a send that ends at `end_phy_offset` may wait for a slave: one is available, and none of the bytes that it lacks

@@ -104,16 +104,21 @@ class MemberBlock:
     def orders(self) -> tuple[MemberOrders, int] | None:
         """The orders and their version; None: they are being changed, keep those you have."""
         found = ffi.new("rp_member_orders *")
-        version = int(lib.rp_member_read_orders(self.pointer, found))
+        version = self._copy("version", "orders", found)
         return (_decode(found), version - 1) if version else None
 
     @property
     def own(self) -> StoreName | None:
         """This member's store; None: it is being changed, or not known yet."""
         found = ffi.new("rp_store_id *")
-        is_whole = lib.rp_member_read_own(self.pointer, found)
+        is_whole = self._copy("own_version", "own", found)
         own = StoreName(_text(found.member), _text(found.incarnation))
         return own if is_whole and own.member else None
+
+    def _copy(self, version: str, field: str, target: Any) -> int:
+        """Copy a field, and return its version plus 1; 0: it is being changed."""
+        lock, source = ffi.addressof(self.pointer, version), ffi.addressof(self.pointer, field)
+        return int(lib.rp_sequence_copy(lock, target, source, ffi.sizeof(target[0])))
 
     # --- who opens the store ----------------------------------------------------------------------------------------
 
@@ -123,13 +128,16 @@ class MemberBlock:
 
     def cut(self, end: int) -> None:
         """The log was cut at `end`: nothing after it was confirmed here. Before workers are forked."""
-        lib.rp_member_cut(self.pointer, end)
+        block = self.pointer
+        block.proposed_phy_offset = min(block.proposed_phy_offset, end)
+        block.alone_phy_offset = min(block.alone_phy_offset, end)
 
     def set_own(self, own: tuple[str, str]) -> None:
         """Name the store that is open, before workers are forked. Raises: ValueError: a text is too long."""
         encoded = ffi.new("rp_store_id *")
         fill_store(encoded, own)
-        lib.rp_member_set_own(self.pointer, encoded)
+        lock, target = ffi.addressof(self.pointer, "own_version"), ffi.addressof(self.pointer, "own")
+        lib.rp_sequence_write(lock, target, encoded, ffi.sizeof(encoded[0]))
 
     @property
     def opened_epoch(self) -> int:

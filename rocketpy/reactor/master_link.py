@@ -11,37 +11,50 @@ from rocketpy.native.core import ffi, lib
 ADDRESS_MAX = lib.RP_ADDRESS_TEXT_MAX - 1
 
 
+def _padded(address: str) -> bytes:
+    return bytes(address.encode()[:ADDRESS_MAX].ljust(ADDRESS_MAX + 1, b"\0"))
+
+
 class MasterLink:
     """Created before the first fork. The manager sets the master's addresses; the replicator reads them, and says which
     master it follows."""
 
     def __init__(self) -> None:
-        self.pointer: Any = lib.rp_master_link_create()
+        self.pointer: Any = ffi.cast("rp_master_link *", lib.rp_shared_create(ffi.sizeof("rp_master_link")))
         if self.pointer == ffi.NULL:
             raise StoreError(f"no shared memory for replication: {os.strerror(ffi.errno)}")
 
     def set_master(self, master: str, ha: str) -> None:
         """Set the master's address for requests, and its HA address; empty: not known."""
-        lib.rp_master_link_set_master(self.pointer, master.encode()[:ADDRESS_MAX], ha.encode()[:ADDRESS_MAX])
+        self._write("address_version", "master", _padded(master) + _padded(ha))
 
     def master(self) -> tuple[str, str] | None:
         """Both addresses; None: they are being changed."""
-        texts = ffi.new("char[][320]", 2)
-        if not lib.rp_master_link_read_master(self.pointer, texts[0], texts[1]):
-            return None
-        return ffi.string(texts[0]).decode("utf-8", "replace"), ffi.string(texts[1]).decode("utf-8", "replace")
+        texts = self._read("address_version", "master", 2)
+        return None if texts is None else (texts[0], texts[1])
 
     def set_followed(self, master: str) -> None:
         """Set the address for requests of the master whose log is followed; empty: none is."""
-        lib.rp_master_link_set_followed(self.pointer, master.encode()[:ADDRESS_MAX])
+        self._write("followed_version", "followed", _padded(master))
 
     @property
     def followed(self) -> str:
         """The address for requests of the master that is followed; empty: none is, or it is being changed."""
-        text = ffi.new("char[320]")
-        if not lib.rp_master_link_read_followed(self.pointer, text):
-            return ""
-        return str(ffi.string(text).decode("utf-8", "replace"))
+        texts = self._read("followed_version", "followed", 1)
+        return "" if texts is None else texts[0]
+
+    def _write(self, version: str, field: str, data: bytes) -> None:
+        """Change the fields from `field` on, under their sequence lock."""
+        link = self.pointer
+        lib.rp_sequence_write(ffi.addressof(link, version), getattr(link, field), ffi.from_buffer(data), len(data))
+
+    def _read(self, version: str, field: str, count: int) -> list[str] | None:
+        """Return `count` addresses from `field` on; None: they are being changed."""
+        link, texts = self.pointer, ffi.new("char[][320]", count)
+        source = getattr(link, field)
+        if not lib.rp_sequence_copy(ffi.addressof(link, version), texts, source, ffi.sizeof(texts)):
+            return None
+        return [ffi.string(text).decode("utf-8", "replace") for text in texts]
 
     @property
     def stream(self) -> int:

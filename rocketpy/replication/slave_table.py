@@ -54,7 +54,7 @@ class SlaveTable:
     """Created before the first fork. The replicator writes, through `pointer`; all other processes read."""
 
     def __init__(self) -> None:
-        self.pointer: Any = lib.rp_slave_table_create()
+        self.pointer: Any = ffi.cast("rp_slave_table *", lib.rp_shared_create(ffi.sizeof("rp_slave_table")))
         if self.pointer == ffi.NULL:
             raise StoreError(f"no shared memory for the table of slaves: {os.strerror(ffi.errno)}")
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include "base/crc32.h"
 #include "base/endian.h"
+#include "ipc/shared.h"
 #include "store/log/mapped_file.h"
 #include "check.h"
 #include "replication/master.h"
@@ -251,7 +252,7 @@ int main(void) {
     rp_control_block *block = rp_control_open(path_of("control"), FILE_SIZE);
     CHECK(block);
     rp_control *control = rp_control_header(block);
-    rp_slave_table *table = rp_slave_table_create();
+    rp_slave_table *table = rp_shared_create(sizeof(rp_slave_table));
     rp_worker *worker = rp_worker_create(0), *send = rp_worker_create(1);
     CHECK(table && worker && send);
     rp_master_config config = {.worker = worker,

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include "base/atomic.h"
+#include "ipc/shared.h"
 #include "check.h"
 #include "replication/confirm.h"
 
@@ -51,9 +52,9 @@ static void *answer(void *unused) {
 int main(int argc, char **argv) {
     uint32_t rounds = argc > 1 ? (uint32_t)atoi(argv[1]) : 5000;
     CHECK(rig.member = rp_member_create());
-    CHECK(rig.table = rp_slave_table_create());
+    CHECK(rig.table = rp_shared_create(sizeof(rp_slave_table)));
     rp_store_id own = {.member = "a"};
-    rp_member_set_own(rig.member, &own);
+    rp_sequence_write(&rig.member->own_version, &rig.member->own, &own, sizeof own);
     rig.table->rows[0] = (rp_slave_row){
         .state = RP_SLAVE_REPLICATING, .epoch = EPOCH, .acked_phy_offset = ACKED, .store = {.member = "b"}};
     pthread_t threads[2];

@@ -5,6 +5,7 @@
 #include <unistd.h>
 #include "base/crc32.h"
 #include "base/endian.h"
+#include "ipc/shared.h"
 #include "ipc/worker_messages.h"
 #include "check.h"
 #include "replication/frames.h"
@@ -160,7 +161,7 @@ static void play(uint32_t frames) {
 
 int main(int argc, char **argv) {
     uint32_t frames = argc > 1 ? (uint32_t)atoi(argv[1]) : 6000;
-    CHECK((rig.member = rp_member_create()) && (rig.master_link = rp_master_link_create()));
+    CHECK((rig.member = rp_member_create()) && (rig.master_link = rp_shared_create(sizeof(rp_master_link))));
     CHECK((rig.worker = rp_worker_create(0)) && (rig.send = rp_worker_create(1)));
     CHECK((rig.ring = rp_ring_create(RING, rig.worker, rig.send)) && (rig.reader = rp_ring_reader_open(rig.ring)));
     rig.control.commitlog_file_size = LOG;

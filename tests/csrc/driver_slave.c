@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include "base/atomic.h"
 #include "base/endian.h"
+#include "ipc/shared.h"
 #include "ipc/worker_messages.h"
 #include "store/log/log_view.h"
 #include "workers/send/send.h"
@@ -120,7 +121,7 @@ static void open_slave(void) {
     slave.from_manager = rp_ring_create(65536, manager, slave.worker);
     slave.to_manager = rp_ring_create(65536, slave.worker, manager);
     slave.to_send = rp_ring_create(65536, slave.replicator, slave.worker);
-    slave.master_link = rp_master_link_create();
+    slave.master_link = rp_shared_create(sizeof(rp_master_link));
     CHECK(slave.from_manager && slave.to_manager && slave.to_send && slave.master_link);
     slave.checked = log_begin;
     open_send();

@@ -17,7 +17,7 @@ class SlaveRig(FastPath):
     """The fast path of a slave, without a replicator."""
 
     def __init__(self, root: Path, *, file_size: int = FILE_SIZE, **options: Any) -> None:
-        self.master_link = lib.rp_master_link_create()
+        self.master_link = ffi.cast("rp_master_link *", lib.rp_shared_create(ffi.sizeof("rp_master_link")))
         self.stream = 0
         super().__init__(root, file_size=file_size, **options)
 

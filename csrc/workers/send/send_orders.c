@@ -6,6 +6,7 @@
  * takes those that were read before: their answers leave before its process tree ends, and its connections, with what
  * clients send meanwhile, go to the next one (docs/adr/0114). The deadline is compared for each answer: nothing but a
  * process that is stopped between both can let one leave later, which is what the margin of the lease fence is for. */
+#include "ipc/shared.h"
 #include "workers/send/send_private.h"
 
 static const char NOT_MASTER[] =
@@ -40,7 +41,7 @@ void rp_send_read_orders(rp_send *send) {
     if (!member) return;
     if (send->intake_pause_ns) pause_intake(send, 1);
     if (send->orders.version_plus_1 == rp_load_acquire(&member->version) + 1) return;
-    uint64_t version_plus_1 = rp_member_read_orders(member, &orders);
+    uint64_t version_plus_1 = rp_sequence_copy(&member->version, &orders, &member->orders, sizeof orders);
     if (!version_plus_1) return; /* they are being changed: the next pass looks again */
     uint32_t role = send->config.is_slave ? RP_ROLE_SLAVE : RP_ROLE_MASTER;
     int hands_over = role == RP_ROLE_MASTER && orders.keeps_sends && orders.answers_waits;
