@@ -16,6 +16,7 @@ CSRC = Path(__file__).resolve().parent
 HEADERS = [
     "base/status.h",
     "base/host.h",
+    "base/shared.h",
     "base/crc32.h",
     "base/numbers.h",
     "store/log/record.h",
@@ -26,7 +27,6 @@ HEADERS = [
     "wire/peer.h",
     "wire/sha1.h",
     "wire/signature.h",
-    "ipc/shared.h",
     "ipc/access.h",
     "ipc/limits.h",
     "ipc/worker.h",
@@ -73,7 +73,10 @@ HEADERS = [
 GLUE_FLAGS = ["-std=gnu11", "-O1", "-fvisibility=hidden", "-w"]
 
 # Of the C library, where Python lacks it.
-STATX = """
+LIBC_HEADERS = "#include <sys/mman.h>\n#include <sys/stat.h>\n"
+LIBC = """
+int madvise(void *start, size_t size, int advice);
+int munmap(void *start, size_t size);
 struct statx_timestamp { int64_t tv_sec; uint32_t tv_nsec; ...; };
 struct statx { uint32_t stx_mask; struct statx_timestamp stx_btime; ...; };
 int statx(int dirfd, const char *path, int flags, unsigned int mask, struct statx *found);
@@ -86,12 +89,12 @@ def declarations(header: str) -> str:
 
 
 ffi = FFI()
-ffi.cdef(STATX)
+ffi.cdef(LIBC)
 for name in HEADERS:
     ffi.cdef(declarations(name))
 ffi.set_source(
     "rocketpy.native._rocketpy",
-    "#include <sys/stat.h>\n" + "".join(f'#include "{name}"\n' for name in HEADERS),
+    LIBC_HEADERS + "".join(f'#include "{name}"\n' for name in HEADERS),
     include_dirs=[str(CSRC)],
     extra_compile_args=GLUE_FLAGS,
     libraries=["pthread"],

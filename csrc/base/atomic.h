@@ -1,11 +1,10 @@
 #ifndef ROCKETPY_ATOMIC_H
 #define ROCKETPY_ATOMIC_H
-/* What processes share memory with: the memory, and the few atomics. A release store publishes everything written
+/* The few atomics of memory that processes share. A release store publishes everything written
  * before it to whoever sees the value with an acquire load; the full fence orders a store before a later load (sleeping
  * and waking, watching). Short: inline code, and the one place that explains it. */
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/mman.h>
 
 static inline uint64_t rp_load_acquire(const uint64_t *at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
 static inline void rp_store_release(uint64_t *at, uint64_t value) { __atomic_store_n(at, value, __ATOMIC_RELEASE); }
@@ -18,13 +17,6 @@ static inline uint32_t rp_exchange32(uint32_t *at, uint32_t value) {
 static inline void rp_full_fence(void) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 /* A counter that one process adds to and others read now and then. */
 static inline void rp_add(uint64_t *counter, uint64_t n) { __atomic_store_n(counter, *counter + n, __ATOMIC_RELAXED); }
-
-/* Zeroed memory that this process shares with all that are forked later. Only pages that are written take memory. NULL
- * with errno. */
-static inline void *rp_shared_memory(uint64_t size) {
-    void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return at == MAP_FAILED ? NULL : at;
-}
 
 /* A sequence lock: one writer changes bytes in shared memory, and readers copy them without waiting for it.
  *

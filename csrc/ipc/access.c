@@ -7,34 +7,8 @@
 #include "base/atomic.h"
 #include "wire/signature.h"
 
-enum { SLOTS = 2 * RP_ACCESS_ACCOUNTS_MAX, PROBES = 64, WAYS = 4, DECISION = 16 };
-
-typedef struct account {
-    uint32_t key_size; /* 0: free */
-    uint8_t key[RP_ACCESS_KEY_MAX];
-    int is_broker;
-    rp_hmac_key hmac;
-} account;
-
-struct rp_access {
-    uint64_t version;
-    uint64_t published_size;
-    uint64_t refused[RP_ACCESS_REASONS];
-    rp_hmac_key of_decisions;
-    uint32_t count;
-    uint32_t turn; /* which of a decision's places is taken next */
-    account accounts[SLOTS];
-    uint64_t decisions[RP_ACCESS_DECISIONS][2];
-    uint8_t published[RP_ACCESS_PUBLISHED_MAX];
-};
-
-rp_access *rp_access_create(const uint8_t *secret) {
-    rp_access *access = rp_shared_memory(sizeof *access);
-    if (!access) return NULL;
-    madvise(access, sizeof *access, MADV_DONTDUMP);
-    rp_hmac_key_make(&access->of_decisions, secret, RP_ACCESS_SECRET_SIZE);
-    return access;
-}
+enum { SLOTS = 2 * RP_ACCESS_ACCOUNTS_MAX, PROBES = 64, WAYS = 4 };
+typedef rp_access_account account;
 
 /* FNV-1a: nobody but the operator chooses keys that are entered. */
 static uint32_t first_slot(const uint8_t *key, uint32_t size) {
@@ -72,17 +46,10 @@ int rp_access_add(rp_access *access, const uint8_t *key, uint32_t key_size, cons
     return 1;
 }
 
-uint8_t *rp_access_published(rp_access *access, uint64_t *size) {
-    *size = access->published_size;
-    return access->published;
-}
-
 void rp_access_end(rp_access *access, uint64_t published_size) {
     access->published_size = published_size;
     rp_sequence_end(&access->version, rp_load_acquire(&access->version));
 }
-
-uint64_t rp_access_version(const rp_access *access) { return rp_load_acquire(&access->version); }
 
 uint64_t rp_access_refused(rp_access *access, uint32_t reason, uint64_t count) {
     return __atomic_add_fetch(&access->refused[reason % RP_ACCESS_REASONS], count, __ATOMIC_RELAXED);

@@ -20,27 +20,36 @@ enum {
     RP_ACCESS_KEY_MAX = 60, /* bytes of an access key in the table */
     RP_ACCESS_DECISIONS = 16384,
     RP_ACCESS_PUBLISHED_MAX = 33554432,
-    RP_ACCESS_SECRET_SIZE = 32,
     RP_ACCESS_REASONS = 8
 };
 
-typedef struct rp_access rp_access;
+typedef struct rp_access_account {
+    uint32_t key_size; /* 0: free */
+    uint8_t key[RP_ACCESS_KEY_MAX];
+    int is_broker;
+    rp_hmac_key hmac;
+} rp_access_account;
 
-/* NULL without memory. `secret`: RP_ACCESS_SECRET_SIZE random bytes, the key of decisions. */
-rp_access *rp_access_create(const uint8_t *secret);
+typedef struct rp_access {
+    uint64_t version; /* odd: accounts and published bytes are being changed */
+    uint64_t refused[RP_ACCESS_REASONS];
+    rp_hmac_key of_decisions;
+    uint32_t count;
+    uint32_t turn; /* which of a decision's places is taken next */
+    rp_access_account accounts[2 * RP_ACCESS_ACCOUNTS_MAX];
+    uint64_t decisions[RP_ACCESS_DECISIONS][2];
+    uint64_t published_size;
+    uint8_t published[RP_ACCESS_PUBLISHED_MAX];
+} rp_access;
 
 /* The manager alone, or the process that starts the broker: begin, add each account, fill the published bytes, end. */
 void rp_access_begin(rp_access *access);
 /* 1; 0: it does not fit. */
 int rp_access_add(rp_access *access, const uint8_t *key, uint32_t key_size, const uint8_t *secret, uint32_t secret_size,
                   int is_broker);
-uint8_t *rp_access_published(rp_access *access, uint64_t *size);
 void rp_access_end(rp_access *access, uint64_t published_size);
 /* Enter a decision: 16 bytes, which take the place of another. */
 void rp_access_allow(rp_access *access, const uint8_t *decision);
-
-/* Odd: it is being changed. */
-uint64_t rp_access_version(const rp_access *access);
 
 /* Requests that were refused, by a reason of RP_ACCESS_REASONS; any process. Adds `count`, returns the sum. */
 uint64_t rp_access_refused(rp_access *access, uint32_t reason, uint64_t count);

@@ -1,12 +1,9 @@
 /* A key has WAYS places, one after another; it takes the first of them that is idle. Processes that look for the same
  * new key try the same place, so one of them gets it and the others find it there. */
-#define _GNU_SOURCE
 #include "ipc/limits.h"
 
-#include <string.h>
-#include <sys/mman.h>
-
 #include "base/atomic.h"
+#include "base/shared.h"
 
 enum { WAYS = 8, TRIES = 1000, LINE_WORDS = 8, REQUESTS = 0, BYTES = 1, RATES = 2 };
 #define NS_PER_S 1000000000ull
@@ -50,9 +47,8 @@ rp_limits *rp_limits_create(const rp_limits_config *config, uint32_t selector_co
     table addresses = table_at(0, RP_LIMITS_ADDRESSES, selector_count);
     table accounts = table_at((uint64_t)addresses.rows * addresses.row_words, RP_LIMITS_ACCOUNTS, 0);
     uint64_t words = accounts.at + (uint64_t)accounts.rows * accounts.row_words;
-    int flags = MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE; /* only pages that are written take memory */
-    rp_limits *limits = mmap(NULL, sizeof *limits + words * 8, PROT_READ | PROT_WRITE, flags, -1, 0);
-    if (limits == MAP_FAILED) return NULL;
+    rp_limits *limits = rp_shared_create(sizeof *limits + words * 8);
+    if (!limits) return NULL;
     limits->config = *config;
     limits->seed = seed;
     limits->addresses = addresses;

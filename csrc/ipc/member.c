@@ -1,15 +1,7 @@
 #include "ipc/member.h"
 #include <string.h>
 #include "base/atomic.h"
-#include "ipc/shared.h"
-
-rp_member *rp_member_create(void) {
-    rp_member *member = rp_shared_memory(sizeof *member);
-    if (!member) return NULL;
-    member->orders.epoch = member->orders.following_epoch = member->newest_epoch_seen = -1;
-    rp_member_begin_tree(member);
-    return member;
-}
+#include "base/shared.h"
 
 uint64_t rp_member_order(rp_member *member, const rp_member_orders *orders) {
     uint64_t version = rp_load_acquire(&member->version);
@@ -54,15 +46,6 @@ void rp_member_append_failed(rp_member *member, int32_t status, uint64_t end) {
 int32_t rp_member_append_fault(const rp_member *member, uint64_t end) {
     int32_t status = __atomic_load_n(&member->append_fault, __ATOMIC_ACQUIRE);
     return rp_load_acquire(&member->append_fault_phy_offset) == end ? status : 0;
-}
-
-void rp_member_begin_tree(rp_member *member) {
-    member->opened_epoch = -1;
-    member->sends_refused = member->stream_stopped = 0;
-    member->cut_phy_offset = UINT64_MAX;
-    member->diverged = 0;
-    rp_store_release32(&member->intake_paused, 0);
-    member->append_fault = 0;
 }
 
 /* An epoch without bytes begins where the next one does: the last of those has the byte. */

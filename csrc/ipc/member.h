@@ -66,8 +66,6 @@ typedef struct rp_member {
     uint64_t append_fault_phy_offset; /* send: the end of the log then; nothing was appended since if it is the same */
 } rp_member;
 
-/* Zeroed shared memory, with orders to do nothing; NULL with errno. Before the first fork. */
-rp_member *rp_member_create(void);
 /* Coordinator: give orders, unless they are those that hold. Returns their version, which is even. */
 uint64_t rp_member_order(rp_member *member, const rp_member_orders *orders);
 /* Coordinator: answers may leave until then. In effect when it returns. */
@@ -86,8 +84,6 @@ void rp_member_refute_epoch(rp_member *member, int32_t seen, int32_t newest);
 void rp_member_append_failed(rp_member *member, int32_t status, uint64_t end);
 /* Any process: the rp_status of a failed append to the log that ends at `end`; RP_OK: none has failed there. */
 int32_t rp_member_append_fault(const rp_member *member, uint64_t end);
-/* Before the workers of a new process tree are forked: forget what those of the one before have reported. */
-void rp_member_begin_tree(rp_member *member);
 
 /* The epochs of a log, as rocketpy/failover/rules/epochs.py lists them: which master wrote which bytes. */
 typedef struct rp_epoch {

@@ -5,7 +5,6 @@
 #include <malloc.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -108,8 +107,4 @@ void rp_process_memory_map_blocks(uint64_t bytes) {
 #ifdef __GLIBC__
     mallopt(M_MMAP_THRESHOLD, (int)bytes); /* fixed: without this it would grow with the blocks that were freed */
 #endif
-}
-
-void rp_process_memory_drop_pages(uint64_t start, uint64_t size) {
-    madvise((void *)(uintptr_t)start, (size_t)size, MADV_DONTNEED);
 }

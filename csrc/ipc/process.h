@@ -31,7 +31,4 @@ void rp_priority_lower(void);
 
 /* malloc: map blocks of `bytes` and more by themselves, from now on: they go back to the kernel when they are freed. */
 void rp_process_memory_map_blocks(uint64_t bytes);
-/* Unmap the clean pages of [start, start + size), a private mapping of a file that was never written to
- * (rocketpy/processes/boot/memory.py). */
-void rp_process_memory_drop_pages(uint64_t start, uint64_t size);
 #endif

@@ -90,10 +90,6 @@ rp_ring *rp_ring_create(uint32_t capacity, rp_worker *producer, rp_worker *consu
     return ring;
 }
 
-void rp_ring_destroy(rp_ring *ring) {
-    if (ring != NULL) munmap(ring, HEADER_PAGE + 2 * (size_t)ring->capacity);
-}
-
 /* The producer overwrites a message only after the head has passed it: if the head has not moved, the copy is valid. */
 uint32_t rp_ring_copy_head(const rp_ring *ring, void *head, uint32_t head_size) {
     uint64_t at = rp_load_acquire(&ring->head);

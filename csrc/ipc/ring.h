@@ -24,9 +24,8 @@ typedef struct rp_ring rp_ring; /* shared; opaque */
 typedef struct rp_ring_writer rp_ring_writer; /* private to the producer process */
 typedef struct rp_ring_reader rp_ring_reader; /* private to the consumer process */
 
-/* Create a ring of `capacity` bytes (a power of two, at least 64 KiB) and map it. Call before forking. */
+/* Create a ring of `capacity` bytes (a power of two, at least 64 KiB) and map it, for good. Call before forking. */
 rp_ring *rp_ring_create(uint32_t capacity, rp_worker *producer, rp_worker *consumer);
-void rp_ring_destroy(rp_ring *ring);
 /* Bytes written and not yet released; for metrics. */
 uint64_t rp_ring_depth(const rp_ring *ring);
 /* Any process, for statistics: copy the first `head_size` (<= 64) bytes of the next message in the ring. Returns its

@@ -1,33 +1,12 @@
+/* See worker.h.
+ * Short: only sleep and wake; rocketpy/reactor/ring.py makes the blocks. */
 #define _GNU_SOURCE
 #include "ipc/worker.h"
-
 #include <errno.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
-
 #include "base/atomic.h"
-
-rp_worker *rp_worker_create(uint32_t index) {
-    rp_worker *worker = rp_shared_memory(sizeof *worker);
-    if (!worker) return NULL;
-    worker->index = index;
-    worker->doorbell = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if (worker->doorbell < 0) {
-        int reason = errno;
-        munmap(worker, sizeof *worker);
-        errno = reason;
-        return NULL;
-    }
-    return worker;
-}
-
-void rp_worker_destroy(rp_worker *worker) {
-    if (worker == NULL) return;
-    close(worker->doorbell);
-    munmap(worker, sizeof *worker);
-}
 
 void rp_worker_wake(rp_worker *worker, int force) {
     const uint64_t one = 1;

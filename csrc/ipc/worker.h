@@ -17,7 +17,7 @@ typedef struct rp_worker {
     uint32_t asleep;       /* 1: ring the doorbell after publishing */
     uint32_t stop;         /* 1: finish what is in the rings and leave */
     uint32_t ready;        /* 1: serving */
-    int32_t doorbell;      /* eventfd, the same number in every process */
+    int32_t doorbell;      /* non-blocking eventfd, the same number in every process */
     uint32_t index;        /* in the supervisor's list of workers */
     uint32_t epoch;        /* number of starts of this worker */
     uint64_t heartbeat_ns; /* CLOCK_MONOTONIC of the last turn of its loop */
@@ -37,10 +37,6 @@ typedef struct rp_worker {
     } resume_points[RP_RESUME_POINTS_MAX];
 } rp_worker;
 
-/* A zeroed, shared rp_worker with its eventfd; NULL with errno. Call before forking. */
-rp_worker *rp_worker_create(uint32_t index);
-/* Unmap it and close its eventfd, in this process. No ring that names it may be written to or read any more. */
-void rp_worker_destroy(rp_worker *worker);
 /* Ring the doorbell if the worker is asleep (or `force`). */
 void rp_worker_wake(rp_worker *worker, int force);
 /* Prepare to sleep: asleep = 1 and a full fence. Check all inputs again before you block. */

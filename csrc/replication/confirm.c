@@ -3,7 +3,7 @@
 #include "replication/confirm.h"
 #include <string.h>
 #include "base/atomic.h"
-#include "ipc/shared.h"
+#include "base/shared.h"
 
 int rp_confirm_look(rp_confirm *confirm) {
     if (confirm->version_plus_1 == rp_load_acquire(&confirm->member->version) + 1) return 1;

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, NamedTuple
 
 import attrs
 
-from rocketpy.errors import StoreError
-from rocketpy.native.core import ffi, lib
+from rocketpy.native.core import ffi, lib, shared
 
 NAME_BYTES_MAX = int(lib.RP_MEMBER_NAME_MAX) - 1
 INCARNATION_BYTES_MAX = int(lib.RP_INCARNATION_MAX) - 1
@@ -56,9 +54,9 @@ class MemberBlock:
     """Created before the first fork, by the process that outlives all others."""
 
     def __init__(self) -> None:
-        self.pointer: Any = lib.rp_member_create()
-        if self.pointer == ffi.NULL:
-            raise StoreError(f"no shared memory for automatic failover: {os.strerror(ffi.errno)}")
+        self.pointer = block = shared("rp_member", "automatic failover")
+        block.orders.epoch = block.orders.following_epoch = block.newest_epoch_seen = -1
+        self.begin_tree()
 
     @property
     def intake_paused(self) -> Any:
@@ -124,7 +122,10 @@ class MemberBlock:
 
     def begin_tree(self) -> None:
         """Forget what the workers of the last process tree have reported; before new ones are forked."""
-        lib.rp_member_begin_tree(self.pointer)
+        block = self.pointer
+        block.opened_epoch = -1
+        block.sends_refused = block.stream_stopped = block.diverged = block.intake_paused = block.append_fault = 0
+        block.cut_phy_offset = NO_CUT
 
     def cut(self, end: int) -> None:
         """The log was cut at `end`: nothing after it was confirmed here. Before workers are forked."""

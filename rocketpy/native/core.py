@@ -1,5 +1,5 @@
 """The compiled extension itself: `ffi` and `lib`, for the code that drives the C loops (reactor, store), and
-Layout, for its structs in messages.
+Layout, for its structs in messages; shared memory for others.
 
 Importing this module without the extension raises NativeMissing; it is the only place that names the extension.
 `rocketpy.message` and `rocketpy.remoting` define the formats.
@@ -7,9 +7,10 @@ Importing this module without the extension raises NativeMissing; it is the only
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
-from ..errors import NativeMissing
+from ..errors import NativeMissing, StoreError
 
 try:
     from ._rocketpy import ffi, lib
@@ -19,7 +20,18 @@ except ImportError as exc:
         "reinstall rocketpy-mq where a C compiler is available and without ROCKETPY_BUILD=python"
     ) from exc
 
-__all__ = ["Layout", "ffi", "lib"]
+__all__ = ["Layout", "ffi", "lib", "shared"]
+
+
+def shared(name: str, purpose: str, more: int = 0) -> Any:
+    """A pointer to a zeroed struct of the headers, and `more` bytes, which all processes share that are forked later.
+
+    It is never freed. Raises: StoreError: there is no memory for this purpose.
+    """
+    start = lib.rp_shared_create(ffi.sizeof(name) + more)
+    if start == ffi.NULL:
+        raise StoreError(f"no shared memory for {purpose}: {os.strerror(ffi.errno)}")
+    return ffi.cast(f"{name} *", start)
 
 
 class Layout:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from typing import Any
-
-from rocketpy.errors import StoreError
-from rocketpy.native.core import ffi, lib
+from rocketpy.native.core import ffi, lib, shared
 
 ADDRESS_MAX = lib.RP_ADDRESS_TEXT_MAX - 1
 
@@ -20,9 +16,7 @@ class MasterLink:
     master it follows."""
 
     def __init__(self) -> None:
-        self.pointer: Any = ffi.cast("rp_master_link *", lib.rp_shared_create(ffi.sizeof("rp_master_link")))
-        if self.pointer == ffi.NULL:
-            raise StoreError(f"no shared memory for replication: {os.strerror(ffi.errno)}")
+        self.pointer = shared("rp_master_link", "replication")
 
     def set_master(self, master: str, ha: str) -> None:
         """Set the master's address for requests, and its HA address; empty: not known."""

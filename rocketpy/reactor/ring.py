@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rocketpy.errors import LocalProtocolError, TransportError
-from rocketpy.native.core import ffi, lib
+from rocketpy.native.core import ffi, lib, shared
 
 STOP_LEAVE: int = lib.RP_STOP_LEAVE
 STOP_INTAKE: int = lib.RP_STOP_INTAKE
@@ -29,9 +29,12 @@ class WorkerBlock:
 
     def __init__(self, name: str, index: int) -> None:
         self.name = name
-        self.pointer: Any = lib.rp_worker_create(index)
-        if self.pointer == ffi.NULL:
-            raise TransportError(f"no shared memory or descriptor for worker {name}: {os.strerror(ffi.errno)}")
+        self.pointer = shared("rp_worker", f"worker {name}")
+        self.pointer.index = index
+        try:
+            self.pointer.doorbell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        except OSError as exc:
+            raise TransportError(f"no descriptor for worker {name}: {exc.strerror}") from exc
 
     @property
     def doorbell(self) -> int:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any
 
 import attrs
 
-from rocketpy.errors import StoreError
 from rocketpy.failover.rules.in_sync import Ack
-from rocketpy.native.core import ffi, lib
+from rocketpy.native.core import ffi, lib, shared
 
 REPLICATING = "replicating"
 STATES = {
@@ -54,9 +52,7 @@ class SlaveTable:
     """Created before the first fork. The replicator writes, through `pointer`; all other processes read."""
 
     def __init__(self) -> None:
-        self.pointer: Any = ffi.cast("rp_slave_table *", lib.rp_shared_create(ffi.sizeof("rp_slave_table")))
-        if self.pointer == ffi.NULL:
-            raise StoreError(f"no shared memory for the table of slaves: {os.strerror(ffi.errno)}")
+        self.pointer = shared("rp_slave_table", "the table of slaves")
 
     def clear(self) -> None:
         """Remove all rows, before workers are forked: they would find the slaves of earlier workers in it."""

@@ -3,6 +3,7 @@
 #include "ipc/ring.h"
 #include "ipc/worker_messages.h"
 #include "check.h"
+#include "shared_memory.h"
 #include "store.h"
 
 /* Everyone who waits is told once, also through a ring that is too small for all of them, and again after a restart. */
@@ -14,7 +15,7 @@ static void check_arrivals(void) {
     uint16_t type;
     make_store(&store, "arrivals", 1 << 20);
     open_store(&store);
-    rp_worker *us = rp_worker_create(0), *pull = rp_worker_create(1);
+    rp_worker *us = create_worker(0), *pull = create_worker(1);
     rp_ring *ring = rp_ring_create(65536, us, pull);
     rp_ring_writer *writer = rp_ring_writer_open(ring);
     rp_ring_reader *reader = rp_ring_reader_open(ring);
@@ -47,7 +48,7 @@ static void check_arrivals(void) {
     rp_ring_release(reader);
     rp_ring_reader_close(reader);
     rp_ring_writer_close(writer);
-    rp_ring_destroy(ring);
+    remove_ring(ring);
     close_store(&store);
     remove_store(&store);
 }
@@ -64,7 +65,7 @@ static void check_arrivals_of_two_workers(void) {
     uint16_t type;
     make_store(&store, "two", 1 << 20);
     open_store(&store);
-    rp_worker *us = rp_worker_create(0), *pulls[2] = {rp_worker_create(1), rp_worker_create(2)};
+    rp_worker *us = create_worker(0), *pulls[2] = {create_worker(1), create_worker(2)};
     rp_ring *rings[2] = {rp_ring_create(65536, us, pulls[0]), rp_ring_create(65536, us, pulls[1])};
     rp_ring_writer *writers[2] = {rp_ring_writer_open(rings[0]), rp_ring_writer_open(rings[1])};
     rp_ring_reader *reader = rp_ring_reader_open(rings[1]);
@@ -88,7 +89,7 @@ static void check_arrivals_of_two_workers(void) {
     rp_ring_reader_close(reader);
     for (int i = 0; i < 2; i++) {
         rp_ring_writer_close(writers[i]);
-        rp_ring_destroy(rings[i]);
+        remove_ring(rings[i]);
     }
     close_store(&store);
     remove_store(&store);

@@ -3,6 +3,7 @@
  * Fault: Two large sends of one connection could get one token, so a later send could overtake the second. */
 #include "workers/send/diverted.h"
 #include "check.h"
+#include "shared_memory.h"
 
 enum { CAPACITY = 1 << 18, SMALL = 4096, LARGE = 100000, CONNECTION = 7 };
 
@@ -30,7 +31,7 @@ static uint32_t take(rp_ring_reader *reader, rp_msg_completed *found, uint32_t c
 }
 
 int main(void) {
-    rp_worker *send = rp_worker_create(0), *manager = rp_worker_create(1);
+    rp_worker *send = create_worker(0), *manager = create_worker(1);
     rp_ring *ring = rp_ring_create(CAPACITY, send, manager);
     CHECK(send && manager && ring);
     rp_ring_writer *writer = rp_ring_writer_open(ring);

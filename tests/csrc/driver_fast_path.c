@@ -16,6 +16,7 @@
 #include "workers/send/send.h"
 #include "check.h"
 #include "directory.h"
+#include "shared_memory.h"
 
 enum { RING = 1 << 18, FILE_SIZE = 4 << 20, QUEUES = 4 };
 
@@ -69,6 +70,7 @@ static void add_tables(struct rig *rig) {
 }
 
 static void open_rig(struct rig *rig, const char *root) {
+    rp_suspension_slots *slots = rp_shared_create(sizeof *slots + 50 * sizeof(rp_suspension_slot));
     char log[PATH_MAX], queues[PATH_MAX], index[PATH_MAX], control[PATH_MAX];
     snprintf(log, sizeof log, "%s/commitlog", root);
     snprintf(queues, sizeof queues, "%s/consumequeue", root);
@@ -76,7 +78,9 @@ static void open_rig(struct rig *rig, const char *root) {
     snprintf(control, sizeof control, "%s/control", root);
     CHECK(mkdir(log, 0700) == 0 && mkdir(queues, 0700) == 0 && mkdir(index, 0700) == 0);
     rp_worker **workers[] = {&rig->selector, &rig->send_worker, &rig->pull_worker, &rig->manager, &rig->store};
-    for (uint32_t i = 0; i < 5; i++) CHECK(*workers[i] = rp_worker_create(i));
+    for (uint32_t i = 0; i < 5; i++) CHECK(*workers[i] = create_worker(i));
+    CHECK(slots);
+    slots->capacity = 50;
     CHECK(rig->block = rp_control_open(control, FILE_SIZE));
     struct {
         rp_ring **ring;
@@ -127,7 +131,7 @@ static void open_rig(struct rig *rig, const char *root) {
                                                      .consume_queue_directory = queues,
                                                      .consume_queue_file_size = 2000,
                                                      .files_max = 16,
-                                                     .suspended = rp_suspension_slots_create(50),
+                                                     .suspended = slots,
                                                      .input_count = 1,
                                                      .selector_count = 1,
                                                      .inputs = &rig->to_pull,
@@ -178,7 +182,7 @@ static void close_rig(struct rig *rig) {
     rp_ring *rings[] = {rig->to_send,      rig->to_pull,      rig->to_manager,   rig->send_out,
                         rig->pull_out,     rig->codec_out,    rig->send_manager, rig->manager_send,
                         rig->pull_manager, rig->manager_pull, rig->store_pull};
-    for (uint32_t i = 0; i < sizeof rings / sizeof rings[0]; i++) rp_ring_destroy(rings[i]);
+    for (uint32_t i = 0; i < sizeof rings / sizeof rings[0]; i++) remove_ring(rings[i]);
     rp_control_close(rig->block);
 }
 
@@ -317,7 +321,7 @@ static void run(uint32_t rounds, rp_member *member) {
 int main(int argc, char **argv) {
     uint32_t rounds = argc > 1 ? (uint32_t)atoi(argv[1]) : 20000;
     if (argc > 2) random_state = strtoull(argv[2], NULL, 10) * 2 + 1;
-    rp_member *member = rp_member_create();
+    rp_member *member = create_member();
     CHECK(member);
     run(rounds, NULL);
     run(rounds, member);

@@ -1,6 +1,8 @@
 /* What a start finds of transactions, under sanitizers: random stores against a plain model, some of them cut before an
  * op message; then the same stores with damaged bytes in log, queues and control block.   driver_half_recovery */
 #define _GNU_SOURCE
+#include <sys/mman.h>
+#include "base/shared.h"
 #include "store/control/control_block.h"
 #include "store/dispatch/dispatch.h"
 #include "store/log/commitlog.h"
@@ -143,7 +145,7 @@ static rp_status recover(struct store *store, rp_half_states *states, uint64_t p
 
 static void check_states(struct store *store) {
     rp_half_recovery found;
-    rp_half_states *states = rp_half_states_create();
+    rp_half_states *states = rp_shared_create(sizeof *states);
     uint64_t first_open = 0, offset;
     while (first_open < store->half_count && !store->halves[first_open].is_open) first_open++;
     CHECK(rp_recovery_next_offsets(store->block, store->here->log) == RP_OK);
@@ -153,7 +155,7 @@ static void check_states(struct store *store) {
     CHECK(found.copies == 0 && found.ops_missing <= store->lone_commit);
     CHECK(rp_half_states_missing_op(states, &offset) == (int)found.ops_missing);
     if (found.ops_missing) CHECK(!store->halves[offset].is_open);
-    rp_half_states_destroy(states);
+    munmap(states, sizeof *states);
 }
 
 static void damage_file(const char *directory, const char *name) {
@@ -175,7 +177,7 @@ static void check_damage(struct store *store) {
     snprintf(op_queue, sizeof op_queue, "%s/%s/0", store->here->queues, RP_OP_TOPIC);
     for (uint32_t i = 0; i < DAMAGES; i++) {
         rp_half_recovery found;
-        rp_half_states *states = rp_half_states_create();
+        rp_half_states *states = rp_shared_create(sizeof *states);
         CHECK(states);
         damage_file(store->here->log, below(2) ? "00000000000000000000" : "00000000000000004096");
         damage_file(below(2) ? half_queue : op_queue, "00000000000000000000");
@@ -184,7 +186,7 @@ static void check_damage(struct store *store) {
         if (below(4) == 0) *fields[below(3)] = below(200);
         rp_status status = recover(store, states, below(100), &found);
         CHECK(status == RP_OK || status == RP_IO_ERROR || status == RP_NO_MEMORY);
-        rp_half_states_destroy(states);
+        munmap(states, sizeof *states);
     }
 }
 

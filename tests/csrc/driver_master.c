@@ -14,11 +14,11 @@
 #include <unistd.h>
 #include "base/crc32.h"
 #include "base/endian.h"
-#include "ipc/shared.h"
 #include "store/log/mapped_file.h"
 #include "check.h"
 #include "replication/master.h"
 #include "replication/slave_connection.h"
+#include "shared_memory.h"
 
 enum { FILE_SIZE = 16384, FILES = 24, LOG = FILE_SIZE * FILES, SLAVES = 6, STEPS = 120000, INPUT = 40000 };
 enum { HEADER = RP_HA_SIZE_FRAME_HEADER };
@@ -253,7 +253,7 @@ int main(void) {
     CHECK(block);
     rp_control *control = rp_control_header(block);
     rp_slave_table *table = rp_shared_create(sizeof(rp_slave_table));
-    rp_worker *worker = rp_worker_create(0), *send = rp_worker_create(1);
+    rp_worker *worker = create_worker(0), *send = create_worker(1);
     CHECK(table && worker && send);
     rp_master_config config = {.worker = worker,
                                .send = send,

@@ -6,9 +6,8 @@
 #include <pthread.h>
 #include <sched.h>
 #include "base/atomic.h"
-#include "ipc/shared.h"
-#include "check.h"
 #include "replication/confirm.h"
+#include "shared_memory.h"
 
 enum { LOOKS = 200, EPOCH = 3 };
 static const uint64_t ACKED = 50; /* what the other member has, whatever happens */
@@ -51,7 +50,7 @@ static void *answer(void *unused) {
 
 int main(int argc, char **argv) {
     uint32_t rounds = argc > 1 ? (uint32_t)atoi(argv[1]) : 5000;
-    CHECK(rig.member = rp_member_create());
+    CHECK(rig.member = create_member());
     CHECK(rig.table = rp_shared_create(sizeof(rp_slave_table)));
     rp_store_id own = {.member = "a"};
     rp_sequence_write(&rig.member->own_version, &rig.member->own, &own, sizeof own);

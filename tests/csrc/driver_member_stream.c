@@ -5,11 +5,11 @@
 #include <unistd.h>
 #include "base/crc32.h"
 #include "base/endian.h"
-#include "ipc/shared.h"
 #include "ipc/worker_messages.h"
 #include "check.h"
 #include "replication/frames.h"
 #include "replication/slave_stream.h"
+#include "shared_memory.h"
 
 enum { RING = 1 << 18, LOG = 1 << 20, EPOCH = 9, BODY_MAX = 3000, FRAME_MAX = RP_HA_HEADER_MAX + BODY_MAX };
 static const rp_epoch EPOCHS[] = {{0, 1, 0}, {200000, 3, 0}, {200000, 4, 0}, {500000, 9, 0}};
@@ -161,8 +161,8 @@ static void play(uint32_t frames) {
 
 int main(int argc, char **argv) {
     uint32_t frames = argc > 1 ? (uint32_t)atoi(argv[1]) : 6000;
-    CHECK((rig.member = rp_member_create()) && (rig.master_link = rp_shared_create(sizeof(rp_master_link))));
-    CHECK((rig.worker = rp_worker_create(0)) && (rig.send = rp_worker_create(1)));
+    CHECK((rig.member = create_member()) && (rig.master_link = rp_shared_create(sizeof(rp_master_link))));
+    CHECK((rig.worker = create_worker(0)) && (rig.send = create_worker(1)));
     CHECK((rig.ring = rp_ring_create(RING, rig.worker, rig.send)) && (rig.reader = rp_ring_reader_open(rig.ring)));
     rig.control.commitlog_file_size = LOG;
     join();
@@ -174,6 +174,6 @@ int main(int argc, char **argv) {
     CHECK(rig.passed > EPOCHS[3].start && rig.asked >= 2 && rig.ended[RP_STREAM_END_MISPLACED] &&
           rig.ended[RP_STREAM_END_DAMAGED] && rig.ended[RP_STREAM_END_FENCED] && rig.control.confirmed_phy_offset);
     rp_ring_reader_close(rig.reader);
-    rp_ring_destroy(rig.ring);
+    remove_ring(rig.ring);
     return 0;
 }

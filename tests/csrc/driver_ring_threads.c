@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include "ipc/ring.h"
 #include "check.h"
+#include "shared_memory.h"
 
 enum { CAPACITY = 65536, SMALL_MAX = CAPACITY / 4, REOPEN_EVERY = 5000 };
 
@@ -113,8 +114,8 @@ static void *consume(void *context) {
 }
 
 static void run(uint64_t records, int sleepy, int large) {
-    struct test test = {.producer = rp_worker_create(0),
-                        .consumer = rp_worker_create(1),
+    struct test test = {.producer = create_worker(0),
+                        .consumer = create_worker(1),
                         .records = records,
                         .sleepy = sleepy,
                         .large = large};
@@ -126,9 +127,9 @@ static void run(uint64_t records, int sleepy, int large) {
     CHECK(pthread_join(threads[0], NULL) == 0);
     CHECK(pthread_join(threads[1], NULL) == 0);
     CHECK(rp_ring_depth(test.ring) == 0);
-    rp_ring_destroy(test.ring);
-    rp_worker_destroy(test.producer);
-    rp_worker_destroy(test.consumer);
+    remove_ring(test.ring);
+    remove_worker(test.producer);
+    remove_worker(test.consumer);
     printf("%" PRIu64 " records, sleepy %d, large %d%%: ok\n", records, sleepy, large);
 }
 

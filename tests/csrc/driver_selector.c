@@ -17,6 +17,7 @@
 #include "workers/selector/selector.h"
 #include "check.h"
 #include "handoff.h"
+#include "shared_memory.h"
 
 enum { CLIENTS = 48, NUMBERS = 1 << 20, LOG_SIZE = 1 << 20 };
 
@@ -202,9 +203,9 @@ static void play_codec(struct world *world, uint32_t records_max) {
 static void open_world(struct world *world, const char *directory, uint64_t seed) {
     char path[256];
     world->random = seed * 2 + 1;
-    CHECK(world->worker = rp_worker_create(0));
-    CHECK(world->codec = rp_worker_create(1));
-    CHECK(world->processor = rp_worker_create(2));
+    CHECK(world->worker = create_worker(0));
+    CHECK(world->codec = create_worker(1));
+    CHECK(world->processor = create_worker(2));
     CHECK(world->frames = rp_ring_create(65536, world->worker, world->codec));
     CHECK(world->replies = rp_ring_create(262144, world->processor, world->worker));
     CHECK(world->reader = rp_ring_reader_open(world->frames));
@@ -240,12 +241,12 @@ static void close_world(struct world *world) {
     munmap(world->log, LOG_SIZE);
     rp_ring_reader_close(world->reader);
     rp_ring_writer_close(world->writer);
-    rp_ring_destroy(world->frames);
-    rp_ring_destroy(world->replies);
+    remove_ring(world->frames);
+    remove_ring(world->replies);
     close(world->handoff[0]);
     close(world->handoff[1]);
     rp_worker *workers[] = {world->worker, world->codec, world->processor};
-    for (int i = 0; i < 3; i++) rp_worker_destroy(workers[i]);
+    for (int i = 0; i < 3; i++) remove_worker(workers[i]);
 }
 
 static void turn(struct world *world) {

@@ -9,6 +9,7 @@
 #include "workers/selector/selector_private.h"
 #include "check.h"
 #include "handoff.h"
+#include "shared_memory.h"
 
 enum { CAPACITY = 65536, FRAME_SIZE = 4 + 4 + 2, LOST_S = 30, WINDOWS = 3 };
 
@@ -74,7 +75,7 @@ int main(int argc, char **argv) {
     struct world world = {.requests = argc > 1 ? strtoull(argv[1], NULL, 10) : 20000};
     const struct timeval lost = {.tv_sec = LOST_S};
     int pair[2];
-    CHECK((world.worker = rp_worker_create(0)) && (world.processor = rp_worker_create(1)));
+    CHECK((world.worker = create_worker(0)) && (world.processor = create_worker(1)));
     CHECK(world.frames = rp_ring_create(CAPACITY, world.worker, world.processor));
     CHECK(world.replies = rp_ring_create(CAPACITY, world.processor, world.worker));
     CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, world.handoff) == 0 && socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
@@ -100,12 +101,12 @@ int main(int argc, char **argv) {
     printf("%llu requests, %llu sleeps\n", (unsigned long long)world.requests,
            (unsigned long long)world.worker->counters[RP_COUNT_SLEEPS]);
     rp_selector_close(selector);
-    rp_ring_destroy(world.frames);
-    rp_ring_destroy(world.replies);
+    remove_ring(world.frames);
+    remove_ring(world.replies);
     close(world.client);
     close(world.handoff[0]);
     close(world.handoff[1]);
-    rp_worker_destroy(world.worker);
-    rp_worker_destroy(world.processor);
+    remove_worker(world.worker);
+    remove_worker(world.processor);
     return 0;
 }

@@ -9,13 +9,13 @@
 #include <unistd.h>
 #include "base/atomic.h"
 #include "base/endian.h"
-#include "ipc/shared.h"
 #include "ipc/worker_messages.h"
 #include "store/log/log_view.h"
 #include "workers/send/send.h"
 #include "check.h"
 #include "directory.h"
 #include "replication/slave_stream.h"
+#include "shared_memory.h"
 
 enum { FILE_SIZE = 16384, FILES = 12, LOG = FILE_SIZE * FILES, ROUNDS = 60, STEPS_MAX = 400000, BODY_MAX = 3000 };
 enum { HEADER = 12, MAGIC_AT = 4, OWN_OFFSET_AT = 28, BODY_AT = 88 };
@@ -116,8 +116,8 @@ static void open_slave(void) {
     CHECK(slave.block = rp_control_open(slave.control, FILE_SIZE));
     slave.control_header = rp_control_header(slave.block);
     rp_control_mark_boot(slave.block);
-    slave.worker = rp_worker_create(0), slave.store = rp_worker_create(1), slave.replicator = rp_worker_create(2);
-    rp_worker *manager = rp_worker_create(3);
+    slave.worker = create_worker(0), slave.store = create_worker(1), slave.replicator = create_worker(2);
+    rp_worker *manager = create_worker(3);
     slave.from_manager = rp_ring_create(65536, manager, slave.worker);
     slave.to_manager = rp_ring_create(65536, slave.worker, manager);
     slave.to_send = rp_ring_create(65536, slave.replicator, slave.worker);

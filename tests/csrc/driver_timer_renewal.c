@@ -17,6 +17,7 @@
 #include "workers/send/send.h"
 #include "check.h"
 #include "directory.h"
+#include "shared_memory.h"
 
 enum { LOG_FILE = 16384, QUEUE_FILE = 64 * 20, ROUNDS = 12, STEPS = 6000, TIMERS_MAX = STEPS, FILL_MAX = 3000 };
 enum { START_S = 1700000000, FAR_MS = 400000 };
@@ -136,8 +137,8 @@ static void open_broker(void) {
     rp_control_mark_boot(broker.block);
     CHECK(broker.marks = rp_timer_marks_open(broker.marks_path, broker.control_header));
     broker.header = rp_timer_marks_header(broker.marks);
-    broker.send_worker = rp_worker_create(0), broker.store_worker = rp_worker_create(1);
-    broker.manager_worker = rp_worker_create(2);
+    broker.send_worker = create_worker(0), broker.store_worker = create_worker(1);
+    broker.manager_worker = create_worker(2);
     broker.from_manager = rp_ring_create(65536, broker.manager_worker, broker.send_worker);
     broker.to_manager = rp_ring_create(65536, broker.send_worker, broker.manager_worker);
     broker.to_send = rp_ring_create(65536, broker.store_worker, broker.send_worker);

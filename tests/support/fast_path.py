@@ -23,6 +23,7 @@ from rocketpy.reactor.worker_messages import (
 )
 from rocketpy.remoting.command import RemotingCommand
 from tests.support import ring_messages
+from tests.support.shared_memory import remove_ring, remove_slots, remove_worker, suspension_slots, worker_block
 
 TURN_NS = 0  # a run with this timeout makes a pass or two and returns
 
@@ -55,7 +56,7 @@ class FastPath:
         self._keep: list[Any] = []
         self._made: list[Any] = []  # rings
         self.workers = {
-            name: lib.rp_worker_create(index)
+            name: worker_block(index)
             for index, name in enumerate(("selector", "send", "pull", "manager", "store", "codec"))
         }
         self.block = lib.rp_control_open(str(root / "control").encode(), file_size)
@@ -71,7 +72,7 @@ class FastPath:
         self.send_manager, self.manager_send = ring("send", "manager"), ring("manager", "send")
         self.pull_manager, self.manager_pull = ring("pull", "manager"), ring("manager", "pull")
         self.store_pull, self.store_send = ring("store", "pull"), ring("store", "send")
-        self.suspended = lib.rp_suspension_slots_create(100)
+        self.suspended = suspension_slots(100)
         self.send_options = send_options
         self.pull_options = pull_options or {}
         self.codec_options: dict[str, Any] = {}
@@ -99,10 +100,10 @@ class FastPath:
         for writer in (self.manager_to_send, self.manager_to_pull):
             lib.rp_ring_writer_close(writer)
         for ring in self._made:
-            lib.rp_ring_destroy(ring)
-        lib.rp_suspension_slots_destroy(self.suspended)
+            remove_ring(ring)
+        remove_slots(self.suspended)
         for worker in self.workers.values():
-            lib.rp_worker_destroy(worker)
+            remove_worker(worker)
 
     def _ring(self, producer: str, consumer: str) -> Any:
         ring = lib.rp_ring_create(1 << 18, self.workers[producer], self.workers[consumer])

@@ -22,6 +22,7 @@ from rocketpy.native.core import ffi, lib
 from rocketpy.reactor.handoff import handoff_pair
 from rocketpy.reactor.worker_messages import REPLY
 from tests.support import ring_messages
+from tests.support.shared_memory import remove_ring, remove_worker, worker_block
 
 READY_TURNS = 3  # what has arrived already needs no waiting
 WAIT_NS = 2_000_000
@@ -59,9 +60,9 @@ class SelectorRig:
         tls_workers: int = 0,
         **config: int,
     ) -> None:
-        self.worker = lib.rp_worker_create(0)
+        self.worker = worker_block(0)
         self.worker.epoch = epoch
-        self.others = [lib.rp_worker_create(1 + n) for n in range(codecs + 1)]
+        self.others = [worker_block(1 + n) for n in range(codecs + 1)]
         self.codec_rings = [lib.rp_ring_create(capacity, self.worker, other) for other in self.others[:codecs]]
         self.reply_ring = lib.rp_ring_create(1 << 20, self.others[codecs], self.worker)
         self.codecs = [lib.rp_ring_reader_open(ring) for ring in self.codec_rings]
@@ -100,11 +101,11 @@ class SelectorRig:
             lib.rp_ring_reader_close(reader)
         lib.rp_ring_writer_close(self.replies)
         for ring in (*self.codec_rings, self.reply_ring):
-            lib.rp_ring_destroy(ring)
+            remove_ring(ring)
         for held in (self.acceptor, self.handoff, self.listener, *(end for pair in self.tls for end in pair)):
             held.close()
         for worker in (self.worker, *self.others):
-            lib.rp_worker_destroy(worker)
+            remove_worker(worker)
 
     # -- the acceptor and the clients
 

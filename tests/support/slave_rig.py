@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from rocketpy.native.core import ffi, lib
+from rocketpy.native.core import ffi, lib, shared
 from tests.support.fast_path import FastPath
 from tests.support.log_images import Image, image_of, record
+from tests.support.shared_memory import worker_block
 
 FILE_SIZE = 16_384
 
@@ -17,13 +18,13 @@ class SlaveRig(FastPath):
     """The fast path of a slave, without a replicator."""
 
     def __init__(self, root: Path, *, file_size: int = FILE_SIZE, **options: Any) -> None:
-        self.master_link = ffi.cast("rp_master_link *", lib.rp_shared_create(ffi.sizeof("rp_master_link")))
+        self.master_link = shared("rp_master_link", "a test")
         self.stream = 0
         super().__init__(root, file_size=file_size, **options)
 
     def open_send(self) -> Any:
         if "replicator" not in self.workers:
-            self.workers["replicator"] = lib.rp_worker_create(6)
+            self.workers["replicator"] = worker_block(6)
             self.log_ring = self._ring("replicator", "send")
             self.log_writer = lib.rp_ring_writer_open(self.log_ring)
         self.send_options = {"check_crc": 1} | self.send_options

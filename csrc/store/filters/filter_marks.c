@@ -4,15 +4,6 @@
 #include "store/filters/filter_marks.h"
 #include "base/atomic.h"
 
-struct rp_filter_marks {
-    struct {
-        uint64_t id;
-        uint64_t phy_offset;
-    } marks[RP_FILTER_MARKS];
-};
-
-rp_filter_marks *rp_filter_marks_create(void) { return rp_shared_memory(sizeof(rp_filter_marks)); }
-
 void rp_filter_marks_set(rp_filter_marks *marks, uint32_t mark, uint64_t id, uint64_t phy_offset) {
     if (mark >= RP_FILTER_MARKS) return;
     rp_store_release(&marks->marks[mark].id, 0);

@@ -11,10 +11,14 @@
 
 enum { RP_FILTER_MARKS = 4096 };
 
-typedef struct rp_filter_marks rp_filter_marks; /* the mapping; opaque */
+/* Zeroed: none is set. */
+typedef struct rp_filter_marks {
+    struct {
+        uint64_t id;
+        uint64_t phy_offset;
+    } marks[RP_FILTER_MARKS];
+} rp_filter_marks;
 
-/* None is set; NULL with errno. Before the first fork. */
-rp_filter_marks *rp_filter_marks_create(void);
 /* Store worker: bits of messages at or after `phy_offset` speak for the subscription `id`; `id` 0: for none. */
 void rp_filter_marks_set(rp_filter_marks *marks, uint32_t mark, uint64_t id, uint64_t phy_offset);
 /* Any process: from where on they do, of messages whose units were read before the call; UINT64_MAX: nowhere. */

@@ -4,6 +4,7 @@
 #include "store/timers/delivery_marks.h"
 
 #include "base/atomic.h"
+#include "base/shared.h"
 
 typedef struct place {
     uint64_t phy_offset; /* + 1: 0 says that there is none */
@@ -25,7 +26,7 @@ struct rp_delivery_marks {
 };
 
 rp_delivery_marks *rp_delivery_marks_create(uint32_t level_max) {
-    rp_delivery_marks *marks = rp_shared_memory(sizeof *marks + (uint64_t)level_max * sizeof(slot));
+    rp_delivery_marks *marks = rp_shared_create(sizeof *marks + (uint64_t)level_max * sizeof(slot));
     if (marks) marks->level_max = level_max;
     return marks;
 }

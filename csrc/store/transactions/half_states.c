@@ -2,32 +2,12 @@
  * offset one window later, and rp_half_states_add clears it then. */
 #include "store/transactions/half_states.h"
 #include <stdlib.h>
-#include <sys/mman.h>
 #include "base/atomic.h"
 #include "base/crash_point.h"
 #include "store/queues/unit.h"
 
 #define LOW_BITS 0x5555555555555555ull
-enum { PER_WORD = 32, WORDS = RP_HALF_WINDOW / PER_WORD };
-
-struct rp_half_states {
-    uint64_t base; /* manager */
-    /* The end that is being published; `end` is 0 if there is none. */
-    uint64_t end;
-    uint64_t offset;
-    int64_t state;
-    uint64_t ops_missing_count; /* filled before the fork, emptied by the send worker from the end */
-    uint64_t renewed_count; /* of all; entry of the next one: modulo RP_HALF_RENEWED_MAX */
-    uint64_t ops_missing[RP_HALF_OPS_MISSING_MAX]; /* offsets */
-    rp_half_renewal renewed[RP_HALF_RENEWED_MAX];
-    uint64_t words[WORDS];
-};
-
-rp_half_states *rp_half_states_create(void) { return rp_shared_memory(sizeof(rp_half_states)); }
-
-void rp_half_states_destroy(rp_half_states *states) {
-    if (states) munmap(states, sizeof *states);
-}
+enum { PER_WORD = 32 };
 
 static const uint64_t *word_of(const rp_half_states *states, uint64_t offset) {
     return &states->words[offset % RP_HALF_WINDOW / PER_WORD];

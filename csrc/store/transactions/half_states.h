@@ -26,11 +26,30 @@ enum { /* the state of a half message */
        RP_HALF_ENDED = 3 /* discarded, or ended before the broker started: committed or rolled back */
 };
 
-typedef struct rp_half_states rp_half_states; /* the mapping; opaque */
+/* A half message and the one that it was stored again as (docs/adr/0100): offset in the half queue, place in the log.
+ */
+typedef struct rp_half_renewal {
+    uint64_t offset;
+    uint64_t phy_offset;
+    uint64_t target;
+    uint64_t target_phy_offset;
+    uint64_t end_phy_offset; /* of the log when both are in it; 0: no entry */
+} rp_half_renewal;
 
-/* All open, from offset 0 on. NULL with errno. */
-rp_half_states *rp_half_states_create(void);
-void rp_half_states_destroy(rp_half_states *states);
+/* Zeroed: all open, from offset 0 on. */
+typedef struct rp_half_states {
+    uint64_t base; /* manager */
+    /* The end that is being published; `end` is 0 if there is none. */
+    uint64_t end;
+    uint64_t offset;
+    int64_t state;
+    uint64_t ops_missing_count; /* filled before the fork, emptied by the send worker from the end */
+    uint64_t renewed_count; /* of all; entry of the next one: modulo RP_HALF_RENEWED_MAX */
+    uint64_t ops_missing[RP_HALF_OPS_MISSING_MAX]; /* offsets */
+    rp_half_renewal renewed[RP_HALF_RENEWED_MAX];
+    uint64_t words[RP_HALF_WINDOW / 32];
+} rp_half_states;
+
 /* Send worker, before anything else: complete the mark of a published end, remove any other. */
 void rp_half_states_open(rp_half_states *states, uint64_t published_phy_offset);
 /* The state at an offset; below the window RP_HALF_ENDED, above it RP_HALF_OPEN. Any process. */
@@ -49,15 +68,6 @@ void rp_half_states_set(rp_half_states *states, uint64_t offset, int32_t state);
 rp_status rp_half_states_commit_without_op(rp_half_states *states, uint64_t offset);
 /* Send worker: 1 with the offset of a half message whose op message it has to store; complete it as any end. */
 int rp_half_states_missing_op(const rp_half_states *states, uint64_t *offset);
-/* A half message and the one that it was stored again as (docs/adr/0100): offset in the half queue, place in the log.
- */
-typedef struct rp_half_renewal {
-    uint64_t offset;
-    uint64_t phy_offset;
-    uint64_t target;
-    uint64_t target_phy_offset;
-    uint64_t end_phy_offset; /* of the log when both are in it; 0: no entry */
-} rp_half_renewal;
 /* Send worker, before the records are published, and recovery. The oldest of RP_HALF_RENEWED_MAX is forgotten: its
  * producer is asked instead. */
 void rp_half_states_renew(rp_half_states *states, const rp_half_renewal *renewal);

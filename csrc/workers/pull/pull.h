@@ -19,16 +19,11 @@ typedef struct rp_suspension_slot {
     uint32_t live;  /* 1: suspended; stored last, cleared after the answer */
 } rp_suspension_slot;
 typedef struct rp_suspension_slots {
-    uint32_t capacity;
+    uint32_t capacity; /* set before the first fork; the other bytes are zero then */
     uint32_t used; /* slots below it have been used */
     uint64_t reserved;
     rp_suspension_slot slots[];
 } rp_suspension_slots;
-
-/* Shared, zeroed memory for `capacity` suspended pulls. Physical memory is taken only for used slots. NULL with errno.
- * Call before forking. */
-rp_suspension_slots *rp_suspension_slots_create(uint32_t capacity);
-void rp_suspension_slots_destroy(rp_suspension_slots *slots);
 
 typedef struct rp_pull_config {
     rp_worker *worker;

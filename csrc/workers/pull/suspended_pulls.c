@@ -16,20 +16,6 @@ int rp_suspension_watch(const rp_suspended_pull *suspended, rp_worker *store) {
     return 1;
 }
 
-static size_t slots_size(uint32_t capacity) {
-    return sizeof(rp_suspension_slots) + (size_t)capacity * sizeof(rp_suspension_slot);
-}
-
-rp_suspension_slots *rp_suspension_slots_create(uint32_t capacity) {
-    rp_suspension_slots *slots = rp_shared_memory(slots_size(capacity));
-    if (slots) slots->capacity = capacity;
-    return slots;
-}
-
-void rp_suspension_slots_destroy(rp_suspension_slots *slots) {
-    if (slots != NULL) munmap(slots, slots_size(slots->capacity));
-}
-
 int rp_suspended_pulls_init(rp_suspended_pulls *suspended_pulls, rp_suspension_slots *slots) {
     uint32_t chains = 64;
     while (chains < slots->capacity / 2 && chains < 65536) chains *= 2;

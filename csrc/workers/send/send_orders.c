@@ -6,7 +6,7 @@
  * takes those that were read before: their answers leave before its process tree ends, and its connections, with what
  * clients send meanwhile, go to the next one (docs/adr/0114). The deadline is compared for each answer: nothing but a
  * process that is stopped between both can let one leave later, which is what the margin of the lease fence is for. */
-#include "ipc/shared.h"
+#include "base/shared.h"
 #include "workers/send/send_private.h"
 
 static const char NOT_MASTER[] =

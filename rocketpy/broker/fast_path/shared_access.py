@@ -7,17 +7,16 @@ the first fork.
 from __future__ import annotations
 
 import hmac
-import os
+import mmap
 import pickle
 import secrets
 import struct
 from collections.abc import Mapping
-from typing import Any
 
 from rocketpy.acl.accounts import Accounts
 from rocketpy.acl.validator import Reason
-from rocketpy.errors import ConfigError, StoreError
-from rocketpy.native.core import ffi, lib
+from rocketpy.errors import ConfigError
+from rocketpy.native.core import ffi, lib, shared
 
 _HEAD = struct.Struct("=QiIII")  # version, code, sizes of access key, topic and group
 _DECISION_SIZE = 16
@@ -34,15 +33,15 @@ class SharedAccess:
 
     def __init__(self, brokers: frozenset[str] = frozenset()) -> None:
         self._brokers = brokers
-        self._secret = secrets.token_bytes(lib.RP_ACCESS_SECRET_SIZE)
-        self.pointer: Any = lib.rp_access_create(self._secret)
-        if self.pointer == ffi.NULL:
-            raise StoreError(f"no shared memory for accounts: {os.strerror(ffi.errno)}")
+        self._secret = secrets.token_bytes(32)
+        self.pointer = shared("rp_access", "accounts")
+        lib.madvise(self.pointer, ffi.sizeof("rp_access"), mmap.MADV_DONTDUMP)
+        lib.rp_hmac_key_make(ffi.addressof(self.pointer, "of_decisions"), self._secret, len(self._secret))
 
     @property
     def version(self) -> int:
         """It changes with each publication; odd: one is under way."""
-        return int(lib.rp_access_version(self.pointer))
+        return int(self.pointer.version)
 
     def publish(self, accounts: Accounts) -> None:
         """Replace all accounts. Decisions about the former ones end.
@@ -58,19 +57,19 @@ class SharedAccess:
             key, secret = account.access_key.encode(), account.secret_key.encode("utf-8", "replace")
             is_broker = account.access_key in self._brokers
             lib.rp_access_add(self.pointer, key, len(key), secret, len(secret), is_broker)  # else it is Python's
-        size = ffi.new("uint64_t *")
-        ffi.memmove(lib.rp_access_published(self.pointer, size), image, len(image))
+        ffi.memmove(self.pointer.published, image, len(image))
         lib.rp_access_end(self.pointer, len(image))
 
     def read(self) -> tuple[int, Accounts] | None:
         """The accounts with their version. None: they are just being replaced."""
-        version = self.version
-        size = ffi.new("uint64_t *")
-        start = lib.rp_access_published(self.pointer, size)
-        image = bytes(ffi.buffer(start, min(size[0], lib.RP_ACCESS_PUBLISHED_MAX)))
-        if version % 2 or self.version != version:
+        access, size = self.pointer, ffi.new("uint64_t *")
+        lock = ffi.addressof(access, "version")
+        before = lib.rp_sequence_copy(lock, size, ffi.addressof(access, "published_size"), ffi.sizeof("uint64_t"))
+        image = bytearray(size[0] if before else 0)
+        version = lib.rp_sequence_copy(lock, ffi.from_buffer(image), access.published, len(image))
+        if not before or version != before:
             return None
-        return version, pickle.loads(image) if image else Accounts()  # written by this tree of processes
+        return int(version) - 1, pickle.loads(image) if image else Accounts()  # written by this tree of processes
 
     def allow(self, version: int, code: int, access_key: str, topic: str, group: str) -> None:
         """Let the fast path serve requests of this code, account, topic and group until the version changes."""

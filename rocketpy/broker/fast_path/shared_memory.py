@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rocketpy.errors import StoreError
-from rocketpy.native.core import ffi, lib
+from rocketpy.native.core import ffi, lib, shared
 from rocketpy.remoting.fast_path import Delivery
 
 
@@ -38,9 +38,7 @@ class SharedHalfStates:
     worker writes, through `pointer`; the manager moves the base; all processes may read."""
 
     def __init__(self) -> None:
-        self.pointer: Any = lib.rp_half_states_create()
-        if self.pointer == ffi.NULL:
-            raise StoreError(f"no shared memory for the states of half messages: {os.strerror(ffi.errno)}")
+        self.pointer = shared("rp_half_states", "the states of half messages")
 
     @property
     def base(self) -> int:
@@ -67,6 +65,4 @@ class FilterMarks:
     store worker writes, through `pointer`; the pull workers read."""
 
     def __init__(self) -> None:
-        self.pointer: Any = lib.rp_filter_marks_create()
-        if self.pointer == ffi.NULL:
-            raise StoreError(f"no shared memory for filter marks: {os.strerror(ffi.errno)}")
+        self.pointer = shared("rp_filter_marks", "filter marks")

@@ -27,9 +27,10 @@ is 0.42 s of all of them up to the first acknowledged send, which comes after 0.
 from __future__ import annotations
 
 import gc
+import mmap
 import re
 
-from rocketpy.native.core import lib
+from rocketpy.native.core import ffi, lib
 
 MAPPED_BYTES = 32_768  # blocks from this size on; tables of the core of this size begin as zeros
 _MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (.*)")
@@ -48,7 +49,7 @@ def share_memory() -> None:
     gc.freeze()
     lib.rp_process_memory_map_blocks(MAPPED_BYTES)
     for start, size in _clean_file_mappings():
-        lib.rp_process_memory_drop_pages(start, size)
+        lib.madvise(ffi.cast("void *", start), size, mmap.MADV_DONTNEED)
 
 
 def _clean_file_mappings() -> list[tuple[int, int]]:

@@ -10,7 +10,7 @@ from typing import Any
 from rocketpy.codes import OUR_VERSION
 from rocketpy.config import BrokerSettings
 from rocketpy.errors import StoreError
-from rocketpy.native.core import ffi, lib
+from rocketpy.native.core import ffi, lib, shared
 from rocketpy.reactor.crashed_request import drop_crashed_request
 from rocketpy.reactor.ring import ring_array
 from rocketpy.reactor.topology import MANAGER, REPLICATOR, SEND, STORE
@@ -95,9 +95,10 @@ class PullMain:
         settings, topology, paths = inherited.settings, inherited.topology, inherited.paths
         store = settings.store
         workers = topology.sizes.pull_workers
-        suspended = lib.rp_suspension_slots_create(max(1, settings.broker.pull_thread_pool_queue_capacity // workers))
-        if suspended == ffi.NULL:  # slots of suspended pulls, which a restarted worker answers
-            raise StoreError(f"no shared memory for suspended pulls: {os.strerror(ffi.errno)}")
+        capacity = max(1, settings.broker.pull_thread_pool_queue_capacity // workers)
+        slots = capacity * ffi.sizeof("rp_suspension_slot")  # of pulls that a restarted worker answers
+        suspended = shared("rp_suspension_slots", "suspended pulls", slots)
+        suspended.capacity = capacity
         self._consume_queues = paths.consumequeue
         directory = ffi.new("char[]", os.fsencode(self._consume_queues))
         log = ffi.new("char[]", os.fsencode(paths.commitlog))

@@ -25,6 +25,7 @@ from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.store.recovery.lifecycle import close_store, open_store
 from tests.support.fake_fast_path import FakeFastPath
 from tests.support.fast_path import FastPath
+from tests.support.shared_memory import remove_half_states
 from tests.support.slave_rig import FILE_SIZE, SlaveRig
 from tests.support.slow_path import SlowPathRig
 from tests.support.store_writer import small_config
@@ -113,7 +114,7 @@ class Broker:
         self.store.close()
         self.control.close()
         self.path.close()
-        lib.rp_half_states_destroy(self.states.pointer)
+        remove_half_states(self.states.pointer)
 
     @property
     def end(self) -> int:

@@ -78,14 +78,14 @@ def _compile(directory: Path) -> None:
     product, objects = _module("build_native"), _module("objects")
     headers = [*product.HEADERS, "workers/send/send_store.h"]
     ffi = FFI()
-    ffi.cdef(product.STATX)
+    ffi.cdef(product.LIBC)
     for name in headers:
         ffi.cdef(product.declarations(name))
     ffi.cdef(DECLARATIONS)
     own = "extern int crash_events_on;\nrp_status crash_put(rp_commitlog *, const rp_put *);\n"
     ffi.set_source(
         NAME,
-        "#include <sys/stat.h>\n" + "".join(f'#include "{name}"\n' for name in headers) + own,
+        product.LIBC_HEADERS + "".join(f'#include "{name}"\n' for name in headers) + own,
         sources=[str(HERE / "crash_core.c")],
         extra_objects=objects.compile_changed(ROOT / "build" / "crash-objects", [*OPTIONS, "-DRP_WITH_CRASH_POINTS=1"]),
         include_dirs=[str(CSRC)],

@@ -36,6 +36,7 @@ from tests.support.crash.seeded import SeededLife, run_lives  # noqa: E402
 from tests.support.fake_store import FakeStore  # noqa: E402
 from tests.support.fast_path import FastPath  # noqa: E402
 from tests.support.half_messages import COMMIT, ROLLBACK, end, half, renew, send_half  # noqa: E402
+from tests.support.shared_memory import remove_half_states
 from tests.support.store_writer import small_config  # noqa: E402
 
 LOOKED_AT = 0.25  # of the points that are reached
@@ -123,7 +124,7 @@ class Life(SeededLife):
         if kind != "send worker":  # whatever was done about it is known to the next start as well
             states = _recovered(disk.root)
             assert states.next_open(states.base, self._there) == self._there, "an ended transaction is open again"
-            lib.rp_half_states_destroy(states.pointer)
+            remove_half_states(states.pointer)
 
     def _validate(self, rig: FastPath, states: SharedHalfStates, certain: int) -> None:
         actions = {half.key: half.action for half in self._halves}
@@ -176,7 +177,7 @@ def _rig(root: Path, states: SharedHalfStates) -> FastPath:
 
 def _close(rig: FastPath, states: SharedHalfStates) -> None:
     rig.close()
-    lib.rp_half_states_destroy(states.pointer)
+    remove_half_states(states.pointer)
 
 
 def _copy(states: SharedHalfStates) -> SharedHalfStates:

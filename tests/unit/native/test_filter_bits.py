@@ -19,7 +19,7 @@ pytest.importorskip("rocketpy.native._rocketpy", reason="the pull worker is C")
 from rocketpy.broker.fast_path.filter_messages import encode_filter, encode_subscription
 from rocketpy.filter.parser import parse
 from rocketpy.filter.program import compile_program
-from rocketpy.native.core import ffi, lib
+from rocketpy.native.core import ffi, lib, shared
 from rocketpy.remoting.fast_path import FilterPlace
 from tests.support.fast_path import EXT_FILE_SIZE, FastPath
 from tests.support.fast_path_requests import pull, ready, records_of, send_v2
@@ -33,7 +33,7 @@ EXAMINED = 800  # RP_EXAMINED_MIN
 
 @pytest.fixture
 def marks() -> Any:
-    return lib.rp_filter_marks_create()
+    return shared("rp_filter_marks", "a test")
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from rocketpy.native.core import lib
 from rocketpy.reactor.worker_messages import encode_group
 from tests.support.fast_path import FastPath
 from tests.support.fast_path_requests import pull, ready, send_v2
+from tests.support.shared_memory import suspension_slots
 from tests.unit.native.test_admission import Clock, S
 
 SUSPEND, SUBSCRIPTION = 2, 4
@@ -85,7 +86,7 @@ def test_it_is_answered_as_soon_as_the_log_gets_there(make: Make) -> None:
 
 
 def test_beyond_the_bound_of_suspended_pulls_it_is_told_at_once(make: Make) -> None:
-    rig, _ = make(suspended=lib.rp_suspension_slots_create(1))
+    rig, _ = make(suspended=suspension_slots(1))
     rig.frame(pull(0, 1, flags=SUBSCRIPTION | SUSPEND))
     rig.frame(pull(MAX + 1, flags=SUBSCRIPTION))
     rig.turn()

@@ -15,6 +15,7 @@ from rocketpy.reactor.worker_messages import owner_of_pull
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.frame import SerializeType
 from tests.support.fast_path import FastPath, drain
+from tests.support.shared_memory import worker_block
 
 OWNERS = 3
 PULL = {
@@ -51,7 +52,7 @@ def codec(tmp_path: Path) -> Any:
     """A codec with three pull workers and two query workers; their rings' readers behind it."""
     path = FastPath(tmp_path)
     pulls = [path._ring("selector", "pull") for _ in range(OWNERS)]
-    path.workers["query"] = lib.rp_worker_create(len(path.workers))
+    path.workers["query"] = worker_block(len(path.workers))
     queries = [path._ring("selector", worker) for worker in ("query", "manager")]
     routes = ffi.new("rp_route[]", [(11, lib.RP_TO_PULL), (33, lib.RP_TO_QUERY)])
     path._keep.append(routes)

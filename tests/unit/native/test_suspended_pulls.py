@@ -14,6 +14,7 @@ pytest.importorskip("rocketpy.native._rocketpy", reason="the pull worker is C")
 from rocketpy.native.core import ffi, lib
 from tests.support.fast_path import TURN_NS, FastPath
 from tests.support.fast_path_requests import pull, ready, records_of, send_v2
+from tests.support.shared_memory import suspension_slots
 from tests.unit.native.test_admission import Clock, S
 
 WAIT = 6  # sysFlag: SUSPEND, SUBSCRIPTION
@@ -29,7 +30,7 @@ def rigs(tmp_path: Path) -> Iterator[Callable[..., FastPath]]:
 
     def make(capacity: int = 100, clock: Clock | None = None, **options: Any) -> FastPath:
         pull_options = {
-            "suspended": lib.rp_suspension_slots_create(capacity),
+            "suspended": suspension_slots(capacity),
             "clock_ns": clock.pointer if clock else ffi.NULL,
         }
         rig = ready(FastPath(tmp_path, pull_options, **options))

@@ -15,6 +15,7 @@ from rocketpy.native.core import ffi, lib
 from rocketpy.replication.slave_table import SlaveTable
 from tests.support.fast_path import FastPath
 from tests.support.fast_path_requests import send_v2
+from tests.support.shared_memory import worker_block
 
 FALL_BEHIND_MAX = 10_000
 OK, FLUSH_DISK_TIMEOUT, SLAVE_NOT_AVAILABLE, FLUSH_SLAVE_TIMEOUT = 0, 10, 11, 12
@@ -198,7 +199,7 @@ def test_a_stop_answers_what_waits(rig: Rig) -> None:
 
 
 def test_appends_wake_the_replicator(tmp_path: Path) -> None:
-    replicator = lib.rp_worker_create(9)
+    replicator = worker_block(9)
     rig = Rig(tmp_path, replicator=replicator)
     lib.rp_worker_prepare_sleep(replicator)
     rig.send_one()

@@ -16,6 +16,7 @@ from rocketpy.errors import LocalProtocolError
 from rocketpy.native.core import ffi, lib
 from rocketpy.reactor.outbox import Outbox
 from rocketpy.reactor.ring import MESSAGE_MAX, Ring, RingReader, RingWriter, WorkerBlock
+from tests.support.shared_memory import remove_ring, remove_worker, worker_block
 from tests.support.waiting import is_readable
 
 CAPACITY = 65536
@@ -93,23 +94,23 @@ def test_a_record_that_no_ring_takes_is_an_error_of_that_record() -> None:
 
 @pytest.fixture
 def pair() -> Iterator[Pair]:
-    producer, consumer = lib.rp_worker_create(0), lib.rp_worker_create(1)
+    producer, consumer = worker_block(0), worker_block(1)
     ring = lib.rp_ring_create(CAPACITY, producer, consumer)
     assert ring != ffi.NULL
     made = Pair(producer, consumer, ring, lib.rp_ring_writer_open(ring), lib.rp_ring_reader_open(ring))
     yield made
     lib.rp_ring_writer_close(made.writer)
     lib.rp_ring_reader_close(made.reader)
-    lib.rp_ring_destroy(ring)
-    lib.rp_worker_destroy(producer)
-    lib.rp_worker_destroy(consumer)
+    remove_ring(ring)
+    remove_worker(producer)
+    remove_worker(consumer)
 
 
 @pytest.mark.parametrize("capacity", [0, 4096, 65535, 65536 + 8, 2**31])
 def test_capacity_must_be_a_power_of_two_in_range(capacity: int) -> None:
-    worker = lib.rp_worker_create(0)
+    worker = worker_block(0)
     assert lib.rp_ring_create(capacity, worker, worker) == ffi.NULL
-    lib.rp_worker_destroy(worker)
+    remove_worker(worker)
 
 
 def test_records_come_out_as_they_went_in(pair: Pair) -> None:

@@ -19,6 +19,7 @@ from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.store.recovery.lifecycle import OpenedStore
 from rocketpy.store.services import housekeeping, store_service
 from rocketpy.store.services.store_service import StoreSeams, StoreService
+from tests.support.shared_memory import remove_ring, worker_block
 from tests.support.store_writer import StoreWriter
 from tests.support.waiting import wait_until
 
@@ -113,7 +114,7 @@ def rig(
 ) -> Iterator[Rig]:
     monkeypatch.setattr(housekeeping, "ALLOCATE_INTERVAL_S", 0.02)
     monkeypatch.setattr(store_service, "RETRY_S", 0.02)
-    worker, pull, manager = (lib.rp_worker_create(index) for index in range(3))
+    worker, pull, manager = (worker_block(index) for index in range(3))
     to_pull = lib.rp_ring_create(65_536, worker, pull)
     to_manager = lib.rp_ring_create(65_536, worker, manager)
     from_manager = lib.rp_ring_create(65_536, manager, worker)
@@ -147,7 +148,7 @@ def rig(
     if rig.thread.is_alive():
         rig.stop()
     for ring in (to_pull, to_manager, from_manager):
-        lib.rp_ring_destroy(ring)
+        remove_ring(ring)
     assert not rig.errors
 
 

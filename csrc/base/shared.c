@@ -1,10 +1,14 @@
 /* See shared.h.
  * Short: functions where atomic.h has inline code. */
-#include "ipc/shared.h"
+#include "base/shared.h"
 #include <string.h>
+#include <sys/mman.h>
 #include "base/atomic.h"
 
-void *rp_shared_create(uint64_t size) { return rp_shared_memory(size); }
+void *rp_shared_create(uint64_t size) {
+    void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return at == MAP_FAILED ? NULL : at;
+}
 
 uint64_t rp_sequence_write(uint64_t *version, void *target, const void *source, uint64_t size) {
     uint64_t odd = rp_sequence_begin(version);
