@@ -37,23 +37,22 @@ static uint32_t make_image(random_source *source, uint8_t *image, uint64_t start
 }
 
 static void check_batch(rp_rebuild *rebuild) {
-    rp_rebuild_totals totals;
-    rp_rebuild_read_totals(rebuild, &totals);
+    rp_rebuild_totals totals = rebuild->totals;
     const uint8_t *units = rp_rebuild_units(rebuild);
-    const rp_rebuild_run *runs = rp_rebuild_runs(rebuild);
+    const rp_rebuild_run *runs = rebuild->runs;
     uint64_t at = 0;
     for (uint32_t i = 0; i < totals.batch_runs; i++) {
-        const uint8_t *first = units + at * RP_CQ_UNIT_SIZE, *topic;
-        int32_t queue_id;
+        const uint8_t *first = units + at * RP_CQ_UNIT_SIZE;
         CHECK(runs[i].count > 0 && runs[i].queue < totals.queues);
         CHECK(rp_load64(first) == runs[i].phy_offset);
         at += runs[i].count;
         const uint8_t *last = units + (at - 1) * RP_CQ_UNIT_SIZE;
         CHECK(rp_load64(last) + rp_load32(last + 8) == runs[i].phy_end);
-        CHECK(rp_rebuild_queue(rebuild, runs[i].queue, &topic, &queue_id) > 0 && queue_id >= 0);
+        const rp_rebuild_queue *queue = rebuild->queues[runs[i].queue];
+        CHECK(queue->topic_size > 0 && queue->queue_id >= 0);
     }
     CHECK(at == totals.batch_units);
-    const rp_index_key *keys = rp_rebuild_keys(rebuild);
+    const rp_index_key *keys = rebuild->keys;
     for (uint32_t i = 1; i < totals.batch_keys; i++) CHECK(keys[i - 1].phy_offset <= keys[i].phy_offset);
 }
 

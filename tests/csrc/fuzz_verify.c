@@ -33,18 +33,18 @@ static void check_log(const uint8_t *data, const uint8_t *log, size_t size) {
             else
                 CHECK(status == RP_EMPTY || status == RP_CORRUPT || status == RP_INCOMPLETE);
             if (status == RP_OK || status == RP_END_OF_FILE || status == RP_EMPTY) break;
-            rp_verify_damage(verify, position);
+            verify->damage_at = position;
             before = ++position;
         }
         free(copy);
     }
-    rp_verify_read_totals(verify, &totals);
+    totals = verify->totals;
     for (uint32_t i = 0; i < totals.findings && i < RP_FINDINGS_MAX; i++) {
-        const rp_finding *finding = rp_verify_finding(verify, i);
+        const rp_finding *finding = &verify->findings[i];
         CHECK(finding->kind == RP_FOUND_OWN_OFFSET || finding->tally < totals.tallies);
     }
     uint64_t records = 0;
-    for (uint32_t i = 0; i < totals.tallies; i++) records += rp_verify_tally(verify, i)->records;
+    for (uint32_t i = 0; i < totals.tallies; i++) records += verify->tallies[i]->records;
     CHECK(records <= totals.records);
     rp_verify_close(verify);
 }

@@ -8,7 +8,6 @@
 #include "base/endian.h"
 #include "base/map.h"
 #include "store/control/control_block.h"
-#include "store/index/index_file.h"
 #include "store/log/record.h"
 #include "store/queues/consume_queue.h"
 #include "store/queues/unit.h"
@@ -21,34 +20,9 @@ enum {
     NO_RUN = UINT32_MAX
 };
 
-struct unit {
+struct rp_rebuild_unit {
     uint32_t run;
     uint8_t bytes[RP_CQ_UNIT_SIZE];
-};
-
-struct queue {
-    uint32_t number;
-    uint32_t run; /* of the batch, or NO_RUN */
-    uint64_t next_offset;
-    int32_t queue_id;
-    uint32_t topic_size;
-    uint8_t topic[RP_TOPIC_SIZE_MAX];
-};
-
-struct rp_rebuild {
-    rp_map by_name; /* topic, then the queue id in 4 bytes */
-    struct queue **queues;
-    uint32_t queue_room;
-    int with_keys;
-    const int64_t *delay_level_ms;
-    uint32_t delay_level_count;
-    struct unit *units;
-    rp_rebuild_run *runs;
-    uint32_t *places; /* of each run's next unit, while units are grouped */
-    uint8_t *grouped;
-    rp_index_key *keys;
-    rp_rebuild_totals totals;
-    rp_key_hashes hashes;
 };
 
 rp_rebuild *rp_rebuild_open(const int64_t *delay_level_ms, uint32_t delay_level_count, int with_keys) {
@@ -57,13 +31,14 @@ rp_rebuild *rp_rebuild_open(const int64_t *delay_level_ms, uint32_t delay_level_
     rebuild->with_keys = with_keys;
     rebuild->delay_level_count = delay_level_count;
     rebuild->delay_level_ms = delay_level_ms;
+    rebuild->by_name = calloc(1, sizeof *rebuild->by_name);
     rebuild->units = malloc(RP_REBUILD_UNITS_MAX * sizeof *rebuild->units);
     rebuild->runs = malloc(RP_REBUILD_UNITS_MAX * sizeof *rebuild->runs);
     rebuild->places = malloc(RP_REBUILD_UNITS_MAX * sizeof *rebuild->places);
     rebuild->grouped = malloc((uint64_t)RP_REBUILD_UNITS_MAX * RP_CQ_UNIT_SIZE);
     rebuild->keys = malloc((RP_REBUILD_KEYS_MAX + KEYS_ROOM) * sizeof *rebuild->keys);
-    if (rp_map_init(&rebuild->by_name, QUEUES_FIRST) < 0 || !rebuild->units || !rebuild->runs || !rebuild->places ||
-        !rebuild->grouped || !rebuild->keys) {
+    if (!rebuild->by_name || rp_map_init(rebuild->by_name, QUEUES_FIRST) < 0 || !rebuild->units || !rebuild->runs ||
+        !rebuild->places || !rebuild->grouped || !rebuild->keys) {
         rp_rebuild_close(rebuild);
         errno = ENOMEM;
         return NULL;
@@ -73,7 +48,8 @@ rp_rebuild *rp_rebuild_open(const int64_t *delay_level_ms, uint32_t delay_level_
 
 void rp_rebuild_close(rp_rebuild *rebuild) {
     if (!rebuild) return;
-    rp_map_destroy(&rebuild->by_name, free);
+    if (rebuild->by_name) rp_map_destroy(rebuild->by_name, free);
+    free(rebuild->by_name);
     free(rebuild->queues);
     free(rebuild->units);
     free(rebuild->runs);
@@ -84,8 +60,8 @@ void rp_rebuild_close(rp_rebuild *rebuild) {
 }
 
 /* NULL with errno: EINVAL if its name is none for a queue, EOVERFLOW beyond the queues that a broker has, ENOMEM. */
-static struct queue *add_queue(rp_rebuild *rebuild, const rp_record_view *record, const uint8_t *key,
-                               uint32_t key_size) {
+static rp_rebuild_queue *add_queue(rp_rebuild *rebuild, const rp_record_view *record, const uint8_t *key,
+                                   uint32_t key_size) {
     uint32_t count = rebuild->totals.queues;
     int failed = 0;
     errno = EINVAL;
@@ -95,19 +71,19 @@ static struct queue *add_queue(rp_rebuild *rebuild, const rp_record_view *record
     errno = ENOMEM;
     if (count == rebuild->queue_room) {
         uint32_t room = count ? 2 * count : QUEUES_FIRST;
-        struct queue **grown = realloc(rebuild->queues, room * sizeof *grown);
+        rp_rebuild_queue **grown = realloc(rebuild->queues, room * sizeof *grown);
         if (!grown) return NULL;
         rebuild->queues = grown;
         rebuild->queue_room = room;
     }
-    struct queue *queue = calloc(1, sizeof *queue);
+    rp_rebuild_queue *queue = calloc(1, sizeof *queue);
     if (!queue) return NULL;
     queue->number = count;
     queue->run = NO_RUN;
     queue->queue_id = record->queue_id;
     queue->topic_size = record->topic_size;
     memcpy(queue->topic, record->topic, record->topic_size);
-    rp_map_put(&rebuild->by_name, key, key_size, queue, &failed);
+    rp_map_put(rebuild->by_name, key, key_size, queue, &failed);
     if (failed) {
         free(queue);
         return NULL;
@@ -116,17 +92,17 @@ static struct queue *add_queue(rp_rebuild *rebuild, const rp_record_view *record
     return queue;
 }
 
-static struct queue *queue_of(rp_rebuild *rebuild, const rp_record_view *record) {
+static rp_rebuild_queue *queue_of(rp_rebuild *rebuild, const rp_record_view *record) {
     uint8_t key[RP_TOPIC_SIZE_MAX + 4];
     memcpy(key, record->topic, record->topic_size);
     rp_store32(key + record->topic_size, (uint32_t)record->queue_id);
-    struct queue *queue = rp_map_get(&rebuild->by_name, key, record->topic_size + 4);
+    rp_rebuild_queue *queue = rp_map_get(rebuild->by_name, key, record->topic_size + 4);
     return queue ? queue : add_queue(rebuild, record, key, record->topic_size + 4);
 }
 
 static rp_status add_unit(rp_rebuild *rebuild, const rp_record_view *record, uint64_t phy_offset) {
     rp_rebuild_totals *totals = &rebuild->totals;
-    struct queue *queue = NULL;
+    rp_rebuild_queue *queue = NULL;
     int is_possible = record->topic_size <= RP_TOPIC_SIZE_MAX && rp_cq_is_offset(record->queue_offset);
     if (is_possible) queue = queue_of(rebuild, record);
     if (is_possible && !queue && errno == ENOMEM) return RP_NO_MEMORY;
@@ -143,7 +119,7 @@ static rp_status add_unit(rp_rebuild *rebuild, const rp_record_view *record, uin
     run->count++;
     run->phy_end = phy_offset + record->size;
     queue->next_offset = record->queue_offset + 1;
-    struct unit *unit = &rebuild->units[totals->batch_units++];
+    struct rp_rebuild_unit *unit = &rebuild->units[totals->batch_units++];
     unit->run = queue->run;
     rp_unit_fill(unit->bytes, phy_offset, record->size,
                  rp_unit_tags_code(record, rebuild->delay_level_ms, rebuild->delay_level_count));
@@ -191,17 +167,6 @@ rp_status rp_rebuild_log(rp_rebuild *rebuild, const uint8_t *image, uint64_t siz
     return RP_OK;
 }
 
-void rp_rebuild_read_totals(const rp_rebuild *rebuild, rp_rebuild_totals *totals) { *totals = rebuild->totals; }
-
-uint32_t rp_rebuild_queue(const rp_rebuild *rebuild, uint32_t queue, const uint8_t **topic, int32_t *queue_id) {
-    *topic = rebuild->queues[queue]->topic;
-    *queue_id = rebuild->queues[queue]->queue_id;
-    return rebuild->queues[queue]->topic_size;
-}
-
-const rp_rebuild_run *rp_rebuild_runs(const rp_rebuild *rebuild) { return rebuild->runs; }
-const rp_index_key *rp_rebuild_keys(const rp_rebuild *rebuild) { return rebuild->keys; }
-
 const uint8_t *rp_rebuild_units(rp_rebuild *rebuild) {
     uint32_t at = 0;
     for (uint32_t i = 0; i < rebuild->totals.batch_runs; i++) {
@@ -209,7 +174,7 @@ const uint8_t *rp_rebuild_units(rp_rebuild *rebuild) {
         at += rebuild->runs[i].count;
     }
     for (uint32_t i = 0; i < rebuild->totals.batch_units; i++) {
-        const struct unit *unit = &rebuild->units[i];
+        const struct rp_rebuild_unit *unit = &rebuild->units[i];
         uint32_t place = rebuild->places[unit->run]++;
         memcpy(rebuild->grouped + (uint64_t)place * RP_CQ_UNIT_SIZE, unit->bytes, RP_CQ_UNIT_SIZE);
     }

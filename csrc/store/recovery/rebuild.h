@@ -35,7 +35,33 @@ typedef struct rp_rebuild_totals {
     uint32_t batch_keys;
 } rp_rebuild_totals;
 
-typedef struct rp_rebuild rp_rebuild;
+typedef struct rp_rebuild_queue {
+    uint32_t number;
+    uint32_t run; /* of the batch, or ~0 */
+    uint64_t next_offset;
+    int32_t queue_id;
+    uint32_t topic_size;
+    uint8_t topic[RP_TOPIC_SIZE_MAX];
+} rp_rebuild_queue;
+
+typedef struct rp_rebuild {
+    rp_rebuild_totals totals;
+    rp_rebuild_queue **queues; /* totals.queues of them */
+    struct rp_map *by_name; /* topic, then the queue id in 4 bytes -> queue; owned */
+    uint32_t queue_room;
+    int with_keys;
+    const int64_t *delay_level_ms;
+    uint32_t delay_level_count;
+    /* The batch, valid until the next rp_rebuild_log or rp_rebuild_clear: runs in the order of their first records,
+     * keys in the order of the log, units (rp_rebuild_units). */
+    rp_rebuild_run *runs;
+    rp_index_key *keys;
+    struct rp_rebuild_unit *units;
+    uint32_t *places; /* of each run's next unit, while units are grouped */
+    uint8_t *grouped;
+    rp_key_hashes hashes;
+} rp_rebuild;
+
 /* `delay_level_ms` is borrowed until close; its first is level 1. `with_keys`: collect keys as well. NULL with errno.
  */
 rp_rebuild *rp_rebuild_open(const int64_t *delay_level_ms, uint32_t delay_level_count, int with_keys);
@@ -46,14 +72,8 @@ void rp_rebuild_close(rp_rebuild *rebuild);
  * *position; RP_NO_MEMORY. */
 rp_status rp_rebuild_log(rp_rebuild *rebuild, const uint8_t *image, uint64_t size, uint64_t start, uint64_t *position,
                          uint64_t stop);
-void rp_rebuild_read_totals(const rp_rebuild *rebuild, rp_rebuild_totals *totals);
-/* Name of a queue (below totals.queues): size of the topic returned. */
-uint32_t rp_rebuild_queue(const rp_rebuild *rebuild, uint32_t queue, const uint8_t **topic, int32_t *queue_id);
-/* The batch: runs in the order of their first records; units run by run (RP_CQ_UNIT_SIZE bytes each); keys in the order
- * of the log. Valid until the next rp_rebuild_log or rp_rebuild_clear. */
-const rp_rebuild_run *rp_rebuild_runs(const rp_rebuild *rebuild);
+/* The units of the batch, run by run (RP_CQ_UNIT_SIZE bytes each). */
 const uint8_t *rp_rebuild_units(rp_rebuild *rebuild);
-const rp_index_key *rp_rebuild_keys(const rp_rebuild *rebuild);
 /* Begin the next batch. */
 void rp_rebuild_clear(rp_rebuild *rebuild);
 #endif

@@ -14,21 +14,14 @@
 enum { TALLIES_FIRST = 64 };
 #define NO_DAMAGE UINT64_MAX
 
-struct rp_verify {
-    rp_map by_name; /* topic, then the queue id in 4 bytes */
-    rp_tally **tallies;
-    uint32_t tally_count, tally_room;
-    rp_finding findings[RP_FINDINGS_MAX];
-    rp_verify_totals totals;
-    uint64_t damage_at;
-};
-
 rp_verify *rp_verify_open(void) {
     rp_verify *verify = calloc(1, sizeof *verify);
     if (!verify) return NULL;
     verify->damage_at = NO_DAMAGE;
     verify->totals.first_store_timestamp_ms = verify->totals.last_store_timestamp_ms = -1;
-    if (rp_map_init(&verify->by_name, TALLIES_FIRST) == 0) return verify;
+    verify->by_name = calloc(1, sizeof *verify->by_name);
+    if (verify->by_name && rp_map_init(verify->by_name, TALLIES_FIRST) == 0) return verify;
+    free(verify->by_name);
     free(verify);
     errno = ENOMEM;
     return NULL;
@@ -36,27 +29,17 @@ rp_verify *rp_verify_open(void) {
 
 void rp_verify_close(rp_verify *verify) {
     if (!verify) return;
-    rp_map_destroy(&verify->by_name, free);
+    rp_map_destroy(verify->by_name, free);
+    free(verify->by_name);
     free(verify->tallies);
     free(verify);
-}
-
-void rp_verify_damage(rp_verify *verify, uint64_t phy_offset) { verify->damage_at = phy_offset; }
-void rp_verify_read_totals(const rp_verify *verify, rp_verify_totals *totals) { *totals = verify->totals; }
-
-const rp_finding *rp_verify_finding(const rp_verify *verify, uint32_t index) {
-    return index < verify->totals.findings && index < RP_FINDINGS_MAX ? &verify->findings[index] : NULL;
-}
-
-const rp_tally *rp_verify_tally(const rp_verify *verify, uint32_t index) {
-    return index < verify->tally_count ? verify->tallies[index] : NULL;
 }
 
 /* --- the log --- */
 
 static rp_tally *new_tally(rp_verify *verify, const rp_record_view *record, uint64_t at, const uint8_t *key,
                            uint32_t key_size) {
-    if (verify->tally_count == verify->tally_room) {
+    if (verify->totals.tallies == verify->tally_room) {
         uint32_t room = verify->tally_room ? verify->tally_room * 2 : TALLIES_FIRST;
         rp_tally **grown = realloc(verify->tallies, room * sizeof *grown);
         if (!grown) return NULL;
@@ -70,18 +53,17 @@ static rp_tally *new_tally(rp_verify *verify, const rp_record_view *record, uint
     *tally = (rp_tally){.topic = (const uint8_t *)(tally + 1),
                         .topic_size = record->topic_size,
                         .queue_id = record->queue_id,
-                        .index = verify->tally_count,
+                        .index = verify->totals.tallies,
                         .first_offset = record->queue_offset,
                         .next_offset = record->queue_offset,
                         .entry_offset = record->queue_offset,
                         .entry_phy_offset = at};
-    rp_map_put(&verify->by_name, key, key_size, tally, &failed);
+    rp_map_put(verify->by_name, key, key_size, tally, &failed);
     if (failed) {
         free(tally);
         return NULL;
     }
-    verify->tallies[verify->tally_count++] = tally;
-    verify->totals.tallies = verify->tally_count;
+    verify->tallies[verify->totals.tallies++] = tally;
     return tally;
 }
 
@@ -89,7 +71,7 @@ static rp_tally *tally_of(rp_verify *verify, const rp_record_view *record, uint6
     uint8_t key[RP_TOPIC_SIZE_V2_MAX + 4];
     memcpy(key, record->topic, record->topic_size);
     rp_store32(key + record->topic_size, (uint32_t)record->queue_id);
-    rp_tally *tally = rp_map_get(&verify->by_name, key, record->topic_size + 4);
+    rp_tally *tally = rp_map_get(verify->by_name, key, record->topic_size + 4);
     return tally ? tally : new_tally(verify, record, at, key, record->topic_size + 4);
 }
 

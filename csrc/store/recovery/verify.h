@@ -23,7 +23,7 @@ typedef struct rp_tally {
     const uint8_t *topic;
     uint32_t topic_size;
     int32_t queue_id;
-    uint32_t index; /* as rp_verify_tally has it */
+    uint32_t index; /* in `tallies` */
 } rp_tally;
 
 /* An inconsistency in a complete record. */
@@ -41,12 +41,19 @@ typedef struct rp_verify_totals {
     uint64_t body_bytes;
     int64_t first_store_timestamp_ms;
     int64_t last_store_timestamp_ms;
-    uint64_t findings; /* total; rp_verify_finding returns the first RP_FINDINGS_MAX */
+    uint64_t findings; /* all; the first RP_FINDINGS_MAX are in `findings` */
     uint32_t tallies;
 } rp_verify_totals;
 
 enum { RP_FINDINGS_MAX = 1024 };
-typedef struct rp_verify rp_verify;
+typedef struct rp_verify {
+    rp_verify_totals totals;
+    rp_tally **tallies; /* totals.tallies of them */
+    struct rp_map *by_name; /* topic, then the queue id in 4 bytes -> tally; owned */
+    uint32_t tally_room;
+    rp_finding findings[RP_FINDINGS_MAX];
+    uint64_t damage_at; /* a gap in queue offsets over this place is not a finding of its own; ~0: none */
+} rp_verify;
 
 rp_verify *rp_verify_open(void); /* NULL with errno */
 void rp_verify_close(rp_verify *verify);
@@ -55,11 +62,6 @@ void rp_verify_close(rp_verify *verify);
  * RP_END_OF_FILE: past a blank; RP_EMPTY: zeros; RP_CORRUPT, RP_INCOMPLETE: damage at *position; RP_NO_MEMORY. */
 rp_status rp_verify_log(rp_verify *verify, const uint8_t *image, uint64_t size, uint64_t start, uint64_t *position,
                         uint64_t stop, uint64_t units_limit, int check_crc);
-/* A gap in queue offsets over this place is not a finding of its own. */
-void rp_verify_damage(rp_verify *verify, uint64_t phy_offset);
-void rp_verify_read_totals(const rp_verify *verify, rp_verify_totals *totals);
-const rp_finding *rp_verify_finding(const rp_verify *verify, uint32_t index);
-const rp_tally *rp_verify_tally(const rp_verify *verify, uint32_t index);
 
 typedef struct rp_units {
     uint64_t units; /* from first_offset up to end_offset, without pre-blank units */

@@ -59,14 +59,12 @@ class LogCheck(Check):
 
     @property
     def totals(self) -> Any:
-        totals = ffi.new("rp_verify_totals *")
-        lib.rp_verify_read_totals(self._verify, totals)
-        return totals
+        return self._verify.totals
 
     def tallies(self) -> Iterator[QueueTally]:
         """Of every queue that has records."""
         for index in range(self.totals.tallies):
-            yield tally_of(lib.rp_verify_tally(self._verify, index))
+            yield tally_of(self._verify.tallies[index])
 
     def run(self) -> None:
         infos = self._reader.log_files()
@@ -159,7 +157,7 @@ class LogCheck(Check):
             return False
         extent = "; nothing sound follows" if not goes_on else f"; {following - at} bytes up to what is sound again"
         self._findings.problem(_code_of(image, at, position[0]), path, at, text + extent)
-        lib.rp_verify_damage(self._verify, position[0])
+        self._verify.damage_at = position[0]
         self.damages.append(position[0])
         if is_last and goes_on:
             self.end = start + len(image)
@@ -195,7 +193,7 @@ class LogCheck(Check):
     def _name_findings(self, infos: list[FileInfo]) -> None:
         count = self.totals.findings
         for index in range(min(count, lib.RP_FINDINGS_MAX)):
-            finding = lib.rp_verify_finding(self._verify, index)
+            finding = self._verify.findings[index]
             info = next(info for info in reversed(infos) if int(info.name) <= finding.phy_offset)
             path, position = self._reader.paths.commitlog / info.name, finding.phy_offset - int(info.name)
             code = Code.QUEUE_OFFSET
@@ -203,7 +201,7 @@ class LogCheck(Check):
                 code = Code.OWN_OFFSET
                 text = f"the record says that it is at {finding.found}"
             else:
-                name = tally_of(lib.rp_verify_tally(self._verify, finding.tally)).name
+                name = tally_of(self._verify.tallies[finding.tally]).name
                 text = queue_offset_text(name, finding.found, finding.expected)
             self._findings.problem(code, path, position, f"offset {finding.phy_offset}: {text}")
         if count > lib.RP_FINDINGS_MAX:

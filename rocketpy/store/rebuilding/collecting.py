@@ -114,25 +114,20 @@ class _Collector:
 
     @property
     def totals(self) -> Any:
-        totals = ffi.new("rp_rebuild_totals *")
-        lib.rp_rebuild_read_totals(self.handle, totals)
-        return totals
+        return self.handle.totals
 
     def take(self, units: BinaryIO, keys: BinaryIO) -> bytes:
         """Move the batch to the files; returns its runs."""
         totals = self.totals
         units.write(ffi.buffer(lib.rp_rebuild_units(self.handle), totals.batch_units * CQ_STORE_UNIT_SIZE))
-        keys.write(ffi.buffer(lib.rp_rebuild_keys(self.handle), totals.batch_keys * KEY.size))
-        runs = bytes(ffi.buffer(lib.rp_rebuild_runs(self.handle), totals.batch_runs * RUN.size))
+        keys.write(ffi.buffer(self.handle.keys, totals.batch_keys * KEY.size))
+        runs = bytes(ffi.buffer(self.handle.runs, totals.batch_runs * RUN.size))
         lib.rp_rebuild_clear(self.handle)
         return runs
 
     def queues(self) -> list[tuple[str, int]]:
-        topic, queue_id, found = ffi.new("uint8_t **"), ffi.new("int32_t *"), []
-        for number in range(self.totals.queues):
-            size = lib.rp_rebuild_queue(self.handle, number, topic, queue_id)
-            found.append((os.fsdecode(bytes(ffi.buffer(topic[0], size))), queue_id[0]))
-        return found
+        queues = [self.handle.queues[number] for number in range(self.totals.queues)]
+        return [(os.fsdecode(bytes(queue.topic[0 : queue.topic_size])), queue.queue_id) for queue in queues]
 
 
 @attrs.define(eq=False)

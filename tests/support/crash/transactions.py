@@ -36,7 +36,7 @@ from tests.support.crash.seeded import SeededLife, run_lives  # noqa: E402
 from tests.support.fake_store import FakeStore  # noqa: E402
 from tests.support.fast_path import FastPath  # noqa: E402
 from tests.support.half_messages import COMMIT, ROLLBACK, end, half, renew, send_half  # noqa: E402
-from tests.support.shared_memory import remove_half_states
+from tests.support.shared_memory import remove_half_states  # noqa: E402
 from tests.support.store_writer import small_config  # noqa: E402
 
 LOOKED_AT = 0.25  # of the points that are reached

@@ -22,9 +22,7 @@ def walk(records: Sequence[bytes], start: int, limit: int = NO_LIMIT) -> tuple[Q
         position = ffi.new("uint64_t *", start)
         status = lib.rp_verify_log(verify, image, len(image), start, position, NO_LIMIT, limit, True)
         assert status == Status.OK
-        totals = ffi.new("rp_verify_totals *")
-        lib.rp_verify_read_totals(verify, totals)
-        return tally_of(lib.rp_verify_tally(verify, 0)), totals.findings
+        return tally_of(verify.tallies[0]), verify.totals.findings
     finally:
         lib.rp_verify_close(verify)
 
