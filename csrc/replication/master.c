@@ -52,13 +52,7 @@ rp_master *rp_master_open(const rp_master_config *config) {
     master->config = *config;
     if (!config->clock_ns) master->config.clock_ns = rp_now_ns;
     master->control = rp_control_header(config->block);
-    master->rules = (rp_slave_rules){.file_size = master->control->commitlog_file_size,
-                                     .frame_max = config->frame_max,
-                                     .heartbeat_ns = config->heartbeat_ns,
-                                     .housekeeping_ns = config->housekeeping_ns,
-                                     .stall_ns = config->stall_ns,
-                                     .bytes_per_second = config->bytes_per_second,
-                                     .member = config->member};
+    master->rules = (rp_slave_rules){.config = &master->config, .file_size = master->control->commitlog_file_size};
     master->confirm = (rp_confirm){.member = config->member,
                                    .control = master->control,
                                    .table = config->table,
@@ -204,7 +198,7 @@ static uint64_t write_one(rp_master *master, uint32_t index, uint64_t end, uint6
         master->worked_ns = now;
     }
     if (status == RP_INCOMPLETE && !slave->is_blocked) master->has_more = 1;
-    if (status == RP_OK && now - slave->read_ns >= (uint64_t)master->rules.housekeeping_ns) {
+    if (status == RP_OK && now - slave->read_ns >= (uint64_t)master->config.housekeeping_ns) {
         status = RP_STOPPED;
         why = RP_SLAVE_SILENT;
     }

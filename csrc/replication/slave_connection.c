@@ -25,7 +25,7 @@ void rp_slave_connection_open(rp_slave_connection *slave, const rp_slave_rules *
                                    .read_ns = now_ns,
                                    .written_ns = written_ns,
                                    .window_ns = now_ns};
-    rp_transfer_init(&slave->transfer, is_rocketpy, start, is_rocketpy ? RP_HA_DATA_MAX : rules->frame_max,
+    rp_transfer_init(&slave->transfer, is_rocketpy, start, is_rocketpy ? RP_HA_DATA_MAX : rules->config->frame_max,
                      rules->file_size);
     slave->transfer.epochs = rules->epochs;
     slave->transfer.epoch_count = rules->epoch_count;
@@ -50,9 +50,9 @@ static rp_status acknowledge(rp_slave_connection *slave, uint64_t report, uint64
 /* It knows a newer epoch: this broker is not the master any more. */
 static rp_status take_fenced(const rp_slave_connection *slave, const rp_slave_rules *rules, uint32_t *why) {
     int32_t epoch = (int32_t)rp_load32(slave->report + RP_HA_SIZE_FRAME_HEADER);
-    if (!rules->member || rp_load32(slave->report) != 1 + RP_HA_SIZE_FENCED || epoch <= rules->epoch)
+    if (!rules->config->member || rp_load32(slave->report) != 1 + RP_HA_SIZE_FENCED || epoch <= rules->epoch)
         return refuse(RP_SLAVE_IMPLAUSIBLE, why);
-    rp_member_see_epoch(rules->member, epoch);
+    rp_member_see_epoch(rules->config->member, epoch);
     return refuse(RP_SLAVE_FENCED, why);
 }
 
@@ -60,7 +60,7 @@ static rp_status take_fenced(const rp_slave_connection *slave, const rp_slave_ru
 static rp_status take_epoch(rp_slave_connection *slave, const rp_slave_rules *rules, uint32_t *why) {
     int32_t epoch = (int32_t)rp_load32(slave->report + RP_HA_SIZE_FRAME_HEADER + 8);
     if (epoch != rules->epoch) return refuse(RP_SLAVE_IMPLAUSIBLE, why);
-    if (rules->member) __atomic_store_n(&slave->row->epoch, epoch, __ATOMIC_RELEASE); /* before the position */
+    if (rules->config->member) __atomic_store_n(&slave->row->epoch, epoch, __ATOMIC_RELEASE); /* before the position */
     return RP_OK;
 }
 
@@ -103,8 +103,8 @@ rp_status rp_slave_connection_read(rp_slave_connection *slave, const rp_slave_ru
 /* Bytes that may be sent now, at most `most`. Frames are sent whole; what is beyond the limit is taken off the windows
  * that follow. */
 static uint64_t allowance(rp_slave_connection *slave, const rp_slave_rules *rules, uint64_t most, uint64_t now_ns) {
-    if (!rules->bytes_per_second) return most;
-    uint64_t limit = rules->bytes_per_second < 10 ? 1 : rules->bytes_per_second / 10;
+    if (!rules->config->bytes_per_second) return most;
+    uint64_t limit = rules->config->bytes_per_second < 10 ? 1 : rules->config->bytes_per_second / 10;
     uint64_t windows = (now_ns - slave->window_ns) / WINDOW_NS;
     slave->window_ns += windows * WINDOW_NS;
     slave->window_bytes -= windows > slave->window_bytes / limit ? slave->window_bytes : windows * limit;
@@ -114,8 +114,8 @@ static uint64_t allowance(rp_slave_connection *slave, const rp_slave_rules *rule
 
 /* When the next heartbeat is due: sooner if the slave has to be told of a confirmed position. */
 static uint64_t heartbeat_due_ns(const rp_slave_connection *slave, const rp_slave_rules *rules) {
-    int is_news = rules->member && slave->told_confirmed < rules->confirmed;
-    return slave->written_ns + (is_news ? CONFIRM_NS : (uint64_t)rules->heartbeat_ns);
+    int is_news = rules->config->member && slave->told_confirmed < rules->confirmed;
+    return slave->written_ns + (is_news ? CONFIRM_NS : (uint64_t)rules->config->heartbeat_ns);
 }
 
 static int is_heartbeat_due(const rp_slave_connection *slave, const rp_slave_rules *rules, uint64_t now_ns) {
@@ -142,7 +142,7 @@ rp_status rp_slave_connection_write(rp_slave_connection *slave, const rp_slave_r
     if (status == RP_NOT_FOUND) return refuse(RP_SLAVE_BEHIND, why);
     if (status == RP_IO_ERROR)
         return refuse(errno == EPIPE || errno == ECONNRESET ? RP_SLAVE_LEFT : RP_SLAVE_FAILED, why);
-    return status == RP_OK && after < end && !rules->bytes_per_second ? RP_INCOMPLETE : RP_OK;
+    return status == RP_OK && after < end && !rules->config->bytes_per_second ? RP_INCOMPLETE : RP_OK;
 }
 
 /* 1 if it lacks what the log had stall_ns ago: sends that waited for that have given up. Until it has got there nothing
@@ -152,7 +152,7 @@ static int is_catching_up(rp_slave_connection *slave, const rp_slave_rules *rule
         slave->awaited = end;
         slave->awaited_since_ns = now_ns;
     }
-    return slave->acked < slave->awaited && now_ns - slave->awaited_since_ns >= (uint64_t)rules->stall_ns;
+    return slave->acked < slave->awaited && now_ns - slave->awaited_since_ns >= (uint64_t)rules->config->stall_ns;
 }
 
 int rp_slave_connection_publish(rp_slave_connection *slave, const rp_slave_rules *rules, uint64_t end,
@@ -162,7 +162,7 @@ int rp_slave_connection_publish(rp_slave_connection *slave, const rp_slave_rules
         slave->behind_since_ns = 0;
     else if (!slave->behind_since_ns)
         slave->behind_since_ns = now_ns;
-    int is_stalled = slave->behind_since_ns && now_ns - slave->behind_since_ns >= (uint64_t)rules->stall_ns;
+    int is_stalled = slave->behind_since_ns && now_ns - slave->behind_since_ns >= (uint64_t)rules->config->stall_ns;
     int is_late = is_catching_up(slave, rules, end, now_ns);
     uint32_t state = is_stalled ? RP_SLAVE_STALLED : is_late ? RP_SLAVE_CATCHING_UP : RP_SLAVE_REPLICATING;
     rp_store_release(&row->acked_phy_offset, slave->acked);
@@ -173,17 +173,17 @@ int rp_slave_connection_publish(rp_slave_connection *slave, const rp_slave_rules
 }
 
 uint64_t rp_slave_connection_due_ns(const rp_slave_connection *slave, const rp_slave_rules *rules, uint64_t end) {
-    uint64_t due = slave->read_ns + (uint64_t)rules->housekeeping_ns;
+    uint64_t due = slave->read_ns + (uint64_t)rules->config->housekeeping_ns;
     if (slave->paused_until_ns)
         due =
             rp_earlier(due, slave->paused_until_ns); /* a heartbeat may be due before: the loop must not wait for it */
     else if (!slave->is_blocked)
         due = rp_earlier(due, heartbeat_due_ns(slave, rules));
     if (slave->behind_since_ns && slave->row->state != RP_SLAVE_STALLED)
-        due = rp_earlier(due, slave->behind_since_ns + (uint64_t)rules->stall_ns);
+        due = rp_earlier(due, slave->behind_since_ns + (uint64_t)rules->config->stall_ns);
     if (slave->acked < slave->awaited && slave->row->state == RP_SLAVE_REPLICATING)
-        due = rp_earlier(due, slave->awaited_since_ns + (uint64_t)rules->stall_ns);
-    if (rules->bytes_per_second && !slave->is_blocked && !slave->paused_until_ns && slave->transfer.next < end)
+        due = rp_earlier(due, slave->awaited_since_ns + (uint64_t)rules->config->stall_ns);
+    if (rules->config->bytes_per_second && !slave->is_blocked && !slave->paused_until_ns && slave->transfer.next < end)
         due = rp_earlier(due, slave->window_ns + WINDOW_NS);
     return due;
 }

@@ -9,18 +9,14 @@
  * (rocketpy/replication/handshakes.py). */
 #include <stdint.h>
 #include "base/status.h"
+#include "replication/master.h"
 #include "replication/slave_table.h"
 #include "replication/transfer.h"
 
 /* What all slaves of a master have in common. */
 typedef struct rp_slave_rules {
+    const rp_master_config *config;
     uint64_t file_size;
-    uint32_t frame_max;        /* haTransferBatchSize */
-    int64_t heartbeat_ns;      /* haSendHeartbeatInterval */
-    int64_t housekeeping_ns;   /* haHousekeepingInterval */
-    int64_t stall_ns;          /* slaveTimeout */
-    uint64_t bytes_per_second; /* maxHaTransferByteInSecond; 0: no limit */
-    rp_member *member;         /* automatic failover; NULL: none */
     int32_t epoch;             /* the master's; without failover 0 */
     const rp_epoch *epochs;    /* of the log, with failover */
     uint32_t epoch_count;

@@ -214,11 +214,9 @@ static void check_lack_of_descriptors(void) {
     static uint8_t input[INPUT];
     rp_slave_connection slave;
     rp_slave_row row = {0};
-    rp_slave_rules rules = {.file_size = FILE_SIZE,
-                            .frame_max = FILE_SIZE,
-                            .heartbeat_ns = 5000000000,
-                            .housekeeping_ns = 20000000000,
-                            .stall_ns = 30000000000};
+    rp_master_config config = {
+        .frame_max = FILE_SIZE, .heartbeat_ns = 5000000000, .housekeeping_ns = 20000000000, .stall_ns = 30000000000};
+    rp_slave_rules rules = {.config = &config, .file_size = FILE_SIZE};
     rp_log_view *view = rp_log_view_open(directory, FILE_SIZE, 1);
     CHECK(view && socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) == 0);
     setsockopt(pair[1], SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
@@ -228,7 +226,7 @@ static void check_lack_of_descriptors(void) {
     rp_log_view_trim(view, LOG); /* nothing is mapped now */
     while (recv(pair[0], input, sizeof input, 0) > 0);
     slave.is_blocked = 0;
-    now_ns += (uint64_t)rules.heartbeat_ns;
+    now_ns += (uint64_t)config.heartbeat_ns;
     struct rlimit before, none = {0};
     CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0);
     none.rlim_max = before.rlim_max;
