@@ -1,18 +1,7 @@
 #ifndef ROCKETPY_WORKER_MESSAGES_H
 #define ROCKETPY_WORKER_MESSAGES_H
 /* Messages between workers, which cross the rings. Native byte order; every message begins with one of the structs
- * below, followed by its strings back to back. docs/understand/architecture.md shows the workers.
- *
- *   selector -> codec      FRAME, CLOSED
- *   codec -> send          SEND, END_TRANSACTION    -> pull  PULL, CLOSED        -> manager  COMMAND, CLOSED
- *   send, pull -> manager  SEND, PULL (for the slow path), PUT_RESULT, COMMIT_OFFSET, TRAFFIC
- *   manager -> send, pull  TOPIC, GROUP, SUBSCRIPTION, BROKER, TABLES_END; SEND, PULL with RP_REQUEST_RESOLVED;
- *                          COMPLETED after each SEND of the slow path; to send POSITION and END_TRANSACTION
- *                          (answered by PUT_RESULT); to pull EXPRESSION before a PULL that brings it
- *   manager -> store       CLEAN_TOPIC, CLEAN_EXPIRED (answered by CLEANED), SETTINGS, FILTER, TABLES_END
- *   store -> pull          ARRIVAL                  -> send  TIMER
- *   replicator -> send     LOG, on a slave
- *   any -> selector        REPLY, PULL_REPLY */
+ * below, followed by its strings back to back. docs/understand/architecture.md shows the workers. */
 #include <stdint.h>
 #include "base/host.h"
 #include "ipc/worker_counters.h"
@@ -26,9 +15,10 @@ enum {
     RP_MSG_CLOSED = 2,
     /* codec -> manager, query: a frame that is no send or pull; serve it */
     RP_MSG_COMMAND = 3,
-    /* codec -> send: append it and reply; if it needs a decision, the manager gets it first, and hands it back */
+    /* codec -> send: append it and reply; if it needs a decision, the manager gets it first, and hands it back with
+     * RP_REQUEST_RESOLVED */
     RP_MSG_SEND = 4,
-    /* codec -> pull: reply with messages, or suspend it; if it needs a decision, the manager gets it first */
+    /* codec -> pull: reply with messages, or suspend it; if it needs a decision, likewise */
     RP_MSG_PULL = 5,
     /* any -> selector: write this frame to the connection */
     RP_MSG_REPLY = 6,
@@ -66,7 +56,7 @@ enum {
     RP_MSG_TIMER = 23,
     /* codec, manager -> send: commit, roll back or discard a half message, and reply */
     RP_MSG_END_TRANSACTION = 24,
-    /* manager -> pull: a SQL92 expression that pulls may bring */
+    /* manager -> pull: a SQL92 expression, before a PULL that brings it */
     RP_MSG_EXPRESSION = 25,
     /* manager -> store: a subscription for which filter bits are written */
     RP_MSG_FILTER = 26,

@@ -72,25 +72,24 @@ typedef struct rp_suspended_pulls {
     uint32_t orphans_end; /* slots below it may hold pulls of the previous worker */
 } rp_suspended_pulls;
 
-int rp_suspended_pulls_init(rp_suspended_pulls *suspended_pulls,
-                            rp_suspension_slots *slots); /* 0, or -1 without memory */
+int rp_suspended_pulls_init(rp_suspended_pulls *pulls, rp_suspension_slots *slots); /* 0, or -1 without memory */
 /* The next pull that was suspended when the last pull worker died, or NULL: answer it, then drop it. */
-rp_suspension_slot *rp_suspended_pulls_orphan(rp_suspended_pulls *suspended_pulls);
-void rp_suspended_pulls_drop_orphan(rp_suspended_pulls *suspended_pulls);
-void rp_suspended_pulls_destroy(rp_suspended_pulls *suspended_pulls);
+rp_suspension_slot *rp_suspended_pulls_orphan(rp_suspended_pulls *pulls);
+void rp_suspended_pulls_drop_orphan(rp_suspended_pulls *pulls);
+void rp_suspended_pulls_destroy(rp_suspended_pulls *pulls);
 /* Suspend a pull; copies `request`, `names` and `tags` (NULL: the pull has no filter of its own). NULL if it would
  * exceed a bound, or without memory: answer the pull at once. */
-rp_suspended_pull *rp_suspended_pulls_add(rp_suspended_pulls *suspended_pulls, rp_control_block *block, rp_queue *queue,
+rp_suspended_pull *rp_suspended_pulls_add(rp_suspended_pulls *pulls, rp_control_block *block, rp_queue *queue,
                                           const rp_msg_pull *request, const uint8_t *names, const rp_tags *tags);
-void rp_suspended_pulls_remove(rp_suspended_pulls *suspended_pulls, rp_suspended_pull *suspended); /* and free it */
+void rp_suspended_pulls_remove(rp_suspended_pulls *pulls, rp_suspended_pull *suspended); /* and free it */
 /* Ask for an ARRIVAL when its queue grows. 1; 0 if the queue has new units already. The message may be stored but not
  * dispatched: wake `store` (NULL: none), which may be asleep. */
 int rp_suspension_watch(const rp_suspended_pull *suspended, rp_worker *store);
 /* The queue has new units: append its chain to the list of chains to examine, unless it is in the list. */
-void rp_suspended_pulls_arrived(rp_suspended_pulls *suspended_pulls, uint32_t queue_index);
+void rp_suspended_pulls_arrived(rp_suspended_pulls *pulls, uint32_t queue_index);
 /* Remove the first chain of this list; NULL: it is empty. */
-rp_suspension_chain *rp_suspended_pulls_take_arrived(rp_suspended_pulls *suspended_pulls);
+rp_suspension_chain *rp_suspended_pulls_take_arrived(rp_suspended_pulls *pulls);
 /* Its turn is over: append it to the list again if pulls are left to examine. */
-void rp_suspended_pulls_return_arrived(rp_suspended_pulls *suspended_pulls, rp_suspension_chain *chain);
-void rp_suspended_pulls_drop_connection(rp_suspended_pulls *suspended_pulls, uint64_t connection);
+void rp_suspended_pulls_return_arrived(rp_suspended_pulls *pulls, rp_suspension_chain *chain);
+void rp_suspended_pulls_drop_connection(rp_suspended_pulls *pulls, uint64_t connection);
 #endif
