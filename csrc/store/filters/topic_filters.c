@@ -79,7 +79,7 @@ static struct topic *topic_of(rp_topic_filters *filters, const uint8_t *name, ui
     return NULL;
 }
 
-static int is_sound(const rp_filter_place *place) {
+int rp_filter_place_is_sound(const rp_filter_place *place) {
     if (!place->bit_count || place->bit_count % 8 || place->bit_count > 8 * RP_CQ_EXT_BITMAP_MAX) return 0;
     if (place->count > sizeof place->positions / sizeof place->positions[0]) return 0;
     for (uint32_t i = 0; i < place->count; i++)
@@ -100,7 +100,7 @@ rp_status rp_topic_filters_apply(rp_topic_filters *filters, const uint8_t *data,
     }
     remove_filter(filters, name, message->topic_size, group, message->group_size);
     if (message->flags & RP_TABLE_REMOVE) return RP_OK;
-    if (!is_sound(&message->place)) return RP_INVALID;
+    if (!rp_filter_place_is_sound(&message->place)) return RP_INVALID;
     struct topic *topic = topic_of(filters, name, message->topic_size, message->place.bit_count);
     struct topic_filter *added = malloc(sizeof *added + message->group_size);
     if (added) added->filter = rp_filter_open(name + message->topic_size, message->program_size);

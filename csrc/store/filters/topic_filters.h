@@ -22,6 +22,8 @@ typedef struct rp_topic_filters {
     int are_whole;          /* all were told: messages get bits */
 } rp_topic_filters;
 
+/* 1 if it has whole bytes of bits, and all its positions are among them. */
+int rp_filter_place_is_sound(const rp_filter_place *place);
 void rp_topic_filters_init(rp_topic_filters *filters, rp_filter_marks *marks);
 void rp_topic_filters_destroy(rp_topic_filters *filters);
 /* Apply a FILTER message. Units of records at or after `phy_offset` are yet to be written, those before may have been.

@@ -2,6 +2,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include "store/filters/topic_filters.h"
 #include "store/log/record.h"
 
 enum { KEY_MAX = 1024 };
@@ -58,13 +59,6 @@ void rp_tags_free(void *value) {
     free(tags);
 }
 
-static int is_sound(const rp_filter_place *place) {
-    if (place->count > sizeof place->positions / sizeof place->positions[0]) return 0;
-    for (uint32_t i = 0; i < place->count; i++)
-        if (place->positions[i] >= place->bit_count) return 0;
-    return 1;
-}
-
 /* The subscription that a record describes; NULL without memory. A program that is not sound selects nothing. */
 static rp_tags *tags_new(const rp_msg_subscription *message, const uint8_t *hashes, const uint8_t *program) {
     rp_tags *tags = calloc(1, sizeof *tags + (size_t)message->tag_count * sizeof tags->hashes[0]);
@@ -76,7 +70,7 @@ static rp_tags *tags_new(const rp_msg_subscription *message, const uint8_t *hash
     memcpy(tags->hashes, hashes, tags->count * sizeof tags->hashes[0]);
     sort_tags(tags);
     if (!message->program_size) return tags;
-    if (is_sound(&message->place)) tags->place = message->place;
+    if (rp_filter_place_is_sound(&message->place)) tags->place = message->place;
     tags->filter = rp_filter_open(program, message->program_size);
     if (!tags->filter) tags->flags |= RP_SUBSCRIPTION_SLOW;
     return tags;

@@ -99,7 +99,8 @@ rp_send *rp_send_open(const rp_send_config *config) {
     send->random = rp_now_ns() | 1;
     rp_admission_init(&send->admission, config->worker, config->clock_ns, config->wait_time_in_queue_ms,
                       config->page_cache_busy_ms);
-    rp_admission_bound_lag(&send->admission, send->control, config->dispatch_lag_max);
+    send->admission.control = send->control;
+    send->admission.lag_max = config->dispatch_lag_max;
     send->region_size = (uint32_t)strlen(config->region);
     send->cluster_size = config->cluster_property ? (uint32_t)strlen(config->cluster_property) : 0;
     if (rp_map_init(&send->topics, 256) == 0 && rp_traffic_init(&send->traffic) == 0 && open_rings(send) &&
@@ -140,7 +141,7 @@ static void end_tables(rp_send *send, const rp_msg_tables_end *end) {
     rp_diverted_forget(&send->diverted, end->sends_from);
     if (send->tables_ready || end->epoch != send->config.worker->epoch) return; /* it was for the previous worker */
     send->tables_ready = 1;
-    rp_admission_serve(&send->admission);
+    send->admission.presence.since_ns = send->admission.clock_ns();
 }
 
 static void set_broker(rp_send *send, const rp_msg_broker *broker) {

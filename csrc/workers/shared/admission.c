@@ -25,13 +25,6 @@ static void look(rp_admission *admission) {
     admission->since_look = 0;
 }
 
-void rp_admission_bound_lag(rp_admission *admission, const rp_control *control, uint64_t bytes_max) {
-    admission->control = control;
-    admission->lag_max = bytes_max;
-}
-
-void rp_admission_serve(rp_admission *admission) { admission->presence.since_ns = admission->clock_ns(); }
-
 void rp_admission_begin(rp_admission *admission) {
     admission->now_ns = admission->clock_ns(); /* the time asleep is no stall */
     rp_presence_begin(&admission->presence, admission->now_ns);

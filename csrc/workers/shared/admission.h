@@ -41,18 +41,14 @@ typedef struct rp_admission {
     uint64_t now_ns;   /* of the last reading of the clock */
     uint64_t stalled_until_ns;
     uint32_t since_look;
-    const rp_control *control;
-    uint64_t lag_max;  /* bytes published and not dispatched; 0: any */
+    const rp_control *control; /* with lag_max; the caller's, who sets both */
+    uint64_t lag_max;          /* bytes published and not dispatched; 0: any */
     char remark[160];
 } rp_admission;
 
 /* `clock_ns` NULL: the monotonic clock. */
 void rp_admission_init(rp_admission *admission, rp_worker *worker, uint64_t (*clock_ns)(void), int64_t wait_ms,
                        int64_t stall_ms);
-/* Refuse sends while more than `bytes_max` of the log wait to be dispatched; 0: no bound. `control` is borrowed. */
-void rp_admission_bound_lag(rp_admission *admission, const rp_control *control, uint64_t bytes_max);
-/* The worker has received its tables and serves from now on. */
-void rp_admission_serve(rp_admission *admission);
 /* A pass begins. */
 void rp_admission_begin(rp_admission *admission);
 /* Before each request; 1 if the clock was read. */
