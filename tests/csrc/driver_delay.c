@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/shared.h"
 #include "store/log/broker_clock.h"
 #include "store/timers/delivery_marks.h"
 #include "check.h"
@@ -13,8 +14,9 @@ static uint32_t some(void) { return (uint32_t)random_next(&source); }
 enum { LEVELS = 18, ROUNDS = 200000 };
 
 static void marks(void) {
-    rp_delivery_marks *marks = rp_delivery_marks_create(LEVELS);
+    rp_delivery_marks *marks = rp_shared_create(sizeof *marks + LEVELS * sizeof(rp_delivery_slot));
     CHECK(marks);
+    marks->level_max = LEVELS;
     uint64_t published = 0, done[LEVELS + 2] = {0}; /* by level: phy offset + 1 of the last delivery that was stored */
     for (uint32_t round = 0; round < ROUNDS; round++) {
         uint32_t level = some() % (LEVELS + 2);

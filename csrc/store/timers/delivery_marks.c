@@ -1,35 +1,13 @@
 /* One slot per level: the last confirmed delivery, and the one that is valid once the log is published up to `end`. The
  * next mark confirms the one before: its record is published, because the single writer stores one at a time.
- */
+ * Short: the send worker marks deliveries, and the manager reads the marks. */
 #include "store/timers/delivery_marks.h"
 
 #include "base/atomic.h"
-#include "base/shared.h"
 
-typedef struct place {
-    uint64_t phy_offset; /* + 1: 0 says that there is none */
-    uint64_t queue_offset;
-} place;
-
-typedef struct slot {
-    place sure;
-    place next;
-    uint64_t end; /* of the record that `next` stands for; 0: there is none */
-    uint64_t reserved[3];
-} slot;
-_Static_assert(sizeof(slot) == 64, "one cache line per level");
-
-struct rp_delivery_marks {
-    uint64_t level_max;
-    uint64_t reserved[7];
-    slot slots[]; /* of level 1, 2, ... */
-};
-
-rp_delivery_marks *rp_delivery_marks_create(uint32_t level_max) {
-    rp_delivery_marks *marks = rp_shared_create(sizeof *marks + (uint64_t)level_max * sizeof(slot));
-    if (marks) marks->level_max = level_max;
-    return marks;
-}
+_Static_assert(sizeof(rp_delivery_slot) == 64, "one cache line per level");
+typedef rp_delivery_place place;
+typedef rp_delivery_slot slot;
 
 static slot *slot_of(const rp_delivery_marks *marks, uint32_t level) {
     return level - 1u < marks->level_max ? (slot *)&marks->slots[level - 1] : NULL;

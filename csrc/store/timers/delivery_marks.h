@@ -19,10 +19,23 @@ typedef struct rp_delivery {
     uint32_t reserved;
 } rp_delivery;
 
-typedef struct rp_delivery_marks rp_delivery_marks; /* the mapping; opaque */
+typedef struct rp_delivery_place {
+    uint64_t phy_offset; /* + 1: 0 says that there is none */
+    uint64_t queue_offset;
+} rp_delivery_place;
 
-/* For the levels 1 to `level_max`, none delivered; NULL with errno. */
-rp_delivery_marks *rp_delivery_marks_create(uint32_t level_max);
+typedef struct rp_delivery_slot {
+    rp_delivery_place sure, next;
+    uint64_t end; /* of the record that `next` stands for; 0: there is none */
+    uint64_t reserved[3];
+} rp_delivery_slot;
+
+typedef struct rp_delivery_marks {
+    uint64_t level_max; /* set before the first fork; all else is zero then: none delivered */
+    uint64_t reserved[7];
+    rp_delivery_slot slots[]; /* of level 1, 2, ... */
+} rp_delivery_marks;
+
 /* Send worker, before anything else: remove marks beyond `published_phy_offset`, whose records were not published. */
 void rp_delivery_marks_open(rp_delivery_marks *marks, uint64_t published_phy_offset);
 /* Send worker: 1 if the delivery, or a later one of its level, has been stored; 0 for a level out of range. */

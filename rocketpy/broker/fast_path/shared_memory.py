@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from typing import Any
 
-from rocketpy.errors import StoreError
 from rocketpy.native.core import ffi, lib, shared
 from rocketpy.remoting.fast_path import Delivery
 
@@ -20,9 +17,9 @@ class DeliveryMarks:
     """
 
     def __init__(self, level_max: int, published: Callable[[], int]) -> None:
-        self.pointer: Any = lib.rp_delivery_marks_create(level_max)
-        if self.pointer == ffi.NULL:
-            raise StoreError(f"no shared memory for the progress of {level_max} delay levels: {os.strerror(ffi.errno)}")
+        slots = level_max * ffi.sizeof("rp_delivery_slot")
+        self.pointer = shared("rp_delivery_marks", f"the progress of {level_max} delay levels", slots)
+        self.pointer.level_max = level_max
         self._published = published
 
     def last(self, level: int) -> Delivery | None:

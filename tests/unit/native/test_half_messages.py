@@ -12,7 +12,7 @@ from rocketpy.codes import RequestCode
 from rocketpy.message import names
 from rocketpy.message.properties import decode_properties
 from rocketpy.message.record import decode_records, encode_record
-from rocketpy.native.core import ffi, lib
+from rocketpy.native.core import lib
 from rocketpy.reactor.worker_messages import BROKER, decode_put_result, encode_end, encode_topic
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fast_path import EndTransaction, TransactionEnd
