@@ -236,13 +236,14 @@ typedef struct rp_msg_arrival {
     uint32_t reserved;
 } rp_msg_arrival;
 
-/* A timer that is due, or that is to be stored again at the end of the log. */
+/* A timer that is due, or that is to be stored again at the end of the log. Run files are rows of these, too
+ * (timer_index.c). */
 typedef struct rp_msg_timer {
-    uint64_t phy_offset; /* of its record */
-    uint64_t number; /* offset in the timer queue */
     int64_t due_ms; /* of the broker's clock */
+    uint64_t number; /* offset in the timer queue */
+    uint64_t phy_offset; /* of its record */
     uint32_t size; /* of its record */
-    uint32_t is_renewal; /* 1: store it again, unless it is due by now */
+    uint32_t is_renewal; /* 1: store it again, unless it is due by now; 0 in files */
 } rp_msg_timer;
 
 /* A chunk of the master's log. */

@@ -3,15 +3,9 @@
 /* Pending timers in memory: a heap by time, then number. C only; one thread. */
 #include <stdint.h>
 #include "base/status.h"
+#include "ipc/worker_messages.h"
 
-/* One pending timer; a run file is a row of these. */
-typedef struct rp_timer {
-    int64_t due_ms;      /* of the broker's clock */
-    uint64_t number;     /* offset in the timer queue */
-    uint64_t phy_offset; /* of its record */
-    uint32_t size;       /* of its record */
-    uint32_t is_renewal; /* in memory only: it was given away to be stored again; 0 in files */
-} rp_timer;
+typedef rp_msg_timer rp_timer; /* one pending timer */
 _Static_assert(sizeof(rp_timer) == 32, "as in run files");
 
 /* Below 0, 0, above 0: `a` comes before, is, comes after `b`; for qsort, too. */

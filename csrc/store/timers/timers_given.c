@@ -135,14 +135,10 @@ static void touch(rp_timers *timers, const rp_timer *timer) {
 }
 
 rp_status rp_timers_give(rp_timers *timers, const rp_timer *timer) {
-    rp_msg_timer *message = (rp_msg_timer *)rp_ring_reserve(timers->ring, sizeof *message);
+    rp_timer *message = (rp_timer *)rp_ring_reserve(timers->ring, sizeof *message);
     if (!message) return RP_FULL;
     touch(timers, timer);
-    *message = (rp_msg_timer){.phy_offset = timer->phy_offset,
-                              .number = timer->number,
-                              .due_ms = timer->due_ms,
-                              .size = timer->size,
-                              .is_renewal = timer->is_renewal};
+    *message = *timer;
     timers->given[timers->given_end++ % GIVEN_MAX] = *timer;
     rp_number_set_add(&timers->under_way, timer->number);
     rp_ring_commit(timers->ring, sizeof *message, RP_MSG_TIMER);
