@@ -1,8 +1,8 @@
 #ifndef ROCKETPY_ATOMIC_H
 #define ROCKETPY_ATOMIC_H
-/* The few atomics of memory that processes share. A release store publishes everything written
- * before it to whoever sees the value with an acquire load; the full fence orders a store before a later load (sleeping
- * and waking, watching). Short: inline code, and the one place that explains it. */
+/* The few atomics of memory that processes share. A release store publishes everything written before it to whoever
+ * sees the value with an acquire load; the full fence orders a store before a later load (sleeping, waking, watching).
+ * Short: inline code, and the one place that explains it. */
 #include <stddef.h>
 #include <stdint.h>
 

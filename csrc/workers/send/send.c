@@ -25,7 +25,7 @@ static void refuse_stream(rp_send *send, uint64_t stream, uint32_t reason) {
     rp_worker_wake(send->config.replicator, 0);
 }
 
-/* send_slave.c: a chunk of the master's log. RP_FULL: the disk has no room now, it stays in the ring. */
+/* A chunk of the master's log. RP_FULL: the disk has no room now, it stays in the ring. */
 static rp_status rp_send_take_log(rp_send *send, const uint8_t *data, uint32_t size) {
     rp_msg_log head;
     memcpy(&head, data, sizeof head);

@@ -201,7 +201,7 @@ int rp_send_may_answer(const rp_send *send);
 /* The position below which every in-sync member has acknowledged the log; without automatic failover, a slave. *alone:
  * below it perhaps only this broker has it; a send there that waits is answered SLAVE_NOT_AVAILABLE. */
 uint64_t rp_send_confirmed(const rp_send *send, uint64_t *alone);
-/* send_half.c: half messages. */
+/* send_end.c: half messages and their ends. */
 rp_status rp_send_halves_open(rp_send *send); /* RP_OK, RP_NO_MEMORY */
 void rp_send_halves_close(rp_send *send);
 void rp_send_halves_release(rp_send *send); /* deleted files; about once a second */
@@ -210,8 +210,8 @@ void rp_send_find_half_queues(rp_send *send); /* after each change of a topic */
 int rp_send_takes_halves(const rp_send *send);
 /* Direct `put`, a half message for put->queue_id of its topic, to the half queue. */
 void rp_send_redirect_half(rp_send *send, rp_put *put);
-/* send_end.c: the ends of half messages. Store the op messages of committed messages that a power failure has separated
- * from theirs; those that cannot be stored now are for the next call. */
+/* Store the op messages of committed messages that a power failure has separated from theirs; those that cannot be
+ * stored now are for the next call. */
 void rp_send_store_missing_ops(rp_send *send);
 /* Serve one END_TRANSACTION. RP_FULL: no room, it stays in the ring. */
 rp_status rp_send_end_transaction(rp_send *send, const uint8_t *data, uint32_t size);
