@@ -26,7 +26,7 @@ PORTS = {
     9876: "name server",
     5557: "metrics",
 }
-LOOPBACK = "127.0.0.1"
+LOOPBACK, EVERYWHERE = "127.0.0.1", "0.0.0.0"
 FILES_WANTED = 20_000
 DISK_WANTED_BYTES = 4 << 30
 KERNEL_WANTED = (5, 14)  # pidfd, memfd, MADV_POPULATE_WRITE
@@ -119,11 +119,22 @@ def _tls(settings: BrokerSettings | NamesrvSettings | None) -> Iterator[Finding]
     """Findings about certificates, and about servers that answer by TLS."""
     if settings is None or not (settings.tls.is_served or settings.tls.use_tls):
         return
-    from .tls_checks import call_findings, server_findings
+    from .tls_checks import ServedPort, call_findings, server_findings
 
-    yield from server_findings(settings.tls, (_address_of(settings), settings.server.listen_port))
-    if isinstance(settings, BrokerSettings):
-        yield from call_findings(settings.tls, settings.broker.namesrv_addr or "")
+    address = _address_of(settings)
+    if address == EVERYWHERE:
+        address = LOOPBACK
+    port = ServedPort((address, settings.server.listen_port))
+    if isinstance(settings, NamesrvSettings):
+        yield from server_findings(settings.tls, port)
+        return
+    broker, ports = settings.broker, [port]
+    names = {"brokerIP1": broker.broker_ip1}
+    if not settings.is_slave or settings.store.is_automatic:
+        ports.append(ServedPort.of_slaves((address, settings.store.ha_listen_port)))
+        names["brokerIP2"] = broker.broker_ip2
+    yield from server_findings(settings.tls, *ports, names=names)
+    yield from call_findings(settings.tls, broker.namesrv_addr or "")
 
 
 def workers_text(cores: int) -> str:

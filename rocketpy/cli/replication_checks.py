@@ -14,20 +14,21 @@ import trio
 
 from rocketpy.acl.credentials import read_credentials
 from rocketpy.admin.admin import Admin
-from rocketpy.config import BrokerSettings, parse_addresses
+from rocketpy.config import BrokerSettings
 from rocketpy.errors import ConfigError, RocketError, StoreError
 from rocketpy.remoting.networks import parse_networks
 from rocketpy.remoting.signature import Credentials
-from rocketpy.replication.connection import connect
-from rocketpy.replication.errors import MasterUnusable
+from rocketpy.replication.connection import connect, no_tls
+from rocketpy.replication.errors import MasterUnusable, NoTls
 from rocketpy.replication.master_log import Caller, ask_master, request_address
 from rocketpy.replication.secret import read_secret
 from rocketpy.store.files import DiskFiles
 from rocketpy.store.recovery.diverged import DIRECTORY, kept_aside
 from rocketpy.tls import client_context
+from rocketpy.tls.handshakes import CLOSED
 
 from .findings import Finding
-from .tls_checks import calling_options
+from .tls_checks import calling_options, expiry_of_peer
 
 if TYPE_CHECKING:
     from rocketpy.failover.rules.requests import View
@@ -95,10 +96,15 @@ def _is_loopback(settings: BrokerSettings) -> bool:
 
 def _master(settings: BrokerSettings) -> Iterator[Finding]:
     try:
-        address, ha = _find_master(settings)
+        address = _find_master(settings)
         tls = client_context(settings.tls) if settings.tls.use_tls else None
         log = ask_master(address, TIMEOUT_S, Caller(tls, _credentials(settings)))
-    except (MasterUnusable, RocketError, ValueError) as exc:
+    except ConfigError:  # a finding of the certificate, or of the account
+        return
+    except NoTls as exc:
+        yield Finding("master", exc.found, exc.remedy, True)
+        return
+    except (RocketError, ValueError) as exc:
         yield Finding(
             "master", str(exc), "start the master; it and this broker need the same brokerName and name server"
         )
@@ -108,11 +114,12 @@ def _master(settings: BrokerSettings) -> Iterator[Finding]:
     if log.file_size != own:
         remedy = f"set mappedFileSizeCommitLog={log.file_size} and begin with an empty store"
         yield Finding("log files", f"{own} bytes here, {log.file_size} on the master", remedy, True)
-    yield _replication_port(ha, tls if settings.store.ha_use_tls else None)
+    if ha := settings.store.ha_master_address or log.ha_address:
+        yield replication_port(ha, tls if settings.store.ha_use_tls else None)
 
 
-def _find_master(settings: BrokerSettings) -> tuple[str, str]:
-    """(its address for requests, where it sends its log).
+def _find_master(settings: BrokerSettings) -> str:
+    """Return its address for requests.
 
     Raises:
         RocketError: name servers know no master, or do not answer. ValueError: haMasterAddress is not host:port.
@@ -123,7 +130,7 @@ def _find_master(settings: BrokerSettings) -> tuple[str, str]:
         settings.broker.namesrv_addr,
     )
     if given:
-        return request_address(given), given
+        return request_address(given)
     if not servers:
         raise RocketError("neither namesrvAddr nor haMasterAddress is set")
 
@@ -136,8 +143,7 @@ def _find_master(settings: BrokerSettings) -> tuple[str, str]:
     address = trio.run(ask)
     if address is None:
         raise RocketError(f"the name servers {servers} know no master of {name}")
-    ((_, port),) = parse_addresses(address)
-    return address, f"{address.rpartition(':')[0]}:{port + 1}"
+    return address
 
 
 def _credentials(settings: BrokerSettings) -> Credentials | None:
@@ -146,21 +152,35 @@ def _credentials(settings: BrokerSettings) -> Credentials | None:
     return read_credentials(Path(path)) if path else None
 
 
-def _replication_port(ha: str, tls: ssl.SSLContext | None) -> Finding:
+def replication_port(ha: str, tls: ssl.SSLContext | None) -> Finding:
+    """Connect as a slave does, up to its first words."""
+    subject, remedy = "replication port", ""
     try:
         with connect(ha, TIMEOUT_S, tls) as connection:
+            own = connection.getsockname()[0]
+            found = f"{ha}: takes connections"
+            if isinstance(connection, ssl.SSLSocket):
+                expires, remedy = expiry_of_peer(connection)
+                found += expires
             connection.settimeout(CLOSED_SOON_S)
             is_closed = connection.recv(1) == b""
-            own = connection.getsockname()[0]
     except TimeoutError:
-        return Finding("replication port", f"{ha}: takes connections")
+        return Finding(subject, found, remedy)
+    except NoTls as exc:
+        return _no_tls(subject, exc)
+    except ssl.SSLError as exc:
+        return _no_tls(subject, no_tls(ha, exc))
     except (MasterUnusable, OSError) as exc:
-        return Finding("replication port", f"{ha}: {exc}", "let the firewall pass it; is it listenPort + 1?", True)
+        return Finding(subject, f"{ha}: {exc}", "let the firewall pass it; is it listenPort + 1?", True)
     if is_closed:
-        return Finding(
-            "replication port", f"{ha}: refuses {own}", "name this address in the master's haAddresses", True
-        )
-    return Finding("replication port", f"{ha}: takes connections")
+        return Finding(subject, f"{ha}: refuses {own}", "name this address in the master's haAddresses", True)
+    return Finding(subject, found, remedy)
+
+
+def _no_tls(subject: str, failure: NoTls) -> Finding:
+    """A master closes the connection of an address that it refuses before TLS."""
+    others = "; or name this address in the master's haAddresses" if failure.reason == CLOSED else ""
+    return Finding(subject, failure.found, failure.remedy + others, True)
 
 
 # --- automatic failover ---------------------------------------------------------------------------------------------
@@ -188,9 +208,19 @@ def etcd_findings(settings: BrokerSettings) -> Iterator[Finding]:
         yield Finding("etcd", str(exc), "start etcd, or correct haEtcdAddresses, user, password or certificates", True)
         return
     yield _group(settings, view)
+    yield from _port_of_master(settings, view)
     task = remedy(status)
     found = f"{status.alarms or 'no alarm'}; {status.db_bytes / 1e6:.0f} MB"
     yield Finding("etcd's database", found, task, bool(status.alarms))
+
+
+def _port_of_master(settings: BrokerSettings, view: View) -> Iterator[Finding]:
+    """Yield a finding about the HA port of another member that is master."""
+    master = view.members.get(view.master.member) if view.master is not None else None
+    if master is None or view.master is None or view.master.member == settings.store.ha_member:
+        return
+    with contextlib.suppress(ConfigError):  # a finding of the certificate
+        yield replication_port(master.ha_address, client_context(settings.tls) if settings.store.ha_use_tls else None)
 
 
 def _group(settings: BrokerSettings, view: View) -> Finding:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from rocketpy.config import parse_addresses
 
-from .errors import MasterUnusable
+from .errors import MasterUnusable, NoTls
 
 if TYPE_CHECKING:
     import ssl
@@ -37,7 +37,7 @@ def connect(address: str, timeout_s: float, tls: ssl.SSLContext | None = None) -
     """A connection to `host:port`, encrypted if there is a context. `timeout_s` is for both, and again for TLS.
 
     Raises:
-        MasterUnusable: there is none.
+        MasterUnusable: there is none. NoTls: it cannot be encrypted.
     """
     try:
         host, port = parse_addresses(address)[0]
@@ -50,7 +50,7 @@ def connect(address: str, timeout_s: float, tls: ssl.SSLContext | None = None) -
     try:
         return tls.wrap_socket(connection, server_hostname=host)
     except OSError as exc:  # the connection is closed
-        raise _no_tls(address, exc) from exc
+        raise no_tls(address, exc) from exc
 
 
 @contextlib.contextmanager
@@ -91,7 +91,7 @@ def connect_ha(address: str, timeout_s: float, tls: ssl.SSLContext | None) -> It
                 raise
             if not isinstance(failure, ssl.SSLError) or isinstance(failure, ssl.SSLEOFError):
                 raise MasterUnusable(f"{exc}; {address} cut the connection after the TLS handshake: {failure}") from exc
-            raise _no_tls(address, failure) from exc
+            raise no_tls(address, failure) from exc
 
 
 def _move(pump: Pump) -> None:
@@ -110,8 +110,9 @@ def _end(thread: threading.Thread, doorbell: int) -> None:
     thread.join()
 
 
-def _no_tls(address: str, error: OSError) -> MasterUnusable:
+def no_tls(address: str, error: OSError) -> NoTls:
+    """The failure of a handshake with a master, or of the first read after one of TLS 1.3."""
     from rocketpy.tls import failure_of
 
     failure = failure_of(error)
-    return MasterUnusable(f"no TLS with {address}: {failure}; {_REMEDIES.get(failure.reason, _NOT_SERVED)}")
+    return NoTls(address, failure, _REMEDIES.get(failure.reason, _NOT_SERVED))

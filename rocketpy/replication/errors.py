@@ -5,11 +5,21 @@ Behind the exceptions are the reasons why two logs do not fit: one sentence for 
 
 from __future__ import annotations
 
-from rocketpy.errors import StoreError, TransportError
+from rocketpy.errors import StoreError, TlsFailed, TransportError
 
 
 class MasterUnusable(TransportError):
     """The master does not answer, or not as a master would. Another try may succeed."""
+
+
+class NoTls(MasterUnusable):
+    """The master is reached, and TLS with it fails: `found` names its address and the reason."""
+
+    def __init__(self, address: str, failure: TlsFailed, remedy: str) -> None:
+        self.found = f"no TLS with {address}: {failure}"
+        self.reason = failure.reason
+        self.remedy = remedy
+        super().__init__(f"{self.found}; {remedy}")
 
 
 class ReplicatorStopped(Exception):

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 ANSWER_MAX = 4 * 1024 * 1024  # bytes of an answer
 RECEIVE_SIZE = 65_536
+PORT_DIGITS_MAX = 5
 
 
 @attrs.frozen
@@ -43,6 +44,7 @@ class MasterLog:
     begin: int
     end: int
     versions: Versions | None = None  # of rocketpy's frames on the HA port; None: those of the reference
+    ha_address: str | None = None  # host:port that it gives its slaves; None: it does not say
 
 
 def request_address(ha: str) -> str:
@@ -85,6 +87,7 @@ def ask_master(address: str, timeout_s: float, caller: Caller = PLAIN) -> Master
                     _number(runtime, "commitLogMinOffset"),
                     _number(runtime, "commitLogMaxOffset"),
                     asked.versions(),
+                    _ha_address(config),
                 )
             )
         except (RocketError, OSError, UnicodeDecodeError, ValueError) as exc:
@@ -133,6 +136,12 @@ def _plausible(log: MasterLog) -> MasterLog:
     if not log.file_size or log.begin > log.end:
         raise ValueError(f"its log cannot lie from {log.begin} to {log.end} in files of {log.file_size} bytes")
     return log
+
+
+def _ha_address(config: Mapping[str, str]) -> str | None:
+    """Return what `doctor` calls; a slave is told it by a name server."""
+    host, port = config.get("brokerIP2"), config.get("haListenPort", "")
+    return format_host((host, int(port))) if host and port.isdecimal() and len(port) <= PORT_DIGITS_MAX else None
 
 
 def _body(answer: RemotingCommand, code: RequestCode) -> bytes:

@@ -1,8 +1,13 @@
-"""Certificates made for one test: an authority, what it issues, and sessions that talk in memory."""
+"""Certificates made for one test: an authority, what it issues, a server, and sessions that talk in memory."""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -88,6 +93,31 @@ def tls_config(*given: dict[str, str]) -> TlsConfig:
     for one in given:
         merged |= one
     return with_changes(TlsConfig(), merged)
+
+
+@contextlib.contextmanager
+def serving(context: ssl.SSLContext | None, *, stays: bool = False) -> Iterator[tuple[str, int]]:
+    """A server that shakes hands, or one that closes each connection. If it stays, it keeps them to its end."""
+    stopping, kept = threading.Event(), contextlib.ExitStack()
+
+    def serve() -> None:
+        while not stopping.is_set():
+            with contextlib.suppress(OSError):
+                connection, _ = listener.accept()
+                with connection:
+                    if context is not None:
+                        accepted = context.wrap_socket(connection, server_side=True)
+                        kept.enter_context(accepted) if stays else accepted.close()
+
+    with kept, socket.create_server((HOST, 0)) as listener:
+        listener.settimeout(0.05)
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield listener.getsockname()[:2]
+        finally:
+            stopping.set()
+            thread.join()
 
 
 def converse(client: TlsSession, server: TlsSession, size: int = 1 << 20) -> None:

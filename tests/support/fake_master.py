@@ -23,6 +23,7 @@ class FakeMaster:
         self.code = 0  # of answers
         self.numbers: tuple[str, str, str] | None = None  # size of files, begin, end: instead of the true ones
         self.version: bytes | None = None  # body of the answer to GET_REPLICATION_VERSION; None: not supported
+        self.more = ""  # lines of its configuration
         self.later: bytes | None = None  # the log from the second connection on
         self.reports: list[int] = []
         self.requests: list[RemotingCommand] = []
@@ -105,7 +106,7 @@ class FakeMaster:
             code, remark = (3, "not supported") if self.version is None else (0, None)
             return RemotingCommand.response(code, remark, body=self.version).answering(request)
         if request.code == 26:
-            body = f"brokerName=a\nmappedFileSizeCommitLog={self._numbers[0]}\n".encode()
+            body = f"brokerName=a\nmappedFileSizeCommitLog={self._numbers[0]}\n{self.more}".encode()
         else:
             table = {"commitLogMinOffset": self._numbers[1], "commitLogMaxOffset": self._numbers[2]}
             body = json.dumps({"table": table}).encode()

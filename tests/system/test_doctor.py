@@ -13,6 +13,7 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from tests.support.accounts import BROKER, write_accounts, write_credentials
 from tests.support.broker import RunningBroker, free_ports, running_broker
+from tests.support.certificates import Authority
 
 FILE_SIZE = 1_048_576
 MASTER = {"mappedFileSizeCommitLog": str(FILE_SIZE), "maxMessageSize": "65536"}
@@ -89,6 +90,49 @@ def test_a_slave_of_a_master_with_accounts(tmp_path: Path) -> None:
     file.chmod(0o644)
     status, report = doctor(tmp_path, slave_of(master, tmp_path, **own))
     assert status == 1 and "other users may read it or write to it; chmod 600 this file" in report
+
+
+def test_the_certificate_of_a_master(tmp_path: Path) -> None:
+    """Seen by a slave, and on the master itself, which shows it at both ports.
+    Fault: The doctor looked for the HA port at brokerIP1, where no slave dials it if brokerIP2 is another address."""
+    authority, other = Authority(tmp_path / "certificates"), Authority(tmp_path / "others")
+    issued = authority.issue("127.0.0.1")
+    tls = {"tls.config.file": "/dev/null", "tls.server.mode": "permissive", **issued.settings()}
+    addresses = {"bindAddress": "0.0.0.0", "brokerIP1": "127.0.0.1", "brokerIP2": "127.0.0.2"}
+    with running_broker(MASTER | tls | addresses) as master:
+        ha = f"127.0.0.1:{master.port + 1}"
+
+        def by_slave(trusted: Authority, **more: str) -> tuple[int, str]:
+            calls = {"tls.config.file": "/dev/null", "useTLS": "true", "haUseTLS": "true", **trusted.trusting()}
+            return doctor(tmp_path, slave_of(master, tmp_path, **calls, **more))
+
+        status, report = by_slave(authority, haMasterAddress=ha)
+        assert status == 0 and f"{ha}: takes connections; its certificate expires in 29 days" in report
+        remedy = "give the master a certificate that names this address"
+        status, report = by_slave(authority)
+        assert status == 1 and "IP address mismatch, certificate is not valid for '127.0.0.2'" in report
+        assert remedy in report and f"{master.address}: log from" in report
+        status, report = by_slave(other, haMasterAddress=ha)
+        assert status == 1 and "unable to get local issuer certificate" in report
+        assert remedy in report and "start the master" not in report
+        other.ca_file.write_text("damaged")
+        status, report = by_slave(other, haMasterAddress=ha)
+        assert status == 1 and "correct the file or the property" in report and "start the master" not in report
+
+        own = {
+            "listenPort": str(master.port),
+            "storePathRootDir": str(tmp_path),
+            "metricsPort": "0",
+            **tls,
+            **addresses,
+        }
+        status, report = doctor(tmp_path, own)
+        assert status == 0 and report.count(f"serves {issued.certificate}") == 2
+        assert f"TLS at 127.0.0.1:{master.port + 1}" in report
+        assert "issue a certificate with 127.0.0.2 among its subject alternative names" in report
+        issued.key.write_text("damaged")
+        status, report = doctor(tmp_path, own)
+        assert status == 1 and f"{issued.key} has no PEM key" in report and "correct the file or the property" in report
 
 
 def test_a_master_that_does_not_know_this_machine(tmp_path: Path) -> None:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import socket
-import ssl
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from rocketpy.cli.tls_checks import call_findings, calling_options, server_findings
+from rocketpy.cli.tls_checks import ServedPort, call_findings, calling_options, server_findings
 from rocketpy.client.options import TlsOptions
 from rocketpy.tls import server_context
-from tests.support.certificates import HOST, Authority, Issued, tls_config
+from tests.support.certificates import HOST, Authority, Issued, serving, tls_config
 
 ENFORCING = {"tls.server.mode": "enforcing"}
 CALLS = {"useTLS": "true"}
@@ -25,33 +20,9 @@ def authority(tmp_path: Path) -> Authority:
     return Authority(tmp_path)
 
 
-@contextlib.contextmanager
-def serving(context: ssl.SSLContext | None) -> Iterator[tuple[str, int]]:
-    """A server that shakes hands, or one that closes each connection."""
-    stopping = threading.Event()
-
-    def serve() -> None:
-        while not stopping.is_set():
-            with contextlib.suppress(OSError):
-                connection, _ = listener.accept()
-                with connection:
-                    if context is not None:
-                        context.wrap_socket(connection, server_side=True).close()
-
-    with socket.create_server((HOST, 0)) as listener:
-        listener.settimeout(0.05)
-        thread = threading.Thread(target=serve)
-        thread.start()
-        try:
-            yield listener.getsockname()[:2]
-        finally:
-            stopping.set()
-            thread.join()
-
-
 def texts_of_server(issued: Issued, address: tuple[str, int], *given: dict[str, str]) -> list[tuple[str, bool]]:
     tls = tls_config(ENFORCING, issued.settings(), *given)
-    return [(f"{one.subject}: {one.found}", one.is_fatal) for one in server_findings(tls, address)]
+    return [(f"{one.subject}: {one.found}", one.is_fatal) for one in server_findings(tls, ServedPort(address))]
 
 
 def test_a_server_and_its_file(authority: Authority) -> None:
@@ -82,9 +53,37 @@ def test_certificates_that_are_of_no_use(authority: Authority) -> None:
     assert is_fatal and text.startswith("tls.server.certPath: cannot use /none with the key /none: ")
 
 
+def test_names_that_a_certificate_must_have(authority: Authority) -> None:
+    """Also of one that has expired, on a server that asks clients for certificates."""
+    named = authority.issue(HOST, "broker.example.org", days=-2)
+    names = {"brokerIP1": HOST, "brokerIP2": "10.0.0.5", "more": "broker.example.org", "another": "a.example.org"}
+    tls = tls_config(ENFORCING, named.settings(), authority.asking("require"))
+    found = {one.subject: one for one in server_findings(tls, names=names)}
+    assert found["brokerIP1"].found == f"{HOST} is named by {named.certificate}" and not found["brokerIP1"].remedy
+    assert not found["more"].remedy
+    assert (
+        found["brokerIP2"].found
+        == f"10.0.0.5 is not named by {named.certificate}: slaves and clients of rocketpy refuse it"
+    )
+    assert found["brokerIP2"].remedy == "issue a certificate with 10.0.0.5 among its subject alternative names"
+    assert "a.example.org is not named" in found["another"].found
+    assert [one.subject for one in found.values() if one.is_fatal] == ["tls.server.certPath"]
+
+
+def test_the_port_of_slaves_has_remedies_of_its_own(authority: Authority) -> None:
+    issued = authority.issue()
+    issued.key.chmod(0o600)
+    tls = tls_config(ENFORCING, issued.settings())
+    with serving(None) as address:
+        _, closed = server_findings(tls, ServedPort.of_slaves(address))
+    assert "no TLS" in closed.found and closed.remedy.endswith(f"or name {HOST} in haAddresses")
+    _, absent = server_findings(tls, ServedPort.of_slaves(address))
+    assert absent.remedy == "fine if the broker is not running, or is a slave now"
+
+
 def test_nothing_is_said_where_tls_is_off(authority: Authority) -> None:
     off = tls_config(authority.issue(days=-1).settings())
-    assert not [*server_findings(off, (HOST, 1)), *call_findings(off, f"{HOST}:1")]
+    assert not [*server_findings(off, ServedPort((HOST, 1))), *call_findings(off, f"{HOST}:1")]
 
 
 def test_name_servers_that_are_called(authority: Authority) -> None:

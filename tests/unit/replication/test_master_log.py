@@ -20,6 +20,22 @@ def test_the_log_of_a_master() -> None:
         assert ask_master(master.address, 5.0) == MasterLog(1000, 3000, 3500)
 
 
+@pytest.mark.parametrize(
+    ("more", "address"),
+    [
+        ("brokerIP2=10.0.0.5\nhaListenPort=10912", "10.0.0.5:10912"),
+        ("brokerIP2=fd00::5\nhaListenPort=10912", "[fd00::5]:10912"),
+        ("brokerIP2=10.0.0.5", None),
+        ("haListenPort=10912", None),
+        ("brokerIP2=10.0.0.5\nhaListenPort=many", None),
+    ],
+)
+def test_where_slaves_are_to_dial(more: str, address: str | None) -> None:
+    with FakeMaster(1000) as master:
+        master.more = more
+        assert ask_master(master.address, 5.0).ha_address == address
+
+
 def test_questions_are_signed_with_credentials() -> None:
     with FakeMaster(1000) as master:
         ask_master(master.address, 5.0, Caller(credentials=Credentials("broker-a", "12345678")))
