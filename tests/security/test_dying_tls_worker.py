@@ -1,13 +1,15 @@
-"""kill -9 of a broker's TLS worker under load: plain connections notice nothing, senders by TLS connect again, and each
-acknowledged message is there."""
+"""kill -9 of one of two TLS workers of a broker under load: plain connections and those of the other worker notice
+nothing, the other senders by TLS connect again, and each acknowledged message is there."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import ssl
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import attrs
 import pytest
@@ -21,7 +23,7 @@ from tests.support.waiting import wait_until
 from tests.support.wire import Wire, max_offset, read_all, send_request
 
 TOPIC = "Killed"
-SENDERS, DEATHS = 4, 3
+SENDERS, DEATHS = 6, 3
 ACKNOWLEDGED_BETWEEN = 50  # messages by TLS, between two deaths
 
 
@@ -32,7 +34,8 @@ class Senders:
     broker: RunningBroker
     trust: ssl.SSLContext
     acknowledged: list[bytes] = attrs.field(init=False, factory=list)
-    broken: int = attrs.field(init=False, default=0)
+    broken: list[int] = attrs.field(init=False, factory=list)
+    """The ports of connections that ended."""
     plain_failure: BaseException | None = attrs.field(init=False, default=None)
     _over: threading.Event = attrs.field(init=False, factory=threading.Event)
     _threads: list[threading.Thread] = attrs.field(init=False, factory=list)
@@ -52,13 +55,15 @@ class Senders:
     def _by_tls(self, sender: int) -> None:
         sent = 0
         while not self._over.is_set():
+            plain = Wire.open(self.broker.port).sock
+            port = plain.getsockname()[1]
             try:
-                with Wire(self.trust.wrap_socket(Wire.open(self.broker.port).sock, server_hostname=HOST)) as wire:
+                with Wire(self.trust.wrap_socket(plain, server_hostname=HOST)) as wire:
                     while not self._over.is_set():
                         sent += 1
                         self._send(wire, b"tls %d %d" % (sender, sent))
             except (OSError, EOFError):
-                self.broken += 1
+                self.broken.append(port)
 
     def _plain(self) -> None:
         sent = 0
@@ -83,6 +88,17 @@ class Senders:
         return sum(body.startswith(b"tls") for body in list(self.acknowledged))
 
 
+def ports_of_clients(pid: int, port: int) -> set[int]:
+    """The ports of the clients whose connections to `port` a process has."""
+    inodes = set()
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            inodes.add(os.readlink(entry).removeprefix("socket:[").removesuffix("]"))
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    ends = [(row[1].rpartition(":")[2], row[2].rpartition(":")[2]) for row in rows if row[9] in inodes]
+    return {int(client, 16) for own, client in ends if int(own, 16) == port}
+
+
 @pytest.fixture
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority(tmp_path_factory.mktemp("certificates"))
@@ -91,6 +107,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 @pytest.fixture
 def broker(authority: Authority) -> Iterator[RunningBroker]:
     settings = authority.issue().settings() | {"tls.server.mode": "permissive", "tls.config.file": "/dev/null"}
+    settings |= {"tlsWorkers": "2"}
     with running_broker(settings) as running:
         yield running
         assert running.stop() == 0
@@ -102,10 +119,14 @@ def test_nothing_acknowledged_is_lost(broker: RunningBroker, authority: Authorit
     with Senders(broker, trust) as senders:
         for _ in range(DEATHS):
             senders.wait_for_acknowledged()
+            wait_until(lambda: {"tls 0", "tls 1"} <= broker.workers().keys(), "both TLS workers")
+            others, known = ports_of_clients(broker.workers()["tls 1"], broker.port), len(senders.broken)
+            assert others, "the other worker has connections"
             os.kill(broker.workers()["tls 0"], signal.SIGKILL)
-        senders.wait_for_acknowledged()
+            wait_until(lambda known=known: len(senders.broken) > known, "a connection of the killed worker ends")
+            senders.wait_for_acknowledged()
+            assert not others & set(senders.broken[known:]), "connections of the other worker go on"
     assert senders.plain_failure is None
-    assert senders.broken >= DEATHS, "each death has ended connections"
     assert any(body.startswith(b"plain") for body in senders.acknowledged)
     with Wire.open(broker.port) as wire:
         stored = {record.body for record in read_all(wire, TOPIC, max_offset(wire, TOPIC))}
