@@ -1,5 +1,5 @@
-"""Histories of a pair with TLS everywhere: members serve nothing else, call each other by it at both ports, and call
-the name server by it; clients of the history use it, too. Beside those of plain pairs, TLS workers die."""
+"""Histories of a pair with TLS and accounts everywhere: name server and members serve nobody without both; members call
+each other so at both ports, where they prove a secret as well. Beside those of plain pairs, TLS workers die."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import pytest
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from tests.ha import test_brokers, test_leases, test_switch_overs
-from tests.support.certificates import Authority
 from tests.support.ha.clients import Clients
 from tests.support.ha.group import Group, real_group
+from tests.support.ha.guard import Guard
 
 DEATHS = 6
 HISTORIES: list[Callable[[Group, int], None]] = [
@@ -30,12 +30,14 @@ HISTORIES: list[Callable[[Group, int], None]] = [
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[Group]:
-    with real_group(tmp_path, authority=Authority(tmp_path / "certificates")) as group:
+    with real_group(tmp_path, guard=Guard(tmp_path)) as group:
         yield group
+        logs = [server.text() for server in (group.namesrv, *group.members.values())]
+        assert not any("access control refused" in text for text in logs), "a request of this group was refused"
 
 
 @pytest.mark.parametrize("history", HISTORIES, ids=lambda history: history.__name__.removeprefix("test_"))
-def test_a_history_by_tls(pair: Group, seed: int, history: Callable[[Group, int], None]) -> None:
+def test_a_guarded_history(pair: Group, seed: int, history: Callable[[Group, int], None]) -> None:
     history(pair, seed)
 
 

@@ -23,6 +23,7 @@ from rocketpy.message.message_id import decode_offset_message_id, encode_offset_
 from rocketpy.message.record import StoredRecord, decode_records
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.send import EndTransactionRequestHeader
+from rocketpy.remoting.signature import Credentials, sign
 
 SEND, BATCH, PULL, MAX_OFFSET, MIN_OFFSET = 310, 320, 11, 30, 31
 PULL_FOUND, PULL_NOT_FOUND, PULL_RETRY, PULL_MOVED, TOPIC_NOT_EXIST = 0, 19, 20, 21, 17
@@ -44,7 +45,7 @@ class Ack:
 
 
 class Connection:
-    """A blocking socket that carries commands, encrypted if there is a context."""
+    """A blocking socket that carries commands, encrypted if there is a context, signed if there are credentials."""
 
     def __init__(
         self,
@@ -52,7 +53,9 @@ class Connection:
         timeout_s: float = ANSWER_TIMEOUT_S,
         host: str = "127.0.0.1",
         tls: ssl.SSLContext | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
+        self._credentials = credentials
         self._socket = socket.create_connection((host, port), timeout=timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if tls is not None:
@@ -61,6 +64,10 @@ class Connection:
         self._at = 0  # of the buffer, what has been read
 
     def send(self, *commands: RemotingCommand) -> None:
+        if self._credentials is not None:
+            for command in commands:
+                if not command.is_response:
+                    sign(command, self._credentials)
         self.send_bytes(b"".join(command.encode() for command in commands))
 
     def send_bytes(self, data: bytes) -> None:

@@ -18,22 +18,22 @@ from pathlib import Path
 import attrs
 
 from rocketpy.message.record import decode_records
+from rocketpy.remoting.signature import Credentials
 from rocketpy.replication.epoch_file import EpochFile
 from rocketpy.store.control_block import ControlView
 from tests.support.broker import RunningBroker, free_ports
-from tests.support.certificates import Authority
 from tests.support.etcd import EtcdCluster, etcd_cluster
-from tests.support.history import PULL_FOUND, Connection, pull_request
+from tests.support.history import PULL_FOUND, pull_request
 from tests.support.pair import LoneBroker, NameServer, log_hashes
 
+from .guard import CLIENT, Guard
 from .history import NO_SLAVE, SUCCESS, History, Place
 from .keys import WATCH_S, KeysInEtcd
 from .network import CLIENTS, Network
-from .places import QUEUES, TOPIC, Server, key_of
+from .places import QUEUES, TOPIC, Server, connected, key_of
 
 LEASE_S = 3
 PATIENCE_S = 120.0  # generous: the machine may be busy; nothing is measured here
-TLS_FILE = {"tls.config.file": "/dev/null"}
 SETTINGS = {
     "brokerName": "broker-a",
     "brokerRole": "SYNC_MASTER",
@@ -63,6 +63,7 @@ class Member(LoneBroker):
     more_namesrv: str = ""  # behind the one of the group: ";HOST:PORT"
     prefix: list[str] = attrs.field(factory=list)
     tls: ssl.SSLContext | None = None  # of its clients; None: they are plain
+    credentials: Credentials | None = None  # of its clients; None: they sign nothing
 
     @property
     def address(self) -> str:
@@ -74,7 +75,7 @@ class Member(LoneBroker):
 
     @property
     def server(self) -> Server:
-        return Server(self.name, self.host, self.port, self.tls)
+        return Server(self.name, self.host, self.port, self.tls, self.credentials)
 
     def command(self) -> list[str]:
         return [*self.prefix, *super().command()]
@@ -202,14 +203,13 @@ class Group(KeysInEtcd):
     def stored(self, member: Member, topic: str = TOPIC) -> dict[Place, str]:
         """Every message of a topic that a member shows."""
         found: dict[Place, str] = {}
-        connection = Connection(member.port, 10.0, member.host, member.tls)
-        for queue_id in range(QUEUES):
-            offset = 0
-            while (reply := connection.ask(pull_request(topic, queue_id, offset))).code == PULL_FOUND:
-                for record in decode_records(reply.body or b"", check_crc=True):
-                    found[queue_id, record.queue_offset] = key_of(bytes(record.body))
-                    offset = record.queue_offset + 1
-        connection.close()
+        with connected(member.server, 10.0) as connection:
+            for queue_id in range(QUEUES):
+                offset = 0
+                while (reply := connection.ask(pull_request(topic, queue_id, offset))).code == PULL_FOUND:
+                    for record in decode_records(reply.body or b"", check_crc=True):
+                        found[queue_id, record.queue_offset] = key_of(bytes(record.body))
+                        offset = record.queue_offset + 1
         return found
 
 
@@ -234,7 +234,7 @@ def real_group(
     arrange: Callable[[Member], None] = lambda member: None,
     before: Callable[[EtcdCluster], None] = lambda etcd: None,
     kind: type[NameServer] = NameServer,
-    authority: Authority | None = None,
+    guard: Guard | None = None,
 ) -> Iterator[Group]:
     """A group whose members are all in sync. With `network` its places are the members and `etcd`.
 
@@ -245,7 +245,7 @@ def real_group(
         arrange: may change a member before it is started for the first time.
         before: may change etcd before any member is started.
         kind: of name server.
-        authority: signs the certificates of members, which speak TLS with everybody and nothing else.
+        guard: name server and members then serve nobody without TLS and an account.
     """
     with ExitStack() as stack:
         place = {"host": network.address("etcd"), "prefix": network.command("etcd", [])} if network else {}
@@ -253,16 +253,15 @@ def real_group(
         etcd = stack.enter_context(etcd_cluster(directory / "etcd", etcd_members, **place))  # type: ignore[arg-type]  # two keys
         before(etcd)
         namesrv, members = _namesrv(directory, network, kind), {}
-        if authority is not None:
-            namesrv.settings |= authority.issue().settings() | {"tls.server.mode": "permissive"} | TLS_FILE
+        if guard is not None:
+            namesrv.settings |= guard.server("namesrv")
         stack.callback(namesrv.kill_all)
         namesrv.start()
         for number, name in enumerate(names, 1):
             members[name] = made_member(directory, names, name, number, etcd, namesrv, network, settings or {})
-            if authority is not None:
-                members[name].settings |= authority.issue().settings() | authority.trusting()
-                members[name].settings |= {"tls.server.mode": "enforcing"} | TLS_FILE
-                members[name].tls = ssl.create_default_context(cafile=authority.ca_file)
+            if guard is not None:
+                members[name].settings |= guard.member(name)
+                members[name].tls, members[name].credentials = guard.context(), CLIENT
             arrange(members[name])
             stack.callback(members[name].kill_all)
         group = Group(etcd=etcd, history=history or History(), members=members, namesrv=namesrv, network=network)

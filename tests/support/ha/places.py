@@ -7,6 +7,7 @@ import ssl
 
 import attrs
 
+from rocketpy.remoting.signature import Credentials
 from tests.support.history import Connection
 
 TOPIC = "History"
@@ -26,11 +27,13 @@ class Server:
     port: int
     tls: ssl.SSLContext | None = None
     """None: by plain connections."""
+    credentials: Credentials | None = None
+    """None: requests are not signed."""
 
 
 def connected(server: Server, timeout_s: float) -> contextlib.closing[Connection]:
     """Raises: OSError."""
-    return contextlib.closing(Connection(server.port, timeout_s, server.host, server.tls))
+    return contextlib.closing(Connection(server.port, timeout_s, server.host, server.tls, server.credentials))
 
 
 def key_of(body: bytes) -> str:
