@@ -1,5 +1,5 @@
 """Clients over a failover: they follow brokerId 0, and get every message that was acknowledged, in the order of its
-queue. The official ones of Java and Go, and ours."""
+queue. The official ones of Java and Go, and ours; the Java client 5.3.3 of a group with TLS and accounts everywhere."""
 
 from __future__ import annotations
 
@@ -11,33 +11,38 @@ import pytest
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from tests.interop import toolchain
-from tests.interop.programs import Event, Launcher, Program, command_of
+from tests.interop.programs import Event, Launcher, Program, command_of, java_flags
 from tests.support.ha.group import real_group
+from tests.support.ha.guard import CLIENT, Guard
 
 TOPIC = "Official"
 STORED = ("SEND_OK", "SLAVE_NOT_AVAILABLE")  # the second by a master that is alone in sync
 GO_NO_SLAVE = "sendStatus=3"
 MESSAGES = 200  # before the failover, and after it
+GUARDED = "java-5.3.3"
+ACCOUNT = {"accessKey": CLIENT.access_key, "secretKey": CLIENT.secret_key}
 POLL_MS = 1000  # clients of Java and ours ask for routes so often; those of Go every 30 s
 
 
-@pytest.mark.parametrize("language", ["java-4.9.8", "go", "python"])
-def test_producer_and_consumer_follow_the_master(tmp_path: Path, language: str) -> None:
+@pytest.mark.parametrize("language", ["java-4.9.8", GUARDED, "go", "python"])
+def test_producer_and_consumer_follow_the_master(
+    tmp_path: Path, language: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     try:
         command_of(language, tmp_path)
     except toolchain.Missing as missing:
         pytest.skip(str(missing))
-    with real_group(tmp_path) as group:
+    guard, account = (Guard(tmp_path), ACCOUNT) if language == GUARDED else (None, {})
+    if guard is not None:
+        monkeypatch.setenv("JAVA_TOOL_OPTIONS", " ".join(java_flags(guard.authority.trusting())))
+    with real_group(tmp_path, guard=guard) as group:
         first = group.master() or ""
         launcher = Launcher(group.namesrv.namesrv, tmp_path)
         try:
-            producer = launcher.start(
-                language, "send", mode="stream", topic=TOPIC, group="official_producers", prefix="m", poll=POLL_MS
-            )
+            common = {"topic": TOPIC, "poll": POLL_MS, **account}
+            producer = launcher.start(language, "send", mode="stream", group="official_producers", prefix="m", **common)
             producer.wait_until(lambda: acknowledged(producer), "the topic")
-            consumer = launcher.start(
-                language, "push", topic=TOPIC, group="official_consumers", orderly="true", poll=POLL_MS
-            )
+            consumer = launcher.start(language, "push", group="official_consumers", orderly="true", **common)
             consumer.wait_messages(MESSAGES)
             group.history.happened(f"kill -9 of all of {first}")
             group.members[first].kill_all()

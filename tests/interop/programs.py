@@ -44,6 +44,14 @@ def command_of(language: str, home: Path) -> list[str]:
     ]
 
 
+def java_flags(*given: dict[str, str]) -> list[str]:
+    """The system properties by which official servers and clients speak TLS and check servers."""
+    found = {"tls.test.mode.enable": "false", "tls.enable": "true", "tls.client.authServer": "true"}
+    for one in given:
+        found |= one
+    return [f"-D{key}={value}" for key, value in found.items() if key != "useTLS"]
+
+
 @attrs.define(eq=False)
 class Program:
     """One running client. Its events arrive in `events`; waiting for one has a deadline and says what was missing."""

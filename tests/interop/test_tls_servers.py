@@ -20,20 +20,12 @@ from tests.support.pair import LoneBroker, NameServer
 from .brokers import wait_until
 from .java_broker import JavaBroker, write_logback
 from .mqadmin import MqAdmin
-from .programs import Launcher
+from .programs import Launcher, java_flags
 
 JAVA = ("java-4.9.8", "java-5.3.3")
 COUNT = 5
 OF_SERVERS = {"tls.config.file": "/dev/null", "tls.server.mode": "enforcing"}
 OF_CALLS = {"tls.config.file": "/dev/null", "useTLS": "true", "tls.client.authServer": "true"}
-
-
-def java_flags(*given: dict[str, str]) -> list[str]:
-    """The system properties of official servers and clients."""
-    found = {"tls.test.mode.enable": "false", "tls.enable": "true", "tls.client.authServer": "true"}
-    for one in given:
-        found |= one
-    return [f"-D{key}={value}" for key, value in found.items() if key != "useTLS"]
 
 
 @attrs.frozen

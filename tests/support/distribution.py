@@ -42,6 +42,7 @@ LONGEST = (
     "tests/interop/test_send.py",
     "tests/interop/test_java_histories.py",
     "tests/interop/test_lite_pull.py",
+    "tests/interop/test_client_accounts.py",
     "tests/interop/test_store_damage.py",
 )
 

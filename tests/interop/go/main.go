@@ -1,4 +1,4 @@
-// One official Go client, driven by arguments: send, push, litepull, request, reply or transaction.
+// One official Go client, driven by arguments: send, push, litepull, request, reply, transaction or attempts.
 //
 // Prints one JSON object per line. A consumer runs until its standard input ends, then leaves its group in good order.
 package main
@@ -46,6 +46,11 @@ func (a arguments) nameServer() primitive.NsResolver {
 	return primitive.NewPassthroughResolver([]string{a.values["namesrv"]})
 }
 
+// credentials sign the requests of `send` and `push` with --accessKey K --secretKey S.
+func (a arguments) credentials() primitive.Credentials {
+	return primitive.Credentials{AccessKey: a.text("accessKey", ""), SecretKey: a.text("secretKey", "")}
+}
+
 // traceConfig is of both producers and consumers.
 func (a arguments) traceConfig() *primitive.TraceConfig {
 	return &primitive.TraceConfig{
@@ -77,6 +82,8 @@ func main() {
 		reply(given)
 	case "transaction":
 		transaction(given)
+	case "attempts":
+		attempts(given)
 	default:
 		check(fmt.Errorf("no such command: %s", given.command))
 	}

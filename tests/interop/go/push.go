@@ -27,6 +27,7 @@ func push(given arguments) {
 		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset),
 		consumer.WithStrategy(watched(topic)),
 		consumer.WithMaxReconsumeTimes(int32(given.number("attempts", -1))),
+		consumer.WithCredentials(given.credentials()),
 	}
 	if given.text("trace", "") == "true" {
 		options = append(options, consumer.WithTrace(given.traceConfig()))

@@ -61,6 +61,7 @@ func send(given arguments) {
 		producer.WithGroupName(given.text("group", "")),
 		producer.WithSendMsgTimeout(timeout),
 		producer.WithRetry(retries),
+		producer.WithCredentials(given.credentials()),
 	}
 	if given.text("trace", "") == "true" {
 		options = append(options, producer.WithTrace(given.traceConfig()))

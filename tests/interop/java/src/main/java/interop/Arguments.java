@@ -2,8 +2,11 @@ package interop;
 
 import java.util.HashMap;
 import java.util.Map;
+import org.apache.rocketmq.acl.common.AclClientRPCHook;
+import org.apache.rocketmq.acl.common.SessionCredentials;
+import org.apache.rocketmq.remoting.RPCHook;
 
-/** A command followed by pairs of --name value. */
+/** A command followed by pairs of --name value. `send` and `push` sign with --accessKey K --secretKey S. */
 final class Arguments {
     final String command;
     private final Map<String, String> values = new HashMap<>();
@@ -29,5 +32,14 @@ final class Arguments {
 
     int number(String name, int otherwise) {
         return Integer.parseInt(text(name, Integer.toString(otherwise)));
+    }
+
+    /** Signs the requests of a client; null: they are not signed. */
+    RPCHook account() {
+        return hook(text("accessKey", ""), text("secretKey", ""));
+    }
+
+    static RPCHook hook(String accessKey, String secretKey) {
+        return accessKey.isEmpty() ? null : new AclClientRPCHook(new SessionCredentials(accessKey, secretKey));
     }
 }

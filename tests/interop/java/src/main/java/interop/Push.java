@@ -8,12 +8,13 @@ import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 
 /**
  * push [--model clustering|broadcasting] [--orderly true] [--expression E or --sql E] [--trace true]; prints queues and
- * messages. --fail true: every message is to be retried, --attempts N times. --poll MS: how often routes are asked for.
+ * messages. --fail true: every message is to be retried, --attempts N times. --poll MS and --patience MS: as of Send.
  */
 final class Push {
     private static final long LOOK_MS = 50;
@@ -23,13 +24,14 @@ final class Push {
 
     static void run(Arguments arguments) throws Exception {
         String topic = arguments.text("topic");
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(arguments.text("group"),
-            arguments.text("trace", "false").equals("true"), null);
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(arguments.text("group"), arguments.account(),
+            new AllocateMessageQueueAveragely(), arguments.text("trace", "false").equals("true"), null);
         consumer.setNamesrvAddr(arguments.text("namesrv"));
         consumer.setInstanceName(arguments.text("instance", "DEFAULT"));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         setModel(consumer, arguments.text("model", "clustering").toUpperCase());
         consumer.setPollNameServerInterval(arguments.number("poll", 30_000));
+        consumer.setMqClientApiTimeout(arguments.number("patience", 3_000));
         consumer.setMaxReconsumeTimes(arguments.number("attempts", -1));
         boolean fails = arguments.text("fail", "false").equals("true");
         String sql = arguments.text("sql", "");

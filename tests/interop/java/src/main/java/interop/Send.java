@@ -18,7 +18,7 @@ import org.apache.rocketmq.remoting.exception.RemotingException;
  * send --mode sync|async|oneway|batch [--shards N: a selector keeps one of N shards in one queue].
  * send --mode stream [--levels N: delay levels 1 to N in turn] [--pause MS] [--retries N]: one after the other until the input
  * ends, each tried once unless told otherwise, so that no message is stored twice by the client itself.
- * --poll MS: how often routes are asked for.
+ * --poll MS: how often routes are asked for. --patience MS: how long an answer of a name server is waited for.
  * [--timer setDelayTimeMs|setDelayTimeSec|setDeliverTimeMs|ons --delay MS: message i is due so much and i ms later].
  * [--property NAME --values A,B,...: message i has the i-th value].
  */
@@ -27,11 +27,12 @@ final class Send {
     }
 
     static void run(Arguments arguments) throws Exception {
-        DefaultMQProducer producer = new DefaultMQProducer(arguments.text("group"),
+        DefaultMQProducer producer = new DefaultMQProducer(arguments.text("group"), arguments.account(),
             arguments.text("trace", "false").equals("true"), null);
         producer.setNamesrvAddr(arguments.text("namesrv"));
         producer.setSendMsgTimeout(10_000);
         producer.setPollNameServerInterval(arguments.number("poll", 30_000));
+        producer.setMqClientApiTimeout(arguments.number("patience", 3_000));
         producer.start();
         Events.print("ready");
         if (arguments.text("mode", "sync").equals("stream")) {

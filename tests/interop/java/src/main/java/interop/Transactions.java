@@ -16,7 +16,7 @@ final class Transactions implements TransactionListener {
     private final String[] outcomes;
     private final String[] answers;
 
-    private Transactions(Arguments arguments) {
+    Transactions(Arguments arguments) {
         outcomes = arguments.text("outcomes", "commit").split(",");
         answers = arguments.text("answers", "commit").split(",");
     }
