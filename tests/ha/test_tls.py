@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import random
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,11 +16,13 @@ import pytest
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from tests.ha import test_brokers, test_leases, test_switch_overs
+from tests.support.certificates import Authority
 from tests.support.ha.clients import Clients
 from tests.support.ha.group import Group, real_group
 from tests.support.ha.guard import Guard
 
 DEATHS = 6
+REFUSED = "its certificate is refused: unable to get local issuer certificate"
 HISTORIES: list[Callable[[Group, int], None]] = [
     test_brokers.test_a_killed_master_is_replaced_and_comes_back_as_slave,
     test_brokers.test_a_master_that_comes_back_without_its_disk_copies_everything,
@@ -58,6 +62,23 @@ def test_tls_workers_are_killed_again_and_again(pair: Group, seed: int) -> None:
             time.sleep(choose.uniform(0.2, 1.0))
         pair.wait_until_healed()
     pair.check()
+
+
+def test_the_doctor_of_a_slave_calls_the_ha_port_of_its_master(pair: Group, tmp_path: Path) -> None:
+    slave = pair.members[pair.other(pair.master() or "")]
+    stranger = Authority(tmp_path / "strangers")
+    for trusted, words in (
+        ({}, "takes connections; its certificate expires in 29 days"),
+        (stranger.trusting(), REFUSED),
+    ):
+        file = tmp_path / "broker.conf"
+        own = {"listenPort": str(slave.port), "storePathRootDir": str(slave.store), "namesrvAddr": slave.namesrv}
+        file.write_text("".join(f"{key}={value}\n" for key, value in (slave.settings | own | trusted).items()))
+        command = [sys.executable, "-m", "rocketpy", "doctor", "-c", str(file)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, env={"COLUMNS": "400"}, check=False)
+        of_master = str(pair.members[pair.other(slave.name)].port + 1)
+        found = [line for line in done.stdout.splitlines() if "replication port" in line and of_master in line]
+        assert words in "".join(found) and done.returncode == bool(trusted), done
 
 
 def test_a_change_of_role_needs_no_file_of_a_certificate(pair: Group, seed: int) -> None:
