@@ -10,6 +10,7 @@ Source: `MixAll#string2File`, `ConfigManager#load`.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -78,7 +79,12 @@ def make_directory(path: Path) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Bring added, renamed and removed names of a directory to the disk. Raises: OSError."""
+    """Bring added, renamed and removed names of a directory to the disk. Raises: OSError.
+
+    Windows, where clients run, opens no directories and writes their changes by itself.
+    """
+    if sys.platform == "win32":
+        return
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -88,7 +94,7 @@ def sync_directory(path: Path) -> None:
 
 def _write_synced(path: Path, pieces: Sequence[bytes], mode: int | None = None) -> None:
     with open(path, "wb", opener=lambda name, flags: os.open(name, flags, 0o666 if mode is None else mode)) as file:
-        if mode is not None:
+        if mode is not None and sys.platform != "win32":
             os.fchmod(file.fileno(), mode)  # of a file that a crash has left, and whatever the umask is
         file.writelines(pieces)
         file.flush()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from pathlib import Path
 
 from rocketpy.client.messages import ReceivedMessage
@@ -25,7 +26,7 @@ def check_owner(directory: Path) -> None:
     """Raises ClientError: this directory of Java's belongs to another user. Others are not checked."""
     parts = [part for part in (directory, *directory.parents) if part.is_relative_to(JAVA_DIRECTORY)]
     for part in parts:
-        if part.is_symlink() or (part.exists() and part.stat().st_uid != os.geteuid()):
+        if part.is_symlink() or (part.exists() and sys.platform != "win32" and part.stat().st_uid != os.geteuid()):
             raise ClientError(f"{part} belongs to another user: choose a place of your own")
 
 

@@ -8,6 +8,7 @@ Importing this module without the extension raises NativeMissing; it is the only
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any
 
 from ..errors import NativeMissing, StoreError
@@ -15,9 +16,14 @@ from ..errors import NativeMissing, StoreError
 try:
     from ._rocketpy import ffi, lib
 except ImportError as exc:
+    if sys.platform != "linux":
+        raise NativeMissing(
+            f"broker and name server need the compiled core, which needs Linux, and this is {sys.platform}; client and "
+            "mqadmin run here"
+        ) from exc
     raise NativeMissing(
         f"the compiled core is missing ({exc}); build it with 'python setup.py build_ext --inplace' in a checkout, or "
-        "reinstall rocketpy-mq where a C compiler is available and without ROCKETPY_BUILD=python"
+        "reinstall rocketpy-mq (pip install --no-cache-dir --force-reinstall) where there are a C compiler and Python.h"
     ) from exc
 
 __all__ = ["Layout", "ffi", "lib", "shared"]

@@ -71,3 +71,23 @@ def test_numbers_of_the_protocol_are_those_of_python(c_type: str, prefix: str, c
     core = pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
     named = {name.removeprefix(prefix): value for value, name in core.ffi.typeof(c_type).elements.items()}
     assert named and named == {name: codes.get(name) for name in named}
+
+
+def test_client_and_admin_tool_do_without_what_windows_lacks(tmp_path: Path) -> None:
+    result = without_core(
+        "import asyncio, click, os, rich.table, socket, ssl, trio\n"
+        "sys.platform = 'win32'\n"
+        "for name in ('fcntl', 'termios', 'resource', 'pwd', 'grp'): sys.modules[name] = None\n"
+        "for name in ('O_DIRECTORY', 'fchmod', 'geteuid', 'getuid', 'fork'): delattr(os, name)\n"
+        "import rocketpy.client.sync, rocketpy.admin.cli\n"
+        "from pathlib import Path\n"
+        "from rocketpy.atomic_file import write_atomically\n"
+        f"write_atomically(Path({str(tmp_path / 'offsets.json')!r}), b'here', mode=0o600)\n"
+    )
+    assert result.returncode == 0, result.stderr
+    assert (tmp_path / "offsets.json").read_bytes() == b"here"
+
+
+def test_without_linux_servers_say_that_they_need_it() -> None:
+    result = without_core("sys.platform = 'darwin'\nfrom rocketpy.native import require_core\nrequire_core()")
+    assert "which needs Linux, and this is darwin" in result.stderr.strip().splitlines()[-1]
