@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from rocketpy.native.core import ffi, lib
@@ -97,8 +98,11 @@ def forget_handlers(*, ends_on_sigterm: bool = False) -> None:
         signal.signal(number, signal.SIG_DFL if is_obeyed else signal.SIG_IGN)
 
 
-def _command_line_place() -> tuple[int, int]:
-    """Address range of the command line in memory: fields 48 and 49 of /proc/self/stat."""
-    with open("/proc/self/stat", "rb") as file:
-        fields = file.read().rpartition(b")")[2].split()
-    return int(fields[45]), int(fields[46])  # counted from field 3, the first one after the name
+def _command_line_place(status: Path = Path("/proc/self/stat")) -> tuple[int, int]:
+    """Address range of the command line in memory: fields 48 and 49 of /proc/self/stat.
+
+    (0, 0), so that `ps` shows the command of the supervisor for each worker, where the kernel is emulated without them.
+    """
+    fields = status.read_bytes().rpartition(b")")[2].split()
+    places = fields[45:47]  # counted from field 3, the first one after the name
+    return (int(places[0]), int(places[1])) if len(places) == 2 else (0, 0)
