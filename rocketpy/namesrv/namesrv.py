@@ -9,6 +9,7 @@ import errno
 import logging
 import math
 import signal
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SCAN_FIRST_S = 5.0
+BEAT_S = 1.0
 SCAN_INTERVAL_S = 10.0
 LATE_S = 5.0  # a scan later than this means that the process was paused
 FORGET_INTERVAL_S = 1.0
@@ -101,14 +103,20 @@ class NameServer:
         """The current settings; run-time updates replace them."""
         return self._processor.settings
 
-    async def listen(self) -> Sequence[trio.SocketListener]:
+    async def listen(self, passed: socket.socket | None = None) -> Sequence[trio.SocketListener]:
         """The sockets to `run` with.
+
+        Args:
+            passed: a socket that listens already; None: listen on the address of the configuration.
 
         Raises:
             ConfigError: the address cannot be listened on, in one line that says why.
         """
         config = self._server_config
-        listeners = await _listen(config.bind_address, config.listen_port, config.server_socket_backlog)
+        if passed is not None:
+            listeners: Sequence[trio.SocketListener] = [trio.SocketListener(trio.socket.from_stdlib_socket(passed))]
+        else:
+            listeners = await _listen(config.bind_address, config.listen_port, config.server_socket_backlog)
         self.port = listening_port(listeners[0])
         return listeners
 
@@ -186,11 +194,18 @@ class NameServer:
             logger.info("key-value table, %s: %s%s", namespace, some, f" and {more} more" if more else "")
 
 
-def run_namesrv(settings: NamesrvSettings, started: Callable[[NameServer], None] | None = None) -> int:
+def run_namesrv(
+    settings: NamesrvSettings,
+    started: Callable[[NameServer], None] = lambda server: None,
+    passed: socket.socket | None = None,
+    beat: Callable[[float], None] = lambda now_s: None,
+) -> int:
     """Run a name server in this process, until SIGTERM or SIGINT. Must be called in the main thread.
 
     Args:
         started: called once it serves, after the ready line is on standard output.
+        passed: a socket that listens already, of a service manager.
+        beat: called each BEAT_S by the loop that serves, with the time of its clock.
     Returns: the exit status.
     Raises:
         ConfigError: the port is taken, or the key-value table is damaged.
@@ -200,25 +215,36 @@ def run_namesrv(settings: NamesrvSettings, started: Callable[[NameServer], None]
         logger.warning("%s", note)
     handlers = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGTERM, signal.SIGINT)}
     try:  # ignored before and after the receiver: a second signal to a server that is stopping does not kill it
-        trio.run(_serve_until_signal, server, started)
+        trio.run(_serve_until_signal, server, started, passed, beat)
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
     return 0
 
 
-async def _serve_until_signal(server: NameServer, started: Callable[[NameServer], None] | None) -> None:
-    listeners = await server.listen()  # outside of a nursery: else the error of a port in use would be a group
+async def _serve_until_signal(
+    server: NameServer,
+    started: Callable[[NameServer], None],
+    passed: socket.socket | None,
+    beat: Callable[[float], None],
+) -> None:
+    listeners = await server.listen(passed)  # outside of a nursery: else the error of a port in use would be a group
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with trio.open_nursery() as nursery:
             await nursery.start(server.run, listeners)
             print(READY_LINE, flush=True)
-            if started is not None:
-                started(server)
+            started(server)
+            nursery.start_soon(_beat, beat)
             async for number in signals:
                 logger.info("stopping on %s", signal.Signals(number).name)
                 nursery.cancel_scope.cancel()
                 break
+
+
+async def _beat(beat: Callable[[float], None]) -> None:
+    while True:
+        beat(trio.current_time())
+        await trio.sleep(BEAT_S)
 
 
 async def _listen(host: str, port: int, backlog: int) -> Sequence[trio.SocketListener]:

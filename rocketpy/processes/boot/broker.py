@@ -10,6 +10,7 @@ are imported while the store is being opened: opening is mostly C and the disk, 
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,7 @@ from rocketpy.reactor.worker_spec import EXIT_REOPEN, WorkerSpec
 
 from ...logs import set_up_logging
 from ..member.marks import EPOCH_FILE, EXIT_OTHER_EPOCH, INCARNATION_FILE
+from .service_manager import ServiceManager
 from .sockets import Sockets, connections_max, memory_bytes, open_sockets, raise_descriptor_limit
 from .store_opening import StoreOpening, begin_replication, requested_cut, start_again
 
@@ -41,12 +43,14 @@ def run_broker(
     *,
     beside: Callable[[], Sequence[WorkerSpec]] = lambda: (),
     ready_lines: Callable[[BrokerSettings], Sequence[str]] | None = None,
+    manager: ServiceManager | None = None,
 ) -> int:
     """Run a broker until SIGTERM or SIGINT; in the main thread of a process without other threads.
 
     Args:
         beside: workers that live and end with the broker (a name server of its own).
         ready_lines: lines to print when it serves, from the final settings; the reference's line by default.
+        manager: None: that of this process's environment.
     Returns: the exit status: 0 after a clean stop.
     Raises:
         ConfigError, TransportError, StoreError, NativeMissing: one line each; nothing was started.
@@ -58,21 +62,24 @@ def run_broker(
     say = ready_lines or (lambda settings: [ready_line(settings)])
     certificates = _certificates(settings)
     run = partial(run_tree, certificates=certificates, access=_access(settings))
-    with open_sockets(settings) as sockets:
+    service = manager or ServiceManager.of(os.environ)
+    with open_sockets(settings, service) as sockets:
         if sockets.metrics is not None:
             settings = _with(settings, metrics_port=sockets.metrics.getsockname()[1])
         settings = _with_connections_max(settings)
 
         def on_ready() -> None:
             print("\n".join(say(settings)), flush=True)
+            service.tell_ready()
 
         if settings.store.is_automatic:
             from .member import run_member
 
             calls = None if certificates is None else certificates.calls
-            return run_member(settings, sockets, run, on_ready, calls)
-        status = run(settings, sockets, beside, on_ready)
+            return run_member(settings, sockets, run, on_ready, service.beat, calls)
+        status = run(settings, sockets, beside, on_ready, beat=service.beat)
     if status == EXIT_REOPEN:
+        service.tell_restart()
         start_again()
     return status
 
@@ -85,6 +92,7 @@ def run_tree(
     member: MemberTree | None = None,
     certificates: BrokerCertificates | None = None,
     access: SharedAccess | None = None,
+    beat: Callable[[float], None] | None = None,
 ) -> int:
     """Open the store and run the supervisor and its workers until they are told to stop. Returns: the exit status.
 
@@ -92,6 +100,7 @@ def run_tree(
         member: with automatic failover, what the guardian has for its process tree.
         certificates: None: without TLS and signatures.
         access: None: without access control.
+        beat: called at each turn of the supervisor; None: the guardian's turns count.
     """
     opening = StoreOpening(
         settings.store,
@@ -122,6 +131,8 @@ def run_tree(
         supervisor = Supervisor(specs, stop_timeout_s=stop_timeout_s, on_ready=on_ready)
         if member is not None:
             supervisor.on_turn = member.watch(specs)
+        elif beat is not None:
+            supervisor.on_turn = lambda _absent: beat(supervisor.process.clock())
         share_memory()
         status = supervisor.run()
         is_replaced = member is not None and member.memory.marks.is_replaced  # the next tree need not wait for the disk

@@ -51,6 +51,7 @@ def run_member(
     sockets: Sockets,
     run_tree: RunTree,
     on_ready: OnReady,
+    on_turn: Callable[[float], None],
     calls: Certificates | None = None,
 ) -> int:
     """Run the guardian until it is told to stop; in the main thread of a process without other threads.
@@ -58,6 +59,7 @@ def run_member(
     Args:
         run_tree: runs a process tree with the settings of its role.
         on_ready: tells the operator that the broker serves; called once.
+        on_turn: called at each turn of the guardian, with the time of its clock.
         calls: with TLS, the certificates of the coordinator's calls to another member.
     Returns: the exit status.
     Raises:
@@ -91,6 +93,7 @@ def run_member(
         bell,
         settings.rocketpy.stop_timeout_millis / 1000,
     )
+    guardian.on_turn = on_turn
     for module in IMPORTED_ONCE:
         importlib.import_module(module, __package__)
     share_memory()

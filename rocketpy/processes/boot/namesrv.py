@@ -16,6 +16,7 @@ from rocketpy.reactor.worker_spec import StopPhase, WorkerContext, WorkerSpec
 
 from ...logs import set_up_logging
 from ..workers.garbage_collection import short_collections
+from .service_manager import ServiceManager
 
 NAMESRV = "namesrv"
 BEAT_S = 1.0
@@ -28,7 +29,15 @@ def run_name_server(settings: NamesrvSettings) -> int:
         ConfigError: the port is taken, or the key-value table is damaged; one line.
     """
     set_up_logging(settings.rocketpy.log_level)
-    return run_namesrv(settings, lambda server: _serve_metrics(settings, server))
+    manager, config = ServiceManager.of(os.environ), settings.server
+    passed = manager.take_listener(config.bind_address, config.listen_port, "listenPort")
+    manager.close_rest()
+
+    def started(server: NameServer) -> None:
+        _serve_metrics(settings, server)
+        manager.tell_ready()
+
+    return run_namesrv(settings, started, passed, manager.beat)
 
 
 def _serve_metrics(settings: NamesrvSettings, server: NameServer) -> None:

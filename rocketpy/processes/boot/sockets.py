@@ -18,7 +18,9 @@ import attrs
 
 from rocketpy.config import BrokerSettings
 from rocketpy.config.rocketpy_config import METRICS_PORT_FREE
-from rocketpy.reactor.acceptor import open_listener
+from rocketpy.reactor.acceptor import BACKLOG, open_listener
+
+from .service_manager import ServiceManager
 
 logger = logging.getLogger(__name__)
 
@@ -43,36 +45,45 @@ class Sockets:
 
 
 @contextlib.contextmanager
-def open_sockets(settings: BrokerSettings) -> Iterator[Sockets]:
-    """Listen on every port of the broker.
+def open_sockets(settings: BrokerSettings, manager: ServiceManager) -> Iterator[Sockets]:
+    """Listen on every port of the broker, by the sockets of `manager` where it has them.
 
     Raises:
         ConfigError, TransportError: a port cannot be used.
     """
     with contextlib.ExitStack() as stack:
-        listeners = [stack.enter_context(listener) for listener in _listeners(settings)]
-        replication = None if settings.is_slave else stack.enter_context(_replication_listener(settings))
+        listeners = [stack.enter_context(listener) for listener in _listeners(settings, manager)]
+        replication = None if settings.is_slave else stack.enter_context(_replication_listener(settings, manager))
         metrics = _metrics_listener(settings)
         if metrics is not None:
             stack.enter_context(metrics)
+        manager.close_rest()
         yield Sockets(listeners, replication, metrics)
 
 
-def _listeners(settings: BrokerSettings) -> list[socket.socket]:
+def listen(
+    manager: ServiceManager, host: str, port: int, *, key: str = "listenPort", backlog: int = BACKLOG
+) -> socket.socket:
+    """The socket that the service manager has for this port, or one that is opened now. Raises: as open_listener."""
+    return manager.take_listener(host, port, key) or open_listener(host, port, key=key, backlog=backlog)
+
+
+def _listeners(settings: BrokerSettings, manager: ServiceManager) -> list[socket.socket]:
     """The main and the VIP port, listening."""
     host, backlog = settings.server.bind_address, settings.server.server_socket_backlog
-    main = open_listener(host, settings.server.listen_port, backlog=backlog)
+    main = listen(manager, host, settings.server.listen_port, backlog=backlog)
     try:
-        vip = open_listener(host, settings.vip_port, key="listenPort (listenPort - 2 is used too)", backlog=backlog)
+        vip = listen(manager, host, settings.vip_port, key="listenPort (listenPort - 2 is used too)", backlog=backlog)
     except BaseException:
         main.close()
         raise
     return [main, vip]
 
 
-def _replication_listener(settings: BrokerSettings) -> socket.socket:
+def _replication_listener(settings: BrokerSettings, manager: ServiceManager) -> socket.socket:
     """The HA port, which slaves dial."""
-    return open_listener(
+    return listen(
+        manager,
         settings.server.bind_address,
         settings.store.ha_listen_port,
         key="listenPort (listenPort + 1 is the replication port)",

@@ -12,10 +12,11 @@ import attrs
 from rocketpy.config import BrokerSettings, NamesrvSettings, Note, load_broker_config, load_namesrv_config
 from rocketpy.errors import ConfigError
 from rocketpy.native import require_core
-from rocketpy.reactor.acceptor import open_listener
 from rocketpy.reactor.worker_spec import WorkerSpec
 
 from .broker import ready_line, run_broker
+from .service_manager import ServiceManager
+from .sockets import listen
 
 OPEN_NAME_SERVER = Note(
     "aclEnable",
@@ -59,7 +60,8 @@ def run_standalone(
         namesrv = with_accounts_of(settings, namesrv)
     elif settings.broker.acl_enable:
         settings = attrs.evolve(settings, notes=(*settings.notes, OPEN_NAME_SERVER))
-    with open_listener(bind, namesrv_port, key="--namesrv-port") as listener:
+    manager = ServiceManager.of(environ)
+    with listen(manager, bind, namesrv_port, key="--namesrv-port") as listener:
 
         def name_server() -> list[WorkerSpec]:
             from .namesrv import namesrv_spec  # while the store is being opened
@@ -70,6 +72,7 @@ def run_standalone(
             settings,
             beside=name_server,
             ready_lines=lambda running: welcome(running, namesrv_addr),
+            manager=manager,
         )
 
 

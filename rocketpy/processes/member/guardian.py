@@ -104,6 +104,8 @@ class Guardian:
     bell: int
     stop_timeout_s: float = 10.0
     process: ParentProcess = attrs.field(factory=ParentProcess)
+    on_turn: Callable[[float], None] = attrs.field(init=False, default=lambda now_s: None)
+    """Called at least once a second, with the time of the clock."""
     _cuts: Cuts = attrs.field(init=False, factory=Cuts)
     _poller: select.poll = attrs.field(init=False, factory=select.poll)
     _signals: tuple[int, int] = attrs.field(init=False, default=(-1, -1))  # wakeup pipe: read, write
@@ -153,6 +155,7 @@ class Guardian:
                 self._ended(child)
         now = self.memory.marks.guardian_turned_s = self.process.clock()
         self._excuse_pauses(now)
+        self.on_turn(now)
         if self._stop_asked_at is None:
             self._change_role(now)
             self._watch_coordinator(now)

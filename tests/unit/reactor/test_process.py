@@ -17,7 +17,7 @@ FIELDS = [str(number) for number in range(3, 53)]  # fields 3 to 52 of /proc/sel
     ("last", "place"), [(52, (48, 49)), (44, (0, 0)), (48, (0, 0))], ids=["Linux", "qemu", "one end"]
 )
 def test_the_place_of_the_command_line(last: int, place: tuple[int, int], tmp_path: Path) -> None:
-    """Fault: the broker did not start under qemu, whose /proc/self/stat ends with field 44."""
+    """Fault: The broker did not start under qemu, whose /proc/self/stat ends with field 44."""
     status = tmp_path / "stat"
     status.write_text("1 (a) b) " + " ".join(FIELDS[: last - 2]))
     assert _command_line_place(status) == place

@@ -127,7 +127,7 @@ def test_a_coordinator_that_starts_again_has_the_certificates_of_the_guardian(
     monkeypatch.setattr(member, "share_memory", lambda: None)
     monkeypatch.setattr(coordinator_main, "run_coordinator", run_coordinator)
     unused: Any = None
-    assert member.run_member(settings, Sockets((), None, None), unused, lambda: None, certificates) == 0
+    assert member.run_member(settings, Sockets((), None, None), unused, lambda: None, unused, certificates) == 0
     assert used == [certificates if uses_tls else None]
     parked.into.close()
     parked.out.close()

@@ -1,0 +1,144 @@
+"""The systemd units of deploy/: systemd's own tools take them, and a real systemd runs them (`make test-dist`)."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.own_systemd import OwnSystemd, own_systemd
+from tests.support.rules import ROOT
+from tests.support.waiting import wait_until
+
+UNITS = sorted((ROOT / "deploy").glob("rocketpy-*.service")) + sorted((ROOT / "deploy").glob("rocketpy-*.socket"))
+SERVICES = [unit for unit in UNITS if unit.suffix == ".service"]
+BROKER, NAMESRV = "rocketpy-broker.service", "rocketpy-namesrv.service"
+EXPOSURE_MAX = 2.0  # of 10, by systemd-analyze security
+PYTHON = "/usr/bin/python3"  # ProtectHome=yes hides those below home directories
+SEND = """
+import sys
+from rocketpy.client import Message, ProducerOptions
+from rocketpy.client.sync import Producer
+with Producer("units", ProducerOptions(name_servers="127.0.0.1:9876")) as producer:
+    for number in range(int(sys.argv[1])):
+        print(producer.send(Message("Units", b"%d" % number)).status.name)
+"""
+DIAL = """
+import socket
+while True:
+    for port in (10911, 10909, 10912, 9876):
+        socket.create_connection(("127.0.0.1", port)).close()
+"""
+
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("systemd-analyze") or not shutil.which("unshare"),
+    reason="needs root, systemd and unshare",
+)
+
+
+def test_systemd_takes_the_units(tmp_path: Path) -> None:
+    for unit in UNITS:  # the commands are not there yet, and no user rocketpy
+        text = re.sub(r"^ExecStart=.*", "ExecStart=/bin/true", unit.read_text(), flags=re.MULTILINE)
+        (tmp_path / unit.name).write_text(re.sub(r"^User=.*", "User=daemon", text, flags=re.MULTILINE))
+    for unit in UNITS:
+        words = ["systemd-analyze", "verify", str(tmp_path / unit.name)]
+        checked = subprocess.run(words, capture_output=True, text=True, check=False)
+        said = [line for line in checked.stderr.splitlines() if "rocketpy" in line]
+        assert (checked.returncode, said) == (0, []), checked.stderr
+
+
+@pytest.mark.parametrize("unit", SERVICES, ids=lambda unit: str(unit.name))
+def test_the_exposure_of_a_unit(unit: Path) -> None:
+    words = ["systemd-analyze", "security", "--offline=yes", "--no-pager", f"--threshold={EXPOSURE_MAX * 10:.0f}"]
+    checked = subprocess.run([*words, str(unit)], capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout
+
+
+@pytest.fixture(scope="module")
+def rocketpy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What becomes /opt/rocketpy: the wheel in an environment of the system's Python."""
+    (wheel,) = (ROOT / "dist").glob(f"*-abi3-manylinux*_{platform.machine()}.whl")
+    home = tmp_path_factory.mktemp("opt")
+    pip = [shutil.which("python3"), "-m", "pip", "--disable-pip-version-check", "--quiet", "--python", home]
+    for words in ([PYTHON, "-m", "venv", "--without-pip", home], [*pip, "install", wheel]):
+        done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    for script in (home / "bin").iterdir():
+        if script.is_file() and not script.is_symlink() and (text := script.read_text()).startswith(f"#!{home}"):
+            script.write_text(text.replace(f"#!{home}", "#!/opt/rocketpy", 1))
+    home.chmod(0o755)
+    return home
+
+
+@pytest.fixture
+def systemd(rocketpy: Path, tmp_path: Path) -> Iterator[OwnSystemd]:
+    configuration = tmp_path / "configuration"
+    (tmp_path / "units").mkdir()
+    configuration.mkdir()
+    for name in ("broker.conf", "namesrv.conf"):
+        shutil.copy(ROOT / "deploy" / name, configuration)
+    with (configuration / "broker.conf").open("a") as file:
+        file.write("\nmappedFileSizeCommitLog=8388608\n")
+    for unit in UNITS:
+        shutil.copy(unit, tmp_path / "units")
+    with own_systemd(rocketpy, configuration, tmp_path) as own:
+        yield own
+
+
+def send(systemd: OwnSystemd, count: int) -> None:
+    sent = systemd.run("/opt/rocketpy/bin/python", "-c", SEND, count)
+    assert sent.stdout.split() == ["SEND_OK"] * count, sent.stdout + sent.stderr
+
+
+def main_pid(systemd: OwnSystemd) -> int:
+    return int(systemd.show(BROKER, "MainPID") or 0)
+
+
+def test_a_started_unit_serves(systemd: OwnSystemd) -> None:
+    """Under all restrictions of the unit: MemoryDenyWriteExecute, the filter of system calls and the others."""
+    systemd.start(NAMESRV)
+    systemd.start(BROKER)
+    send(systemd, 10)
+    assert systemd.show(BROKER, "WatchdogUSec") == "30s"
+    stopped = systemd.run("systemctl", "stop", BROKER, NAMESRV)
+    assert stopped.returncode == 0, stopped.stderr
+    for unit in SERVICES:
+        assert systemd.show(unit.name, "Result") == "success"
+
+
+def test_a_broker_that_hangs_is_restarted(systemd: OwnSystemd) -> None:
+    systemd.run("sed", "-i", "s/^WatchdogSec=.*/WatchdogSec=2/", f"/etc/systemd/system/{BROKER}")
+    systemd.run("systemctl", "daemon-reload")
+    systemd.start(NAMESRV)
+    systemd.start(BROKER)
+    send(systemd, 1)
+    first = main_pid(systemd)
+    systemd.run("kill", "-STOP", first)
+    wait_until(lambda: main_pid(systemd) not in (first, 0), "the restart of the broker")
+    assert systemd.show(BROKER, "NRestarts") == "1"
+    wait_until(lambda: systemd.show(BROKER, "ActiveState") == "active", "the broker")
+    send(systemd, 1)
+
+
+def test_a_restart_with_socket_units_refuses_no_connection(systemd: OwnSystemd) -> None:
+    for unit in ("rocketpy-namesrv.socket", "rocketpy-broker.socket", NAMESRV, BROKER):
+        systemd.start(unit)
+    send(systemd, 1)
+    words = ["nsenter", "-t", str(systemd.pid), "-n", PYTHON, "-c", DIAL]
+    dialling = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+    assert dialling.stderr is not None
+    try:
+        for unit in (BROKER, NAMESRV, BROKER):
+            restarted = systemd.run("systemctl", "restart", unit)
+            assert restarted.returncode == 0, restarted.stderr
+            assert dialling.poll() is None, dialling.stderr.read()
+    finally:
+        dialling.kill()
+        dialling.communicate()
+    send(systemd, 1)
