@@ -58,15 +58,17 @@ $(VENV)/.dev: $(VENV)/.built
 	@$(INSTALL) --editable ".[dev]" > $(VENV)/pip.log 2>&1 || { cat $(VENV)/pip.log; exit 1; }
 	@touch $@
 
-# Tests run on several workers, a file or a long test on one of them, the longest first (tests/support/distribution.py). In `make test` stores lie in memory where
-# there is room: thousands of syncs would measure the disk. The longer targets use the disk. Kills and official clients wait
-# most of their time: two cores have room for more of them.
+# Tests run on several workers, a file or a long test on one of them, the longest first (tests/support/distribution.py). In
+# `make test` stores lie in memory where there is room: thousands of syncs would measure the disk; and brokers are forked
+# from a process that has the imports done (tests/support/preloaded.py). The longer targets use the disk and new
+# interpreters. Kills and official clients wait most of their time: two cores have room for more of them.
 WORKERS ?= 3
 PARALLEL = --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 MEMORY := $(shell df --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 > 4000000 {print "/dev/shm"}')
 TEMPORARY := $(or $(TMPDIR),/tmp)
 
 test: export TMPDIR = $(or $(MEMORY),$(TEMPORARY))
+test: export ROCKETPY_PRELOADED = 1
 test: $(VENV)/.dev  ## unit and property tests, attempts to get in, and the whole broker in a small run
 	$(PYTEST) $(PARALLEL) tests/system tests/security tests/property tests/unit
 

@@ -51,7 +51,7 @@ def settled_memory_kib(broker: RunningBroker) -> int:
 
 
 def test_memory_follows_neither_messages_nor_past_connections() -> None:
-    with running_broker() as broker:
+    with running_broker(is_new=True) as broker:
         send_many(broker.port, WARM_MESSAGES)
         live_and_go(broker.port, WARM_LIVES)
         before = settled_memory_kib(broker)
@@ -80,7 +80,7 @@ def test_memory_follows_no_offsets_that_are_not_kept() -> None:
                 query = fields | {"consumerGroup": "G"}
                 assert connection.ask(RemotingCommand.request(14, ext_fields=query)).code == 0
 
-    with running_broker() as broker:
+    with running_broker(is_new=True) as broker:
         connection = Connection(broker.port, timeout_s=30)
         commit(connection, 0, 5 * BURST)
         before = memory(broker) // 1024

@@ -3,7 +3,6 @@ own; requests are sent by bare sockets."""
 
 from __future__ import annotations
 
-import subprocess
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,11 +19,11 @@ from rocketpy.acl.validator import EXCEPTION
 from rocketpy.codes import RequestCode
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.frame import SerializeType
+from tests.support import preloaded
 from tests.support.accounts import SECRET, signed, write_accounts, write_credentials
 from tests.support.broker import free_ports
 from tests.support.pair import LoneBroker, NameServer
-from tests.support.waiting import wait_until
-from tests.support.wire import Wire
+from tests.support.wire import Wire, until
 
 TOPIC, GROUP = "orders", "billing"
 ACCOUNTS = {
@@ -147,13 +146,13 @@ def test_brokers_register_by_their_own_account(served: Served, tmp_path: Path) -
     try:
         for one in (*running, own):
             one.start()
-        wait_until(lambda: is_registered(served, "own"), "the registration")
+        until(lambda: is_registered(served, "own"), "the registration")
         for one in running:
             assert not is_registered(served, one.settings["brokerName"])
             assert EXCEPTION in one.text(), "its log says why"
         changed = tmp_path / "broker-a-wrong-secret.yml"
         changed.write_text(f"accessKey: broker-a\nsecretKey: {SECRET}\n")
-        wait_until(lambda: is_registered(served, "wrong"), "the registration with the changed file")
+        until(lambda: is_registered(served, "wrong"), "the registration with the changed file")
         assert own.stop() == 0
         assert not is_registered(served, "own"), "it has left"
         for one in (served.server, own, *running):
@@ -167,10 +166,10 @@ def test_accounts_are_changed_while_it_runs(served: Served) -> None:
     with Wire.open(served.server.namesrv_port) as wire:
         write_accounts(served.home, FILE.replace("operator", "successor"))
         question = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
-        wait_until(lambda: not refusal(wire, request_by(question, "successor")), "the new account")
+        until(lambda: not refusal(wire, request_by(question, "successor")), "the new account")
         assert refusal(wire, request_by(question, "operator")) == "No acl config for operator"
         write_accounts(served.home, "accounts: [")
-        wait_until(lambda: "rocketpy_namesrv_access_failing_files 1.0" in served.metrics(), "the bad file")
+        until(lambda: "rocketpy_namesrv_access_failing_files 1.0" in served.metrics(), "the bad file")
         assert not refusal(wire, request_by(question, "successor"))
         assert "rocketpy_namesrv_access_reload_failures_total 1.0" in served.metrics()
 
@@ -178,7 +177,7 @@ def test_accounts_are_changed_while_it_runs(served: Served) -> None:
 def test_a_bad_file_ends_the_start_with_one_line(served: Served) -> None:
     assert served.server.stop() == 0
     write_accounts(served.home, f"accounts:\n- accessKey: operator\n  secretKey: [{SECRET}]\n")
-    ended = subprocess.run(served.server.command(), capture_output=True, text=True, timeout=60, check=False)
+    ended = preloaded.run(served.server.command(), timeout=60)
     said = ended.stderr.strip()
     assert (ended.returncode, ended.stdout) == (1, "") and SECRET not in said
     assert "\n" not in said and "plain_acl.yml:3: secretKey: expected a text" in said

@@ -9,7 +9,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections import deque
@@ -18,6 +17,8 @@ from pathlib import Path
 from typing import ClassVar
 
 import attrs
+
+from tests.support import preloaded
 
 # A process that ended by itself, or an exception that nobody expected. The supervisor replaces the process and clients
 # try again, so nothing else shows it.
@@ -77,7 +78,8 @@ class RunningBroker:
     namesrv_port: int
     log: Path
     settings: dict[str, str]
-    process: subprocess.Popen[bytes] | None = None
+    process: preloaded.Process | None = None
+    is_new: bool = attrs.field(default=False, kw_only=True)  # an interpreter of its own (preloaded.py)
 
     @property
     def address(self) -> str:
@@ -88,7 +90,7 @@ class RunningBroker:
         return f"127.0.0.1:{self.namesrv_port}"
 
     def command(self) -> list[str]:
-        words = [sys.executable, "-m", "rocketpy", "standalone", "--store", str(self.store), "--port", str(self.port)]
+        words = [*preloaded.COMMAND, "standalone", "--store", str(self.store), "--port", str(self.port)]
         words += ["--namesrv-port", str(self.namesrv_port), "--metrics-port", "0"]
         for key, value in self.settings.items():
             words += ["--set", f"{key}={value}"]
@@ -98,7 +100,7 @@ class RunningBroker:
         """Start it and wait until the broker says that it is ready."""
         with self.log.open("ab") as log:
             start = log.tell()
-            self.process = subprocess.Popen(self.command(), stdout=log, stderr=log, start_new_session=True)
+            self.process = preloaded.start(self.command(), log, anew=self.is_new)
         deadline = time.monotonic() + self.START_S
         while b"boot success" not in self.log.read_bytes()[start:]:
             if self.process.poll() is not None or time.monotonic() > deadline:
@@ -167,13 +169,21 @@ def disk_directory() -> tempfile.TemporaryDirectory[str]:
 
 
 @contextlib.contextmanager
-def running_broker(settings: dict[str, str] | None = None, *, store: Path | None = None) -> Iterator[RunningBroker]:
-    """A started broker with small files unless told otherwise; stopped (or killed) at the end."""
+def running_broker(
+    settings: dict[str, str] | None = None, *, store: Path | None = None, is_new: bool = False
+) -> Iterator[RunningBroker]:
+    """A started broker with small files unless told otherwise; stopped (or killed) at the end.
+
+    Args:
+        is_new: it has an interpreter of its own, for tests that look at its memory.
+    """
     with tempfile.TemporaryDirectory(prefix="rocketpy-test-") as directory:
         port, namesrv_port = free_ports()
         small = {"mappedFileSizeCommitLog": str(64 << 20), "maxHashSlotNum": "5000", "maxIndexNum": "20000"}
         broker = RunningBroker(
-            store or Path(directory) / "store", port, namesrv_port, Path(directory) / "log", small | (settings or {})
+            *(store or Path(directory) / "store", port, namesrv_port, Path(directory) / "log"),
+            small | (settings or {}),
+            is_new=is_new,
         )
         broker.start()
         try:

@@ -16,7 +16,8 @@ MARGIN_BYTES = 96 << 20  # over the whole tree: tables of what strangers made, a
 def run_hostile_requests(seed: int, count: int, repeats: int) -> None:
     """Send `count` requests to each server, known attacks `repeats` times; see that nothing has happened to either."""
     print(f"seed {seed}")
-    with disk_directory() as disk, running_broker({"namesrvAddr": ""}, store=Path(disk) / "store") as broker:
+    settings = {"namesrvAddr": ""}
+    with disk_directory() as disk, running_broker(settings, store=Path(disk) / "store", is_new=True) as broker:
         serve(broker, f"Before{seed}")
         workers, before = broker.workers(), memory(broker)
         for port, probe in (

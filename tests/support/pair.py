@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
 
+from tests.support import preloaded
 from tests.support.broker import RunningBroker, free_ports
 
 TAIL = 6000  # characters of a log that a failure carries
@@ -23,7 +22,7 @@ class LoneBroker(RunningBroker):
 
     def command(self) -> list[str]:
         own = {"listenPort": str(self.port), "storePathRootDir": str(self.store), "metricsPort": "0"}
-        words = [sys.executable, "-m", "rocketpy", "broker", "-n", self.namesrv]
+        words = [*preloaded.COMMAND, "broker", "-n", self.namesrv]
         for key, value in (own | self.settings).items():
             words += ["--set", f"{key}={value}"]
         return words
@@ -38,7 +37,7 @@ class NameServer(RunningBroker):
     def command(self) -> list[str]:
         own = {"listenPort": str(self.namesrv_port), "kvConfigPath": str(self.store / "kvConfig.json")}
         own["bindAddress"] = self.bind
-        words = [sys.executable, "-m", "rocketpy", "namesrv"]
+        words = [*preloaded.COMMAND, "namesrv"]
         for key, value in (own | self.settings).items():
             words += ["--set", f"{key}={value}"]
         return words
@@ -106,6 +105,7 @@ def log_hashes(store: Path) -> dict[str, str]:
 
 def ha_status(namesrv: str) -> list[dict[str, object]]:
     """The rows of both tables of `mqadmin haStatus`: brokers, then slaves."""
-    words = [sys.executable, "-m", "rocketpy", "admin", "haStatus", "-n", namesrv, "--output", "json"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+    words = [*preloaded.COMMAND, "admin", "haStatus", "-n", namesrv, "--output", "json"]
+    done = preloaded.run(words, timeout=60)
+    done.check_returncode()
     return [json.loads(line) for line in done.stdout.splitlines()]

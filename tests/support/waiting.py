@@ -17,8 +17,8 @@ def wait_until(condition: Callable[[], bool], what: str = "the condition") -> No
         time.sleep(0.001)
 
 
-def is_readable(descriptor: int, timeout_s: float) -> bool:
+def is_readable(descriptor: int, timeout_s: float | None) -> bool:
     """Whether it is, or becomes so within `timeout_s`. With poll, because select fails for descriptors from 1024 on."""
     poller = select.poll()
     poller.register(descriptor, select.POLLIN)
-    return bool(poller.poll(timeout_s * 1000))
+    return bool(poller.poll(None if timeout_s is None else timeout_s * 1000))

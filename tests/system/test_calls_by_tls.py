@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import ssl
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.client import Message, ProducerOptions, TlsOptions
 from rocketpy.client.sync import Producer
+from tests.support import preloaded
 from tests.support.broker import free_ports
 from tests.support.certificates import Authority, Issued
 from tests.support.pair import LoneBroker, NameServer, log_hashes
@@ -43,10 +43,8 @@ class Encrypted:
         return TlsOptions(ca_file=self.authority.ca_file)
 
     def mqadmin(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "rocketpy", "admin", *words, "-n", self.namesrv.namesrv]
-        return subprocess.run(
-            command, capture_output=True, text=True, timeout=60, check=False, env=os.environ | environ
-        )
+        command = [*preloaded.COMMAND, "admin", *words, "-n", self.namesrv.namesrv]
+        return preloaded.run(command, timeout=60, env=os.environ | environ)
 
 
 @pytest.fixture
@@ -124,10 +122,8 @@ def test_doctor_sees_both_sides(encrypted: Encrypted, tmp_path: Path) -> None:
         more.write(f"namesrvAddr={encrypted.namesrv.namesrv}\nstorePathRootDir={tmp_path}\n")
     with namesrv.open("a") as more:
         more.write(f"listenPort={encrypted.namesrv.namesrv_port}\n")
-    words = [sys.executable, "-m", "rocketpy", "doctor", "-c", str(broker), "--namesrv", str(namesrv)]
-    done = subprocess.run(
-        words, capture_output=True, text=True, timeout=60, check=False, env={"COLUMNS": "400", "HOME": "/"}
-    )
+    words = [*preloaded.COMMAND, "doctor", "-c", str(broker), "--namesrv", str(namesrv)]
+    done = preloaded.run(words, timeout=60, env={"COLUMNS": "400", "HOME": "/"})
     report = " ".join(done.stdout.split())
     assert f"TLS at {encrypted.namesrv.namesrv}" in report and f"serves {encrypted.issued.certificate}" in report
     assert f"TLS of {encrypted.namesrv.namesrv}" in report and "trusted" in report
@@ -142,16 +138,16 @@ def test_doctor_sees_both_sides(encrypted: Encrypted, tmp_path: Path) -> None:
     ],
 )
 def test_a_start_that_cannot_be_is_one_line(tmp_path: Path, settings: dict[str, str], message: str) -> None:
-    words = [sys.executable, "-m", "rocketpy", "namesrv", "--set", f"kvConfigPath={tmp_path}/kv.json"]
+    words = [*preloaded.COMMAND, "namesrv", "--set", f"kvConfigPath={tmp_path}/kv.json"]
     for key, value in ({"tls.server.mode": "permissive", "tls.config.file": "/dev/null"} | settings).items():
         words += ["--set", f"{key}={value}"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    done = preloaded.run(words, timeout=60)
     assert done.returncode == 1 and message in done.stderr and done.stderr.count("\n") == 1
 
 
 def test_a_broker_with_bad_files_starts_nothing(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "rocketpy", "broker", "-n", "127.0.0.1:1", "--set", f"storePathRootDir={tmp_path}/s"]
+    words = [*preloaded.COMMAND, "broker", "-n", "127.0.0.1:1", "--set", f"storePathRootDir={tmp_path}/s"]
     words += ["--set", "useTLS=true", "--set", "tls.client.trustCertPath=/none", "--set", "tls.config.file=/dev/null"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    done = preloaded.run(words, timeout=60)
     assert done.returncode == 1 and not (tmp_path / "s").exists()
     assert done.stderr == "rocketpy: tls.client.trustCertPath: cannot use /none: No such file or directory\n"

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +11,7 @@ import pytest
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.codes import RequestCode, ResponseCode
+from tests.support import preloaded
 from tests.support.broker import RunningBroker, running_broker
 from tests.support.wire import Wire, max_offset, offset_request, pull_request, read_all, records_of, send_request, until
 
@@ -35,10 +34,10 @@ def broker(tmp_path: Path) -> Iterator[RunningBroker]:
 
 
 def mqadmin(broker: RunningBroker, command: str, *options: str) -> str:
-    words = [sys.executable, "-m", "rocketpy", "admin", command, "-n", broker.namesrv, "-b", broker.address]
-    return subprocess.run(
-        [*words, *options], check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
-    ).stdout
+    words = [*preloaded.COMMAND, "admin", command, "-n", broker.namesrv, "-b", broker.address, *options]
+    done = preloaded.run(words, timeout=60)
+    done.check_returncode()
+    return done.stdout
 
 
 def put(wire: Wire, topic: str, count: int, size: int = 30_000) -> list[int]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +9,7 @@ import pytest
 
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
+from tests.support import preloaded
 from tests.support.accounts import BROKER, write_accounts, write_credentials
 from tests.support.broker import RunningBroker, free_ports, running_broker
 from tests.support.certificates import Authority
@@ -29,8 +28,7 @@ def doctor(directory: Path, settings: dict[str, str]) -> tuple[int, str]:
     """Its status, and its report on one line."""
     file = directory / "broker.conf"
     file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-    words = [sys.executable, "-m", "rocketpy", "doctor", "-c", str(file)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False, env={"COLUMNS": "400"})
+    done = preloaded.run([*preloaded.COMMAND, "doctor", "-c", str(file)], timeout=60, env={"COLUMNS": "400"})
     assert not done.stderr, done.stderr
     return done.returncode, " ".join(done.stdout.split())
 

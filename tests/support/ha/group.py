@@ -7,8 +7,6 @@ import os
 import shutil
 import signal
 import ssl
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -21,6 +19,7 @@ from rocketpy.message.record import decode_records
 from rocketpy.remoting.signature import Credentials
 from rocketpy.replication.epoch_file import EpochFile
 from rocketpy.store.control_block import ControlView
+from tests.support import preloaded
 from tests.support.broker import RunningBroker, free_ports
 from tests.support.etcd import EtcdCluster, etcd_cluster
 from tests.support.history import PULL_FOUND, pull_request
@@ -83,7 +82,7 @@ class Member(LoneBroker):
     def begin(self) -> None:
         """Start it, and do not wait: it may need its peers to serve."""
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(self.command(), stdout=log, stderr=log, start_new_session=True)
+            self.process = preloaded.start(self.command(), log)
 
     def pids(self) -> dict[str, int]:
         """All processes of the broker: title to pid."""
@@ -196,8 +195,7 @@ class Group(KeysInEtcd):
         for member in sorted(self.members.values(), key=lambda member: member.name == master):  # it hands nothing on
             status = member.stop()
             assert status == 0, f"{member.name} stopped with status {status}:\n{member.text()[-4000:]}"
-            words = [sys.executable, "-m", "rocketpy", "store", "verify", str(member.store)]
-            done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+            done = preloaded.run([*preloaded.COMMAND, "store", "verify", str(member.store)], timeout=120)
             assert done.returncode == 0, f"the store of {member.name}:\n{done.stdout}{done.stderr}"
 
     def stored(self, member: Member, topic: str = TOPIC) -> dict[Place, str]:
