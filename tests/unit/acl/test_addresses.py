@@ -9,14 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketpy.acl.addresses import AddressInvalid, AddressPattern, expanded
+from tests.support.cases import cases
 
 PARTS = st.integers(0, 255)
 IPV4 = st.tuples(PARTS, PARTS, PARTS, PARTS)
 IPV6 = st.integers(0, (1 << 128) - 1).map(ipaddress.IPv6Address)
 
 
-@pytest.mark.parametrize(
-    ("pattern", "named", "others"),
+@cases(
+    "pattern, named, others",
     [
         ("", "", "0.0.0.0 10.0.0.1 ::1"),
         ("  ", "", "10.0.0.1"),
@@ -55,8 +56,8 @@ def test_examples(pattern: str, named: str, others: str) -> None:
     assert compiled.is_empty == (not named)
 
 
-@pytest.mark.parametrize(
-    ("pattern", "text"),
+@cases(
+    "pattern, text",
     [
         ("10.0.0", "Netaddress examine Exception netaddress is 10.0.0"),
         ("10.0.0.256", "Netaddress examine Exception netaddress is 10.0.0.256"),

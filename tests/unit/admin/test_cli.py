@@ -12,6 +12,7 @@ from rocketpy.admin.commands import REGISTRY
 from rocketpy.client.options import TlsOptions
 from rocketpy.errors import ClientError
 from tests.support.admin import Mqadmin, one_broker
+from tests.support.cases import cases
 from tests.support.cluster import NAME_SERVER, FakeCluster
 
 WITH_A_FILE = {"switchMaster", "haElect", "haConfigure"}  # they reach etcd by the file of a broker
@@ -24,7 +25,7 @@ def test_the_list_of_commands_imports_none_of_them(arguments: list[str], capsys:
     assert all(name in printed for name in REGISTRY)
 
 
-@pytest.mark.parametrize("name", REGISTRY)
+@cases("name", REGISTRY)
 def test_every_command_has_help_with_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Holds: admin, mqadmin."""
     assert main([name, "--help"]) == 0

@@ -9,11 +9,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 from rocketpy.config import BrokerRole, BrokerSettings, MessageStoreConfig, without_effect
 from rocketpy.config.setting import Declared, declared_settings
 from rocketpy.config.settings import known_settings
+from tests.support.cases import cases
 
 TESTS = Path(__file__).parents[1]
 PAGE = Path(__file__).parents[3] / "docs" / "run" / "configuration.md"
@@ -193,7 +192,7 @@ def test_every_property_is_of_exactly_one_kind() -> None:
     assert {*HONOURED, *IGNORED, *REFUSED} == set(declarations())
 
 
-@pytest.mark.parametrize("key", sorted(declarations()))
+@cases("key", sorted(declarations()))
 def test_the_loader_treats_it_as_that_kind(key: str) -> None:
     setting = declarations()[key].setting
     assert setting.is_honoured is (key in HONOURED)
@@ -201,14 +200,14 @@ def test_the_loader_treats_it_as_that_kind(key: str) -> None:
     assert bool(setting.only_default) is (key in REFUSED)
 
 
-@pytest.mark.parametrize("key", sorted(HONOURED))
+@cases("key", sorted(HONOURED))
 def test_what_is_honoured_has_a_test(key: str) -> None:
     path, _, name = HONOURED[key].partition("::")
     text = (TESTS / path).read_text(encoding="utf-8")
     assert re.search(rf"^def {name}\(", text, re.MULTILINE), f"{key}: there is no {HONOURED[key]}"
 
 
-@pytest.mark.parametrize("key", sorted([*IGNORED, *REFUSED]))
+@cases("key", sorted([*IGNORED, *REFUSED]))
 def test_what_is_not_honoured_is_named(key: str) -> None:
     assert f"`{key}`" in PAGE.read_text(encoding="utf-8"), f"{PAGE} does not name it"
 

@@ -8,12 +8,13 @@ import pytest
 
 from rocketpy.filter.evaluate import matches
 from rocketpy.filter.parser import parse
+from tests.support.cases import cases
 from tests.support.filter_expressions import compiled_result, python_result, work_of
 
 ANSWERS = [json.loads(line) for line in (Path(__file__).parent / "answers.jsonl").read_text().splitlines()]
 
 
-@pytest.mark.parametrize(("text", "properties", "answer"), ANSWERS)
+@cases("text, properties, answer", ANSWERS)
 def test_the_answer_is_that_of_the_reference(text: str, properties: dict[str, str], answer: str) -> None:
     """Holds: filter, SQL92 over properties; trap, a missing property in SQL, left and right; trap, whole numbers in
     SQL are exact."""

@@ -4,6 +4,7 @@ import pytest
 
 from rocketpy.errors import MessageInvalid
 from rocketpy.message.batch import BatchEntry, decode_batch, encode_batch
+from tests.support.cases import cases
 
 BATCH = bytes.fromhex(
     "0000001f 00000000 00000000 00000001 00000002 6231 0007 54414753015431"
@@ -24,7 +25,7 @@ def test_magic_and_crc_are_ignored() -> None:
     assert decode_batch(bytes(image)) == ENTRIES
 
 
-@pytest.mark.parametrize("size", [size for size in range(1, len(BATCH)) if size != 31])
+@cases("size", [size for size in range(1, len(BATCH)) if size != 31])
 def test_truncated_batch_is_refused(size: int) -> None:
     with pytest.raises(MessageInvalid):
         decode_batch(BATCH[:size])

@@ -15,6 +15,7 @@ from rocketpy.message.record import (
     encode_record,
     store_timestamp_of,
 )
+from tests.support.cases import cases
 
 IPV4_RECORD = bytes.fromhex(
     "000000b2daa320a702879f27000000030000000700000000000000050000000040000000000000000000018bcfe56800"
@@ -179,7 +180,7 @@ def test_filler_smaller_than_its_head_is_corrupt() -> None:
         decode_record(bytes.fromhex("00000007cbd43194"))
 
 
-@pytest.mark.parametrize("size", range(1, len(IPV4_RECORD)))
+@cases("size", range(1, len(IPV4_RECORD)))
 def test_truncated_record_is_corrupt(size: int) -> None:
     truncated = IPV4_RECORD[:size]
     if any(truncated):

@@ -7,6 +7,7 @@ import pytest
 from rocketpy.errors import FrameTooLarge, HeaderInvalid, NumberInvalid
 from rocketpy.remoting.frame import FRAME_SIZE_MAX, HeaderFields, SerializeType
 from tests.support import core_formats as core
+from tests.support.cases import cases
 from tests.support.core_formats import FrameStart, lib
 
 FIELDS_MAX = lib.RP_FIELDS_MAX
@@ -201,7 +202,7 @@ def test_json_language_is_never_refused(language: str) -> None:
     assert json_parse(f'{{"code":1,"opaque":2,"language":{language}}}') == fields_of(1, 0, 2, 0, None, {})
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     [
         '{"code":1}',

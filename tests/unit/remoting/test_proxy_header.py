@@ -20,6 +20,7 @@ from rocketpy.remoting.proxy_header import (
     bytes_to_read,
     cut_proxy_header,
 )
+from tests.support.cases import cases
 
 try:
     from rocketpy.native.core import ffi, lib
@@ -127,24 +128,24 @@ def cut(request: pytest.FixtureRequest) -> Cut:
     return {"python": by_python, "c": by_c}[request.param]
 
 
-@pytest.mark.parametrize("data", WHOLE, ids=lambda data: data[:60].hex()[:40])
+@cases("data", WHOLE)
 def test_whole_headers(cut: Cut, data: bytes) -> None:
     kind, peer = WHOLE[data]
     assert cut(data) == ProxyHeader(kind, peer, len(data))
     assert cut(data + b"\0\0\0\x20PROXY \r\n") == ProxyHeader(kind, peer, len(data))
 
 
-@pytest.mark.parametrize("data", WHOLE, ids=lambda data: data[:60].hex()[:40])
+@cases("data", WHOLE)
 def test_every_beginning_may_become_one(cut: Cut, data: bytes) -> None:
     assert [cut(data[:size]) for size in range(len(data))] == [None] * len(data)
 
 
-@pytest.mark.parametrize("data", BAD, ids=lambda data: data[:60].hex()[:40])
+@cases("data", BAD)
 def test_everything_else_is_none(cut: Cut, data: bytes) -> None:
     assert cut(data) == "bad"
 
 
-@pytest.mark.parametrize("data", WHOLE, ids=lambda data: data[:60].hex()[:40])
+@cases("data", WHOLE)
 def test_a_reader_never_reads_beyond_it(data: bytes) -> None:
     read = b""
     while cut_proxy_header(read) is None:

@@ -6,6 +6,7 @@ from rocketpy.codes import LanguageCode
 from rocketpy.errors import HeaderInvalid, LocalProtocolError
 from rocketpy.remoting.frame import HeaderFields
 from rocketpy.remoting.rocketmq_header import decode_header, encode_header
+from tests.support.cases import cases
 
 FIELDS = HeaderFields(
     code=-5, language=LanguageCode.GO, version=409, opaque=-1, flag=1, remark="ΩK", ext_fields={"a": "b", "key": "väg"}
@@ -17,7 +18,7 @@ def test_round_trip() -> None:
     assert decode_header(HEADER) == FIELDS
 
 
-@pytest.mark.parametrize("size", range(len(HEADER)))
+@cases("size", range(len(HEADER)))
 def test_truncated_header_is_refused(size: int) -> None:
     with pytest.raises(HeaderInvalid):
         decode_header(HEADER[:size])

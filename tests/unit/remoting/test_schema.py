@@ -21,6 +21,7 @@ from rocketpy.remoting.headers.send import (
     read_send_header,
 )
 from rocketpy.remoting.schema import Header
+from tests.support.cases import cases
 
 ALL_HEADERS = [
     cls
@@ -112,7 +113,7 @@ def test_ad_hoc_fields_stand_beside_the_header() -> None:
     }
 
 
-@pytest.mark.parametrize("cls", ALL_HEADERS, ids=lambda cls: cls.__name__)
+@cases("cls", ALL_HEADERS)
 def test_every_header_survives_the_wire(cls: type[Header]) -> None:
     """Each field gets a text of its type; what is written is read back equal."""
     ext_fields = {}

@@ -22,6 +22,7 @@ from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
 from rocketpy.store.recovery.positions import RecoveryKind
 from tests.support import fast_path
+from tests.support.cases import cases
 from tests.support.fast_path import FastPath
 from tests.support.store_writer import StoreWriter, small_config
 from tests.unit.store.test_store_lock import HOLD
@@ -41,7 +42,7 @@ def test_every_trap_is_in_the_table() -> None:
     assert list(rows()) == list(TRAPS)
 
 
-@pytest.mark.parametrize("trap", TRAPS)
+@cases("trap", TRAPS)
 def test_the_tests_of_a_trap_are_there(trap: int) -> None:
     named = TEST.findall(rows()[trap])
     assert named, "name a test"

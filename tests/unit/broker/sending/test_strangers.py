@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
 from rocketpy.remoting.bodies.schema import OBJECTS_MAX
 from rocketpy.remoting.bodies.topic import TopicConfig
 from rocketpy.remoting.work import result_of
+from tests.support.cases import cases
 from tests.support.slow_path import FakeChannel, SlowPathRig, record
 
 BAD_NAMES = ["", " ", "a b", "a\nb", "a/b", "\x01" * 1000, "\u4e2d", "g" * 256, "g" * 4_000_000, "\x00", "a@b", "a#b"]
@@ -69,12 +71,12 @@ QUEUE = {"topic": "T", "brokerName": "broker-a", "queueId": 0}
 LOCK = {"consumerGroup": "G", "clientId": "c", "mqSet": [QUEUE]}
 
 
-@pytest.mark.parametrize("name", BAD_NAMES, ids=lambda name: repr(name[:10]))
 @pytest.mark.parametrize("request_of", REQUESTS)
+@cases("name", BAD_NAMES)
 def test_a_bad_name_is_refused_and_creates_nothing(tmp_path: Path, request_of: str, name: str) -> None:
     """Fault: Requests of anybody created groups and topics of any name and number, and the files kept them.
     Holds: trap, commits of any topic, queue and smaller offset."""
-    rig = SlowPathRig(tmp_path)
+    rig = SlowPathRig(Path(tempfile.mkdtemp(dir=tmp_path)))
     rig.services.topics.update(TopicConfig(topic_name="T"))
     rig.services.groups.update(SubscriptionGroupConfig(group_name="G"))
     rig.store.records[1000] = record()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -19,6 +20,7 @@ from rocketpy.failover.rules.records import (
     to_json,
 )
 from rocketpy.failover.rules.settings import Settings, differences, overruled
+from tests.support.cases import cases
 
 RECORDS: list[Any] = [
     GroupConfig(format=1, mode="sync", file_size=1 << 30, members=("a", "b")),
@@ -27,6 +29,7 @@ RECORDS: list[Any] = [
     GroupState(epoch=3, master="a", in_sync={"a": "i", "b": "k"}),
     SwitchRequest(from_epoch=3, to="b", until_ms=1),
 ]
+STRANGE: list[Any] = [None, -2, 1.5, True, 1 << 64, "x" * 300, ["a", "a"], [[]], {"a": 1}, {}, []]
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: type(record).__name__)
@@ -40,10 +43,7 @@ def test_a_later_version_may_have_more_fields(record: Any) -> None:
     assert from_json(type(record), json.dumps(fields).encode()) == record
 
 
-@pytest.mark.parametrize("record", RECORDS, ids=lambda record: type(record).__name__)
-@pytest.mark.parametrize(
-    "strange", [None, -2, 1.5, True, 1 << 64, "x" * 300, ["a", "a"], [[]], {"a": 1}, {}, []], ids=repr
-)
+@cases("record, strange", itertools.product(RECORDS, STRANGE))
 def test_strange_fields_are_refused_and_named(record: Any, strange: Any) -> None:
     """Each field in turn; a value that fits another kind of field must not fit this one by accident."""
     for field in attrs.fields(type(record)):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
+import itertools
 
 from rocketpy.failover.rules.states import DUTIES, EXPLANATIONS, TRANSITIONS, Event, State, next_state
+from tests.support.cases import cases
 
 # One row per event. One letter per state, in the order of the head; "." where the event changes nothing.
 LETTERS = dict(zip("JFICPMDOH", State, strict=True))  # D: fenced, O: switching over
@@ -42,8 +43,7 @@ def expected() -> dict[tuple[State, Event], State]:
     }
 
 
-@pytest.mark.parametrize("state", State, ids=lambda state: state.name)
-@pytest.mark.parametrize("event", Event, ids=lambda event: event.name)
+@cases("state, event", itertools.product(State, Event))
 def test_pair(state: State, event: Event) -> None:
     assert next_state(state, event) is expected()[state, event]
 

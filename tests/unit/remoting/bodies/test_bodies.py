@@ -51,6 +51,7 @@ from rocketpy.remoting.bodies.topic import (
     TopicOffsets,
     TopicStatsTable,
 )
+from tests.support.cases import cases
 
 MQ = '{"brokerName":"broker-a","queueId":0,"topic":"T"}'
 TOPIC = (
@@ -248,7 +249,7 @@ def test_compressed_registration_is_read_and_written_as_java_does() -> None:
     assert zlib.decompress(body.encode_compressed()) == INFLATED_REGISTRATION
 
 
-@pytest.mark.parametrize("size", range(0, len(INFLATED_REGISTRATION), 3))
+@cases("size", range(0, len(INFLATED_REGISTRATION), 3))
 def test_truncated_registration_is_refused(size: int) -> None:
     with pytest.raises(BodyInvalid):
         decode_compressed(zlib.compress(INFLATED_REGISTRATION[:size]))
