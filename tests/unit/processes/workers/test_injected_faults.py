@@ -7,6 +7,7 @@ plays the send, pull and store workers, the name servers and the log.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
@@ -33,6 +34,12 @@ from tests.support.slow_path import SlowPathRig
 
 CODES = sorted(int(code) for code in RequestCode)
 ROUNDS = 2
+# The codes that fail together: the rows and the columns of a square. Any other code is served in one of the two.
+SIDE = math.isqrt(len(CODES) - 1) + 1
+GROUPS = [
+    *(tuple(CODES[at : at + SIDE]) for at in range(0, len(CODES), SIDE)),
+    *(tuple(CODES[at::SIDE]) for at in range(SIDE)),
+]
 
 
 def fail(*_: object, **__: object) -> None:
@@ -133,17 +140,24 @@ def healthy(tmp_path_factory: pytest.TempPathFactory) -> dict[int, int]:
     return found
 
 
-@pytest.mark.parametrize("code", CODES, ids=lambda code: RequestCode(code).name)
-def test_a_processor_that_fails(manager: Manager, healthy: dict[int, int], code: int) -> None:
+@pytest.mark.parametrize("failing", GROUPS, ids=lambda codes: RequestCode(codes[0]).name)
+def test_processors_that_fail(manager: Manager, healthy: dict[int, int], failing: tuple[int, ...]) -> None:
     server = manager.bench.server
-    server.handlers = attrs.evolve(server.handlers, processors={**server.handlers.processors, code: Failing()})
+    processors = {**server.handlers.processors, **dict.fromkeys(failing, Failing())}
+    server.handlers = attrs.evolve(server.handlers, processors=processors)
 
     async def scene() -> None:
         for _ in range(ROUNDS):
-            assert await manager.answers() == {**healthy, code: ResponseCode.SYSTEM_ERROR}
-        assert manager.faults == {RequestCode(code).name: ROUNDS}
+            assert await manager.answers() == healthy | dict.fromkeys(failing, ResponseCode.SYSTEM_ERROR)
+        assert manager.faults == {RequestCode(code).name: ROUNDS for code in failing}
 
     manager.play(scene)
+
+
+def test_each_code_fails_while_any_other_is_served() -> None:
+    for code in CODES:
+        served = set[int]().union(*({*CODES} - {*group} for group in GROUPS if code in group))
+        assert served == {*CODES} - {code}
 
 
 def messages(bench: Bench) -> dict[str, tuple[WorkerMessage, bytes, int | None]]:
