@@ -50,12 +50,12 @@ def test_the_level_continues_after_its_last_copy(tmp_path: Path, delivered: int)
     assert after(rig, 0, 300) == delivered
 
 
-@pytest.mark.parametrize("missing", range(0, 200, 7))
+@pytest.mark.parametrize("missing", range(43))
 def test_a_message_without_a_copy_does_not_hide_the_ones_around_it(tmp_path: Path, missing: int) -> None:
     """It became a dead letter, for example."""
     rig = SlowPathRig(tmp_path)
-    fill(rig, 300, [number for number in range(200) if number != missing])
-    assert after(rig, 0, 300) == 200
+    fill(rig, 90, [number for number in range(45) if number != missing])
+    assert after(rig, 0, 90) == 45
 
 
 def test_a_message_that_is_only_overdue_is_not_skipped(tmp_path: Path) -> None:
