@@ -30,8 +30,13 @@ def test_tests_that_run_apart_share_no_fixture_of_their_file() -> None:
     hold(shared, "leave the file out of APART in tests/support/distribution.py")
 
 
-def test_a_unit_is_a_file_or_a_test() -> None:
+def test_a_unit_is_a_file_or_a_test_or_all_that_read_the_sources() -> None:
     assert unit_of("tests/unit/test_a.py::test_b[x::y]") == "tests/unit/test_a.py"
+    assert (
+        unit_of("tests/unit/test_tidy.py::test_a")
+        == unit_of("tests/unit/test_layering.py::test_b")
+        != unit_of("tests/unit/test_a.py::test_b")
+    )
     assert unit_of("tests/fault/test_a.py::test_b[x::y]") == "tests/fault/test_a.py::test_b[x::y]"
 
 
