@@ -3,7 +3,9 @@
 Workers take units from a list. A unit is a file, because its tests may share fixtures that cost seconds, or a single
 test of the places in APART, whose tests start brokers of their own and share nothing. The longest units begin first:
 otherwise one of them runs alone at the end, while the other workers have nothing to do. The files of SOURCES are one
-unit, because each reads the syntax tree of all sources: a second or two.
+unit, because each reads the syntax tree of all sources: a second or two. Files of WAITING, whose tests
+wait for brokers half of their time, are spread among the others, which compute: one after another, they would leave
+processors idle.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ APART = re.compile(
     r"tests/(?:fault/|ha/(?!test_upgrade)|interop/test_(?:java_slave|orderly|store_both_ways|store_matrix|worker_deaths))"
 )
 SOURCES = re.compile(r"tests/unit/test_(?:layering|operations_page|tidy)\.py::")
+WAITING = ("tests/system/", "tests/security/")
 # Beginnings of the names of tests, by their seconds in a run of CI.
 LONGEST = (
     "tests/fault/test_exact_restarts.py::test_a_send_is_stored_once",
@@ -56,11 +59,25 @@ def unit_of(name: str) -> str:
     return name if APART.match(name) else name.split("::", 1)[0]
 
 
-def longest_first(items: list[pytest.Item]) -> None:
-    """Sort the tests by LONGEST; the others keep their order, behind."""
+def begins_of(names: list[str]) -> dict[str, float]:
+    """When each file begins, from 0 to 1: those of WAITING and the others in their order, evenly spread; the last ones
+    compute, because they are shorter."""
+    files = list(dict.fromkeys(name.split("::", 1)[0] for name in names))
+    waiting = [file for file in files if file.startswith(WAITING)]
+    others = [file for file in files if not file.startswith(WAITING)]
+    return {file: 0.9 * at / len(waiting) for at, file in enumerate(waiting)} | {
+        file: at / len(others) for at, file in enumerate(others)
+    }
 
-    def rank(item: pytest.Item) -> int:
-        return next((rank for rank, begin in enumerate(LONGEST) if item.nodeid.startswith(begin)), len(LONGEST))
+
+def longest_first(items: list[pytest.Item]) -> None:
+    """Sort the tests by LONGEST; the others by `begins_of`, behind."""
+    begins = begins_of([item.nodeid for item in items])
+
+    def rank(item: pytest.Item) -> tuple[int, float]:
+        name = item.nodeid
+        longest = next((rank for rank, begin in enumerate(LONGEST) if name.startswith(begin)), len(LONGEST))
+        return longest, begins[name.split("::", 1)[0]] if longest == len(LONGEST) else 0.0
 
     items.sort(key=rank)
 

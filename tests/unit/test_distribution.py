@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support.distribution import APART, LONGEST, unit_of
+from tests.support.distribution import APART, LONGEST, begins_of, unit_of
 from tests.support.rules import ROOT, enough, hold, name_of, text_of
 
 FIXTURE_OF_A_FILE = re.compile(r"scope=\"(?:module|class|package)\"")
@@ -38,6 +38,13 @@ def test_a_unit_is_a_file_or_a_test_or_all_that_read_the_sources() -> None:
         != unit_of("tests/unit/test_a.py::test_b")
     )
     assert unit_of("tests/fault/test_a.py::test_b[x::y]") == "tests/fault/test_a.py::test_b[x::y]"
+
+
+def test_files_that_wait_are_spread_among_those_that_compute() -> None:
+    waiting = [f"tests/system/test_{name}.py" for name in "ab"]
+    others = [f"tests/unit/test_{name}.py" for name in "cdef"]
+    begins = begins_of([f"{file}::{test}" for file in waiting + others for test in ("test_one", "test_two")])
+    assert sorted(begins, key=begins.__getitem__) == [waiting[0], *others[:2], waiting[1], *others[2:]]
 
 
 def test_long_tests_begin_first_on_workers_of_their_own(tmp_path: Path) -> None:
