@@ -188,7 +188,7 @@ async def offset_range(admin: Admin, queue: MessageQueue, begin_ms: int | None, 
     low = await admin.brokers.min_offset(queue)
     high = end = await admin.brokers.max_offset(queue)
     if begin_ms is not None and begin_ms > 0:
-        low = max(low, await admin.brokers.search_offset(queue, begin_ms))
+        low = await admin.brokers.offset_since(queue, begin_ms, TOOLS_CONSUMER_GROUP, (low, high))
     if end_ms is not None and end_ms > 0:
         found = await admin.brokers.search_offset(queue, end_ms)
         high, end = min(high, found), min(high, found + 1)

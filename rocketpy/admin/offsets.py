@@ -12,6 +12,7 @@ import attrs
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import BrokerError
 from rocketpy.message.message_queue import MessageQueue
+from rocketpy.message.names import TOOLS_CONSUMER_GROUP
 from rocketpy.remoting.bodies.offset import OffsetWrapper
 
 from .admin import Admin
@@ -60,7 +61,7 @@ async def _reset_queue(
     if timestamp_ms == TO_THE_END:
         target = await admin.brokers.max_offset(queue)
     else:
-        target = await admin.brokers.search_offset(queue, timestamp_ms)
+        target = await admin.brokers.offset_since(queue, timestamp_ms, TOOLS_CONSUMER_GROUP)
     chosen = target if force or target < offset.consumer_offset else offset.consumer_offset
     if chosen != offset.consumer_offset:
         await admin.brokers.update_consumer_offset(group, queue, chosen, oneway=False)

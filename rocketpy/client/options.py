@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from rocketpy.transport.address_server import address_server_url
 from .allocation import Allocation, Averagely
 
 MIB = 1 << 20
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 TOPIC_UNTIL_CREATED = "TBW102"  # template topic: its route serves topics that do not exist yet
 SEND_RETRY_CODES = frozenset(
     {
@@ -79,7 +80,12 @@ class StartFrom:
         """The first message stored at or after `when`, which must carry its time zone."""
         if when.tzinfo is None:
             raise ValueError("StartFrom.at needs an aware datetime: naive ones mean different times on different hosts")
-        return cls("CONSUME_FROM_TIMESTAMP", int(when.timestamp() * 1000))
+        return cls("CONSUME_FROM_TIMESTAMP", ms_since_epoch(when))
+
+
+def ms_since_epoch(when: datetime) -> int:
+    """An aware datetime as brokers write times, rounded down. A float would give the millisecond before for some."""
+    return (when - EPOCH) // timedelta(milliseconds=1)
 
 
 START_LAST = StartFrom("CONSUME_FROM_LAST_OFFSET")

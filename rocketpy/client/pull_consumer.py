@@ -148,7 +148,7 @@ class PullConsumer(GroupMember):
         in_memory = self._offsets.in_memory(queue)
         if in_memory is not None:
             return in_memory
-        return await start_offset(queue, self.options.start, self._offsets, self._brokers)
+        return await start_offset(queue, self.options.start, self._offsets, self._brokers, self.group)
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """All queues of the topic that can be read, from the name server."""

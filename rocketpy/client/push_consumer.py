@@ -202,7 +202,7 @@ class PushConsumer(GroupMember):
             process_queue.locked = True
             process_queue.last_lock_ms = self._now_ms()
         self._offsets.remove(queue)
-        offset = await start_offset(queue, self.options.start, self._offsets, self._brokers)
+        offset = await start_offset(queue, self.options.start, self._offsets, self._brokers, self.group)
         return process_queue, offset
 
     def begin_pulling(self, queue: MessageQueue, process_queue: ProcessQueue, offset: int) -> None:

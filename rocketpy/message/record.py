@@ -106,6 +106,11 @@ def store_timestamp_of(head: bytes) -> int | None:
     return int(_STORE_TIMESTAMP.unpack_from(head, at)[0])
 
 
+def queue_offset_of(head: bytes) -> int:
+    """Queue offset of a message of which `store_timestamp_of` finds the store time."""
+    return int(_HEAD.unpack_from(head)[5])
+
+
 def record_address(image: bytes) -> tuple[str, int, int]:
     """Topic and queue of a record, and where its properties begin: much faster than decode_record.
 

@@ -18,14 +18,13 @@ import trio
 
 from rocketpy.client.cluster.brokers import Brokers
 from rocketpy.client.cluster.lifetime import Lifetime, Open, build_client_id
-from rocketpy.client.cluster.route import MASTER_ID
+from rocketpy.client.cluster.time_search import StoredAt
 from rocketpy.client.options import ClientOptions
 from rocketpy.client.sync import Blocking, blocking
 from rocketpy.errors import BodyInvalid, BrokerError, ConfigError
 from rocketpy.message.message_queue import MessageQueue
-from rocketpy.message.record import RECORD_HEAD_MAX, store_timestamp_of
 
-from .pulls import Answer, Pulls, PullSettings, Slice, pull_header
+from .pulls import Answer, Pulls, PullSettings, Slice
 
 logger = logging.getLogger(__name__)
 
@@ -81,15 +80,25 @@ class AsyncCluster:
         Raises:
             ConfigError: a topic does not exist, after waiting `wait_s` seconds for it.
         """
+        found, missing = await self.existing(topics, wait_s)
+        if missing:
+            raise ConfigError(f"topic {min(missing)} does not exist (option waitForTopic waits for one)")
+        return found
+
+    async def existing(self, topics: Iterable[str], wait_s: float) -> tuple[set[MessageQueue], set[str]]:
+        """All readable queues of the topics that exist, and the topics that do not, after waiting for them."""
         found: set[MessageQueue] = set()
+        missing: set[str] = set()
         deadline = trio.current_time() + wait_s
         for topic in sorted(topics):
-            while not await self.opened.instance.update_route(topic):
+            while not (has_route := await self.opened.instance.update_route(topic)):
                 if trio.current_time() >= deadline:
-                    raise ConfigError(f"topic {topic} does not exist (option waitForTopic waits for one)")
+                    missing.add(topic)
+                    break
                 await trio.sleep(min(ROUTE_RETRY_S, max(0.0, deadline - trio.current_time())))
-            found |= await self.opened.instance.readable_queues(topic)
-        return found
+            if has_route:
+                found |= await self.opened.instance.readable_queues(topic)
+        return found, missing
 
     async def bounds(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, Bounds]:
         async def ask(queue: MessageQueue) -> Bounds:
@@ -120,25 +129,27 @@ class AsyncCluster:
         return {queue: found[queue] for queue in queues if queue in found}
 
     async def search(
-        self, times_ms: Mapping[MessageQueue, int], bounds: Mapping[MessageQueue, Bounds], settings: PullSettings
+        self, times_ms: Mapping[MessageQueue, int], bounds: Mapping[MessageQueue, Bounds], group: str
     ) -> dict[MessageQueue, int]:
         """The first offset stored at or after the time; the maximum where nothing is that young.
 
-        For a time after the newest message brokers answer with that message; then its store time is looked at.
+        Args:
+            group: its pulls look at store times.
         """
 
         async def ask(queue: MessageQueue) -> int:
-            time_ms, end = times_ms[queue], bounds[queue].max_offset
-            found = await self._brokers.search_offset(queue, time_ms)
-            if found != end - 1:
-                return found
-            _, address = await self.opened.instance.find_reader(queue, MASTER_ID)
-            header = pull_header(queue, found, 1, attrs.evolve(settings, expression="*"))
-            newest = await self.opened.instance.api.pull_stored(address, header, settings.timeout_s)
-            stored_ms = store_timestamp_of(newest.body[:RECORD_HEAD_MAX])
-            return end if stored_ms is not None and stored_ms < time_ms else found
+            within = (bounds[queue].min_offset, bounds[queue].max_offset)
+            return await self._brokers.offset_since(queue, times_ms[queue], group, within)
 
         return await _ask_all(ask, times_ms)
+
+    async def stored(self, queues: Mapping[MessageQueue, int], group: str) -> dict[MessageQueue, StoredAt | None]:
+        """Return the first readable message at or after an offset of each queue; None where there is none."""
+
+        async def ask(queue: MessageQueue) -> StoredAt | None:
+            return await self._brokers.first_stored(queue, queues[queue], group)
+
+        return await _ask_all(ask, queues)
 
     async def committed(self, group: str, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int | None]:
         async def ask(queue: MessageQueue) -> int | None:
@@ -201,9 +212,11 @@ class Cluster(Blocking[AsyncCluster]):
 
     topics = blocking(AsyncCluster.topics)
     queues = blocking(AsyncCluster.queues)
+    existing = blocking(AsyncCluster.existing)
     bounds = blocking(AsyncCluster.bounds)
     max_offsets = blocking(AsyncCluster.max_offsets)
     search = blocking(AsyncCluster.search)
+    stored = blocking(AsyncCluster.stored)
     committed = blocking(AsyncCluster.committed)
     commit = blocking(AsyncCluster.commit)
     start_pulls = blocking(AsyncCluster.start_pulls)

@@ -93,7 +93,7 @@ class Ranges:
         return starts
 
     def _search(self, times_ms: Mapping[MessageQueue, int], bounds: Mapping[MessageQueue, Bounds]) -> Offsets:
-        return self.cluster.search(times_ms, bounds, self.options.pull_settings)
+        return self.cluster.search(times_ms, bounds, self.options.pull_settings.group)
 
     def ends(self, bounds: Mapping[MessageQueue, Bounds]) -> Offsets:
         """Return the offset at which a batch query ends in each queue. Raises ConfigError."""

@@ -24,6 +24,7 @@ from rocketpy.remoting.bodies.topic import TopicOffset
 from rocketpy.spark.cluster import CLUSTERS
 from rocketpy.spark.options import parse_options
 from rocketpy.spark.pulls import Slice
+from rocketpy.spark.ranges import Ranges
 from rocketpy.spark.slices import PullReader, read_slices
 from rocketpy.spark.stored_queue import StoredQueue
 from rocketpy.spark.topic_options import TopicOptions
@@ -87,6 +88,27 @@ def test_tags_ranges_and_queues(spark: Any, broker: RunningBroker, producer: Pro
     young = load(spark, broker, topic="Chosen", startingTimestamp=later, startingOffsetsByTimestampStrategy="latest")
     assert young.count() == 0
     assert load(spark, broker, topic="Chosen", startingTimestamp=1, columns="min").count() == 80
+
+
+def test_times_are_exact_in_every_queue(spark: Any, broker: RunningBroker, producer: Producer) -> None:
+    """As in the store, of which every record is looked at.
+    Fault: startingTimestamp and endingTimestamp passed over messages that were stored in the same millisecond."""
+    send(producer, "Bursts", 0, 4)
+    queues = sorted(producer.queues("Bursts"))
+    for _ in range(3):
+        for queue in queues:
+            producer.send_batch([Message("Bursts", b"1")] * 300, queue=queue)
+    rows = load(spark, broker, topic="Bursts", columns="queueId,storeTimestamp").collect()
+    stored = [(row.queueId, int(row.storeTimestamp.timestamp() * 1000 + 0.5)) for row in rows]
+    times = {time for _, time in stored}
+    for time_ms in sorted(times | {max(times) + 1, min(times) - 1}):
+        given = {"nameServer": broker.namesrv, "topic": "Bursts", "startingTimestamp": str(time_ms)}
+        given |= {"endingTimestamp": str(time_ms), "startingOffsetsByTimestampStrategy": "latest"}
+        options = parse_options(TopicOptions, given)
+        ranges = Ranges(options, CLUSTERS.get(options.client_options()))
+        bounds = ranges.cluster.bounds(ranges.queues())
+        before = {queue: sum(of == queue.queue_id and at < time_ms for of, at in stored) for queue in queues}
+        assert ranges.starts(bounds, "earliest") == ranges.ends(bounds) == before
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from rocketpy.message.message_id import encode_offset_message_id
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.names import retry_topic
 from rocketpy.message.properties import decode_properties
-from rocketpy.message.record import encode_record
+from rocketpy.message.record import RECORD_HEAD_MAX, encode_record, store_timestamp_of
 from rocketpy.message.tags import string_hash
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.bodies.client import ConsumerData, HeartbeatData, SubscriptionData
@@ -293,10 +293,13 @@ class FakeBroker(ScriptedServer):
         )
 
     def search_offset(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        """Of several messages stored at the nearest time, the last one: brokers answer with any of them."""
         header = SearchOffsetRequestHeader.of(request)
-        return RemotingCommand.response(
-            header=OffsetResponseHeader(offset=self.min_offsets[header.topic, header.queue_id])
-        )
+        key = (header.topic, header.queue_id)
+        times = [store_timestamp_of(image[:RECORD_HEAD_MAX]) or 0 for image in self.records[key]]
+        apart = {offset: abs(time - header.timestamp_ms) for offset, time in enumerate(times, self.min_offsets[key])}
+        found = min(apart, key=lambda offset: (apart[offset], -offset), default=self.min_offsets[key])
+        return RemotingCommand.response(header=OffsetResponseHeader(offset=found))
 
     def send_back(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         """Stores the copy in the retry topic at once, whatever the delay level."""

@@ -123,6 +123,11 @@ class FakeStore:
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
         entries = self.queues.get((topic, queue_id), [])
+        distances = [(abs(stored - timestamp_ms), i) for i, (_, stored) in enumerate(entries)]
+        return min(distances)[1] if distances else 0
+
+    def offset_since(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
+        entries = self.queues.get((topic, queue_id), [])
         return next((i for i, (_, stored) in enumerate(entries) if stored >= timestamp_ms), len(entries))
 
     def look_message_by_offset(self, phy_offset: int, size_max: int | None = None) -> bytes | None:

@@ -95,7 +95,7 @@ class ResetOffsetProcessor(TableProcessor):
             if header.timestamp_ms == TO_THE_END:
                 target = services.store.max_offset(topic, queue_id)
             else:
-                target = services.store.offset_by_time(topic, queue_id, header.timestamp_ms)
+                target = services.store.offset_since(topic, queue_id, header.timestamp_ms)
             target = max(0, target)
             queue = MessageQueue(topic, services.settings.broker.broker_name, queue_id)
             targets[queue] = target if header.is_force or target < current else current

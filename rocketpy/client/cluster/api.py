@@ -300,7 +300,7 @@ class MQClientAPI:
         return OffsetResponseHeader.of(response).offset
 
     async def search_offset(self, address: str, queue: MessageQueue, timestamp_ms: int, timeout_s: float) -> int:
-        """The first offset whose message was stored at or after the time."""
+        """The offset of a message that was stored about then: the nearest one, or any of several at that time."""
         header = SearchOffsetRequestHeader(
             topic=queue.topic, queue_id=queue.queue_id, timestamp_ms=timestamp_ms, broker_name=queue.broker_name
         )

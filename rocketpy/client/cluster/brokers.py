@@ -9,16 +9,20 @@ import attrs
 
 from rocketpy.errors import ClientError
 from rocketpy.message.message_queue import MessageQueue
+from rocketpy.message.record import RECORD_HEAD_MAX, queue_offset_of, store_timestamp_of
 from rocketpy.remoting.bodies.topic import TopicOffset
+from rocketpy.remoting.headers.pull import PullMessageRequestHeader, PullSysFlag
 
 from ..messages import ReceivedMessage
-from ..results import ClientCode
+from ..results import ClientCode, PullStatus
 from .instance import ClientInstance
 from .route import MASTER_ID
+from .time_search import StoredAt, first_offset_since
 
 SEND_BACK_TIMEOUT_S = 5.0
 OFFSET_TIMEOUT_S = 5.0
 LOCK_TIMEOUT_S = 1.0
+GAPS_MAX = 64  # ranges of unreadable messages that one look passes over
 
 
 @attrs.frozen
@@ -49,8 +53,42 @@ class Brokers:
         return await self.instance.api.topic_offsets(address, topic, broker_name, self.instance.options.api_timeout)
 
     async def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        """The broker's answer: the offset of a message that was stored about then."""
         address = await self.instance.find_master(queue)
         return await self.instance.api.search_offset(address, queue, timestamp_ms, self.instance.options.api_timeout)
+
+    async def offset_since(
+        self, queue: MessageQueue, timestamp_ms: int, group: str, within: tuple[int, int] | None = None
+    ) -> int:
+        """The first offset whose message was stored at or after the time; the maximum if there is none.
+
+        Args:
+            group: reads some messages, and may read the topic.
+            within: minimum and maximum of the queue, if they are known.
+        """
+        low, high = within or (await self.min_offset(queue), await self.max_offset(queue))
+        if low >= high:
+            return high
+        guess = await self.search_offset(queue, timestamp_ms)
+
+        async def look(offset: int) -> StoredAt | None:
+            return await self.first_stored(queue, offset, group)
+
+        return await first_offset_since(timestamp_ms, guess, low, high, look)
+
+    async def first_stored(self, queue: MessageQueue, offset: int, group: str) -> StoredAt | None:
+        """The first readable message at or after an offset; None if there is none."""
+        api, timeout_s = self.instance.api, self.instance.options.api_timeout
+        for _ in range(GAPS_MAX):
+            _, address = await self.instance.find_reader(queue, MASTER_ID)
+            pulled = await api.pull_stored(address, _pull_of_one(queue, offset, group), timeout_s)
+            head = pulled.body[:RECORD_HEAD_MAX]
+            if pulled.status is PullStatus.FOUND and (time_ms := store_timestamp_of(head)) is not None:
+                return StoredAt(queue_offset_of(head), time_ms)
+            if pulled.next_begin_offset <= offset:
+                return None
+            offset = pulled.next_begin_offset
+        return None
 
     async def member_ids(self, group: str, topic: str) -> list[str]:
         address = await self.instance.any_broker_of(topic)
@@ -81,6 +119,20 @@ class Brokers:
         for broker_name, some in by_broker(queues).items():
             if address := self.instance.master_address(broker_name):
                 await self.instance.api.unlock_queues(address, group, self.instance.client_id, some, LOCK_TIMEOUT_S)
+
+
+def _pull_of_one(queue: MessageQueue, offset: int, group: str) -> PullMessageRequestHeader:
+    """A pull that answers at once and changes nothing on the broker."""
+    return PullMessageRequestHeader(
+        consumer_group=group,
+        topic=queue.topic,
+        queue_id=queue.queue_id,
+        queue_offset=offset,
+        max_msg_nums=1,
+        sys_flag=int(PullSysFlag.SUBSCRIPTION),
+        subscription="*",
+        broker_name=queue.broker_name,
+    )
 
 
 def by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:

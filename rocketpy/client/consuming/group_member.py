@@ -26,7 +26,7 @@ from rocketpy.remoting.bodies.client import (
 from ..cluster.brokers import Brokers
 from ..cluster.instance import ClientInstance
 from ..cluster.lifetime import Lifetime, Open
-from ..options import ConsumeMode, ConsumerOptions
+from ..options import ConsumeMode, ConsumerOptions, ms_since_epoch
 from . import running_info
 from .offset_store import LocalOffsetStore, OffsetStore, RemoteOffsetStore
 from .process_queue import ProcessQueue
@@ -149,11 +149,11 @@ class GroupMember(AbstractAsyncContextManager["GroupMember"]):
     # --- for the user -------------------------------------------------------------------------------------------------
 
     async def offset_for_time(self, queue: MessageQueue, when: datetime) -> int:
-        """The first offset whose message was stored at or after `when` (an aware datetime)."""
+        """The first offset whose message was stored at or after `when` (an aware datetime); the maximum without one."""
         self._running()
         if when.tzinfo is None:
             raise ValueError("offset_for_time needs an aware datetime")
-        return await self._brokers.search_offset(queue, int(when.timestamp() * 1000))
+        return await self._brokers.offset_since(queue, ms_since_epoch(when), self.group)
 
     async def min_offset(self, queue: MessageQueue) -> int:
         self._running()

@@ -179,7 +179,7 @@ def write_offsets(path: Path, offsets: dict[MessageQueue, int]) -> None:
     write_atomically(path, OffsetFile(offset_table=offsets).encode())
 
 
-async def start_offset(queue: MessageQueue, start: StartFrom, store: OffsetStore, brokers: Brokers) -> int:
+async def start_offset(queue: MessageQueue, start: StartFrom, store: OffsetStore, brokers: Brokers, group: str) -> int:
     """Return the offset at which consumption of a queue begins: the stored one; without one, that of `start`.
 
     Unlike Java 4.9, only the broker's "no offset" counts as none. Any other error is raised, and the queue is tried
@@ -190,7 +190,9 @@ async def start_offset(queue: MessageQueue, start: StartFrom, store: OffsetStore
         return stored
     is_retry = is_retry_topic(queue.topic)
     if start.timestamp_ms is not None:
-        return await (brokers.max_offset(queue) if is_retry else brokers.search_offset(queue, start.timestamp_ms))
+        if is_retry:
+            return await brokers.max_offset(queue)
+        return await brokers.offset_since(queue, start.timestamp_ms, group)
     if is_retry or start == START_FIRST:
         return 0
     return await brokers.max_offset(queue)

@@ -23,7 +23,7 @@ from .commitlog import CommitLog
 from .consume_queue import ConsumeQueues
 from .get_message import GetMessageResult, GetMessageStatus, TransferLimits, get_message
 from .log_topics import TopicsInLog, topics_in_log
-from .time_search import offset_by_time
+from .time_search import offset_by_time, offset_since
 
 __all__ = ["GetMessageResult", "GetMessageStatus", "MessageStore", "QueryResult", "StoreStatistics"]
 
@@ -196,6 +196,22 @@ class MessageStore:
             offset_by_time(
                 self.queues.file_times(queue),
                 self.queues.file_size,
+                int(queue.min_offset),
+                int(queue.max_offset),
+                self.control.min_phy_offset,
+                timestamp_ms,
+                lambda offset, count: self.queues.raw_units(queue, offset, count),
+                lambda unit: self.log.store_timestamp_ms(unit.phy_offset, unit.size),
+            )
+        )
+
+    def offset_since(self, topic: str, queue_id: int, timestamp_ms: int) -> QueueOffset:
+        """The first offset stored at or after a time; the maximum if there is none."""
+        queue = self.control.queue(topic, queue_id)
+        if queue is None:
+            return QueueOffset(0)
+        return QueueOffset(
+            offset_since(
                 int(queue.min_offset),
                 int(queue.max_offset),
                 self.control.min_phy_offset,

@@ -1,8 +1,8 @@
-"""Finds the queue offset nearest to a time (RocketMQ 4.9 `ConsumeQueue#getOffsetInQueueByTime`).
+"""Finds queue offsets by store time: the nearest one, and the first one at or after a time.
 
-The result is the nearest message, the earlier of two at the same distance, and not the first message at or after the
-time. The file is chosen by its modification time, so a time between two files belongs to the later one. Clients rely on
-these results of the reference.
+`offset_by_time` is the answer to clients (RocketMQ 4.9 `ConsumeQueue#getOffsetInQueueByTime`): the nearest message, the
+earlier of two at the same distance, and any of several with the same time. The file is chosen by its modification time,
+so a time between two files belongs to the later one. Clients rely on these results of the reference.
 """
 
 from __future__ import annotations
@@ -68,3 +68,24 @@ def offset_by_time(
     else:
         best = right if abs(timestamp_ms - left_ms) > abs(timestamp_ms - right_ms) else left
     return best if best >= 0 else max(0, start - 1)
+
+
+def offset_since(
+    min_offset: int, max_offset: int, log_min_phy_offset: int, timestamp_ms: int, read: ReadUnits, time_of: TimeOf
+) -> int:
+    """The first offset whose message was stored at or after the time; `max_offset` if there is none.
+
+    Messages that cannot be read count as not older, so that none before them is passed over.
+    """
+    low, high = min_offset, max_offset
+    while low < high:
+        middle = (low + high) // 2
+        at, unit = next_unit(read, middle, high)
+        is_older = False
+        if unit is not None:
+            is_older = unit.phy_offset < log_min_phy_offset or 0 <= time_of(unit) < timestamp_ms
+        if is_older:
+            low = at + 1
+        else:
+            high = middle
+    return high

@@ -164,7 +164,8 @@ def test_a_pull_by_hand_leaves_offsets_alone() -> None:
             assert (await consumer.pull(QUEUE, 3)).status is PullStatus.NO_NEW_MSG
             assert (await consumer.pull(QUEUE, 99)).status is PullStatus.OFFSET_ILLEGAL
             assert (await consumer.pull(QUEUE, 0, expression="C")).status is PullStatus.NO_MATCHED_MSG
-            assert await consumer.offset_for_time(QUEUE, datetime.now(UTC)) == 0
+            assert await consumer.offset_for_time(QUEUE, datetime.fromtimestamp(0, UTC)) == 0
+            assert await consumer.offset_for_time(QUEUE, datetime.now(UTC)) == await consumer.max_offset(QUEUE)
             with pytest.raises(ValueError, match="aware"):
                 await consumer.offset_for_time(QUEUE, datetime(2024, 1, 1))
         assert not broker.offsets

@@ -9,7 +9,7 @@ import pytest
 
 from rocketpy.store.formats.unit import BLANK_UNIT, CQ_UNIT, ConsumeQueueUnit
 from rocketpy.store.reading.message_store import MessageStore
-from rocketpy.store.reading.time_search import choose_file, offset_by_time
+from rocketpy.store.reading.time_search import choose_file, offset_by_time, offset_since
 from rocketpy.store.recovery.lifecycle import OpenedStore
 from tests.support.store_writer import StoreWriter
 
@@ -126,3 +126,35 @@ def test_a_queue_with_a_gap_is_searched(store: MessageStore, writer: StoreWriter
 )
 def test_the_file_is_chosen_by_its_modification_time(moment: int, start: int) -> None:
     assert choose_file([(0, 100), (1000, 200), (2000, 300)], moment) == start
+
+
+def test_the_first_message_since_a_time(store: MessageStore, writer: StoreWriter) -> None:
+    """Fault: A reset to a time began at any of the messages that were stored in that millisecond."""
+    for i in range(400):
+        writer.put("T", 0, b"", store_timestamp_ms=1_000_000 + i // 200)
+    firsts = {moment: store.offset_since("T", 0, moment) for moment in (1, 1_000_000, 1_000_001, 1_000_002)}
+    assert firsts == {1: 0, 1_000_000: 0, 1_000_001: 200, 1_000_002: 400}
+    assert store.offset_since("none", 0, 1) == 0
+
+
+@pytest.mark.parametrize("unreadable", [-1, 7])
+def test_since_with_blanks_and_expired_messages(unreadable: int) -> None:
+    choose = random.Random(9)
+    for _ in range(1_000):
+        count, minimum, log_min = choose.randrange(1, 60), choose.randrange(5), 100 * choose.randrange(3)
+        times = [BLANK if choose.random() < 0.2 else n // choose.choice((1, 9)) for n in range(count)]
+        times = [BLANK if time == BLANK else max(times[: n + 1]) for n, time in enumerate(times)]
+        moment = choose.randrange(count + 2)
+
+        def read(offset: int, size: int, times: list[int] = times) -> bytes:
+            numbers = range(offset, min(offset + size, len(times)))
+            return b"".join(BLANK_UNIT if times[n] == BLANK else CQ_UNIT.pack(n * 100, 100, 0) for n in numbers)
+
+        def time_of(unit: ConsumeQueueUnit, times: list[int] = times) -> int:
+            return -1 if unit.phy_offset == unreadable * 100 else times[unit.phy_offset // 100]
+
+        found = offset_since(min(minimum, count), count, log_min, moment, read, time_of)
+        wanted = [n for n in range(minimum, count) if times[n] >= moment and n * 100 >= log_min and n != unreadable]
+        missed = [n for n in wanted if n < found]
+        older = [n for n in range(found, count) if BLANK < times[n] < moment and n * 100 >= log_min]
+        assert not missed and (unreadable >= 0 or not older), (times, moment, minimum, log_min, found)
