@@ -16,7 +16,8 @@ up; `topic` modules are of the first source, `store` modules of the second:
     topic_options, store_options    the options of each source
     decoder, native_rows            from images of records to Arrow, by csrc/arrow
     cluster, offsets, ranges, planning              topics: which offsets a query or a micro-batch reads
-    slices, pulls, stored_queue, data_lost          topics: how a task reads them, and what is missing
+    slices, pulls, stored_queue                     topics: how a task reads them
+    first_messages, data_lost                       topics: which ones were made again, and what is missing
     topic_source, stream, group_progress            topics: what Spark asks of a source; progress for tools
     segments, consume_queues        stores: the log in pieces, and where it ends
     store_source, store_stream      stores: what Spark asks of a source

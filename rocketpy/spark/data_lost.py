@@ -44,6 +44,18 @@ class QueueGone(MessagesMissing):
         )
 
 
+class TopicRemade(MessagesMissing):
+    """A topic was deleted and made again: the positions of a query are those of the old one."""
+
+    def __init__(self, queue: MessageQueue, wanted: int) -> None:
+        super().__init__(
+            queue,
+            wanted,
+            f"was read up to {wanted}, but the topic was deleted and made again since, or the store was replaced. "
+            f"To read what is there now, name a new checkpointLocation. {GOES_ON} with the first message that is there",
+        )
+
+
 class RecordsGone(MessagesMissing):
     """A queue names messages whose records the broker does not have: it skips them in its answers."""
 

@@ -2,11 +2,14 @@
 
 A checkpoint's document, where the offsets of `q` are exclusive ends::
 
-    {"from": {topic: {broker: {"0": 17}}}, "q": {topic: {broker: {"0": 123}}}, "v": 1}
+    {"first": {topic: {broker: {"0": [17, 1764000000000]}}}, "from": {topic: {broker: {"0": 17}}},
+     "q": {topic: {broker: {"0": 123}}}, "v": 1}
 
 Spark compares documents as text, so keys are sorted at every level. `from` holds where the batch that ends here began
-in queues of which the batch before knew nothing: all queues of the first batch, later the new ones. Without it a
-restarted query would begin where the queues end by then. `init` marks a start that Spark has not written down.
+in queues that do not go on from the batch before: all queues of the first batch, later new ones, and those of a topic
+that was made again. Without it a restarted query would begin where the queues end by then. `first` has the offset and
+the store time (ms) of one message of each topic and broker (first_messages.py); documents of older releases have none.
+`init` marks a start that Spark has not written down.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from typing import Any
 
 import attrs
 
+from rocketpy.client.cluster.time_search import StoredAt
 from rocketpy.errors import ConfigError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.numbers import int_or
@@ -25,6 +29,7 @@ VERSION = 1
 QUEUE_ID_MAX = 65_535
 
 Offsets = dict[MessageQueue, int]
+Firsts = dict[MessageQueue, StoredAt]
 
 
 def offsets_of(tree: Mapping[str, Any]) -> Offsets:
@@ -66,7 +71,19 @@ def _object(value: Any, where: str) -> dict[str, Any]:
     return value
 
 
-def tree_of(offsets: Mapping[MessageQueue, int]) -> dict[str, Any]:
+def firsts_of(tree: Mapping[str, Any]) -> Firsts:
+    """The messages of `{topic: {broker: {"0": [offset, time]}}}`. Raises ValueError."""
+    firsts: Firsts = {}
+    for topic, brokers in tree.items():
+        for broker, queues in _object(brokers, topic).items():
+            for queue_id, pair in _object(queues, f"{topic}.{broker}").items():
+                if not isinstance(pair, list) or [type(number) for number in pair] != [int, int]:
+                    raise ValueError(f"has {pair!r} for queue {queue_id} of {topic}.{broker}: no offset and time")
+                firsts[MessageQueue(topic, broker, int_or(queue_id, 0))] = StoredAt(*pair)
+    return firsts
+
+
+def tree_of(offsets: Mapping[MessageQueue, Any]) -> dict[str, Any]:
     """As users and documents write them, sorted."""
     tree: dict[str, Any] = {}
     for queue in sorted(offsets, key=lambda queue: (queue.topic, queue.broker_name, str(queue.queue_id))):
@@ -80,12 +97,16 @@ class Document:
     """The offsets at which a batch ends."""
 
     ends: Offsets
-    begins: Offsets = attrs.field(factory=dict)  # of queues that the batch before did not have
+    begins: Offsets = attrs.field(factory=dict)  # of queues that do not go on from the batch before
     is_initial: bool = False
+    firsts: Firsts = attrs.field(factory=dict)
 
     def encode(self) -> dict[str, Any]:
         """For Spark; the order of keys is part of it."""
         document: dict[str, Any] = {}
+        if self.firsts:
+            pairs = {queue: [first.offset, first.time_ms] for queue, first in self.firsts.items()}
+            document["first"] = tree_of(pairs)
         if self.begins:
             document["from"] = tree_of(self.begins)
         if self.is_initial:
@@ -104,13 +125,12 @@ class Document:
             )
         try:
             begins = offsets_of(_object(document.get("from", {}), "from"))
-            return cls(offsets_of(_object(document["q"], "q")), begins, document.get("init") is True)
+            firsts = firsts_of(_object(document.get("first", {}), "first"))
+            return cls(offsets_of(_object(document["q"], "q")), begins, document.get("init") is True, firsts)
         except (KeyError, ValueError) as error:
             raise ConfigError(f"the checkpoint holds no offsets of this source: {error}") from error
 
 
 def begin_of(queue: MessageQueue, start: Document, end: Document) -> int | None:
     """Return the offset at which a batch begins in a queue; None if neither document has it."""
-    if start.is_initial or queue not in start.ends:
-        return end.begins.get(queue, start.ends.get(queue))
-    return start.ends[queue]
+    return end.begins.get(queue, start.ends.get(queue))

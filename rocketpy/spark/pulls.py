@@ -19,14 +19,15 @@ import trio
 from rocketpy.client.cluster.instance import ClientInstance
 from rocketpy.client.cluster.route import MASTER_ID
 from rocketpy.client.consuming.subscription import SQL92, Sql92, build_subscription
-from rocketpy.client.results import PullStatus, StoredPull
+from rocketpy.client.results import ClientCode, PullStatus, StoredPull
+from rocketpy.codes import ResponseCode
 from rocketpy.errors import BrokerError, ClientError, RocketError, TransportError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.bodies.client import SubscriptionData
 from rocketpy.remoting.headers.pull import PullMessageRequestHeader, PullSysFlag
 
 from .connection import BUSY_CODES
-from .data_lost import DataLost, RecordsGone, ReplicaBehind
+from .data_lost import DataLost, QueueGone, RecordsGone, ReplicaBehind
 
 ANSWERS_AHEAD = 8  # of each run, not taken yet
 RUNS_AHEAD = 32  # short ones: a query may read one message of each of a thousand queues
@@ -283,7 +284,8 @@ class Pulls:
         made by what the master had, and a slave may be behind; and if records are gone, which queues may soon tell.
 
         Raises:
-            ReplicaBehind: a slave answers in place of the master, and does not have the message.
+            ReplicaBehind: a slave answers in place of the master, and does not have the message. QueueGone: the topic
+                was deleted, with failOnDataLoss.
         """
         queue = run.queue
         header = pull_header(queue, position, run.end - position, self.settings)
@@ -297,12 +299,26 @@ class Pulls:
                     raise ReplicaBehind(queue, position, pulled.max_offset, address)
                 if is_last or (not is_behind and (pulled.status not in GIVEN or self._is_complete_answer(pulled))):
                     return pulled
-            except (TransportError, BrokerError) as error:
-                if not _may_pass(error) or is_last:
+            except (TransportError, BrokerError, ClientError) as error:
+                if await self._is_topic_gone(error, queue.topic):
+                    return self._gone(queue, position)
+                if isinstance(error, ClientError) or not _may_pass(error) or is_last:
                     raise
             await trio.sleep(RETRY_S * 2**attempt)
             await self._refresh_route(queue.topic)
         raise AssertionError("the last attempt returns or raises")
+
+    async def _is_topic_gone(self, error: RocketError, topic: str) -> bool:
+        """Return True if a pull failed because the topic was deleted since the plan was made."""
+        is_unknown = isinstance(error, BrokerError) and error.code == ResponseCode.TOPIC_NOT_EXIST
+        has_no_broker = isinstance(error, ClientError) and error.code == ClientCode.BROKER_NOT_EXIST
+        return (is_unknown or has_no_broker) and not await self.instance.update_route(topic)
+
+    def _gone(self, queue: MessageQueue, position: int) -> StoredPull:
+        """The answer for a queue of a deleted topic: nothing is there. Raises QueueGone with failOnDataLoss."""
+        if self.settings.fail_on_data_loss:
+            raise QueueGone(queue, position)
+        return StoredPull(PullStatus.OFFSET_ILLEGAL, next_begin_offset=0, min_offset=0, max_offset=0, body=b"")
 
     async def _refresh_route(self, topic: str) -> None:
         try:

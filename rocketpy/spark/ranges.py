@@ -47,17 +47,33 @@ class Ranges:
         Raises:
             ConfigError: a topic or an assigned queue does not exist.
         """
+        found, missing = self.existing(self.options.wait_for_topic_s)
+        self.check(found, missing)
+        return found
+
+    def existing(self, wait_s: float) -> tuple[set[MessageQueue], set[str]]:
+        """The queues that are read and exist, and the topics that do not exist, after waiting for them."""
         topics = self.options.topics
         if topics is None:
             assert self.options.subscribe_pattern is not None
             topics = frozenset(matching(self.options.subscribe_pattern, self.cluster.topics()))
-        found = self.cluster.queues(topics, self.options.wait_for_topic_s)
-        if not self.options.assign:
-            return found
-        if missing := self.options.assign - found:
-            queue = min(missing)
-            raise ConfigError(f"{queue_text(queue)} does not exist", key="assign")
-        return set(self.options.assign)
+        found, missing = self.cluster.existing(topics, wait_s)
+        return (found & self.options.assign if self.options.assign else found), missing
+
+    def check(
+        self, found: Collection[MessageQueue], missing: Collection[str], read: Collection[MessageQueue] = ()
+    ) -> None:
+        """Check that all topics and assigned queues exist.
+
+        Args:
+            read: queues in which the query has a position; these may have been deleted.
+        Raises:
+            ConfigError: one of the others does not exist.
+        """
+        if absent := set(missing) - {queue.topic for queue in read}:
+            raise ConfigError(f"topic {min(absent)} does not exist (option waitForTopic waits for one)")
+        if gone := self.options.assign - set(found) - set(read):
+            raise ConfigError(f"{queue_text(min(gone))} does not exist", key="assign")
 
     def starts(self, bounds: Mapping[MessageQueue, Bounds], default: str) -> Offsets:
         """Return the offset at which reading starts in each queue. Raises ConfigError."""

@@ -27,8 +27,9 @@ from rocketpy.errors import RocketError
 from rocketpy.message.message_queue import MessageQueue
 
 from .cluster import CLUSTERS, Bounds
-from .data_lost import DataLost, QueueGone
-from .offsets import Document, Offsets, begin_of
+from .data_lost import DataLost, QueueGone, TopicRemade
+from .first_messages import Comparison, compare
+from .offsets import Document, Firsts, Offsets, begin_of
 from .planning import MESSAGE_BYTES
 from .pulls import Slice
 from .ranges import Ranges, slice_within
@@ -93,7 +94,10 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._initial: Document | None = None
         self._targets: Offsets | None = None  # of availableNow
         self._queues: set[MessageQueue] = set()
+        self._missing: set[str] | None = None  # topics that do not exist; None: not looked for yet
         self._bounds: dict[MessageQueue, Bounds] = {}
+        self._compared: tuple[Firsts, Comparison] | None = None  # of this discovery
+        self._told: set[MessageQueue] = set()  # that these are passed over
         self._discovered_s = float("-inf")
         self._message_bytes: int | None = None
         self._minimum = MinimumBatch(options.offsets_min, options.trigger_delay_s, clock)
@@ -108,7 +112,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the offsets at which a new query begins. Spark asks twice, and again after a crash in the first batch;
         `from` in the end offset of that batch then holds its beginning."""
         if self._initial is None:
-            starts = self._ranges.starts(self._refresh(), "latest")
+            bounds = self._refresh()
+            self._ranges.check(self._queues, self._missing or ())
+            starts = self._ranges.starts(bounds, "latest")
             self._initial = Document(starts, is_initial=True)
         return self._initial.encode()
 
@@ -124,12 +130,13 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return the offsets at which the batch after `start` ends; `start` itself if there is nothing new."""
         begin = Document.decode(start)
-        bounds = self._refresh()
+        bounds = self._refresh_for(begin)
+        comparison = self._compare(begin.firsts)
         latest = {queue: bound.max_offset for queue, bound in bounds.items()}
         if self._targets is not None:
             latest = {queue: min(at, latest[queue]) for queue, at in self._targets.items() if queue in latest}
         known = {queue: at for queue, at in begin.ends.items() if not begin.is_initial or queue in latest}
-        known = self._checked(known, bounds)
+        known = self._checked(self._begun_anew(known, comparison), bounds)
         begins = {queue: known.get(queue, bounds[queue].min_offset) for queue in latest}
         backlog = {queue: max(0, latest[queue] - begins[queue]) for queue in latest}
         granted = share(backlog, self._count_max(limit, backlog, begins))
@@ -137,10 +144,15 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not begin.is_initial and not self._minimum.allows(sum(backlog.values()), always=is_unlimited):
             return start
         ends = {**known, **{queue: begins[queue] + count for queue, count in granted.items()}}
-        new = {queue: at for queue, at in begins.items() if begin.is_initial or queue not in begin.ends}
-        if not begin.is_initial and ends == begin.ends:
+        is_all_new = begin.is_initial
+        new = {
+            queue: at
+            for queue, at in begins.items()
+            if is_all_new or queue not in begin.ends or comparison.is_remade(queue)
+        }
+        if not is_all_new and ends == begin.ends and not comparison.remade:
             return start
-        return Document(ends, begins=new).encode()
+        return Document(ends, begins=new, firsts=comparison.firsts).encode()
 
     def reportLatestOffset(self) -> dict[str, Any]:
         """Return the maximum offsets of the brokers, which the query's progress shows as its lag."""
@@ -153,8 +165,14 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         first, last = Document.decode(start), Document.decode(end)
         bounds = self._bounds_of(last.ends)
+        comparison = self._compare(last.firsts)
         slices = []
         for queue, stop in last.ends.items():
+            if comparison.is_remade(queue) and self.options.fail_on_data_loss:
+                raise TopicRemade(queue, stop)
+            if comparison.is_remade(queue):
+                logger.warning("%s: the batch up to %d was of a topic that was deleted; nothing is read", queue, stop)
+                continue
             begin = begin_of(queue, first, last)
             if begin is None:  # a queue of a checkpoint that does not say where it began
                 begin = bounds[queue].min_offset if queue in bounds else stop
@@ -180,22 +198,68 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _refresh(self) -> dict[MessageQueue, Bounds]:
         """The offsets of all queues now. New queues and minimums are asked for every discoveryInterval."""
-        cluster = self._ranges.cluster
-        if self._clock() - self._discovered_s >= self.options.discovery_s or not self._queues:
-            self._queues = self._ranges.queues()
-            self._bounds = cluster.bounds(self._queues)
-            self._discovered_s = self._clock()
+        if self._clock() - self._discovered_s >= self.options.discovery_s:
+            self._discover()
         else:
-            maxima = cluster.max_offsets(self._queues)
+            maxima = self._ranges.cluster.max_offsets(self._queues)
             self._bounds = {queue: Bounds(self._bounds[queue].min_offset, at) for queue, at in maxima.items()}
         return self._bounds
+
+    def _discover(self) -> None:
+        """Look for queues. A topic that does not exist is waited for the first time only: later it was deleted."""
+        wait_s = self.options.wait_for_topic_s if self._missing is None else 0.0
+        self._queues, self._missing = self._ranges.existing(wait_s)
+        self._bounds = self._ranges.cluster.bounds(self._queues)
+        self._discovered_s = self._clock()
+        self._compared = None
+
+    def _refresh_for(self, begin: Document) -> dict[MessageQueue, Bounds]:
+        """The offsets of all queues now. If a queue ends before its position, look for queues at once: its topic may
+        have been deleted.
+
+        Raises:
+            ConfigError: a topic or an assigned queue does not exist, and the query has no position in it.
+        """
+        bounds = self._refresh()
+        if any(queue in bounds and at > bounds[queue].max_offset for queue, at in begin.ends.items()):
+            self._discover()
+        self._ranges.check(self._queues, self._missing or (), begin.ends)
+        return self._bounds
+
+    def _compare(self, kept: Firsts) -> Comparison:
+        """Compare first messages of a checkpoint with those that are there, once after each discovery."""
+        if self._compared is not None:
+            before, comparison = self._compared
+            if kept == before:
+                return comparison
+            if kept == comparison.firsts:
+                return Comparison(kept)
+        comparison = compare(kept, self._bounds, self._ranges.cluster, self.options.pull_settings.group)
+        self._compared = (kept, comparison)
+        for topic, broker in sorted(comparison.remade):
+            logger.warning("topic %s on %s was deleted and made again since the checkpoint", topic, broker)
+        return comparison
 
     def _bounds_of(self, queues: Mapping[MessageQueue, int]) -> dict[MessageQueue, Bounds]:
         """Return the known bounds; ask the brokers if these do not cover `queues`, as in a restarted query."""
         if any(queue not in self._bounds or self._bounds[queue].max_offset < end for queue, end in queues.items()):
-            self._discovered_s = float("-inf")
-            self._refresh()
+            self._discover()
         return self._bounds
+
+    def _begun_anew(self, known: Offsets, comparison: Comparison) -> Offsets:
+        """The positions of the query; in topics that were made again those of the first messages.
+
+        Raises:
+            TopicRemade: there is such a topic, with failOnDataLoss.
+        """
+        positions = dict(known)
+        for queue, at in known.items():
+            if not comparison.is_remade(queue) or queue not in self._bounds:
+                continue
+            if self.options.fail_on_data_loss:
+                raise TopicRemade(queue, at)
+            positions[queue] = self._bounds[queue].min_offset
+        return positions
 
     def _checked(self, known: Offsets, bounds: Mapping[MessageQueue, Bounds]) -> Offsets:
         """The positions of the query. A queue that ends before its position goes on from its end: its broker has lost
@@ -210,8 +274,12 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if bound is None:
                 if self.options.fail_on_data_loss:
                     raise QueueGone(queue, at)
-                logger.warning("%s: was read up to %d, and has no route now; going on without it", queue, at)
-            elif at > bound.max_offset:
+                if queue not in self._told:
+                    logger.warning("%s: was read up to %d, and has no route now; going on without it", queue, at)
+                    self._told.add(queue)
+                continue
+            self._told.discard(queue)
+            if at > bound.max_offset:
                 if self.options.fail_on_data_loss:
                     raise DataLost(queue, at, bound.min_offset, bound.max_offset)
                 ends = bound.max_offset

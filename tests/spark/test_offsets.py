@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+from rocketpy.client.cluster.time_search import StoredAt
 from rocketpy.errors import ConfigError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.spark.offsets import Document, begin_of, offsets_of, queues_of, tree_of
@@ -31,7 +32,8 @@ def test_equal_offsets_are_equal_texts(seed: int) -> None:
 
 
 def test_documents_are_read_as_they_were_written() -> None:
-    for document in (Document({Q0: 5, Q10: 7}), Document({Q0: 5}, {Q0: 3}), Document({}, is_initial=True)):
+    firsts = Document({Q0: 5}, firsts={Q0: StoredAt(2, 1_764_000_000_000)})
+    for document in (Document({Q0: 5, Q10: 7}), Document({Q0: 5}, {Q0: 3}), Document({}, is_initial=True), firsts):
         assert Document.decode(json.loads(json.dumps(document.encode()))) == document
 
 
@@ -49,6 +51,13 @@ def test_where_a_batch_begins() -> None:
     assert begin_of(Q0, first, second) == 120
     assert begin_of(Q1, first, second) == 4
     assert begin_of(Q10, first, second) is None
+    assert begin_of(Q0, second, Document({Q0: 12}, {Q0: 2})) == 2, "a topic that was made again"
+
+
+@pytest.mark.parametrize("pair", [3, [1], [1, "2"], [True, 2], {"0": 1}])
+def test_first_messages_of_another_form_are_refused(pair: object) -> None:
+    with pytest.raises(ConfigError, match="no offset and time"):
+        Document.decode({"v": 1, "q": {}, "first": {"T": {"b": {"0": pair}}}})
 
 
 @pytest.mark.parametrize("queue_id", ["65536", "007", "+1", "²", "9" * 5_000])

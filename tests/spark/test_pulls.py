@@ -10,12 +10,12 @@ import pytest
 import trio
 import trio.testing
 
-from rocketpy.client.results import PullStatus, StoredPull
+from rocketpy.client.results import ClientCode, PullStatus, StoredPull
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import BrokerError, ClientError, ConnectionLost, RocketError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.headers.pull import PullMessageRequestHeader
-from rocketpy.spark.data_lost import MessagesMissing, ReplicaBehind
+from rocketpy.spark.data_lost import MessagesMissing, QueueGone, ReplicaBehind
 from rocketpy.spark.pulls import (
     ANSWERS_AHEAD,
     ATTEMPTS,
@@ -41,6 +41,7 @@ class Broker:
         """`gone`: offsets of the queue whose records were deleted; answers leave them out."""
         self.first, self.end, self.step, self.fault, self.gone = first, end, step, fault, gone
         self.broker_id = 0
+        self.has_route = True
         self.in_flight = self.in_flight_max = self.pulls = self.together = self.asked = 0
         self.api = self
 
@@ -49,7 +50,7 @@ class Broker:
 
     async def update_route(self, topic: str) -> bool:
         self.asked += 1
-        return True
+        return self.has_route
 
     async def pull_stored(self, address: str, header: PullMessageRequestHeader, timeout_s: float) -> StoredPull:
         offset = header.queue_offset
@@ -209,6 +210,21 @@ def test_a_refusal_is_not_tried_again() -> None:
         read(broker, 0, 100, pipeline=1)
     errors = caught.value.exceptions if isinstance(caught.value, BaseExceptionGroup) else (caught.value,)
     assert errors == (refusal,) and broker.pulls == 1
+
+
+def test_a_topic_that_is_deleted_meanwhile_is_lost() -> None:
+    """Fault: A task failed when its topic was deleted while it read, also with failOnDataLoss=false."""
+    gone = BrokerError(ResponseCode.TOPIC_NOT_EXIST, "no topic")
+    no_broker = ClientError("broker b is not known", code=ClientCode.BROKER_NOT_EXIST)
+    for error in (gone, no_broker):
+        broker = Broker(0, 100, step=10, fault=lambda offset, error=error: error if offset >= 30 else None)  # type: ignore[misc]
+        with pytest.RaisesGroup(type(error)):  # the name server still has a route
+            read(broker, 0, 100, fail_on_data_loss=False)
+        broker.has_route = False
+        with pytest.RaisesGroup(pytest.RaisesExc(QueueGone, match="queue 0 of topic T on b: was read up to 30")):
+            read(broker, 0, 100, batch_size=100)
+        found, pulls = read(broker, 0, 100, batch_size=100, fail_on_data_loss=False)
+        assert found == list(range(30)) and pulls.lost[QUEUE] == 70
 
 
 def test_what_is_read_ahead_is_bounded() -> None:

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
 
+from rocketpy.client.cluster.time_search import StoredAt
 from rocketpy.client.options import ClientOptions
+from rocketpy.errors import ConfigError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.spark import stream
 from rocketpy.spark.cluster import Bounds
-from rocketpy.spark.data_lost import DataLost, QueueGone
+from rocketpy.spark.data_lost import DataLost, QueueGone, TopicRemade
 from rocketpy.spark.options import parse_options
 from rocketpy.spark.topic_options import TopicOptions
 
@@ -27,6 +29,9 @@ class Numbers:
         self.offsets = {MessageQueue("T", "b", int(name[1:])): Bounds(*both) for name, both in bounds.items()}
         self.committed_offsets: dict[MessageQueue, int] = {}
         self.now_s = 0.0
+        self.created_ms: dict[str, int] = {}
+        self.looked_at = 0
+        self.waited_s: list[float] = []
 
     def get(self, options: ClientOptions) -> Numbers:
         return self
@@ -37,8 +42,15 @@ class Numbers:
             old = self.offsets.get(queue, Bounds(0, 0))
             self.offsets[queue] = Bounds(old.min_offset, old.max_offset + count)
 
-    def queues(self, topics: Iterable[str], wait_s: float) -> set[MessageQueue]:
-        return set(self.offsets)
+    def existing(self, topics: Iterable[str], wait_s: float) -> tuple[set[MessageQueue], set[str]]:
+        self.waited_s.append(wait_s)
+        found = {queue for queue in self.offsets if queue.topic in topics}
+        return found, set(topics) - {queue.topic for queue in found}
+
+    def stored(self, queues: Mapping[MessageQueue, int], group: str) -> dict[MessageQueue, StoredAt | None]:
+        """Each topic's messages are stored in the order of offsets, from its creation on."""
+        self.looked_at += len(queues)
+        return {queue: StoredAt(at, self.created_ms.get(queue.topic, 1000) + at) for queue, at in queues.items()}
 
     def bounds(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, Bounds]:
         return {queue: self.offsets[queue] for queue in queues}
@@ -174,17 +186,28 @@ def without(document: dict[str, Any], queue: MessageQueue) -> dict[str, Any]:
     return copy
 
 
-def test_a_replaced_store_is_seen(numbers: Numbers) -> None:
+def test_a_lost_end_is_seen(numbers: Numbers) -> None:
     source = reader(numbers)
     end = source.latestOffset(source.initialOffset(), ReadAllAvailable())
-    numbers.offsets[Q0] = Bounds(0, 3)
-    with pytest.raises(DataLost, match="offset 100 is wanted, 10 to 3 are there"):
+    numbers.offsets[Q0] = Bounds(10, 13)
+    with pytest.raises(DataLost, match="offset 100 is wanted, 10 to 13 are there"):
         source.latestOffset(end, ReadAllAvailable())
     tolerant = reader(numbers, failOnDataLoss="false")
     following = kept(tolerant.latestOffset(end, ReadAllAvailable()))
     assert ranges(tolerant, end, following) == {}
     numbers.grow(q0=4)
-    assert ranges(tolerant, following, tolerant.latestOffset(following, ReadAllAvailable())) == {Q0: (3, 7)}
+    assert ranges(tolerant, following, tolerant.latestOffset(following, ReadAllAvailable())) == {Q0: (13, 17)}
+
+
+def test_a_replaced_store_is_seen(numbers: Numbers) -> None:
+    source = reader(numbers)
+    end = source.latestOffset(source.initialOffset(), ReadAllAvailable())
+    numbers.offsets = {Q0: Bounds(0, 3), Q1: Bounds(0, 2)}
+    with pytest.raises(TopicRemade, match="or the store was replaced"):
+        source.latestOffset(end, ReadAllAvailable())
+    tolerant = reader(numbers, failOnDataLoss="false")
+    following = kept(tolerant.latestOffset(end, ReadAllAvailable()))
+    assert ranges(tolerant, end, following) == {Q0: (0, 3), Q1: (0, 2)}
 
 
 def test_a_queue_that_is_gone_fails_the_query(numbers: Numbers) -> None:
@@ -209,3 +232,105 @@ def test_progress_and_lag(numbers: Numbers) -> None:
     numbers.committed_offsets = {}
     quiet.commit(kept(end))
     assert numbers.committed_offsets == {}
+
+
+OTHER = MessageQueue("U", "b", 0)
+
+
+def both(numbers: Numbers, **given: str) -> stream.TopicStreamReader:
+    """Reads T and U."""
+    options = parse_options(TopicOptions, {"nameServer": "n:1", "subscribe": "T,U", **given})
+    return stream.TopicStreamReader(options, ("body",), clock=lambda: numbers.now_s)
+
+
+@pytest.fixture
+def after_both(numbers: Numbers) -> dict[str, Any]:
+    """The checkpoint of a query that has read T and U to their ends."""
+    numbers.offsets[OTHER] = Bounds(0, 20)
+    source = both(numbers)
+    return kept(source.latestOffset(source.initialOffset(), ReadAllAvailable()))
+
+
+def test_a_query_goes_on_without_a_deleted_topic(
+    numbers: Numbers, after_both: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Fault: A stream ended when one of its topics was deleted, also with failOnDataLoss=false."""
+    running = both(numbers, failOnDataLoss="false", waitForTopic="60s")
+    assert running.latestOffset(after_both, ReadAllAvailable()) == after_both
+    assert numbers.waited_s[-1] == 60.0
+    del numbers.offsets[OTHER]
+    numbers.grow(q0=5)
+    for source in (both(numbers, failOnDataLoss="false"), running):
+        numbers.now_s += 10.0
+        following = kept(source.latestOffset(after_both, ReadAllAvailable()))
+        assert ranges(source, after_both, following) == {Q0: (100, 105)}
+        assert source.latestOffset(following, ReadAllAvailable()) == following
+    assert numbers.waited_s[-1] == 0.0, "a running query does not wait for a deleted topic"
+    assert caplog.text.count("was read up to 20, and has no route now") == 2, "once for each query"
+    now = both(numbers, failOnDataLoss="false")
+    now.prepareForTriggerAvailableNow()
+    assert ranges(now, after_both, now.latestOffset(after_both, ReadAllAvailable())) == {Q0: (100, 105)}
+
+
+def test_a_deleted_topic_is_named_with_the_remedy(numbers: Numbers, after_both: dict[str, Any]) -> None:
+    """Fault: The error of a deleted topic spoke of the option waitForTopic."""
+    del numbers.offsets[OTHER]
+    with pytest.raises(QueueGone, match=r"topic U on b: .* the topic was deleted.*checkpointLocation.*failOnDataLoss"):
+        both(numbers).latestOffset(after_both, ReadAllAvailable())
+    with pytest.raises(ConfigError, match="topic U does not exist"):
+        both(numbers, failOnDataLoss="false").initialOffset()
+
+
+def test_a_topic_without_messages_is_looked_for_before_it_counts_as_lost(
+    numbers: Numbers, after_both: dict[str, Any]
+) -> None:
+    """A broker says 0 of a queue that it does not have."""
+    source = both(numbers)
+    source.latestOffset(after_both, ReadAllAvailable())
+    numbers.max_offsets = lambda queues: {q: 0 if q == OTHER else numbers.offsets[q].max_offset for q in queues}  # type: ignore[method-assign]
+    del numbers.offsets[OTHER]
+    with pytest.raises(QueueGone, match="topic U on b"):
+        source.latestOffset(after_both, ReadAllAvailable())
+
+
+def test_a_topic_that_was_made_again_is_noticed(
+    numbers: Numbers, after_both: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Fault: A topic that was deleted and made again went unnoticed once it had more messages than had been read, and
+    those before the old position were passed over."""
+    assert after_both["first"] == {"T": {"b": {"0": [100 - 90, 1010]}}, "U": {"b": {"0": [0, 1000]}}}
+    numbers.offsets[OTHER], numbers.created_ms["U"] = Bounds(0, 33), 9000
+    with pytest.raises(TopicRemade, match=r"queue 0 of topic U on b: was read up to 20, but .* made again since"):
+        both(numbers).latestOffset(after_both, ReadAllAvailable())
+    source = both(numbers, failOnDataLoss="false")
+    following = kept(source.latestOffset(after_both, ReadAllAvailable()))
+    assert ranges(source, after_both, following) == {OTHER: (0, 33)}
+    assert ranges(both(numbers), after_both, following) == {OTHER: (0, 33)}, "the repeated batch is the same"
+    assert "topic U on b was deleted and made again since the checkpoint" in caplog.text
+    assert both(numbers).latestOffset(following, ReadAllAvailable()) == following
+    assert source.latestOffset(following, ReadAllAvailable()) == following
+
+
+def test_a_batch_of_a_topic_that_was_made_again_is_not_read(numbers: Numbers, after_both: dict[str, Any]) -> None:
+    numbers.offsets[OTHER], numbers.created_ms["U"] = Bounds(0, 33), 9000
+    begin = kept({"q": after_both["q"] | {"U": {"b": {"0": 15}}}, "v": 1})
+    with pytest.raises(TopicRemade):
+        both(numbers).partitions(begin, after_both)
+    assert ranges(both(numbers, failOnDataLoss="false"), begin, after_both) == {}
+
+
+def test_retention_and_old_checkpoints_are_no_new_topics(numbers: Numbers, after_both: dict[str, Any]) -> None:
+    old = {key: after_both[key] for key in ("q", "v")}
+    numbers.offsets[Q0], numbers.offsets[OTHER] = Bounds(60, 110), Bounds(20, 20)
+    for begin in (after_both, old):
+        following = kept(both(numbers).latestOffset(begin, ReadAllAvailable()))
+        assert following["q"]["T"]["b"] == {"0": 110, "1": 50} and "from" not in following
+        assert following["first"] == {"T": {"b": {"0": [60, 1060]}}}
+
+
+def test_one_message_of_a_topic_is_looked_at_after_each_discovery(numbers: Numbers, after_both: dict[str, Any]) -> None:
+    source = both(numbers)
+    numbers.looked_at = 0
+    for _ in range(3):
+        assert source.latestOffset(after_both, ReadAllAvailable()) == after_both
+    assert numbers.looked_at == 2

@@ -12,8 +12,10 @@ from typing import Any
 
 import attrs
 import pytest
+import trio
 
 import rocketpy.spark
+from rocketpy.admin.admin import Admin
 from rocketpy.client import Message, ProducerOptions, SendResult
 from rocketpy.client.cluster.brokers import Brokers
 from rocketpy.client.sync import Producer
@@ -244,6 +246,35 @@ def test_offsets_of_many_queues_come_in_one_answer(
 
     monkeypatch.setattr(Brokers, "topic_offsets", refuse)
     assert cluster.bounds(queues) == one_by_one and len(asked) == 1 + len(queues)
+
+
+def delete(broker: RunningBroker, topic: str) -> None:
+    async def main() -> None:
+        async with Admin(options=ProducerOptions(name_servers=broker.namesrv)) as admin:
+            await admin.delete_topic(topic, "DefaultCluster")
+
+    trio.run(main)
+
+
+def test_a_stream_outlives_one_of_its_topics(
+    spark: Any, broker: RunningBroker, producer: Producer, tmp_path: Path
+) -> None:
+    """Offsets of rocketpy's brokers continue in a topic that is made again: nothing of it is passed over.
+    Fault: A stream ended when one of its topics was deleted, also with failOnDataLoss=false."""
+    from pyspark.errors import StreamingQueryException
+
+    send(producer, "Stays", 0, 40)
+    send(producer, "Goes", 1000, 40)
+    stream(spark, broker, tmp_path, subscribe="Stays,Goes")
+    delete(broker, "Goes")
+    send(producer, "Stays", 40, 40)
+    with pytest.raises(StreamingQueryException, match=r"topic Goes on [^:]*: .*name a new checkpointLocation"):
+        stream(spark, broker, tmp_path, subscribe="Stays,Goes")
+    stream(spark, broker, tmp_path, subscribe="Stays,Goes", failOnDataLoss="false")
+    assert written(spark, tmp_path) == [*range(80), *range(1000, 1040)]
+    send(producer, "Goes", 2000, 80)
+    stream(spark, broker, tmp_path, subscribe="Stays,Goes")
+    assert written(spark, tmp_path) == [*range(80), *range(1000, 1040), *range(2000, 2080)]
 
 
 def test_matches_behind_a_run_come_once(broker: RunningBroker, producer: Producer) -> None:
