@@ -17,7 +17,7 @@ from the declarations (`python -m rocketpy.config.reference`). Those that nothin
     replication_config              what of them is about replication
     rocketpy_config, failover_config        settings that the reference does not have
     relations, failover_relations   what must hold between them
-    properties, load, machine       from text, arguments, environment and machine to settings
+    properties, environment, load, machine      from text, variables, arguments and machine to settings
     update                          changes at run time, and the file that keeps them
 """
 

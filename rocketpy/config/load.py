@@ -15,6 +15,7 @@ import attrs
 from rocketpy.errors import ConfigError
 
 from . import properties
+from .environment import from_environment
 from .failover_relations import unreachable_notes
 from .machine import Machine, is_concrete, this_machine
 from .relations import check_broker, check_namesrv, open_notes, ring_count
@@ -50,13 +51,13 @@ def load_broker_config(
     Args:
         path: the -c file; None when there is none.
         overrides: Java key to text, from the command line (-n is `namesrvAddr`); stronger than the file.
-        environ: NAMESRV_ADDR, ROCKETMQ_HOME and HOME; weaker than the file.
+        environ: NAMESRV_ADDR, ROCKETMQ_HOME and HOME, weaker than the file; ROCKETPY_..., stronger (environment.py).
     Raises:
         ConfigError: unreadable file, unknown key, a value that is not allowed, or settings that contradict.
     """
     environ = environ or {}
     machine = machine or this_machine()
-    loaded = _read(BrokerSettings(path=Path(path) if path else None), path, overrides or {})
+    loaded = _read(BrokerSettings(path=Path(path) if path else None), path, overrides or {}, environ)
     settings, given = loaded.settings, loaded.given
     port = settings.server.listen_port or BROKER_PORT
     derived = _addresses_and_paths(settings, port, environ, machine)
@@ -107,7 +108,7 @@ def load_namesrv_config(
     """The settings of a name server; arguments and errors as for `load_broker_config`."""
     environ = environ or {}
     machine = machine or this_machine()
-    loaded = _read(NamesrvSettings(path=Path(path) if path else None), path, overrides or {})
+    loaded = _read(NamesrvSettings(path=Path(path) if path else None), path, overrides or {}, environ)
     settings = loaded.settings
     store_path = str(path) if path else settings.namesrv.config_store_path
     derived: dict[tuple[str, str], Any] = {
@@ -132,8 +133,8 @@ class _Loaded(Generic[_S]):
     notes: tuple[Note, ...]
 
 
-def _read(empty: _S, path: str | Path | None, overrides: Mapping[str, str]) -> _Loaded[_S]:
-    """Parse the file and the overrides into `empty`; nothing derived yet."""
+def _read(empty: _S, path: str | Path | None, overrides: Mapping[str, str], environ: Mapping[str, str]) -> _Loaded[_S]:
+    """Parse the file, the environment and the overrides into `empty`; nothing derived yet."""
     file = Path(path) if path else None
     known = known_settings(empty)
     values: dict[tuple[str, str], Any] = {}
@@ -142,6 +143,7 @@ def _read(empty: _S, path: str | Path | None, overrides: Mapping[str, str]) -> _
     given_texts: list[tuple[str, str, int | None]] = []
     if file:
         given_texts += [(entry.key, entry.value, entry.line) for entry in _entries(file)]
+    given_texts += [(key, text, None) for key, text in from_environment(environ, known).items()]
     given_texts += [(key, text, None) for key, text in overrides.items()]
     for name, text, line in given_texts:
         key, where = read_as(name), file if line else None
