@@ -1,8 +1,8 @@
 """Access control: which account may send which request. Signatures, permissions and files are those of RocketMQ 4.9.
 
 Owns: the rules, as values and pure functions.
-Runs: where requests are decoded (`AccessValidator`), and in the process that owns the files (`AclFiles`), there in a
-thread, because reading and writing them waits for the disk.
+Runs: `AccessValidator` in the manager, query workers and name servers; `AclFiles` in the manager and name servers, in a
+thread, because reading and writing files waits for the disk.
 Entry points:
 
     files = AclFiles(home, now_ms=clock)
@@ -18,5 +18,6 @@ From the bottom up; PyYAML is imported by `document` when the first file is read
     resources, validator                what each request code needs, and the decision
     document, plain_acl                 a YAML file within bounds; the accounts in it, and changes of them
     files                               the files of a server
+    credentials                         the account by which a broker or mqadmin signs its own requests
     reference                           prints docs/run/access-control-codes.md
 """

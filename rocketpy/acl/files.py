@@ -193,7 +193,11 @@ class AclFiles:
         logger.info("read %d accounts from %s", len(file.accounts), path)
         return file
 
-    def _failed(self, path: Path, error: Exception) -> None:
+    def _failed(self, path: Path, error: OSError | ConfigError) -> None:
+        if isinstance(error, OSError):
+            may = "; let the user of the server read it (chown)" if isinstance(error, PermissionError) else ""
+            text = f"cannot be read: {error.strerror}{may}"
+            error = ConfigError(text, file=error.filename or path, key="aclEnable")
         self.failures += 1
         self.failing[path] = str(error)
         told = 0 if self._is_loading else self._limit.take()  # the end of the start says it

@@ -150,7 +150,7 @@ def _addresses(entry: Entry, text: str) -> AddressPattern:
     try:
         return AddressPattern.of(text)
     except AddressInvalid as error:
-        entry.fail(str(error))
+        entry.fail(f"{error}; write 10.0.0.5, 10.0.1.*, 10.0.1-5.* or 10.0.2.{{1,2}} (no /8)")
 
 
 def _default(members: dict[str, Entry], key: str, warnings: list[str]) -> int:
@@ -168,7 +168,7 @@ def _permissions(members: dict[str, Entry], key: str, warnings: list[str]) -> di
         try:
             resource, found[resource] = parse_entry(text, of_group=key == GROUP_ENTRIES)
         except PermissionInvalid as error:
-            entry.fail(str(error))
+            entry.fail(f"{error}; write NAME=PUB, SUB, PUB|SUB or DENY")
         warnings += _not_a_word(entry, text.rpartition("=")[2])
     return found
 

@@ -12,7 +12,8 @@
 
 `strict` takes the table STRICT of resources.py; without it the reference's holes are open. Codes of brokers (step 7)
 are for administrators and for the accounts of `brokers`. With `strict` a default permission gives no access to topics
-that keep messages of other topics. A heartbeat that cannot be read is refused in step 7, in the reference before 1.
+that keep messages of other topics. A request whose resources cannot be read is refused between 5 and 6; the reference
+refuses a heartbeat that it cannot read before 1.
 
 Source: RocketMQ 4.9 `PlainPermissionManager#validate`, `#checkPerm`.
 """
@@ -84,8 +85,8 @@ class Refusal:
 
 @attrs.define(eq=False)
 class AccessValidator:
-    """Of one server or worker. `accounts` is replaced when the files have changed. With several threads `refused`
-    may miss a refusal.
+    """The decisions of one process. `accounts` is replaced when the files have changed. Name servers read `refused`,
+    which with several threads may miss a refusal; a broker counts in shared memory (`AccessControl`).
 
     Args:
         brokers: access keys of the brokers' own accounts.
@@ -154,11 +155,11 @@ class AccessValidator:
             if resource is None:
                 if not account.may_somewhere(needed):
                     return Refusal(Reason.RESOURCE, "No default permission for any topic")
-            elif not account.may(resource, needed) or not self._may_know(account, resource):
+            elif not account.may(resource, needed) or not self._may_use_inner_topic(account, resource):
                 return Refusal(Reason.RESOURCE, f"No default permission for {shown(resource)}")
         return None
 
-    def _may_know(self, account: Account, resource: str) -> bool:
+    def _may_use_inner_topic(self, account: Account, resource: str) -> bool:
         is_inner = self.strict and resource in INNER_TOPICS
         return not is_inner or account.may_everything or resource in account.permissions
 

@@ -32,7 +32,7 @@ from rocketpy.remoting.headers.acl import (
     DeleteAccessConfigRequestHeader,
     UpdateGlobalWhiteAddrsConfigRequestHeader,
 )
-from rocketpy.remoting.signature import ACCESS_KEY
+from rocketpy.remoting.signature import ACCESS_KEY, is_signed
 from rocketpy.transport.duties import Duty
 
 from .clock import SystemClock
@@ -145,7 +145,7 @@ class AccessControl:
         self, request: RemotingCommand, host: str, topic: str, group: str, *, is_counted: bool = False
     ) -> None:
         """Check a send or pull that the fast path has left to Python. It serves the next of this account itself, unless
-        a white list has let this one pass. `is_counted`: the limits of its account have it.
+        a white list has let this one pass. `is_counted`: the fast path has charged this request to its account.
 
         Raises:
             RequestRefused: also if `topic` or `group`, which are what the fast path has read, are not in the request.
@@ -165,12 +165,16 @@ class AccessControl:
         self._raise(refusal, host)
 
     def _limit(self, request: RemotingCommand, host: str) -> None:
-        """Count a request whose account has proved itself. Not of brokers: they pass on sends that were counted."""
+        """Charge a request to the account that has signed it, as the fast path does: from a white address, too. Not to
+        brokers: they pass on sends that were counted."""
         if self.limits is None or not self.limits.limits_accounts:
             return
         access_key = request.ext_field(ACCESS_KEY) or ""
-        if access_key in self.validator.brokers or not self.validator.needs_signature(request, host):
+        account = self.validator.accounts.by_key.get(access_key)
+        if account is None or access_key in self.validator.brokers:
             return
+        if not self.validator.needs_signature(request, host) and not is_signed(request, account.secret_key):
+            return  # a white address may name any account
         remark = self.limits.take(access_key, request.held_size)
         if remark is not None:
             raise RequestRefused(ResponseCode.SYSTEM_BUSY, remark)

@@ -7,7 +7,6 @@ import contextlib
 import re
 import socket
 import threading
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,6 +29,7 @@ from rocketpy.remoting.frame import SerializeType
 from rocketpy.remoting.headers.send import ConsumerSendMsgBackRequestHeader, EndTransactionRequestHeader
 from rocketpy.remoting.signature import SIGNATURE, Credentials, sign
 from tests.support.broker import RunningBroker, free_ports, running_broker
+from tests.support.waiting import metric
 from tests.support.wire import Wire, offset_request, pull_request, records_of, send_request, until
 
 ADMIN = Credentials("administrator", "secret-of-admin")
@@ -64,9 +64,7 @@ class Guarded:
         return Wire(socket.create_connection(("127.0.0.1", self.broker.port), 60, source_address=(host, 0)), kind)
 
     def metric(self, name: str) -> float:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=60) as answer:
-            page = answer.read().decode()
-        return sum(float(line.rsplit(" ", 1)[1]) for line in page.splitlines() if line.startswith(name))
+        return metric(self.metrics_port, name)
 
     def replace(self, text: str) -> None:
         new = self.file.with_suffix(".new")

@@ -3,7 +3,6 @@ own; requests are sent by bare sockets."""
 
 from __future__ import annotations
 
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.acl.accounts import Account
 from rocketpy.acl.permissions import PUB, SUB, group_resource
+from rocketpy.acl.reference import GROUP, TOPIC, sample
 from rocketpy.acl.resources import SIGNATURE_ONLY, STRICT, Access
 from rocketpy.acl.validator import EXCEPTION
 from rocketpy.codes import RequestCode
@@ -23,9 +23,9 @@ from tests.support import preloaded
 from tests.support.accounts import SECRET, signed, write_accounts, write_credentials
 from tests.support.broker import free_ports
 from tests.support.pair import LoneBroker, NameServer
+from tests.support.waiting import metrics_page
 from tests.support.wire import Wire, until
 
-TOPIC, GROUP = "orders", "billing"
 ACCOUNTS = {
     "publisher": Account("publisher", SECRET, permissions={TOPIC: PUB}),
     "subscriber": Account("subscriber", SECRET, permissions={TOPIC: SUB, group_resource(GROUP): SUB}),
@@ -49,8 +49,7 @@ class Served:
     metrics_port: int
 
     def metrics(self) -> str:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=60) as answer:
-            return str(answer.read().decode())
+        return metrics_page(self.metrics_port)
 
 
 @pytest.fixture
@@ -66,16 +65,8 @@ def served(tmp_path: Path) -> Iterator[Served]:
         server.kill_all()
 
 
-def request_of(code: int) -> RemotingCommand:
-    """A request with what its rule reads, and nothing that its processor needs."""
-    request = RemotingCommand.request(code, ext_fields={})
-    for source in STRICT.get(code, SIGNATURE_ONLY).sources:
-        source.fill(request, TOPIC, GROUP)
-    return request
-
-
 def request_by(code: int, account: str, secret: str = SECRET) -> RemotingCommand:
-    return signed(request_of(code), account, secret)
+    return signed(sample(code), account, secret)
 
 
 def refusal(wire: Wire, request: RemotingCommand) -> str:
@@ -92,7 +83,7 @@ def is_allowed(code: int, account: Account) -> bool:
         return True
     if rule.access is Access.ADMIN or (rule.access is Access.BROKER and account.access_key != "broker-a"):
         return False
-    needs = rule.needs(request_of(code))
+    needs = rule.needs(sample(code))
     return all(account.may_somewhere(needed) if name is None else account.may(name, needed) for name, needed in needs)
 
 
@@ -101,7 +92,7 @@ def test_every_code_by_every_account(served: Served, serialize_type: SerializeTy
     """Neither header form lets a request in that has no signature of an account with the role or permission."""
     with Wire.open(served.server.namesrv_port, serialize_type) as wire:
         for code in (*RequestCode, UNKNOWN_CODE):
-            assert refusal(wire, request_of(code)) == "No accessKey is configured", code
+            assert refusal(wire, sample(code)) == "No accessKey is configured", code
             assert refusal(wire, request_by(code, "nobody-1")) == "No acl config for nobody-1", code
             assert refusal(wire, request_by(code, "operator", "another")) == (
                 "Check signature failed for accessKey=operator"

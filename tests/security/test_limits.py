@@ -6,8 +6,7 @@ from __future__ import annotations
 import contextlib
 import select
 import socket
-import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import attrs
@@ -17,16 +16,15 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.signature import Credentials, sign
+from tests.support.accounts import SECRET, signed
 from tests.support.broker import RunningBroker, free_ports, running_broker
-from tests.support.waiting import wait_until
+from tests.support.waiting import metric, wait_until
 from tests.support.wire import Wire, offset_request, send_request
 
-A, B = "127.0.0.1", "127.0.0.2"
-FIRST, SECOND = Credentials("first-account", "secret-of-first"), Credentials("second-account", "secret-of-second")
-FILE = "accounts:\n" + "".join(
-    f"- {{accessKey: {one.access_key}, secretKey: {one.secret_key}, topicPerms: [T=PUB|SUB]}}\n"
-    for one in (FIRST, SECOND)
+A, B, WHITE = "127.0.0.1", "127.0.0.2", "127.0.0.3"
+FIRST, SECOND = "first-account", "second-account"
+FILE = f"globalWhiteRemoteAddresses: [{WHITE}]\naccounts:\n" + "".join(
+    f"- {{accessKey: {one}, secretKey: {SECRET}, topicPerms: [T=PUB|SUB]}}\n" for one in (FIRST, SECOND)
 )
 
 
@@ -41,9 +39,7 @@ class Limited:
         return Wire(socket.create_connection(("127.0.0.1", self.broker.port), 60, source_address=(host, 0)))
 
     def metric(self, name: str) -> float:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=60) as answer:
-            page = answer.read().decode()
-        return sum(float(line.rsplit(" ", 1)[1]) for line in page.splitlines() if line.startswith(name))
+        return metric(self.metrics_port, name)
 
 
 @contextlib.contextmanager
@@ -64,11 +60,6 @@ def serves(wire: Wire) -> bool:
         return wire.ask(send_request("T", b"x")).code == ResponseCode.SUCCESS
     except (OSError, EOFError):
         return False
-
-
-def as_account(request: RemotingCommand, credentials: Credentials) -> RemotingCommand:
-    sign(request, credentials)
-    return request
 
 
 def test_a_flooding_address_waits_in_all_selectors_and_another_notices_nothing() -> None:
@@ -110,18 +101,17 @@ def test_connections_of_an_address_are_bounded_over_selectors_and_after_the_deat
 def test_an_address_that_fails_to_authenticate_is_disconnected_and_refused(tmp_path: Path) -> None:
     with limited_broker(tmp_path, failedAuthenticationsMax="20") as limited, contextlib.ExitStack() as stack:
         before, served = stack.enter_context(limited.open(A)), stack.enter_context(limited.open(B))
-        assert before.ask(as_account(send_request("T", b"x"), FIRST)).code == ResponseCode.SUCCESS
+        assert before.ask(signed(send_request("T", b"x"), FIRST)).code == ResponseCode.SUCCESS
         refused = 0
         for number in range(200):
-            guess = Credentials(FIRST.access_key, f"guess-{number}")
             code = RequestCode.SEND_MESSAGE_V2 if number % 2 else RequestCode.GET_MAX_OFFSET
             request = send_request("T", b"x") if number % 2 else offset_request(code, "T")
             with contextlib.suppress(OSError, EOFError), limited.open(A) as wire:
-                refused += wire.ask(as_account(request, guess)).code == ResponseCode.SYSTEM_ERROR
+                refused += wire.ask(signed(request, FIRST, f"guess-{number}")).code == ResponseCode.SYSTEM_ERROR
         assert refused == 20
-        before.tell(as_account(send_request("T", b"x"), FIRST))
+        before.tell(signed(send_request("T", b"x"), FIRST))
         assert before.is_closed_by_peer()
-        assert served.ask(as_account(send_request("T", b"x"), SECOND)).code == ResponseCode.SUCCESS
+        assert served.ask(signed(send_request("T", b"x"), SECOND)).code == ResponseCode.SUCCESS
         assert limited.broker.text().count(f"failed authentications: {A} is blocked") == 1
         assert limited.metric("rocketpy_remoting_address_refused_total") == 180
         assert limited.metric('rocketpy_limits_total{event="address_blocked"}') == 1
@@ -135,7 +125,7 @@ def test_an_account_at_its_limit_is_refused_everywhere_and_another_is_served(tmp
         codes: set[int] = set()
         for _ in range(100):
             for wire in wires:
-                flood = [as_account(wire.number(send_request("T", bytes(900))), FIRST) for _ in range(10)]
+                flood = [signed(wire.number(send_request("T", bytes(900))), FIRST) for _ in range(10)]
                 answers = wire.answers(wire.tell(*flood)).values()
                 codes |= {answer.code for answer in answers}
                 texts = {answer.remark for answer in answers if answer.code == ResponseCode.SYSTEM_BUSY}
@@ -144,7 +134,22 @@ def test_an_account_at_its_limit_is_refused_everywhere_and_another_is_served(tmp
         assert codes == {ResponseCode.SUCCESS, ResponseCode.SYSTEM_BUSY}
         assert all(limit in (text or "") for text in texts)
         queries = [wires[0].number(offset_request(RequestCode.GET_MAX_OFFSET, "T")) for _ in range(40)]
-        slow = wires[0].answers(wires[0].tell(*(as_account(query, FIRST) for query in queries))).values()
+        slow = wires[0].answers(wires[0].tell(*(signed(query, FIRST) for query in queries))).values()
         assert any(answer.code == ResponseCode.SYSTEM_BUSY and limit in (answer.remark or "") for answer in slow)
-        assert wires[1].ask(as_account(send_request("T", b"x"), SECOND)).code == ResponseCode.SUCCESS
+        assert wires[1].ask(signed(send_request("T", b"x"), SECOND)).code == ResponseCode.SUCCESS
         assert limited.metric('rocketpy_limits_total{event="account_busy"}') > 1
+
+
+def test_what_is_signed_at_a_white_address_counts_on_both_paths(tmp_path: Path) -> None:
+    """Fault: Python charged no request from a white address to its account, the fast path each."""
+    with limited_broker(tmp_path, accountRequestsPerSecond="1") as limited, limited.open(WHITE) as wire:
+        assert serves(wire), "without a signature"
+
+        def codes(make: Callable[[], RemotingCommand], account: str | None) -> set[int]:
+            requests = [wire.number(make()) for _ in range(60)]
+            told = requests if account is None else [signed(request, account) for request in requests]
+            return {answer.code for answer in wire.answers(wire.tell(*told)).values()}
+
+        for make in (lambda: send_request("T", b"x"), lambda: offset_request(RequestCode.GET_MAX_OFFSET, "T")):
+            assert codes(make, None) == {ResponseCode.SUCCESS}
+            assert ResponseCode.SYSTEM_BUSY in codes(make, FIRST)

@@ -1,9 +1,10 @@
-"""Waiting for another thread or process to get somewhere; bounded, and never a fixed sleep."""
+"""Waiting for another thread or process to get somewhere; bounded, and never a fixed sleep. Metrics, which show it."""
 
 from __future__ import annotations
 
 import select
 import time
+import urllib.request
 from collections.abc import Callable
 
 DEADLINE_S = 30.0
@@ -22,3 +23,14 @@ def is_readable(descriptor: int, timeout_s: float | None) -> bool:
     poller = select.poll()
     poller.register(descriptor, select.POLLIN)
     return bool(poller.poll(None if timeout_s is None else timeout_s * 1000))
+
+
+def metrics_page(port: int) -> str:
+    """What a server of this machine shows at its metrics port."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+        return str(answer.read().decode())
+
+
+def metric(port: int, name: str) -> float:
+    """The sum of the samples whose line begins with `name`."""
+    return sum(float(line.rsplit(" ", 1)[1]) for line in metrics_page(port).splitlines() if line.startswith(name))

@@ -10,7 +10,6 @@ import json
 import socket
 import struct
 import threading
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.remoting.command import RemotingCommand
 from tests.support.broker import RunningBroker, disk_directory, free_ports, running_broker
 from tests.support.hostile_run import memory
+from tests.support.waiting import metrics_page
 from tests.support.wire import Wire, max_offset, offset_request, pull_request, read_all, send_request, until
 
 TOPIC = "Bystander"
@@ -43,8 +43,7 @@ class Tree:
         return memory(self.broker)
 
     def metrics(self) -> str:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=60) as answer:
-            return str(answer.read().decode())
+        return metrics_page(self.metrics_port)
 
 
 @pytest.fixture(scope="module")

@@ -327,6 +327,8 @@ def test_a_directory_that_cannot_be_read_keeps_all(home: Home, monkeypatch: pyte
     (home.conf / "acl").mkdir()
     assert home.files.poll() is None and home.keys == {"account-1"}
     assert "Permission denied" in home.files.failing[home.conf / "acl"]
+    with pytest.raises(ConfigError, match=r"conf/acl: aclEnable: cannot be read: Permission denied; .* \(chown\)$"):
+        AclFiles(home.conf.parent, now_ms=lambda: 0).load()
     monkeypatch.undo()
     home.files.poll()
     assert not home.files.failing

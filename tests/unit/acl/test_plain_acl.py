@@ -169,6 +169,21 @@ def test_mistakes_name_line_and_key(text: str, fault: str) -> None:
     assert fault in str(refused.value) and SECRET not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("globalWhiteRemoteAddresses: [10.0.0.0/8]", "write 10.0.0.5, 10.0.1.*, 10.0.1-5.* or 10.0.2.{1,2} (no /8)"),
+        (ACCOUNT + "  whiteRemoteAddress: 10.0.0", "write 10.0.0.5, 10.0.1.*, 10.0.1-5.* or 10.0.2.{1,2} (no /8)"),
+        (ACCOUNT + "  topicPerms: [orders]", "write NAME=PUB, SUB, PUB|SUB or DENY"),
+        (ACCOUNT + "  groupPerms: [billing]", "write NAME=PUB, SUB, PUB|SUB or DENY"),
+    ],
+)
+def test_mistakes_name_what_to_write(text: str, remedy: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        parse(text)
+    assert str(refused.value).endswith(remedy)
+
+
 def test_what_has_no_effect_is_a_warning() -> None:
     text = "colour: red\n" + ACCOUNT + "  topicPerm: [a=PUB]\n  defaultTopicPerm: pub\n  topicPerms: [a=ANY, b=SUB]\n"
     file = parse(text)

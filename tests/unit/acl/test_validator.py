@@ -12,9 +12,8 @@ from rocketpy.acl.resources import INNER_TOPICS
 from rocketpy.acl.validator import AccessValidator, Reason
 from rocketpy.codes import RequestCode
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.signature import Credentials, sign
+from tests.support.accounts import SECRET, signed
 
-SECRET = "only-for-tests"
 HOST, WHITE, OWN_WHITE = "10.9.0.1", "10.0.0.1", "10.1.0.1"
 ACCOUNTS = Accounts.of(
     [
@@ -41,11 +40,6 @@ def strict() -> AccessValidator:
     return AccessValidator(ACCOUNTS, brokers=frozenset({"broker-account"}))
 
 
-def signed(key: str, request: RemotingCommand, secret: str = SECRET) -> RemotingCommand:
-    sign(request, Credentials(key, secret))
-    return request
-
-
 def send(topic: str = "orders") -> RemotingCommand:
     return RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, body=b"x", ext_fields={"a": "p", "b": topic})
 
@@ -67,26 +61,26 @@ def test_the_order(validator: AccessValidator) -> None:
     unsigned.ext_fields = {"AccessKey": "own-address"}
     assert text_of(validator, unsigned, OWN_WHITE) is None, "a white list needs no signature"
     assert text_of(validator, unsigned) == "Check signature failed for accessKey=own-address"
-    assert text_of(validator, signed("own-address", send())) == "No default permission for topic:orders"
-    wrong = signed("publisher", send(), "another-secret")
+    assert text_of(validator, signed(send(), "own-address")) == "No default permission for topic:orders"
+    wrong = signed(send(), "publisher", "another-secret")
     assert text_of(validator, wrong) == "Check signature failed for accessKey=publisher"
-    assert text_of(validator, signed("publisher", send())) is None
-    assert text_of(validator, signed("denied-all", send("RMQ_SYS_TRACE_TOPIC"))) is None
+    assert text_of(validator, signed(send(), "publisher")) is None
+    assert text_of(validator, signed(send("RMQ_SYS_TRACE_TOPIC"), "denied-all")) is None
     update = RemotingCommand.request(RequestCode.UPDATE_BROKER_CONFIG, ext_fields={})
-    assert text_of(validator, signed("administrator", update)) is None
-    assert text_of(validator, signed("limited-admin", update)) is None
-    assert text_of(validator, signed("publisher", update)) == (
+    assert text_of(validator, signed(update, "administrator")) is None
+    assert text_of(validator, signed(update, "limited-admin")) is None
+    assert text_of(validator, signed(update, "publisher")) == (
         "Need admin permission for request code=25, but accessKey=publisher is not"
     )
     back = sample(RequestCode.CONSUMER_SEND_MSG_BACK)
-    assert text_of(validator, signed("publisher", back)) == "No default permission for group:billing"
+    assert text_of(validator, signed(back, "publisher")) == "No default permission for group:billing"
 
 
 def test_an_administrator_with_permissions_by_name(validator: AccessValidator) -> None:
     """Holds: trap, administrators with resources in access control."""
-    assert text_of(validator, signed("administrator", send("any"))) is None
-    assert text_of(validator, signed("limited-admin", send("any"))) == "No default permission for topic:any"
-    assert text_of(validator, signed("limited-admin", send())) == "No default permission for topic:orders"
+    assert text_of(validator, signed(send("any"), "administrator")) is None
+    assert text_of(validator, signed(send("any"), "limited-admin")) == "No default permission for topic:any"
+    assert text_of(validator, signed(send(), "limited-admin")) == "No default permission for topic:orders"
 
 
 def test_the_answer_is_the_one_that_clients_know() -> None:
@@ -99,24 +93,24 @@ def test_holes_of_the_reference() -> None:
     """Holds: trap, access control checks few codes."""
     lax, strict = AccessValidator(ACCOUNTS, strict=False), AccessValidator(ACCOUNTS)
     for code in (320, 325, 14, 37, 41, 50, 28, 205, 103):
-        request = signed("broker-account", sample(code))
+        request = signed(sample(code), "broker-account")
         assert lax.check(request, HOST) is None and strict.check(request, HOST) is not None, code
 
 
 def test_roles(strict: AccessValidator) -> None:
     for code in (RequestCode.GET_ALL_CONSUMER_OFFSET, RequestCode.REGISTER_BROKER):
         for key in ("broker-account", "administrator", "limited-admin"):
-            assert text_of(strict, signed(key, sample(code))) is None
-        assert text_of(strict, signed("reader-of-all", sample(code))) == (
+            assert text_of(strict, signed(sample(code), key)) is None
+        assert text_of(strict, signed(sample(code), "reader-of-all")) == (
             f"Need admin permission for request code={code}, but accessKey=reader-of-all is not"
         )
-    assert text_of(strict, signed("broker-account", sample(RequestCode.UPDATE_BROKER_CONFIG))) is not None
-    assert text_of(strict, signed("broker-account", send())) is not None
+    assert text_of(strict, signed(sample(RequestCode.UPDATE_BROKER_CONFIG), "broker-account")) is not None
+    assert text_of(strict, signed(send(), "broker-account")) is not None
 
 
 def test_a_code_without_a_rule_needs_a_signature(strict: AccessValidator) -> None:
     unknown = RemotingCommand.request(29_999, ext_fields={})
-    assert text_of(strict, unknown) is not None and text_of(strict, signed("denied-all", unknown)) is None
+    assert text_of(strict, unknown) is not None and text_of(strict, signed(unknown, "denied-all")) is None
 
 
 def test_a_default_permission_gives_no_access_to_messages_of_other_topics() -> None:
@@ -127,22 +121,22 @@ def test_a_default_permission_gives_no_access_to_messages_of_other_topics() -> N
     strict = AccessValidator(Accounts.of([*ACCOUNTS.by_key.values(), named]))
     lax = AccessValidator(ACCOUNTS, strict=False)
     for topic in INNER_TOPICS:
-        assert text_of(strict, signed("reader-of-all", pull(topic))) == f"No default permission for topic:{topic}"
-        assert text_of(strict, signed("account", pull(topic))) is None
-        assert text_of(strict, signed("administrator", pull(topic))) is None
-        assert text_of(lax, signed("reader-of-all", pull(topic))) is None
-    assert text_of(strict, signed("reader-of-all", pull("orders"))) is None
+        assert text_of(strict, signed(pull(topic), "reader-of-all")) == f"No default permission for topic:{topic}"
+        assert text_of(strict, signed(pull(topic), "account")) is None
+        assert text_of(strict, signed(pull(topic), "administrator")) is None
+        assert text_of(lax, signed(pull(topic), "reader-of-all")) is None
+    assert text_of(strict, signed(pull("orders"), "reader-of-all")) is None
 
 
 def test_the_topic_of_a_message_is_checked_when_it_is_known(strict: AccessValidator) -> None:
-    view = signed("subscriber", sample(RequestCode.VIEW_MESSAGE_BY_ID))
+    view = signed(sample(RequestCode.VIEW_MESSAGE_BY_ID), "subscriber")
     assert strict.check(view, HOST) is None
     assert strict.check_topic(view, HOST, "orders", SUB) is None
     refusal = strict.check_topic(view, HOST, "others", SUB)
     assert refusal is not None and refusal.text == "No default permission for topic:others"
     assert strict.check_topic(view, WHITE, "others", SUB) is None
     assert AccessValidator(ACCOUNTS, strict=False).check_topic(view, HOST, "others", SUB) is None
-    assert text_of(strict, signed("publisher", view)) == "No default permission for any topic"
+    assert text_of(strict, signed(view, "publisher")) == "No default permission for any topic"
     assert strict.refused == {Reason.RESOURCE: 2}
     strict.accounts = Accounts()
     assert strict.check_topic(view, HOST, "orders", SUB) is not None, "the account was deleted in between"
@@ -150,18 +144,18 @@ def test_the_topic_of_a_message_is_checked_when_it_is_known(strict: AccessValida
 
 def test_a_request_that_cannot_be_read(strict: AccessValidator) -> None:
     beat = RemotingCommand.request(RequestCode.HEART_BEAT, body=b"no JSON", ext_fields={})
-    refusal = strict.check(signed("reader-of-all", beat), HOST)
+    refusal = strict.check(signed(beat, "reader-of-all"), HOST)
     assert refusal is not None and refusal.reason is Reason.MALFORMED and not refusal.is_of_identity
     pull = RemotingCommand.request(RequestCode.PULL_MESSAGE, ext_fields={"topic": "orders"})
-    assert text_of(strict, signed("subscriber", pull)) == "the custom field <consumerGroup> is null"
+    assert text_of(strict, signed(pull, "subscriber")) == "the custom field <consumerGroup> is null"
 
 
 def test_refusals_are_counted_and_logged_at_times(strict: AccessValidator, caplog: pytest.LogCaptureFixture) -> None:
     key = "x\ny\x1b[31m" + "z" * 10_000
     for _ in range(50):
         strict.check(RemotingCommand.request(10, ext_fields={"AccessKey": key}), HOST)
-        strict.check(signed("publisher", send(), "another-secret"), HOST)
-        strict.check(signed("publisher", send()), HOST)
+        strict.check(signed(send(), "publisher", "another-secret"), HOST)
+        strict.check(signed(send(), "publisher"), HOST)
     assert strict.refused == {Reason.UNKNOWN_ACCESS_KEY: 50, Reason.SIGNATURE: 50}
     assert len(caplog.messages) == 2 and max(map(len, caplog.messages)) < 700
     assert caplog.messages[1] == (

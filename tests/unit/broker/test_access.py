@@ -22,7 +22,7 @@ from rocketpy.broker.access import AccessControl, AccountsKeeper
 from rocketpy.codes import RequestCode
 from rocketpy.errors import RequestRefused
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.signature import Credentials, sign
+from tests.support.accounts import signed as signed_by
 
 HOST = "10.0.0.1"
 OWN = Account("account-1", "secret-1", permissions={"T": PUB | SUB, "%RETRY%G": SUB})
@@ -65,8 +65,7 @@ def control(*accounts: Account, strict: bool = True, white: str = "") -> tuple[P
 
 def signed(code: int, account: Account = OWN, **fields: str) -> RemotingCommand:
     request = RemotingCommand.request(code, ext_fields=dict(fields))
-    sign(request, Credentials(account.access_key, account.secret_key))
-    return request
+    return signed_by(request, account.access_key, account.secret_key)
 
 
 def send(topic: str = "T", group: str = "PG") -> RemotingCommand:
@@ -196,10 +195,21 @@ def test_an_account_of_brokers_has_no_limit() -> None:
     assert limits.taken == []
 
 
-def test_a_white_address_is_nobodys_account() -> None:
+def test_what_is_signed_at_a_white_address_counts_for_its_account() -> None:
+    """As on the fast path. Others may name the account there, but not spend what is its own."""
+    own = Account("account-1", "secret-1", white_addresses=AddressPattern.of(HOST))
+    for _, access in (control(OWN, white=HOST), control(own)):
+        limits = access.limits = PlayedLimits()
+        access.check(send(), HOST)
+        access.check(signed(310, Account("account-1", "wrong"), b="T"), HOST)
+        assert limits.taken == ["account-1"]
+        limits.bytes_max = 0
+        with pytest.raises(RequestRefused, match="too much"):
+            access.check(send(), HOST)
     _, access = control(OWN, white=HOST)
     limits = access.limits = PlayedLimits(bytes_max=0)
-    access.check(send(), HOST)
+    access.check(signed(310, Account("nobody", "secret-1")), HOST)
+    access.check(RemotingCommand.request(310, ext_fields={}), HOST)
     assert limits.taken == []
 
 
