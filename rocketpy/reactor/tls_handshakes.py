@@ -1,10 +1,10 @@
 """TLS handshakes of a TLS worker, in a thread of their own: a signature takes up to a millisecond, and connections that
 are open must not wait for it.
 
-A client that stops in the middle is bounded in time (`handshake_s`), in number (HANDSHAKES_MAX, then the oldest of the
-address, or IPv6 network, that has the most is closed), and in bytes by OpenSSL: 128 KiB of ClientHello, 100 KiB of
-certificates. Connections come by two ways, from selectors and from the replicator; of each as many are taken in a turn,
-and room is made at the expense of the way that has more, so that clients cannot keep slaves out.
+A client that stops in the middle is bounded in time (`handshake_s`), in number (TLS_WORKER_HANDSHAKES_MAX, then the
+oldest of the address, or IPv6 network, that has the most is closed), and in bytes by OpenSSL: 128 KiB of ClientHello,
+100 KiB of certificates. Connections come by two ways, from selectors and from the replicator; of each as many are taken
+in a turn, and room is made at the expense of the way that has more, so that clients cannot keep slaves out.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from rocketpy.tls.handshakes import FILES, LIMIT, TIMEOUT
 
 from .worker_messages import decode_host
 
-HANDSHAKES_MAX = 512  # at once; each takes about 50 KB
+TLS_WORKER_HANDSHAKES_MAX = 512  # at once; each takes about 50 KB
 ARRIVALS_PER_TURN = 16
 TURN_S = 1.0
 RECEIVE_SIZE = 65_536
@@ -182,7 +182,7 @@ class Handshakes:
             self._poller.unregister(way)
 
     def _begin(self, arrival: Arrival, way: int) -> None:
-        if len(self._by_fd) >= HANDSHAKES_MAX:
+        if len(self._by_fd) >= TLS_WORKER_HANDSHAKES_MAX:
             self._make_room()
         try:
             stream = self.certificates.context.wrap_socket(
@@ -231,7 +231,7 @@ class Handshakes:
         source = max((one for one in self._of_source if one[0] == way), key=self._of_source.__getitem__)
         oldest = next(handshake for handshake in self._by_fd.values() if handshake.source == source)
         count, host = self._of_source[source], source[1]
-        text = f"{HANDSHAKES_MAX} handshakes are unfinished, {count} of them of {host}"
+        text = f"{TLS_WORKER_HANDSHAKES_MAX} handshakes are unfinished, {count} of them of {host}"
         self.counts.refuse(oldest.peer, LIMIT, text)
         self._end(oldest)
 

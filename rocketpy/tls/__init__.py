@@ -9,7 +9,9 @@
     session.send(plaintext)
     bytes_for_the_peer = session.take_outgoing()
 
-Who uses it reads and writes sockets: transport/tls.py under trio. Nothing here is imported where TLS is off.
+`TlsSession` serves streams under trio (transport/tls.py): clients and name servers. A TLS worker
+(reactor/tls_handshakes.py) and a slave's replicator (replication/connection.py) wrap sockets with the contexts of this
+package. Nothing here is imported where TLS is off.
 """
 
 from .certificates import LOOK_S, Certificates
@@ -17,9 +19,9 @@ from .contexts import CIPHERS, client_context, server_context, trusting_context
 from .handshakes import (
     HANDSHAKE_BYTES_MAX,
     HANDSHAKE_S,
-    HANDSHAKES_MAX,
     HANDSHAKES_OF_SOURCE_MAX,
     HELLO,
+    NAMESRV_HANDSHAKES_MAX,
     HandshakeCounts,
     TlsStatistics,
     source_of,
@@ -28,12 +30,12 @@ from .session import TlsSession, failure_of
 
 __all__ = [
     "CIPHERS",
-    "HANDSHAKES_MAX",
     "HANDSHAKES_OF_SOURCE_MAX",
     "HANDSHAKE_BYTES_MAX",
     "HANDSHAKE_S",
     "HELLO",
     "LOOK_S",
+    "NAMESRV_HANDSHAKES_MAX",
     "Certificates",
     "HandshakeCounts",
     "TlsSession",

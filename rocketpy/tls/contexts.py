@@ -24,6 +24,8 @@ CIPHERS = ":".join(
 )
 """Of TLS 1.2: forward secrecy and authenticated encryption. All suites of TLS 1.3 have both: OpenSSL's three stay."""
 FILE_BYTES_MAX = 1 << 20  # of a PEM file that is looked at after an error
+_NO_CERTIFICATE = "no PEM certificate (from DER: openssl x509 -inform DER -in OLD -out NEW)"
+_PASSWORDS = "tls.server.keyPassword, tls.client.keyPassword, TlsOptions.key_password"
 _AUTHENTICATION = {
     ClientAuth.NONE: ssl.CERT_NONE,
     ClientAuth.OPTIONAL: ssl.CERT_OPTIONAL,
@@ -122,7 +124,7 @@ def _load_trusted(context: ssl.SSLContext, path: Path, setting: str) -> None:
     try:
         context.load_verify_locations(path)
     except OSError as exc:
-        why = "it has no PEM certificate" if isinstance(exc, ssl.SSLError) else exc.strerror or str(exc)
+        why = f"it has {_NO_CERTIFICATE}" if isinstance(exc, ssl.SSLError) else _unreadable(exc)
         raise ConfigError(f"cannot use {path}: {why}", key=setting) from exc
 
 
@@ -131,19 +133,24 @@ def _why_no_certificate(error: OSError, certificate: Path, key: Path, password: 
     try:
         texts = [_begin_of(path) for path in (certificate, key)]
     except OSError as exc:
-        return f"{exc.filename}: {exc.strerror}"
+        return f"{exc.filename}: {_unreadable(exc)}"
     if getattr(error, "reason", None) == "KEY_VALUES_MISMATCH":
-        return "the key is not the certificate's"
+        return "the key belongs to another certificate; replace both files"
     if b"BEGIN CERTIFICATE" not in texts[0]:
-        return f"{certificate} has no PEM certificate (from DER: openssl x509 -inform DER -in OLD -out NEW)"
+        return f"{certificate} has {_NO_CERTIFICATE}"
     if b"PRIVATE KEY-----" not in texts[1]:
         return f"{key} has no PEM key (from DER: openssl pkcs8 -inform DER -nocrypt -in OLD -out NEW)"
     if b"ENCRYPTED" not in texts[1]:
         return getattr(error, "reason", None) or error.strerror or str(error)
     if not password:
-        return "the key is encrypted, and no password is given"
+        return f"the key is encrypted; set the password beside it ({_PASSWORDS})"
     again = "openssl pkcs8 -topk8 -provider legacy -provider default -in OLD -out NEW"
     return f"wrong password, or an encryption that OpenSSL 3 calls legacy ({again})"
+
+
+def _unreadable(error: OSError) -> str:
+    remedy = "let the user of this process read it" if isinstance(error, PermissionError) else "correct the path"
+    return f"{error.strerror or error}; {remedy}"
 
 
 def _begin_of(path: Path) -> bytes:

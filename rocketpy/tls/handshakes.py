@@ -1,7 +1,8 @@
-"""Handshakes of a server: their bounds, and the counts of accepted and refused ones.
+"""Handshakes: counts of all servers, and the bounds of a name server.
 
 A half handshake takes 40 KiB and the time of its connection, so it has a bound in time, in bytes and in number. Beyond
-the numbers a connection waits for its turn, within the same time.
+the numbers of a name server its connections wait for their turn, within the same time; a TLS worker
+(reactor/tls_handshakes.py) closes the oldest instead.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ logger = logging.getLogger(__name__)
 
 HELLO = 0x16  # first byte of a TLS connection; that of a plain one is 0
 HANDSHAKE_S = 10.0  # from the first byte on: default of tlsHandshakeTimeoutMillis
-HANDSHAKE_BYTES_MAX = 65_536  # of the client: a hello, and a chain of certificates
-HANDSHAKES_MAX = 256  # of a process at once
+HANDSHAKE_BYTES_MAX = 65_536  # that a TlsSession takes from its peer: a hello, and a chain of certificates
+NAMESRV_HANDSHAKES_MAX = 256  # of a name server at once
 HANDSHAKES_OF_SOURCE_MAX = 32  # of them, of one source
 _NETWORK_BITS = 64  # of IPv6: a machine has more addresses than there are handshakes
 
@@ -40,7 +41,7 @@ REASONS = {
     TIMEOUT: "handshakes that take longer than tlsHandshakeTimeoutMillis",
     LIMIT: "beyond the number of unfinished handshakes",
     FILES: "beyond the limit of open files",
-    SIZE: "handshakes of more than 64 KiB",
+    SIZE: "handshakes of more than 64 KiB; of a TLS worker 128 KiB",
     CLOSED: "closed by the client in the middle",
     CERTIFICATE: "no certificate of the client, or one that is not trusted",
     ALERT: "refused by the client, which may not trust our certificate",
@@ -74,7 +75,8 @@ class HandshakeCounts:
         """Count a refused connection of `peer`, for one of REASONS."""
         self.refused[reason] += 1
         if told := self._limit.take(reason):
-            logger.warning("refused the TLS connection of %s%s: %s", peer, and_more(told), text)
+            plain, encrypted = "refused the plain connection of %s%s: %s", "refused the TLS connection of %s%s: %s"
+            logger.warning(plain if reason == PLAIN else encrypted, peer, and_more(told), text)
 
     def statistics(self, certificates: Certificates) -> TlsStatistics:
         return TlsStatistics(

@@ -19,10 +19,10 @@ from rocketpy.message.host import parse_host
 from rocketpy.remoting.abc import Peer
 from rocketpy.tls import (
     HANDSHAKE_S,
-    HANDSHAKES_MAX,
     HANDSHAKES_OF_SOURCE_MAX,
     HELLO,
     LOOK_S,
+    NAMESRV_HANDSHAKES_MAX,
     Certificates,
     HandshakeCounts,
     TlsSession,
@@ -154,7 +154,7 @@ class TlsAcceptor:
         self._certificates, self._handshake_s = certificates, handshake_s
         self._is_plain_served = is_plain_served
         self._counts = HandshakeCounts()
-        self._turns = trio.Semaphore(HANDSHAKES_MAX)
+        self._turns = trio.Semaphore(NAMESRV_HANDSHAKES_MAX)
         self._turns_of: defaultdict[str, trio.Semaphore] = defaultdict(lambda: trio.Semaphore(HANDSHAKES_OF_SOURCE_MAX))
 
     @property

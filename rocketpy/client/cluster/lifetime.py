@@ -72,7 +72,13 @@ def _connector(tls: TlsOptions) -> Connector:
     from rocketpy.transport.tls import tls_connector
 
     context = trusting_context(
-        tls.ca_file, tls.certificate_file, tls.key_file, verify=tls.verify, password=tls.key_password
+        tls.ca_file,
+        tls.certificate_file,
+        tls.key_file,
+        verify=tls.verify,
+        password=tls.key_password,
+        trusted_setting="TlsOptions.ca_file (mqadmin: --tls-ca)",
+        certificate_setting="TlsOptions.certificate_file (mqadmin: --tls-cert)",
     )
     return tls_connector(lambda: context)
 

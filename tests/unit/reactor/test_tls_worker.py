@@ -321,7 +321,7 @@ def test_a_client_that_stops_in_the_middle_of_a_handshake_is_closed(rig: Rig) ->
 
 
 def test_many_half_handshakes_of_one_address_cost_its_oldest(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tls_handshakes, "HANDSHAKES_MAX", 8)
+    monkeypatch.setattr(tls_handshakes, "TLS_WORKER_HANDSHAKES_MAX", 8)
     half = [rig.connect() for _ in range(20)]
     for client, _ in half:
         with contextlib.suppress(ConnectionResetError, BrokenPipeError):  # the first ones are closed already
@@ -343,7 +343,7 @@ def test_clients_that_flood_a_tls_worker_do_not_keep_a_slave_out(
     """However full the way of the selectors is, and from however many addresses its half handshakes come.
 
     Fault: The replicator passed slaves by the way of the selectors, which a flood of handshakes kept full."""
-    monkeypatch.setattr(tls_handshakes, "HANDSHAKES_MAX", 4)
+    monkeypatch.setattr(tls_handshakes, "TLS_WORKER_HANDSHAKES_MAX", 4)
     rig, completed, hosts = Rig(tmp_path), list[tls_handshakes.Handshake](), itertools.count(1)
     rig.write_certificate()
     AUTHORITY.configure_trust(rig.trust)

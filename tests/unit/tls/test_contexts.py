@@ -6,7 +6,10 @@ import ssl
 from pathlib import Path
 
 import pytest
+import trio
 
+from rocketpy.client.cluster.lifetime import Lifetime
+from rocketpy.client.options import ClientOptions, TlsOptions
 from rocketpy.errors import ConfigError, TlsFailed
 from rocketpy.tls import CIPHERS, TlsSession, client_context, server_context, trusting_context
 from tests.support.certificates import HOST, Authority, converse, tls_config
@@ -67,15 +70,20 @@ def test_what_an_error_says_of_the_files(authority: Authority, tmp_path: Path) -
     text.write_text("no PEM")
     der.write_bytes(ssl.PEM_cert_to_DER_cert(plain.certificate.read_text().split("\n\n")[0]))
     for certificate, key, password, message in [
-        (none, plain.key, "", f"{none}: No such file"),
+        (none, plain.key, "", f"{none}: No such file or directory; correct the path"),
         (plain.certificate, none, "", f"{none}: No such file"),
         (plain.certificate, tmp_path, "", f"{tmp_path}: Is a directory"),
         (text, plain.key, "", f"{text} has no PEM certificate"),
         (der, plain.key, "", "openssl x509 -inform DER"),
         (plain.certificate, text, "", f"{text} has no PEM key"),
-        (plain.certificate, locked.key, "", "the key is encrypted, and no password is given"),
+        (
+            plain.certificate,
+            locked.key,
+            "",
+            "the key is encrypted; set the password beside it (tls.server.keyPassword,",
+        ),
         (locked.certificate, locked.key, "wrong", "wrong password, or an encryption that OpenSSL 3 calls legacy"),
-        (plain.certificate, authority.issue().key, "", "the key is not the certificate's"),
+        (plain.certificate, authority.issue().key, "", "another certificate; replace both files"),
     ]:
         files = {"tls.server.certPath": str(certificate), "tls.server.keyPath": str(key)}
         with pytest.raises(ConfigError) as caught:
@@ -88,12 +96,48 @@ def test_what_an_error_says_of_the_files(authority: Authority, tmp_path: Path) -
 def test_what_an_error_says_of_authorities(authority: Authority, tmp_path: Path) -> None:
     text = tmp_path / "text"
     text.write_text("no PEM")
-    for path, message in [(tmp_path / "none", "No such file"), (text, "it has no PEM certificate")]:
+    for path, message in [
+        (tmp_path / "none", "No such file or directory; correct the path"),
+        (text, "it has no PEM certificate .from DER: openssl x509 -inform DER"),
+    ]:
         asking = authority.asking() | {"tls.server.trustCertPath": str(path)}
         with pytest.raises(ConfigError, match=f"tls.server.trustCertPath: cannot use {path}: {message}"):
             server_context(tls_config(authority.issue().settings(), asking))
         with pytest.raises(ConfigError, match=f"tls.client.trustCertPath: cannot use {path}: {message}"):
             client_context(tls_config({"tls.client.trustCertPath": str(path)}))
+
+
+def test_a_file_of_another_user(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+    served = tls_config(authority.issue().settings())
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", "the file")
+
+    monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", refuse)
+    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", refuse)
+    monkeypatch.setattr(Path, "open", refuse)
+    may = "Permission denied; let the user of this process read it"
+    with pytest.raises(ConfigError, match=f"the file: {may}"):
+        server_context(served)
+    with pytest.raises(ConfigError, match=f"cannot use /ca.pem: {may}"):
+        client_context(tls_config({"tls.client.trustCertPath": "/ca.pem"}))
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (TlsOptions(ca_file=Path("/nowhere")), "TlsOptions.ca_file (mqadmin: --tls-ca): cannot use /nowhere: "),
+        (
+            TlsOptions(certificate_file=Path("/nowhere")),
+            "TlsOptions.certificate_file (mqadmin: --tls-cert): cannot use /nowhere: ",
+        ),
+    ],
+)
+def test_an_error_of_a_client_names_its_option(options: TlsOptions, named: str) -> None:
+    lifetime = Lifetime(ClientOptions(tls=options), "client")
+    with pytest.raises(ConfigError) as caught:
+        trio.run(lifetime.open)
+    assert str(caught.value).startswith(named)
 
 
 def test_callers_check_servers_unless_told_otherwise(authority: Authority) -> None:

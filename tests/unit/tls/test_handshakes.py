@@ -20,7 +20,7 @@ def test_refused_handshakes_are_counted_and_logged_at_a_limited_rate(caplog: pyt
     assert handshakes.refused == {"timeout": 100, "plain": 1}
     assert [record.message for record in caplog.records] == [
         "refused the TLS connection of 10.0.0.0:1: no TLS handshake within 10 s",
-        "refused the TLS connection of 10.0.0.9:1: it is not encrypted",
+        "refused the plain connection of 10.0.0.9:1: it is not encrypted",
     ]
     now_s = 60.0
     handshakes.refuse("10.0.0.1:2", "timeout", "no TLS handshake within 10 s")

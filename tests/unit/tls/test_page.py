@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy.tls import HANDSHAKES_MAX, HANDSHAKES_OF_SOURCE_MAX, TlsSession, client_context, server_context
+from rocketpy.tls import HANDSHAKES_OF_SOURCE_MAX, NAMESRV_HANDSHAKES_MAX, TlsSession, client_context, server_context
 from rocketpy.tls.handshakes import REASONS
 from tests.support.certificates import HOST, converse, tls_config
 from tests.support.rules import ROOT
@@ -20,8 +20,8 @@ COMMANDS = (ROOT / "docs" / "run" / "public-network.md").read_text()
 
 def test_reasons_and_bounds() -> None:
     section = PAGE.partition("## Reasons")[2].partition("##")[0]
-    assert set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)) == set(REASONS)
-    assert f"At most {HANDSHAKES_MAX} handshakes at once, {HANDSHAKES_OF_SOURCE_MAX} of one address" in PAGE
+    assert set(re.findall(r"^- `(\w+)`: ", section, re.MULTILINE)) == set(REASONS)
+    assert f"At most {NAMESRV_HANDSHAKES_MAX} handshakes at once, {HANDSHAKES_OF_SOURCE_MAX} of one address" in PAGE
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="the page makes certificates with openssl")
