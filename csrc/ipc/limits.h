@@ -8,7 +8,8 @@
  *   accounts    hash of the access key   -> two buckets
  *
  * A bucket holds what its rate allows in one second. It is one word, the time at which it will be full again: that of
- * a full one has passed, and an empty one's is more than a second ahead. Who has read already may overdraw it.
+ * a full one has passed, and an empty one's is more than a second ahead. A connection that has been read may overdraw
+ * the bucket.
  * A row belongs to a key until its buckets are full, no connection is open and no refusal counts; then another key may
  * take it. A key whose few rows are all taken is not limited, and counted (UNTRACKED).
  * Connections count under the epoch of their selector's process: those of a killed one count no more when the next
@@ -57,7 +58,7 @@ void rp_limits_leave(rp_limits *limits, uint32_t selector, uint32_t row);
 
 /* For as long as the connection is open: */
 int rp_limits_is_blocked(const rp_limits *limits, uint32_t row, uint64_t now_ns);
-/* 0: read. Else a bucket is empty: the time until which nothing is to be read, when it will be full again. */
+/* Returns 0: read the connection. Else a bucket is empty: do not read before this time, when it is full again. */
 uint64_t rp_limits_wait(const rp_limits *limits, uint32_t row, uint64_t now_ns);
 /* It was read: take what it holds. */
 void rp_limits_spend(rp_limits *limits, uint32_t row, uint64_t requests, uint64_t bytes, uint64_t now_ns);

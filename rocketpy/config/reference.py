@@ -28,8 +28,8 @@ keys are those of the reference, RocketMQ 4.9; an existing `broker.conf` works u
 - *Not honoured* settings, and those of the last section, have no effect; the start-up log names each that is set.
   *Default only* settings refuse any other value.
 
-Each key stands with its default, if it has one. `mqbroker -m` shows keys with `★`. `mqadmin updateBrokerConfig` and
-`updateNamesrvConfig` change the file for the next start; with `live` the running server too, with `refused` nothing.
+`mqbroker -m` shows keys with `★`. `mqadmin updateBrokerConfig` and `updateNamesrvConfig` change the file for the next
+start; with `live` the running server too, with `refused` nothing.
 """
 
 _PARTS: tuple[tuple[str, type[Any], str], ...] = (

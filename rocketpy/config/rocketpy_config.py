@@ -113,7 +113,8 @@ class RocketpyConfig:
     address_connections_max: int = setting(
         0,
         "addressConnectionsMax",
-        "Open connections of one peer address. 0: no limit.",
+        "Most open connections of one peer address (IPv6: /64), in all selectors; more are closed. Set it above the "
+        "clients behind your largest NAT. 0: no limit.",
         unit="connections",
         at_most=1_000_000,
         c="rp_limits_config.address_connections",
@@ -129,7 +130,7 @@ class RocketpyConfig:
     address_bytes_per_second: int = setting(
         0,
         "addressBytesPerSecond",
-        "The same for bytes.",
+        "Bytes of requests of one peer address; beyond, it is not read for a second or more. 0: no limit.",
         unit="bytes per second",
         at_most=1 << 40,
         c="rp_limits_config.address_bytes",
@@ -145,7 +146,7 @@ class RocketpyConfig:
     account_bytes_per_second: int = setting(
         0,
         "accountBytesPerSecond",
-        "The same for bytes.",
+        "Bytes of requests of one account, with their headers; more get SYSTEM_BUSY. 0: no limit.",
         unit="bytes per second",
         at_most=1 << 40,
         c="rp_limits_config.account_bytes",
@@ -153,7 +154,8 @@ class RocketpyConfig:
     failed_authentications_max: int = setting(
         1_000,
         "failedAuthenticationsMax",
-        "Requests of one peer address without an account or its signature, before it is shut out. 0: no limit.",
+        "Requests with no, an unknown or a wrongly signed account, of one peer address within 60 s; then it is "
+        "disconnected, and refused until the 60 s are over. Raise it if many clients share an address. 0: no limit.",
         unit="requests",
         c="rp_limits_config.failures",
     )

@@ -51,17 +51,17 @@ typedef struct rp_connection {
     uint32_t active_s;     /* CLOCK_MONOTONIC of the last traffic */
     uint32_t older;        /* neighbours in the idle list */
     uint32_t newer;
-    uint32_t next_free;    /* of a throttled one, which is neither free nor stalled: the next that waits, */
-    uint32_t next_stalled; /* and the one before it */
+    uint32_t next_free; /* of a throttled one, which is neither free nor stalled: the next in its slot of the wheel */
+    uint32_t next_stalled; /* of a throttled one: the one before in its slot */
     uint32_t next_dirty;
-    uint32_t older_rest;   /* neighbours in the list of connections with a rest */
+    uint32_t older_rest; /* neighbours in the list of connections with a rest */
     uint32_t newer_rest;
-    uint32_t rest_size;    /* bytes read but not passed on: an incomplete frame, or frames of a stalled connection */
+    uint32_t rest_size; /* bytes read but not passed on: an incomplete frame, or frames of a stalled connection */
     uint32_t rest_capacity;
-    uint32_t limited;      /* its row in the limits of addresses; 0: none */
+    uint32_t limits_row; /* its row in the limits of addresses; 0: none */
     uint8_t *rest;
-    uint64_t received_ns;  /* when the last bytes of `rest` arrived */
-    rp_segment *first;     /* output, in order */
+    uint64_t received_ns; /* when the last bytes of `rest` arrived */
+    rp_segment *first; /* output, in order */
     rp_segment *last;
     uint64_t queued_bytes; /* of all segments */
     uint64_t output_memory; /* bytes that the segments take: less than queued_bytes where they are slices, or more */

@@ -204,7 +204,7 @@ void rp_selector_read(rp_selector *selector, rp_connection *connection) {
 void rp_selector_read_limited(rp_selector *selector, rp_connection *connection) {
     uint64_t frames = selector->worker->counters[RP_COUNT_FRAMES_IN];
     uint64_t bytes = selector->worker->counters[RP_COUNT_BYTES_IN];
-    uint32_t row = connection->limited;
+    uint32_t row = connection->limits_row;
 
     if (row && rp_limits_is_blocked(selector->limits, row, selector->now_ns)) {
         count(selector, RP_COUNT_ADDRESS_CLOSED, 1);
@@ -218,7 +218,7 @@ void rp_selector_read_limited(rp_selector *selector, rp_connection *connection) 
         return;
     }
     rp_selector_read(selector, connection); /* which may close it, or learn whose it is */
-    if (row == 0) row = connection->limited;
+    if (row == 0) row = connection->limits_row;
     if (row) rp_selector_spend(selector, row, frames, bytes);
 }
 
@@ -232,7 +232,7 @@ static rp_status resume(rp_selector *selector, rp_connection *connection) {
         return RP_OK;
     }
     uint64_t frames = selector->worker->counters[RP_COUNT_FRAMES_IN];
-    uint32_t row = connection->limited;
+    uint32_t row = connection->limits_row;
     rp_status status = take_bytes(selector, connection, connection->rest, connection->rest_size);
     if (row) rp_selector_spend(selector, row, frames, selector->worker->counters[RP_COUNT_BYTES_IN]);
     if (status == RP_FULL) return RP_FULL;

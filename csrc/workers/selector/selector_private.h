@@ -152,7 +152,7 @@ void rp_selector_throttle(rp_selector *selector, rp_connection *connection, uint
 /* A connection whose time has come, taken out of those that wait; NULL: there is none. */
 rp_connection *rp_selector_next_due(rp_selector *selector);
 /* Take what was read or passed on, since the counters of frames and bytes were these, out of the buckets of a row. */
-void rp_selector_spend(rp_selector *selector, uint32_t row, uint64_t frames, uint64_t bytes);
+void rp_selector_spend(rp_selector *selector, uint32_t row, uint64_t frames_before, uint64_t bytes_before);
 
 /* selector_output.c */
 /* Queue the messages of the reply rings and write them; 1 if a ring still has more. */

@@ -1,8 +1,9 @@
 /* Limits of addresses (ipc/limits.h) in a selector: which connections are not read, because a bucket of their address
  * is empty, and for how long.
  *
- * They are in the slots of a wheel, by the time until which they wait, in order. A turn looks at the slots that are
- * due, and at nothing when none waits. Those beyond the wheel are looked at again at its end. */
+ * A throttled connection is in the slot of the tick (67 ms) at which it may be read again; 64 slots are 4.3 s, and one
+ * that waits longer is looked at after that. A slot is a doubly linked list: `next_free` is the next connection,
+ * `next_stalled` the one before. A turn looks at the slots that are due, and at nothing when none waits. */
 #include <stddef.h>
 #include "workers/selector/selector_private.h"
 
@@ -62,18 +63,18 @@ rp_connection *rp_selector_next_due(rp_selector *selector) {
 
 int rp_selector_join(rp_selector *selector, rp_connection *connection) {
     return rp_limits_join(selector->limits, selector->index, &connection->peer, selector->now_ns,
-                          &connection->limited) == RP_OK;
+                          &connection->limits_row) == RP_OK;
 }
 
 void rp_selector_leave(rp_selector *selector, rp_connection *connection) {
     if (connection->flags & CONNECTION_THROTTLED) unlink_waiting(selector, connection);
-    rp_limits_leave(selector->limits, selector->index, connection->limited);
-    connection->limited = 0;
+    rp_limits_leave(selector->limits, selector->index, connection->limits_row);
+    connection->limits_row = 0;
 }
 
-void rp_selector_spend(rp_selector *selector, uint32_t row, uint64_t frames, uint64_t bytes) {
+void rp_selector_spend(rp_selector *selector, uint32_t row, uint64_t frames_before, uint64_t bytes_before) {
     const uint64_t *counters = selector->worker->counters;
 
-    rp_limits_spend(selector->limits, row, counters[RP_COUNT_FRAMES_IN] - frames, counters[RP_COUNT_BYTES_IN] - bytes,
-                    selector->now_ns);
+    rp_limits_spend(selector->limits, row, counters[RP_COUNT_FRAMES_IN] - frames_before,
+                    counters[RP_COUNT_BYTES_IN] - bytes_before, selector->now_ns);
 }

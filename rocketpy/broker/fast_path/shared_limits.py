@@ -1,7 +1,7 @@
 """Limits of peer addresses and accounts in shared memory (csrc/ipc/limits.h), which all workers of a broker share.
 
-Selectors hold those of addresses. Requests of accounts are refused where the account is known: by codecs in C, by the
-manager and query workers here. Created before the first fork.
+Selectors apply the limits of addresses. Requests of accounts are refused where the account is known: by codecs in C, by
+the manager and query workers here. Created before the first fork.
 """
 
 from __future__ import annotations
