@@ -132,6 +132,11 @@ class AclFiles:
         )
 
     @property
+    def paths(self) -> tuple[Path, ...]:
+        """The files that were found at the last look, in the order in which they count."""
+        return tuple(self._stamps)
+
+    @property
     def are_whole(self) -> bool:
         """Return True if each file could be read and has content: one without may be in the middle of its change."""
         return not self.failing and not any(file.is_empty for file in self._files.values())

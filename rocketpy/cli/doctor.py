@@ -36,14 +36,14 @@ def examine(store: Path, settings: BrokerSettings | None = None, namesrv: Namesr
     """Print the findings for a broker with its store at `store`; 1 if one of them keeps a server from running.
 
     Args:
-        settings: of a broker whose ports, replication and TLS are to be checked as well.
-        namesrv: of a name server whose TLS is to be checked.
+        settings: of a broker whose ports, accounts, replication and TLS are to be checked as well.
+        namesrv: of a name server whose accounts and TLS are to be checked.
     """
     from rich.console import Console
     from rich.table import Table
 
     findings = [*_findings(store, settings), *_notes(settings), *_replication(settings)]
-    findings += [*_credentials(settings), *_tls(settings), *_tls(namesrv)]
+    findings += [*_accounts(settings, namesrv), *_credentials(settings), *_tls(settings), *_tls(namesrv)]
     table = Table(title=f"rocketpy {__version__}", title_justify="left")
     for heading in ("what", "found", "remedy"):
         table.add_column(heading, overflow="fold")
@@ -98,6 +98,20 @@ def _replication(settings: BrokerSettings | None) -> Iterator[Finding]:
             from .replication_checks import replication_findings
 
             yield from replication_findings(settings)
+
+
+def _accounts(settings: BrokerSettings | None, namesrv: NamesrvSettings | None) -> Iterator[Finding]:
+    """Findings about the files of accounts; a broker and a name server may have the same."""
+    homes = set()
+    if settings is not None and settings.broker.acl_enable:
+        homes.add(settings.server.rocketmq_home)
+    if namesrv is not None and namesrv.namesrv.acl_enable:
+        homes.add(namesrv.server.rocketmq_home)
+    if homes:
+        from .account_checks import account_findings
+
+        for home in sorted(homes):
+            yield from account_findings(Path(home))
 
 
 def _credentials(settings: BrokerSettings | None) -> Iterator[Finding]:

@@ -25,10 +25,10 @@ def master() -> Iterator[RunningBroker]:
 
 
 def doctor(directory: Path, settings: dict[str, str]) -> tuple[int, str]:
-    """Its status, and its report on one line."""
+    """Its status, and its report on one line. The table is so wide that it wraps no path."""
     file = directory / "broker.conf"
     file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-    done = preloaded.run([*preloaded.COMMAND, "doctor", "-c", str(file)], timeout=60, env={"COLUMNS": "400"})
+    done = preloaded.run([*preloaded.COMMAND, "doctor", "-c", str(file)], timeout=60, env={"COLUMNS": "4000"})
     assert not done.stderr, done.stderr
     return done.returncode, " ".join(done.stdout.split())
 

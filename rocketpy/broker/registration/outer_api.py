@@ -45,6 +45,7 @@ logger = logging.getLogger(__name__)
 PERIOD_MIN_S, PERIOD_MAX_S = 10.0, 60.0
 SEARCH_PERIOD_S = 2.0  # of a slave that has not found its master yet
 UNREGISTER_TIMEOUT_S = 3.0
+_ACCOUNT_HINT = "; set aclCredentialsFile, and name its account in aclBrokerAccounts of the name server"
 LARGE_TOPICS = 10_000  # a larger table is sent only if its version differs, even with forceRegister
 
 
@@ -362,7 +363,9 @@ class BrokerOuterApi:
             server.is_silent = False
             logger.info("name server %s is reachable again", address)
         if answer.code != ResponseCode.SUCCESS:
-            logger.warning("name server %s refused %s: %s %s", address, request.name, answer.name, answer.remark)
+            hint = _ACCOUNT_HINT if "AclException" in (answer.remark or "") else ""
+            text = "name server %s refused %s: %s %s%s"
+            logger.warning(text, address, request.name, answer.name, answer.remark, hint)
             return None
         return answer
 

@@ -9,7 +9,9 @@ import pytest
 import trio
 import trio.testing
 
+from rocketpy.acl.validator import EXCEPTION
 from rocketpy.broker.registration import outer_api
+from rocketpy.codes import ResponseCode
 from rocketpy.config import BrokerRole
 from rocketpy.errors import ConnectFailed, RequestTimeout
 from rocketpy.remoting.bodies.topic import TopicConfig
@@ -98,6 +100,19 @@ def test_a_server_that_is_down_is_said_once(tmp_path: Path, caplog: pytest.LogCa
     for _ in range(3):
         trio.run(rig.services.registrar.register)
     assert len([r for r in caplog.records if r.levelname == "WARNING"]) == 1
+
+
+@pytest.mark.parametrize("is_by_account", [True, False])
+def test_a_broker_without_an_account_is_told_what_to_set(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, is_by_account: bool
+) -> None:
+    rig = SlowPathRig(tmp_path, namesrv_addr="10.0.0.1:9876")
+    remark = EXCEPTION + "No accessKey is configured" if is_by_account else "would exceed brokersMax"
+    rig.name_servers.answers["10.0.0.1:9876"] = RemotingCommand.response(ResponseCode.SYSTEM_ERROR, remark)
+    trio.run(rig.services.registrar.register)
+    assert f"name server 10.0.0.1:9876 refused REGISTER_BROKER: SYSTEM_ERROR {remark}" in caplog.text
+    hint = "; set aclCredentialsFile, and name its account in aclBrokerAccounts of the name server"
+    assert (hint in caplog.text) is is_by_account
 
 
 def test_without_name_servers_nothing_is_called(tmp_path: Path) -> None:
