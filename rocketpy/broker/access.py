@@ -80,7 +80,8 @@ class Limits(Protocol):
     limits_accounts: bool
 
     def failed(self, host: str) -> bool:
-        """The identity of a request from `host` was refused. Returns True if that blocks the address now."""
+        """The identity of a request from `host` was refused, or what it sent is no request. Returns True if that blocks
+        the address now."""
 
     def take(self, access_key: str, size: int) -> str | None:
         """A request of `size` bytes of this account. Returns: None: let it pass; else the remark to refuse it with."""
@@ -157,6 +158,14 @@ class AccessControl:
         if self.validator.needs_signature(request, host):
             self.published.allow(self._version, request.code, fields[ACCESS_KEY], topic, group)
 
+    def distrust(self, host: str) -> None:
+        """The numeric address `host` has sent a command that cannot be read, or a response to no request: for its limit
+        a failed authentication, unless a global white list has it."""
+        self._refresh()
+        if not self.validator.accounts.is_white(host):
+            self.published.count(Reason.MALFORMED)
+            self._count_failure(host)
+
     def _check(self, request: RemotingCommand, host: str, *, is_counted: bool = False) -> None:
         self._refresh()
         refusal = self.validator.check(request, host)
@@ -183,13 +192,17 @@ class AccessControl:
         if refusal is None:
             return
         self.published.count(refusal.reason)
-        is_blocked = refusal.is_of_identity and self.limits is not None and self.limits.failed(host)
+        if refusal.is_of_identity:
+            self._count_failure(host)
+        raise RequestRefused(refusal.response_code, refusal.remark)
+
+    def _count_failure(self, host: str) -> None:
+        is_blocked = self.limits is not None and self.limits.failed(host)
         if is_blocked and (told := self._blocked.take()):
             more = and_more(told)
             logger.warning(
                 "failed authentications: %s is blocked for a minute%s (failedAuthenticationsMax)", host, more
             )
-        raise RequestRefused(refusal.response_code, refusal.remark)
 
     def _refresh(self) -> None:
         if self.published.version != self._version and (found := self.published.read()) is not None:

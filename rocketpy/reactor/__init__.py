@@ -13,7 +13,8 @@
     detached.py          requests that have left their pool; preparations.py those that will have another turn in it;
                          crashed_request.py those that killed a worker
     worker_messages.py   what crosses the rings (csrc/ipc/worker_messages.h) as values
-    outbox.py            what waits for room in a ring; channel.py answers a connection through one
+    outbox.py            what waits for room in a ring; channel.py answers a connection through one;
+                         unasked.py counts responses to no request
     master_link.py       shared memory that joins the workers of a slave
 
 This package knows no broker. The Processors (remoting.abc) and the SlowPath (remoting.fast_path) that

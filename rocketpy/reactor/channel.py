@@ -15,11 +15,13 @@ from rocketpy.remoting.command import RemotingCommand
 
 from .outbox import Outbox
 from .topology import SelectorDeaths
+from .unasked import UNASKED_MAX, UnaskedResponses
 from .worker_messages import WorkerMessage, encode_reply
 
 OPAQUE_MAX = 0x7FFFFFFF
 CALLS_MAX = 4096
 CALLS_PER_CONNECTION_MAX = 64
+assert UNASKED_MAX >= 2 * CALLS_PER_CONNECTION_MAX
 
 
 @attrs.define
@@ -42,6 +44,7 @@ class Gateway:
     outboxes: Sequence[Outbox]  # by selector index
     faults: Faults = attrs.field(factory=Faults)
     deaths: SelectorDeaths = attrs.field(factory=SelectorDeaths)  # they send no CLOSED
+    unasked: UnaskedResponses = attrs.field(factory=UnaskedResponses)
     _calls: dict[int, dict[int, _Call]] = attrs.field(init=False, factory=dict)  # connection -> opaque -> call
     _calls_count: int = attrs.field(init=False, default=0)
     _last_opaque: int = attrs.field(init=False, factory=lambda: time.monotonic_ns() & OPAQUE_MAX)
@@ -103,6 +106,8 @@ class Gateway:
         finally:
             self._calls_count -= 1
             calls.pop(opaque, None)
+            if not call.answered.is_set():
+                self.unasked.expect(connection, opaque)
             if not calls and self._calls.get(connection) is calls:
                 del self._calls[connection]
         if scope.cancelled_caught:
@@ -111,20 +116,23 @@ class Gateway:
             raise ConnectionLost(f"the connection closed before it answered {command.name}")
         return call.response
 
-    def answered(self, connection: int, response: RemotingCommand) -> None:
-        """A response has arrived. It is dropped if its call has ended."""
+    def answered(self, connection: int, response: RemotingCommand) -> bool:
+        """A response has arrived. Returns False if the client was never asked for it."""
         call = self._calls.get(connection, {}).get(response.opaque)
-        if call is not None:
-            call.response = response
-            call.answered.set()
+        if call is None:
+            return self.unasked.is_late(connection, response.opaque)
+        call.response = response
+        call.answered.set()
+        return True
 
-    def called(self) -> list[int]:
-        """The connections with pending calls."""
-        return list(self._calls)
+    def known(self) -> list[int]:
+        """The connections with pending calls, and those that have sent responses to nothing."""
+        return [*self._calls, *self.unasked.connections]
 
     def closed(self, connection: int) -> None:
         """The connection was closed: end its pending calls."""
         self._to_close.discard(connection)
+        self.unasked.closed(connection)
         for call in self._calls.pop(connection, {}).values():
             call.answered.set()
 

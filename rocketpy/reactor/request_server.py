@@ -94,6 +94,10 @@ class AccessGuard(Protocol):
         """The same for a send or pull that the fast path was not certain of, with what it has read. `is_counted`: the
         limits of its account have it."""
 
+    def distrust(self, host: str) -> None:
+        """The peer has sent what no client sends: a command that cannot be read, or a response to nothing. It counts as
+        a failed authentication, unless the peer needs none."""
+
 
 @attrs.define(eq=False)
 class _Connection:
@@ -303,15 +307,19 @@ class RequestServer:
     # -- commands
 
     def _take_command(self, origin: Origin, record: bytes) -> None:
+        if origin.connection in self.gateway.unasked.cut:
+            return
         try:
             request = RemotingCommand.decode(frame_of(record), header_size_max=REQUEST_HEADER_SIZE_MAX)
         except RocketError as exc:
             self.block.add(lib.RP_COUNT_FRAMES_BAD)
             self._refused.report("reading a command", f"{origin.peer} is disconnected: {exc}")
             self.gateway.close(origin.connection)
+            self._distrust(origin)
             return
         if request.is_response:
-            self.gateway.answered(origin.connection, request)
+            if not self.gateway.answered(origin.connection, request):
+                self._take_unasked(origin)
             return
         connection = self._connections.get(origin.connection)
         if connection is None:
@@ -319,6 +327,21 @@ class RequestServer:
             connection = _Connection(self._channel(origin), is_closed=is_closed)
             self._connections[origin.connection] = connection
         self._submit(_Job(request, connection, origin.received_ns, request.held_size))
+
+    def _take_unasked(self, origin: Origin) -> None:
+        """A response to nothing."""
+        if self.gateway.deaths.is_gone(origin.connection):
+            return  # no CLOSED would end its count
+        self._distrust(origin)
+        if self.gateway.unasked.add(origin.connection):
+            self._refused.report(
+                "reading a response", f"{origin.peer} is disconnected: it has sent too many responses to no request"
+            )
+            self.gateway.close(origin.connection)
+
+    def _distrust(self, origin: Origin) -> None:
+        if self.handlers.access is not None:
+            self.handlers.access.distrust(origin.peer.host)
 
     def _submit(self, job: _Job) -> None:
         queue = self._queues[self.pools.pool_for(job.request.code).name]
@@ -429,7 +452,7 @@ class RequestServer:
     def _drop_connections(self) -> Iterator[None]:
         """Remove the connections of a dead selector, one per step."""
         slow_path, is_gone = self.handlers.slow_path, self.gateway.deaths.is_gone
-        for number in filter(is_gone, [*self._connections, *self.gateway.called()]):
+        for number in filter(is_gone, [*self._connections, *self.gateway.known()]):
             self.gateway.closed(number)
             connection = self._connections.get(number)
             if connection is not None and connection.in_service > 0:

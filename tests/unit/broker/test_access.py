@@ -156,6 +156,16 @@ def test_refused_identities_count_for_their_address_and_a_block_is_logged_once(
     assert limits.failures == {HOST: 3}
 
 
+def test_what_is_no_request_counts_for_its_address_unless_it_is_white() -> None:
+    published, access = control(OWN, white="10.0.0.2")
+    access.distrust(HOST)  # nothing is limited
+    limits = access.limits = PlayedLimits()
+    access.distrust(HOST)
+    access.distrust("10.0.0.2")
+    assert limits.failures == {HOST: 1}
+    assert published.refused == {"malformed": 2}
+
+
 def test_a_request_beyond_the_limit_of_its_account_is_refused_after_it_was_proved() -> None:
     published, access = control(OWN)
     limits = access.limits = PlayedLimits()

@@ -37,6 +37,9 @@ class Guard:
         self.counted.append(is_counted)
         self._decide(request.code, host, request.body, request.ext_fields, topic, group)
 
+    def distrust(self, host: str) -> None:
+        self.asked.append((host,))
+
     def _decide(self, *asked: object) -> None:
         self.asked.append(asked)
         if self.refuses:
