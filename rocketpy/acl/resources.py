@@ -287,4 +287,6 @@ CHECKED_WHEN_READ: Mapping[int, int] = {
     _Code.END_TRANSACTION: PUB,
 }
 """Codes that name a message by its place, with the permission for its topic."""
+NAMED_IN_BODIES = frozenset({_Code.HEART_BEAT, _Code.CHECK_CLIENT_CONFIG, _Code.LOCK_BATCH_MQ, _Code.UNLOCK_BATCH_MQ})
+"""Codes whose rules read the body, which takes as long as it is large."""
 SIGNATURE_ONLY = Rule()

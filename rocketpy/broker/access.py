@@ -19,7 +19,7 @@ import trio
 
 from rocketpy.acl.accounts import Accounts
 from rocketpy.acl.files import POLL_INTERVAL_S, AclFiles
-from rocketpy.acl.resources import CHECKED_WHEN_READ
+from rocketpy.acl.resources import CHECKED_WHEN_READ, NAMED_IN_BODIES
 from rocketpy.acl.validator import AccessValidator, Reason, Refusal, broker_keys
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.config import BrokerSettings
@@ -34,6 +34,7 @@ from rocketpy.remoting.headers.acl import (
 )
 from rocketpy.remoting.signature import ACCESS_KEY, is_signed
 from rocketpy.transport.duties import Duty
+from rocketpy.transport.steps import AT_ONCE_BYTES_MAX
 
 from .clock import SystemClock
 from .store_api import Store
@@ -100,6 +101,8 @@ class AccessControl:
     limits: Limits | None = None
     _blocked: LogLimit = attrs.field(factory=LogLimit, init=False)
     _version: int = attrs.field(default=0, init=False)
+    _long: trio.Lock = attrs.field(factory=trio.Lock, init=False)
+    _checking: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(1), init=False)
 
     @classmethod
     def of(
@@ -120,6 +123,19 @@ class AccessControl:
             RequestRefused: code 1, with the reference's text; code 2, if its account has sent too much.
         """
         self._check(request, host)
+
+    def is_long(self, request: RemotingCommand) -> bool:
+        """Return True if the check reads a large body: `check_long` does not keep others from being served."""
+        return request.code in NAMED_IN_BODIES and len(request.body or b"") > AT_ONCE_BYTES_MAX
+
+    async def check_long(self, request: RemotingCommand, host: str) -> None:
+        """As `check`; the body is read in a thread, one at a time. It is not that of `read_body`, for which the only
+        task of a pool may wait. The accounts are those of the time when that begins: the loop alone takes new ones
+        over, since each decision for the fast path belongs to a version."""
+        async with self._long:
+            self._refresh()
+            refusal = await trio.to_thread.run_sync(self.validator.check, request, host, limiter=self._checking)
+        self._finish(request, host, refusal)
 
     def check_topic(self, request: RemotingCommand, host: str, topic: str) -> None:
         """The same for the topic of a message that the request names by its place (acl.resources.CHECKED_WHEN_READ)."""
@@ -168,7 +184,11 @@ class AccessControl:
 
     def _check(self, request: RemotingCommand, host: str, *, is_counted: bool = False) -> None:
         self._refresh()
-        refusal = self.validator.check(request, host)
+        self._finish(request, host, self.validator.check(request, host), is_counted=is_counted)
+
+    def _finish(
+        self, request: RemotingCommand, host: str, refusal: Refusal | None, *, is_counted: bool = False
+    ) -> None:
         if not is_counted and (refusal is None or not refusal.is_of_identity):
             self._limit(request, host)  # also a request that the account may not make: a refusal costs as much
         self._raise(refusal, host)

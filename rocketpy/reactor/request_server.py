@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
 import attrs
@@ -57,6 +58,7 @@ DONE_AT_ONCE = frozenset({WorkerMessage.CLOSED, WorkerMessage.COMMIT_OFFSET})
 loses none of them. All others are released before, because they could crash the restarted process again."""
 BATCH_RECORDS = 256  # messages of one ring per turn, then other rings and the pools run
 BATCH_NS = 10_000_000  # time of one ring per turn: the heartbeat must not wait for many large messages
+CHECK_TIMEOUT_S = 60.0  # of a long check, in turns with those of others
 TURN_S, STOP_TURN_S = 1.0, 0.01  # STOP_TURN_S: while the last requests are being served
 AWAY_NS = 2_000_000_000  # a loop that has not turned for this long was paused
 
@@ -89,6 +91,12 @@ class AccessGuard(Protocol):
 
     def check(self, request: RemotingCommand, host: str) -> None:
         """Let a request pass. Raises RequestRefused."""
+
+    def is_long(self, request: RemotingCommand) -> bool:
+        """Return True if a check takes so long that it must not be done in the loop."""
+
+    async def check_long(self, request: RemotingCommand, host: str) -> None:
+        """As `check`, in a thread."""
 
     def check_fast(self, request: RemotingCommand, host: str, topic: str, group: str, *, is_counted: bool) -> None:
         """The same for a send or pull that the fast path was not certain of, with what it has read. `is_counted`: the
@@ -387,8 +395,14 @@ class RequestServer:
             self.block.add(lib.RP_COUNT_BUSY)
             self._answer(job, RemotingCommand.response(ResponseCode.SYSTEM_BUSY, too_old(waited_ms, len(queue))))
             return None
-        if self.handlers.access is not None and job.rest is None:
-            self.handlers.access.check(request, channel.peer.host)
+        access = self.handlers.access
+        if access is not None and job.rest is None:
+            if not access.is_long(request):
+                access.check(request, channel.peer.host)
+            elif queue.pool.tasks == 1 and request.code in self.handlers.processors:
+                return Preparation(partial(self._checked, access, job), CHECK_TIMEOUT_S)  # it would keep all waiting
+            else:
+                await access.check_long(request, channel.peer.host)
         processor = self.handlers.processors.get(request.code)
         if processor is None or (channel.is_vip and queue.pool.main_port_only):
             self._answer(job, not_supported(request.code))
@@ -399,6 +413,12 @@ class RequestServer:
         if response is not None:
             self._answer(job, response)
         return None
+
+    async def _checked(self, access: AccessGuard, job: _Job) -> Rest:
+        """Check a long request outside of its pool; the rest is to serve it."""
+        await access.check_long(job.request, job.connection.channel.peer.host)
+        processor = self.handlers.processors[job.request.code]
+        return partial(processor.process, job.request, job.connection.channel)
 
     # -- requests that wait for another process
 

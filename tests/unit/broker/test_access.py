@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,10 +18,12 @@ from rocketpy.acl.accounts import Account, Accounts
 from rocketpy.acl.addresses import AddressPattern
 from rocketpy.acl.files import AclFiles
 from rocketpy.acl.permissions import PUB, SUB
-from rocketpy.acl.validator import Reason
+from rocketpy.acl.resources import NAMED_IN_BODIES, STRICT
+from rocketpy.acl.validator import AccessValidator, Reason, Refusal
 from rocketpy.broker.access import AccessControl, AccountsKeeper
 from rocketpy.codes import RequestCode
 from rocketpy.errors import RequestRefused
+from rocketpy.remoting.bodies.client import ConsumerData, HeartbeatData, SubscriptionData
 from rocketpy.remoting.command import RemotingCommand
 from tests.support.accounts import signed as signed_by
 
@@ -154,6 +157,54 @@ def test_refused_identities_count_for_their_address_and_a_block_is_logged_once(
     with pytest.raises(RequestRefused):
         access.check(send("other topic"), HOST)  # who it is was proved
     assert limits.failures == {HOST: 3}
+
+
+def heartbeat(size: int, account: Account = OWN, group: str = "G") -> RemotingCommand:
+    consumer = ConsumerData(
+        group_name=group, subscription_data_set=[SubscriptionData(topic="T", sub_string="a" * size)]
+    )
+    body = HeartbeatData(client_id="c", consumer_data_set=[consumer]).encode()
+    request = RemotingCommand.request(RequestCode.HEART_BEAT, ext_fields={}, body=body)
+    sign(request, Credentials(account.access_key, account.secret_key))
+    return request
+
+
+def test_a_large_body_is_read_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The decision, the limits and the accounts are those of a small one."""
+    published, access = control(OWN)
+
+    def check_long(request: RemotingCommand) -> None:
+        trio.run(access.check_long, request, HOST)
+
+    limits = access.limits = PlayedLimits()
+    threads: list[threading.Thread] = []
+    check = AccessValidator.check
+
+    def looked(self: AccessValidator, request: RemotingCommand, host: str) -> Refusal | None:
+        threads.append(threading.current_thread())
+        return check(self, request, host)
+
+    monkeypatch.setattr(AccessValidator, "check", looked)
+    assert not access.is_long(heartbeat(10)) and not access.is_long(signed(310, b="T", a="x" * 10_000))
+    request = heartbeat(10_000)
+    assert access.is_long(request)
+    check_long(request)
+    assert limits.taken == ["account-1"]
+    with pytest.raises(RequestRefused, match="group"):
+        check_long(heartbeat(10_000, group="other"))
+    published.publish(Accounts.of([Account("account-1", "another")]))
+    with pytest.raises(RequestRefused, match="signature"):
+        check_long(request)
+    assert limits.failures == {HOST: 1}
+    assert len(threads) == 3 and threading.current_thread() not in threads
+
+
+def test_the_codes_whose_bodies_are_read() -> None:
+    for code, rule in STRICT.items():
+        request = RemotingCommand.request(code, ext_fields={})
+        for source in rule.sources:
+            source.fill(request, "T", "G")
+        assert (request.body is not None) == (code in NAMED_IN_BODIES), code
 
 
 def test_what_is_no_request_counts_for_its_address_unless_it_is_white() -> None:

@@ -6,17 +6,19 @@ from collections.abc import Callable
 
 import attrs
 import pytest
+import trio
 
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.errors import RequestRefused
 from rocketpy.native.core import lib
+from rocketpy.reactor.pools import Pool
 from rocketpy.reactor.worker_messages import PULL_REQUEST, SEND_REQUEST, WorkerMessage, unchecked
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fast_path import PullRequest, SendRequest
 from tests.support import ring_messages
-from tests.support.request_bench import Bench, Handler, complete
+from tests.support.request_bench import OTHER, Bench, Handler, complete
 
 UNCHECKED = lib.RP_REQUEST_UNCHECKED
 HOST = "127.0.0.1"
@@ -29,8 +31,17 @@ class Guard:
     refuses: bool = False
     asked: list[tuple[object, ...]] = attrs.field(factory=list)
     counted: list[bool] = attrs.field(factory=list)
+    gate: trio.Event | None = None  # requests of code 2 are long, and are checked when it opens
 
     def check(self, request: RemotingCommand, host: str) -> None:
+        self._decide(request.code, host)
+
+    def is_long(self, request: RemotingCommand) -> bool:
+        return self.gate is not None and request.code == 2
+
+    async def check_long(self, request: RemotingCommand, host: str) -> None:
+        assert self.gate is not None
+        await self.gate.wait()
         self._decide(request.code, host)
 
     def check_fast(self, request: RemotingCommand, host: str, topic: str, group: str, *, is_counted: bool) -> None:
@@ -101,6 +112,31 @@ def test_a_command_is_checked_before_it_is_served(open_bench: Callable[..., Benc
     answers = [(answer.code, answer.remark) for answer in served(bench, command(code, oneway=oneway))]
     assert answers == ([] if oneway else [(1, "AclException: no")])
     assert guard.asked == [(code, HOST)]
+
+
+@pytest.mark.parametrize("tasks", [1, 2])
+@pytest.mark.parametrize("refuses", [False, True])
+def test_others_are_served_while_a_long_request_is_checked(
+    open_bench: Callable[..., Bench], tasks: int, refuses: bool
+) -> None:
+    """Fault: The loop of the manager parsed heartbeats of 2 MiB for access control; all others waited for seconds."""
+    guard = Guard(gate=trio.Event())
+    bench = open_bench({1: ok, 2: ok}, (Pool(name="x", codes=(1, 2), tasks=tasks, queue_max=10),))
+    bench.server.handlers = attrs.evolve(bench.server.handlers, access=guard)
+
+    async def scene() -> None:
+        bench.request(2, 10)
+        bench.request(1, 20, connection=OTHER)
+        await complete()
+        assert [(one.opaque, one.code) for one in bench.commands()] == [(20, 0)]
+        guard.refuses = refuses
+        assert guard.gate is not None
+        guard.gate.set()
+        await complete()
+        assert [(one.opaque, one.code) for one in bench.commands()] == [(10, int(refuses))]
+        assert guard.asked == [(1, HOST), (2, HOST)], "each is checked once"
+
+    bench.run(scene)
 
 
 def test_an_allowed_command_is_served(open_bench: Callable[..., Bench]) -> None:

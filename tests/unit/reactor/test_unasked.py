@@ -30,6 +30,11 @@ class Guard:
 
     def check(self, request: RemotingCommand, host: str) -> None: ...
 
+    def is_long(self, request: RemotingCommand) -> bool:
+        return False
+
+    async def check_long(self, request: RemotingCommand, host: str) -> None: ...
+
     def check_fast(self, request: RemotingCommand, host: str, topic: str, group: str, *, is_counted: bool) -> None: ...
 
     def distrust(self, host: str) -> None:
