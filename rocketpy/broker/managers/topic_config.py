@@ -100,6 +100,11 @@ class TopicConfigManager:
     def select(self, topic: str) -> TopicConfig | None:
         return self._topics.get(topic)
 
+    def has_queue(self, topic: str, queue_id: int) -> bool:
+        """Return True if the topic is here and has this queue, for reading or writing."""
+        config = self._topics.get(topic)
+        return config is not None and 0 <= queue_id < max(config.read_queue_nums, config.write_queue_nums)
+
     def create_in_send(
         self, topic: str, *, default_topic: str, client_queue_nums: int, topic_sys_flag: int
     ) -> TopicConfig | None:

@@ -89,12 +89,16 @@ def commit_offset(services: BrokerServices, group: str, topic: str, queue_id: in
 
     An offset beyond the end of its queue is dropped: the consumer has it from a log that had more, before a power
     failure or of another master. Kept, it would make the group pass over the messages that come next.
+    With access control a queue that is not here gets no first offset: else one account could fill the table.
 
     Raises:
-        RequestRefused: the limit of offsets is reached.
+        RequestRefused: the limit of offsets is reached; there is no such queue.
     """
     if group == TRANS_GROUP:  # the broker's own progress: a wrong one would drop open transactions
         return
+    if services.access is not None and not services.topics.has_queue(topic, queue_id):
+        is_known = services.offsets.query(group, topic, queue_id) >= 0
+        require(None if is_known else f"topic {topic} has no queue {queue_id} here")
     end = services.store.log_end_of(topic, queue_id)
     if end is not None and offset > end:
         services.offsets.drop(group, topic, queue_id, offset, end)

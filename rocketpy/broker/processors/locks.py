@@ -30,14 +30,23 @@ class LockProcessor(TableProcessor):
 
     def __init__(self, services: BrokerServices) -> None:
         super().__init__({RequestCode.LOCK_BATCH_MQ: self._lock, RequestCode.UNLOCK_BATCH_MQ: self._unlock})
-        self._locks = services.locks
+        self._services, self._locks = services, services.locks
 
     async def _lock(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         body, held = await _checked(request), []
         for queues in _slices(body.mq_set):
-            held += self._locks.lock(body.consumer_group, queues, body.client_id)
+            held += self._locks.lock(body.consumer_group, self._existing(queues), body.client_id)
             await trio.lowlevel.checkpoint()
         return RemotingCommand.response(body=await encoded_body({"lockOKMQSet": held}))
+
+    def _existing(self, queues: list[MessageQueue]) -> list[MessageQueue]:
+        """With access control those that are here: else one account could use up the locks of all. The others are not
+        granted, since a client may not yet know that its topic has fewer queues."""
+        services = self._services
+        if services.access is None:
+            return queues
+        own, has_queue = services.settings.broker.broker_name, services.topics.has_queue
+        return [queue for queue in queues if queue.broker_name == own and has_queue(queue.topic, queue.queue_id)]
 
     async def _unlock(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         body = await _checked(request)

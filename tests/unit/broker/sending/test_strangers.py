@@ -16,7 +16,7 @@ from rocketpy.remoting.bodies.schema import OBJECTS_MAX
 from rocketpy.remoting.bodies.topic import TopicConfig
 from rocketpy.remoting.work import result_of
 from tests.support.cases import cases
-from tests.support.slow_path import FakeChannel, SlowPathRig, record
+from tests.support.slow_path import CREATE_TOPIC, FakeChannel, SlowPathRig, body_of, record
 
 BAD_NAMES = ["", " ", "a b", "a\nb", "a/b", "\x01" * 1000, "\u4e2d", "g" * 256, "g" * 4_000_000, "\x00", "a@b", "a#b"]
 
@@ -220,6 +220,34 @@ def test_a_body_that_takes_long_to_read_is_refused(tmp_path: Path, code: int) ->
     body = b'{"mqSet":[' + b"{}," * OBJECTS_MAX + b"{}]}"
     response = trio.run(lambda: SlowPathRig(tmp_path).ask(code, None, body))
     assert response.code == 1 and "objects, at most" in (response.remark or "")
+
+
+def test_an_account_has_locks_and_offsets_of_queues_that_exist(tmp_path: Path) -> None:
+    """Fault: One account with one topic and one group used up the locks and offsets of all others."""
+    rig = SlowPathRig(tmp_path)
+
+    def lock(group: str, *queues: tuple[str, int], topic: str = "T") -> list[int]:
+        named = [{"topic": topic, "brokerName": name, "queueId": queue_id} for name, queue_id in queues]
+        answer = trio.run(lambda: rig.ask(41, None, {"consumerGroup": group, "clientId": "a", "mqSet": named}))
+        assert answer.code == 0
+        return [queue["queueId"] for queue in body_of(answer)["lockOKMQSet"]]
+
+    def update(queue_id: int, topic: str = "T") -> str | None:
+        fields = {"consumerGroup": "G", "topic": topic, "queueId": str(queue_id), "commitOffset": "0"}
+        return trio.run(lambda: rig.ask(15, fields)).remark
+
+    trio.run(lambda: rig.ask(17, CREATE_TOPIC | {"readQueueNums": "4", "writeQueueNums": "2"}))
+    own = "broker-a"
+    assert lock("F", ("b", 0), (own, 4)) == [0, 4] and update(7) is None, "without access control as ever"
+    object.__setattr__(rig.services, "access", object())
+    assert lock("G", ("b", 0), (own, 0), (own, 3), (own, 4), (own, -1)) == [0, 3]
+    assert lock("G", (own, 0), topic="U") == []
+    assert len(rig.services.locks) == 4
+    assert update(3) is None and update(7) is None, "what is there is kept"
+    assert update(4) == "topic T has no queue 4 here"
+    assert update(0, "U") == "topic U has no queue 0 here"
+    rig.broker.commit_offset("G", "T", 5, 0, rig.clock.monotonic_ms() + 1)
+    assert len(rig.services.offsets) == 2
 
 
 def test_queue_locks_are_bounded(tmp_path: Path) -> None:
