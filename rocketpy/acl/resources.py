@@ -194,7 +194,11 @@ def _fill_lock(request: RemotingCommand, topic: str, group: str) -> None:
     request.body = LockBatchRequestBody(client_id="client", consumer_group=group, mq_set=queues).encode()
 
 
-_HEARTBEAT = Source("each consumer: group: SUB, each topic: SUB; producers: nothing", _heartbeat_needs, _fill_heartbeat)
+_HEARTBEAT = Source(
+    "each consumer: group: SUB, each topic: SUB; producers: nothing, PUB to be asked about transactions",
+    _heartbeat_needs,
+    _fill_heartbeat,
+)
 _CHECKED = Source("body: group: SUB, topic: SUB", _checked_needs, _fill_checked)
 _LOCKED = Source("body: group: SUB, topic of each queue: SUB", _lock_needs, _fill_lock)
 

@@ -118,15 +118,24 @@ class AccessValidator:
         refusal = self._check_resources(account, [(topic, needed)]) if isinstance(account, Account) else account
         return self._counted(refusal, request, host)
 
+    def may(self, access_key: str, host: str, resource: str, needed: int) -> bool:
+        """Return True if a client whose signature was checked before, at `host`, has one of the needed permissions."""
+        account = self._account_of(access_key, host)
+        if isinstance(account, Account):
+            return self._check_resources(account, [(resource, needed)]) is None
+        return account is None
+
     def needs_signature(self, request: RemotingCommand, host: str) -> bool:
         """Return True if the permissions of an account decide about the request: no white list lets it pass."""
         return isinstance(self._account(request, host), Account)
 
     def _account(self, request: RemotingCommand, host: str) -> Account | Refusal | None:
+        return self._account_of(request.ext_field(ACCESS_KEY), host)
+
+    def _account_of(self, access_key: str | None, host: str) -> Account | Refusal | None:
         """The account whose permissions count; None: everything is allowed to the peer."""
         if self.accounts.is_white(host):
             return None
-        access_key = request.ext_field(ACCESS_KEY)
         if access_key is None:
             return Refusal(Reason.NO_ACCESS_KEY, "No accessKey is configured")
         account = self.accounts.by_key.get(access_key)

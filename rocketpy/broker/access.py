@@ -19,6 +19,7 @@ import trio
 
 from rocketpy.acl.accounts import Accounts
 from rocketpy.acl.files import POLL_INTERVAL_S, AclFiles
+from rocketpy.acl.permissions import PUB
 from rocketpy.acl.resources import CHECKED_WHEN_READ, NAMED_IN_BODIES
 from rocketpy.acl.validator import AccessValidator, Reason, Refusal, broker_keys
 from rocketpy.codes import RequestCode, ResponseCode
@@ -157,6 +158,16 @@ class AccessControl:
                 ResponseCode.SYSTEM_ERROR, f"there is no message of topic {record.topic} at offset {record.phy_offset}"
             )
         self.check_topic(request, host, record.topic)
+
+    def signer(self, request: RemotingCommand) -> str:
+        """Return the access key of a request that was allowed, to remember its client by; empty without strict, as in
+        the reference, or if a white list has let it pass without a key."""
+        return request.ext_field(ACCESS_KEY) or "" if self.is_strict else ""
+
+    def may_send(self, access_key: str, host: str, topic: str) -> bool:
+        """Return True if the account of a connected client (`signer`) may send to a topic now; without strict any."""
+        self._refresh()
+        return not self.is_strict or self.validator.may(access_key, host, topic, PUB)
 
     def check_fast(
         self, request: RemotingCommand, host: str, topic: str, group: str, *, is_counted: bool = False

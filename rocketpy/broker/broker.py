@@ -134,7 +134,10 @@ class BrokerController:
         offsets = _offsets(config_dir / "consumerOffset.json", current, clock, memory, store)
         producers, progress = ProducerManager(clock, pauses), TransactionProgress(config_dir, store, offsets)
         questions = Questions(
-            config_dir / "transactionChecks.json", producers, lambda: current.broker.transaction_check_interval
+            config_dir / "transactionChecks.json",
+            producers,
+            lambda: current.broker.transaction_check_interval,
+            None if process.access is None else process.access.may_send,
         )
         self.services = services = BrokerServices(
             settings=current,

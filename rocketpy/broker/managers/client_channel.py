@@ -25,6 +25,7 @@ class ClientChannelInfo:
     version: int
     seen_ms: int  # monotonic, for the sweep
     last_update_timestamp_ms: int  # wall clock, for people
+    access_key: str = ""  # of the account that has signed the heartbeat; empty without access control
 
     @property
     def connection(self) -> int:

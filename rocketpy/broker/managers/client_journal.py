@@ -2,7 +2,8 @@
 
 Their connections survive the death of the manager, but their heartbeats come every 30 s only.
 
-    client  "c" connection  -> [client id, language, version, host, port, is VIP, consumer groups, producer groups]
+    client  "c" connection  -> [client id, language, version, host, port, is VIP, consumer groups,
+                               producer groups, access key]
     group   "g" name        -> the group as its heartbeat describes it, without default values
     closed  "x" connection  -> nothing: it was closed while a request of it was being served
 
@@ -122,7 +123,7 @@ class ClientJournal:
         self, connection: int, value: bytes, members: dict[str, list[ClientChannelInfo]], open_channel: OpenChannel
     ) -> None:
         """Add the client as a producer, and add it to the groups in `members`."""
-        client_id, language, version, host, port, is_vip, consumes, produces = json.loads(value)
+        client_id, language, version, host, port, is_vip, consumes, produces, access_key = json.loads(value)
         info = ClientChannelInfo(
             channel=open_channel(connection, Peer(host, port), is_vip),
             client_id=client_id,
@@ -130,6 +131,7 @@ class ClientJournal:
             version=version,
             seen_ms=self._clock.monotonic_ms(),
             last_update_timestamp_ms=self._clock.now_ms(),
+            access_key=access_key,
         )
         for name in consumes:
             members.setdefault(name, []).append(info)
@@ -183,7 +185,7 @@ class ClientJournal:
             return
         peer, channel = info.channel.peer, info.channel
         value = [info.client_id, info.language, info.version, peer.host, peer.port, channel.is_vip, consumes, produces]
-        self._put(key, json.dumps(value, separators=(",", ":")).encode())
+        self._put(key, json.dumps([*value, info.access_key], separators=(",", ":")).encode())
 
     def _group(self, entry: ConsumerGroupInfo) -> None:
         group = ConsumerData(

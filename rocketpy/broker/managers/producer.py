@@ -7,7 +7,7 @@ Source: RocketMQ 4.9 `ProducerManager`.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 from rocketpy.faults import do_each
 from rocketpy.remoting.abc import Channel
@@ -41,7 +41,7 @@ class ProducerManager:
         """`register` without a report of changes. Returns True if the members of the group changed."""
         table = self._groups.setdefault(group, {})
         known = table.get(info.connection)
-        is_other = known is None or known.client_id != info.client_id
+        is_other = known is None or (known.client_id, known.access_key) != (info.client_id, info.access_key)
         if known is not None and is_other:
             self._release(known)
         connections = self._clients.setdefault(info.client_id, {})
@@ -105,9 +105,19 @@ class ProducerManager:
         connections = self._clients.get(client_id)
         return self._channels[next(reversed(connections))] if connections else None
 
-    def available_channel(self, group: str) -> Channel | None:
-        """One online member of the group, round robin."""
+    def available_channel(
+        self, group: str, may_ask: Callable[[ClientChannelInfo], bool] | None = None
+    ) -> Channel | None:
+        """One online member of the group, round robin.
+
+        Args:
+            may_ask: None: every member may be asked. It is called once for each account and address.
+        """
         members = list(self._groups.get(group, {}).values())
+        if may_ask is not None:
+            signers = {(info.access_key, info.channel.peer.host): info for info in members}
+            allowed = {signer for signer, info in signers.items() if may_ask(info)}
+            members = [info for info in members if (info.access_key, info.channel.peer.host) in allowed]
         if not members:
             return None
         self._next_channel += 1

@@ -86,6 +86,7 @@ class ClientManageProcessor(TableProcessor):
             version=int(request.version),
             seen_ms=services.clock.monotonic_ms(),
             last_update_timestamp_ms=services.clock.now_ms(),
+            access_key="" if services.access is None else services.access.signer(request),
         )
         try:
             await self._register(heartbeat, info)

@@ -4,6 +4,9 @@ Half messages may be many and large, and what is pushed to a client takes the wa
 selector. So a question is sent when nothing waits there, and a connection is sent ASKED_BYTES_MAX in a round at most.
 What is left over is asked in the next round, and does not count as a check.
 
+With access control a producer is asked only if its account may send to the topic of the half message: any account can
+name any producer group in a heartbeat.
+
 The number of questions about each open half message is kept here and in config/transactionChecks.json.
 
 Source: RocketMQ 4.9 `AbstractTransactionalMessageCheckListener#sendCheckMessage`.
@@ -32,6 +35,7 @@ from rocketpy.remoting.json_writer import pretty_pieces
 from rocketpy.transport.steps import Steps
 
 from ..files import json_file
+from ..managers.client_channel import ClientChannelInfo
 from ..managers.config_file import ConfigFile
 from ..managers.producer import ProducerManager
 from ..property_edits import text_property
@@ -51,6 +55,7 @@ class Questions:
     path: Path  # of transactionChecks.json
     producers: ProducerManager
     interval_ms: Callable[[], int]  # between rounds, for the log
+    may_send: Callable[[str, str, str], bool] | None = None  # (access key, host, topic); None: all may
     asked: int = attrs.field(init=False, default=0)  # since the start of the manager
     unreachable: int = attrs.field(init=False, default=0)  # no producer of the group was connected
     checks: dict[int, int] = attrs.field(init=False, factory=dict)  # offset of an open half message -> questions
@@ -119,7 +124,7 @@ class Questions:
         """Ask a producer of the half message's group. Returns False if it has to be done in the next round; otherwise
         it counts as a check, also if nobody could be asked."""
         group = text_property(record.properties, p.PGROUP) or ""
-        channel = self.producers.available_channel(group)
+        channel = self.producers.available_channel(group, self._asked_about(record))
         if channel is None:
             self._tell_of_nobody(record, group)
             return True
@@ -129,6 +134,13 @@ class Questions:
         self.asked += 1
         channel.push(check_request(record))
         return True
+
+    def _asked_about(self, record: StoredRecord) -> Callable[[ClientChannelInfo], bool] | None:
+        may_send = self.may_send
+        if may_send is None:
+            return None
+        topic = text_property(record.properties, p.REAL_TOPIC) or ""
+        return lambda info: may_send(info.access_key, info.channel.peer.host, topic)
 
     async def _has_room(self, channel: Channel, size: int) -> bool:
         sent = self._sent[channel.connection]
@@ -145,10 +157,11 @@ class Questions:
         self.unreachable += 1
         if told := self._log.take():
             logger.warning(
-                "cannot ask about the transaction at log offset %d: no producer of group %s is connected; trying again "
-                "in %d s%s",
+                "cannot ask about the transaction at log offset %d: no producer of group %s is connected%s; "
+                "trying again in %d s%s",
                 record.phy_offset,
                 group[:200],
+                "" if self.may_send is None else " whose account may send to its topic",
                 self.interval_ms() // 1000,
                 and_more(told),
             )

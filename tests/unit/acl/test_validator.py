@@ -128,6 +128,15 @@ def test_a_default_permission_gives_no_access_to_messages_of_other_topics() -> N
     assert text_of(strict, signed(pull("orders"), "reader-of-all")) is None
 
 
+def test_permissions_of_a_client_that_was_checked_before(strict: AccessValidator) -> None:
+    assert strict.may("publisher", HOST, "orders", PUB) and not strict.may("publisher", HOST, "others", PUB)
+    assert not strict.may("subscriber", HOST, "orders", PUB) and not strict.may("nobody", HOST, "orders", PUB)
+    assert strict.may("", WHITE, "others", PUB), "a white address may do everything"
+    strict.accounts = Accounts()
+    assert not strict.may("publisher", HOST, "orders", PUB), "the account was deleted in between"
+    assert strict.refused == {}
+
+
 def test_the_topic_of_a_message_is_checked_when_it_is_known(strict: AccessValidator) -> None:
     view = signed(sample(RequestCode.VIEW_MESSAGE_BY_ID), "subscriber")
     assert strict.check(view, HOST) is None

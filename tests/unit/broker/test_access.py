@@ -378,3 +378,14 @@ def test_nothing_of_it_is_loaded_where_it_is_off() -> None:
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
     assert "rocketpy.broker.broker" in loaded
     assert not [name for name in loaded if name.startswith(("rocketpy.acl", "rocketpy.broker.access", "yaml"))]
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_clients_are_remembered_by_their_accounts(strict: bool) -> None:
+    """Without strict everything is as in the reference, which asks any producer of a group."""
+    published, access = control(OWN, strict=strict)
+    key = access.signer(send())
+    assert key == ("account-1" if strict else "")
+    assert access.may_send(key, HOST, "T") and access.may_send(key, HOST, "U") is not strict
+    published.publish(Accounts())
+    assert access.may_send(key, HOST, "T") is not strict, "the accounts of this moment count"

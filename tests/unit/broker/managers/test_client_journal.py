@@ -11,13 +11,13 @@ import pytest
 import trio
 
 from rocketpy.broker.broker import BrokerController
-from rocketpy.broker.managers.client_channel import CHANNEL_EXPIRED_MS
+from rocketpy.broker.managers.client_channel import CHANNEL_EXPIRED_MS, ClientChannelInfo
 from rocketpy.broker.managers.client_journal import ClientJournal
 from rocketpy.broker.managers.consumer import COMES_BACK_MS
 from rocketpy.broker.memory.manager_memory import ManagerMemory
 from rocketpy.errors import RequestRefused
 from rocketpy.remoting.abc import Peer
-from tests.support.slow_path import FakeChannel, SlowPathRig
+from tests.support.slow_path import NOW_MS, FakeChannel, SlowPathRig
 
 
 class Lives(SlowPathRig):
@@ -302,3 +302,13 @@ def test_a_heartbeat_that_fails_midway_is_written_down_as_far_as_it_came(tmp_pat
     lives.die()
     entry = lives.services.consumers.group("G")
     assert entry is not None and entry.client_ids == ["a"]
+
+
+def test_accounts_of_clients_are_kept(tmp_path: Path) -> None:
+    lives, channel = Lives(tmp_path), FakeChannel(1)
+    for key in ("first", "second"):
+        info = ClientChannelInfo(channel, "a", "JAVA", 409, lives.clock.monotonic_ms(), NOW_MS, key)
+        lives.services.producers.register("P", info)
+        lives.services.producers.changes.tell()
+    lives.die()
+    assert [info.access_key for info in lives.services.producers.members("P")] == ["second"]

@@ -10,6 +10,7 @@ import trio
 import trio.testing
 
 from rocketpy.broker.files import json_file
+from rocketpy.broker.managers.client_channel import ClientChannelInfo
 from rocketpy.broker.transactions import transaction_questions, transactions
 from rocketpy.broker.transactions.transaction_questions import check_request
 from rocketpy.broker.transactions.transactions import Decision, decide
@@ -148,6 +149,25 @@ def test_any_producer_of_the_group_is_asked(tmp_path: Path) -> None:
 
     trio.run(main)
     assert rig.services.transactions.statistics.unreachable == 2
+
+
+def test_with_accounts_only_those_are_asked_that_may_send(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rig, owner, stranger = SlowPathRig(tmp_path), FakeChannel(2), FakeChannel(3)
+    questions, seen = rig.services.transactions.questions, []
+    fill(rig, {})
+
+    def may_send(access_key: str, host: str, topic: str) -> bool:
+        seen.append((host, topic))
+        return access_key == "owner"
+
+    questions.may_send = may_send
+    for key, channel in {"owner": owner, "stranger": stranger}.items():
+        rig.services.producers.register("P", ClientChannelInfo(channel, key, "JAVA", 409, 0, 0, key))
+    check(rig, 3)
+    assert (asked(owner), asked(stranger)) == ([0, 0, 0], []) and seen == [("10.0.0.1", "T")] * 6
+    rig.broker.connection_closed(owner.connection)
+    check(rig)
+    assert asked(stranger) == [] and "no producer of group P is connected whose account may send" in caplog.text
 
 
 @pytest.mark.parametrize("group", ["P", ""])
