@@ -14,6 +14,7 @@ up; `topic` modules are of the first source, `store` modules of the second:
     columns, scan                   what a query gets: columns, and which records
     options, connection, decoding   how options are declared; those of brokers, of rows
     topic_options, store_options    the options of each source
+    table_options                   those of a catalog table, which its schema keeps
     decoder, native_rows            from images of records to Arrow, by csrc/arrow
     cluster, offsets, ranges, planning              topics: which offsets a query or a micro-batch reads
     slices, pulls, stored_queue                     topics: how a task reads them

@@ -5,7 +5,7 @@ The options of the sink `rocketmq` say what is sent, and how.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -59,6 +59,7 @@ class SinkOptions(ConnectionOptions):
     delivery: str = option("delivery", one_of("atLeastOnce"), "atLeastOnce", "what a task that is repeated may do")
     idempotence_key: bool = option("idempotenceKey", boolean, True, "property SPARK_ID, the same in each repetition")
     on_too_large: str = option("onTooLarge", one_of("fail", "deadLetter"), "fail", "a body above maxMessageSize")
+    ignore_unknown_columns: bool = option("ignoreUnknownColumns", boolean, False, "leave out what cannot be sent")
     dead_letter_topic: str | None = option("deadLetterTopic", text, None, "for onTooLarge=deadLetter")
 
     def __attrs_post_init__(self) -> None:
@@ -96,18 +97,30 @@ class RowRefused(MessageInvalid):
         super().__init__(f"row {row} of this task (topic {topic}): {reason}")
 
 
+def sent_columns(names: Sequence[str], options: SinkOptions) -> list[str]:
+    """The columns that become messages: all, or with ignoreUnknownColumns those that the sink knows.
+
+    In rows with a queueOffset, brokerName and queueId say where messages were stored: they choose no queue then.
+    """
+    if not options.ignore_unknown_columns:
+        return list(names)
+    of_stored = {"brokerName", "queueId"} if "queueOffset" in names else set()
+    return [name for name in names if name in COLUMNS and name not in of_stored]
+
+
 def check_schema(schema: Any, options: SinkOptions) -> None:
     """Check the columns of what is written.
 
     Raises:
         ConfigError: a column is unknown, missing, or of another type.
     """
-    found = {field.name: field.dataType.simpleString() for field in schema}
+    types = {field.name: field.dataType.simpleString() for field in schema}
+    found = {name: types[name] for name in sent_columns(list(types), options)}
     for name, kind in found.items():
         if name not in COLUMNS:
             raise ConfigError(
                 f'the sink has no column "{name}"{nearest(name, list(COLUMNS)) or "."} It takes {", ".join(COLUMNS)}; '
-                "leave out others with select or drop"
+                "leave out others with select or drop, or with ignoreUnknownColumns=true"
             )
         if kind not in COLUMNS[name]:
             raise ConfigError(f"column {name} must be {' or '.join(COLUMNS[name])}, it is {kind}: cast it")
@@ -133,8 +146,8 @@ class RowReader:
 
     def messages(self, batch: Any) -> Iterator[Outgoing]:
         """The messages of an Arrow batch. Raises RowRefused."""
-        names = batch.schema.names
-        columns = [batch.column(index).to_pylist() for index in range(batch.num_columns)]
+        names = sent_columns(batch.schema.names, self.options)
+        columns = [batch.column(name).to_pylist() for name in names]
         for values in zip(*columns, strict=True):
             yield self.message(dict(zip(names, values, strict=True)))
 

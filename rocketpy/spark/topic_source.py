@@ -23,6 +23,7 @@ from .ranges import Ranges, slice_within
 from .sink import TopicStreamWriter, TopicWriter, make_task_writer
 from .slices import mean_message_bytes, partitions_of, read_partition
 from .stream import TopicStreamReader
+from .table_options import options_of_new_table, options_of_table, parse_table_options, schema_with
 from .topic_options import TopicOptions
 
 
@@ -33,30 +34,35 @@ class TopicSource(DataSource):
     def name(cls) -> str:
         return "rocketmq"
 
-    def schema(self) -> str:
-        return _options(self.options).ddl()
+    def schema(self) -> Any:
+        table = options_of_new_table(self.options)
+        if table is None:
+            return parse_options(TopicOptions, self.options, ignored=OF_SPARK).ddl()
+        return schema_with(table, parse_table_options(table)[0].ddl())
 
     def reader(self, schema: Any) -> DataSourceReader:
-        options = _options(self.options)
+        options = _source_options(self.options, schema)
         return TopicReader(options, _columns(options, schema))
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
-        options = _options(self.options)
+        options = _source_options(self.options, schema)
         return TopicStreamReader(options, _columns(options, schema))
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceWriter:
-        return TopicWriter(make_task_writer(schema, _sink_options(self.options), overwrite=overwrite))
+        return TopicWriter(make_task_writer(schema, _sink_options(self.options, schema), overwrite=overwrite))
 
     def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamWriter:
-        return TopicStreamWriter(make_task_writer(schema, _sink_options(self.options), overwrite=overwrite))
+        return TopicStreamWriter(make_task_writer(schema, _sink_options(self.options, schema), overwrite=overwrite))
 
 
-def _sink_options(given: MutableMapping[str, str]) -> SinkOptions:
-    return parse_options(SinkOptions, given, ignored=OF_SPARK)
+def _sink_options(given: MutableMapping[str, str], schema: Any) -> SinkOptions:
+    table = options_of_table(given, schema)
+    return parse_options(SinkOptions, given, ignored=OF_SPARK) if table is None else parse_table_options(table)[1]
 
 
-def _options(given: MutableMapping[str, str]) -> TopicOptions:
-    return parse_options(TopicOptions, given, ignored=OF_SPARK)
+def _source_options(given: MutableMapping[str, str], schema: Any) -> TopicOptions:
+    table = options_of_table(given, schema)
+    return parse_options(TopicOptions, given, ignored=OF_SPARK) if table is None else parse_table_options(table)[0]
 
 
 def _columns(options: TopicOptions, schema: Any) -> tuple[str, ...]:

@@ -1,0 +1,103 @@
+"""Tables of the catalog: made, filled and read by SQL, with options that the catalog keeps in their schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from rocketpy.errors import ConfigError
+from rocketpy.spark.columns import COLUMNS, DIAGNOSTICS, ddl_of
+from rocketpy.spark.table_options import (
+    METADATA,
+    options_of_new_table,
+    options_of_table,
+    parse_table_options,
+    schema_with,
+)
+from rocketpy.spark.topic_source import TopicSource
+from tests.support.broker import RunningBroker
+
+PLAIN = StructType([StructField("body", BinaryType())])
+CREATED = {  # as Spark 4.3 passes them
+    "option.nameserver": "n:1",
+    "option.topic": "T",
+    "option.columns": "tags,body",
+    "option.producergroup": "p",
+    "nameserver": "n:1",
+    "topic": "T",
+    "owner": "somebody",
+    "provider": "rocketmq",
+    "comment": "c",
+    "any.property": "x",
+}
+
+
+def test_the_schema_of_a_table_keeps_its_options() -> None:
+    """Fault: CREATE TABLE failed at the option "option.nameserver"."""
+    schema = TopicSource(CREATED).schema()
+    assert schema.simpleString() == "struct<tags:string,body:binary>"
+    kept = {"columns": "tags,body", "nameserver": "n:1", "producergroup": "p", "topic": "T"}
+    assert json.loads(schema.fields[0].metadata[METADATA]) == kept
+    again = StructType.fromJson(json.loads(schema.json()))
+    assert options_of_table({}, again) == kept
+    assert options_of_table({"Topic": "U"}, again) == kept | {"topic": "U"}
+    source, sink = parse_table_options(kept)
+    assert (source.topic, sink.topic, sink.producer_group) == ("T", "T", "p")
+    assert sink.ignore_unknown_columns
+    assert options_of_table({"nameServer": "m:1", "topic": "U"}, again) is None, "a query with rows of the table"
+
+
+def test_options_of_queries_are_not_a_tables() -> None:
+    given = {"nameServer": "n:1", "topic": "T"}
+    assert options_of_new_table(given) is None
+    assert options_of_table(given, PLAIN) is None
+    with pytest.raises(ConfigError, match="unknown option"):
+        TopicSource(given | {"producerGroup": "p"}).schema()
+
+
+def test_errors_of_tables_say_what_to_do() -> None:
+    with pytest.raises(ConfigError, match="secretkey: the catalog would show it to everybody: use credentialsFile"):
+        TopicSource(CREATED | {"option.secretkey": "s"}).schema()
+    with pytest.raises(ConfigError, match='unknown option; did you mean "topic"'):
+        TopicSource(CREATED | {"option.topik": "s"}).schema()
+    with pytest.raises(ConfigError, match=r"nameServer: this option is required.*made with a list of columns"):
+        TopicSource({}).reader(PLAIN)
+
+
+def test_every_column_has_a_type() -> None:
+    every = schema_with({}, ddl_of([name for name in COLUMNS if name not in DIAGNOSTICS]))
+    assert [field.dataType.simpleString() for field in every] == [COLUMNS[name].ddl for name in every.names]
+
+
+@pytest.fixture
+def tables(spark: Any) -> Iterator[list[str]]:
+    """Names of tables that are dropped in the end."""
+    made: list[str] = []
+    yield made
+    for name in made:
+        spark.sql(f"DROP TABLE IF EXISTS {name}")
+
+
+def test_a_table_is_made_filled_and_read(spark: Any, broker: RunningBroker, tables: list[str]) -> None:
+    """Fault: CREATE TABLE and spark.catalog.createTable failed, and tables without options could be read by nobody."""
+    tables += ["made", "copied"]
+    where = f"nameServer '{broker.namesrv}', topic 'Made', waitForTopic '30s'"
+    spark.sql(f"CREATE TABLE made USING rocketmq OPTIONS ({where})")
+    spark.sql("INSERT INTO made (body, tags) SELECT cast(concat('b', id) AS binary), 'blue' FROM range(50)")
+    options = {"nameServer": broker.namesrv, "topic": "Copied", "columns": "all", "waitForTopic": "30s"}
+    spark.catalog.createTable("copied", source="rocketmq", **options)
+    spark.sql("INSERT INTO copied BY NAME SELECT * FROM made")
+    for name in ("made", "copied"):
+        rows = spark.sql(f"SELECT body, tags, topic FROM {name}").collect()
+        assert sorted(bytes(row.body) for row in rows) == sorted(b"b%d" % n for n in range(50))
+        assert {(row.tags, row.topic) for row in rows} == {("blue", name.capitalize())}
+    none = spark.sql("SELECT * FROM copied WITH (endingTimestamp = '1')")
+    assert none.count() == 0, "options of a query"
+    copy = {"nameServer": broker.namesrv, "topic": "Plain", "ignoreUnknownColumns": "true"}
+    spark.table("made").write.format("rocketmq").mode("append").options(**copy).save()
+    plain = spark.read.format("rocketmq").options(nameServer=broker.namesrv, topic="Plain", waitForTopic="30s")
+    assert plain.load().count() == 50
