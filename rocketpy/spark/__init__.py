@@ -29,6 +29,6 @@ up; `topic` modules are of the first source, `store` modules of the second:
 
 from __future__ import annotations
 
-from .session import read, register, session
+from .session import read, reason_of, register, session
 
-__all__ = ["read", "register", "session"]
+__all__ = ["read", "reason_of", "register", "session"]

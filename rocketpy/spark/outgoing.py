@@ -38,6 +38,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "msgId": ("string",),
     "bornTimestamp": ("timestamp", "bigint"),
 }
+DELAY_LEVEL_MAX = 18  # brokers deliver a higher one after the time of their highest, two hours
 SAMPLE_BYTES = 65_536  # of a body that is too large, in the dead letter topic
 MIB = 1 << 20
 
@@ -89,12 +90,17 @@ class Outgoing:
     sharding_key: str | None = None
 
 
+def row_text(row: int, topic: str | None) -> str:
+    """A row, as errors name it."""
+    return f"row {row} of this task (topic {topic})"
+
+
 class RowRefused(MessageInvalid):
     """A row that cannot be sent: names the row and the reason."""
 
     def __init__(self, row: int, topic: str | None, reason: str) -> None:
         self.row = row
-        super().__init__(f"row {row} of this task (topic {topic}): {reason}")
+        super().__init__(f"{row_text(row, topic)}: {reason}")
 
 
 def sent_columns(names: Sequence[str], options: SinkOptions) -> list[str]:
@@ -147,9 +153,21 @@ class RowReader:
     def messages(self, batch: Any) -> Iterator[Outgoing]:
         """The messages of an Arrow batch. Raises RowRefused."""
         names = sent_columns(batch.schema.names, self.options)
-        columns = [batch.column(name).to_pylist() for name in names]
+        columns = [self._values(name, batch.column(name)) for name in names]
         for values in zip(*columns, strict=True):
             yield self.message(dict(zip(names, values, strict=True)))
+
+    def _values(self, name: str, column: Any) -> list[Any]:
+        """The values of a column. Raises RowRefused: one has no value in Python, as a time after the year 9999."""
+        try:
+            return list(column.to_pylist())
+        except (ValueError, OverflowError):
+            for index, value in enumerate(column):
+                try:
+                    value.as_py()
+                except (ValueError, OverflowError) as error:
+                    raise RowRefused(self.rows + index, self.options.topic, f"column {name}: {error}") from error
+            raise
 
     def message(self, row: Mapping[str, Any]) -> Outgoing:
         """The next row, by its columns. Raises RowRefused."""
@@ -164,6 +182,9 @@ class RowReader:
         body = row["body"]
         if body is None:
             raise RowRefused(self.rows, topic, "column body is null")
+        if not 0 <= (row.get("delayLevel") or 0) <= DELAY_LEVEL_MAX:
+            reason = f"column delayLevel is {row['delayLevel']}, levels are 1 to {DELAY_LEVEL_MAX}, 0 is none"
+            raise RowRefused(self.rows, topic, reason)
         message = Message(
             topic,
             body.encode() if isinstance(body, str) else bytes(body),

@@ -127,6 +127,23 @@ class Ranges:
         return latest
 
 
+def check_order(options: TopicOptions, starts: Offsets, ends: Offsets) -> None:
+    """Check that a query does not end before it starts, by offsets that its options name.
+
+    Raises:
+        ConfigError: it does in some queue, which no message is the right answer to.
+    """
+    named = options.ending if isinstance(options.ending, dict) else {}
+    by_time = options.starting_ms is not None or options.starting_times is not None
+    is_default = options.starting in (None, "earliest") and not by_time
+    for queue, start in sorted(starts.items()):
+        if named.get(queue, LATEST) >= 0 and start > ends[queue] and not is_default:
+            raise ConfigError(
+                f"{queue_text(queue)} would be read from offset {start} on, beyond its endingOffsets {ends[queue]}",
+                key="startingOffsets",
+            )
+
+
 def _check_known(offsets: Collection[MessageQueue], bounds: Mapping[MessageQueue, Bounds], key: str) -> None:
     if unknown := set(offsets) - set(bounds):
         queue = min(unknown)

@@ -22,11 +22,11 @@ from rocketpy.client.results import SendResult
 from rocketpy.client.sending.queue_selection import JavaHashSelector
 from rocketpy.client.sync import Blocking, blocking
 from rocketpy.codes import ResponseCode
-from rocketpy.errors import BrokerError, MessageInvalid, RocketError, TransportError
+from rocketpy.errors import BrokerError, ClientError, MessageInvalid, RocketError, TransportError
 from rocketpy.message.message_queue import MessageQueue
 
 from .connection import BUSY_CODES
-from .outgoing import Outgoing, RowRefused, SinkOptions
+from .outgoing import Outgoing, RowRefused, SinkOptions, row_text
 
 REPEATABLE_CODES = BUSY_CODES | {ResponseCode.SYSTEM_ERROR}
 RETRY_S = 0.25
@@ -71,7 +71,7 @@ class Transfer:
         """Send these messages, now or with later ones; waits for room.
 
         Raises:
-            RowRefused, TransportError, BrokerError: an earlier one was not stored.
+            RowRefused, TransportError, BrokerError: a message was not stored. All but TransportError name its row.
         """
         for one in outgoing:
             target = await self._target(one)
@@ -101,7 +101,10 @@ class Transfer:
     async def _target(self, one: Outgoing) -> Target:
         if one.queue is not None or one.sharding_key is None:
             return one.message.topic, one.queue
-        queues = await self.producer.queues(one.message.topic)
+        try:
+            queues = await self.producer.queues(one.message.topic)
+        except ClientError as error:
+            raise RowRefused(one.row, one.message.topic, str(error)) from error
         return one.message.topic, JavaHashSelector().select(queues, one.message, one.sharding_key)
 
     async def _flush(self, target: Target) -> None:
@@ -147,11 +150,14 @@ class Transfer:
             return
         try:
             result = await self._attempt(batch, queue)
-        except (BrokerError, MessageInvalid) as error:
+        except (BrokerError, ClientError, MessageInvalid) as error:
+            row, topic = batch[0].row, batch[0].message.topic
             if isinstance(error, BrokerError) and error.code != ResponseCode.MESSAGE_ILLEGAL:
-                raise
-            if len(batch) == 1:
-                raise RowRefused(batch[0].row, batch[0].message.topic, str(error)) from error
+                raise BrokerError(
+                    error.code, f"{row_text(row, topic)}: {error.remark}", address=error.address
+                ) from error
+            if isinstance(error, ClientError) or len(batch) == 1:  # it is of all messages of a topic and queue
+                raise RowRefused(row, topic, str(error)) from error
             middle = len(batch) // 2  # nobody says which it was; or with their properties all are too large together
             await self._send_batch(batch[:middle], queue)
             await self._send_batch(batch[middle:], queue)

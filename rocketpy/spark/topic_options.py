@@ -128,6 +128,8 @@ class TopicOptions(ConnectionOptions, DecodingOptions):
         for one, other in (("startingTimestamp", "starting"), ("endingTimestamp", "ending")):
             if getattr(self, f"{other}_ms") is not None and getattr(self, f"{other}_times") is not None:
                 raise ConfigError(f"excludes {other}OffsetsByTimestamp", key=one)
+        if self.starting_ms is not None and self.ending_ms is not None and self.starting_ms > self.ending_ms:
+            raise ConfigError("must not be after endingTimestamp", key="startingTimestamp")
         if self.partitions_min and self.partitions_max and self.partitions_min > self.partitions_max:
             raise ConfigError("must not be above maxPartitions", key="minPartitions")
 

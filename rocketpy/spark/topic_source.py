@@ -19,7 +19,7 @@ from .columns import columns_of
 from .data_lost import DataLost
 from .options import OF_SPARK, parse_options
 from .outgoing import SinkOptions
-from .ranges import Ranges, slice_within
+from .ranges import Ranges, check_order, slice_within
 from .sink import TopicStreamWriter, TopicWriter, make_task_writer
 from .slices import mean_message_bytes, partitions_of, read_partition
 from .stream import TopicStreamReader
@@ -81,6 +81,7 @@ class TopicReader(DataSourceReader):
         ranges = Ranges(self.options, CLUSTERS.get(self.options.client_options()))
         bounds = ranges.cluster.bounds(ranges.queues())
         starts, ends = ranges.starts(bounds, "earliest"), ranges.ends(bounds)
+        check_order(self.options, starts, ends)
         fail = self.options.fail_on_data_loss
         behind = min((queue for queue, bound in bounds.items() if starts[queue] > bound.max_offset), default=None)
         if fail and behind is not None:

@@ -12,7 +12,7 @@ import trio.testing
 from rocketpy.client.messages import Message
 from rocketpy.client.results import SendResult, SendStatus
 from rocketpy.codes import ResponseCode
-from rocketpy.errors import BrokerError, ConnectionLost, MessageInvalid, RocketError
+from rocketpy.errors import BrokerError, ClientError, ConnectionLost, MessageInvalid, RocketError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.spark.options import parse_options
 from rocketpy.spark.outgoing import Outgoing, RowRefused, SinkOptions
@@ -28,10 +28,13 @@ class Stored:
     def __init__(self, fault: Fault = lambda messages: None) -> None:
         self.requests: list[tuple[MessageQueue, list[bytes]]] = []
         self.fault = fault
+        self.no_route: ClientError | None = None
         self.ends: dict[MessageQueue, int] = {}
         self.in_flight = self.in_flight_max = self.calls = 0
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        if self.no_route is not None:
+            raise self.no_route
         return Q0, Q1
 
     async def send(self, message: Message, *, queue: MessageQueue | None = None) -> SendResult:
@@ -156,6 +159,21 @@ def test_a_refusal_is_not_tried_again() -> None:
     with pytest.raises(BrokerError, match="NO_PERMISSION"):
         run(producer, rows(1000), batchRecords=10, inFlight=2)
     assert producer.calls <= 3, "what follows an error is not sent"
+
+
+def test_every_refusal_names_a_row() -> None:
+    """Fault: A query that failed because of a queue or a topic that is not there did not name a row."""
+    illegal = BrokerError(ResponseCode.SYSTEM_ERROR, "request queueId[7] is illegal")
+    with pytest.raises(BrokerError, match=r"SYSTEM_ERROR.*row 0 of this task \(topic T\): request queueId\[7\]"):
+        run(Stored(lambda messages: illegal), rows(20, queue=Q1), retryTimes=0)
+    no_route = ClientError("no route for topic T")
+    with pytest.raises(RowRefused, match=r"row 0 of this task \(topic T\): no route for topic T"):
+        run(Stored(lambda messages: no_route), rows(20))
+    keyed = [Outgoing(Message("T", b"x"), 3, sharding_key="k")]
+    producer = Stored()
+    producer.no_route = no_route
+    with pytest.raises(RowRefused, match=r"row 3 of this task \(topic T\): no route for topic T"):
+        run(producer, keyed)
 
 
 def test_the_row_that_a_broker_refuses_is_found_in_its_batch() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rocketpy.spark import reason_of
 from rocketpy.spark.session import BY_FILE_SYSTEM, CHECKPOINT_MANAGER
 
 if TYPE_CHECKING:
@@ -27,3 +28,15 @@ def test_a_checkpoint_goes_on_with_another_manager_of_its_files(spark: SparkSess
     finally:
         spark.conf.set(CHECKPOINT_MANAGER, BY_FILE_SYSTEM)
     assert sorted(path.name for path in (tmp_path / "commits").glob("[0-9]")) == ["0", "1", "2", "3"]
+
+
+def test_the_reason_of_an_error_is_its_last_line() -> None:
+    """Fault: reason_of gave the first line of an error, which says only that there was one in a worker."""
+    trace = 'Traceback (most recent call last):\n  File "x", line 1, in f\n    g()\n    ^^^\n'
+    head = "[PYTHON_EXCEPTION] An exception was thrown from the Python worker: "
+    assert reason_of(Exception(f"{head}{trace}ValueError: 7 is odd\n SQLSTATE: 38000")) == "ValueError: 7 is odd"
+    chained = f"{head}{trace}OSError: a\n\nDuring handling of this, another:\n\n{trace}KeyError: 'b'\n"
+    assert reason_of(Exception(chained)) == "KeyError: 'b'"
+    assert reason_of(Exception(f"{head}{trace}rocketpy.errors.ConfigError: topic: is empty\n")) == "topic: is empty"
+    assert reason_of(Exception(f"{head}rocketpy.errors.ConfigError: topic: is empty\n")) == "topic: is empty"
+    assert reason_of(Exception("[TABLE_NOT_FOUND] no table\nmore")) == "[TABLE_NOT_FOUND] no table"

@@ -14,8 +14,11 @@ import pytest
 import rocketpy.spark
 from rocketpy.errors import ConfigError
 from rocketpy.message.message_queue import MessageQueue
+from rocketpy.spark.columns import COLUMNS as READ_COLUMNS
+from rocketpy.spark.columns import DIAGNOSTICS, ddl_of
 from rocketpy.spark.options import parse_options
-from rocketpy.spark.outgoing import COLUMNS, RowReader, RowRefused, SinkOptions
+from rocketpy.spark.outgoing import COLUMNS, RowReader, RowRefused, SinkOptions, check_schema
+from rocketpy.spark.table_options import schema_with
 from tests.support.broker import RunningBroker
 
 
@@ -85,12 +88,50 @@ def test_what_was_read_can_be_written() -> None:
             "row 1 of this task (topic T): a message has at most one of delay_level, delay_ms and deliver_at_ms",
         ),
         ({"body": b"x", "topic": "T", "tags": "a||b"}, "row 1 of this task (topic T): a message can have one tag"),
+        (
+            {"body": b"x", "topic": "T", "delayLevel": 99},
+            "row 1 of this task (topic T): column delayLevel is 99, levels",
+        ),
+        (
+            {"body": b"x", "topic": "T", "delayLevel": -1},
+            "row 1 of this task (topic T): column delayLevel is -1, levels",
+        ),
     ],
 )
 def test_a_refused_row_is_named(row: dict[str, Any], message: str) -> None:
     good = {"body": b"x", "topic": "T"}
     with pytest.raises(RowRefused, match=re.escape(message)):
         messages([{**dict.fromkeys(row), **good}, row], maxMessageSize="100", batchBytes="100")
+
+
+def test_a_time_that_python_does_not_have_is_named() -> None:
+    """Fault: A row whose bornTimestamp is after the year 9999 failed a query without being named."""
+    times = pa.array([0, 1 << 60], pa.timestamp("us", tz="UTC"))
+    batch = pa.RecordBatch.from_arrays([pa.array([b"x", b"y"]), times], names=["body", "bornTimestamp"])
+    with pytest.raises(RowRefused, match=r"row 1 of this task \(topic T\): column bornTimestamp: "):
+        list(RowReader(options(topic="T"), "r").messages(batch))
+
+
+def test_columns_that_cannot_be_sent_are_left_out_on_request() -> None:
+    """Fault: A topic could not be copied without choosing its columns."""
+    names = [name for name in READ_COLUMNS if name not in DIAGNOSTICS]
+    schema = schema_with({}, ddl_of(names))
+    given = options(topic="T", ignoreUnknownColumns="true")
+    check_schema(schema, given)
+    with pytest.raises(ConfigError, match=r'the sink has no column "queueOffset".*ignoreUnknownColumns=true'):
+        check_schema(schema, options(topic="T"))
+    row = dict.fromkeys(names) | {
+        "topic": "S",
+        "body": b"x",
+        "queueOffset": 7,
+        "brokerName": "b",
+        "queueId": 9,
+    }
+    (one,) = messages([row], topic="T", ignoreUnknownColumns="true")
+    assert (one.message.topic, one.message.body, one.queue) == ("T", b"x", None), "not in the queue it was read from"
+    chosen = {"body": b"x", "brokerName": "b", "queueId": 9, "other": 1}
+    (one,) = messages([chosen], topic="T", ignoreUnknownColumns="true")
+    assert one.queue == MessageQueue("T", "b", 9)
 
 
 def test_a_body_that_is_too_large_can_go_to_the_dead_letters() -> None:

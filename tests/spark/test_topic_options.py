@@ -13,7 +13,7 @@ from rocketpy.errors import ConfigError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.signature import Credentials
 from rocketpy.spark.options import OF_SPARK, parse_options
-from rocketpy.spark.ranges import matching
+from rocketpy.spark.ranges import check_order, matching
 from rocketpy.spark.topic_options import TopicOptions
 
 BASE = {"nameserver": "n:9876"}
@@ -47,6 +47,10 @@ def test_what_is_read() -> None:
         ({"topics": "T"}, 'topics: unknown option; did you mean "topic"?'),
         ({"topic": "T", "startingOffsets": "newest"}, 'startingOffsets: "newest" is no JSON'),
         ({"topic": "T", "startingOffsets": '{"T": {"b": {"0": -3}}}'}, "has -3 for queue 0 of T.b, which is no offset"),
+        (
+            {"topic": "T", "startingTimestamp": "2", "endingTimestamp": "1"},
+            "startingTimestamp: must not be after endingTimestamp",
+        ),
         ({"topic": "T", "endingOffsets": "earliest"}, "endingOffsets: must be latest, or JSON without -2"),
         ({"topic": "T", "endingOffsets": '{"T": {"b": {"0": -2}}}'}, "endingOffsets: must be latest, or JSON"),
         ({"topic": "T", "startingOffsets": "group"}, "consumerGroup: is needed for"),
@@ -73,6 +77,19 @@ def test_errors_name_the_option(given: dict[str, str], message: str) -> None:
         options(**given)
     with pytest.raises(ConfigError, match="nameServer: this option is required"):
         parse_options(TopicOptions, {"topic": "T"})
+
+
+def test_a_query_does_not_end_before_it_starts() -> None:
+    """Fault: startingOffsets beyond endingOffsets gave no rows instead of an error."""
+    queue = MessageQueue("T", "b", 0)
+    ends = {"endingOffsets": '{"T": {"b": {"0": 5}}}'}
+    for start in ('{"T": {"b": {"0": 6}}}', "latest"):
+        given = options(topic="T", startingOffsets=start, **ends)
+        with pytest.raises(ConfigError, match="startingOffsets: queue 0 of topic T on b would be read from offset 6"):
+            check_order(given, {queue: 6}, {queue: 5})
+    check_order(options(topic="T", startingOffsets='{"T": {"b": {"0": 5}}}', **ends), {queue: 5}, {queue: 5})
+    check_order(options(topic="T", **ends), {queue: 6}, {queue: 5})  # retention has deleted them
+    check_order(options(topic="T", startingOffsets="latest"), {queue: 6}, {queue: 5})
 
 
 def test_tls() -> None:
