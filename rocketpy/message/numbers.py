@@ -35,6 +35,8 @@ def parse_integer(text: str, minimum: int, maximum: int) -> int:
     Raises:
         NumberInvalid: anything else.
     """
+    if len(text) < DIGITS_MAX and text.isdigit() and text.isascii() and minimum <= (number := int(text)) <= maximum:
+        return number  # nearly all are so
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not (digits.isascii() and digits.isdigit()):
         raise NumberInvalid(f"not a decimal integer: {text[:_SHOWN_MAX]!r}")

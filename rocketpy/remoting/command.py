@@ -213,4 +213,5 @@ def bounded_remark(remark: str | None) -> str | None:
 def _merge(header: EncodableHeader | None, ext_fields: dict[str, str] | None) -> dict[str, str] | None:
     if header is None:
         return None if ext_fields is None else dict(ext_fields)
-    return header.to_ext_fields() | (ext_fields or {})
+    fields = header.to_ext_fields()
+    return fields | ext_fields if ext_fields else fields

@@ -21,23 +21,19 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 # Numbers stay text: extFields want them as they were spelled, and no digit string can be made expensive.
 _DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str, strict=False)
+_NAMES = {language: language.name for language in LanguageCode}
+_LANGUAGES = {name: language for language, name in _NAMES.items()}
 
 
 def encode_header(fields: HeaderFields) -> bytes:
     """The bytes of a header; a lone surrogate in a string becomes `?`, as in Java."""
-    header: dict[str, object] = {
-        "code": fields.code,
-        "flag": fields.flag,
-        "language": (fields.language if fields.language is not None else LanguageCode.OTHER).name,
-        "opaque": fields.opaque,
-        "serializeTypeCurrentRPC": "JSON",
-        "version": fields.version,
-    }
-    if fields.remark is not None:
-        header["remark"] = fields.remark
-    if fields.ext_fields is not None:
-        header["extFields"] = fields.ext_fields
-    return _ENCODER.encode(header).encode("utf-8", "replace")
+    language = _NAMES[LanguageCode.OTHER if fields.language is None else fields.language]
+    ext_fields = "" if fields.ext_fields is None else f'"extFields":{_ENCODER.encode(fields.ext_fields)},'
+    remark = "" if fields.remark is None else f'"remark":{_ENCODER.encode(fields.remark)},'
+    return (
+        f'{{"code":{int(fields.code)},{ext_fields}"flag":{fields.flag},"language":"{language}",'
+        f'"opaque":{fields.opaque},{remark}"serializeTypeCurrentRPC":"JSON","version":{fields.version}}}'
+    ).encode("utf-8", "replace")
 
 
 def decode_header(header: bytes) -> HeaderFields:
@@ -91,9 +87,8 @@ def _number(values: dict[str, object], key: str) -> int:
 def _language(value: object) -> LanguageCode | None:
     if not isinstance(value, str):
         return None
-    if value.upper() in LanguageCode.__members__:
-        return LanguageCode[value.upper()]
-    return language_or_none(int_or(value, -1))
+    language = _LANGUAGES.get(value.upper())
+    return language_or_none(int_or(value, -1)) if language is None else language
 
 
 def _text(value: object) -> str | None:

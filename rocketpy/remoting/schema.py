@@ -147,8 +147,9 @@ class Header(Value):
             HeaderInvalid: a mandatory field is absent, or a number cannot be read.
         """
         values: dict[str, object] = {}
+        spelled = ext_fields or {}
         for field, parse in cls.schema():
-            text = field.spelled_in(ext_fields or {})
+            text = field.spelled_in(spelled) if field.aliases else spelled.get(field.wire)
             if text is not None:
                 try:
                     values[field.attribute] = parse(text)

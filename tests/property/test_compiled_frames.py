@@ -6,7 +6,6 @@ On whatever hypothesis can build, and on the same with bytes changed, cut off or
 import json
 from typing import Any
 
-import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -86,7 +85,7 @@ def decode_header(serialize_type: SerializeType, header: bytes) -> Any:
     module = rocketmq_header if serialize_type is SerializeType.ROCKETMQ else json_header
     fields = outcome(lambda: module.decode_header(header))
     if isinstance(fields, HeaderFields):
-        return attrs.evolve(fields, language=None, ext_fields=fields.ext_fields or {})
+        return fields._replace(language=None, ext_fields=fields.ext_fields or {})
     return fields
 
 

@@ -40,7 +40,7 @@ class SendMessageRequestHeader(Header):
 
     def to_v2(self) -> SendMessageRequestHeaderV2:
         """The same under the one-letter names."""
-        return SendMessageRequestHeaderV2(**attrs.asdict(self))
+        return SendMessageRequestHeaderV2(**attrs.asdict(self, recurse=False))
 
 
 @header
@@ -64,7 +64,7 @@ class SendMessageRequestHeaderV2(Header):
 
     def to_v1(self) -> SendMessageRequestHeader:
         """The same under the long names."""
-        return SendMessageRequestHeader(**attrs.asdict(self))
+        return SendMessageRequestHeader(**attrs.asdict(self, recurse=False))
 
 
 def read_send_header(command: RemotingCommand) -> SendMessageRequestHeader:
