@@ -17,6 +17,7 @@ PACKAGE = ROOT / "rocketpy"
 CSRC = PACKAGE.parent / "csrc"
 GROUND = {"atomic_file", "codes", "errors", "faults", "logs"}
 ALLOWED: dict[str, set[str]] = {
+    "aio": set(),
     "message": set(),
     "filter": {"message"},
     "config": set(),
@@ -29,7 +30,7 @@ ALLOWED: dict[str, set[str]] = {
     "acl": {"remoting", "message", "config"},
     "store": {"message", "config", "native"},
     "tls": {"config"},  # contexts, certificates and bytes; no sockets
-    "transport": {"tls", "remoting", "message"},  # message.host: addresses as text
+    "transport": {"aio", "tls", "remoting", "message"},  # message.host: addresses as text
     "reactor": {"tls", "remoting", "message", "config", "native", "failover.member_block"},
     "replication": {
         *("reactor", "store", "remoting", "failover.rules", "failover.member_block", "message", "config", "native"),
@@ -38,8 +39,8 @@ ALLOWED: dict[str, set[str]] = {
     "namesrv": {"acl", "transport", "tls", "remoting", "message", "config"},
     "broker.fast_path": {"acl", "reactor", "remoting", "message", "config", "native"},
     "broker": {"acl", "store", "transport", "remoting", "filter", "message", "config"},
-    "client": {"transport", "tls", "remoting", "filter", "message", "config"},
-    "admin": {"acl", "client", "failover.etcd", "failover.rules", "remoting", "message", "config"},
+    "client": {"aio", "transport", "tls", "remoting", "filter", "message", "config"},
+    "admin": {"acl", "aio", "client", "failover.etcd", "failover.rules", "remoting", "message", "config"},
     "spark": {"client", "store", "filter", "message", "config", "native", "remoting"},
     "metrics": set(),
     # where the parts of a server meet: all but what clients and tools are made of
@@ -109,6 +110,7 @@ GROUND_ALLOWED: dict[str, set[str]] = {
 
 # Whoever else names these has gone round the seam. Places are modules or packages, dotted, below rocketpy.
 ONLY_IN: dict[str, set[str]] = {
+    "asyncio": {"aio.on_asyncio", "transport.asyncio_stream"},
     "pyspark": {"spark"},
     "pyarrow": {"spark"},
     "matplotlib": {"spark.jobs.plots"},

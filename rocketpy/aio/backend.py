@@ -1,0 +1,168 @@
+"""The interface of a backend, the choice of the running one, and the functions that call it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Future(Protocol[T]):
+    """The result that one task awaits and another sets; the cheapest way to wait there is."""
+
+    def done(self) -> bool:
+        """Return True if the result is set, or the task that awaited it was cancelled."""
+
+    def cancelled(self) -> bool:
+        """Return True if the task was cancelled before a result was set."""
+
+    def set_result(self, result: T, /) -> None:
+        """Wake the task. At most once, and only while not `done`."""
+
+    def __await__(self) -> Generator[Any, Any, T]: ...
+
+
+class Scope(Protocol):
+    """A `with` block that is left when its time is over; it need not raise anything then."""
+
+    @property
+    def cancelled_caught(self) -> bool:
+        """After the block: True if it was left because of its time."""
+
+    def __enter__(self) -> Scope: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> bool | None: ...
+
+
+class StartedTask(Protocol):
+    """A task that can be ended alone."""
+
+    def cancel(self) -> object: ...
+
+
+class Nursery(Protocol):
+    """The place where tasks live. A trio.Nursery is one as well."""
+
+    def start_soon(self, function: Callable[..., Awaitable[object]], /, *arguments: Any) -> object: ...
+
+
+class OpenNursery(Nursery, Protocol):
+    """A nursery of `open_nursery`. If a task fails, the others and the block are cancelled, and an exception group is
+    raised at the end of the block."""
+
+    def start(self, function: Callable[..., Awaitable[object]], /, *arguments: Any) -> StartedTask:
+        """As `start_soon`, for a task that may be ended alone."""
+
+    def cancel(self) -> None:
+        """End all tasks. The last statement of the block, or called by a task."""
+
+
+class Threads(Protocol):
+    """Threads for blocking functions, at most so many at once; further calls wait."""
+
+    async def run(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Run `function` in a thread. A cancelled caller waits for its end: nobody can stop a thread."""
+
+    def close(self) -> None:
+        """Let idle threads end. No call may be running."""
+
+
+class Backend(Protocol):
+    """trio or asyncio."""
+
+    name: str
+
+    def now_s(self) -> float:
+        """The clock of deadlines; its zero means nothing."""
+
+    def future(self) -> Future[Any]: ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+    def move_on_at(self, deadline_s: float) -> Scope: ...
+
+    def open_nursery(self) -> AbstractAsyncContextManager[OpenNursery]: ...
+
+    async def shielded(
+        self, seconds: float, function: Callable[..., Awaitable[object]], /, *arguments: Any
+    ) -> None: ...
+
+    async def in_thread(self, function: Callable[..., T], *arguments: Any) -> T: ...
+
+    def open_threads(self, count: int) -> Threads: ...
+
+
+_loaded: dict[str, Backend] = {}
+
+
+def running() -> Backend:
+    """The backend that runs the calling task; asyncio if none does, which then says so."""
+    in_trio_run = getattr(sys.modules.get("trio.lowlevel"), "in_trio_run", None)
+    name = "trio" if in_trio_run is not None and in_trio_run() else "asyncio"
+    return _loaded.get(name) or _load(name)
+
+
+def _load(name: str) -> Backend:
+    if name == "trio":
+        from .on_trio import TrioBackend
+
+        return _loaded.setdefault(name, TrioBackend())
+    from .on_asyncio import AsyncioBackend
+
+    return _loaded.setdefault(name, AsyncioBackend())
+
+
+def now_s() -> float:
+    """Seconds of the backend's clock."""
+    return running().now_s()
+
+
+def sleep(seconds: float) -> Awaitable[None]:
+    """Wait; 0 lets other tasks run."""
+    return running().sleep(seconds)
+
+
+async def sleep_until(deadline_s: float) -> None:
+    backend = running()
+    await backend.sleep(max(0.0, deadline_s - backend.now_s()))
+
+
+async def sleep_forever() -> None:
+    """Wait for the cancellation."""
+    await running().future()
+
+
+def move_on_at(deadline_s: float) -> Scope:
+    """Leave a `with` block at this time, if it waits then."""
+    return running().move_on_at(deadline_s)
+
+
+def move_on_after(seconds: float) -> Scope:
+    backend = running()
+    return backend.move_on_at(backend.now_s() + seconds)
+
+
+def open_nursery() -> AbstractAsyncContextManager[OpenNursery]:
+    """`async with open_nursery() as nursery`: its tasks end with the block."""
+    return running().open_nursery()
+
+
+def shielded(seconds: float, function: Callable[..., Awaitable[object]], /, *arguments: Any) -> Awaitable[None]:
+    """Call `function` out of reach of cancellation, for at most so many seconds; for the way out of a block."""
+    return running().shielded(seconds, function, *arguments)
+
+
+def in_thread(function: Callable[..., T], *arguments: Any) -> Awaitable[T]:
+    """Run a short blocking function, as one that reads a file, in a thread; as `Threads.run`."""
+    return running().in_thread(function, *arguments)
+
+
+def open_threads(count: int) -> Threads:
+    """Threads of the caller's own, which it closes."""
+    return running().open_threads(count)

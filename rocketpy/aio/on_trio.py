@@ -1,0 +1,124 @@
+"""The backend for trio."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Any, TypeVar
+
+import trio
+
+T = TypeVar("T")
+
+
+class TrioFuture:
+    """A task that sleeps until another wakes it: a fifth of the cost of an event with a cancel scope around it."""
+
+    __slots__ = ("_is_cancelled", "_is_done", "_result", "_task")
+
+    def __init__(self) -> None:
+        self._is_done = self._is_cancelled = False
+        self._result: Any = None
+        self._task: trio.lowlevel.Task | None = None
+
+    def done(self) -> bool:
+        return self._is_done
+
+    def cancelled(self) -> bool:
+        return self._is_cancelled
+
+    def set_result(self, result: Any, /) -> None:
+        self._is_done, self._result = True, result
+        if self._task is not None:
+            trio.lowlevel.reschedule(self._task)
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        if not self._is_done:
+            self._task = trio.lowlevel.current_task()
+            yield from trio.lowlevel.wait_task_rescheduled(self._abort).__await__()  # noqa: ASYNC105 -- a generator
+        return self._result
+
+    def _abort(self, _: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
+        self._is_done = self._is_cancelled = True
+        self._task = None
+        return trio.lowlevel.Abort.SUCCEEDED
+
+
+class TrioNursery:
+    """aio.OpenNursery."""
+
+    def __init__(self) -> None:
+        self._manager = trio.open_nursery()
+        self._nursery: trio.Nursery | None = None
+
+    async def __aenter__(self) -> TrioNursery:
+        self._nursery = await self._manager.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return await self._manager.__aexit__(kind, error, trace)
+
+    def start_soon(self, function: Callable[..., Awaitable[object]], /, *arguments: Any) -> None:
+        assert self._nursery is not None
+        self._nursery.start_soon(function, *arguments)
+
+    def start(self, function: Callable[..., Awaitable[object]], /, *arguments: Any) -> trio.CancelScope:
+        scope = trio.CancelScope()
+        self.start_soon(_within, scope, function, *arguments)
+        return scope
+
+    def cancel(self) -> None:
+        assert self._nursery is not None
+        self._nursery.cancel_scope.cancel()
+
+
+async def _within(scope: trio.CancelScope, function: Callable[..., Awaitable[object]], *arguments: Any) -> None:
+    with scope:
+        await function(*arguments)
+
+
+class TrioThreads:
+    """aio.Threads, of trio's own cache."""
+
+    def __init__(self, count: int) -> None:
+        self._limiter = trio.CapacityLimiter(count)
+
+    async def run(self, function: Callable[..., T], *arguments: Any) -> T:
+        return await trio.to_thread.run_sync(function, *arguments, limiter=self._limiter)
+
+    def close(self) -> None:
+        """trio ends idle threads."""
+
+
+class TrioBackend:
+    """aio.Backend."""
+
+    name = "trio"
+
+    def now_s(self) -> float:
+        return trio.current_time()
+
+    def future(self) -> TrioFuture:
+        return TrioFuture()
+
+    async def sleep(self, seconds: float) -> None:
+        await trio.sleep(seconds)
+
+    def move_on_at(self, deadline_s: float) -> trio.CancelScope:
+        return trio.CancelScope(deadline=deadline_s)
+
+    def open_nursery(self) -> AbstractAsyncContextManager[TrioNursery]:
+        return TrioNursery()
+
+    async def shielded(self, seconds: float, function: Callable[..., Awaitable[object]], /, *arguments: Any) -> None:
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + seconds):
+            await function(*arguments)
+
+    async def in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
+        return await trio.to_thread.run_sync(function, *arguments)
+
+    def open_threads(self, count: int) -> TrioThreads:
+        return TrioThreads(count)

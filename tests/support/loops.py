@@ -1,0 +1,65 @@
+"""Runs tests under trio and asyncio, on clocks that jump to the next deadline when every task waits."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import trio
+import trio.testing
+
+BACKENDS = ("trio", "asyncio")
+DEADLOCK_S = 60.0  # of real time, in which no thread and no socket wakes a task
+
+
+class JumpingSelector(selectors.DefaultSelector):  # type: ignore[misc, valid-type]  # it depends on the system
+    """Does not wait: the clock goes on instead."""
+
+    clock_s = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None:
+            ready = super().select(DEADLOCK_S)
+            assert ready, "every task waits for ever"
+            return ready
+        ready = super().select(0)
+        if not ready:
+            self.clock_s += timeout
+        return ready
+
+
+class JumpingLoop(asyncio.SelectorEventLoop):
+    """asyncio's loop on the clock of its selector."""
+
+    def __init__(self) -> None:
+        self._jumping = JumpingSelector()
+        super().__init__(self._jumping)
+
+    def time(self) -> float:
+        return self._jumping.clock_s
+
+
+def run(backend: str, function: Callable[..., Awaitable[Any]], *arguments: Any) -> Any:
+    """Run an async function to its end under one of BACKENDS."""
+    if backend == "trio":
+        return trio.run(function, *arguments, clock=trio.testing.MockClock(autojump_threshold=0))
+
+    async def main() -> Any:
+        return await function(*arguments)
+
+    with asyncio.Runner(loop_factory=JumpingLoop) as runner:
+        return runner.run(main())
+
+
+async def settled() -> None:
+    """Wait until every other task waits."""
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        await trio.testing.wait_all_tasks_blocked()
+        return
+    await asyncio.sleep(0)
+    while loop._ready:  # type: ignore[attr-defined]  # noqa: ASYNC110 -- callbacks that are due
+        await asyncio.sleep(0)

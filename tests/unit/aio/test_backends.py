@@ -1,0 +1,292 @@
+"""What both backends promise alike: nurseries, deadlines, shields and threads."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+import pytest
+import trio
+
+from rocketpy import aio
+from tests.support.loops import run, settled
+
+
+def test_the_running_one_is_found(backend: str) -> None:
+    async def main() -> None:
+        assert aio.running().name == backend
+
+    run(backend, main)
+
+
+def test_trio_as_a_guest_of_asyncio_is_trio() -> None:
+    names: list[str] = []
+
+    async def guest() -> None:
+        names.append(aio.running().name)
+
+    async def host() -> None:
+        loop, done = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
+        trio.lowlevel.start_guest_run(
+            guest, run_sync_soon_threadsafe=loop.call_soon_threadsafe, done_callback=done.set_result
+        )
+        await done
+        names.append(aio.running().name)
+
+    asyncio.run(host())
+    assert names == ["trio", "asyncio"]
+
+
+@pytest.mark.parametrize("name", ["rocketpy.aio"])
+def test_neither_is_imported_before_it_is_used(name: str) -> None:
+    program = f"import sys, {name}; print([name for name in ('trio', 'asyncio') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "[]\n", done.stderr
+
+
+def test_clock_and_sleep(backend: str) -> None:
+    async def main() -> None:
+        began_s = aio.now_s()
+        await aio.sleep(2)
+        await aio.sleep_until(began_s + 5)
+        await aio.sleep_until(began_s)
+        assert aio.now_s() - began_s == pytest.approx(5)
+
+    run(backend, main)
+
+
+def test_a_block_is_left_when_its_time_is_over(backend: str) -> None:
+    async def main() -> None:
+        began_s = aio.now_s()
+        with aio.move_on_after(3) as outer:
+            with aio.move_on_after(1) as inner:
+                await aio.sleep_forever()
+            assert inner.cancelled_caught and not outer.cancelled_caught
+            with aio.move_on_after(5) as later:
+                await aio.sleep_forever()
+            raise AssertionError("the outer block is over first")
+        assert outer.cancelled_caught and not later.cancelled_caught
+        with aio.move_on_after(1) as in_time:
+            await aio.sleep(0.5)
+        assert not in_time.cancelled_caught
+        assert aio.now_s() - began_s == pytest.approx(3.5)
+
+    run(backend, main)
+
+
+def test_an_error_leaves_a_block_as_it_is(backend: str) -> None:
+    async def main() -> None:
+        with pytest.raises(ValueError), aio.move_on_after(1):
+            raise ValueError
+        await aio.sleep(2)  # the deadline of the block hurts nobody after it
+
+    run(backend, main)
+
+
+def test_asyncio_a_deadline_and_a_cancellation_at_once_is_a_cancellation() -> None:
+    async def work() -> None:
+        with aio.move_on_after(1):
+            await aio.sleep_forever()
+        raise AssertionError("the cancellation was taken for the deadline")
+
+    async def main() -> None:
+        task = asyncio.ensure_future(work())
+        asyncio.get_running_loop().call_at(1.0, task.cancel)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run("asyncio", main)
+
+
+class Tracks:
+    """Tasks that say how they ended."""
+
+    def __init__(self) -> None:
+        self.ended: list[str] = []
+
+    async def wait(self, name: str) -> None:
+        try:
+            await aio.sleep_forever()
+        finally:
+            self.ended.append(name)
+
+
+def test_a_nursery_waits_for_its_tasks_and_can_end_them(backend: str) -> None:
+    async def main() -> None:
+        tracks = Tracks()
+        async with aio.open_nursery() as nursery:
+            one = nursery.start(tracks.wait, "one")
+            nursery.start_soon(tracks.wait, "other")
+            await settled()
+            one.cancel()
+            await settled()
+            assert tracks.ended == ["one"]
+            nursery.cancel()
+        assert tracks.ended == ["one", "other"]
+        done: list[int] = []
+
+        async def work() -> None:
+            await aio.sleep(5)
+            done.append(1)
+
+        async with aio.open_nursery() as nursery:
+            nursery.start_soon(work)
+        assert done == [1]
+
+    run(backend, main)
+
+
+def test_a_failed_task_ends_the_block_and_the_other_tasks(backend: str) -> None:
+    async def main() -> None:
+        tracks = Tracks()
+
+        async def fail() -> None:
+            await aio.sleep(1)
+            raise KeyError("x")
+
+        with pytest.raises(BaseExceptionGroup) as caught:
+            async with aio.open_nursery() as nursery:
+                nursery.start_soon(tracks.wait, "one")
+                nursery.start_soon(fail)
+                await tracks.wait("block")
+        assert caught.group_contains(KeyError)
+        assert sorted(tracks.ended) == ["block", "one"]
+        await aio.sleep(1)  # nothing of the cancellation is left
+
+    run(backend, main)
+
+
+def test_a_task_that_is_started_while_the_nursery_ends_never_runs(backend: str) -> None:
+    async def main() -> None:
+        tracks = Tracks()
+
+        async def at_the_end(nursery: aio.OpenNursery) -> None:
+            try:
+                await aio.sleep_forever()
+            finally:
+                nursery.start_soon(tracks.wait, "late")
+                nursery.start(tracks.wait, "later").cancel()
+
+        async with aio.open_nursery() as nursery:
+            nursery.start_soon(at_the_end, nursery)
+            await settled()
+            nursery.cancel()
+        with pytest.raises(ValueError):
+            async with aio.open_nursery() as nursery:
+                nursery.start_soon(at_the_end, nursery)
+                await settled()
+                raise ValueError
+        with pytest.raises(RuntimeError):
+            nursery.start_soon(tracks.wait, "after the end")
+        await settled()
+
+    with contextlib.suppress(ExceptionGroup):
+        run(backend, main)
+
+
+def test_the_way_out_is_shielded_and_bounded(backend: str) -> None:
+    async def main() -> None:
+        told: list[str] = []
+
+        async def farewell() -> None:
+            await aio.sleep(1)
+            told.append("farewell")
+            await aio.sleep_forever()
+
+        async def work() -> None:
+            try:
+                await aio.sleep_forever()
+            finally:
+                await aio.shielded(3, farewell)
+
+        async with aio.open_nursery() as nursery:
+            nursery.start_soon(work)
+            await settled()
+            began_s = aio.now_s()
+            nursery.cancel()
+            nursery.cancel()
+        assert told == ["farewell"] and aio.now_s() - began_s == pytest.approx(3)
+
+    run(backend, main)
+
+
+def test_asyncio_a_second_cancellation_does_not_break_the_shield() -> None:
+    async def main() -> None:
+        told: list[str] = []
+
+        async def farewell() -> None:
+            await asyncio.sleep(1)
+            told.append("farewell")
+
+        async def work() -> None:
+            try:
+                await asyncio.sleep(100)
+            finally:
+                await aio.shielded(3, farewell)
+
+        task = asyncio.ensure_future(work())
+        await settled()
+        task.cancel()
+        await settled()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert told == ["farewell"]
+
+    run("asyncio", main)
+
+
+def test_threads(backend: str) -> None:
+    """A caller that is cancelled waits for the end of its thread."""
+
+    async def main() -> None:
+        assert await aio.in_thread(lambda one, two: one + two, 1, 2) == 3
+        with pytest.raises(ZeroDivisionError):
+            await aio.in_thread(lambda: 1 / 0)
+        threads = aio.open_threads(2)
+        begun, go, ended = threading.Semaphore(0), threading.Event(), list[int]()
+
+        def block(number: int) -> None:
+            begun.release()
+            assert go.wait(30)
+            ended.append(number)
+
+        async def call(number: int) -> None:
+            await threads.run(block, number)
+
+        async with aio.open_nursery() as nursery:
+            for number in range(2):
+                nursery.start_soon(call, number)
+            await settled()
+            assert begun.acquire(timeout=30) and begun.acquire(timeout=30)
+            nursery.start_soon(call, 2)
+            await settled()
+            nursery.cancel()
+            threading.Timer(0.02, go.set).start()
+        assert sorted(ended) == [0, 1], "the third had no thread yet"
+        threads.close()
+
+    (trio.run if backend == "trio" else lambda function: asyncio.run(function()))(main)
+
+
+def test_nothing_is_left_of_a_task_that_waits_for_a_thread_and_fails(caplog: pytest.LogCaptureFixture) -> None:
+    """asyncio would report an error that nobody has asked for."""
+
+    def fail() -> None:
+        time.sleep(0.02)
+        raise KeyError
+
+    async def main() -> Any:
+        task = asyncio.ensure_future(aio.in_thread(fail))
+        await asyncio.sleep(0.001)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert not caplog.records
