@@ -17,6 +17,7 @@ import hypothesis
 import pytest
 from xdist.remote import Producer
 
+from tests.support import loops
 from tests.support.distribution import Scheduling, longest_first
 
 # Directories and files whose subject is loss: histories, crashes, kills.
@@ -54,6 +55,13 @@ hypothesis.settings.load_profile("rocketpy")
 
 def has_one_try(path: Path) -> bool:
     return path.is_relative_to(HERE) and str(path.relative_to(HERE)).startswith(ONE_TRY)
+
+
+@pytest.fixture(params=loops.BACKENDS)
+def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The backend under which `loops.run` runs a test; a test that uses this fixture is run under each."""
+    monkeypatch.setattr(loops, "chosen", request.param)
+    return str(request.param)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

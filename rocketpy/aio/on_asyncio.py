@@ -58,9 +58,9 @@ class AsyncioNursery:
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
+    ) -> None:
         try:
-            return await self._group.__aexit__(kind, error, trace)
+            await self._group.__aexit__(kind, error, trace)
         finally:
             self._is_closed = True
 

@@ -7,6 +7,7 @@ Clocks belong to the caller: deadlines are whatever numbers it uses.
 
 from __future__ import annotations
 
+import math
 from enum import Enum, auto
 from typing import Generic, TypeVar
 
@@ -31,25 +32,19 @@ class ConnectionState(Enum):
     FAILED = auto()
 
 
-@attrs.frozen
+@attrs.define
 class RequestReceived:
     """The peer asks us; answer with the request's opaque, unless it is one-way."""
 
     command: RemotingCommand
 
 
-@attrs.frozen
+@attrs.define
 class ResponseReceived(Generic[T]):
     """The peer answered what was registered with `token`."""
 
     command: RemotingCommand
     token: T
-
-
-@attrs.frozen
-class _InFlight(Generic[T]):
-    token: T
-    deadline: float
 
 
 class Connection(Generic[T]):
@@ -63,7 +58,7 @@ class Connection(Generic[T]):
         in_flight_max: int = IN_FLIGHT_MAX,
     ) -> None:
         self._cutter = FrameCutter(frame_size_max=frame_size_max, header_size_max=header_size_max)
-        self._in_flight: dict[int, _InFlight[T]] = {}
+        self._in_flight: dict[int, tuple[T, float]] = {}  # opaque -> token and deadline; oldest first
         self._in_flight_max = in_flight_max
         self._next_opaque = 0
         self.state = ConnectionState.OPEN
@@ -80,6 +75,16 @@ class Connection(Generic[T]):
         """Our requests without an answer."""
         return len(self._in_flight)
 
+    @property
+    def in_flight(self) -> list[T]:
+        """The tokens of our requests without an answer, oldest first."""
+        return [token for token, _ in self._in_flight.values()]
+
+    @property
+    def next_deadline(self) -> float:
+        """The earliest deadline of a request; infinity if there is none."""
+        return min((deadline for _, deadline in self._in_flight.values()), default=math.inf)
+
     # --- sending ------------------------------------------------------------------------------------------------------
 
     def send_request(self, request: RemotingCommand, token: T, deadline: float) -> bytes:
@@ -95,7 +100,7 @@ class Connection(Generic[T]):
             raise TooManyRequests(f"{len(self._in_flight)} requests are in flight on one connection")
         request.opaque = self._new_opaque()
         data = request.encode()
-        self._in_flight[request.opaque] = _InFlight(token, deadline)
+        self._in_flight[request.opaque] = (token, deadline)
         return data
 
     def send(self, command: RemotingCommand) -> bytes:
@@ -154,7 +159,7 @@ class Connection(Generic[T]):
                 return RequestReceived(command)
             in_flight = self._in_flight.pop(command.opaque, None)
             if in_flight is not None:
-                return ResponseReceived(command, in_flight.token)
+                return ResponseReceived(command, in_flight[0])
             self.unmatched_count += 1
         return None
 
@@ -166,13 +171,13 @@ class Connection(Generic[T]):
 
     def expire(self, now: float) -> list[T]:
         """Remove requests past their deadline; returns their tokens, oldest request first."""
-        expired = [opaque for opaque, in_flight in self._in_flight.items() if in_flight.deadline <= now]
-        return [self._in_flight.pop(opaque).token for opaque in expired]
+        expired = [opaque for opaque, (_, deadline) in self._in_flight.items() if deadline <= now]
+        return [self._in_flight.pop(opaque)[0] for opaque in expired]
 
     def close(self) -> list[T]:
         """The stream is closed: returns the tokens of all requests that will get no response."""
         if self.state is ConnectionState.OPEN:
             self.state = ConnectionState.CLOSED
-        tokens = [in_flight.token for in_flight in self._in_flight.values()]
+        tokens = self.in_flight
         self._in_flight.clear()
         return tokens

@@ -1,6 +1,14 @@
-"""Remoting over trio streams: client, server, and the channel of a connection.
+"""Commands over connections: of clients under trio and asyncio, of servers under trio.
 
 `client.RemotingClient` sends requests to any address over pooled connections; `server.RemotingServer` accepts
-connections and answers their requests. Both are made of `channel.StreamChannel`, one per connection; `streams` is
-the only place where sockets are opened. Everything runs in the nursery of the `run()` that started it.
+connections and answers their requests. Everything runs in the nursery of the `run()` that started it.
+
+    byte_stream    a connection by writes and callbacks; trio_stream and asyncio_stream are the two kinds,
+                   tls_byte_stream encrypts the second
+    connector      opens one for the backend that runs the caller
+    channel        StreamChannel: commands over a byte stream, in either role
+    client         RemotingClient; signing: with signatures
+    server         RemotingServer; streams, tls: the sockets and the TLS of trio; sockets: what both backends ask of one
+    address_server the HTTP service that names the name servers
+    duties, steps  background work of servers, and long work in steps; under trio
 """

@@ -14,13 +14,14 @@ from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit
 
 import attrs
-import trio
 
+from rocketpy import aio
 from rocketpy.errors import ConnectFailed, NumberInvalid, RemoteProtocolError, RocketError
 from rocketpy.message.host import format_host, parse_host
 from rocketpy.message.numbers import int_or
 
-from .streams import Connector, connect
+from .byte_stream import ByteStream
+from .connector import Connector, connect
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +49,7 @@ async def ask_address_server(url: str, *, timeout_s: float = TIMEOUT_S, connecto
         ConnectFailed: it cannot be reached, or did not answer in time. RemoteProtocolError: its answer is no list.
     """
     answer = b""
-    with trio.move_on_after(timeout_s) as scope:
+    with aio.move_on_after(timeout_s) as scope:
         answer = await _get(url, connector)
     if scope.cancelled_caught:
         raise ConnectFailed(f"the address server {url} did not answer within {timeout_s:g} s")
@@ -64,22 +65,29 @@ async def _get(url: str, connector: Connector) -> bytes:
     """The whole answer, head and body."""
     parts = urlsplit(url)
     path = parts.path + (f"?{parts.query}" if parts.query else "")
-    try:
-        stream = await connector(parts.netloc)
-        async with stream:
-            request = f"GET {path} HTTP/1.0\r\nHost: {parts.netloc}\r\nAccept: text/plain\r\n\r\n"
-            await stream.send_all(request.encode())
-            answer = b""
-            while len(answer) <= ANSWER_MAX and not _is_whole(answer):
-                piece = await stream.receive_some(4096)
-                if not piece:
-                    break
-                answer += piece
-    except (trio.BrokenResourceError, OSError) as exc:
-        raise ConnectFailed(f"the address server {url} closed the connection: {exc}") from exc
-    if len(answer) > ANSWER_MAX:
+    stream = await connector(parts.netloc)
+    stream.write(f"GET {path} HTTP/1.0\r\nHost: {parts.netloc}\r\nAccept: text/plain\r\n\r\n".encode())
+    answer = _Answer(stream)
+    await stream.run(answer, 4096)
+    if len(answer.data) > ANSWER_MAX:
         raise RemoteProtocolError(f"the address server {url} answered more than {ANSWER_MAX} bytes")
-    return bytes(answer)
+    return answer.data
+
+
+@attrs.define(eq=False)
+class _Answer:
+    """Collects what the service sends, until that is enough."""
+
+    stream: ByteStream
+    data: bytes = b""
+
+    def received(self, data: bytes | bytearray) -> None:
+        self.data += data
+        if len(self.data) > ANSWER_MAX or _is_whole(self.data):
+            self.stream.abort()
+
+    def drained(self) -> None:
+        """The request has left."""
 
 
 def _is_whole(answer: bytes) -> bool:
@@ -125,7 +133,7 @@ class AddressLookup:
         """Ask now, and again every two minutes; sooner while no list is known."""
         while True:
             await self.refresh()
-            await trio.sleep(REFRESH_S if self._known else AFTER_FAILURE_S)
+            await aio.sleep(REFRESH_S if self._known else AFTER_FAILURE_S)
 
     async def refresh(self) -> None:
         """Ask once. A failure is logged once, until an answer comes again."""

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import attrs
-import trio
 
+from rocketpy import aio
 from rocketpy.errors import (
     ConnectionLost,
     RemoteProtocolError,
@@ -19,10 +19,10 @@ from rocketpy.errors import (
 from rocketpy.remoting.abc import Peer
 from rocketpy.remoting.answers import RequestTable
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.connection import IN_FLIGHT_MAX, Connection, ConnectionState, RequestReceived
+from rocketpy.remoting.connection import IN_FLIGHT_MAX, Connection, ConnectionState, ResponseReceived
 from rocketpy.remoting.frame import FRAME_SIZE_MAX, HEADER_SIZE_MAX, REQUEST_HEADER_SIZE_MAX
 
-from .streams import close_in_order, unacknowledged_bytes
+from .byte_stream import ByteStream
 
 logger = logging.getLogger(__name__)
 
@@ -86,22 +86,20 @@ class Budget:
             self._held[holder] = size
 
 
-class _Waiter:
-    """A task that waits for the responses of its requests."""
+@attrs.define(eq=False)
+class Answer:
+    """The wait of one request for its response. `about` is what the request is about, for whoever looks at waits."""
 
-    def __init__(self, count: int) -> None:
-        self._count = count
-        self.done = trio.Event()
-        self.responses: dict[int, RemotingCommand] = {}  # by opaque; fewer after `done`: the connection was lost
+    future: aio.Future[RemotingCommand | TransportError]
+    request: RemotingCommand
+    sent_s: float
+    timeout_s: float
+    about: object = None
 
-    @property
-    def is_answered(self) -> bool:
-        return len(self.responses) == self._count
-
-    def receive(self, response: RemotingCommand) -> None:
-        self.responses[response.opaque] = response
-        if self.is_answered:
-            self.done.set()
+    def finish(self, outcome: RemotingCommand | TransportError) -> None:
+        """End the wait, with the response or with the error to raise."""
+        if not self.future.done():
+            self.future.set_result(outcome)
 
 
 @attrs.frozen
@@ -116,7 +114,7 @@ class ChannelOwner:
     limits: ChannelLimits = ChannelLimits()
     budget: Budget | None = None
 
-    def protocol(self) -> Connection[_Waiter]:
+    def protocol(self) -> Connection[Answer]:
         """The protocol state of a new connection."""
         return Connection(
             frame_size_max=self.limits.frame_size_max,
@@ -126,39 +124,30 @@ class ChannelOwner:
 
 
 class StreamChannel:
-    """A stream that carries commands, in either role; implements remoting.abc.Channel.
+    """A stream that carries commands, in either role; implements remoting.abc.Channel and byte_stream.Receiver.
 
-    `run()` owns its tasks and must be running for anything to move.
+    `run()` must be running for anything to move. Its two tasks carry the bytes and watch the time; each request of the
+    peer has a third.
     """
 
-    def __init__(
-        self,
-        stream: trio.abc.Stream,
-        owner: ChannelOwner,
-        *,
-        connection: int,
-        peer: Peer,
-        is_vip: bool = False,
-    ) -> None:
+    def __init__(self, stream: ByteStream, owner: ChannelOwner, *, connection: int, is_vip: bool = False) -> None:
         self._limits = owner.limits
         self._budget = owner.budget
-        self._requests_size = 0
-        self._writing_size = 0
+        self._table = owner.table
         self._stream = stream
         self._id = connection
-        self._peer = peer
+        self._peer = stream.peer
         self._is_vip = is_vip
-        self._table = owner.table
         self._protocol = owner.protocol()
-        self._outgoing = bytearray()
-        self._writable = trio.Event()  # there is data to write, or the channel is closing
-        self._room = trio.Condition()
-        self._requests = trio.Semaphore(self._limits.requests_max)
-        self._scope = trio.CancelScope()
-        self._write_scope = trio.CancelScope()
+        self._work = _Work(owner)
+        self._backend = aio.running()
+        self._nursery: aio.OpenNursery
+        self._room: aio.Event | None = None  # for those who wait for room
         self._closing = False
         self._last_traffic_s = -math.inf
         self._waiting_since_s: float | None = None  # for any byte of the peer after a request of ours
+        self._wakes_at_s = math.inf  # when `_watch` looks again, unless `_sooner` is set
+        self._sooner = aio.Event()
 
     def __repr__(self) -> str:
         return f"<StreamChannel {self._id} {self._peer}>"
@@ -183,30 +172,35 @@ class StreamChannel:
     @property
     def silence_s(self) -> float:
         """Seconds since a request of ours after which nothing came from the peer; 0 if something has."""
-        return 0.0 if self._waiting_since_s is None else trio.current_time() - self._waiting_since_s
+        return 0.0 if self._waiting_since_s is None else self._backend.now_s() - self._waiting_since_s
 
     @property
     def is_unacknowledged(self) -> bool:
         """Return True if written bytes wait for the acknowledgement of the peer's machine."""
-        return unacknowledged_bytes(self._stream) > 0
+        return self._stream.unacknowledged_size > 0
 
     @property
     def in_flight_count(self) -> int:
         """Number of our requests without a response."""
         return self._protocol.in_flight_count
 
+    @property
+    def unanswered(self) -> list[Answer]:
+        """Our requests without a response, oldest first."""
+        return self._protocol.in_flight
+
     # --- for processors and clients -----------------------------------------------------------------------------------
 
     @property
     def is_writable(self) -> bool:
-        return not self._outgoing and not self._writing_size
+        return not self._stream.unsent_size
 
     def push(self, command: RemotingCommand) -> None:
         """Send a one-way command or a reply; never blocks. A dead or choked connection drops it silently."""
-        if not self.is_open or len(self._outgoing) >= self._limits.outgoing_size_max:
+        if not self.is_open or self._is_full:
             logger.debug("%r: dropped %s: the connection is closed or does not read", self, command.name)
             return
-        self._enqueue(self._protocol.send(command))
+        self._write(self._protocol.send(command))
 
     async def send(self, command: RemotingCommand) -> None:
         """Send a one-way command or a reply; waits for room.
@@ -214,10 +208,10 @@ class StreamChannel:
         Raises:
             ConnectionLost: the connection is closed.
         """
-        await self._wait_for_room()
-        self._enqueue(self._protocol.send(command))
+        await self._wait_for_room(math.inf)
+        self._write(self._protocol.send(command))
 
-    async def invoke(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
+    async def invoke(self, command: RemotingCommand, timeout_s: float, about: object = None) -> RemotingCommand:
         """Send a request and wait for its response, `timeout_s` in all.
 
         Raises:
@@ -225,7 +219,18 @@ class StreamChannel:
             ConnectionLost: the connection closed first.
             TooManyRequests: too many are in flight.
         """
-        return (await self.invoke_all([command], timeout_s))[0]
+        now_s = self._backend.now_s()
+        if self._is_full or self._closing:
+            await self._wait_for_room(now_s + timeout_s)
+        answer = Answer(self._backend.future(), command, now_s, timeout_s, about)
+        self._write(self._protocol.send_request(command, answer, now_s + timeout_s))
+        self._expect(now_s, now_s + timeout_s)
+        try:
+            outcome = await answer.future
+        except BaseException:
+            self._protocol.forget(command.opaque)
+            raise
+        return _response(outcome)
 
     async def invoke_all(self, commands: Sequence[RemotingCommand], timeout_s: float) -> list[RemotingCommand]:
         """Send requests together and wait for all responses; they come in the order of the requests. `timeout_s` in
@@ -233,113 +238,116 @@ class StreamChannel:
 
         Raises: as `invoke`, if any response is missing.
         """
-        waiter = _Waiter(len(commands))
-        sent: list[int] = []
+        now_s = self._backend.now_s()
+        await self._wait_for_room(now_s + timeout_s)
+        answers = [Answer(self._backend.future(), command, now_s, timeout_s) for command in commands]
         try:
-            with trio.move_on_after(timeout_s):
-                await self._wait_for_room()
-                data = []
-                for command in commands:
-                    data.append(self._protocol.send_request(command, waiter, math.inf))
-                    sent.append(command.opaque)
-                self._enqueue(b"".join(data))
-                if self._waiting_since_s is None:
-                    self._waiting_since_s = trio.current_time()
-                await waiter.done.wait()
+            data = [self._protocol.send_request(answer.request, answer, now_s + timeout_s) for answer in answers]
+            self._write(b"".join(data))
+            self._expect(now_s, now_s + timeout_s)
+            return [_response(await answer.future) for answer in answers]
         finally:
-            if not waiter.is_answered:
-                for opaque in sent:
-                    self._protocol.forget(opaque)
-        if not waiter.done.is_set():
-            raise RequestTimeout(f"wait response on the channel <{self._peer}> timeout, {timeout_s * 1000:.0f} ms")
-        if not waiter.is_answered:
-            raise ConnectionLost(
-                f"the connection to <{self._peer}> closed before the response of {commands[0].name} came"
-            )
-        return [waiter.responses[opaque] for opaque in sent]
+            for command in commands:
+                self._protocol.forget(command.opaque)
 
     def close(self) -> None:
         """Close soon, after queued data is written or a short time has passed."""
         if not self._closing:
             self._closing = True
-            self._write_scope.deadline = trio.current_time() + self._limits.close_flush_s
-            self._writable.set()
+            self._make_room()
+            self._stream.close(self._limits.close_flush_s)
+
+    def give_up(self) -> None:
+        """Close at once: all connections together hold too much memory, and this one the most."""
+        self._table.refused.report("serving a connection", f"{self._peer} is disconnected: it holds most memory")
+        self._end()
 
     # --- the tasks ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Carry commands until either side ends the stream."""
-        self._last_traffic_s = trio.current_time()
+        self._last_traffic_s = self._backend.now_s()
         try:
-            async with trio.open_nursery() as nursery:
-                self._scope = nursery.cancel_scope
-                nursery.start_soon(self._write)
-                nursery.start_soon(self._close_when_idle)
-                await self._read(nursery)
-                nursery.cancel_scope.cancel()
+            async with aio.open_nursery() as self._nursery:
+                self._nursery.start_soon(self._watch)
+                await self._stream.run(self, self._limits.receive_size)
+                self._nursery.cancel()
         finally:
             self._closing = True
             if self._budget is not None:
                 self._budget.hold(self, 0)
-            for waiter in self._protocol.close():
-                waiter.done.set()
-            close_in_order(self._stream)
-            with trio.CancelScope(shield=True):
-                await trio.aclose_forcefully(self._stream)
-                async with self._room:
-                    self._room.notify_all()
+            for answer in self._protocol.close():
+                name = answer.request.name
+                answer.finish(
+                    ConnectionLost(f"the connection to <{self._peer}> closed before the response of {name} came")
+                )
+            self._make_room()
 
-    async def _read(self, nursery: trio.Nursery) -> None:
-        while self._protocol.state is ConnectionState.OPEN:
-            try:
-                data = await self._stream.receive_some(self._limits.receive_size)
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
-                return
-            self._last_traffic_s = trio.current_time()
-            self._waiting_since_s = None
-            if not data:
-                return
-            self._protocol.receive_data(data)
-            self._account()
-            try:
-                await self._handle_events(nursery)
-            except RemoteProtocolError as exc:
-                self._table.refused.report("reading a command", f"{self._peer} is disconnected: {exc}")
-                return
+    async def _watch(self) -> None:
+        """End the waits whose time is over, and the connection when it has been idle."""
+        while True:
+            self._wakes_at_s = min(self._last_traffic_s + self._limits.idle_s, self._protocol.next_deadline)
+            with self._backend.move_on_at(self._wakes_at_s):
+                await self._sooner.wait()
+            self._sooner = aio.Event()
+            if self._work.held is not None:
+                await self._backend.sleep(0)
+                self._begin_next()
+            now_s = self._backend.now_s()
+            for answer in self._protocol.expire(now_s):
+                limit_ms = answer.timeout_s * 1000
+                answer.finish(RequestTimeout(f"wait response on the channel <{self._peer}> timeout, {limit_ms:.0f} ms"))
+            idle_at_s = self._last_traffic_s + self._limits.idle_s
+            if now_s > idle_at_s + LATE_S:  # this process was paused: first read what came meanwhile
+                await self._backend.sleep(LATE_S)
+            if now_s >= idle_at_s == self._last_traffic_s + self._limits.idle_s:
+                break
+        logger.debug("%r: closed the connection, idle for %g s", self, self._limits.idle_s)
+        self.close()
 
-    async def _handle_events(self, nursery: trio.Nursery) -> None:
-        while (event := self._protocol.next_event()) is not None:
-            if isinstance(event, RequestReceived):
-                await self._requests.acquire()
-                size = event.command.held_size
-                if self._budget is not None:
-                    await self._wait_to_begin(size)
-                self._requests_size += size
-                self._account()
-                nursery.start_soon(self._answer, event.command, size)
-            else:
-                event.token.receive(event.command)
+    def _expect(self, now_s: float, deadline_s: float) -> None:
+        """A request was sent."""
+        if self._waiting_since_s is None:
+            self._waiting_since_s = now_s
+        if deadline_s < self._wakes_at_s:
+            self._sooner.set()
 
-    async def _wait_to_begin(self, size: int) -> None:
-        """Wait until the peer reads its replies, and a request of `size` bytes is within the bounds."""
-        limits = self._limits
-        async with self._room:
-            while self.is_open and (
-                len(self._outgoing) >= limits.outgoing_size_max
-                or 0 < self._requests_size > limits.requests_size_max - size
-            ):
-                await self._room.wait()
+    # --- byte_stream.Receiver -----------------------------------------------------------------------------------------
 
-    def _account(self) -> None:
-        if self._budget is not None and self.is_open:
-            replies_size = len(self._outgoing) + self._writing_size
-            self._budget.hold(self, self._protocol.buffered_size + self._requests_size + replies_size)
+    def received(self, data: bytes | bytearray) -> None:
+        self._last_traffic_s = self._backend.now_s()
+        self._waiting_since_s = None
+        self._protocol.receive_data(data)
+        self._account()
+        self._work.has_begun = False
+        self._take_events()
 
-    def give_up(self) -> None:
-        """Close at once: all connections together hold too much memory, and this one the most."""
-        self._table.refused.report("serving a connection", f"{self._peer} is disconnected: it holds most memory")
-        self._closing = True
-        self._scope.cancel()
+    def drained(self) -> None:
+        self._last_traffic_s = self._backend.now_s()
+        self._account()
+        self._make_room()
+
+    def _take_events(self) -> None:
+        """Handle what the peer has sent, until a request of it has to wait."""
+        try:
+            while self._work.held is None and (event := self._protocol.next_event()) is not None:
+                if isinstance(event, ResponseReceived):
+                    event.token.finish(event.command)
+                elif self._work.has_room(size := event.command.held_size, self._is_full):
+                    self._begin(event.command, size)
+                else:
+                    self._work.held = event.command
+                    self._stream.pause()
+                    if self._work.has_begun:
+                        self._sooner.set()
+        except RemoteProtocolError as exc:
+            self._table.refused.report("reading a command", f"{self._peer} is disconnected: {exc}")
+            self._end()
+
+    def _begin(self, request: RemotingCommand, size: int) -> None:
+        self._work.add(size)
+        self._account()
+        self._nursery.start_soon(self._answer, request, size)
 
     async def _answer(self, request: RemotingCommand, size: int) -> None:
         try:
@@ -349,60 +357,99 @@ class StreamChannel:
         except TransportError:
             logger.debug("%r: the connection closed before the response to %s was sent", self, request.name)
         finally:
-            self._requests.release()
-            self._requests_size -= size
+            self._work.remove(size)
             self._account()
-            if self._budget is not None:
-                async with self._room:
-                    self._room.notify_all()
+            self._go_on()
 
-    async def _write(self) -> None:
-        """Write queued data until the channel closes and the queue is empty, or the stream breaks; that ends all
-        tasks."""
-        with self._write_scope:
-            while self._outgoing or not self._closing:
-                await self._writable.wait()
-                self._writable = trio.Event()
-                if not await self._write_outgoing():
-                    break
-        self._scope.cancel()
+    def _begin_next(self) -> None:
+        """The task of the request that was begun has run."""
+        self._work.has_begun = False
+        self._go_on()
 
-    async def _write_outgoing(self) -> bool:
-        """Write queued data; returns whether the stream accepted everything."""
-        while self._outgoing:
-            data, self._outgoing = self._outgoing, bytearray()
-            self._writing_size = len(data)
-            try:
-                await self._stream.send_all(memoryview(data))
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
-                return False
-            self._last_traffic_s = trio.current_time()
-            self._writing_size = 0
-            self._account()
-            async with self._room:
-                self._room.notify_all()
-        return True
+    def _go_on(self) -> None:
+        """Begin the request that had to wait, if it has room now, and those behind it."""
+        held = self._work.held
+        if held is not None and self.is_open and self._work.has_room(size := held.held_size, self._is_full):
+            self._work.held = None
+            self._begin(held, size)
+            self._take_events()
+            if self._work.held is None:
+                self._stream.resume()
 
-    async def _close_when_idle(self) -> None:
-        while True:
-            idle_at_s = self._last_traffic_s + self._limits.idle_s
-            if idle_at_s <= trio.current_time():
-                break
-            await trio.sleep_until(idle_at_s)
-            if trio.current_time() > idle_at_s + LATE_S:  # this process was paused: first read what came meanwhile
-                await trio.sleep(LATE_S)
-        logger.debug("%r: closed the connection, idle for %g s", self, self._limits.idle_s)
-        self.close()
+    # --- bounds -------------------------------------------------------------------------------------------------------
 
-    def _enqueue(self, data: bytes) -> None:
-        self._outgoing += data
+    @property
+    def _is_full(self) -> bool:
+        return self._stream.unsent_size >= self._limits.outgoing_size_max
+
+    def _write(self, data: bytes) -> None:
+        self._stream.write(data)
         self._account()
-        self._writable.set()
 
-    async def _wait_for_room(self) -> None:
-        if len(self._outgoing) >= self._limits.outgoing_size_max:
-            async with self._room:
-                while len(self._outgoing) >= self._limits.outgoing_size_max and self.is_open:
-                    await self._room.wait()
+    def _account(self) -> None:
+        if self._budget is not None and self.is_open:
+            held_size = self._protocol.buffered_size + self._work.size + self._stream.unsent_size
+            self._budget.hold(self, held_size)
+
+    def _end(self) -> None:
+        self._closing = True
+        self._stream.abort()
+
+    def _make_room(self) -> None:
+        if self._room is not None:
+            self._room.set()
+            self._room = None
+        self._go_on()
+
+    async def _wait_for_room(self, deadline_s: float) -> None:
+        """Wait until a write is allowed.
+
+        Raises:
+            RequestTimeout: the peer does not read. ConnectionLost: the connection is closed.
+        """
+        with self._backend.move_on_at(deadline_s) as scope:
+            while self._is_full and self.is_open:
+                if self._room is None:
+                    self._room = aio.Event()
+                await self._room.wait()
+        if scope.cancelled_caught:
+            raise RequestTimeout(f"the channel <{self._peer}> has no room to write within the timeout")
         if not self.is_open:
             raise ConnectionLost(f"the connection to <{self._peer}> is closed")
+
+
+def _response(outcome: RemotingCommand | TransportError) -> RemotingCommand:
+    if isinstance(outcome, RemotingCommand):
+        return outcome
+    raise outcome
+
+
+@attrs.define
+class _Work:
+    """The requests of the peer that are being answered.
+
+    Those of a server are bounded in bytes as well, and it begins one in each turn of the loop: a read may bring a
+    thousand, and an answer that is not written yet would not count.
+    """
+
+    owner: ChannelOwner
+    held: RemotingCommand | None = attrs.field(init=False, default=None)  # read, and waits for room
+    size: int = attrs.field(init=False, default=0)
+    has_begun: bool = attrs.field(init=False, default=False)  # a request, in this turn
+    _count: int = attrs.field(init=False, default=0)
+
+    def add(self, size: int) -> None:
+        self._count += 1
+        self.size += size
+        self.has_begun = self.owner.budget is not None
+
+    def remove(self, size: int) -> None:
+        self._count -= 1
+        self.size -= size
+
+    def has_room(self, size: int, is_choked: bool) -> bool:
+        """Return True if a request of `size` bytes may begin; `is_choked`: the peer does not read its replies."""
+        limits = self.owner.limits
+        if self._count >= limits.requests_max or self.has_begun:
+            return False
+        return self.owner.budget is None or not (is_choked or 0 < self.size > limits.requests_size_max - size)

@@ -8,15 +8,16 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import attrs
-import trio
 
+from rocketpy import aio
 from rocketpy.errors import ConnectFailed, RequestTimeout
 from rocketpy.remoting.abc import Processor
 from rocketpy.remoting.answers import RequestTable
 from rocketpy.remoting.command import RemotingCommand
 
-from .channel import ChannelLimits, ChannelOwner, StreamChannel
-from .streams import Connector, connect, peer_of
+from .byte_stream import ByteStream
+from .channel import Answer, ChannelLimits, ChannelOwner, StreamChannel
+from .connector import Connector, connect
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +31,7 @@ alone finds out after a quarter of an hour. A broker waits 5 s for its disk; que
 class _Slot:
     """The entry of one address in the pool."""
 
-    lock: trio.Lock = attrs.field(factory=trio.Lock)  # held while connecting
+    lock: aio.Lock = attrs.field(factory=aio.Lock)  # held while connecting
     channel: StreamChannel | None = None
 
 
@@ -42,7 +43,7 @@ class RemotingClient:
 
     def __init__(
         self,
-        nursery: trio.Nursery,
+        nursery: aio.Nursery,
         *,
         processors: Mapping[int, Processor] | None = None,
         limits: ChannelLimits | None = None,
@@ -76,30 +77,53 @@ class RemotingClient:
         channel = slot.channel if slot is not None else None
         return channel is not None and channel.is_open and not channel.is_unacknowledged
 
-    async def invoke(self, address: str, request: RemotingCommand, timeout_s: float) -> RemotingCommand:
+    def unanswered(self, address: str) -> list[Answer]:
+        """The requests that wait for an answer of this address, oldest first."""
+        slot = self._slots.get(address)
+        return [] if slot is None or slot.channel is None else slot.channel.unanswered
+
+    async def invoke(
+        self, address: str, request: RemotingCommand, timeout_s: float, *, about: object = None
+    ) -> RemotingCommand:
         """Send a request and wait for its response; `timeout_s` includes connecting.
 
-        An error response is returned like any other: the caller checks its code.
+        An error response is returned like any other: the caller checks its code. `about` is for `unanswered`.
 
         Raises:
             ConnectFailed, ConnectionLost, RequestTimeout, TooManyRequests: there is no response.
         """
-        return (await self.invoke_all(address, [request], timeout_s))[0]
+        channel, left_s = await self._within(address, timeout_s)
+        try:
+            return await channel.invoke(request, left_s, about)
+        except RequestTimeout:
+            self._close_if_silent(channel)
+            raise
 
     async def invoke_all(
         self, address: str, requests: Sequence[RemotingCommand], timeout_s: float
     ) -> list[RemotingCommand]:
         """As `invoke`, for requests that are sent together. Their responses come in the order of the requests; if one
         is missing there is none."""
-        started_s = trio.current_time()
-        channel = await self.channel(address, timeout_s)
+        channel, left_s = await self._within(address, timeout_s)
         try:
-            return await channel.invoke_all(requests, max(0.0, timeout_s - (trio.current_time() - started_s)))
+            return await channel.invoke_all(requests, left_s)
         except RequestTimeout:
-            if channel.silence_s >= SILENCE_S:
-                logger.warning("%r: closed the connection: no answer for %.0f s", channel, channel.silence_s)
-                channel.close()
+            self._close_if_silent(channel)
             raise
+
+    async def _within(self, address: str, timeout_s: float) -> tuple[StreamChannel, float]:
+        """The open connection, and the time that is left after connecting."""
+        slot = self._slots.get(address)
+        if slot is not None and slot.channel is not None and slot.channel.is_open:
+            return slot.channel, timeout_s
+        end_s = aio.now_s() + timeout_s
+        channel = await self.channel(address, timeout_s)
+        return channel, max(0.0, end_s - aio.now_s())
+
+    def _close_if_silent(self, channel: StreamChannel) -> None:
+        if channel.silence_s >= SILENCE_S:
+            logger.warning("%r: closed the connection: no answer for %.0f s", channel, channel.silence_s)
+            channel.close()
 
     async def invoke_oneway(self, address: str, request: RemotingCommand, timeout_s: float) -> None:
         """Send a request that is not answered; returns when it is queued.
@@ -121,7 +145,7 @@ class RemotingClient:
             return slot.channel
         allowed_s = self._connect_timeout_s if timeout_s is None else min(timeout_s, self._connect_timeout_s)
         try:
-            with trio.move_on_after(allowed_s):
+            with aio.move_on_after(allowed_s):
                 async with slot.lock:
                     if slot.channel is None or not slot.channel.is_open:
                         stream = await self._connector(address)
@@ -131,12 +155,8 @@ class RemotingClient:
             self._drop_if_unused(address, slot)
         raise ConnectFailed(f"connect to <{address}> failed: not within {allowed_s:g} s")
 
-    def _start_channel(self, address: str, slot: _Slot, stream: trio.abc.Stream) -> StreamChannel:
-        try:
-            peer = peer_of(stream)
-        except OSError as exc:
-            raise ConnectFailed(f"connect to <{address}> failed: {exc}") from exc
-        channel = StreamChannel(stream, self._owner, connection=next(self._connection_ids), peer=peer)
+    def _start_channel(self, address: str, slot: _Slot, stream: ByteStream) -> StreamChannel:
+        channel = StreamChannel(stream, self._owner, connection=next(self._connection_ids))
         self._nursery.start_soon(self._run_channel, address, slot, channel)
         return channel
 
@@ -174,7 +194,7 @@ async def open_remoting_client(
     connection_closed: Callable[[str, int], None] | None = None,
 ) -> AsyncIterator[RemotingClient]:
     """A client whose connections end with the block: `async with open_remoting_client() as client: ...`"""
-    async with trio.open_nursery() as nursery:
+    async with aio.open_nursery() as nursery:
         yield RemotingClient(
             nursery,
             processors=processors,
@@ -183,4 +203,4 @@ async def open_remoting_client(
             connect_timeout_s=connect_timeout_s,
             connection_closed=connection_closed,
         )
-        nursery.cancel_scope.cancel()
+        nursery.cancel()

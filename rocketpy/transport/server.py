@@ -17,6 +17,7 @@ from rocketpy.remoting.proxy_header import ProxyHeader, ProxyHeaderKind, bytes_t
 
 from .channel import Budget, ChannelLimits, ChannelOwner, StreamChannel
 from .streams import peer_of, reset_at_death
+from .trio_stream import TrioByteStream
 
 logger = logging.getLogger(__name__)
 
@@ -91,8 +92,9 @@ class RemotingServer:
         if accepted is None:
             await trio.aclose_forcefully(stream)
             return
-        carrier, client = accepted
-        channel = StreamChannel(carrier, self._owner, connection=next(self._connection_ids), peer=client, is_vip=is_vip)
+        channel = StreamChannel(
+            TrioByteStream(*accepted), self._owner, connection=next(self._connection_ids), is_vip=is_vip
+        )
         self._channels[channel.connection] = channel
         try:
             await channel.run()

@@ -1,13 +1,8 @@
-"""Opens byte streams over TCP. tls.py encrypts them."""
+"""Opens streams of trio over TCP. tls.py encrypts them."""
 
 from __future__ import annotations
 
-import contextlib
-import socket
-import struct
-import sys
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Sequence
 
 import trio
 
@@ -15,12 +10,7 @@ from rocketpy.errors import ConnectFailed, NumberInvalid
 from rocketpy.message.host import parse_host
 from rocketpy.remoting.abc import Peer
 
-if sys.platform != "win32":
-    import fcntl
-    import termios
-
-Connector: TypeAlias = Callable[[str], Awaitable[trio.abc.Stream]]
-"""Opens a stream to an address `host:port`; raises ConnectFailed."""
+from . import sockets
 
 BACKLOG = 1024
 
@@ -54,14 +44,9 @@ def listening_port(listener: trio.SocketListener) -> int:
 
 
 def unacknowledged_bytes(stream: trio.abc.Stream) -> int:
-    """The bytes written that the peer's machine has not acknowledged. 0 as well where the system does not tell."""
+    """As sockets.unacknowledged_bytes."""
     below = _socket_stream(stream)
-    if below is None or not sys.platform.startswith("linux"):
-        return 0
-    try:
-        return int.from_bytes(fcntl.ioctl(below.socket, termios.TIOCOUTQ, bytes(4)), sys.byteorder)
-    except (OSError, ValueError):  # it was closed
-        return 0
+    return 0 if below is None else sockets.unacknowledged_bytes(below.socket)
 
 
 def reset_at_death(stream: trio.abc.Stream) -> None:
@@ -76,17 +61,14 @@ def close_in_order(stream: trio.abc.Stream) -> None:
 
 
 def _linger(stream: trio.abc.Stream, *, resets: bool) -> None:
-    if (socket_stream := _socket_stream(stream)) is not None:
-        with contextlib.suppress(OSError):  # it is closed already
-            socket_stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", resets, 0))
+    below = _socket_stream(stream)
+    sockets.linger(None if below is None else below.socket, resets=resets)
 
 
 def peer_of(stream: trio.abc.Stream) -> Peer:
     """The address of the peer; 0.0.0.0:0 for a stream that is not a socket."""
-    if (socket_stream := _socket_stream(stream)) is None:
-        return Peer("0.0.0.0", 0)
-    host, port, *_ = socket_stream.socket.getpeername()
-    return Peer(host.removeprefix("::ffff:") if "." in host else host, port)
+    below = _socket_stream(stream)
+    return sockets.peer_named(None if below is None else below.socket.getpeername())
 
 
 def _socket_stream(stream: trio.abc.Stream) -> trio.SocketStream | None:

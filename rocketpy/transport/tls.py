@@ -10,7 +10,7 @@ import contextlib
 import socket
 import ssl
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import trio
 
@@ -32,7 +32,7 @@ from rocketpy.tls import (
 from rocketpy.tls.handshakes import CLOSED, PLAIN, TIMEOUT
 
 from .duties import Duty
-from .streams import Connector, close_in_order, connect
+from .streams import close_in_order, connect
 
 RECEIVE_SIZE = 65_536
 SEND_SIZE = 65_536  # that is encrypted at once: a copy of so many bytes waits for the socket
@@ -118,10 +118,10 @@ def _broken() -> Iterator[None]:
 # --- clients ----------------------------------------------------------------------------------------------------------
 
 
-def tls_connector(context: Callable[[], ssl.SSLContext]) -> Connector:
-    """Return a connector that opens encrypted streams; `context` is asked for each of them."""
+def tls_connector(context: Callable[[], ssl.SSLContext]) -> Callable[[str], Awaitable[TlsStream]]:
+    """As connector.tls_connector, of trio streams."""
 
-    async def connect_with_tls(address: str) -> trio.abc.Stream:
+    async def connect_with_tls(address: str) -> TlsStream:
         plain = await connect(address)
         host, _ = parse_host(address)
         try:

@@ -29,6 +29,7 @@ from rocketpy.remoting.bodies.client import (
 )
 from rocketpy.remoting.bodies.group import GroupList
 from rocketpy.remoting.bodies.offset import ConsumeStats, OffsetWrapper
+from rocketpy.transport.byte_stream import ByteStream
 from tests.support.clients import now_ms
 from tests.support.cluster import NAME_SERVER, FakeBroker, FakeCluster
 
@@ -53,7 +54,7 @@ class Mqadmin:
                 name_servers=NAME_SERVER, client_ip="10.1.1.1", credentials=settings["credentials"]
             )
 
-            async def connect(address: str) -> trio.abc.Stream:
+            async def connect(address: str) -> ByteStream:
                 return await self.cluster.connect(address)
 
             lifetime = Lifetime(options, "a", now_ms=now_ms, rng=random.Random(1), connector=connect)

@@ -6,12 +6,14 @@ for a code, used up one by one), `unreachable`, `mute`.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import itertools
+from collections.abc import Awaitable, Callable, Iterator
 
 import attrs
 import trio
 import trio.testing
 
+from rocketpy import aio
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.errors import ConnectFailed
 from rocketpy.remoting.abc import Channel
@@ -19,8 +21,10 @@ from rocketpy.remoting.answers import RequestTable
 from rocketpy.remoting.bodies.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.namesrv import GetRouteInfoRequestHeader
-from rocketpy.transport.server import RemotingServer
+from rocketpy.transport.byte_stream import ByteStream
+from rocketpy.transport.channel import ChannelOwner, StreamChannel
 from tests.support.fake_broker import FakeBroker
+from tests.support.memory_streams import memory_streams
 from tests.support.scripted_server import ScriptedServer, no
 
 NAME_SERVER = "ns:9876"
@@ -35,6 +39,7 @@ class FakeCluster:
     name_server: ScriptedServer = attrs.field(factory=lambda: ScriptedServer(NAME_SERVER))
     brokers: dict[str, FakeBroker] = attrs.field(factory=dict)
     perms: dict[tuple[str, str], int] = attrs.field(factory=dict)
+    _connections: Iterator[int] = attrs.field(factory=lambda: itertools.count(1))
 
     def __attrs_post_init__(self) -> None:
         self.name_server.answers |= {
@@ -53,13 +58,14 @@ class FakeCluster:
     def servers(self) -> dict[str, ScriptedServer]:
         return {NAME_SERVER: self.name_server} | {broker.address: broker for broker in self.brokers.values()}
 
-    async def connect(self, address: str) -> trio.abc.Stream:
-        await trio.lowlevel.checkpoint()
+    async def connect(self, address: str) -> ByteStream:
+        await aio.sleep(0)
         server = self.servers.get(address)
         if server is None or server.unreachable:
             raise ConnectFailed(f"connect to <{address}> failed: scripted")
-        ours, theirs = trio.testing.memory_stream_pair()
-        self.nursery.start_soon(RemotingServer(RequestTable({}, default=server)).serve_stream, theirs)
+        ours, theirs = memory_streams()
+        owner = ChannelOwner(RequestTable({}, default=server))
+        self.nursery.start_soon(StreamChannel(theirs, owner, connection=next(self._connections)).run)
         return ours
 
     def route(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:

@@ -11,6 +11,7 @@ import trio
 import trio.testing
 
 BACKENDS = ("trio", "asyncio")
+chosen = "trio"  # the backend of `run`; the fixture `backend` (tests/conftest.py) sets it
 DEADLOCK_S = 60.0  # of real time, in which no thread and no socket wakes a task
 
 
@@ -41,9 +42,9 @@ class JumpingLoop(asyncio.SelectorEventLoop):
         return self._jumping.clock_s
 
 
-def run(backend: str, function: Callable[..., Awaitable[Any]], *arguments: Any) -> Any:
-    """Run an async function to its end under one of BACKENDS."""
-    if backend == "trio":
+def run(function: Callable[..., Awaitable[Any]], *arguments: Any, backend: str | None = None) -> Any:
+    """Run an async function to its end."""
+    if (backend or chosen) == "trio":
         return trio.run(function, *arguments, clock=trio.testing.MockClock(autojump_threshold=0))
 
     async def main() -> Any:

@@ -24,7 +24,7 @@ from rocketpy.message.message_id import UniqueIdGenerator
 from rocketpy.transport.address_server import AddressLookup, ask_address_server
 from rocketpy.transport.channel import RECEIVE_SIZE, ChannelLimits
 from rocketpy.transport.client import RemotingClient
-from rocketpy.transport.streams import Connector, connect
+from rocketpy.transport.connector import Connector, connect, tls_connector
 
 from ..options import ClientOptions, TlsOptions
 from .api import MQClientAPI
@@ -69,7 +69,6 @@ def build_client_id(options: ClientOptions, *, unique: bool = True, stream: bool
 def _connector(tls: TlsOptions) -> Connector:
     """Raises ConfigError, which names the file that cannot be used."""
     from rocketpy.tls import trusting_context
-    from rocketpy.transport.tls import tls_connector
 
     context = trusting_context(
         tls.ca_file,

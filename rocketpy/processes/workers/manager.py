@@ -32,8 +32,8 @@ from rocketpy.remoting.limits import PoolLoad
 from rocketpy.replication.slave_table import SlaveTable
 from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.transport.client import RemotingClient, open_remoting_client
+from rocketpy.transport.connector import Connector, connect, tls_connector
 from rocketpy.transport.duties import Duty, run_duty
-from rocketpy.transport.streams import Connector, connect
 
 from .garbage_collection import loading
 from .request_server_main import RequestServerMain
@@ -194,8 +194,6 @@ class ManagerMain(RequestServerMain):
         calls = self.inherited.certificates.calls
         if calls is None:
             return connect
-        from rocketpy.transport.tls import tls_connector
-
         return tls_connector(lambda: calls.context)
 
     @property

@@ -21,7 +21,7 @@ def test_the_running_one_is_found(backend: str) -> None:
     async def main() -> None:
         assert aio.running().name == backend
 
-    run(backend, main)
+    run(main)
 
 
 def test_trio_as_a_guest_of_asyncio_is_trio() -> None:
@@ -57,7 +57,7 @@ def test_clock_and_sleep(backend: str) -> None:
         await aio.sleep_until(began_s)
         assert aio.now_s() - began_s == pytest.approx(5)
 
-    run(backend, main)
+    run(main)
 
 
 def test_a_block_is_left_when_its_time_is_over(backend: str) -> None:
@@ -76,7 +76,7 @@ def test_a_block_is_left_when_its_time_is_over(backend: str) -> None:
         assert not in_time.cancelled_caught
         assert aio.now_s() - began_s == pytest.approx(3.5)
 
-    run(backend, main)
+    run(main)
 
 
 def test_an_error_leaves_a_block_as_it_is(backend: str) -> None:
@@ -85,7 +85,7 @@ def test_an_error_leaves_a_block_as_it_is(backend: str) -> None:
             raise ValueError
         await aio.sleep(2)  # the deadline of the block hurts nobody after it
 
-    run(backend, main)
+    run(main)
 
 
 def test_asyncio_a_deadline_and_a_cancellation_at_once_is_a_cancellation() -> None:
@@ -100,7 +100,7 @@ def test_asyncio_a_deadline_and_a_cancellation_at_once_is_a_cancellation() -> No
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    run("asyncio", main)
+    run(main, backend="asyncio")
 
 
 class Tracks:
@@ -138,7 +138,7 @@ def test_a_nursery_waits_for_its_tasks_and_can_end_them(backend: str) -> None:
             nursery.start_soon(work)
         assert done == [1]
 
-    run(backend, main)
+    run(main)
 
 
 def test_a_failed_task_ends_the_block_and_the_other_tasks(backend: str) -> None:
@@ -158,7 +158,7 @@ def test_a_failed_task_ends_the_block_and_the_other_tasks(backend: str) -> None:
         assert sorted(tracks.ended) == ["block", "one"]
         await aio.sleep(1)  # nothing of the cancellation is left
 
-    run(backend, main)
+    run(main)
 
 
 def test_a_task_that_is_started_while_the_nursery_ends_never_runs(backend: str) -> None:
@@ -186,7 +186,7 @@ def test_a_task_that_is_started_while_the_nursery_ends_never_runs(backend: str) 
         await settled()
 
     with contextlib.suppress(ExceptionGroup):
-        run(backend, main)
+        run(main)
 
 
 def test_the_way_out_is_shielded_and_bounded(backend: str) -> None:
@@ -212,7 +212,7 @@ def test_the_way_out_is_shielded_and_bounded(backend: str) -> None:
             nursery.cancel()
         assert told == ["farewell"] and aio.now_s() - began_s == pytest.approx(3)
 
-    run(backend, main)
+    run(main)
 
 
 def test_asyncio_a_second_cancellation_does_not_break_the_shield() -> None:
@@ -238,7 +238,7 @@ def test_asyncio_a_second_cancellation_does_not_break_the_shield() -> None:
             await task
         assert told == ["farewell"]
 
-    run("asyncio", main)
+    run(main, backend="asyncio")
 
 
 def test_threads(backend: str) -> None:

@@ -29,7 +29,7 @@ def test_an_event_wakes_all_and_stays_set(backend: str) -> None:
         await event.wait()
         assert sorted(woken) == [0, 1, 2]
 
-    run(backend, main)
+    run(main)
 
 
 def test_an_event_that_is_set_while_its_waiter_is_cancelled(backend: str) -> None:
@@ -41,7 +41,7 @@ def test_an_event_that_is_set_while_its_waiter_is_cancelled(backend: str) -> Non
             waiter.cancel()
             event.set()
 
-    run(backend, main)
+    run(main)
 
 
 def test_a_semaphore_lets_in_so_many_in_their_order(backend: str) -> None:
@@ -62,7 +62,7 @@ def test_a_semaphore_lets_in_so_many_in_their_order(backend: str) -> None:
         assert aio.now_s() == pytest.approx(began_s + 3 + 6 / 64)
         assert semaphore.free_count == 2
 
-    run(backend, main)
+    run(main)
 
 
 def test_a_place_is_not_lost_to_a_waiter_that_is_cancelled(backend: str) -> None:
@@ -91,7 +91,7 @@ def test_a_place_is_not_lost_to_a_waiter_that_is_cancelled(backend: str) -> None
         assert 2 in entered and 3 not in entered
         assert not lock.locked()
 
-    run(backend, main)
+    run(main)
 
 
 def test_a_queue_gives_each_item_to_one_taker(backend: str) -> None:
@@ -115,4 +115,4 @@ def test_a_queue_gives_each_item_to_one_taker(backend: str) -> None:
         queue.put(5)
         assert len(queue) == 1
 
-    run(backend, main)
+    run(main)

@@ -17,8 +17,7 @@ from rocketpy.namesrv import NameServer
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.tls import client_context
 from rocketpy.transport.client import open_remoting_client
-from rocketpy.transport.streams import Connector, connect
-from rocketpy.transport.tls import tls_connector
+from rocketpy.transport.connector import Connector, connect, tls_connector
 from tests.support.certificates import Authority, tls_config
 
 QUESTION = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER

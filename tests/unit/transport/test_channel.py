@@ -1,22 +1,25 @@
 """StreamChannel over memory streams and a clock that jumps."""
 
 import pytest
-import trio
-import trio.testing
-from trio.testing import MockClock, memory_stream_pair
 
+from rocketpy import aio
 from rocketpy.errors import ConnectionLost, RequestTimeout, TooManyRequests
-from rocketpy.remoting.abc import Channel, Peer, Processor
+from rocketpy.remoting.abc import Channel, Processor
 from rocketpy.remoting.answers import RequestTable
 from rocketpy.remoting.command import RemotingCommand
+from rocketpy.transport.byte_stream import ByteStream
 from rocketpy.transport.channel import ChannelLimits, ChannelOwner, StreamChannel
+from tests.support.loops import run, settled
+from tests.support.memory_streams import Collected, memory_streams
+
+pytestmark = pytest.mark.usefixtures("backend")
 
 
 class Echo:
     """Answers with the request's body; code 11 after it is told to."""
 
     def __init__(self) -> None:
-        self.go = trio.Event()
+        self.go = aio.Event()
         self.active = 0
         self.active_max = 0
 
@@ -31,16 +34,16 @@ class Echo:
             self.active -= 1
 
 
-def channel(stream: trio.abc.Stream, processor: Processor, limits: ChannelLimits | None = None) -> StreamChannel:
+def channel(stream: ByteStream, processor: Processor, limits: ChannelLimits | None = None) -> StreamChannel:
     owner = ChannelOwner(RequestTable({10: processor, 11: processor}), limits or ChannelLimits())
-    return StreamChannel(stream, owner, connection=1, peer=Peer("10.0.0.1", 5))
+    return StreamChannel(stream, owner, connection=1)
 
 
 class Pair:
     """Two channels that talk to each other, and their tasks."""
 
-    def __init__(self, nursery: trio.Nursery, limits: ChannelLimits | None = None) -> None:
-        self.near_stream, self.far_stream = memory_stream_pair()
+    def __init__(self, nursery: aio.OpenNursery, limits: ChannelLimits | None = None) -> None:
+        self.near_stream, self.far_stream = memory_streams()
         self.near_echo, self.far_echo = Echo(), Echo()
         self.near = channel(self.near_stream, self.near_echo, limits)
         self.far = channel(self.far_stream, self.far_echo, limits)
@@ -48,13 +51,9 @@ class Pair:
         nursery.start_soon(self.far.run)
 
 
-def run(test: object) -> None:
-    trio.run(test, clock=MockClock(autojump_threshold=0))  # type: ignore[arg-type]  # a coroutine function
-
-
 def test_requests_in_both_directions_overtake_each_other() -> None:
     async def main() -> None:
-        async with trio.open_nursery() as nursery:
+        async with aio.open_nursery() as nursery:
             pair = Pair(nursery)
             done: list[str] = []
 
@@ -63,15 +62,15 @@ def test_requests_in_both_directions_overtake_each_other() -> None:
                 assert response.body == name.encode()
                 done.append(name)
 
-            async with trio.open_nursery() as asking:
+            async with aio.open_nursery() as asking:
                 asking.start_soon(ask, pair.near, 11, "held")
-                await trio.testing.wait_all_tasks_blocked()
+                await settled()
                 await ask(pair.near, 10, "quick")
                 await ask(pair.far, 10, "back")
                 pair.far_echo.go.set()
             assert done == ["quick", "back", "held"]
             assert pair.near.in_flight_count == 0
-            nursery.cancel_scope.cancel()
+            nursery.cancel()
 
     run(main)
 
@@ -80,23 +79,23 @@ def test_response_that_does_not_come() -> None:
     """Holds: trap, a client's timeout closes the shared connection."""
 
     async def main() -> None:
-        async with trio.open_nursery() as nursery:
+        async with aio.open_nursery() as nursery:
             pair = Pair(nursery)
-            started_s = trio.current_time()
+            started_s = aio.now_s()
             with pytest.raises(RequestTimeout, match="3000 ms"):
                 await pair.near.invoke(RemotingCommand.request(11), 3)
-            assert trio.current_time() - started_s == pytest.approx(3)
+            assert aio.now_s() - started_s == pytest.approx(3)
             assert pair.near.in_flight_count == 0
             pair.far_echo.go.set()
             assert (await pair.near.invoke(RemotingCommand.request(10, body=b"x"), 3)).body == b"x"
-            nursery.cancel_scope.cancel()
+            nursery.cancel()
 
     run(main)
 
 
 def test_requests_that_are_sent_together_are_answered_in_their_order() -> None:
     async def main() -> None:
-        async with trio.open_nursery() as nursery:
+        async with aio.open_nursery() as nursery:
             pair = Pair(nursery)
             requests = [RemotingCommand.request(10 + number % 2, body=b"%d" % number) for number in range(9)]
             answers: list[RemotingCommand] = []
@@ -104,20 +103,20 @@ def test_requests_that_are_sent_together_are_answered_in_their_order() -> None:
             async def ask() -> None:
                 answers.extend(await pair.near.invoke_all(requests, 5))
 
-            async with trio.open_nursery() as asking:
+            async with aio.open_nursery() as asking:
                 asking.start_soon(ask)
-                await trio.testing.wait_all_tasks_blocked()
+                await settled()
                 assert not answers and pair.near.in_flight_count == 4, "those of code 11 are held"
                 pair.far_echo.go.set()
             assert [answer.body for answer in answers] == [b"%d" % number for number in range(9)]
-            nursery.cancel_scope.cancel()
+            nursery.cancel()
 
     run(main)
 
 
 def test_requests_together_of_which_one_is_not_answered() -> None:
     async def main() -> None:
-        async with trio.open_nursery() as nursery:
+        async with aio.open_nursery() as nursery:
             pair = Pair(nursery)
             requests = [RemotingCommand.request(code) for code in (10, 11, 10)]
             with pytest.raises(RequestTimeout, match="3000 ms"):
@@ -126,10 +125,10 @@ def test_requests_together_of_which_one_is_not_answered() -> None:
             nursery.start_soon(close_when_quiet, pair.far)
             with pytest.raises(ConnectionLost):
                 await pair.near.invoke_all(requests, 60)
-            nursery.cancel_scope.cancel()
+            nursery.cancel()
 
     async def close_when_quiet(far: StreamChannel) -> None:
-        await trio.testing.wait_all_tasks_blocked()
+        await settled()
         far.close()
 
     run(main)
@@ -137,20 +136,20 @@ def test_requests_together_of_which_one_is_not_answered() -> None:
 
 def test_too_many_requests_together_are_not_sent() -> None:
     async def main() -> None:
-        async with trio.open_nursery() as nursery:
+        async with aio.open_nursery() as nursery:
             pair = Pair(nursery, ChannelLimits(in_flight_max=2))
             with pytest.raises(TooManyRequests):
                 await pair.near.invoke_all([RemotingCommand.request(10) for _ in range(3)], 3)
             assert pair.near.in_flight_count == 0
             assert len(await pair.near.invoke_all([RemotingCommand.request(10) for _ in range(2)], 3)) == 2
-            nursery.cancel_scope.cancel()
+            nursery.cancel()
 
     run(main)
 
 
 def test_lost_connection_wakes_all_who_wait() -> None:
     async def main() -> None:
-        async with trio.open_nursery() as nursery:
+        async with aio.open_nursery() as nursery:
             pair = Pair(nursery)
             lost: list[ConnectionLost] = []
 
@@ -159,12 +158,12 @@ def test_lost_connection_wakes_all_who_wait() -> None:
                     await pair.near.invoke(RemotingCommand.request(11), 60)
                 lost.append(caught.value)
 
-            async with trio.open_nursery() as asking:
+            async with aio.open_nursery() as asking:
                 asking.start_soon(ask)
                 asking.start_soon(ask)
-                await trio.testing.wait_all_tasks_blocked()
+                await settled()
                 pair.far.close()
-            assert len(lost) == 2 and trio.current_time() < 30
+            assert len(lost) == 2 and aio.now_s() < 30
             assert not pair.near.is_open and not pair.far.is_open
             with pytest.raises(ConnectionLost):
                 await pair.near.invoke(RemotingCommand.request(10), 1)
@@ -175,99 +174,113 @@ def test_lost_connection_wakes_all_who_wait() -> None:
 
 def test_idle_connection_is_closed_and_a_busy_one_is_not() -> None:
     async def main() -> None:
-        async with trio.open_nursery() as nursery:
+        async with aio.open_nursery() as nursery:
             pair = Pair(nursery)
-            start_s = trio.current_time()
-            await trio.sleep(100)
+            start_s = aio.now_s()
+            await aio.sleep(100)
             await pair.near.invoke(RemotingCommand.request(10), 5)
-            await trio.sleep(100)
+            await aio.sleep(100)
             assert pair.near.is_open and pair.far.is_open
-        assert trio.current_time() - start_s == pytest.approx(220)
+        assert aio.now_s() - start_s == pytest.approx(220)
 
     run(main)
 
 
 def test_requests_in_work_are_bounded() -> None:
     async def main() -> None:
-        async with trio.open_nursery() as nursery:
+        async with aio.open_nursery() as nursery:
             pair = Pair(nursery, ChannelLimits(requests_max=2))
-            async with trio.open_nursery() as asking:
+            async with aio.open_nursery() as asking:
                 for _ in range(5):
                     asking.start_soon(pair.near.invoke, RemotingCommand.request(11), 5)
-                await trio.testing.wait_all_tasks_blocked()
+                await settled()
                 assert pair.far_echo.active == 2
                 pair.far_echo.go.set()
             assert pair.far_echo.active_max == 2
-            nursery.cancel_scope.cancel()
+            nursery.cancel()
 
     run(main)
 
 
 def test_our_requests_are_bounded() -> None:
     async def main() -> None:
-        async with trio.open_nursery() as nursery:
+        async with aio.open_nursery() as nursery:
             pair = Pair(nursery, ChannelLimits(in_flight_max=1))
             nursery.start_soon(pair.near.invoke, RemotingCommand.request(11), 5)
-            await trio.testing.wait_all_tasks_blocked()
+            await settled()
             with pytest.raises(TooManyRequests):
                 await pair.near.invoke(RemotingCommand.request(10), 5)
             pair.far_echo.go.set()
-            await trio.testing.wait_all_tasks_blocked()
-            nursery.cancel_scope.cancel()
+            await settled()
+            nursery.cancel()
 
     run(main)
 
 
 def test_choked_peer_costs_bounded_memory_and_can_be_closed() -> None:
     async def main() -> None:
-        near, _far = memory_stream_pair()
-        blocked = trio.Event()
-
-        async def never_sends() -> None:
-            blocked.set()
-            await trio.sleep_forever()
-
-        near.send_stream.send_all_hook = never_sends
+        near, _far = memory_streams()
         one = channel(near, Echo(), ChannelLimits(outgoing_size_max=1000, close_flush_s=1.0))
-        async with trio.open_nursery() as nursery:
+        async with aio.open_nursery() as nursery:
             nursery.start_soon(one.run)
-            one.push(RemotingCommand.oneway(10, body=bytes(500)))
-            await blocked.wait()
             for _ in range(100):
                 one.push(RemotingCommand.oneway(10, body=bytes(500)))
-            assert len(one._outgoing) < 2000
+            assert near.unsent_size < 2000
             with pytest.raises(RequestTimeout):
                 await one.invoke(RemotingCommand.request(10), 2)
-            closed_at_s = trio.current_time()
+            with pytest.raises(RequestTimeout):
+                await one.invoke_all([RemotingCommand.request(10)] * 2, 2)
+            closed_at_s = aio.now_s()
             one.close()
-        assert trio.current_time() - closed_at_s == pytest.approx(1)
+        assert aio.now_s() - closed_at_s == pytest.approx(1)
+
+    run(main)
+
+
+def test_who_waits_for_room_goes_on_when_the_peer_reads() -> None:
+    async def main() -> None:
+        near, far = memory_streams()
+        one = channel(near, Echo(), ChannelLimits(outgoing_size_max=1000))
+        near.is_choked = True
+        async with aio.open_nursery() as nursery:
+            nursery.start_soon(one.run)
+            nursery.start_soon(channel(far, Echo()).run)
+            one.push(RemotingCommand.oneway(10, body=bytes(1500)))
+            nursery.start_soon(one.send, RemotingCommand.oneway(10))
+            nursery.start_soon(one.invoke, RemotingCommand.request(10), 100)
+            await settled()
+            assert one.in_flight_count == 0
+            near.is_choked = False
+            far.resume()
+            assert (await one.invoke(RemotingCommand.request(10, body=b"x"), 5)).body == b"x"
+            nursery.cancel()
 
     run(main)
 
 
 def test_close_lets_out_what_is_queued() -> None:
     async def main() -> None:
-        near, far = memory_stream_pair()
-        one = channel(near, Echo())
-        async with trio.open_nursery() as nursery:
+        near, far = memory_streams()
+        one, received = channel(near, Echo()), Collected()
+        async with aio.open_nursery() as nursery:
             nursery.start_soon(one.run)
             one.push(RemotingCommand.oneway(10, body=b"last words"))
             one.close()
-        received = bytearray()
-        while data := await far.receive_some():
-            received += data
-        assert RemotingCommand.decode(bytes(received)).body == b"last words"
+            await far.run(received, 1000)
+        assert RemotingCommand.decode(received.data).body == b"last words"
 
     run(main)
 
 
 def test_garbage_closes_the_connection_without_an_answer() -> None:
     async def main() -> None:
-        near, far = memory_stream_pair()
-        async with trio.open_nursery() as nursery:
+        near, far = memory_streams()
+        received = Collected()
+        async with aio.open_nursery() as nursery:
             nursery.start_soon(channel(near, Echo()).run)
-            await far.send_all(b"GET / HTTP/1.1\r\n\r\n")
-            assert await far.receive_some() == b""
+            far.write(b"GET / HTTP/1.1\r\n\r\n")
+            await far.run(received, 1000)
+        assert received.data == b""
 
     run(main)
 
@@ -278,13 +291,13 @@ def test_response_too_large_for_a_frame_becomes_an_error() -> None:
             return RemotingCommand.response(0, None, body=bytes(17_000_000))
 
     async def main() -> None:
-        near, far = memory_stream_pair()
-        async with trio.open_nursery() as nursery:
+        near, far = memory_streams()
+        async with aio.open_nursery() as nursery:
             nursery.start_soon(channel(near, Huge()).run)
             asking = channel(far, Echo())
             nursery.start_soon(asking.run)
             response = await asking.invoke(RemotingCommand.request(10), 5)
             assert response.code == 1 and "17000" in str(response.remark)
-            nursery.cancel_scope.cancel()
+            nursery.cancel()
 
     run(main)

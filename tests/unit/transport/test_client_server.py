@@ -15,9 +15,12 @@ from rocketpy.remoting.answers import RequestTable
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.connection import Connection, RequestReceived
 from rocketpy.remoting.networks import parse_networks
+from rocketpy.transport.byte_stream import ByteStream
 from rocketpy.transport.client import RemotingClient, open_remoting_client
 from rocketpy.transport.server import RemotingServer
 from rocketpy.transport.streams import connect, listening_port, open_listeners
+from rocketpy.transport.trio_stream import TrioByteStream
+from tests.support.memory_streams import PEER
 
 
 class Service:
@@ -202,7 +205,7 @@ def test_nobody_listens(address: str) -> None:
 
 
 def test_connecting_is_bounded_in_time() -> None:
-    async def never(address: str) -> trio.abc.Stream:
+    async def never(address: str) -> ByteStream:
         await trio.sleep_forever()
         raise AssertionError
 
@@ -224,10 +227,10 @@ def test_a_connection_that_went_silent_is_replaced() -> None:
     Fault: A client kept a connection forgotten by a firewall for up to a quarter of an hour."""
     made: list[trio.testing.MemoryReceiveStream] = []
 
-    async def silent(address: str) -> trio.abc.Stream:
+    async def silent(address: str) -> ByteStream:
         near, far = trio.testing.memory_stream_pair()
         made.append(far.receive_stream)
-        return near
+        return TrioByteStream(near, PEER)
 
     async def main() -> None:
         async with open_remoting_client(connector=silent) as client:
@@ -245,8 +248,8 @@ def test_a_connection_that_answers_others_is_kept() -> None:
     async def main() -> None:
         near, far = trio.testing.memory_stream_pair()
 
-        async def connector(address: str) -> trio.abc.Stream:
-            return near
+        async def connector(address: str) -> ByteStream:
+            return TrioByteStream(near, PEER)
 
         async def answer_small_ones() -> None:
             peer = Connection[None]()

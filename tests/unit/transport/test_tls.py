@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import serialization
 from rocketpy.errors import ConfigError, ConnectFailed
 from rocketpy.remoting.abc import Peer
 from rocketpy.tls import trusting_context
-from rocketpy.transport.streams import Connector, open_listeners, peer_of
+from rocketpy.transport.streams import open_listeners, peer_of
 from rocketpy.transport.tls import tls_connector
 
 MESSAGE = b"to and fro" * 10_000  # more than one TLS record
@@ -49,7 +49,7 @@ async def echo(authority: trustme.CA, name: str = "127.0.0.1", *, asks: bool = F
         nursery.cancel_scope.cancel()
 
 
-async def returned(connector: Connector, address: str) -> bytes:
+async def returned(connector: Callable[[str], Awaitable[trio.abc.Stream]], address: str) -> bytes:
     """What the server of `echo` returns of MESSAGE."""
     got = bytearray()
     with trio.fail_after(30):
