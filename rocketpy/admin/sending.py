@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import attrs
-import trio
 
+from rocketpy import aio
 from rocketpy.client.messages import Message, ReceivedMessage
 from rocketpy.client.options import ProducerOptions
 from rocketpy.client.results import SendResult
@@ -38,7 +38,7 @@ async def send(
     if queue is not None:
         await via.publish_info(message.topic)
         return await via.sender.send_to(queue, outgoing, admin.timeout_s)
-    return await via.send(outgoing, SendBudget(admin.timeout_s, 1, trio.current_time()))
+    return await via.send(outgoing, SendBudget(admin.timeout_s, 1, aio.now_s()))
 
 
 async def send_again(admin: Admin, message: ReceivedMessage) -> SendResult:
@@ -66,9 +66,9 @@ class Timed:
 
 async def timed_send(admin: Admin, message: Message) -> Timed:
     """Send and measure; a failure is an outcome."""
-    begin_s = trio.current_time()
+    begin_s = aio.now_s()
     try:
         result = await send(admin, message)
     except RocketError as error:
-        return Timed((trio.current_time() - begin_s) * 1000, None, None, error)
-    return Timed((trio.current_time() - begin_s) * 1000, result.queue.broker_name, result, None)
+        return Timed((aio.now_s() - begin_s) * 1000, None, None, error)
+    return Timed((aio.now_s() - begin_s) * 1000, result.queue.broker_name, result, None)

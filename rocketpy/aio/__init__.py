@@ -10,6 +10,7 @@ once. Code above must work with both: a wait in a `finally` is `shielded`, with 
 
     backend        `running()`, the interfaces, and what every user calls: sleep, move_on_after, open_nursery, ...
     events         Event, Semaphore, Lock, Queue, made of the backend's future: the same on both
+    portal         calls of other threads into a loop
     on_trio, on_asyncio    the two backends
 """
 
@@ -22,11 +23,13 @@ from .backend import (
     StartedTask,
     Threads,
     in_thread,
+    is_stray_cancellation,
     move_on_after,
     move_on_at,
     now_s,
     open_nursery,
     open_threads,
+    run_with_portal,
     running,
     shielded,
     sleep,
@@ -34,25 +37,30 @@ from .backend import (
     sleep_until,
 )
 from .events import Event, Lock, Queue, Semaphore
+from .portal import LoopEnded, Portal
 
 __all__ = [
     "Backend",
     "Event",
     "Future",
     "Lock",
+    "LoopEnded",
     "Nursery",
     "OpenNursery",
+    "Portal",
     "Queue",
     "Scope",
     "Semaphore",
     "StartedTask",
     "Threads",
     "in_thread",
+    "is_stray_cancellation",
     "move_on_after",
     "move_on_at",
     "now_s",
     "open_nursery",
     "open_threads",
+    "run_with_portal",
     "running",
     "shielded",
     "sleep",

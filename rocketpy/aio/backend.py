@@ -8,11 +8,13 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
+from .portal import Portal
+
 T = TypeVar("T")
 
 
 class Future(Protocol[T]):
-    """The result that one task awaits and another sets; the cheapest way to wait there is."""
+    """A result: one task awaits it and another sets it. No wait costs less."""
 
     def done(self) -> bool:
         """Return True if the result is set, or the task that awaited it was cancelled."""
@@ -97,6 +99,10 @@ class Backend(Protocol):
 
     def open_threads(self, count: int) -> Threads: ...
 
+    def is_stray_cancellation(self, error: BaseException) -> bool: ...
+
+    def run_with_portal(self, function: Callable[[Portal], Awaitable[None]]) -> None: ...
+
 
 _loaded: dict[str, Backend] = {}
 
@@ -161,6 +167,16 @@ def shielded(seconds: float, function: Callable[..., Awaitable[object]], /, *arg
 def in_thread(function: Callable[..., T], *arguments: Any) -> Awaitable[T]:
     """Run a short blocking function, as one that reads a file, in a thread; as `Threads.run`."""
     return running().in_thread(function, *arguments)
+
+
+def is_stray_cancellation(error: BaseException) -> bool:
+    """Return True if nobody has cancelled the calling task: under asyncio it may have awaited another task that was."""
+    return running().is_stray_cancellation(error)
+
+
+def run_with_portal(backend: str, function: Callable[[Portal], Awaitable[None]]) -> None:
+    """Run an async function to its end in a new loop of "trio" or "asyncio" (uvloop's where that is installed)."""
+    (_loaded.get(backend) or _load(backend)).run_with_portal(function)
 
 
 def open_threads(count: int) -> Threads:

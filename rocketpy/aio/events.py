@@ -1,4 +1,4 @@
-"""What tasks wait for: events, semaphores, queues. Made of the backend's future, so both backends behave alike.
+"""Events, semaphores, locks and queues. Made of the backend's future, so both backends behave alike.
 
 They belong to no loop until a task waits, so they may be made anywhere. Not for several threads. A wait that is over
 at once lets no other task run.

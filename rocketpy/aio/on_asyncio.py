@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import threading
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, TypeVar
+
+from .portal import LoopEnded, Portal
 
 T = TypeVar("T")
 
@@ -44,12 +47,27 @@ class AsyncioScope:
         return self.cancelled_caught
 
 
+class AsyncioTask:
+    """aio.StartedTask; without a task, one that was never begun."""
+
+    __slots__ = ("_task",)
+
+    def __init__(self, task: asyncio.Task[object] | None) -> None:
+        self._task = task
+
+    def cancel(self) -> None:
+        """End the task at its next wait; as under trio, it has run to its first one then, and can close what it was
+        given."""
+        if self._task is not None:
+            asyncio.get_running_loop().call_soon(self._task.cancel)
+
+
 class AsyncioNursery:
     """aio.OpenNursery, an asyncio.TaskGroup whose tasks can be ended together."""
 
     def __init__(self) -> None:
         self._group = asyncio.TaskGroup()
-        self._tasks: set[asyncio.Task[object]] = set()
+        self._tasks: set[AsyncioTask] = set()
         self._is_cancelled = self._is_closed = False
 
     async def __aenter__(self) -> AsyncioNursery:
@@ -67,20 +85,21 @@ class AsyncioNursery:
     def start_soon(self, function: Callable[..., Awaitable[object]], /, *arguments: Any) -> None:
         self.start(function, *arguments)
 
-    def start(self, function: Callable[..., Awaitable[object]], /, *arguments: Any) -> asyncio.Future[object]:
-        coroutine = _called(function, arguments)
+    def start(self, function: Callable[..., Awaitable[object]], /, *arguments: Any) -> AsyncioTask:
+        coroutine = _awaited(function, arguments)
         try:
             task = self._group.create_task(coroutine)
         except RuntimeError:
             coroutine.close()
             if self._is_closed:
                 raise
-            return _never_begun()  # the group ends after an error or a cancellation
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+            return AsyncioTask(None)  # the group ends after an error or a cancellation
+        started = AsyncioTask(task)
+        self._tasks.add(started)
+        task.add_done_callback(lambda _: self._tasks.discard(started))
         if self._is_cancelled:
-            task.cancel()
-        return task
+            started.cancel()
+        return started
 
     def cancel(self) -> None:
         self._is_cancelled = True
@@ -88,15 +107,8 @@ class AsyncioNursery:
             task.cancel()
 
 
-async def _called(function: Callable[..., Awaitable[object]], arguments: tuple[Any, ...]) -> object:
+async def _awaited(function: Callable[..., Awaitable[T]], arguments: tuple[Any, ...]) -> T:
     return await function(*arguments)
-
-
-def _never_begun() -> asyncio.Future[object]:
-    """A task that was cancelled before it began."""
-    future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-    future.cancel()
-    return future
 
 
 async def _outlast(work: asyncio.Future[T]) -> T:
@@ -134,6 +146,41 @@ class AsyncioThreads:
         self._executor.shutdown(wait=False)
 
 
+class AsyncioPortal:
+    """aio.Portal."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
+        self._lock = threading.Lock()
+        self._pending: set[Future[Any]] = set()
+
+    def call(self, function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
+        with self._lock:
+            if self._loop is None:
+                raise LoopEnded(during=False)
+            future: Future[T] = asyncio.run_coroutine_threadsafe(_awaited(function, arguments), self._loop)
+            self._pending.add(future)
+        try:
+            return future.result()
+        except CancelledError:
+            raise LoopEnded(during=True) from None
+        finally:
+            self._pending.discard(future)
+
+    def call_soon(self, function: Callable[[], object]) -> None:
+        with self._lock:
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(function)
+
+    def end(self) -> None:
+        """The loop does not run any more, and is about to be closed."""
+        with self._lock:
+            self._loop = None
+            pending, self._pending = self._pending, set()
+        for future in pending:
+            future.cancel()
+
+
 class AsyncioBackend:
     """aio.Backend."""
 
@@ -166,3 +213,28 @@ class AsyncioBackend:
 
     def open_threads(self, count: int) -> AsyncioThreads:
         return AsyncioThreads(count)
+
+    def is_stray_cancellation(self, error: BaseException) -> bool:
+        task = asyncio.current_task()
+        return isinstance(error, asyncio.CancelledError) and task is not None and not task.cancelling()
+
+    def run_with_portal(self, function: Callable[[Portal], Awaitable[None]]) -> None:
+        async def main() -> None:
+            portal = AsyncioPortal()
+            try:
+                await function(portal)
+            finally:
+                portal.end()
+
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(main())
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Return what makes a loop of uvloop; None if that is not installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory

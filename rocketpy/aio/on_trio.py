@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, TypeVar
 
 import trio
+
+from .portal import LoopEnded, Portal
 
 T = TypeVar("T")
 
@@ -93,6 +96,25 @@ class TrioThreads:
         """trio ends idle threads."""
 
 
+class TrioPortal:
+    """aio.Portal."""
+
+    def __init__(self) -> None:
+        self._token = trio.lowlevel.current_trio_token()
+
+    def call(self, function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
+        try:
+            return trio.from_thread.run(function, *arguments, trio_token=self._token)
+        except trio.RunFinishedError:
+            raise LoopEnded(during=False) from None
+        except trio.Cancelled:
+            raise LoopEnded(during=True) from None
+
+    def call_soon(self, function: Callable[[], object]) -> None:
+        with contextlib.suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(function)
+
+
 class TrioBackend:
     """aio.Backend."""
 
@@ -122,3 +144,12 @@ class TrioBackend:
 
     def open_threads(self, count: int) -> TrioThreads:
         return TrioThreads(count)
+
+    def is_stray_cancellation(self, error: BaseException) -> bool:
+        return False
+
+    def run_with_portal(self, function: Callable[[Portal], Awaitable[None]]) -> None:
+        async def main() -> None:
+            await function(TrioPortal())
+
+        trio.run(main)

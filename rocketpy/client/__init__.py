@@ -1,7 +1,7 @@
 """The client: producers and consumers for any RocketMQ 4.x name server and broker, ours or the Java one.
 
 Owns: connections to name servers and brokers, the route cache, heartbeats, consumer groups' queues and offsets.
-Runs: inside the user's program, in one `trio.run`; `rocketpy.client.sync` brings its own thread for everybody else.
+Runs: in the user's loop, trio's or asyncio's, which aio finds; `rocketpy.client.sync` brings a thread with a loop.
 Entry points: `Producer`, `TransactionProducer`, `PushConsumer`, `PullConsumer` (async context managers).
 Lifecycle: nothing happens in a constructor; entering the context starts the instance's tasks in a nursery that the
 context owns, leaving it stops them, tells the brokers and closes the connections.

@@ -59,6 +59,11 @@ class Message:
     def is_delayed(self) -> bool:
         return bool(self.delay_level or self.delay_ms or self.deliver_at_ms)
 
+    @property
+    def chooses_queue(self) -> bool:
+        """Return True if the queue follows from the message itself."""
+        return self.order_key is not None
+
     def to_properties(self) -> dict[str, str]:
         """All properties under their wire names, well-known ones included."""
         wire = dict(self.properties)
@@ -89,6 +94,10 @@ class Reply(Message):
 
     request_properties: Mapping[str, str] = attrs.field(factory=dict)
     broker_name: str = ""
+
+    @property
+    def chooses_queue(self) -> bool:
+        return True
 
     def to_properties(self) -> dict[str, str]:
         return super().to_properties() | dict(self.request_properties)

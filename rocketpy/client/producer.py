@@ -17,8 +17,8 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 import attrs
-import trio
 
+from rocketpy import aio
 from rocketpy.errors import ClientError, MessageInvalid, RequestTimeout, RocketError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.names import DEFAULT_PRODUCER_GROUP, check_group
@@ -51,7 +51,7 @@ class Handle(Generic[R]):
     on_done: Callable[[Any], None] | None = None
     result: R | None = None
     error: RocketError | None = None
-    _done: trio.Event = attrs.field(factory=trio.Event)
+    _done: aio.Event = attrs.field(factory=aio.Event)
 
     @property
     def is_done(self) -> bool:
@@ -92,7 +92,7 @@ class InFlight:
     bytes_max: int
     count: int = 0
     bytes: int = 0
-    _changed: trio.Event = attrs.field(factory=trio.Event)
+    _changed: aio.Event = attrs.field(factory=aio.Event)
 
     async def acquire(self, size: int) -> None:
         while self.count >= self.count_max or (self.count and self.bytes + size > self.bytes_max):
@@ -103,7 +103,7 @@ class InFlight:
     def release(self, size: int) -> None:
         self.count -= 1
         self.bytes -= size
-        changed, self._changed = self._changed, trio.Event()
+        changed, self._changed = self._changed, aio.Event()
         changed.set()
 
     async def wait_empty(self) -> None:
@@ -150,7 +150,7 @@ class Producer:
     ) -> bool | None:
         assert self._open is not None
         if error is None:
-            with trio.move_on_after(self.options.shutdown_grace):
+            with aio.move_on_after(self.options.shutdown_grace):
                 await self._in_flight.wait_empty()
         if self._traces is not None:
             await self._traces.close()
@@ -215,15 +215,17 @@ class Producer:
     ) -> SendResult:
         _, send_loop = self._ready
         timeout_s = self.options.send_timeout if timeout is None else timeout
-        begin_s = trio.current_time()
-        target = await self._target(message, queue, selector, key)
+        begin_s = aio.now_s()
+        target = queue
+        if queue is not None or selector is not None or key is not None or message.chooses_queue:
+            target = await self._target(message, queue, selector, key)
         retries = self.options.async_retries if is_async else self.options.retries
         if target is not None and is_async:
             retries = 0  # later messages for the queue may be under way already
         budget = SendBudget(timeout_s, 1 + retries, begin_s)
         result = await send_loop.send(outgoing, budget, queue=target, is_async=is_async)
         if self._traces is not None and message.topic != self.options.trace_topic:
-            cost_ms = round((trio.current_time() - begin_s) * 1000)
+            cost_ms = round((aio.now_s() - begin_s) * 1000)
             begin_ms = send_loop.sender.instance.now_ms() - cost_ms
             self._traces.write(sends_of(self.group, outgoing, result, begin_ms, cost_ms))
         return result
@@ -364,11 +366,11 @@ class Producer:
     ) -> ReceivedMessage:
         opened, send_loop = self._ready
         timeout_s = self.options.send_timeout if timeout is None else timeout
-        deadline_s = trio.current_time() + timeout_s
-        with self._requests.waiting(pending), trio.move_on_at(deadline_s):
+        deadline_s = aio.now_s() + timeout_s
+        with self._requests.waiting(pending), aio.move_on_at(deadline_s):
             await send_loop.publish_info(message.topic)
             await introduce(opened.instance, message.topic)
-            remaining_s = max(0.001, deadline_s - trio.current_time())
+            remaining_s = max(0.001, deadline_s - aio.now_s())
             await self._send(outgoing, message, remaining_s, queue, selector, key)
             await pending.arrived.wait()
         if pending.reply is None:

@@ -16,8 +16,7 @@ import logging
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from typing import Self
 
-import trio
-
+from rocketpy import aio
 from rocketpy.errors import ClientError, RocketError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.bodies.client import (
@@ -83,7 +82,7 @@ class PullConsumer(GroupMember):
         self._instance.consumer = self
         opened.requests.consumer = self
         self._start_jobs(opened)
-        self._next_commit_s = trio.current_time() + self.options.auto_commit_interval
+        self._next_commit_s = aio.now_s() + self.options.auto_commit_interval
         return self
 
     async def _leave(self, error: BaseException | None) -> None:
@@ -138,7 +137,7 @@ class PullConsumer(GroupMember):
                 offset = await self._start_offset(queue)
             except RocketError as error:
                 logger.warning("group %s: cannot find the start offset of queue %s: %s", self.group, queue, error)
-                await trio.sleep(ASSIGN_RETRY_S)
+                await aio.sleep(ASSIGN_RETRY_S)
                 continue
             if not process_queue.dropped:
                 self.begin_pulling(queue, process_queue, offset)
@@ -169,10 +168,10 @@ class PullConsumer(GroupMember):
         With `auto_commit`, what earlier polls returned counts as done now and is committed every few seconds.
         """
         self._running()
-        if self.options.auto_commit and trio.current_time() >= self._next_commit_s:
+        if self.options.auto_commit and aio.now_s() >= self._next_commit_s:
             self._store_consumed(self._consumed)
-            self._next_commit_s = trio.current_time() + self.options.auto_commit_interval
-        with trio.move_on_after(self.options.poll_timeout if timeout is None else timeout):
+            self._next_commit_s = aio.now_s() + self.options.auto_commit_interval
+        with aio.move_on_after(self.options.poll_timeout if timeout is None else timeout):
             while True:
                 if messages := self._take(max_messages):
                     return messages
@@ -265,7 +264,7 @@ class PullConsumer(GroupMember):
         Raises:
             ClientError: the queue is not ours, or the offset is outside of its limits.
         """
-        opened = self._running()
+        self._running()
         assigned = self._assigned.get(queue)
         if assigned is None:
             raise ClientError(f"{queue} is not assigned to this consumer")
@@ -273,7 +272,7 @@ class PullConsumer(GroupMember):
         if not low <= offset <= high:
             raise ClientError(f"offset {offset} of queue {queue} is outside of {low} to {high}")
         assigned.process_queue.drop()
-        assigned.scope.cancel()
+        assigned.end_pulls()
         self._fetched.forget(queue)
         self._consumed[queue] = offset
         self._offsets.update(queue, offset, increase_only=False)
@@ -281,7 +280,7 @@ class PullConsumer(GroupMember):
         self._assigned.add(queue, process_queue)
         if queue in self._rebalancer.queues:
             self._rebalancer.queues[queue] = process_queue
-        opened.nursery.start_soon(self._run_loop, queue, process_queue, offset)
+        self.begin_pulling(queue, process_queue, offset)
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
         await self.seek(queue, await self._brokers.min_offset(queue))
@@ -305,13 +304,14 @@ class PullConsumer(GroupMember):
     def begin_pulling(self, queue: MessageQueue, process_queue: ProcessQueue, offset: int) -> None:
         if queue not in self._assigned:
             self._assigned.add(queue, process_queue)
-        self._running().nursery.start_soon(self._run_loop, queue, process_queue, offset)
+        assigned = self._assigned[queue]
+        if assigned.process_queue is process_queue:
+            loop = PullLoop(self, self._puller, self._pull_settings, queue, process_queue, offset)
+            assigned.pulls = self._running().nursery.start(loop.run)
 
-    async def _run_loop(self, queue: MessageQueue, process_queue: ProcessQueue, offset: int) -> None:
-        assigned = self._assigned.get(queue)
-        if assigned is None or assigned.process_queue is not process_queue:
-            return
-        settings = PullSettings(
+    @property
+    def _pull_settings(self) -> PullSettings:
+        return PullSettings(
             count_max=self.options.pull_batch_size,
             sys_flag=PullSysFlag.SUSPEND | PullSysFlag.SUBSCRIPTION | PullSysFlag.LITE_PULL,
             suspend_s=self.options.broker_suspend,
@@ -320,8 +320,6 @@ class PullConsumer(GroupMember):
             error_delay_s=self.options.pull_error_delay,
             flow_control_delay_s=self.options.pull_flow_control_delay,
         )
-        with assigned.scope:
-            await PullLoop(self, self._puller, settings, queue, process_queue, offset).run()
 
     async def release(self, queue: MessageQueue, process_queue: ProcessQueue) -> bool:
         process_queue.drop()

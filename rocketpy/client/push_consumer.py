@@ -4,7 +4,7 @@
 
     options = PushOptions(name_servers="127.0.0.1:9876")
     async with PushConsumer("billing", {"OrderTopic": "paid || refunded"}, handle, options=options):
-        await trio.sleep_forever()
+        await aio.sleep_forever()
 
 Returning None (or ConsumeResult SUCCESS) acknowledges; raising retries. At least once: a handler meets a message again
 after a crash, a lost lock or a rebalance, so it must not mind. Source: RocketMQ 4.9 `DefaultMQPushConsumer`.
@@ -16,8 +16,7 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Self
 
-import trio
-
+from rocketpy import aio
 from rocketpy.errors import ClientError, RocketError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.names import CLIENT_INNER_PRODUCER_GROUP, retry_topic
@@ -89,7 +88,7 @@ class PushConsumer(GroupMember):
         self._expressions = dict(subscriptions)
         self._announced: dict[str, SubscriptionData] = {}  # as pulls name them
         self._leave_max_s += self.options.shutdown_grace
-        self._unpaused = trio.Event()
+        self._unpaused = aio.Event()
         self._unpaused.set()
         self.ordered = self.options.ordered
         self.consume_from_where = ConsumeFromWhere(self.options.start.wire_name)
@@ -117,9 +116,7 @@ class PushConsumer(GroupMember):
         instance = opened.instance
         await self._join(opened, self)
         self._locks = QueueLocks(self.group, self._brokers, self._queues, self._now_ms)
-        self._handler = Handler(
-            self._function, self.options.batch_size_max > 1, trio.CapacityLimiter(self.options.concurrency)
-        )
+        self._handler = Handler(self._function, self.options.batch_size_max > 1, self.options.concurrency)
         self._service = self._consume_service(opened)
         instance.consumer = self
         instance.producer_groups.add(CLIENT_INNER_PRODUCER_GROUP)
@@ -149,7 +146,7 @@ class PushConsumer(GroupMember):
         send_loop = SendLoop(sender, sender_options, opened.instance.rng)
 
         async def send(message: Message) -> SendResult:
-            budget = SendBudget(sender_options.send_timeout, 1 + sender_options.retries, trio.current_time())
+            budget = SendBudget(sender_options.send_timeout, 1 + sender_options.retries, aio.now_s())
             return await send_loop.send(sender.prepare_unchecked(message), budget)
 
         self._context = ConsumeContext(
@@ -181,13 +178,14 @@ class PushConsumer(GroupMember):
         await self._rebalancer.drop_all()
         if self.options.ordered and self.is_clustering and owned:
             await self._locks.unlock(owned)
+        self._handler.close()
 
     # --- jobs ---------------------------------------------------------------------------------------------------------
 
     async def _expire_stuck(self) -> None:
         assert isinstance(self._service, ConcurrentService)
         while True:
-            await trio.sleep(self.options.consume_timeout)
+            await aio.sleep(self.options.consume_timeout)
             for queue, process_queue in list(self._rebalancer.queues.items()):
                 if self.is_clustering:
                     await self._service.expire(process_queue, queue)
@@ -229,7 +227,7 @@ class PushConsumer(GroupMember):
     async def release(self, queue: MessageQueue, process_queue: ProcessQueue) -> bool:
         """Store the offset and forget the queue; an ordered one is unlocked once its handler has ended."""
         if self.options.ordered and self.is_clustering:
-            with trio.move_on_after(CONSUME_LOCK_WAIT_S):
+            with aio.move_on_after(CONSUME_LOCK_WAIT_S):
                 async with process_queue.consume_lock:
                     await self._persist_and_forget(queue)
                     self._unlock_soon(queue, process_queue)
@@ -249,7 +247,7 @@ class PushConsumer(GroupMember):
         delay_s = self.options.unlock_delay if process_queue.cached_count else 0.0
 
         async def unlock() -> None:
-            await trio.sleep(delay_s)
+            await aio.sleep(delay_s)
             if queue not in self._rebalancer.queues:
                 await self._locks.unlock([queue])
 
@@ -312,7 +310,7 @@ class PushConsumer(GroupMember):
     async def offset_illegal(self, queue: MessageQueue, process_queue: ProcessQueue, offset: int) -> bool:
         """Drop the queue, let handlers end, store the broker's offset even backwards; rebalance takes it again."""
         process_queue.drop()
-        await trio.sleep(self.options.offset_illegal_delay)
+        await aio.sleep(self.options.offset_illegal_delay)
         self._offsets.update(queue, offset, increase_only=False)
         await self._offsets.persist_one(queue)
         await self._rebalancer.remove(queue)
@@ -324,7 +322,7 @@ class PushConsumer(GroupMember):
     def pause(self) -> None:
         """Pull nothing more until `resume`; what is cached is still consumed."""
         if self._unpaused.is_set():
-            self._unpaused = trio.Event()
+            self._unpaused = aio.Event()
 
     def resume(self) -> None:
         self._unpaused.set()
@@ -333,7 +331,7 @@ class PushConsumer(GroupMember):
     async def run(self) -> None:
         """Consume until cancelled."""
         async with self:
-            await trio.sleep_forever()
+            await aio.sleep_forever()
 
     # --- for brokers (AskedConsumer, ConsumerMember) ------------------------------------------------------------------
 
@@ -349,7 +347,7 @@ class PushConsumer(GroupMember):
             for _, process_queue in affected:
                 process_queue.drop()
                 process_queue.clear()
-            await trio.sleep(self.options.reset_offset_delay)
+            await aio.sleep(self.options.reset_offset_delay)
             for queue, _ in affected:
                 logger.info("group %s: reset the offset of queue %s to %d", self.group, queue, offsets[queue])
                 self._offsets.update(queue, offsets[queue], increase_only=False)

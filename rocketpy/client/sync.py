@@ -3,8 +3,8 @@
     with Producer("orders", ProducerOptions(name_servers="127.0.0.1:9876")) as producer:
         producer.send(Message("OrderTopic", b"..."))
 
-The thread runs `trio`; calls of any number of threads are handed to it. A client that was opened before `fork` belongs
-to the parent.
+The thread runs asyncio, on uvloop where that is installed; calls of any number of threads are handed to it. A client
+that was opened before `fork` belongs to the parent.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ import concurrent.futures
 import functools
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
-import trio
-
+from rocketpy import aio
 from rocketpy.errors import ClientError
 from rocketpy.message.message_queue import MessageQueue
 
@@ -44,11 +43,13 @@ S = TypeVar("S", bound=async_producer.Producer, covariant=True)
 class Blocking(Generic[C]):
     """Runs an async client in a thread of its own, between `start` and `close`."""
 
+    backend = "asyncio"  # or "trio", for a client that can do with that alone
+
     def __init__(self, client: C) -> None:
         self._client = client
         self._thread: threading.Thread | None = None
-        self._token: trio.lowlevel.TrioToken | None = None
-        self._stop: trio.Event | None = None
+        self._portal: aio.Portal | None = None
+        self._stop = aio.Event()
         self._started: concurrent.futures.Future[None] = concurrent.futures.Future()
         self._ended: concurrent.futures.Future[None] = concurrent.futures.Future()
 
@@ -63,9 +64,8 @@ class Blocking(Generic[C]):
 
     def close(self) -> None:
         """Shut the client down and wait for it. Raises the error that ended it, if one did."""
-        if self._token is not None and self._stop is not None and not self._ended.done():
-            with suppress(trio.RunFinishedError):  # it has ended by itself; the result says why
-                self._token.run_sync_soon(self._stop.set)
+        if self._portal is not None:
+            self._portal.call_soon(self._stop.set)
         if self._thread is not None:
             self._thread.join()
             self._ended.result()
@@ -80,7 +80,7 @@ class Blocking(Generic[C]):
 
     def _run(self) -> None:
         try:
-            trio.run(self._live)
+            aio.run_with_portal(self.backend, self._live)
         except BaseException as error:
             if not self._started.done():
                 self._started.set_exception(error)
@@ -90,23 +90,20 @@ class Blocking(Generic[C]):
         else:
             self._ended.set_result(None)
 
-    async def _live(self) -> None:
+    async def _live(self, portal: aio.Portal) -> None:
         async with self._client:
-            self._token = trio.lowlevel.current_trio_token()
-            self._stop = trio.Event()
+            self._portal = portal
             self._started.set_result(None)
             await self._stop.wait()
 
     def _call(self, function: Callable[..., Awaitable[T]], *args: Any) -> T:
         """Run an async function in the client's thread and wait for its result."""
-        if self._token is None:
+        if self._portal is None:
             raise ClientError("the client is not running: use it within `with`")
         try:
-            return trio.from_thread.run(function, *args, trio_token=self._token)
-        except trio.RunFinishedError:
-            raise ClientError("the client was closed") from None
-        except trio.Cancelled:
-            raise ClientError("the client was closed during the call") from None
+            return self._portal.call(function, *args)
+        except aio.LoopEnded as error:
+            raise ClientError(f"the client was closed{' during the call' if error.during else ''}") from None
 
     def _call_now(self, function: Callable[..., T], *args: Any) -> T:
         """Run a plain function in the client's thread and wait for its result."""

@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 
 import attrs
-import trio
 
+from rocketpy import aio
 from rocketpy.errors import MessageInvalid, RocketError
 from rocketpy.logs import LogLimit
 from rocketpy.message import properties as names
@@ -48,7 +48,7 @@ class TraceWriter:
     topic: str
     sends: SendLoop
     _waiting: deque[TraceRecord] = attrs.field(factory=deque)
-    _written: trio.Event = attrs.field(factory=trio.Event)
+    _written: aio.Event = attrs.field(factory=aio.Event)
     _log_limit: LogLimit = attrs.field(factory=LogLimit)
 
     @classmethod
@@ -78,13 +78,13 @@ class TraceWriter:
     async def run(self) -> None:
         while True:
             await self._written.wait()
-            self._written = trio.Event()
-            await trio.sleep(GATHER_S)
+            self._written = aio.Event()
+            await aio.sleep(GATHER_S)
             await self.flush()
 
     async def close(self) -> None:
         """Send what waits, within a time."""
-        with trio.move_on_after(LAST_FLUSH_S):
+        with aio.move_on_after(LAST_FLUSH_S):
             await self.flush()
 
     async def flush(self) -> None:
@@ -93,7 +93,7 @@ class TraceWriter:
             message, count = self._next_message()
             try:
                 outgoing = self.sends.sender.prepare(message)
-                await self.sends.send(outgoing, SendBudget(SEND_TIMEOUT_S, SEND_ATTEMPTS, trio.current_time()))
+                await self.sends.send(outgoing, SendBudget(SEND_TIMEOUT_S, SEND_ATTEMPTS, aio.now_s()))
             except RocketError as error:
                 self._dropped(count, str(error))
 

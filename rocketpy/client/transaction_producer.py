@@ -20,11 +20,12 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
+from types import TracebackType
 from typing import Any, Protocol, Self
 
 import attrs
-import trio
 
+from rocketpy import aio
 from rocketpy.errors import RecordCorrupt, RocketError
 from rocketpy.logs import LogLimit, and_more
 from rocketpy.message import properties as names
@@ -50,6 +51,7 @@ from .tracing import end_of
 logger = logging.getLogger(__name__)
 
 CHECKS_WAITING_MAX = 2_000  # one more is dropped; the broker asks again
+THREADS_MAX = 40  # for plain functions of the listener
 CHECKS_BYTES_MAX = 64 * 1024 * 1024  # of the bodies of those that wait; one always fits
 
 
@@ -108,16 +110,26 @@ class TransactionProducer(Producer):
     ) -> None:
         super().__init__(group, options, lifetime=lifetime)
         self.listener = listener
-        self._checks, self._waiting_checks = trio.open_memory_channel[_Check](CHECKS_WAITING_MAX)
+        self._checks = aio.Queue[_Check]()
+        self._threads: aio.Threads
         self._checks_bytes = 0  # of the bodies of those that wait
         self._log = LogLimit()
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()
+        self._threads = aio.open_threads(THREADS_MAX)
         opened, _ = self._ready
         opened.requests.on_check = self._check_arrived
         opened.nursery.start_soon(self._answer_checks, opened.instance)
         return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        try:
+            return await super().__aexit__(kind, error, trace)
+        finally:
+            self._threads.close()
 
     async def send_in_transaction(
         self,
@@ -188,13 +200,12 @@ class TransactionProducer(Producer):
             now_ms = instance.now_ms()
             self._traces.write([end_of(header, topic, properties, broker, region_id, now_ms)])
 
-    @staticmethod
-    async def _decide(function: Callable[..., Any], *arguments: Any, msg_id: str) -> LocalTransactionState:
+    async def _decide(self, function: Callable[..., Any], *arguments: Any, msg_id: str) -> LocalTransactionState:
         try:
             if inspect.iscoroutinefunction(function):
                 state = await function(*arguments)
             else:
-                state = await trio.to_thread.run_sync(function, *arguments)
+                state = await self._threads.run(function, *arguments)
                 if inspect.isawaitable(state):
                     state = await state
             if state is None:
@@ -202,7 +213,9 @@ class TransactionProducer(Producer):
             if not isinstance(state, LocalTransactionState):
                 raise TypeError(f"{function} returns a LocalTransactionState or None, not {type(state).__name__}")
             return state
-        except Exception:
+        except BaseException as error:
+            if not isinstance(error, Exception) and not aio.is_stray_cancellation(error):
+                raise
             logger.warning("the transaction listener failed on message %s: the broker will ask", msg_id, exc_info=True)
             return LocalTransactionState.UNKNOWN
 
@@ -224,15 +237,11 @@ class TransactionProducer(Producer):
             self._warn("ignored a check by broker %s: it is of group %s, not %s", broker, group, self.group)
             return
         size = self._checks_bytes + len(message.body)
-        try:
-            if self._checks_bytes and size > CHECKS_BYTES_MAX:
-                raise trio.WouldBlock
-            self._checks.send_nowait(_Check(channel, header, message))
-        except trio.WouldBlock:
-            waiting = self._checks.statistics().current_buffer_used
-            self._warn("dropped a transaction check: %d wait; broker %s asks again", waiting, broker)
-        else:
-            self._checks_bytes = size
+        if len(self._checks) >= CHECKS_WAITING_MAX or (self._checks_bytes and size > CHECKS_BYTES_MAX):
+            self._warn("dropped a transaction check: %d wait; broker %s asks again", len(self._checks), broker)
+            return
+        self._checks.put(_Check(channel, header, message))
+        self._checks_bytes = size
 
     def _warn(self, text: str, *arguments: object) -> None:
         """Write a line that brokers may cause again and again."""
@@ -241,7 +250,8 @@ class TransactionProducer(Producer):
 
     async def _answer_checks(self, instance: ClientInstance) -> None:
         """Answer until the connections are closed: the last answer may come while the producer is closing."""
-        async for check in self._waiting_checks:
+        while True:
+            check = await self._checks.get()
             self._checks_bytes -= len(check.message.body)
             state = await self._decide(self.listener.check, check.message, msg_id=check.message.msg_id)
             header = EndTransactionRequestHeader(

@@ -120,13 +120,15 @@ def encode_properties(properties: Mapping[str, str]) -> str:
     Raises:
         MessageInvalid: a name is empty, or a name or value holds a separator.
     """
-    for name, value in properties.items():
-        if not name:
-            raise MessageInvalid("a property without a name")
-        for text in (name, value):
-            if NAME_VALUE_SEPARATOR in text or PROPERTY_SEPARATOR in text:
-                raise MessageInvalid(f"property {name!r} holds one of the separators 0x01, 0x02")
-    return PROPERTY_SEPARATOR.join(f"{name}{NAME_VALUE_SEPARATOR}{value}" for name, value in properties.items())
+    text = PROPERTY_SEPARATOR.join([f"{name}{NAME_VALUE_SEPARATOR}{value}" for name, value in properties.items()])
+    count = len(properties)
+    if "" in properties:
+        raise MessageInvalid("a property without a name")
+    if text.count(NAME_VALUE_SEPARATOR) != count or text.count(PROPERTY_SEPARATOR) != max(0, count - 1):
+        separators = {NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR}
+        name = next(name for name, value in properties.items() if not separators.isdisjoint(name + value))
+        raise MessageInvalid(f"property {name!r} holds one of the separators 0x01, 0x02")
+    return text
 
 
 def decode_properties(text: str) -> dict[str, str]:

@@ -22,6 +22,10 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys
 # Numbers stay text: extFields want them as they were spelled, and no digit string can be made expensive.
 _DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str, strict=False)
 _NAMES = {language: language.name for language in LanguageCode}
+_SPELLED = frozenset(
+    ("code", "extFields", "flag", "language", "opaque", "remark", "serializeTypeCurrentRPC", "version")
+)
+_SPELLING = {key.lower(): key for key in _SPELLED}
 _LANGUAGES = {name: language for language, name in _NAMES.items()}
 
 
@@ -60,15 +64,17 @@ def _object(header: bytes) -> dict[str, object]:
 
 
 def _fields(decoded: dict[str, object]) -> HeaderFields:
-    values = {key.lower(): value for key, value in decoded.items()}
+    values = decoded
+    if not decoded.keys() <= _SPELLED:
+        values = {_SPELLING.get(key.lower(), key): value for key, value in decoded.items()}
     return HeaderFields(
-        code=_number(values, "code"),
-        language=_language(values.get("language")),
-        version=_number(values, "version"),
-        opaque=_number(values, "opaque"),
-        flag=_number(values, "flag"),
-        remark=_text(values.get("remark")),
-        ext_fields=_ext_fields(values.get("extfields")),
+        _number(values, "code"),
+        _language(values.get("language")),
+        _number(values, "version"),
+        _number(values, "opaque"),
+        _number(values, "flag"),
+        _text(values.get("remark")),
+        _ext_fields(values.get("extFields")),
     )
 
 
@@ -76,6 +82,8 @@ def _number(values: dict[str, object], key: str) -> int:
     value = values.get(key)
     if value is None:
         return 0
+    if value.__class__ is str and len(value) < 10 and value.isascii() and value.isdigit():
+        return int(value)
     if not isinstance(value, str):
         raise HeaderInvalid(f"header field {key} is not a number but {type(value).__name__}")
     try:
@@ -87,7 +95,7 @@ def _number(values: dict[str, object], key: str) -> int:
 def _language(value: object) -> LanguageCode | None:
     if not isinstance(value, str):
         return None
-    language = _LANGUAGES.get(value.upper())
+    language = _LANGUAGES.get(value) or _LANGUAGES.get(value.upper())
     return language_or_none(int_or(value, -1)) if language is None else language
 
 
@@ -105,6 +113,8 @@ def _ext_fields(value: object) -> dict[str, str] | None:
         return None
     if not isinstance(value, dict):
         raise HeaderInvalid(f"extFields is not an object but {type(value).__name__}")
+    if all(item.__class__ is str for item in value.values()):
+        return value
     return {key: text for key, item in value.items() if (text := _text(item)) is not None}
 
 

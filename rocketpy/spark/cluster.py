@@ -203,6 +203,8 @@ async def _ask_all(
 class Cluster(Blocking[AsyncCluster]):
     """AsyncCluster, blocking: for Spark's threads."""
 
+    backend = "trio"
+
     def __init__(self, options: ClientOptions, lifetime: Lifetime | None = None) -> None:
         super().__init__(AsyncCluster(options, lifetime))
 

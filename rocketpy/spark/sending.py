@@ -213,6 +213,8 @@ class AsyncSender:
 class Sender(Blocking[AsyncSender]):
     """AsyncSender, blocking: for Spark's threads."""
 
+    backend = "trio"
+
     def __init__(self, group: str, options: ProducerOptions) -> None:
         super().__init__(AsyncSender(group, options))
 

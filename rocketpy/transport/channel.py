@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import attrs
 
@@ -88,16 +88,20 @@ class Budget:
 
 @attrs.define(eq=False)
 class Answer:
-    """The wait of one request for its response. `about` is what the request is about, for whoever looks at waits."""
+    """The wait of one request for its response, or for the connection first.
 
-    future: aio.Future[RemotingCommand | TransportError]
-    request: RemotingCommand
+    Args:
+        future: gets the outcome: the response, or the error to raise.
+        about: what the request is about, for those who look at waits.
+    """
+
+    future: aio.Future[Any]
     sent_s: float
     timeout_s: float
     about: object = None
 
-    def finish(self, outcome: RemotingCommand | TransportError) -> None:
-        """End the wait, with the response or with the error to raise."""
+    def finish(self, outcome: object) -> None:
+        """End the wait."""
         if not self.future.done():
             self.future.set_result(outcome)
 
@@ -222,7 +226,7 @@ class StreamChannel:
         now_s = self._backend.now_s()
         if self._is_full or self._closing:
             await self._wait_for_room(now_s + timeout_s)
-        answer = Answer(self._backend.future(), command, now_s, timeout_s, about)
+        answer = Answer(self._backend.future(), now_s, timeout_s, about)
         self._write(self._protocol.send_request(command, answer, now_s + timeout_s))
         self._expect(now_s, now_s + timeout_s)
         try:
@@ -230,7 +234,7 @@ class StreamChannel:
         except BaseException:
             self._protocol.forget(command.opaque)
             raise
-        return _response(outcome)
+        return self._response(outcome, command)
 
     async def invoke_all(self, commands: Sequence[RemotingCommand], timeout_s: float) -> list[RemotingCommand]:
         """Send requests together and wait for all responses; they come in the order of the requests. `timeout_s` in
@@ -240,15 +244,23 @@ class StreamChannel:
         """
         now_s = self._backend.now_s()
         await self._wait_for_room(now_s + timeout_s)
-        answers = [Answer(self._backend.future(), command, now_s, timeout_s) for command in commands]
+        answers = [Answer(self._backend.future(), now_s, timeout_s) for _ in commands]
         try:
-            data = [self._protocol.send_request(answer.request, answer, now_s + timeout_s) for answer in answers]
+            requests = list(zip(commands, answers, strict=True))
+            data = [self._protocol.send_request(command, answer, now_s + timeout_s) for command, answer in requests]
             self._write(b"".join(data))
             self._expect(now_s, now_s + timeout_s)
-            return [_response(await answer.future) for answer in answers]
+            return [self._response(await answer.future, command) for command, answer in requests]
         finally:
             for command in commands:
                 self._protocol.forget(command.opaque)
+
+    def _response(self, outcome: RemotingCommand | TransportError | None, request: RemotingCommand) -> RemotingCommand:
+        if isinstance(outcome, RemotingCommand):
+            return outcome
+        raise outcome or ConnectionLost(
+            f"the connection to <{self._peer}> closed before the response of {request.name} came"
+        )
 
     def close(self) -> None:
         """Close soon, after queued data is written or a short time has passed."""
@@ -277,10 +289,7 @@ class StreamChannel:
             if self._budget is not None:
                 self._budget.hold(self, 0)
             for answer in self._protocol.close():
-                name = answer.request.name
-                answer.finish(
-                    ConnectionLost(f"the connection to <{self._peer}> closed before the response of {name} came")
-                )
+                answer.finish(None)
             self._make_room()
 
     async def _watch(self) -> None:
@@ -418,18 +427,12 @@ class StreamChannel:
             raise ConnectionLost(f"the connection to <{self._peer}> is closed")
 
 
-def _response(outcome: RemotingCommand | TransportError) -> RemotingCommand:
-    if isinstance(outcome, RemotingCommand):
-        return outcome
-    raise outcome
-
-
 @attrs.define
 class _Work:
     """The requests of the peer that are being answered.
 
-    Those of a server are bounded in bytes as well, and it begins one in each turn of the loop: a read may bring a
-    thousand, and an answer that is not written yet would not count.
+    One begins in each turn of the loop: so they begin in their order, and a thousand that came in one read do not pass
+    the bounds, in which an answer counts only once it is written. Those of a server are bounded in bytes as well.
     """
 
     owner: ChannelOwner
@@ -441,7 +444,7 @@ class _Work:
     def add(self, size: int) -> None:
         self._count += 1
         self.size += size
-        self.has_begun = self.owner.budget is not None
+        self.has_begun = True
 
     def remove(self, size: int) -> None:
         self._count -= 1

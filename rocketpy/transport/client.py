@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import attrs
 
 from rocketpy import aio
-from rocketpy.errors import ConnectFailed, RequestTimeout
+from rocketpy.errors import ConnectFailed, RequestTimeout, TransportError
 from rocketpy.remoting.abc import Processor
 from rocketpy.remoting.answers import RequestTable
 from rocketpy.remoting.command import RemotingCommand
 
-from .byte_stream import ByteStream
 from .channel import Answer, ChannelLimits, ChannelOwner, StreamChannel
 from .connector import Connector, connect
 
@@ -31,8 +30,9 @@ alone finds out after a quarter of an hour. A broker waits 5 s for its disk; que
 class _Slot:
     """The entry of one address in the pool."""
 
-    lock: aio.Lock = attrs.field(factory=aio.Lock)  # held while connecting
     channel: StreamChannel | None = None
+    is_connecting: bool = False
+    waiting: list[Answer] = attrs.field(factory=list)  # for the connection
 
 
 class RemotingClient:
@@ -77,22 +77,24 @@ class RemotingClient:
         channel = slot.channel if slot is not None else None
         return channel is not None and channel.is_open and not channel.is_unacknowledged
 
-    def unanswered(self, address: str) -> list[Answer]:
-        """The requests that wait for an answer of this address, oldest first."""
-        slot = self._slots.get(address)
-        return [] if slot is None or slot.channel is None else slot.channel.unanswered
+    def waiting(self, sent_until_s: float) -> Iterator[tuple[str, Answer]]:
+        """The requests without an answer that were sent until this time, with their addresses."""
+        for address, slot in self._slots.items():
+            answers = slot.waiting if slot.channel is None else slot.waiting + slot.channel.unanswered
+            for answer in itertools.takewhile(lambda answer: answer.sent_s <= sent_until_s, answers):
+                yield address, answer
 
     async def invoke(
         self, address: str, request: RemotingCommand, timeout_s: float, *, about: object = None
     ) -> RemotingCommand:
         """Send a request and wait for its response; `timeout_s` includes connecting.
 
-        An error response is returned like any other: the caller checks its code. `about` is for `unanswered`.
+        An error response is returned like any other: the caller checks its code. `about` is for `waiting`.
 
         Raises:
             ConnectFailed, ConnectionLost, RequestTimeout, TooManyRequests: there is no response.
         """
-        channel, left_s = await self._within(address, timeout_s)
+        channel, left_s = await self._within(address, timeout_s, about)
         try:
             return await channel.invoke(request, left_s, about)
         except RequestTimeout:
@@ -111,13 +113,13 @@ class RemotingClient:
             self._close_if_silent(channel)
             raise
 
-    async def _within(self, address: str, timeout_s: float) -> tuple[StreamChannel, float]:
+    async def _within(self, address: str, timeout_s: float, about: object = None) -> tuple[StreamChannel, float]:
         """The open connection, and the time that is left after connecting."""
         slot = self._slots.get(address)
         if slot is not None and slot.channel is not None and slot.channel.is_open:
             return slot.channel, timeout_s
         end_s = aio.now_s() + timeout_s
-        channel = await self.channel(address, timeout_s)
+        channel = await self.channel(address, timeout_s, about)
         return channel, max(0.0, end_s - aio.now_s())
 
     def _close_if_silent(self, channel: StreamChannel) -> None:
@@ -134,7 +136,7 @@ class RemotingClient:
         channel = await self.channel(address, timeout_s)
         await channel.send(request)
 
-    async def channel(self, address: str, timeout_s: float | None = None) -> StreamChannel:
+    async def channel(self, address: str, timeout_s: float | None = None, about: object = None) -> StreamChannel:
         """The open connection to `address`; connects if there is none.
 
         Raises:
@@ -144,21 +146,51 @@ class RemotingClient:
         if slot.channel is not None and slot.channel.is_open:
             return slot.channel
         allowed_s = self._connect_timeout_s if timeout_s is None else min(timeout_s, self._connect_timeout_s)
+        wait = Answer(aio.running().future(), aio.now_s(), allowed_s, about)
+        slot.waiting.append(wait)
+        if not slot.is_connecting:
+            slot.is_connecting = True
+            self._nursery.start_soon(self._connect, address, slot)
+        outcome: StreamChannel | TransportError = ConnectFailed(
+            f"connect to <{address}> failed: not within {allowed_s:g} s"
+        )
         try:
             with aio.move_on_after(allowed_s):
-                async with slot.lock:
-                    if slot.channel is None or not slot.channel.is_open:
-                        stream = await self._connector(address)
-                        slot.channel = self._start_channel(address, slot, stream)
-                    return slot.channel
+                outcome = await wait.future
         finally:
-            self._drop_if_unused(address, slot)
-        raise ConnectFailed(f"connect to <{address}> failed: not within {allowed_s:g} s")
+            slot.waiting.remove(wait)
+        if isinstance(outcome, StreamChannel):
+            return outcome
+        raise outcome
 
-    def _start_channel(self, address: str, slot: _Slot, stream: ByteStream) -> StreamChannel:
-        channel = StreamChannel(stream, self._owner, connection=next(self._connection_ids))
-        self._nursery.start_soon(self._run_channel, address, slot, channel)
-        return channel
+    async def _connect(self, address: str, slot: _Slot) -> None:
+        """Connect for all requests that wait, even if some go away. A request that came after the start of a failed
+        attempt gets another one."""
+        try:
+            while not all(wait.future.done() for wait in slot.waiting):
+                begun_s = aio.now_s()
+                outcome = await self._attempt(address)
+                if isinstance(outcome, StreamChannel):
+                    slot.channel = outcome
+                    self._nursery.start_soon(self._run_channel, address, slot, outcome)
+                for wait in slot.waiting:
+                    if outcome is slot.channel or wait.sent_s <= begun_s:
+                        wait.finish(outcome)
+        finally:
+            slot.is_connecting = False
+            self._drop_if_unused(address, slot)
+
+    async def _attempt(self, address: str) -> StreamChannel | ConnectFailed:
+        try:
+            with aio.move_on_after(self._connect_timeout_s):
+                stream = await self._connector(address)
+                return StreamChannel(stream, self._owner, connection=next(self._connection_ids))
+        except ConnectFailed as exc:
+            return exc
+        except Exception as exc:
+            logger.exception("cannot connect to %s", address)
+            return ConnectFailed(f"connect to <{address}> failed: {type(exc).__name__}: {exc}")
+        return ConnectFailed(f"connect to <{address}> failed: not within {self._connect_timeout_s:g} s")
 
     async def _run_channel(self, address: str, slot: _Slot, channel: StreamChannel) -> None:
         try:
@@ -174,7 +206,7 @@ class RemotingClient:
 
     def _drop_if_unused(self, address: str, slot: _Slot) -> None:
         """Remove the entry of an address without connection, unless a task is connecting to it."""
-        if slot.channel is None and not slot.lock.locked() and self._slots.get(address) is slot:
+        if slot.channel is None and not slot.is_connecting and self._slots.get(address) is slot:
             del self._slots[address]
 
     def close_address(self, address: str) -> None:

@@ -1,4 +1,4 @@
-"""Opens byte streams over TCP, plain or encrypted, for whichever backend runs the caller.
+"""Opens byte streams over TCP, plain or encrypted, for the backend that runs the caller.
 
 Short: it knows both kinds of streams, and neither knows it.
 """

@@ -1,4 +1,4 @@
-"""What a socket tells and takes beside its bytes: the peer, unacknowledged bytes, and what happens at its end.
+"""Questions to a socket below a stream: its peer, unacknowledged bytes, and its end.
 
 Short: streams of trio and of asyncio share it, and neither is imported here.
 """

@@ -7,9 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-import trio
-import trio.testing
 
+from rocketpy import aio
 from rocketpy.admin.admin import Admin
 from rocketpy.admin.base import Environment
 from rocketpy.admin.cli import main
@@ -30,6 +29,7 @@ from rocketpy.remoting.bodies.client import (
 from rocketpy.remoting.bodies.group import GroupList
 from rocketpy.remoting.bodies.offset import ConsumeStats, OffsetWrapper
 from rocketpy.transport.byte_stream import ByteStream
+from tests.support import loops
 from tests.support.clients import now_ms
 from tests.support.cluster import NAME_SERVER, FakeBroker, FakeCluster
 
@@ -62,15 +62,15 @@ class Mqadmin:
 
         def run(function: Callable[..., Awaitable[Any]], *arguments: Any) -> Any:
             async def in_cluster() -> Any:
-                async with trio.open_nursery() as nursery:
+                async with aio.open_nursery() as nursery:
                     self.cluster = FakeCluster(nursery)
                     script(self.cluster)
                     try:
                         return await function(*arguments)
                     finally:
-                        nursery.cancel_scope.cancel()
+                        nursery.cancel()
 
-            return trio.run(in_cluster, clock=trio.testing.MockClock(autojump_threshold=0))
+            return loops.run(in_cluster)
 
         got = main(argv, environment=Environment(make_admin, run))
         captured = self._capsys.readouterr()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-import trio
-
+from rocketpy import aio
 from rocketpy.admin.admin import Admin
 from rocketpy.client import Producer, PullConsumer, PushConsumer
 from rocketpy.client.cluster.lifetime import Lifetime
@@ -19,7 +18,7 @@ from .cluster import NAME_SERVER, FakeCluster
 
 
 def now_ms() -> int:
-    return round(trio.current_time() * 1000)
+    return round(aio.now_s() * 1000)
 
 
 def lifetime(cluster: FakeCluster, options: ClientOptions, client_id: str) -> Lifetime:

@@ -1,4 +1,4 @@
-"""A name server and brokers in memory, for tests of clients: real frames over trio memory streams, no sockets.
+"""A name server and brokers in memory, for tests of clients: real frames over memory streams, no sockets.
 
 Each broker (fake_broker.py) serves what clients ask, as the reference does. A test scripts trouble: `refuse` (answers
 for a code, used up one by one), `unreachable`, `mute`.
@@ -10,8 +10,6 @@ import itertools
 from collections.abc import Awaitable, Callable, Iterator
 
 import attrs
-import trio
-import trio.testing
 
 from rocketpy import aio
 from rocketpy.codes import RequestCode, ResponseCode
@@ -23,6 +21,7 @@ from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.namesrv import GetRouteInfoRequestHeader
 from rocketpy.transport.byte_stream import ByteStream
 from rocketpy.transport.channel import ChannelOwner, StreamChannel
+from tests.support import loops
 from tests.support.fake_broker import FakeBroker
 from tests.support.memory_streams import memory_streams
 from tests.support.scripted_server import ScriptedServer, no
@@ -35,7 +34,7 @@ CLUSTER = "DefaultCluster"
 class FakeCluster:
     """The name server `ns:9876` and brokers by name; `connect` is the connector for a client's Lifetime."""
 
-    nursery: trio.Nursery
+    nursery: aio.OpenNursery
     name_server: ScriptedServer = attrs.field(factory=lambda: ScriptedServer(NAME_SERVER))
     brokers: dict[str, FakeBroker] = attrs.field(factory=dict)
     perms: dict[tuple[str, str], int] = attrs.field(factory=dict)
@@ -49,7 +48,7 @@ class FakeCluster:
 
     def add_broker(self, name: str = "broker-a", **topics: int) -> FakeBroker:
         address = f"10.0.0.{len(self.brokers) + 1}:10911"
-        broker = FakeBroker(address, name=name, now_ms=lambda: round(trio.current_time() * 1000))
+        broker = FakeBroker(address, name=name, now_ms=lambda: round(aio.now_s() * 1000))
         broker.topics |= {"TBW102": 8, **topics}
         self.brokers[name] = broker
         return broker
@@ -103,11 +102,11 @@ def run(test: Callable[[FakeCluster], Awaitable[None]]) -> None:
     """Run an async test in a cluster without brokers, on a clock that jumps when everybody sleeps."""
 
     async def main() -> None:
-        async with trio.open_nursery() as nursery:
+        async with aio.open_nursery() as nursery:
             await test(FakeCluster(nursery))
-            nursery.cancel_scope.cancel()
+            nursery.cancel()
 
-    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    loops.run(main)
 
 
 __all__ = ["CLUSTER", "NAME_SERVER", "FakeBroker", "FakeCluster", "ScriptedServer", "no", "run"]

@@ -6,9 +6,8 @@ from collections import defaultdict
 from collections.abc import Callable
 
 import attrs
-import trio
-import trio.testing
 
+from rocketpy import aio
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.message.batch import decode_batch
 from rocketpy.message.host import parse_host
@@ -66,7 +65,7 @@ class FakeBroker(ScriptedServer):
     locks: dict[tuple[str, MessageQueue], str] = attrs.field(factory=dict)
     sent_back: list[ConsumerSendMsgBackRequestHeader] = attrs.field(factory=list)
     topics: dict[str, int] = attrs.field(factory=dict)  # topic -> queues
-    arrived: trio.Event = attrs.field(factory=trio.Event)
+    arrived: aio.Event = attrs.field(factory=aio.Event)
     end: int = 0
 
     def __attrs_post_init__(self) -> None:
@@ -194,12 +193,12 @@ class FakeBroker(ScriptedServer):
         message_id = encode_offset_message_id(parse_host(self.address), self.end)
         self.end += len(image)
         self.arrived.set()
-        self.arrived = trio.Event()
+        self.arrived = aio.Event()
         return message_id
 
     async def pull(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         header = PullMessageRequestHeader.of(request)
-        deadline = trio.current_time() + header.suspend_timeout_ms / 1000
+        deadline = aio.now_s() + header.suspend_timeout_ms / 1000
         if header.sys_flag & PullSysFlag.COMMIT_OFFSET:
             self.offsets[header.consumer_group, header.topic, header.queue_id] = header.commit_offset
         if not header.sys_flag & PullSysFlag.SUBSCRIPTION:
@@ -211,9 +210,9 @@ class FakeBroker(ScriptedServer):
         while True:
             response = self.pull_once(header)
             held = response.code == ResponseCode.PULL_NOT_FOUND and header.sys_flag & PullSysFlag.SUSPEND
-            if not held or trio.current_time() >= deadline:
+            if not held or aio.now_s() >= deadline:
                 return response
-            with trio.move_on_at(deadline):
+            with aio.move_on_at(deadline):
                 await self.arrived.wait()
 
     def subscription(self, group: str, topic: str) -> SubscriptionData | None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import selectors
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import trio
 import trio.testing
+
+from rocketpy import aio
 
 BACKENDS = ("trio", "asyncio")
 chosen = "trio"  # the backend of `run`; the fixture `backend` (tests/conftest.py) sets it
@@ -52,6 +55,14 @@ def run(function: Callable[..., Awaitable[Any]], *arguments: Any, backend: str |
 
     with asyncio.Runner(loop_factory=JumpingLoop) as runner:
         return runner.run(main())
+
+
+@contextlib.contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """A block that has to end within the time."""
+    with aio.move_on_after(seconds) as scope:
+        yield
+    assert not scope.cancelled_caught, f"not within {seconds} s"
 
 
 async def settled() -> None:

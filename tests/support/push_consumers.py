@@ -1,7 +1,6 @@
 """A listener that remembers what it was given, and messages for it."""
 
-import trio
-
+from rocketpy import aio
 from rocketpy.client.messages import ReceivedMessage
 from rocketpy.client.results import ConsumeResult
 from tests.support.cluster import FakeBroker
@@ -13,7 +12,7 @@ class Seen:
     def __init__(self, *results: ConsumeResult | Exception | None) -> None:
         self.messages: list[ReceivedMessage] = []
         self.results = list(results)
-        self.arrived = trio.Event()
+        self.arrived = aio.Event()
 
     async def __call__(self, message: ReceivedMessage) -> ConsumeResult | None:
         self.messages.append(message)
@@ -26,7 +25,7 @@ class Seen:
     async def wait(self, count: int) -> None:
         """Where threads work besides, the clock jumps while they do: wait for what happens, not for a time."""
         while len(self.messages) < count:
-            self.arrived = trio.Event()
+            self.arrived = aio.Event()
             await self.arrived.wait()
 
     @property

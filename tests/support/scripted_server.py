@@ -7,9 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import attrs
-import trio
-import trio.testing
 
+from rocketpy import aio
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.command import RemotingCommand
@@ -42,7 +41,7 @@ class ScriptedServer:
     async def process(self, request: RemotingCommand, channel: Channel) -> RemotingCommand | None:
         self.requests.append(request)
         if request.code in self.mute:
-            await trio.sleep_forever()
+            await aio.sleep_forever()
         if self.refusals[request.code]:
             return self.refusals[request.code].popleft()
         answer = self.answers.get(request.code)

@@ -6,8 +6,8 @@ import time
 from collections.abc import Mapping
 
 import click
-import trio
 
+from rocketpy import aio
 from rocketpy.codes import RequestCode
 from rocketpy.errors import RocketError
 from rocketpy.message.numbers import long_or
@@ -60,7 +60,7 @@ async def cluster_list(admin: Admin, out: Output, more_stats: bool, interval: fl
     """List clusters, brokers and their load."""
     status = await _cluster_list(admin, out, more_stats)
     while interval is not None:
-        await trio.sleep(interval)
+        await aio.sleep(interval)
         status = await _cluster_list(admin, out, more_stats)
     return status
 

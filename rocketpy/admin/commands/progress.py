@@ -6,8 +6,8 @@ from contextlib import aclosing
 from pathlib import Path
 
 import click
-import trio
 
+from rocketpy import aio
 from rocketpy.codes import version_name
 from rocketpy.errors import RocketError
 from rocketpy.remoting.bodies.client import ConsumerRunningInfo
@@ -178,7 +178,7 @@ async def consumer_status(
             continue
         infos[member.client_id] = info
         path = directory / member.client_id
-        await trio.to_thread.run_sync(write_text, path, running_info_text(info) + "\n")
+        await aio.in_thread(write_text, path, running_info_text(info) + "\n")
         out.row(MEMBERS, (index, member.client_id, version_name(member.version), path))
     analyse(out, infos, now_ms)
     return EXIT_PARTIAL if len(infos) < len(members) else None
@@ -226,4 +226,4 @@ async def start_monitoring(admin: Admin, out: Output, interval: float, rounds: i
         done += 1
         if done == rounds:
             return
-        await trio.sleep(interval)
+        await aio.sleep(interval)

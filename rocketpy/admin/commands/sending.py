@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import click
-import trio
 
+from rocketpy import aio
 from rocketpy.client.messages import Message
 from rocketpy.errors import RocketError
 from rocketpy.message.message_queue import MessageQueue
@@ -136,7 +136,7 @@ async def cluster_rt(
         done += 1
         if done == rounds:
             return EXIT_PARTIAL if any_failed else None
-        await trio.sleep(interval)
+        await aio.sleep(interval)
 
 
 async def _round(admin: Admin, out: Output, amount: int, size: int, cluster: str | None, log_room: str | None) -> bool:

@@ -44,7 +44,7 @@ from rocketpy.remoting.headers.pull import (
 from rocketpy.remoting.headers.send import (
     ConsumerSendMsgBackRequestHeader,
     EndTransactionRequestHeader,
-    SendMessageRequestHeader,
+    SendMessageRequestHeaderV2,
     SendMessageResponseHeader,
 )
 from rocketpy.remoting.schema import Header
@@ -64,11 +64,13 @@ class MQClientAPI:
     name_servers: NameServers
     credentials: Credentials | None = None
 
-    async def invoke(self, address: str, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
-        """The response, with any code."""
+    async def invoke(
+        self, address: str, command: RemotingCommand, timeout_s: float, *, about: object = None
+    ) -> RemotingCommand:
+        """The response, with any code. `about`: as of RemotingClient.invoke."""
         if self.credentials is not None:
             sign(command, self.credentials)
-        return await self.remoting.invoke(address, command, timeout_s)
+        return await self.remoting.invoke(address, command, timeout_s, about=about)
 
     async def ask(
         self,
@@ -144,13 +146,15 @@ class MQClientAPI:
         self,
         address: str,
         code: RequestCode,
-        header: SendMessageRequestHeader,
+        header: SendMessageRequestHeaderV2,
         body: bytes,
         queue: MessageQueue,
         msg_id: str,
         timeout_s: float,
     ) -> SendResult:
-        response = await self.invoke(address, RemotingCommand.request(code, header.to_v2(), body), timeout_s)
+        """Send a message or a batch. The wait for the answer is about the queue (unanswered_sends.py)."""
+        command = RemotingCommand.request(code, header, body)
+        response = await self.invoke(address, command, timeout_s, about=queue)
         if response.code not in STORED_RESPONSE_CODES:
             raise BrokerError(response.code, response.remark, address=address)
         answer = SendMessageResponseHeader.of(response)
@@ -158,7 +162,7 @@ class MQClientAPI:
             status=SEND_STATUS[ResponseCode(response.code)],
             msg_id=msg_id,
             offset_msg_id=answer.msg_id,
-            queue=attrs.evolve(queue, queue_id=answer.queue_id),
+            queue=queue if queue.queue_id == answer.queue_id else attrs.evolve(queue, queue_id=answer.queue_id),
             queue_offset=answer.queue_offset,
             transaction_id=answer.transaction_id,
             region_id=answer.region or "DefaultRegion",
@@ -167,9 +171,9 @@ class MQClientAPI:
         )
 
     async def send_oneway(
-        self, address: str, code: RequestCode, header: SendMessageRequestHeader, body: bytes, timeout_s: float
+        self, address: str, code: RequestCode, header: SendMessageRequestHeaderV2, body: bytes, timeout_s: float
     ) -> None:
-        await self.oneway(address, code, header.to_v2(), body, timeout_s)
+        await self.oneway(address, code, header, body, timeout_s)
 
     async def end_transaction(self, address: str, header: EndTransactionRequestHeader, timeout_s: float) -> None:
         """Without an answer, as in Java: if it is lost, the broker asks."""

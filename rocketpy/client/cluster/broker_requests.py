@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import attrs
-import trio
 
+from rocketpy import aio
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.record import decode_record
@@ -68,7 +68,7 @@ class AskedConsumer(Protocol):
 class BrokerRequests:
     """Serves the requests of all brokers for one client instance. `nursery` outlives every request."""
 
-    nursery: trio.Nursery
+    nursery: aio.OpenNursery
     consumer: AskedConsumer | None = None
     on_reply: Callable[[ReplyMessageRequestHeader, bytes], None] | None = None  # of a producer that waits for replies
     on_check: Callable[[Channel, CheckTransactionStateRequestHeader, bytes], None] | None = None

@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 import attrs
-import trio
 
+from rocketpy import aio
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import BrokerError, ClientError, RocketError
 from rocketpy.message.message_queue import MessageQueue
@@ -82,20 +82,20 @@ class ClientInstance:
     producer_groups: set[str] = attrs.field(init=False, factory=set)
     consumer: ConsumerMember | None = attrs.field(init=False, default=None)
     _publish_infos: dict[str, PublishInfo] = attrs.field(init=False, factory=dict)
-    _route_lock: trio.Lock = attrs.field(init=False, factory=trio.Lock)
-    _heartbeat_lock: trio.Lock = attrs.field(init=False, factory=trio.Lock)
+    _route_lock: aio.Lock = attrs.field(init=False, factory=aio.Lock)
+    _heartbeat_lock: aio.Lock = attrs.field(init=False, factory=aio.Lock)
     unanswered_sends: UnansweredSends = attrs.field(init=False)
     _renewal: RouteRenewal = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._renewal = RouteRenewal(self._renew_route)
-        self.unanswered_sends = UnansweredSends(self.send_address, self._renewal.doubt, self.api.remoting.reaches)
+        self.unanswered_sends = UnansweredSends(self.api.remoting, self.send_address, self._renewal.doubt)
 
     # --- jobs ---------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """The periodic jobs; ends by cancellation only."""
-        async with trio.open_nursery() as nursery:
+        async with aio.open_nursery() as nursery:
             nursery.start_soon(self._every, self.options.poll_name_server_interval, self.refresh_routes)
             nursery.start_soon(self._renewal.run)
             nursery.start_soon(self.unanswered_sends.run)
@@ -103,15 +103,15 @@ class ClientInstance:
 
     async def _every(self, interval_s: float, job: Callable[[], Awaitable[object]]) -> None:
         while True:
-            await trio.sleep(interval_s)
+            await aio.sleep(interval_s)
             await job()
 
     async def _heartbeats(self) -> None:
-        await trio.sleep(FIRST_HEARTBEAT_S)
+        await aio.sleep(FIRST_HEARTBEAT_S)
         while True:
             self.forget_offline_brokers()
             await self.heartbeat()
-            await trio.sleep(self.options.heartbeat_interval)
+            await aio.sleep(self.options.heartbeat_interval)
 
     @property
     def topics_in_use(self) -> set[str]:
@@ -129,7 +129,7 @@ class ClientInstance:
     async def doubt_route(self, topic: str, within_s: float) -> None:
         """Have the route asked for, because the master of a broker seems to have changed, and wait for it a while."""
         asked = self._renewal.doubt(topic)
-        with trio.move_on_after(max(0.0, within_s)):
+        with aio.move_on_after(max(0.0, within_s)):
             await asked.wait()
 
     def route_changed(self, topic: str) -> None:
@@ -138,7 +138,7 @@ class ClientInstance:
 
     async def wait_changed(self, topic: str, broker_name: str, addresses: Mapping[int, str], within_s: float) -> None:
         """Ask for the route until the broker has other addresses than these; at most for `within_s` seconds."""
-        with trio.move_on_after(within_s):
+        with aio.move_on_after(within_s):
             while self.brokers.get(broker_name, {}) == addresses:
                 await self._renewal.doubt(topic).wait()
 
@@ -147,7 +147,7 @@ class ClientInstance:
         known = set(self.heartbeat_targets())
         await self.update_route(topic)
         if not set(self.heartbeat_targets()) <= known:
-            with trio.move_on_after(NEW_HEARTBEAT_S):
+            with aio.move_on_after(NEW_HEARTBEAT_S):
                 await self.heartbeat()
 
     async def update_route(self, topic: str) -> bool:
@@ -188,6 +188,11 @@ class ClientInstance:
         self.routes[topic] = route
         self._publish_infos[topic] = publish_info(topic, route)
 
+    def known_publish_info(self, topic: str) -> PublishInfo | None:
+        """Return the queues for messages of `topic` if its route is known and has any."""
+        info = self._publish_infos.get(topic)
+        return info if info is not None and info.is_usable else None
+
     async def publish_info(self, topic: str, template: str, queue_nums: int) -> PublishInfo:
         """Return the queues for messages of `topic`. A topic that does not exist gets the template's route: brokers
         create it.
@@ -196,9 +201,9 @@ class ClientInstance:
             ClientError: there is no route, or none that can be written.
             TransportError: no name server answered and no route is stored.
         """
-        info = self._publish_infos.get(topic)
-        if info is not None and info.is_usable:
-            return info
+        usable = self.known_publish_info(topic)
+        if usable is not None:
+            return usable
         self.publish_topics.add(topic)
         await self.update_route(topic)
         if topic not in self.routes:
@@ -311,7 +316,7 @@ class ClientInstance:
             return
         async with self._heartbeat_lock:
             data = self.heartbeat_data()
-            async with trio.open_nursery() as nursery:
+            async with aio.open_nursery() as nursery:
                 for address in self.heartbeat_targets():
                     nursery.start_soon(self._heartbeat_one, address, data)
 
@@ -328,7 +333,7 @@ class ClientInstance:
         if consumer_group is not None:
             groups.insert(0, (None, consumer_group))
         addresses = [address for by_id in self.brokers.values() for address in by_id.values()]
-        async with trio.open_nursery() as nursery:
+        async with aio.open_nursery() as nursery:
             for address in addresses:
                 nursery.start_soon(self._unregister_one, address, groups)
 

@@ -17,8 +17,8 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 
 import attrs
-import trio
 
+from rocketpy import aio
 from rocketpy.errors import ClientError
 from rocketpy.message.message_id import UniqueIdGenerator
 from rocketpy.transport.address_server import AddressLookup, ask_address_server
@@ -101,7 +101,7 @@ class Lifetime:
         """
         tls = self.options.tls
         connector = self.connector or (_connector(tls) if tls is not None else connect)
-        manager = trio.open_nursery()
+        manager = aio.open_nursery()
         nursery = await manager.__aenter__()
         requests = BrokerRequests(nursery)
         remoting = RemotingClient(
@@ -118,7 +118,7 @@ class Lifetime:
                 lambda found: name_servers.replace(found, self.rng),
                 functools.partial(ask_address_server, connector=self.connector or connect),
             )
-            name_servers.looked_up = trio.Event()
+            name_servers.looked_up = aio.Event()
             nursery.start_soon(lookup.run)
         api = MQClientAPI(remoting, name_servers, self.options.credentials)
         instance = ClientInstance(self.options, self.client_id, api, self.rng, self.now_ms)
@@ -131,8 +131,8 @@ class Lifetime:
 class Open:
     """An open client. Its tasks live in `nursery` and end with it."""
 
-    _manager: AbstractAsyncContextManager[trio.Nursery]
-    nursery: trio.Nursery
+    _manager: AbstractAsyncContextManager[aio.OpenNursery]
+    nursery: aio.OpenNursery
     remoting: RemotingClient
     instance: ClientInstance
     requests: BrokerRequests
@@ -160,9 +160,8 @@ class Open:
         An error of the `async with` body is raised unchanged, not wrapped into a group: only cancellation, and errors
         of our own tasks, pass through the nursery.
         """
-        with trio.CancelScope(shield=True, deadline=trio.current_time() + UNREGISTER_TIMEOUT_S):
-            await self.instance.unregister()
-        self.nursery.cancel_scope.cancel()
+        await aio.shielded(UNREGISTER_TIMEOUT_S, self.instance.unregister)
+        self.nursery.cancel()
         if error is None or not isinstance(error, Exception):
             return await self._manager.__aexit__(kind, error, trace)
         await self._manager.__aexit__(None, None, None)

@@ -8,14 +8,15 @@ that accepts connections and does not answer costs one request a part of its tim
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import attrs
-import trio
 
+from rocketpy import aio
 from rocketpy.errors import ClientError, ConnectFailed, RequestTimeout, TransportError
 from rocketpy.remoting.command import RemotingCommand
+from rocketpy.transport.channel import Answer
 
 from ..results import ClientCode
 
@@ -23,13 +24,17 @@ from ..results import ClientCode
 class Remoting(Protocol):
     """The part of a transport that the API uses; `rocketpy.transport.RemotingClient` implements it."""
 
-    async def invoke(self, address: str, command: RemotingCommand, timeout_s: float) -> RemotingCommand: ...
+    async def invoke(
+        self, address: str, command: RemotingCommand, timeout_s: float, *, about: object = None
+    ) -> RemotingCommand: ...
 
     async def invoke_all(
         self, address: str, requests: Sequence[RemotingCommand], timeout_s: float
     ) -> list[RemotingCommand]: ...
 
     async def invoke_oneway(self, address: str, command: RemotingCommand, timeout_s: float) -> None: ...
+
+    def waiting(self, sent_until_s: float) -> Iterable[tuple[str, Answer]]: ...
 
     def reaches(self, address: str) -> bool: ...
 
@@ -40,7 +45,7 @@ class NameServers:
 
     remoting: Remoting
     addresses: list[str]
-    looked_up: trio.Event | None = None  # set when an address server has named them; None: they were given
+    looked_up: aio.Event | None = None  # set when an address server has named them; None: they were given
     _chosen: int = 0
 
     @classmethod
@@ -62,7 +67,7 @@ class NameServers:
             ClientError: none is configured, or the address server has named none within the time.
         """
         if not self.addresses and self.looked_up is not None:
-            with trio.move_on_after(timeout_s):
+            with aio.move_on_after(timeout_s):
                 await self.looked_up.wait()
         if self.addresses:
             return self.addresses
@@ -83,18 +88,18 @@ class NameServers:
             ClientError: no name server is configured.
             TransportError: none answered, or the connection of the one that was asked was lost.
         """
-        end_s = trio.current_time() + timeout_s
+        end_s = aio.now_s() + timeout_s
         await self.listed(timeout_s)
         failures = []
         for left in range(len(self.addresses), 0, -1):
             address = self.addresses[self._chosen % len(self.addresses)]
-            share_s = max((end_s - trio.current_time()) / left, 0.001)
+            share_s = max((end_s - aio.now_s()) / left, 0.001)
             try:
                 return await self.remoting.invoke(address, command, share_s)
             except TransportError as error:
                 if self.chosen == address:
                     self._chosen = (self._chosen + 1) % len(self.addresses)
                 failures.append(error)
-                if not isinstance(error, ConnectFailed | RequestTimeout) or trio.current_time() >= end_s:
+                if not isinstance(error, ConnectFailed | RequestTimeout) or aio.now_s() >= end_s:
                     raise
         raise ConnectFailed(f"no name server of {';'.join(self.addresses)} answers: {failures[-1]}")

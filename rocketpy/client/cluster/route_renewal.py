@@ -13,8 +13,8 @@ import math
 from collections.abc import Awaitable, Callable
 
 import attrs
-import trio
 
+from rocketpy import aio
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import BrokerError, RocketError, TooManyRequests, TransportError
 
@@ -37,15 +37,15 @@ class RouteRenewal:
 
     update: Callable[[str], Awaitable[object]]
     is_running: bool = False
-    _doubted: dict[str, trio.Event] = attrs.field(factory=dict)  # topics in use; set when the route was asked for
-    _wanted: trio.Event = attrs.field(factory=trio.Event)
+    _doubted: dict[str, aio.Event] = attrs.field(factory=dict)  # topics in use; set when the route was asked for
+    _wanted: aio.Event = attrs.field(factory=aio.Event)
     _pause_s: float = PAUSE_MIN_S
     _asked_s: float = -math.inf  # when the last round was over
 
-    def doubt(self, topic: str) -> trio.Event:
+    def doubt(self, topic: str) -> aio.Event:
         """Ask for the route soon. Returns: an event that is set when that was done, with or without success."""
         self._wanted.set()
-        return self._doubted.setdefault(topic, trio.Event())
+        return self._doubted.setdefault(topic, aio.Event())
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -53,16 +53,16 @@ class RouteRenewal:
         try:
             while True:
                 await self._wanted.wait()
-                await trio.sleep_until(self._asked_s + self._pause_s)
+                await aio.sleep_until(self._asked_s + self._pause_s)
                 await self._ask()
         finally:
             self.is_running = False
 
     async def _ask(self) -> None:
         """One round. Doubts that come while it asks are for the next one."""
-        is_first = trio.current_time() > self._asked_s + QUIET_S
+        is_first = aio.now_s() > self._asked_s + QUIET_S
         self._pause_s = PAUSE_MIN_S if is_first else min(PAUSE_MAX_S, 2 * self._pause_s)
-        topics, self._doubted, self._wanted = self._doubted, {}, trio.Event()
+        topics, self._doubted, self._wanted = self._doubted, {}, aio.Event()
         try:
             for topic in topics:
                 try:
@@ -70,6 +70,6 @@ class RouteRenewal:
                 except RocketError as error:
                     logger.info("cannot ask for the route of topic %s: %s; keeping the known route", topic, error)
         finally:
-            self._asked_s = trio.current_time()
+            self._asked_s = aio.now_s()
             for asked in topics.values():
                 asked.set()

@@ -8,88 +8,56 @@ do those of a former master that lives: it passes them on (docs/adr/0114), and a
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from typing import Protocol
 
 import attrs
-import trio
 
+from rocketpy import aio
 from rocketpy.errors import ConnectionLost
 from rocketpy.message.message_queue import MessageQueue
+from rocketpy.transport.channel import Answer
 
 SILENCE_S = 1.0
 LOOK_S = 0.25
 
 
-@attrs.frozen
-class Target:
-    """The topic, the broker, and the address to which the sends go."""
+class Transport(Protocol):
+    """The part of a RemotingClient that knows the requests without an answer."""
 
-    topic: str
-    broker_name: str
-    address: str
+    def waiting(self, sent_until_s: float) -> Iterable[tuple[str, Answer]]: ...
 
-
-@attrs.frozen(eq=False)
-class Waiting:
-    """One send: since when (seconds of trio's clock), and what ends its wait."""
-
-    since_s: float
-    scope: trio.CancelScope
+    def reaches(self, address: str) -> bool: ...
 
 
 @attrs.define(eq=False)
 class UnansweredSends:
-    """The sends that wait, oldest first at each target; there are as many as requests in flight.
+    """Looks at the requests that wait; those about a queue are sends.
 
     Attributes:
         send_address: of a broker, as the newest route has it; None: it has no master.
         doubt: have the route of a topic asked for.
-        reaches: whether the machine at an address acknowledges what is sent to it.
     """
 
+    transport: Transport
     send_address: Callable[[str], str | None]
     doubt: Callable[[str], object]
-    reaches: Callable[[str], bool]
-    _targets: dict[Target, dict[int, Waiting]] = attrs.field(factory=dict)
-    _numbers: Iterator[int] = attrs.field(factory=itertools.count)
-
-    @contextmanager
-    def waiting(self, queue: MessageQueue, address: str) -> Iterator[None]:
-        """Around a send to `address`.
-
-        Raises:
-            ConnectionLost: it was given up; the message may or may not be stored.
-        """
-        target, number = Target(queue.topic, queue.broker_name, address), next(self._numbers)
-        with trio.CancelScope() as scope:
-            self._targets.setdefault(target, {})[number] = Waiting(trio.current_time(), scope)
-            try:
-                yield
-            finally:
-                del self._targets[target][number]
-                if not self._targets[target]:
-                    del self._targets[target]
-        if scope.cancelled_caught:
-            master = self.send_address(queue.broker_name)
-            raise ConnectionLost(f"{address} does not answer, and the master of broker {queue.broker_name} is {master}")
 
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            await trio.sleep(LOOK_S)
-            self.look(trio.current_time() - SILENCE_S)
+            await aio.sleep(LOOK_S)
+            self.look(aio.now_s() - SILENCE_S)
 
     def look(self, silent_since_s: float) -> None:
         """End the sends that wait since then, where there is another master; ask for the route where there is none."""
-        for target, sends in self._targets.items():
-            if next(iter(sends.values())).since_s > silent_since_s:
+        for address, answer in list(self.transport.waiting(silent_since_s)):
+            queue = answer.about
+            if not isinstance(queue, MessageQueue):
                 continue
-            if self.send_address(target.broker_name) in (None, target.address):
-                self.doubt(target.topic)
-                continue
-            if self.reaches(target.address):
-                continue
-            for send in itertools.takewhile(lambda send: send.since_s <= silent_since_s, sends.values()):
-                send.scope.cancel()
+            master = self.send_address(queue.broker_name)
+            if master in (None, address):
+                self.doubt(queue.topic)
+            elif not self.transport.reaches(address):
+                text = f"{address} does not answer, and the master of broker {queue.broker_name} is {master}"
+                answer.finish(ConnectionLost(text))

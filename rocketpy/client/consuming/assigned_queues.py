@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import attrs
-import trio
 
+from rocketpy import aio
 from rocketpy.message.message_queue import MessageQueue
 
 from .process_queue import ProcessQueue
@@ -14,11 +14,15 @@ from .process_queue import ProcessQueue
 
 @attrs.define(eq=False)
 class AssignedQueue:
-    """State of an assigned queue: `scope` ends its pulls, `unpaused` is set while they may go on."""
+    """State of an assigned queue: the task that pulls it, and an event that is set while it may."""
 
     process_queue: ProcessQueue
-    scope: trio.CancelScope
-    unpaused: trio.Event
+    unpaused: aio.Event
+    pulls: aio.StartedTask | None = None
+
+    def end_pulls(self) -> None:
+        if self.pulls is not None:
+            self.pulls.cancel()
 
 
 class AssignedQueues(Mapping[MessageQueue, AssignedQueue]):
@@ -39,21 +43,21 @@ class AssignedQueues(Mapping[MessageQueue, AssignedQueue]):
 
     def add(self, queue: MessageQueue, process_queue: ProcessQueue) -> None:
         """Add a queue, or replace its state."""
-        unpaused = trio.Event()
+        unpaused = aio.Event()
         if queue not in self._paused:
             unpaused.set()
-        self._assigned[queue] = AssignedQueue(process_queue, trio.CancelScope(), unpaused)
+        self._assigned[queue] = AssignedQueue(process_queue, unpaused)
 
     def remove(self, queue: MessageQueue) -> None:
         """Remove a queue, if it is assigned, and end its pulls."""
         assigned = self._assigned.pop(queue, None)
         if assigned is not None:
-            assigned.scope.cancel()
+            assigned.end_pulls()
 
     def pause(self, queue: MessageQueue) -> None:
         self._paused.add(queue)
         if (assigned := self._assigned.get(queue)) and assigned.unpaused.is_set():
-            assigned.unpaused = trio.Event()
+            assigned.unpaused = aio.Event()
 
     def resume(self, queue: MessageQueue) -> None:
         self._paused.discard(queue)

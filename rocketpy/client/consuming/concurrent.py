@@ -6,12 +6,11 @@ Source: RocketMQ 4.9 `ConsumeMessageConcurrentlyService`.
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Sequence
 
 import attrs
-import trio
 
+from rocketpy import aio
 from rocketpy.errors import RocketError
 from rocketpy.message.message_queue import MessageQueue
 
@@ -39,18 +38,14 @@ class _Chunk:
 
 @attrs.define(eq=False)
 class ConcurrentService:
-    """`concurrency` workers share one channel of chunks.
+    """`concurrency` workers share one queue of chunks.
 
-    The channel has no bound of its own: the flow control of each queue's pulls bounds what can be in it.
+    The queue has no bound of its own: the flow control of each queue's pulls bounds what can be in it.
     """
 
     context: ConsumeContext
-    _send: trio.MemorySendChannel[_Chunk] = attrs.field(init=False)
-    _receive: trio.MemoryReceiveChannel[_Chunk] = attrs.field(init=False)
+    _chunks: aio.Queue[_Chunk] = attrs.field(init=False, factory=aio.Queue)
     _in_progress: InProgress = attrs.field(init=False, factory=InProgress)
-
-    def __attrs_post_init__(self) -> None:
-        self._send, self._receive = trio.open_memory_channel[_Chunk](math.inf)
 
     def submit(self, queue: MessageQueue, process_queue: ProcessQueue, messages: Sequence[ReceivedMessage]) -> None:
         size = self.context.options.batch_size_max
@@ -59,24 +54,25 @@ class ConcurrentService:
 
     def _submit_chunk(self, chunk: _Chunk) -> None:
         if not self._in_progress.is_stopping:
-            self._send.send_nowait(chunk)
+            self._chunks.put(chunk)
 
     async def run(self) -> None:
-        async with trio.open_nursery() as nursery:
+        async with aio.open_nursery() as nursery:
             for _ in range(self.context.options.concurrency):
                 nursery.start_soon(self._work, nursery)
 
     async def stop(self, grace_s: float) -> None:
         await self._in_progress.stop(grace_s)
 
-    async def _work(self, nursery: trio.Nursery) -> None:
-        async for chunk in self._receive:
+    async def _work(self, nursery: aio.OpenNursery) -> None:
+        while True:
+            chunk = await self._chunks.get()
             if chunk.process_queue.dropped or self._in_progress.is_stopping:
                 continue
             with self._in_progress.one():
                 await self._consume(chunk, nursery)
 
-    async def _consume(self, chunk: _Chunk, nursery: trio.Nursery) -> None:
+    async def _consume(self, chunk: _Chunk, nursery: aio.OpenNursery) -> None:
         context, process_queue = self.context, chunk.process_queue
         now_ms = context.now_ms()
         process_queue.last_consume_ms = now_ms
@@ -132,7 +128,7 @@ class ConcurrentService:
     async def _consume_again(self, chunk: _Chunk) -> None:
         for message in chunk.messages:
             chunk.process_queue.replace(message)
-        await trio.sleep(CONSUME_AGAIN_DELAY_S)
+        await aio.sleep(CONSUME_AGAIN_DELAY_S)
         self._submit_chunk(chunk)
 
     async def expire(self, process_queue: ProcessQueue, queue: MessageQueue) -> int:

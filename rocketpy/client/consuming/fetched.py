@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Sequence
 
 import attrs
-import trio
 
+from rocketpy import aio
 from rocketpy.message.message_queue import MessageQueue
 
 from ..messages import ReceivedMessage
@@ -29,7 +29,7 @@ class Fetched:
 
     count: int = 0
     _batches: deque[tuple[MessageQueue, ProcessQueue, Sequence[ReceivedMessage]]] = attrs.field(factory=deque)
-    _arrived: trio.Event = attrs.field(factory=trio.Event)
+    _arrived: aio.Event = attrs.field(factory=aio.Event)
 
     def put(self, queue: MessageQueue, process_queue: ProcessQueue, messages: Sequence[ReceivedMessage]) -> None:
         process_queue.put(messages)
@@ -39,7 +39,7 @@ class Fetched:
 
     async def wait(self) -> None:
         """Wait until something arrives."""
-        self._arrived = trio.Event()
+        self._arrived = aio.Event()
         await self._arrived.wait()
 
     def take(self, count_max: int | None) -> Taken | None:

@@ -9,8 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from types import TracebackType
 
-import trio
-
+from rocketpy import aio
 from rocketpy.errors import ClientError, MessageInvalid
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.names import DEFAULT_CONSUMER_GROUP, check_group
@@ -79,8 +78,7 @@ class GroupMember(AbstractAsyncContextManager["GroupMember"]):
         assert self._open is not None
         self._rebalancer.close()
         opened, self._open = self._open, None
-        with trio.CancelScope(shield=True, deadline=trio.current_time() + self._leave_max_s):
-            await self._leave(error)
+        await aio.shielded(self._leave_max_s, self._leave, error)
         return await opened.close(kind, error, trace)
 
     @abstractmethod
@@ -119,13 +117,13 @@ class GroupMember(AbstractAsyncContextManager["GroupMember"]):
 
     async def _persist_offsets(self) -> None:
         while True:
-            await trio.sleep(self._settings.persist_offset_interval)
+            await aio.sleep(self._settings.persist_offset_interval)
             await self._offsets.persist(set(self._queues))
 
     async def _sample(self) -> None:
         while True:
-            self.statistics.sample(trio.current_time())
-            await trio.sleep(SAMPLE_INTERVAL_S)
+            self.statistics.sample(aio.now_s())
+            await aio.sleep(SAMPLE_INTERVAL_S)
 
     async def _check_expression(self, subscription: SubscriptionData) -> None:
         """Check that a broker supports an expression that is not a tag expression. Raises BrokerError if it does

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import attrs
-import trio
+
+from rocketpy import aio
 
 from ..messages import ReceivedMessage
 from ..results import CONSUMED, ConsumeResult
@@ -29,49 +30,58 @@ class Handled:
 
     result: ConsumeResult
     spent_s: float
-    error: Exception | None = None
+    error: BaseException | None = None
 
 
 @attrs.define(eq=False)
 class Handler:
-    """At most `limiter.total_tokens` calls at once, of either kind."""
+    """At most `concurrency` calls at once, of either kind."""
 
     function: Callable[[Any], Any]
     takes_batch: bool
-    limiter: trio.CapacityLimiter
+    concurrency: int
     _is_async: bool = attrs.field(init=False)
+    _slots: aio.Semaphore = attrs.field(init=False)
+    _threads: aio.Threads = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
+        self._slots, self._threads = aio.Semaphore(self.concurrency), aio.open_threads(self.concurrency)
         self._is_async = inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(
             getattr(self.function, "__call__", None)  # noqa: B004 - an object with an async __call__ is meant
         )
 
     async def handle(self, messages: Sequence[ReceivedMessage]) -> Handled:
-        """Call the user's handler with `messages`. Raises only cancellation."""
+        """Call the user's handler with `messages`. Raises only cancellation of the caller."""
         argument = tuple(messages) if self.takes_batch else messages[0]
-        begin_s = trio.current_time()
+        begin_s = aio.now_s()
         try:
             if self._is_async:
-                async with self.limiter:
-                    begin_s = trio.current_time()
+                async with self._slots:
+                    begin_s = aio.now_s()
                     result = await self.function(argument)
             else:
-                result = await trio.to_thread.run_sync(self.function, argument, limiter=self.limiter)
+                result = await self._threads.run(self.function, argument)
                 if inspect.isawaitable(result):
                     result = await result
             if result is None:
                 result = CONSUMED
             if not isinstance(result, ConsumeResult):
                 raise TypeError(f"a handler returns None or a ConsumeResult, not {type(result).__name__}")
-        except Exception as error:
+        except BaseException as error:
+            if not isinstance(error, Exception) and not aio.is_stray_cancellation(error):
+                raise
             logger.warning(
                 "the message handler failed on %d messages, the first %s",
                 len(messages),
                 messages[0].msg_id,
                 exc_info=True,
             )
-            return Handled(ConsumeResult.retry(), trio.current_time() - begin_s, error)
-        return Handled(result, trio.current_time() - begin_s)
+            return Handled(ConsumeResult.retry(), aio.now_s() - begin_s, error)
+        return Handled(result, aio.now_s() - begin_s)
+
+    def close(self) -> None:
+        """Let the threads end; no call may be running."""
+        self._threads.close()
 
 
 @attrs.define
@@ -80,7 +90,7 @@ class InProgress:
 
     is_stopping: bool = attrs.field(init=False, default=False)
     _count: int = attrs.field(init=False, default=0)
-    _idle: trio.Event = attrs.field(init=False, factory=trio.Event)
+    _idle: aio.Event = attrs.field(init=False, factory=aio.Event)
 
     @contextmanager
     def one(self) -> Iterator[None]:
@@ -96,7 +106,7 @@ class InProgress:
     async def stop(self, grace_s: float) -> None:
         """Start no more, and wait for running ones, at most `grace_s`."""
         self.is_stopping = True
-        with trio.move_on_after(grace_s):
+        with aio.move_on_after(grace_s):
             while self._count:
-                self._idle = trio.Event()
+                self._idle = aio.Event()
                 await self._idle.wait()

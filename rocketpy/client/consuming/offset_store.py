@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Protocol
 
 import attrs
-import trio
 
+from rocketpy import aio
 from rocketpy.atomic_file import write_atomically
 from rocketpy.errors import ClientError, RocketError
 from rocketpy.message.message_queue import MessageQueue
@@ -125,10 +125,10 @@ class LocalOffsetStore(OffsetTable):
         Raises:
             ClientError: both are damaged.
         """
-        self.offsets.update(await trio.to_thread.run_sync(read_offsets, self.path))
+        self.offsets.update(await aio.in_thread(read_offsets, self.path))
 
     async def stored(self, queue: MessageQueue) -> int | None:
-        offsets = await trio.to_thread.run_sync(read_offsets, self.path)
+        offsets = await aio.in_thread(read_offsets, self.path)
         if (offset := offsets.get(queue)) is not None:
             self.update(queue, offset, increase_only=False)
         return offset
@@ -138,7 +138,7 @@ class LocalOffsetStore(OffsetTable):
         if not kept:
             return
         try:
-            await trio.to_thread.run_sync(write_offsets, self.path, kept)
+            await aio.in_thread(write_offsets, self.path, kept)
         except OSError as error:
             logger.warning("cannot write offsets to %s: %s", self.path, error)
 

@@ -11,8 +11,8 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 import attrs
-import trio
 
+from rocketpy import aio
 from rocketpy.errors import RocketError
 from rocketpy.message.message_queue import MessageQueue
 
@@ -37,7 +37,7 @@ class OrderlyService:
 
     context: ConsumeContext
     lock_queue: Callable[[MessageQueue], Awaitable[bool]]  # asks the broker; marks the process queue
-    _nursery: trio.Nursery | None = None
+    _nursery: aio.OpenNursery | None = None
     _in_progress: InProgress = attrs.field(init=False, factory=InProgress)
 
     def submit(self, queue: MessageQueue, process_queue: ProcessQueue, messages: Sequence[ReceivedMessage]) -> None:
@@ -46,8 +46,8 @@ class OrderlyService:
             self._nursery.start_soon(self._consume_queue, queue, process_queue)
 
     async def run(self) -> None:
-        async with trio.open_nursery() as self._nursery:
-            await trio.sleep_forever()
+        async with aio.open_nursery() as self._nursery:
+            await aio.sleep_forever()
 
     async def stop(self, grace_s: float) -> None:
         await self._in_progress.stop(grace_s)
@@ -56,16 +56,16 @@ class OrderlyService:
         """Run turns until nothing is left; each turn returns the seconds to wait before the next one."""
         delay_s: float | None = 0.0
         while delay_s is not None and not process_queue.dropped and not self._in_progress.is_stopping:
-            await trio.sleep(delay_s)
+            await aio.sleep(delay_s)
             delay_s = await self._turn(queue, process_queue)
 
     async def _turn(self, queue: MessageQueue, process_queue: ProcessQueue) -> float | None:
         context = self.context
-        begin_s = trio.current_time()
+        begin_s = aio.now_s()
         while not process_queue.dropped and not self._in_progress.is_stopping:
             if context.is_clustering and not self._is_locked(process_queue):
                 return LOCKED_DELAY_S if await self.lock_queue(queue) else NOT_LOCKED_DELAY_S
-            if trio.current_time() - begin_s > context.options.consume_continuously_max:
+            if aio.now_s() - begin_s > context.options.consume_continuously_max:
                 return NEXT_TURN_DELAY_S
             messages = process_queue.take(context.options.batch_size_max)
             if not messages:

@@ -1,6 +1,6 @@
 """One assigned queue: pulled messages, their limits, messages in consumption, and the offset that may be committed.
 
-Pure state: no clock and no sockets; times are arguments in milliseconds. Only tasks of one `trio.run` touch it.
+Pure state: no clock and no sockets; times are arguments in milliseconds. Only tasks of one loop touch it.
 Source: RocketMQ 4.9 `ProcessQueue`; `DefaultMQPushConsumerImpl#pullMessage`, `RebalancePushImpl` (limits).
 """
 
@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 
 import attrs
-import trio
+
+from rocketpy import aio
 
 from ..messages import ReceivedMessage
 
@@ -37,8 +38,8 @@ class ProcessQueue:
     is_consuming: bool = attrs.field(init=False, default=False)
     queue_offset_max: int = attrs.field(init=False, default=-1)
     cached_bytes: int = attrs.field(init=False, default=0)
-    consume_lock: trio.Lock = attrs.field(init=False, factory=trio.Lock, repr=False)
-    changed: trio.Event = attrs.field(init=False, factory=trio.Event, repr=False)  # set, replaced: room, or dropped
+    consume_lock: aio.Lock = attrs.field(init=False, factory=aio.Lock, repr=False)
+    changed: aio.Event = attrs.field(init=False, factory=aio.Event, repr=False)  # set, replaced: room, or dropped
     started_ms: dict[int, int] = attrs.field(init=False, factory=dict, repr=False)  # offset -> call of its handler
     _messages: dict[int, ReceivedMessage] = attrs.field(init=False, factory=dict, repr=False)
     _handed_out: dict[int, ReceivedMessage] = attrs.field(init=False, factory=dict, repr=False)
@@ -163,7 +164,7 @@ class ProcessQueue:
     def wake(self) -> None:
         """Tell a waiting pull loop that there is room, or that it should end."""
         self.changed.set()
-        self.changed = trio.Event()
+        self.changed = aio.Event()
 
     def is_pull_expired(self, now_ms: int) -> bool:
         return self.pull_idle_max_ms is not None and now_ms - self.last_pull_ms > self.pull_idle_max_ms

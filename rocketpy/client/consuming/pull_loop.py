@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import attrs
-import trio
 
+from rocketpy import aio
 from rocketpy.codes import MQVersion, ResponseCode
 from rocketpy.errors import BrokerError, ClientError, RocketError
 from rocketpy.message.message_queue import MessageQueue
@@ -169,18 +169,18 @@ class PullLoop:
                 return
             self.process_queue.last_pull_ms = self.host.now_ms()
             if self.settings.needs_lock and not self.process_queue.locked:
-                await trio.sleep(NOT_LOCKED_DELAY_S)
+                await aio.sleep(NOT_LOCKED_DELAY_S)
                 continue
             delay_s = await self._pull_once()
             if delay_s is None:
                 return
-            await trio.sleep(delay_s)
+            await aio.sleep(delay_s)
 
     async def _wait_for_room(self) -> None:
         while not self.process_queue.dropped and self.host.limits.blocks(self.process_queue):
             self.process_queue.last_pull_ms = self.host.now_ms()
             changed = self.process_queue.changed
-            with trio.move_on_after(FLOW_CONTROL_RECHECK_S):
+            with aio.move_on_after(FLOW_CONTROL_RECHECK_S):
                 await changed.wait()
 
     async def _pull_once(self) -> float | None:
@@ -188,7 +188,7 @@ class PullLoop:
         subscription = self.host.subscription(self.queue.topic)
         if subscription is None:
             return self.settings.error_delay_s
-        begin_s, addresses = trio.current_time(), self.puller.addresses(self.queue)
+        begin_s, addresses = aio.now_s(), self.puller.addresses(self.queue)
         try:
             result = await self._ask(subscription)
         except BrokerError as error:
@@ -206,7 +206,7 @@ class PullLoop:
                 return self.settings.error_delay_s
             await self.puller.wait_changed(self.queue, addresses, self.settings.error_delay_s)
             return 0.0
-        self.host.pulled(self.queue, len(result.messages), trio.current_time() - begin_s)
+        self.host.pulled(self.queue, len(result.messages), aio.now_s() - begin_s)
         if self.process_queue.dropped:
             return None
         return await self._act(result)

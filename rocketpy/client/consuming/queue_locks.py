@@ -9,8 +9,8 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 
 import attrs
-import trio
 
+from rocketpy import aio
 from rocketpy.errors import RocketError
 from rocketpy.message.message_queue import MessageQueue
 
@@ -33,10 +33,10 @@ class QueueLocks:
 
     async def renew(self, interval_s: float) -> None:
         """Renew all locks for ever: on the broker they live 60 s, here they count for 30 s."""
-        await trio.sleep(FIRST_LOCK_S)
+        await aio.sleep(FIRST_LOCK_S)
         while True:
             await self.lock_all()
-            await trio.sleep(interval_s)
+            await aio.sleep(interval_s)
 
     async def lock_all(self) -> None:
         queues = list(self.queues)

@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Protocol
 
 import attrs
-import trio
 
+from rocketpy import aio
 from rocketpy.errors import RocketError
 from rocketpy.message.message_queue import MessageQueue
 
@@ -60,8 +60,8 @@ class Rebalancer:
     now_ms: Callable[[], int]
     queues: dict[MessageQueue, ProcessQueue] = attrs.field(init=False, factory=dict)
     _closed: bool = attrs.field(init=False, default=False)
-    _wakeup: trio.Event = attrs.field(init=False, factory=trio.Event)
-    _lock: trio.Lock = attrs.field(init=False, factory=trio.Lock)
+    _wakeup: aio.Event = attrs.field(init=False, factory=aio.Event)
+    _lock: aio.Lock = attrs.field(init=False, factory=aio.Lock)
 
     def wake(self) -> None:
         """Start a round as soon as the current one is over."""
@@ -73,9 +73,9 @@ class Rebalancer:
 
     async def run(self, interval_s: float) -> None:
         while not self._closed:
-            with trio.move_on_after(interval_s):
+            with aio.move_on_after(interval_s):
                 await self._wakeup.wait()
-            self._wakeup = trio.Event()
+            self._wakeup = aio.Event()
             await self.rebalance()
 
     async def rebalance(self) -> None:

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import attrs
-import trio
 
+from rocketpy import aio
 from rocketpy.message import properties as names
 from rocketpy.message.names import reply_topic
 
@@ -32,7 +32,7 @@ class PendingRequest:
 
     correlation_id: str
     reply: ReceivedMessage | None = None
-    arrived: trio.Event = attrs.field(factory=trio.Event)
+    arrived: aio.Event = attrs.field(factory=aio.Event)
 
     def properties(self, client_id: str, timeout_s: float) -> Mapping[str, str]:
         return {

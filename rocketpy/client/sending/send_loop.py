@@ -12,8 +12,8 @@ import random
 from collections.abc import Collection
 
 import attrs
-import trio
 
+from rocketpy import aio
 from rocketpy.errors import BrokerError, RequestTimeout, RocketError, TransportError
 from rocketpy.message.message_queue import MessageQueue
 
@@ -87,7 +87,7 @@ class SendLoop:
         if turn is None:
             turn = self._turns[info.topic] = RoundRobin.start_anywhere(self.rng)
         if self.options.latency_fault_enable:
-            return self.faults.select(info.queues, info.write_queue_nums, turn, trio.current_time() * 1000)
+            return self.faults.select(info.queues, info.write_queue_nums, turn, aio.now_s() * 1000)
         return turn.next_queue(info.queues, last_broker)
 
     async def send(
@@ -108,16 +108,19 @@ class SendLoop:
         """
         result: SendResult | None = None
         failure: RocketError | None = None
-        while (remaining_s := budget.begin_attempt(trio.current_time())) is not None:
+        while (remaining_s := budget.begin_attempt(aio.now_s())) is not None:
             try:
-                target = queue or self.choose(await self._within(remaining_s, message.topic), budget.last_broker)
+                if queue is None and self.sender.instance.known_publish_info(message.topic) is None:
+                    await self._find_route(message.topic, remaining_s)
+                    remaining_s = budget.remaining_s(aio.now_s())
+                target = queue or self._choose_known(message.topic, budget.last_broker)
             except RocketError as error:
                 if result is not None:
                     return result
                 raise failure or error from error
             budget.last_broker = target.broker_name
             try:
-                result = await self._attempt(target, message, budget.remaining_s(trio.current_time()))
+                result = await self._attempt(target, message, remaining_s)
             except RocketError as error:
                 failure = error
                 logger.warning("cannot send message %s to queue %s: %s", message.name, target, error)
@@ -139,19 +142,27 @@ class SendLoop:
             return is_worth_another_async_attempt(error)
         return is_worth_another_attempt(error, self.options.retry_codes)
 
-    async def _within(self, remaining_s: float, topic: str) -> PublishInfo:
-        with trio.move_on_after(remaining_s):
-            return await self.publish_info(topic)
-        raise RequestTimeout(f"no route of topic {topic} was found within {remaining_s:.3f} s")
+    async def _find_route(self, topic: str, within_s: float) -> None:
+        with aio.move_on_after(within_s):
+            await self.publish_info(topic)
+            return
+        raise RequestTimeout(f"no route of topic {topic} was found within {within_s:.3f} s")
+
+    def _choose_known(self, topic: str, last_broker: str | None) -> MessageQueue:
+        info = self.sender.instance.known_publish_info(topic)
+        assert info is not None, "the route was just looked up"
+        return self.choose(info, last_broker)
 
     async def _attempt(self, queue: MessageQueue, message: OutgoingMessage, remaining_s: float) -> SendResult:
-        begin_s = trio.current_time()
+        timeout_s = max(remaining_s, 0.001)
+        if not self.options.latency_fault_enable:
+            return await self.sender.send_to(queue, message, timeout_s)
+        begin_s = aio.now_s()
         failed = True
         try:
-            result = await self.sender.send_to(queue, message, max(remaining_s, 0.001))
+            result = await self.sender.send_to(queue, message, timeout_s)
             failed = False
             return result
         finally:
-            if self.options.latency_fault_enable:
-                now_ms = trio.current_time() * 1000
-                self.faults.report(queue.broker_name, now_ms - begin_s * 1000, now_ms, isolate=failed)
+            now_ms = aio.now_s() * 1000
+            self.faults.report(queue.broker_name, now_ms - begin_s * 1000, now_ms, isolate=failed)

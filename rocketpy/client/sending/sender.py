@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 import attrs
-import trio
 
+from rocketpy import aio
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.errors import BrokerError, CompressionError, RocketError
 from rocketpy.message import properties as names
@@ -22,7 +22,7 @@ from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.names import is_retry_topic
 from rocketpy.message.numbers import parse_int
 from rocketpy.message.sys_flag import CompressionType, with_compression
-from rocketpy.remoting.headers.send import SendMessageRequestHeader
+from rocketpy.remoting.headers.send import SendMessageRequestHeaderV2
 
 from ..cluster.instance import ClientInstance
 from ..cluster.route_renewal import tells_of_change
@@ -92,7 +92,8 @@ class Sender:
 
     def prepare_unchecked(self, message: Message, own_properties: Mapping[str, str] = NO_PROPERTIES) -> OutgoingMessage:
         """As `prepare`, for messages of our own making, which carry reserved properties."""
-        properties = message.to_properties() | dict(own_properties)
+        properties = message.to_properties()
+        properties.update(own_properties)
         msg_id = properties.setdefault(names.UNIQ_KEY, self.next_id())
         body, sys_flag = message.body, 0
         if len(body) >= self.options.compress_over:
@@ -124,14 +125,14 @@ class Sender:
         born_at_ms = messages[0].born_at_ms
         return OutgoingMessage(messages[0].topic, body, wait, ",".join(ids), is_batch=True, born_at_ms=born_at_ms)
 
-    def header(self, message: OutgoingMessage, queue: MessageQueue) -> SendMessageRequestHeader:
+    def header(self, message: OutgoingMessage, queue: MessageQueue) -> SendMessageRequestHeaderV2:
         """The request header. The attempts of a retried message travel as fields and, as in Java, as properties."""
         reconsume_times, reconsume_times_max = 0, None
         if is_retry_topic(message.topic):
             reconsume_times = parse_int(message.properties.get(names.RECONSUME_TIME, "0"))
             times_max = message.properties.get(names.MAX_RECONSUME_TIMES)
             reconsume_times_max = None if times_max is None else parse_int(times_max)
-        return SendMessageRequestHeader(
+        return SendMessageRequestHeaderV2(
             producer_group=self.group,
             topic=message.topic,
             default_topic=self.options.create_topic_key,
@@ -155,30 +156,30 @@ class Sender:
         Raises:
             ClientError: the broker has no master. TransportError, BrokerError: see MQClientAPI.
         """
-        end_s = trio.current_time() + timeout_s
-        address = self.instance.vip(await self._master(queue))
+        began_s = aio.now_s()
+        address = await self._address(queue)
         header = self.header(message, queue)
         try:
-            with self.instance.unanswered_sends.waiting(queue, address):
-                result = await self.instance.api.send(
-                    address, message.code, header, message.body, queue, message.msg_id, timeout_s
-                )
+            result = await self.instance.api.send(
+                address, message.code, header, message.body, queue, message.msg_id, timeout_s
+            )
         except RocketError as error:
             if tells_of_change(error) and self.instance.send_address(queue.broker_name) in (None, address):
-                await self.instance.doubt_route(queue.topic, min(ROUTE_S, end_s - trio.current_time()))
+                await self.instance.doubt_route(queue.topic, min(ROUTE_S, began_s + timeout_s - aio.now_s()))
             raise
         if result.passed_on:
             self.instance.route_changed(queue.topic)
         return result
 
-    async def _master(self, queue: MessageQueue) -> str:
-        """The master of the queue's broker. The route of its topic is refreshed from now on."""
+    async def _address(self, queue: MessageQueue) -> str:
+        """The address of the queue's broker for messages. The route of the topic is refreshed from now on."""
         self.instance.publish_topics.add(queue.topic)
-        return await self.instance.find_master(queue)
+        known = self.instance.send_address(queue.broker_name)
+        return self.instance.vip(await self.instance.find_master(queue)) if known is None else known
 
     async def send_oneway_to(self, queue: MessageQueue, message: OutgoingMessage, timeout_s: float) -> None:
         """Send without a response: the result is unknown."""
-        address = self.instance.vip(await self._master(queue))
+        address = await self._address(queue)
         await self.instance.api.send_oneway(address, message.code, self.header(message, queue), message.body, timeout_s)
 
     async def change_timer(self, sent: SendResult, change: Mapping[str, str], timeout_s: float) -> bool:

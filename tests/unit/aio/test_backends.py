@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import queue
 import subprocess
 import sys
 import threading
@@ -42,7 +43,7 @@ def test_trio_as_a_guest_of_asyncio_is_trio() -> None:
     assert names == ["trio", "asyncio"]
 
 
-@pytest.mark.parametrize("name", ["rocketpy.aio"])
+@pytest.mark.parametrize("name", ["rocketpy.aio", "rocketpy.client", "rocketpy.client.sync"])
 def test_neither_is_imported_before_it_is_used(name: str) -> None:
     program = f"import sys, {name}; print([name for name in ('trio', 'asyncio') if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
@@ -161,7 +162,7 @@ def test_a_failed_task_ends_the_block_and_the_other_tasks(backend: str) -> None:
     run(main)
 
 
-def test_a_task_that_is_started_while_the_nursery_ends_never_runs(backend: str) -> None:
+def test_a_task_that_is_started_while_the_nursery_ends_runs_to_its_first_wait(backend: str) -> None:
     async def main() -> None:
         tracks = Tracks()
 
@@ -176,6 +177,8 @@ def test_a_task_that_is_started_while_the_nursery_ends_never_runs(backend: str) 
             nursery.start_soon(at_the_end, nursery)
             await settled()
             nursery.cancel()
+            nursery.start_soon(tracks.wait, "last")
+        assert sorted(tracks.ended) == ["last", "late", "later"]
         with pytest.raises(ValueError):
             async with aio.open_nursery() as nursery:
                 nursery.start_soon(at_the_end, nursery)
@@ -290,3 +293,75 @@ def test_nothing_is_left_of_a_task_that_waits_for_a_thread_and_fails(caplog: pyt
 
     asyncio.run(main())
     assert not caplog.records
+
+
+@pytest.mark.parametrize("name", ["trio", "asyncio"])
+def test_calls_from_another_thread(name: str) -> None:
+    """A call that the end of the loop cuts off, and one after it, say so."""
+    portals: queue.Queue[tuple[aio.Portal, aio.Event]] = queue.Queue()
+    ended: list[object] = []
+
+    async def live(portal: aio.Portal) -> None:
+        stop = aio.Event()
+        portals.put((portal, stop))
+        await stop.wait()
+
+    async def divide(one: int, two: int) -> float:
+        await aio.sleep(0)
+        return one / two
+
+    def call_for_ever() -> None:
+        try:
+            portal.call(aio.sleep_forever)
+        except aio.LoopEnded as error:
+            ended.append(error.during)
+
+    loop = threading.Thread(target=aio.run_with_portal, args=(name, live))
+    loop.start()
+    portal, stop = portals.get(timeout=30)
+    assert portal.call(divide, 1, 2) == 0.5
+    with pytest.raises(ZeroDivisionError):
+        portal.call(divide, 1, 0)
+    caller = threading.Thread(target=call_for_ever)
+    caller.start()
+    while not portal.call(aio.in_thread, caller.is_alive):
+        pass
+    portal.call(aio.sleep, 0.01)
+    portal.call_soon(stop.set)
+    loop.join(30)
+    caller.join(30)
+    assert ended == [True]
+    portal.call_soon(stop.set)
+    with pytest.raises(aio.LoopEnded) as caught:
+        portal.call(divide, 1, 2)
+    assert not caught.value.during
+
+
+def test_a_cancellation_that_is_not_the_tasks_own_is_a_stray_one(backend: str) -> None:
+    async def other() -> None:
+        await aio.sleep_forever()
+
+    found: list[bool] = []
+
+    async def main() -> None:
+        async def waits() -> None:
+            try:
+                await aio.sleep_forever()
+            except BaseException as error:
+                found.append(aio.is_stray_cancellation(error))
+                raise
+
+        async with aio.open_nursery() as nursery:
+            nursery.start_soon(waits)
+            await settled()
+            nursery.cancel()
+        if backend == "asyncio":
+            task = asyncio.ensure_future(other())
+            task.cancel()
+            try:
+                await task
+            except asyncio.CancelledError as error:
+                found.append(aio.is_stray_cancellation(error))
+
+    run(main)
+    assert found == ([False, True] if backend == "asyncio" else [False])

@@ -1,7 +1,8 @@
 """What brokers and mqadmin ask of a push consumer: its state, a message consumed directly, a reset of offsets."""
 
-import trio
+import pytest
 
+from rocketpy import aio
 from rocketpy.client.options import START_FIRST
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.message.message_queue import MessageQueue
@@ -18,6 +19,8 @@ from tests.support.clients import push_consumer
 from tests.support.cluster import FakeBroker, FakeCluster, run
 from tests.support.push_consumers import Seen, store
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 
 async def ask(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand:
     """Ask the only member of the group, as a broker does."""
@@ -30,7 +33,7 @@ def test_running_info() -> None:
         broker = cluster.add_broker(T=1)
         store(broker, b"1")
         async with push_consumer(cluster, Seen(), start=START_FIRST):
-            await trio.sleep(12)
+            await aio.sleep(12)
             header = GetConsumerRunningInfoRequestHeader(consumer_group="cg", client_id="x", jstack_enable=True)
             answer = await ask(broker, RemotingCommand.request(RequestCode.GET_CONSUMER_RUNNING_INFO, header))
             info = ConsumerRunningInfo.decode(answer.body)
@@ -51,7 +54,7 @@ def test_consumer_status_and_unknown_requests() -> None:
         broker = cluster.add_broker(T=1)
         store(broker, b"1")
         async with push_consumer(cluster, Seen(), start=START_FIRST):
-            await trio.sleep(1)
+            await aio.sleep(1)
             header = GetConsumerStatusRequestHeader(topic="T", group="cg")
             answer = await ask(broker, RemotingCommand.request(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, header))
             table = GetConsumerStatusBody.decode(answer.body).message_queue_table
@@ -68,7 +71,7 @@ def test_a_message_consumed_directly_moves_no_offset() -> None:
         store(broker, b"1")
         seen = Seen(None, ValueError("boom"))
         async with push_consumer(cluster, seen, start=START_FIRST):
-            await trio.sleep(1)
+            await aio.sleep(1)
             header = ConsumeMessageDirectlyRequestHeader(consumer_group="cg", client_id="x", broker_name="broker-a")
             request = RemotingCommand.request(RequestCode.CONSUME_MESSAGE_DIRECTLY, header, broker.records["T", 0][0])
             result = ConsumeMessageDirectlyResult.decode((await ask(broker, request)).body)
@@ -85,14 +88,14 @@ def test_offsets_are_reset_backwards_after_handlers_had_time() -> None:
         store(broker, b"1", b"2")
         seen = Seen()
         async with push_consumer(cluster, seen, start=START_FIRST, concurrency=1):
-            await trio.sleep(6)
+            await aio.sleep(6)
             header = ResetOffsetRequestHeader(topic="T", group="cg", timestamp_ms=0, is_force=True)
             body = ResetOffsetBody(offset_table={MessageQueue("T", "broker-a", 0): 1})
             (channel,) = broker.members["cg"].values()
             channel.push(RemotingCommand.oneway(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, header, body.encode()))
-            await trio.sleep(9)
+            await aio.sleep(9)
             assert seen.bodies == [b"1", b"2"]
-            await trio.sleep(4)
+            await aio.sleep(4)
             assert seen.bodies == [b"1", b"2", b"2"]
 
     run(scenario)

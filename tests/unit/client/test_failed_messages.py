@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
-import trio
+import pytest
 
+from rocketpy import aio
 from rocketpy.client.messages import ReceivedMessage
 from rocketpy.client.options import START_FIRST
 from rocketpy.client.results import ConsumeResult
@@ -14,6 +15,8 @@ from tests.support.clients import push_consumer
 from tests.support.cluster import FakeCluster, run
 from tests.support.push_consumers import Seen, store
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 
 def test_a_failed_message_goes_back_to_its_broker_and_the_offset_moves() -> None:
     async def scenario(cluster: FakeCluster) -> None:
@@ -21,7 +24,7 @@ def test_a_failed_message_goes_back_to_its_broker_and_the_offset_moves() -> None
         store(broker, b"bad", b"later", b"dead", b"good")
         seen = Seen(ValueError("boom"), ConsumeResult.retry(5), ConsumeResult.dead_letter())
         async with push_consumer(cluster, seen, start=START_FIRST, concurrency=1):
-            await trio.sleep(6)
+            await aio.sleep(6)
             assert [header.delay_level for header in broker.sent_back] == [0, 5, -1]
             assert {header.max_reconsume_times for header in broker.sent_back} == {16}
             assert broker.sent_back[1].offset > broker.sent_back[0].offset
@@ -37,7 +40,7 @@ def test_when_the_broker_will_not_take_it_back_the_retry_topic_does() -> None:
         broker.refuse(RequestCode.CONSUMER_SEND_MSG_BACK, ResponseCode.SYSTEM_ERROR)
         seen = Seen(ValueError("boom"))
         async with push_consumer(cluster, seen, start=START_FIRST):
-            await trio.sleep(40)
+            await aio.sleep(40)
         header = read_send_header(broker.got(RequestCode.SEND_MESSAGE_V2)[0])
         properties = decode_properties(header.properties or "")
         assert header.topic == "%RETRY%cg"
@@ -57,9 +60,9 @@ def test_what_cannot_be_returned_is_consumed_again_here_and_holds_the_offset() -
         broker.refuse(RequestCode.SEND_MESSAGE_V2, *[ResponseCode.MESSAGE_ILLEGAL] * 3)
         seen = Seen(ValueError("boom"))
         async with push_consumer(cluster, seen, start=START_FIRST, concurrency=1, persist_offset_interval=1.0):
-            await trio.sleep(4)
+            await aio.sleep(4)
             assert broker.offsets["cg", "T", 0] == 0
-            await trio.sleep(4)
+            await aio.sleep(4)
             assert seen.bodies == [b"bad", b"good", b"bad"]
             assert seen.messages[2].reconsume_times == 1
             assert broker.offsets["cg", "T", 0] == 2
@@ -78,7 +81,7 @@ def test_part_of_a_batch_may_be_done() -> None:
             return ConsumeResult.partial(0)
 
         async with push_consumer(cluster, handle, batch=True, batch_size_max=10, start=START_FIRST):
-            await trio.sleep(6)
+            await aio.sleep(6)
             assert [len(batch) for batch in batches] == [3]
             assert len(broker.sent_back) == 2
             assert broker.offsets["cg", "T", 0] == 3
@@ -95,12 +98,12 @@ def test_the_offset_waits_for_the_slowest() -> None:
 
         async def handle(message: ReceivedMessage) -> None:
             if message.body == b"slow":
-                await trio.sleep(20)
+                await aio.sleep(20)
 
         async with push_consumer(cluster, handle, start=START_FIRST):
-            await trio.sleep(7)
+            await aio.sleep(7)
             assert broker.offsets["cg", "T", 0] == 0
-            await trio.sleep(20)
+            await aio.sleep(20)
             assert broker.offsets["cg", "T", 0] == 3
 
     run(scenario)
@@ -113,10 +116,10 @@ def test_a_message_that_takes_too_long_is_sent_back() -> None:
 
         async def handle(message: ReceivedMessage) -> None:
             if message.body == b"stuck":
-                await trio.sleep_forever()
+                await aio.sleep_forever()
 
         async with push_consumer(cluster, handle, start=START_FIRST, consume_timeout=10.0, shutdown_grace=0.0):
-            await trio.sleep(27)
+            await aio.sleep(27)
             assert [header.delay_level for header in broker.sent_back] == [3]
             assert broker.offsets["cg", "T", 0] == 2
 

@@ -7,13 +7,15 @@ from collections.abc import Sequence
 
 import attrs
 import pytest
-import trio
-import trio.testing
 
+from rocketpy import aio
 from rocketpy.client.cluster.name_servers import NameServers
 from rocketpy.client.options import ClientOptions
 from rocketpy.errors import ClientError, ConnectFailed, ConnectionLost, RequestTimeout, TransportError
 from rocketpy.remoting.command import RemotingCommand
+from tests.support import loops
+
+pytestmark = pytest.mark.usefixtures("backend")
 
 TIMEOUT_S = 3.0
 
@@ -29,13 +31,13 @@ class Servers:
 
     async def invoke(self, address: str, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
         self.asked.append(address)
-        await trio.lowlevel.checkpoint()
+        await aio.sleep(0)
         if address in self.dead:
             raise ConnectFailed(f"connect to <{address}> failed")
         if address in self.lost:
             raise ConnectionLost("gone")
         if address in self.slow:
-            await trio.sleep(timeout_s)
+            await aio.sleep(timeout_s)
             raise RequestTimeout(f"no answer within {timeout_s} s")
         return RemotingCommand.response(remark=address)
 
@@ -55,19 +57,19 @@ class Asked:
 
 
 async def ask(name_servers: NameServers) -> Asked:
-    begin_s = trio.current_time()
+    begin_s = aio.now_s()
     try:
         answer = await name_servers.invoke(RemotingCommand.request(105), TIMEOUT_S)
     except TransportError:
-        return Asked(trio.current_time() - begin_s, None)
-    return Asked(trio.current_time() - begin_s, answer.remark)
+        return Asked(aio.now_s() - begin_s, None)
+    return Asked(aio.now_s() - begin_s, answer.remark)
 
 
 def run(*calls: NameServers) -> list[Asked]:
     async def main() -> list[Asked]:
         return [await ask(name_servers) for name_servers in calls]
 
-    return trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    return loops.run(main)
 
 
 def test_a_dead_one_costs_nothing() -> None:
@@ -118,29 +120,29 @@ def test_another_list_keeps_the_chosen_server_if_it_is_listed() -> None:
 
 
 def test_a_request_waits_for_the_address_server() -> None:
-    name_servers = NameServers(Servers(), [], looked_up=trio.Event())
+    name_servers = NameServers(Servers(), [], looked_up=aio.Event())
 
     async def main() -> None:
-        async with trio.open_nursery() as nursery:
+        async with aio.open_nursery() as nursery:
 
             @nursery.start_soon
             async def find() -> None:
-                await trio.sleep(1.0)
+                await aio.sleep(1.0)
                 name_servers.replace(["a:1"], random.Random(1))
 
             assert await ask(name_servers) == Asked(1.0, "a:1")
 
-    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    loops.run(main)
 
 
 @pytest.mark.parametrize(("is_looked_up", "reason"), [(False, "set NAMESRV_ADDR"), (True, "has not named any")])
 def test_without_any_it_is_said_what_to_do(is_looked_up: bool, reason: str) -> None:
     async def main() -> None:
-        name_servers = NameServers(Servers(), [], trio.Event() if is_looked_up else None)
+        name_servers = NameServers(Servers(), [], aio.Event() if is_looked_up else None)
         with pytest.raises(ClientError, match=reason):
             await name_servers.invoke(RemotingCommand.request(105), TIMEOUT_S)
 
-    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    loops.run(main)
 
 
 def test_where_the_options_say_to_look(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,8 @@
 """Producer against a scripted cluster: where messages go, what is repeated, how long it takes."""
 
 import pytest
-import trio
 
+from rocketpy import aio
 from rocketpy.client.messages import Message
 from rocketpy.client.producer import SendHandle
 from rocketpy.client.results import SendStatus
@@ -14,6 +14,8 @@ from rocketpy.message.record import decode_records
 from rocketpy.remoting.headers.send import read_send_header
 from tests.support.clients import producer
 from tests.support.cluster import FakeBroker, FakeCluster, run
+
+pytestmark = pytest.mark.usefixtures("backend")
 
 SEND = RequestCode.SEND_MESSAGE_V2
 
@@ -55,7 +57,7 @@ def test_a_topic_that_does_not_exist_goes_by_the_template() -> None:
         async with producer(cluster) as sender:
             assert len(await sender.queues("New")) == 4
             await sender.send(Message("New", b"m"))
-            await trio.sleep(31)
+            await aio.sleep(31)
         assert broker.topics["New"] == 4
 
     run(scenario)
@@ -137,10 +139,10 @@ def test_a_broker_that_hangs_uses_the_whole_budget() -> None:
         broker = cluster.add_broker(T=1)
         broker.mute.add(SEND)
         async with producer(cluster) as sender:
-            begin = trio.current_time()
+            begin = aio.now_s()
             with pytest.raises(RequestTimeout) as caught:
                 await sender.send(Message("T", b"m"))
-            assert trio.current_time() - begin == pytest.approx(3.0, abs=0.01)
+            assert aio.now_s() - begin == pytest.approx(3.0, abs=0.01)
         assert isinstance(caught.value, TimeoutError)
         assert len(broker.got(SEND)) == 1
 
@@ -245,7 +247,7 @@ def test_oneway_is_flagged_and_not_answered() -> None:
         broker = cluster.add_broker(T=1)
         async with producer(cluster) as sender:
             await sender.send_oneway(Message("T", b"m"))
-            await trio.sleep(0.01)
+            await aio.sleep(0.01)
         assert stored(broker) == [b"m"] and broker.got(SEND)[0].is_oneway
 
     run(scenario)
@@ -262,7 +264,7 @@ def test_background_sends_are_bounded_and_awaited_at_the_end() -> None:
             nonlocal open_now, most
             open_now += 1
             most = max(most, open_now)
-            await trio.sleep(1)
+            await aio.sleep(1)
             open_now -= 1
             return broker.send(request, channel)  # type: ignore[arg-type] # what the broker itself got
 
@@ -335,9 +337,9 @@ def test_producers_heartbeat_and_say_good_bye() -> None:
         broker = cluster.add_broker(T=1)
         async with producer(cluster) as sender:
             await sender.send(Message("T", b"m"))
-            await trio.sleep(2)
+            await aio.sleep(2)
             assert broker.producers["pg"] == {"10.1.1.1@p"}
-            await trio.sleep(60)
+            await aio.sleep(60)
             assert len(broker.got(RequestCode.HEART_BEAT)) == 3
         assert broker.producers["pg"] == set()
 

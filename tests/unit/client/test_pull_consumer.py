@@ -3,8 +3,8 @@
 from datetime import UTC, datetime
 
 import pytest
-import trio
 
+from rocketpy import aio
 from rocketpy.client.options import START_FIRST
 from rocketpy.client.results import PullStatus
 from rocketpy.codes import RequestCode, ResponseCode
@@ -13,6 +13,8 @@ from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.headers.pull import PullMessageRequestHeader
 from tests.support.clients import pull_consumer
 from tests.support.cluster import FakeBroker, FakeCluster, run
+
+pytestmark = pytest.mark.usefixtures("backend")
 
 QUEUE = MessageQueue("T", "broker-a", 0)
 
@@ -33,7 +35,7 @@ def test_polled_messages_are_committed_by_later_polls() -> None:
             assert ("cg", "T", 0) not in broker.offsets
             assert await consumer.poll(timeout=6.0) == []
             assert await consumer.poll(timeout=2.0) == []
-            await trio.sleep(2)
+            await aio.sleep(2)
             assert broker.offsets["cg", "T", 0] == 5
 
     run(scenario)
@@ -94,7 +96,7 @@ def test_members_share_the_queues() -> None:
         async with pull_consumer(cluster, client="l1") as first, pull_consumer(cluster, client="l2") as second:
             await first.subscribe("T")
             await second.subscribe("T")
-            await trio.sleep(25)
+            await aio.sleep(25)
             assert [queue.queue_id for queue in first.assignment] == [0, 1]
             assert [queue.queue_id for queue in second.assignment] == [2, 3]
 
@@ -178,9 +180,9 @@ def test_paused_queues_are_not_pulled() -> None:
         broker = broker_with(cluster, 0)
         async with pull_consumer(cluster, start=START_FIRST, broker_suspend=1.0) as consumer:
             await consumer.subscribe("T")
-            await trio.sleep(1)
+            await aio.sleep(1)
             consumer.pause(QUEUE)
-            await trio.sleep(3)
+            await aio.sleep(3)
             broker.store("T", 0, b"1")
             assert await consumer.poll(timeout=10.0) == []
             consumer.resume(QUEUE)
@@ -194,7 +196,7 @@ def test_fetching_ahead_is_bounded() -> None:
         broker = broker_with(cluster, 500)
         async with pull_consumer(cluster, start=START_FIRST, pull_threshold_for_all=25) as consumer:
             await consumer.subscribe("T")
-            await trio.sleep(5)
+            await aio.sleep(5)
             assert len(broker.got(RequestCode.PULL_MESSAGE)) == 3
             got = []
             while messages := await consumer.poll(timeout=2.0):
@@ -210,7 +212,7 @@ def test_an_illegal_offset_is_followed_not_committed() -> None:
         broker.offsets["cg", "T", 0] = 77
         async with pull_consumer(cluster, auto_commit=False) as consumer:
             await consumer.subscribe("T")
-            await trio.sleep(1)
+            await aio.sleep(1)
             broker.store("T", 0, b"new")
             assert [message.body for message in await consumer.poll()] == [b"new"]
             assert broker.offsets["cg", "T", 0] == 77

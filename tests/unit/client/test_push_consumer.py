@@ -1,10 +1,11 @@
 """PushConsumer against a scripted cluster: messages arrive, offsets follow, members share queues."""
 
+import threading
 from pathlib import Path
 
 import pytest
-import trio
 
+from rocketpy import aio
 from rocketpy.client.consuming.subscription import Sql92
 from rocketpy.client.messages import Message, ReceivedMessage
 from rocketpy.client.options import START_FIRST, ConsumeMode
@@ -15,6 +16,8 @@ from tests.support.clients import producer, push_consumer
 from tests.support.cluster import FakeCluster, run
 from tests.support.push_consumers import Seen, store
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 
 def test_messages_arrive_and_offsets_follow() -> None:
     async def scenario(cluster: FakeCluster) -> None:
@@ -22,9 +25,9 @@ def test_messages_arrive_and_offsets_follow() -> None:
         store(broker, b"1", b"2")
         seen = Seen()
         async with push_consumer(cluster, seen, start=START_FIRST):
-            await trio.sleep(1)
+            await aio.sleep(1)
             store(broker, b"3", queue_id=1)
-            await trio.sleep(6)
+            await aio.sleep(6)
             assert sorted(seen.bodies) == [b"1", b"2", b"3"]
             assert (broker.offsets["cg", "T", 0], broker.offsets["cg", "T", 1]) == (2, 1)
         assert broker.members["cg"] == {}
@@ -42,9 +45,9 @@ def test_a_new_group_starts_at_the_end_and_a_known_one_where_it_was() -> None:
         broker.offsets["cg", "T", 1] = 1
         seen = Seen()
         async with push_consumer(cluster, seen):
-            await trio.sleep(1)
+            await aio.sleep(1)
             store(broker, b"new")
-            await trio.sleep(1)
+            await aio.sleep(1)
         assert sorted(seen.bodies) == [b"b", b"new"]
 
     run(scenario)
@@ -60,7 +63,7 @@ def test_a_broker_in_trouble_is_not_a_group_without_offsets() -> None:
         broker.refuse(RequestCode.QUERY_CONSUMER_OFFSET, *[ResponseCode.SYSTEM_ERROR] * 3)
         seen = Seen()
         async with push_consumer(cluster, seen):
-            await trio.sleep(70)
+            await aio.sleep(70)
         assert seen.bodies == [b"2"]
 
     run(scenario)
@@ -72,12 +75,12 @@ def test_two_members_share_and_the_survivor_takes_all() -> None:
     async def scenario(cluster: FakeCluster) -> None:
         cluster.add_broker(T=4)
         async with push_consumer(cluster, Seen(), client="c1") as first:
-            await trio.sleep(1)
+            await aio.sleep(1)
             async with push_consumer(cluster, Seen(), client="c2") as second:
-                await trio.sleep(3)
+                await aio.sleep(3)
                 assert [queue.queue_id for queue in first.assignment if queue.topic == "T"] == [0, 1]
                 assert [queue.queue_id for queue in second.assignment if queue.topic == "T"] == [2, 3]
-            await trio.sleep(3)
+            await aio.sleep(3)
             assert len([queue for queue in first.assignment if queue.topic == "T"]) == 4
 
     run(scenario)
@@ -89,7 +92,7 @@ def test_pulls_pause_while_the_queue_is_full() -> None:
     async def scenario(cluster: FakeCluster) -> None:
         broker = cluster.add_broker(T=1)
         store(broker, *[b"x"] * 100)
-        gate = trio.Event()
+        gate = aio.Event()
 
         async def handle(message: ReceivedMessage) -> None:
             await gate.wait()
@@ -97,11 +100,11 @@ def test_pulls_pause_while_the_queue_is_full() -> None:
         async with push_consumer(
             cluster, handle, start=START_FIRST, pull_threshold_for_queue=10, pull_batch_size=8, concurrency=1000
         ) as consumer:
-            await trio.sleep(5)
+            await aio.sleep(5)
             (state,) = [s for queue, s in consumer._rebalancer.queues.items() if queue.topic == "T"]
             assert state.cached_count == 16
             gate.set()
-            await trio.sleep(10)
+            await aio.sleep(10)
             assert state.cached_count == 0
             assert broker.offsets["cg", "T", 0] == 100
 
@@ -119,7 +122,7 @@ def test_tags_with_equal_hashes_are_told_apart() -> None:
         store(broker, b"none")
         seen = Seen()
         async with push_consumer(cluster, seen, tags="Aa", start=START_FIRST):
-            await trio.sleep(6)
+            await aio.sleep(6)
             assert seen.bodies == [b"yes"]
 
     run(scenario)
@@ -132,7 +135,7 @@ def test_the_offset_passes_what_nobody_wants() -> None:
             store(broker, b"other", tags="B")
         seen = Seen()
         async with push_consumer(cluster, seen, tags="A", start=START_FIRST):
-            await trio.sleep(6)
+            await aio.sleep(6)
             assert (seen.bodies, broker.offsets["cg", "T", 0]) == ([], 50)
 
     run(scenario)
@@ -145,10 +148,10 @@ def test_an_offset_that_is_gone_is_corrected_backwards_too() -> None:
         broker.offsets["cg", "T", 0] = 7
         seen = Seen()
         async with push_consumer(cluster, seen):
-            await trio.sleep(12)
+            await aio.sleep(12)
             assert broker.offsets["cg", "T", 0] == 1
             store(broker, b"2")
-            await trio.sleep(2)
+            await aio.sleep(2)
             assert seen.bodies == [b"2"]
 
     run(scenario)
@@ -159,12 +162,12 @@ def test_after_a_broker_restart_the_subscription_is_told_again() -> None:
         broker = cluster.add_broker(T=1)
         seen = Seen()
         async with push_consumer(cluster, seen, start=START_FIRST, concurrency=1):
-            await trio.sleep(16)
+            await aio.sleep(16)
             broker.consumers.clear()
             store(broker, b"1", b"2")
-            await trio.sleep(4)
+            await aio.sleep(4)
             store(broker, b"3")
-            await trio.sleep(4)
+            await aio.sleep(4)
             assert seen.bodies == [b"1", b"2", b"3"]
             assert "cg" in broker.consumers
 
@@ -184,7 +187,7 @@ def test_no_pull_names_a_version_that_the_broker_has_not_heard() -> None:
 
         broker.answers[RequestCode.PULL_MESSAGE] = watched
         async with push_consumer(cluster, Seen(), client="c1"), push_consumer(cluster, Seen(), client="c2"):
-            await trio.sleep(60)
+            await aio.sleep(60)
         assert answers and ResponseCode.SUBSCRIPTION_NOT_LATEST not in answers
 
     run(scenario)
@@ -221,7 +224,7 @@ def test_sql_is_checked_at_start() -> None:
         broker = cluster.add_broker(T=1)
         broker.answer(RequestCode.CHECK_CLIENT_CONFIG)
         async with push_consumer(cluster, Seen(), tags=Sql92("a > 5")):
-            await trio.sleep(1)
+            await aio.sleep(1)
         (data,) = [data for data in broker.consumers["cg"].subscription_data_set if data.topic == "T"]
         assert (data.expression_type, data.sub_string) == ("SQL92", "a > 5")
         broker.refuse(RequestCode.CHECK_CLIENT_CONFIG, ResponseCode.SUBSCRIPTION_PARSE_FAILED)
@@ -237,14 +240,14 @@ def test_paused_consumers_pull_nothing() -> None:
         broker = cluster.add_broker(T=1)
         seen = Seen()
         async with push_consumer(cluster, seen, start=START_FIRST, broker_suspend=1.0) as consumer:
-            await trio.sleep(1)
+            await aio.sleep(1)
             consumer.pause()
-            await trio.sleep(5)
+            await aio.sleep(5)
             store(broker, b"1")
-            await trio.sleep(20)
+            await aio.sleep(20)
             assert seen.bodies == []
             consumer.resume()
-            await trio.sleep(1)
+            await aio.sleep(1)
             assert seen.bodies == [b"1"]
 
     run(scenario)
@@ -257,11 +260,11 @@ def test_shutdown_waits_for_handlers_and_stores_their_offset() -> None:
         ended: list[bytes] = []
 
         async def handle(message: ReceivedMessage) -> None:
-            await trio.sleep(5)
+            await aio.sleep(5)
             ended.append(message.body)
 
         async with push_consumer(cluster, handle, start=START_FIRST):
-            await trio.sleep(1)
+            await aio.sleep(1)
         assert ended == [b"1"]
         assert broker.offsets["cg", "T", 0] == 1
 
@@ -275,7 +278,7 @@ def test_retried_messages_show_the_topic_they_were_sent_to() -> None:
         broker.store("%RETRY%cg", 0, b"again", b"RETRY_TOPIC\x01T\x02UNIQ_KEY\x01ID", reconsume_times=2)
         seen = Seen()
         async with push_consumer(cluster, seen):
-            await trio.sleep(30)
+            await aio.sleep(30)
         (message,) = seen.messages
         assert (message.topic, message.msg_id, message.reconsume_times) == ("T", "ID", 2)
 
@@ -286,14 +289,14 @@ def test_plain_functions_run_in_threads() -> None:
     async def scenario(cluster: FakeCluster) -> None:
         broker = cluster.add_broker(T=1)
         store(broker, b"1")
-        called = trio.Event()
+        called = threading.Event()
 
         def handle(message: ReceivedMessage) -> None:
             assert message.body == b"1"
-            trio.from_thread.run_sync(called.set)
+            called.set()
 
         async with push_consumer(cluster, handle, start=START_FIRST):
-            await called.wait()
+            assert await aio.in_thread(called.wait, 30)
         assert not broker.sent_back
 
     run(scenario)
@@ -306,7 +309,7 @@ def test_sent_messages_come_back_whole() -> None:
         async with push_consumer(cluster, seen, start=START_FIRST), producer(cluster) as sender:
             body = b"large" * 2000
             result = await sender.send(Message("T", body, tags="A", keys=("k",), properties={"p": "v"}))
-            await trio.sleep(1)
+            await aio.sleep(1)
         (message,) = seen.messages
         assert (message.body, message.tags, message.keys, message.properties["p"]) == (body, "A", ("k",), "v")
         assert (message.msg_id, message.offset_msg_id) == (result.msg_id, result.offset_msg_id)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import pytest
-import trio
-import trio.testing
 
+from rocketpy import aio
 from rocketpy.client.cluster.route_renewal import PAUSE_MAX_S, RouteRenewal, tells_of_change
 from rocketpy.client.messages import Message
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.errors import BrokerError, ClientError, ConnectFailed, ConnectionLost, RocketError, TooManyRequests
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.send import PASSED_ON_FIELD
+from tests.support import loops
 from tests.support.clients import producer, push_consumer
 from tests.support.cluster import FakeCluster, run
 from tests.support.former_master import HOW, QUEUE, SEND, fail_over
+
+pytestmark = pytest.mark.usefixtures("backend")
 
 ROUTE = RequestCode.GET_ROUTEINFO_BY_TOPIC
 
@@ -28,11 +30,11 @@ def test_a_send_that_meets_a_former_master_reaches_the_new_one(how: str, why: st
         old = cluster.add_broker(T=4)
         async with producer(cluster) as sender:
             await sender.send(Message("T", b"m"), **HOW[how])
-            await trio.sleep(7)
+            await aio.sleep(7)
             new = cluster.brokers["broker-a"] = fail_over(cluster, old, why)
-            began_s = trio.current_time()
+            began_s = aio.now_s()
             result = await sender.send(Message("T", b"m"), **HOW[how])
-            assert trio.current_time() < began_s + 1.0
+            assert aio.now_s() < began_s + 1.0
             assert len(new.got(SEND)) == 1 and result.queue.broker_name == "broker-a"
 
     run(scenario)
@@ -47,21 +49,21 @@ def test_sends_follow_within_a_second_of_the_route_and_ask_for_it_about_once_a_s
         async with producer(cluster) as sender:
             await sender.send(Message("T", b"m"), **HOW[how])
             new, asked = fail_over(cluster, old, "is gone"), len(cluster.name_server.got(ROUTE))
-            began_s = trio.current_time()
-            while trio.current_time() < began_s + 10:
+            began_s = aio.now_s()
+            while aio.now_s() < began_s + 10:
                 with pytest.raises(RocketError):
                     await sender.send(Message("T", b"m"), **HOW[how])
-                await trio.sleep(0.002)
-            took_s = trio.current_time() - began_s
+                await aio.sleep(0.002)
+            took_s = aio.now_s() - began_s
             assert len(cluster.name_server.got(ROUTE)) - asked <= took_s / PAUSE_MAX_S + 5
             cluster.brokers["broker-a"] = new
-            changed_s = trio.current_time()
+            changed_s = aio.now_s()
             while not new.got(SEND):
                 try:
                     await sender.send(Message("T", b"m"), **HOW[how])
                 except RocketError:
-                    await trio.sleep(0.002)
-            assert trio.current_time() < changed_s + 1.0
+                    await aio.sleep(0.002)
+            assert aio.now_s() < changed_s + 1.0
 
     run(scenario)
 
@@ -77,7 +79,7 @@ def test_a_send_that_a_former_master_has_passed_on_moves_the_client_to_the_maste
             fields = {"queueId": "1", "queueOffset": "7", "msgId": "", PASSED_ON_FIELD: "true"}
             old.answers[SEND] = lambda request, channel: RemotingCommand(code=0, flag=1, ext_fields=dict(fields))
             assert (await sender.send(Message("T", b"m"))).passed_on
-            await trio.sleep(0.5)
+            await aio.sleep(0.5)
             assert not (await sender.send(Message("T", b"m"))).passed_on
             assert len(new.got(SEND)) == 1
 
@@ -92,7 +94,7 @@ def test_a_queue_that_only_queue_sends_name_is_refreshed_with_the_others() -> No
         async with producer(cluster) as sender:
             await sender.send(Message("T", b"m"), queue=QUEUE)
             new = cluster.brokers["broker-a"] = fail_over(cluster, old, "answers 14")
-            await trio.sleep(31)
+            await aio.sleep(31)
             await sender.send(Message("T", b"m"), queue=QUEUE)
             assert (len(old.got(SEND)), len(new.got(SEND))) == (1, 1)
 
@@ -120,24 +122,24 @@ def test_a_consumer_follows_within_a_second_of_the_route() -> None:
         got: list[float] = []
 
         async def handler(message: object) -> None:
-            got.append(trio.current_time())
+            got.append(aio.now_s())
 
         async with push_consumer(cluster, handler), producer(cluster) as sender:
-            await trio.sleep(5)
+            await aio.sleep(5)
             await sender.send(Message("T", b"m"))
-            await trio.sleep(1)
+            await aio.sleep(1)
             assert len(got) == 1
             new = fail_over(cluster, old, "is gone")
             for channel in {channel for members in old.members.values() for channel in members.values()}:
                 channel.close()
-            await trio.sleep(8)
+            await aio.sleep(8)
             new.records |= old.records
             cluster.brokers["broker-a"] = new
-            changed_s = trio.current_time()
+            changed_s = aio.now_s()
             while len(got) < 2:
-                with trio.move_on_after(0.1):
+                with aio.move_on_after(0.1):
                     await sender.send(Message("T", b"m"))
-                await trio.sleep(0.1)
+                await aio.sleep(0.1)
             assert got[1] < changed_s + 1.5
 
     run(scenario)
@@ -163,21 +165,21 @@ def test_a_round_that_fails_or_is_slow_wakes_all_the_same() -> None:
 
     async def update(topic: str) -> None:
         asked.append(topic)
-        await trio.sleep(0.5)
+        await aio.sleep(0.5)
         raise ConnectFailed("no name server")
 
     async def main() -> None:
         renewal = RouteRenewal(update)
-        async with trio.open_nursery() as nursery:
+        async with aio.open_nursery() as nursery:
             nursery.start_soon(renewal.run)
             one = renewal.doubt("A")
-            await trio.sleep(0.1)
+            await aio.sleep(0.1)
             two = renewal.doubt("A")
             assert not one.is_set() and two is not one, "what was asked before the doubt does not count"
             await one.wait()
             assert asked == ["A"]
             await two.wait()
             assert asked == ["A", "A"]
-            nursery.cancel_scope.cancel()
+            nursery.cancel()
 
-    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    loops.run(main)

@@ -1,11 +1,11 @@
 """The blocking clients: a thread of their own, the same results, the same errors."""
 
+import asyncio
 import random
 import threading
 from typing import Any
 
 import pytest
-import trio
 
 from rocketpy import client
 from rocketpy.client import START_FIRST, Message, ProducerOptions, PullOptions, PushOptions, ReceivedMessage, sync
@@ -22,10 +22,13 @@ SETTINGS: dict[str, Any] = {"name_servers": NAME_SERVER, "client_ip": "10.1.1.1"
 
 
 class SystemNursery:
-    """Runs the cluster's connections beside the client, in whichever loop asks for one."""
+    """Runs the cluster's connections beside the client, in its loop."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Future[Any]] = set()
 
     def start_soon(self, function: Any, *args: Any) -> None:
-        trio.lowlevel.spawn_system_task(function, *args)
+        self._tasks.add(asyncio.ensure_future(function(*args)))
 
 
 def lifetime() -> Lifetime:

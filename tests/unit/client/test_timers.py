@@ -12,6 +12,8 @@ from rocketpy.remoting.headers.send import read_send_header
 from tests.support.clients import producer
 from tests.support.cluster import FakeCluster, run
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 SEND = RequestCode.SEND_MESSAGE_V2
 
 

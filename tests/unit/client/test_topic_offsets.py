@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-import trio
 
 from rocketpy.client.cluster.api import MQClientAPI
 from rocketpy.client.cluster.name_servers import NameServers
@@ -13,6 +12,9 @@ from rocketpy.errors import BodyInvalid
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.bodies.topic import TopicOffset, TopicOffsets, TopicStatsTable
 from rocketpy.remoting.command import RemotingCommand
+from tests.support.loops import run
+
+pytestmark = pytest.mark.usefixtures("backend")
 
 FIRST, SECOND = (MessageQueue("T", "b", number) for number in range(2))
 
@@ -24,7 +26,9 @@ class Answers:
         self.body = body
         self.asked: list[RemotingCommand] = []
 
-    async def invoke(self, address: str, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
+    async def invoke(
+        self, address: str, command: RemotingCommand, timeout_s: float, *, about: object = None
+    ) -> RemotingCommand:
         return (await self.invoke_all(address, [command], timeout_s))[0]
 
     async def invoke_all(
@@ -40,7 +44,7 @@ class Answers:
 def offsets(body: bytes) -> dict[MessageQueue, tuple[int, int]]:
     remoting = Answers(body)
     api = MQClientAPI(remoting, NameServers(remoting, []))
-    found = trio.run(api.topic_offsets, "b:1", "T", "b", 1.0)
+    found = run(api.topic_offsets, "b:1", "T", "b", 1.0)
     assert [command.ext_fields for command in remoting.asked] == [{"topic": "T", "offsetsOnly": "true"}]
     return {queue: (one.min_offset, one.max_offset) for queue, one in found.items()}
 

@@ -6,8 +6,8 @@ import logging
 from typing import Any
 
 import pytest
-import trio
 
+from rocketpy import aio
 from rocketpy.client.messages import Message, ReceivedMessage
 from rocketpy.client.options import START_FIRST
 from rocketpy.client.results import ConsumeResult
@@ -30,6 +30,8 @@ from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.send import SendMessageResponseHeader, read_send_header
 from tests.support.clients import producer, push_consumer
 from tests.support.cluster import FakeBroker, FakeCluster, no, run
+
+pytestmark = pytest.mark.usefixtures("backend")
 
 SEND = RequestCode.SEND_MESSAGE_V2
 LATER_S = 2.0  # when what was written is sent
@@ -63,7 +65,7 @@ def test_a_send_leaves_a_record_that_can_be_found_by_id_and_key() -> None:
         broker = traced_cluster(cluster)
         async with producer(cluster, trace=True) as sender:
             result = await sender.send(Message("T", b"body", tags="A", keys=("k1", "k2")))
-            await trio.sleep(LATER_S)
+            await aio.sleep(LATER_S)
         (record,) = traces(broker)
         assert isinstance(record, Pub)
         assert (record.group, record.topic, record.msg_id, record.tags, record.keys) == (
@@ -87,7 +89,7 @@ def test_only_who_asks_for_traces_writes_them() -> None:
         broker = traced_cluster(cluster, own=1)
         async with producer(cluster) as sender:
             await sender.send(Message("T", b"x"))
-            await trio.sleep(LATER_S)
+            await aio.sleep(LATER_S)
         assert not traces(broker)
         async with producer(cluster, trace=True, trace_topic="own") as sender:
             await sender.send(Message("T", b"x"))
@@ -132,10 +134,10 @@ def test_a_consumption_leaves_a_record_before_and_one_after(ordered: bool) -> No
         broker.store("T", 0, b"untraced", b"UNIQ_KEY\x01BB\x02TRACE_ON\x01false")
 
         async def handler(message: ReceivedMessage) -> None:
-            await trio.sleep(0.01)
+            await aio.sleep(0.01)
 
         async with push_consumer(cluster, handler, start=START_FIRST, ordered=ordered, trace=True):
-            await trio.sleep(6)
+            await aio.sleep(6)
         before, after = traces(broker)
         assert isinstance(before, SubBefore) and isinstance(after, SubAfter)
         assert (before.group, before.msg_id, before.keys, before.region_id, before.retry_times) == (
@@ -162,7 +164,7 @@ def test_what_became_of_failed_messages() -> None:
             return result
 
         async with push_consumer(cluster, handler, start=START_FIRST, concurrency=1, trace=True):
-            await trio.sleep(3)
+            await aio.sleep(3)
         after = [record for record in traces(broker) if isinstance(record, SubAfter)]
         assert [(record.msg_id, record.is_success, record.context_code) for record in after[:2]] == [
             ("AA", False, ContextCode.EXCEPTION),
@@ -182,12 +184,12 @@ def test_a_trace_topic_that_fails_neither_delays_nor_fails_sends(caplog: pytest.
             return no(ResponseCode.MESSAGE_ILLEGAL) if is_trace else send(request, channel)
 
         broker.answers[SEND] = refuse_traces
-        begin_s = trio.current_time()
+        begin_s = aio.now_s()
         async with producer(cluster, trace=True) as sender:
             for _ in range(3):
                 await sender.send(Message("T", b"x"))
-            assert trio.current_time() - begin_s < 0.1
-        assert trio.current_time() - begin_s < LATER_S
+            assert aio.now_s() - begin_s < 0.1
+        assert aio.now_s() - begin_s < LATER_S
 
     with caplog.at_level(logging.WARNING):
         run(scenario)
@@ -201,7 +203,7 @@ def test_waiting_traces_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
             assert sender._traces is not None
             sender._traces.write(pub(f"{n}") for n in range(WAITING_MAX + 5))
             await sender.send(Message("T", b"the send itself is not refused"))
-            await trio.sleep(LATER_S)
+            await aio.sleep(LATER_S)
         assert len(broker.got(SEND)) > 1
 
     with caplog.at_level(logging.WARNING):

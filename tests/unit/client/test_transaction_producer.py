@@ -7,8 +7,8 @@ from typing import Any
 
 import attrs
 import pytest
-import trio
 
+from rocketpy import aio
 from rocketpy.client import (
     LocalTransactionState,
     Message,
@@ -33,6 +33,8 @@ from rocketpy.remoting.headers.send import (
 )
 from tests.support.clients import lifetime
 from tests.support.cluster import NAME_SERVER, FakeBroker, FakeCluster, run
+
+pytestmark = pytest.mark.usefixtures("backend")
 
 COMMIT, ROLLBACK, UNKNOWN = LocalTransactionState.COMMIT, LocalTransactionState.ROLLBACK, LocalTransactionState.UNKNOWN
 SEND = RequestCode.SEND_MESSAGE_V2
@@ -66,7 +68,7 @@ class Local:
 class Busy(Local):
     """Answers checks when the test lets it."""
 
-    gate: trio.Event = attrs.field(factory=trio.Event)
+    gate: aio.Event = attrs.field(factory=aio.Event)
 
     async def check(self, message: ReceivedMessage) -> Any:
         self.asked.append(message)
@@ -112,7 +114,7 @@ def test_a_half_message_is_sent_and_committed() -> None:
         async with transactions(cluster, local) as producer:
             message = Message("T", b"m", keys="k", delay_level=3)
             result = await producer.send_in_transaction(message, 42)
-            await trio.sleep(0.1)
+            await aio.sleep(0.1)
         assert (result.state, result.send.status) == (COMMIT, SendStatus.SEND_OK)
         assert local.executed == [(message, 42)]
         header = read_send_header(broker.got(SEND)[0])
@@ -142,7 +144,7 @@ def test_the_outcome_of_the_local_transaction_is_told(outcome: Any, state: Local
         broker, local = cluster.add_broker(T=1), Local(outcome)
         async with transactions(cluster, local) as producer:
             assert (await producer.send_in_transaction(Message("T", b"m"))).state is state
-            await trio.sleep(0.1)
+            await aio.sleep(0.1)
         assert [end.commit_or_rollback for end in ends(broker)] == [state.value]
 
     run(scenario)
@@ -153,7 +155,7 @@ def test_plain_functions_run_in_threads() -> None:
         broker = cluster.add_broker(T=1)
         async with transactions(cluster, Plain()) as producer:
             assert (await producer.send_in_transaction(Message("T", b"m"))).state is ROLLBACK
-            await trio.sleep(0.1)
+            await aio.sleep(0.1)
         assert [end.commit_or_rollback for end in ends(broker)] == [12]
 
     run(scenario)
@@ -170,7 +172,7 @@ def test_a_half_message_that_is_not_safe_is_rolled_back_unexecuted() -> None:
         broker.answers[SEND] = late
         async with transactions(cluster, local) as producer:
             assert (await producer.send_in_transaction(Message("T", b"m"))).state is ROLLBACK
-            await trio.sleep(0.1)
+            await aio.sleep(0.1)
         assert local.executed == []
         assert [end.commit_or_rollback for end in ends(broker)] == [12]
 
@@ -227,7 +229,7 @@ def test_a_check_is_answered(checked: Any, told: int) -> None:
         async with transactions(cluster, local) as producer:
             result = await producer.send_in_transaction(Message("T", b"m"))
             channels[0].push(check_of(broker))
-            await trio.sleep(0.5)
+            await aio.sleep(0.5)
         assert [message.msg_id for message in local.asked] == [result.send.msg_id]
         answer = ends(broker)[-1]
         assert (answer.commit_or_rollback, answer.from_transaction_check) == (told, True)
@@ -254,7 +256,7 @@ def test_a_check_is_answered_while_the_producer_closes() -> None:
         async with transactions(cluster, local) as producer:
             await producer.send_in_transaction(Message("T", b"m"))
             channels[0].push(check_of(broker))
-            await trio.sleep(0.5)
+            await aio.sleep(0.5)
             assert len(local.asked) == 1
 
     run(scenario)
@@ -274,7 +276,7 @@ def test_ends_are_traced() -> None:
         async with transactions(cluster, local, trace=True) as producer:
             result = await producer.send_in_transaction(Message("T", b"m", tags="A", keys=("k1", "k2")))
             channels[0].push(check_of(broker))
-            await trio.sleep(2)
+            await aio.sleep(2)
         first, second = traced_ends(broker)
         assert (first.group, first.topic, first.msg_id, first.tags, first.keys) == (
             ("pg", "T", result.send.msg_id, "A", "k1 k2")
@@ -294,7 +296,7 @@ def test_ends_are_not_traced_unless_asked() -> None:
         broker = cluster.add_broker(T=1, **{TRACE_TOPIC: 1})
         async with transactions(cluster, Local()) as producer:
             await producer.send_in_transaction(Message("T", b"m"))
-            await trio.sleep(2)
+            await aio.sleep(2)
         assert ends(broker) and not traced_ends(broker)
 
     run(scenario)
@@ -311,7 +313,7 @@ def test_checks_of_other_groups_and_damaged_ones_are_ignored() -> None:
             for body in (other, b"damage" * 40, b""):
                 channels[0].push(check_of(broker, body=body))
             channels[0].push(check_of(broker))
-            await trio.sleep(0.5)
+            await aio.sleep(0.5)
         assert len(local.asked) == 1
 
     run(scenario)
@@ -328,16 +330,16 @@ def test_checks_that_wait_are_bounded_in_bytes(
         async with transactions(cluster, local) as producer:
             await producer.send_in_transaction(Message("T", b"two"))
             channels[0].push(check_of(broker))
-            await trio.sleep(0.5)
+            await aio.sleep(0.5)
             assert len(local.asked) == 1
             for _ in range(8):
                 channels[0].push(check_of(broker))
-            await trio.sleep(0.5)
+            await aio.sleep(0.5)
             local.gate.set()
-            await trio.sleep(0.5)
+            await aio.sleep(0.5)
             assert len(local.asked) == 2, "one was being answered, one waited"
             channels[0].push(check_of(broker))
-            await trio.sleep(0.5)
+            await aio.sleep(0.5)
             assert len(local.asked) == 3
 
     run(scenario)

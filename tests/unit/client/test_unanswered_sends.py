@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
-import trio
 
+from rocketpy import aio
 from rocketpy.client.messages import Message
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.command import RemotingCommand
@@ -15,6 +15,9 @@ from tests.support.clients import producer
 from tests.support.cluster import FakeCluster, run
 from tests.support.fake_broker import FakeBroker
 from tests.support.former_master import HOW, SEND, fail_over
+from tests.support.loops import within
+
+pytestmark = pytest.mark.usefixtures("backend")
 
 
 @pytest.mark.parametrize("how", HOW)
@@ -31,13 +34,13 @@ def test_a_send_leaves_a_machine_that_does_not_answer_when_there_is_another_mast
             await sender.send(Message("T", b"m"), **HOW[how])
             new = fail_over(cluster, old, "answers 14")
             old.answers[SEND] = lambda request, channel: None
-            began_s = trio.current_time()
-            with trio.fail_after(10):
-                async with trio.open_nursery() as nursery:
+            began_s = aio.now_s()
+            with within(10):
+                async with aio.open_nursery() as nursery:
                     nursery.start_soon(partial(sender.send, Message("T", b"m"), **HOW[how]))
-                    await trio.sleep(1.7)
+                    await aio.sleep(1.7)
                     cluster.brokers["broker-a"] = new
-            assert trio.current_time() < began_s + 3.0
+            assert aio.now_s() < began_s + 3.0
             assert len(new.got(SEND)) == 1
 
     run(scenario)
@@ -53,13 +56,13 @@ def test_a_send_waits_for_a_former_master_that_lives() -> None:
             new, answer = fail_over(cluster, old, "answers 14"), FakeBroker.send
 
             async def passed_on(request: RemotingCommand, channel: Channel) -> RemotingCommand:
-                await trio.sleep(2.5)
+                await aio.sleep(2.5)
                 return answer(new, request, channel)
 
             old.answers[SEND] = passed_on
-            async with trio.open_nursery() as nursery:
+            async with aio.open_nursery() as nursery:
                 nursery.start_soon(sender.send, Message("T", b"m"))
-                await trio.sleep(1.7)
+                await aio.sleep(1.7)
                 cluster.brokers["broker-a"] = new
             assert not new.got(SEND) and len(old.got(SEND)) == 2
 
@@ -74,7 +77,7 @@ def test_a_slow_master_keeps_its_time() -> None:
             answer = broker.answers[SEND]
 
             async def slowly(request: RemotingCommand, channel: Channel) -> RemotingCommand:
-                await trio.sleep(2.5)
+                await aio.sleep(2.5)
                 return answer(request, channel)
 
             broker.answers[SEND] = slowly
