@@ -89,7 +89,7 @@ class Backend(Protocol):
 
     def move_on_at(self, deadline_s: float) -> Scope: ...
 
-    def open_nursery(self) -> AbstractAsyncContextManager[OpenNursery]: ...
+    def open_nursery(self, *, keeps_tasks: bool = False) -> AbstractAsyncContextManager[OpenNursery]: ...
 
     async def shielded(
         self, seconds: float, function: Callable[..., Awaitable[object]], /, *arguments: Any
@@ -154,13 +154,18 @@ def move_on_after(seconds: float) -> Scope:
     return backend.move_on_at(backend.now_s() + seconds)
 
 
-def open_nursery() -> AbstractAsyncContextManager[OpenNursery]:
-    """`async with open_nursery() as nursery`: its tasks end with the block."""
-    return running().open_nursery()
+def open_nursery(*, keeps_tasks: bool = False) -> AbstractAsyncContextManager[OpenNursery]:
+    """`async with open_nursery() as nursery`: its tasks end with the block.
+
+    Args:
+        keeps_tasks: when the block is cancelled, the tasks go on until `cancel`, for the block's way out.
+    """
+    return running().open_nursery(keeps_tasks=keeps_tasks)
 
 
 def shielded(seconds: float, function: Callable[..., Awaitable[object]], /, *arguments: Any) -> Awaitable[None]:
-    """Call `function` out of reach of cancellation, for at most so many seconds; for the way out of a block."""
+    """Call `function` out of reach of cancellation, for at most so many seconds; for the way out of a block. Under
+    asyncio it raises a cancellation that came meanwhile, at its end."""
     return running().shielded(seconds, function, *arguments)
 
 

@@ -112,7 +112,7 @@ async def _awaited(function: Callable[..., Awaitable[T]], arguments: tuple[Any, 
 
 
 async def _outlast(work: asyncio.Future[T]) -> T:
-    """Wait for `work`, and raise a cancellation only after its end."""
+    """Wait for `work`, and raise a cancellation only after its end; the result is lost then."""
     cancelled: asyncio.CancelledError | None = None
     while not work.done():
         try:
@@ -198,8 +198,8 @@ class AsyncioBackend:
     def move_on_at(self, deadline_s: float) -> AsyncioScope:
         return AsyncioScope(deadline_s)
 
-    def open_nursery(self) -> AbstractAsyncContextManager[AsyncioNursery]:
-        return AsyncioNursery()
+    def open_nursery(self, *, keeps_tasks: bool = False) -> AbstractAsyncContextManager[AsyncioNursery]:
+        return AsyncioNursery()  # it keeps tasks always, until the block is left
 
     async def shielded(self, seconds: float, function: Callable[..., Awaitable[object]], /, *arguments: Any) -> None:
         async def bounded() -> None:

@@ -51,9 +51,10 @@ class TrioFuture:
 class TrioNursery:
     """aio.OpenNursery."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, keeps_tasks: bool) -> None:
         self._manager = trio.open_nursery()
         self._nursery: trio.Nursery | None = None
+        self._kept: set[trio.CancelScope] | None = set() if keeps_tasks else None  # of tasks that go on
 
     async def __aenter__(self) -> TrioNursery:
         self._nursery = await self._manager.__aenter__()
@@ -66,21 +67,36 @@ class TrioNursery:
 
     def start_soon(self, function: Callable[..., Awaitable[object]], /, *arguments: Any) -> None:
         assert self._nursery is not None
-        self._nursery.start_soon(function, *arguments)
+        if self._kept is None:
+            self._nursery.start_soon(function, *arguments)
+        else:
+            self.start(function, *arguments)
 
     def start(self, function: Callable[..., Awaitable[object]], /, *arguments: Any) -> trio.CancelScope:
-        scope = trio.CancelScope()
-        self.start_soon(_within, scope, function, *arguments)
+        assert self._nursery is not None
+        scope = trio.CancelScope(shield=self._kept is not None)
+        if self._kept is not None:
+            self._kept.add(scope)
+            if self._nursery.cancel_scope.cancel_called:
+                scope.cancel()
+        self._nursery.start_soon(self._within, scope, function, *arguments)
         return scope
+
+    async def _within(
+        self, scope: trio.CancelScope, function: Callable[..., Awaitable[object]], *arguments: Any
+    ) -> None:
+        try:
+            with scope:
+                await function(*arguments)
+        finally:
+            if self._kept is not None:
+                self._kept.discard(scope)
 
     def cancel(self) -> None:
         assert self._nursery is not None
         self._nursery.cancel_scope.cancel()
-
-
-async def _within(scope: trio.CancelScope, function: Callable[..., Awaitable[object]], *arguments: Any) -> None:
-    with scope:
-        await function(*arguments)
+        for scope in self._kept or ():
+            scope.cancel()
 
 
 class TrioThreads:
@@ -132,8 +148,8 @@ class TrioBackend:
     def move_on_at(self, deadline_s: float) -> trio.CancelScope:
         return trio.CancelScope(deadline=deadline_s)
 
-    def open_nursery(self) -> AbstractAsyncContextManager[TrioNursery]:
-        return TrioNursery()
+    def open_nursery(self, *, keeps_tasks: bool = False) -> AbstractAsyncContextManager[TrioNursery]:
+        return TrioNursery(keeps_tasks=keeps_tasks)
 
     async def shielded(self, seconds: float, function: Callable[..., Awaitable[object]], /, *arguments: Any) -> None:
         with trio.CancelScope(shield=True, deadline=trio.current_time() + seconds):

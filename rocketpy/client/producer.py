@@ -148,13 +148,19 @@ class Producer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        assert self._open is not None
-        if error is None:
-            with aio.move_on_after(self.options.shutdown_grace):
-                await self._in_flight.wait_empty()
-        if self._traces is not None:
-            await self._traces.close()
-        opened, self._open = self._open, None
+        opened = self._open
+        assert opened is not None
+        try:
+            if error is None:
+                with aio.move_on_after(self.options.shutdown_grace):
+                    await self._in_flight.wait_empty()
+            if self._traces is not None:
+                await self._traces.close()
+        except BaseException as raised:
+            self._open = None
+            await opened.close(type(raised), raised, raised.__traceback__)
+            raise
+        self._open = None
         return await opened.close(kind, error, trace)
 
     @property

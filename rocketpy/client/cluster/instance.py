@@ -86,6 +86,7 @@ class ClientInstance:
     _heartbeat_lock: aio.Lock = attrs.field(init=False, factory=aio.Lock)
     unanswered_sends: UnansweredSends = attrs.field(init=False)
     _renewal: RouteRenewal = attrs.field(init=False)
+    _has_left: bool = attrs.field(init=False, default=False)
 
     def __attrs_post_init__(self) -> None:
         self._renewal = RouteRenewal(self._renew_route)
@@ -321,13 +322,19 @@ class ClientInstance:
                     nursery.start_soon(self._heartbeat_one, address, data)
 
     async def _heartbeat_one(self, address: str, data: HeartbeatData) -> None:
+        if self._has_left:  # it would register the groups again
+            return
         try:
             self.broker_versions[address] = await self.api.heartbeat(address, data, self.options.api_timeout)
         except RocketError as error:
             logger.info("cannot send a heartbeat to broker %s: %s", address, error)
 
     async def unregister(self) -> None:
-        """Unregister all groups from every broker, so that other members take over the queues at once."""
+        """Unregister all groups from every broker, so that other members take over the queues at once.
+
+        Heartbeats end. One that is under way was sent before, on the same connection.
+        """
+        self._has_left = True
         consumer_group = None if self.consumer is None else self.consumer.group
         groups: list[tuple[str | None, str | None]] = [(group, None) for group in sorted(self.producer_groups)]
         if consumer_group is not None:

@@ -101,7 +101,7 @@ class Lifetime:
         """
         tls = self.options.tls
         connector = self.connector or (_connector(tls) if tls is not None else connect)
-        manager = aio.open_nursery()
+        manager = aio.open_nursery(keeps_tasks=True)
         nursery = await manager.__aenter__()
         requests = BrokerRequests(nursery)
         remoting = RemotingClient(
@@ -160,7 +160,16 @@ class Open:
         An error of the `async with` body is raised unchanged, not wrapped into a group: only cancellation, and errors
         of our own tasks, pass through the nursery.
         """
-        await aio.shielded(UNREGISTER_TIMEOUT_S, self.instance.unregister)
+        try:
+            await aio.shielded(UNREGISTER_TIMEOUT_S, self.instance.unregister)
+        except BaseException as raised:
+            await self._end(type(raised), raised, raised.__traceback__)
+            raise
+        return await self._end(kind, error, trace)
+
+    async def _end(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
         self.nursery.cancel()
         if error is None or not isinstance(error, Exception):
             return await self._manager.__aexit__(kind, error, trace)

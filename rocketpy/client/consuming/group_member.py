@@ -37,6 +37,7 @@ from .subscription import TAG
 logger = logging.getLogger(__name__)
 
 LEAVE_MAX_S = 10.0  # to persist offsets and to release queues, without handlers
+CANCELLED_LEAVE_MAX_S = 3.0  # the same, after an error or a cancellation
 
 
 class GroupMember(AbstractAsyncContextManager["GroupMember"]):
@@ -78,7 +79,11 @@ class GroupMember(AbstractAsyncContextManager["GroupMember"]):
         assert self._open is not None
         self._rebalancer.close()
         opened, self._open = self._open, None
-        await aio.shielded(self._leave_max_s, self._leave, error)
+        try:
+            await aio.shielded(self._leave_max_s if error is None else CANCELLED_LEAVE_MAX_S, self._leave, error)
+        except BaseException as raised:
+            await opened.close(type(raised), raised, raised.__traceback__)
+            raise
         return await opened.close(kind, error, trace)
 
     @abstractmethod

@@ -118,6 +118,7 @@ class LocalOffsetStore(OffsetTable):
     """Offsets in `<directory>/<client id>/<group>/offsets.json`, in the Java client's form: both may use one file."""
 
     path: Path = attrs.field(kw_only=True)
+    _writing: aio.Lock = attrs.field(init=False, factory=aio.Lock)  # else two writers would share one temporary file
 
     async def load(self) -> None:
         """Read the file, or its backup when it is damaged.
@@ -134,13 +135,14 @@ class LocalOffsetStore(OffsetTable):
         return offset
 
     async def persist(self, queues: Collection[MessageQueue]) -> None:
-        kept = {queue: offset for queue, offset in self.offsets.items() if queue in queues}
-        if not kept:
-            return
-        try:
-            await aio.in_thread(write_offsets, self.path, kept)
-        except OSError as error:
-            logger.warning("cannot write offsets to %s: %s", self.path, error)
+        async with self._writing:
+            kept = {queue: offset for queue, offset in self.offsets.items() if queue in queues}
+            if not kept:
+                return
+            try:
+                await aio.in_thread(write_offsets, self.path, kept)
+            except OSError as error:
+                logger.warning("cannot write offsets to %s: %s", self.path, error)
 
     async def persist_one(self, queue: MessageQueue) -> None:
         """The file is written as a whole, by `persist`."""

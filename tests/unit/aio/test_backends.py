@@ -365,3 +365,91 @@ def test_a_cancellation_that_is_not_the_tasks_own_is_a_stray_one(backend: str) -
 
     run(main)
     assert found == ([False, True] if backend == "asyncio" else [False])
+
+
+def test_a_cancellation_during_a_shield_or_a_thread_is_not_lost(backend: str) -> None:
+    async def main() -> None:
+        steps: list[str] = []
+
+        async def shielded() -> None:
+            await aio.shielded(3, aio.sleep, 1)
+            steps.append("one")
+            await aio.sleep(0)
+            steps.append("never")
+
+        async def thread() -> None:
+            await aio.in_thread(time.sleep, 0.02)
+            steps.append("one")
+            await aio.sleep(0)
+            steps.append("never")
+
+        for work in (shielded, thread):
+            async with aio.open_nursery() as nursery:
+                task = nursery.start(work)
+                await aio.sleep(0.5)
+                task.cancel()
+        assert "never" not in steps
+
+    run(main)
+
+
+def test_the_end_of_a_block_during_a_thread_hurts_nobody_after_it(backend: str) -> None:
+    async def main() -> None:
+        with aio.move_on_after(0.5) as scope:
+            await aio.in_thread(time.sleep, 0.02)
+            await aio.sleep(0)
+        assert scope.cancelled_caught
+        await aio.sleep(1)
+
+    run(main)
+
+
+def test_tasks_that_are_kept_serve_the_block_on_its_way_out(backend: str) -> None:
+    async def main() -> None:
+        steps: list[str] = []
+
+        async def serve() -> None:
+            try:
+                while True:
+                    await aio.sleep(1)
+                    steps.append("served")
+            finally:
+                steps.append("ended")
+
+        async def block() -> None:
+            manager = aio.open_nursery(keeps_tasks=True)
+            nursery = await manager.__aenter__()
+            nursery.start_soon(serve)
+            try:
+                await aio.sleep_forever()
+            except BaseException as error:
+                await aio.shielded(10, aio.sleep, 2.25)
+                steps.append("left")
+                nursery.cancel()
+                await manager.__aexit__(type(error), error, error.__traceback__)
+                raise
+
+        async with aio.open_nursery() as nursery:
+            task = nursery.start(block)
+            await aio.sleep(1.5)
+            task.cancel()
+        assert steps == ["served", "served", "served", "left", "ended"]
+
+    run(main)
+
+
+def test_a_kept_task_that_fails_ends_the_block(backend: str) -> None:
+    async def main() -> None:
+        async def fail() -> None:
+            raise KeyError
+
+        with pytest.raises(ExceptionGroup):
+            async with aio.open_nursery(keeps_tasks=True) as nursery:
+                other = nursery.start(aio.sleep_forever)
+                nursery.start_soon(fail)
+                try:
+                    await aio.sleep_forever()
+                finally:
+                    other.cancel()
+
+    run(main)
