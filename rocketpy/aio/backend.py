@@ -80,7 +80,7 @@ class Backend(Protocol):
 
     name: str
 
-    def now_s(self) -> float:
+    def clock(self) -> Callable[[], float]:
         """The clock of deadlines; its zero means nothing."""
 
     def future(self) -> Future[Any]: ...
@@ -124,9 +124,14 @@ def _load(name: str) -> Backend:
     return _loaded.setdefault(name, AsyncioBackend())
 
 
+def clock() -> Callable[[], float]:
+    """The clock of the running loop, for code that asks it often; only for this loop."""
+    return running().clock()
+
+
 def now_s() -> float:
-    """Seconds of the backend's clock."""
-    return running().now_s()
+    """Seconds of the loop's clock."""
+    return running().clock()()
 
 
 def sleep(seconds: float) -> Awaitable[None]:
@@ -136,7 +141,7 @@ def sleep(seconds: float) -> Awaitable[None]:
 
 async def sleep_until(deadline_s: float) -> None:
     backend = running()
-    await backend.sleep(max(0.0, deadline_s - backend.now_s()))
+    await backend.sleep(max(0.0, deadline_s - backend.clock()()))
 
 
 async def sleep_forever() -> None:
@@ -151,7 +156,7 @@ def move_on_at(deadline_s: float) -> Scope:
 
 def move_on_after(seconds: float) -> Scope:
     backend = running()
-    return backend.move_on_at(backend.now_s() + seconds)
+    return backend.move_on_at(backend.clock()() + seconds)
 
 
 def open_nursery(*, keeps_tasks: bool = False) -> AbstractAsyncContextManager[OpenNursery]:

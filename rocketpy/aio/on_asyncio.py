@@ -186,8 +186,8 @@ class AsyncioBackend:
 
     name = "asyncio"
 
-    def now_s(self) -> float:
-        return asyncio.get_running_loop().time()
+    def clock(self) -> Callable[[], float]:
+        return asyncio.get_running_loop().time
 
     def future(self) -> asyncio.Future[Any]:
         return asyncio.get_running_loop().create_future()
@@ -203,7 +203,7 @@ class AsyncioBackend:
 
     async def shielded(self, seconds: float, function: Callable[..., Awaitable[object]], /, *arguments: Any) -> None:
         async def bounded() -> None:
-            with AsyncioScope(self.now_s() + seconds):
+            with AsyncioScope(self.clock()() + seconds):
                 await function(*arguments)
 
         await _outlast(asyncio.ensure_future(bounded()))

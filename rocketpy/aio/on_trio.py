@@ -136,8 +136,8 @@ class TrioBackend:
 
     name = "trio"
 
-    def now_s(self) -> float:
-        return trio.current_time()
+    def clock(self) -> Callable[[], float]:
+        return trio.current_time
 
     def future(self) -> TrioFuture:
         return TrioFuture()

@@ -221,7 +221,8 @@ class Producer:
     ) -> SendResult:
         _, send_loop = self._ready
         timeout_s = self.options.send_timeout if timeout is None else timeout
-        begin_s = aio.now_s()
+        clock = send_loop.sender.instance.clock
+        begin_s = clock()
         target = queue
         if queue is not None or selector is not None or key is not None or message.chooses_queue:
             target = await self._target(message, queue, selector, key)
@@ -231,7 +232,7 @@ class Producer:
         budget = SendBudget(timeout_s, 1 + retries, begin_s)
         result = await send_loop.send(outgoing, budget, queue=target, is_async=is_async)
         if self._traces is not None and message.topic != self.options.trace_topic:
-            cost_ms = round((aio.now_s() - begin_s) * 1000)
+            cost_ms = round((clock() - begin_s) * 1000)
             begin_ms = send_loop.sender.instance.now_ms() - cost_ms
             self._traces.write(sends_of(self.group, outgoing, result, begin_ms, cost_ms))
         return result

@@ -139,15 +139,7 @@ class RemotingCommand:
         """
         module = rocketmq_header if self.serialize_type is SerializeType.ROCKETMQ else json_header
         header = module.encode_header(
-            HeaderFields(
-                code=self.code,
-                language=self.language,
-                version=self.version,
-                opaque=self.opaque,
-                flag=self.flag,
-                remark=self.remark,
-                ext_fields=self.ext_fields,
-            )
+            HeaderFields(self.code, self.language, self.version, self.opaque, self.flag, self.remark, self.ext_fields)
         )
         return encode_frame(self.serialize_type, header, self.body)
 
@@ -180,17 +172,8 @@ class RemotingCommand:
         """
         module = rocketmq_header if frame.serialize_type is SerializeType.ROCKETMQ else json_header
         fields = module.decode_header(frame.header)
-        return cls(
-            code=fields.code,
-            opaque=fields.opaque,
-            flag=fields.flag,
-            language=fields.language,
-            version=fields.version,
-            remark=fields.remark,
-            ext_fields=fields.ext_fields,
-            body=frame.body,
-            serialize_type=frame.serialize_type,
-        )
+        code, language, version, opaque, flag, remark, ext_fields = fields
+        return cls(code, opaque, flag, language, version, remark, ext_fields, frame.body, frame.serialize_type)
 
     @classmethod
     def decode(cls, image: bytes | memoryview, *, header_size_max: int = HEADER_SIZE_MAX) -> Self:

@@ -22,6 +22,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys
 # Numbers stay text: extFields want them as they were spelled, and no digit string can be made expensive.
 _DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str, strict=False)
 _NAMES = {language: language.name for language in LanguageCode}
+_TEXT = {str}
 _SPELLED = frozenset(
     ("code", "extFields", "flag", "language", "opaque", "remark", "serializeTypeCurrentRPC", "version")
 )
@@ -60,7 +61,8 @@ def _object(header: bytes) -> dict[str, object]:
     decoded = _DECODER.decode(header.decode("utf-8"))
     if not isinstance(decoded, dict):
         raise HeaderInvalid(f"JSON header is not an object but {type(decoded).__name__}")
-    return _without_lone_surrogates(decoded) if _SURROGATE_ESCAPE.search(header) else decoded
+    has_surrogates = b"\\u" in header and _SURROGATE_ESCAPE.search(header)
+    return _without_lone_surrogates(decoded) if has_surrogates else decoded
 
 
 def _fields(decoded: dict[str, object]) -> HeaderFields:
@@ -113,7 +115,7 @@ def _ext_fields(value: object) -> dict[str, str] | None:
         return None
     if not isinstance(value, dict):
         raise HeaderInvalid(f"extFields is not an object but {type(value).__name__}")
-    if all(item.__class__ is str for item in value.values()):
+    if set(map(type, value.values())) <= _TEXT:
         return value
     return {key: text for key, item in value.items() if (text := _text(item)) is not None}
 

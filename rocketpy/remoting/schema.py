@@ -14,6 +14,7 @@ Java's int, plain `int` its long. Fields that no schema names (ad-hoc fields) st
 from __future__ import annotations
 
 import functools
+import operator
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -131,13 +132,30 @@ class Header(Value):
     def to_ext_fields(self) -> dict[str, str]:
         """The extFields of this header, without what is None."""
         ext_fields: dict[str, str] = {}
-        for field, _ in self.schema():
-            value = getattr(self, field.attribute)
-            if value is True or value is False:
-                ext_fields[field.wire] = format_bool(value)
+        names, values_of = self._writing()
+        for name, value in zip(names, values_of(self), strict=True):
+            if value.__class__ is str:
+                ext_fields[name] = value
+            elif value is True or value is False:
+                ext_fields[name] = format_bool(value)
             elif value is not None:
-                ext_fields[field.wire] = str(value)
+                ext_fields[name] = str(value)
         return ext_fields
+
+    @classmethod
+    @functools.cache
+    def _writing(cls) -> tuple[tuple[str, ...], Callable[[Header], tuple[Any, ...]]]:
+        """The names of all fields on the wire, and a function that returns their values."""
+        fields = [field for field, _ in cls.schema()]
+        if len(fields) > 1:
+            return tuple(field.wire for field in fields), operator.attrgetter(*(field.attribute for field in fields))
+        return tuple(field.wire for field in fields), lambda one: tuple(getattr(one, f.attribute) for f in fields)
+
+    @classmethod
+    @functools.cache
+    def _reading(cls) -> tuple[tuple[str, str, tuple[str, ...], bool, Callable[[str], object]], ...]:
+        """Attribute, name, aliases, whether it is mandatory, and parser of each field: as tuples, which unpack fast."""
+        return tuple((f.attribute, f.wire, f.aliases, f.required, parse) for f, parse in cls.schema())
 
     @classmethod
     def from_ext_fields(cls, ext_fields: Mapping[str, str] | None) -> Self:
@@ -148,15 +166,17 @@ class Header(Value):
         """
         values: dict[str, object] = {}
         spelled = ext_fields or {}
-        for field, parse in cls.schema():
-            text = field.spelled_in(spelled) if field.aliases else spelled.get(field.wire)
+        for attribute, name, aliases, is_required, parse in cls._reading():
+            text = spelled.get(name)
+            if text is None and aliases:
+                text = next((spelled[alias] for alias in aliases if alias in spelled), None)
             if text is not None:
                 try:
-                    values[field.attribute] = parse(text)
+                    values[attribute] = text if parse is str else parse(text)
                 except NumberInvalid as exc:
-                    raise HeaderInvalid(f"{cls.__name__}.{field.wire}: {exc}") from None
-            elif field.required:
-                raise HeaderInvalid(f"{cls.__name__}: the field {field.wire} is missing")
+                    raise HeaderInvalid(f"{cls.__name__}.{name}: {exc}") from None
+            elif is_required:
+                raise HeaderInvalid(f"{cls.__name__}: the field {name} is missing")
         return cls(**values)
 
     @classmethod

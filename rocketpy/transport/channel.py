@@ -145,6 +145,7 @@ class StreamChannel:
         self._protocol = owner.protocol()
         self._work = _Work(owner)
         self._backend = aio.running()
+        self._clock = self._backend.clock()
         self._nursery: aio.OpenNursery
         self._room: aio.Event | None = None  # for those who wait for room
         self._closing = False
@@ -176,7 +177,7 @@ class StreamChannel:
     @property
     def silence_s(self) -> float:
         """Seconds since a request of ours after which nothing came from the peer; 0 if something has."""
-        return 0.0 if self._waiting_since_s is None else self._backend.now_s() - self._waiting_since_s
+        return 0.0 if self._waiting_since_s is None else self._clock() - self._waiting_since_s
 
     @property
     def is_unacknowledged(self) -> bool:
@@ -223,7 +224,7 @@ class StreamChannel:
             ConnectionLost: the connection closed first.
             TooManyRequests: too many are in flight.
         """
-        now_s = self._backend.now_s()
+        now_s = self._clock()
         if self._is_full or self._closing:
             await self._wait_for_room(now_s + timeout_s)
         answer = Answer(self._backend.future(), now_s, timeout_s, about)
@@ -242,7 +243,7 @@ class StreamChannel:
 
         Raises: as `invoke`, if any response is missing.
         """
-        now_s = self._backend.now_s()
+        now_s = self._clock()
         await self._wait_for_room(now_s + timeout_s)
         answers = [Answer(self._backend.future(), now_s, timeout_s) for _ in commands]
         try:
@@ -278,7 +279,7 @@ class StreamChannel:
 
     async def run(self) -> None:
         """Carry commands until either side ends the stream."""
-        self._last_traffic_s = self._backend.now_s()
+        self._last_traffic_s = self._clock()
         try:
             async with aio.open_nursery() as self._nursery:
                 self._nursery.start_soon(self._watch)
@@ -302,7 +303,7 @@ class StreamChannel:
             if self._work.held is not None:
                 await self._backend.sleep(0)
                 self._begin_next()
-            now_s = self._backend.now_s()
+            now_s = self._clock()
             for answer in self._protocol.expire(now_s):
                 limit_ms = answer.timeout_s * 1000
                 answer.finish(RequestTimeout(f"wait response on the channel <{self._peer}> timeout, {limit_ms:.0f} ms"))
@@ -324,7 +325,7 @@ class StreamChannel:
     # --- byte_stream.Receiver -----------------------------------------------------------------------------------------
 
     def received(self, data: bytes | bytearray) -> None:
-        self._last_traffic_s = self._backend.now_s()
+        self._last_traffic_s = self._clock()
         self._waiting_since_s = None
         self._protocol.receive_data(data)
         self._account()
@@ -332,7 +333,7 @@ class StreamChannel:
         self._take_events()
 
     def drained(self) -> None:
-        self._last_traffic_s = self._backend.now_s()
+        self._last_traffic_s = self._clock()
         self._account()
         self._make_room()
 

@@ -159,7 +159,7 @@ class MQClientAPI:
             raise BrokerError(response.code, response.remark, address=address)
         answer = SendMessageResponseHeader.of(response)
         return SendResult(
-            status=SEND_STATUS[ResponseCode(response.code)],
+            status=SEND_STATUS[response.code],
             msg_id=msg_id,
             offset_msg_id=answer.msg_id,
             queue=queue if queue.queue_id == answer.queue_id else attrs.evolve(queue, queue_id=answer.queue_id),

@@ -86,6 +86,7 @@ class ClientInstance:
     _heartbeat_lock: aio.Lock = attrs.field(init=False, factory=aio.Lock)
     unanswered_sends: UnansweredSends = attrs.field(init=False)
     _renewal: RouteRenewal = attrs.field(init=False)
+    clock: Callable[[], float] = attrs.field(init=False, factory=aio.clock)
     _has_left: bool = attrs.field(init=False, default=False)
 
     def __attrs_post_init__(self) -> None:

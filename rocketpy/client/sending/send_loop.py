@@ -106,13 +106,14 @@ class SendLoop:
         Raises:
             RequestTimeout: the time is used up. Otherwise the error of the last attempt.
         """
+        clock = self.sender.instance.clock
         result: SendResult | None = None
         failure: RocketError | None = None
-        while (remaining_s := budget.begin_attempt(aio.now_s())) is not None:
+        while (remaining_s := budget.begin_attempt(clock())) is not None:
             try:
                 if queue is None and self.sender.instance.known_publish_info(message.topic) is None:
                     await self._find_route(message.topic, remaining_s)
-                    remaining_s = budget.remaining_s(aio.now_s())
+                    remaining_s = budget.remaining_s(clock())
                 target = queue or self._choose_known(message.topic, budget.last_broker)
             except RocketError as error:
                 if result is not None:

@@ -12,7 +12,6 @@ from types import MappingProxyType
 
 import attrs
 
-from rocketpy import aio
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.errors import BrokerError, CompressionError, RocketError
 from rocketpy.message import properties as names
@@ -156,7 +155,7 @@ class Sender:
         Raises:
             ClientError: the broker has no master. TransportError, BrokerError: see MQClientAPI.
         """
-        began_s = aio.now_s()
+        began_s = self.instance.clock()
         address = await self._address(queue)
         header = self.header(message, queue)
         try:
@@ -165,7 +164,7 @@ class Sender:
             )
         except RocketError as error:
             if tells_of_change(error) and self.instance.send_address(queue.broker_name) in (None, address):
-                await self.instance.doubt_route(queue.topic, min(ROUTE_S, began_s + timeout_s - aio.now_s()))
+                await self.instance.doubt_route(queue.topic, min(ROUTE_S, began_s + timeout_s - self.instance.clock()))
             raise
         if result.passed_on:
             self.instance.route_changed(queue.topic)
