@@ -8,7 +8,7 @@ PYTEST := $(BIN)/python -m pytest
 INSTALL := ROCKETPY_BUILD=python $(BIN)/python -m pip install --disable-pip-version-check --config-settings editable_mode=compat
 # Each worker of pytest would otherwise rewrite the asserts of 500 files anew: 9 of its first 13 seconds.
 unexport PYTHONDONTWRITEBYTECODE
-PYTHON_SOURCES := rocketpy tests bench csrc deploy docs/adr/index.py setup.py
+PYTHON_SOURCES := rocketpy tests bench csrc deploy docs/adr/index.py docs/use/examples setup.py
 WITHOUT_CORE := build/without-core
 CORE_SOURCES := $(sort $(shell find csrc -name "*.[ch]")) csrc/build_native.py csrc/objects.py rocketpy/metrics/counters.py
 ROOMS := $(filter-out csrc/__pycache__,$(shell find csrc -mindepth 1 -type d))

@@ -114,6 +114,9 @@ setup(
             "types-PyYAML",
             "hdrhistogram>=0.10",
             "trustme>=1.1",  # certificates of tests
+            "django>=5",  # the examples of the client
+            "fastapi>=0.110",
+            "flask>=3",
         ],
     },
     entry_points={

@@ -1,4 +1,4 @@
-"""Builds commands: common options, the run under trio, and one line per error.
+"""Builds commands: common options, the run in a loop, and one line per error.
 
 @command(example="mqadmin topicRoute -n 127.0.0.1:9876 -t OrderTopic -l")
 @option("-t", "--topic", help="Topic.", required=True)
@@ -19,8 +19,8 @@ from typing import Any
 
 import attrs
 import click
-import trio
 
+from rocketpy import aio
 from rocketpy.acl.credentials import parse_credentials
 from rocketpy.client.options import TlsOptions
 from rocketpy.codes import ResponseCode
@@ -48,7 +48,7 @@ class Environment:
     """The environment of commands; tests pass another one."""
 
     make_admin: Callable[..., Admin] = Admin
-    run: Callable[..., Any] = trio.run
+    run: Callable[..., Any] = aio.run
 
 
 CommandBody = Callable[..., Awaitable[int | None]]

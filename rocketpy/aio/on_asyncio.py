@@ -238,3 +238,8 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
         return None
     factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
     return factory
+
+
+def run_in_asyncio(function: Callable[..., Awaitable[T]], /, *arguments: Any) -> T:
+    """See aio.run."""
+    return asyncio.run(_awaited(function, arguments))

@@ -26,9 +26,9 @@ from rocketpy.errors import LocalProtocolError, RocketError
 from rocketpy.faults import Faults
 from rocketpy.native.core import lib
 from rocketpy.remoting.abc import Channel, Detached, Preparation, Processor, Response, Rest
-from rocketpy.remoting.answers import OVERLOAD, command_of, error_response, not_supported, too_old
+from rocketpy.remoting.answers import OVERLOAD, error_response, not_supported, too_old
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.fast_path import SendRequest, SlowPath
+from rocketpy.remoting.fast_path import SendRequest, SlowPath, command_of
 from rocketpy.remoting.frame import REQUEST_HEADER_SIZE_MAX
 from rocketpy.remoting.limits import PoolLoad
 

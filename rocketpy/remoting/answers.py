@@ -11,9 +11,7 @@ from rocketpy.errors import RocketError
 from rocketpy.faults import Faults
 
 from .abc import Channel, Processor, finished
-from .command import FLAG_ONEWAY, RemotingCommand
-from .fast_path import PullRequest, SendRequest
-from .frame import SerializeType
+from .command import RemotingCommand
 
 OVERLOAD = "[OVERLOAD]system busy, start flow control for a while"  # remark of the reference
 
@@ -53,16 +51,6 @@ def not_supported_remark(code: int) -> str:
 def place_of(request: RemotingCommand) -> str:
     """The name under which faults of the request are counted; unknown codes share one."""
     return "a request of unknown code" if request.name == str(request.code) else request.name
-
-
-def command_of(request: SendRequest | PullRequest) -> RemotingCommand:
-    """Convert a request of the fast path to the command that is to be answered."""
-    return RemotingCommand(
-        request.code,
-        request.opaque,
-        flag=FLAG_ONEWAY if request.is_oneway else 0,
-        serialize_type=SerializeType.ROCKETMQ if request.is_rocketmq else SerializeType.JSON,
-    )
 
 
 class RequestTable:

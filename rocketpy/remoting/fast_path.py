@@ -15,7 +15,8 @@ from typing import Protocol
 import attrs
 
 from .abc import Channel
-from .command import RemotingCommand
+from .command import FLAG_ONEWAY, RemotingCommand
+from .frame import SerializeType
 from .headers.send import EndTransactionRequestHeader
 
 
@@ -387,3 +388,13 @@ class SlowPath(Protocol):
 
     def drop_connections(self, is_gone: Callable[[int], bool]) -> Iterator[None]:
         """Drop connections whose selector process has died without sending CLOSED; one per step."""
+
+
+def command_of(request: SendRequest | PullRequest) -> RemotingCommand:
+    """Convert a request of the fast path to the command that is to be answered."""
+    return RemotingCommand(
+        request.code,
+        request.opaque,
+        flag=FLAG_ONEWAY if request.is_oneway else 0,
+        serialize_type=SerializeType.ROCKETMQ if request.is_rocketmq else SerializeType.JSON,
+    )

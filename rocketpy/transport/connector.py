@@ -5,13 +5,15 @@ Short: it knows both kinds of streams, and neither knows it.
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from rocketpy import aio
 
 from .byte_stream import ByteStream
+
+if TYPE_CHECKING:
+    import ssl
 
 Connector: TypeAlias = Callable[[str], Awaitable[ByteStream]]
 """Opens a stream to an address `host:port`; raises ConnectFailed."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -12,6 +12,9 @@ from rocketpy.remoting.abc import Peer
 
 from .byte_stream import Receiver
 from .streams import close_in_order, connect, peer_of, unacknowledged_bytes
+
+if TYPE_CHECKING:
+    import ssl
 
 
 async def open_stream(address: str, context: Callable[[], ssl.SSLContext] | None) -> TrioByteStream:

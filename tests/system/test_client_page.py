@@ -53,7 +53,8 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningBroker]:
 
 def test_the_examples_of_the_client_run(broker: RunningBroker) -> None:
     run_commands("docs/use/client.md")
-    send, consume, choose, later, order, transaction, request = run_examples(blocks("docs/use/client.md", "python"))
+    examples = run_examples(blocks("docs/use/client.md", "python"))
+    send, consume, choose, later, order, transaction, request, in_asyncio = examples
     assert send.count("\n") == 2
     assert all(consume.count(f"b'order {number}'") >= 1 for number in (1, 2, 3, 4))
     assert choose.splitlines() == ["[b'order 1', b'order 2', b'order 4']", "7"]
@@ -61,6 +62,7 @@ def test_the_examples_of_the_client_run(broker: RunningBroker) -> None:
     assert order == "[b'created', b'paid', b'sent']\n"
     assert transaction.splitlines() == ["LocalTransactionState.COMMIT", "b'order 9'"]
     assert request == "b'PING'\n"
+    assert in_asyncio.startswith("b'")
 
 
 def test_the_first_message_of_the_readme(broker: RunningBroker) -> None:
