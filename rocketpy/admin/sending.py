@@ -34,7 +34,7 @@ async def send(
     outgoing = via.sender.prepare(message)
     if msg_id is not None:
         properties = {**outgoing.properties, names.UNIQ_KEY: msg_id}
-        outgoing = attrs.evolve(outgoing, properties=properties, msg_id=msg_id)
+        outgoing = outgoing._replace(properties=properties, msg_id=msg_id)
     if queue is not None:
         await via.publish_info(message.topic)
         return await via.sender.send_to(queue, outgoing, admin.timeout_s)

@@ -149,7 +149,7 @@ class TransactionProducer(Producer):
         opened, send_loop = self._ready
         own = {names.TRAN_MSG: "true", names.PGROUP: self.group}
         outgoing = send_loop.sender.prepare(attrs.evolve(message, delay_level=0), own)
-        outgoing = attrs.evolve(outgoing, sys_flag=outgoing.sys_flag | TRANSACTION_PREPARED)
+        outgoing = outgoing._replace(sys_flag=outgoing.sys_flag | TRANSACTION_PREPARED)
         await send_loop.publish_info(message.topic)
         await introduce(opened.instance, message.topic)  # before it may be asked
         result = await self._send(outgoing, message, timeout, queue, None, None)

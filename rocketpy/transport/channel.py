@@ -225,11 +225,14 @@ class StreamChannel:
             TooManyRequests: too many are in flight.
         """
         now_s = self._clock()
-        if self._is_full or self._closing:
-            await self._wait_for_room(now_s + timeout_s)
+        deadline_s = now_s + timeout_s
+        if self._closing or self._stream.unsent_size >= self._limits.outgoing_size_max:
+            await self._wait_for_room(deadline_s)
         answer = Answer(self._backend.future(), now_s, timeout_s, about)
-        self._write(self._protocol.send_request(command, answer, now_s + timeout_s))
-        self._expect(now_s, now_s + timeout_s)
+        self._stream.write(self._protocol.send_request(command, answer, deadline_s))
+        if self._budget is not None:
+            self._account()
+        self._expect(now_s, deadline_s)
         try:
             outcome = await answer.future
         except BaseException:

@@ -94,7 +94,11 @@ class RemotingClient:
         Raises:
             ConnectFailed, ConnectionLost, RequestTimeout, TooManyRequests: there is no response.
         """
-        channel, left_s = await self._within(address, timeout_s, about)
+        slot = self._slots.get(address)
+        if slot is not None and slot.channel is not None and slot.channel.is_open:
+            channel, left_s = slot.channel, timeout_s
+        else:
+            channel, left_s = await self._within(address, timeout_s, about)
         try:
             return await channel.invoke(request, left_s, about)
         except RequestTimeout:
@@ -114,10 +118,7 @@ class RemotingClient:
             raise
 
     async def _within(self, address: str, timeout_s: float, about: object = None) -> tuple[StreamChannel, float]:
-        """The open connection, and the time that is left after connecting."""
-        slot = self._slots.get(address)
-        if slot is not None and slot.channel is not None and slot.channel.is_open:
-            return slot.channel, timeout_s
+        """The connection, and the time that is left after connecting."""
         end_s = aio.now_s() + timeout_s
         channel = await self.channel(address, timeout_s, about)
         return channel, max(0.0, end_s - aio.now_s())

@@ -64,13 +64,11 @@ class MQClientAPI:
     name_servers: NameServers
     credentials: Credentials | None = None
 
-    async def invoke(
-        self, address: str, command: RemotingCommand, timeout_s: float, *, about: object = None
-    ) -> RemotingCommand:
-        """The response, with any code. `about`: as of RemotingClient.invoke."""
+    async def invoke(self, address: str, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
+        """The response, with any code."""
         if self.credentials is not None:
             sign(command, self.credentials)
-        return await self.remoting.invoke(address, command, timeout_s, about=about)
+        return await self.remoting.invoke(address, command, timeout_s)
 
     async def ask(
         self,
@@ -154,7 +152,9 @@ class MQClientAPI:
     ) -> SendResult:
         """Send a message or a batch. The wait for the answer is about the queue (unanswered_sends.py)."""
         command = RemotingCommand.request(code, header, body)
-        response = await self.invoke(address, command, timeout_s, about=queue)
+        if self.credentials is not None:
+            sign(command, self.credentials)
+        response = await self.remoting.invoke(address, command, timeout_s, about=queue)
         if response.code not in STORED_RESPONSE_CODES:
             raise BrokerError(response.code, response.remark, address=address)
         answer = SendMessageResponseHeader.of(response)

@@ -121,7 +121,8 @@ class SendLoop:
                 raise failure or error from error
             budget.last_broker = target.broker_name
             try:
-                result = await self._attempt(target, message, remaining_s)
+                attempt = self._observed_attempt if self.options.latency_fault_enable else self.sender.send_to
+                result = await attempt(target, message, max(remaining_s, 0.001))
             except RocketError as error:
                 failure = error
                 logger.warning("cannot send message %s to queue %s: %s", message.name, target, error)
@@ -154,10 +155,7 @@ class SendLoop:
         assert info is not None, "the route was just looked up"
         return self.choose(info, last_broker)
 
-    async def _attempt(self, queue: MessageQueue, message: OutgoingMessage, remaining_s: float) -> SendResult:
-        timeout_s = max(remaining_s, 0.001)
-        if not self.options.latency_fault_enable:
-            return await self.sender.send_to(queue, message, timeout_s)
+    async def _observed_attempt(self, queue: MessageQueue, message: OutgoingMessage, timeout_s: float) -> SendResult:
         begin_s = aio.now_s()
         failed = True
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
+from typing import NamedTuple
 
 import attrs
 
@@ -43,8 +44,7 @@ def move(sent: SendResult, deliver_at_ms: int) -> Mapping[str, str]:
     return {names.TIMER_MOVE: sent.msg_id, names.TIMER_DELIVER_MS: str(deliver_at_ms)}
 
 
-@attrs.frozen
-class OutgoingMessage:
+class OutgoingMessage(NamedTuple):
     """A message ready to travel, made once per send: all attempts share its id."""
 
     topic: str
