@@ -23,6 +23,13 @@ class EncodableHeader(Protocol):
 
     def to_ext_fields(self) -> dict[str, str]: ...
 
+    def to_json(self) -> str:
+        """The compact JSON of the extFields, names in order."""
+
+
+def _fields_of(fields: dict[str, str] | EncodableHeader | None) -> dict[str, str] | None:
+    return fields if fields is None or isinstance(fields, dict) else fields.to_ext_fields()
+
 
 @attrs.define
 class RemotingCommand:
@@ -38,7 +45,9 @@ class RemotingCommand:
     language: LanguageCode | None = LanguageCode.PYTHON  # None: the peer named one that we do not know
     version: int = OUR_VERSION
     remark: str | None = None
-    ext_fields: dict[str, str] | None = None
+    _ext_fields: dict[str, str] | EncodableHeader | None = attrs.field(
+        default=None, alias="ext_fields", eq=_fields_of, repr=lambda fields: repr(_fields_of(fields))
+    )
     body: bytes | None = attrs.field(default=None, repr=lambda body: f"<{len(body)} bytes>" if body else "None")
     serialize_type: SerializeType = SerializeType.JSON
 
@@ -122,14 +131,26 @@ class RemotingCommand:
         texts = sum(len(key) + len(value) for key, value in fields.items())
         return COMMAND_SIZE + len(self.body or b"") + len(self.remark or "") + texts + FIELD_SIZE * len(fields)
 
+    @property
+    def ext_fields(self) -> dict[str, str] | None:
+        """The fields of the custom header, and others. A header that nobody looks at is written as it is."""
+        if not isinstance(self._ext_fields, dict):
+            self._ext_fields = _fields_of(self._ext_fields)
+        return self._ext_fields
+
+    @ext_fields.setter
+    def ext_fields(self, fields: dict[str, str] | None) -> None:
+        self._ext_fields = fields
+
     def ext_field(self, key: str) -> str | None:
         """An ad-hoc field, None when it is absent."""
         return None if self.ext_fields is None else self.ext_fields.get(key)
 
     def add_ext_field(self, key: str, value: str) -> None:
-        if self.ext_fields is None:
-            self.ext_fields = {}
-        self.ext_fields[key] = value
+        fields = self.ext_fields
+        if fields is None:
+            fields = self._ext_fields = {}
+        fields[key] = value
 
     def encode(self) -> bytes:
         """The whole frame.
@@ -137,11 +158,17 @@ class RemotingCommand:
         Raises:
             LocalProtocolError: a field does not fit its place on the wire.
         """
-        module = rocketmq_header if self.serialize_type is SerializeType.ROCKETMQ else json_header
-        header = module.encode_header(
-            HeaderFields(self.code, self.language, self.version, self.opaque, self.flag, self.remark, self.ext_fields)
-        )
+        given = self._ext_fields
+        if self.serialize_type is SerializeType.ROCKETMQ:
+            header = rocketmq_header.encode_header(self._header_fields(self.ext_fields))
+        elif given is None or isinstance(given, dict):
+            header = json_header.encode_header(self._header_fields(given))
+        else:
+            header = json_header.encode_header(self._header_fields(None), given.to_json())
         return encode_frame(self.serialize_type, header, self.body)
+
+    def _header_fields(self, ext_fields: dict[str, str] | None) -> HeaderFields:
+        return HeaderFields(self.code, self.language, self.version, self.opaque, self.flag, self.remark, ext_fields)
 
     def encode_response(self) -> tuple[bytes, Exception | None]:
         """The whole frame of a response, its remark cut to REMARK_BYTES_MAX. There is always a frame, because the peer
@@ -193,8 +220,9 @@ def bounded_remark(remark: str | None) -> str | None:
     return remark if len(raw) <= REMARK_BYTES_MAX else raw[:REMARK_BYTES_MAX].decode("utf-8", "ignore")
 
 
-def _merge(header: EncodableHeader | None, ext_fields: dict[str, str] | None) -> dict[str, str] | None:
+def _merge(
+    header: EncodableHeader | None, ext_fields: dict[str, str] | None
+) -> dict[str, str] | EncodableHeader | None:
     if header is None:
         return None if ext_fields is None else dict(ext_fields)
-    fields = header.to_ext_fields()
-    return fields | ext_fields if ext_fields else fields
+    return header.to_ext_fields() | ext_fields if ext_fields else header

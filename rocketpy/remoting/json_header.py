@@ -12,7 +12,7 @@ import re
 
 from rocketpy.codes import LanguageCode
 from rocketpy.errors import HeaderInvalid, NumberInvalid
-from rocketpy.message.numbers import int_or, parse_int
+from rocketpy.message.numbers import DIGITS_MAX, INT_MAX, int_or, parse_int
 
 from .frame import HeaderFields, format_bool, language_or_none
 
@@ -23,6 +23,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys
 _DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str, strict=False)
 _NAMES = {language: language.name for language in LanguageCode}
 _TEXT = {str}
+_NUMBERS = ("code", "version", "opaque", "flag")
 _SPELLED = frozenset(
     ("code", "extFields", "flag", "language", "opaque", "remark", "serializeTypeCurrentRPC", "version")
 )
@@ -30,10 +31,16 @@ _SPELLING = {key.lower(): key for key in _SPELLED}
 _LANGUAGES = {name: language for language, name in _NAMES.items()}
 
 
-def encode_header(fields: HeaderFields) -> bytes:
-    """The bytes of a header; a lone surrogate in a string becomes `?`, as in Java."""
+def encode_header(fields: HeaderFields, ext_fields_text: str | None = None) -> bytes:
+    """The bytes of a header; a lone surrogate in a string becomes `?`, as in Java.
+
+    Args:
+        ext_fields_text: the JSON of the extFields, if there is one already; `fields.ext_fields` do not count then.
+    """
     language = _NAMES[LanguageCode.OTHER if fields.language is None else fields.language]
-    ext_fields = "" if fields.ext_fields is None else f'"extFields":{_ENCODER.encode(fields.ext_fields)},'
+    if ext_fields_text is None and fields.ext_fields is not None:
+        ext_fields_text = _ENCODER.encode(fields.ext_fields)
+    ext_fields = "" if ext_fields_text is None else f'"extFields":{ext_fields_text},'
     remark = "" if fields.remark is None else f'"remark":{_ENCODER.encode(fields.remark)},'
     return (
         f'{{"code":{int(fields.code)},{ext_fields}"flag":{fields.flag},"language":"{language}",'
@@ -58,7 +65,13 @@ def decode_header(header: bytes) -> HeaderFields:
 
 
 def _object(header: bytes) -> dict[str, object]:
-    decoded = _DECODER.decode(header.decode("utf-8"))
+    text = header.decode("utf-8")
+    if text.startswith("{") and text.endswith("}"):
+        decoded, end = _DECODER.raw_decode(text)
+    else:
+        decoded, end = None, -1
+    if end != len(text):
+        decoded = _DECODER.decode(text)  # there are blanks around it, or it is no object: then this says so
     if not isinstance(decoded, dict):
         raise HeaderInvalid(f"JSON header is not an object but {type(decoded).__name__}")
     has_surrogates = b"\\u" in header and _SURROGATE_ESCAPE.search(header)
@@ -69,12 +82,22 @@ def _fields(decoded: dict[str, object]) -> HeaderFields:
     values = decoded
     if not decoded.keys() <= _SPELLED:
         values = {_SPELLING.get(key.lower(), key): value for key, value in decoded.items()}
+    try:
+        texts = [values[key] for key in _NUMBERS]
+        together = "".join(texts)  # type: ignore[arg-type]  # it says if one is no text
+        if not (together.isascii() and together.isdigit() and len(together) <= 4 * DIGITS_MAX):
+            raise ValueError
+        code, version, opaque, flag = map(int, texts)  # type: ignore[arg-type]
+        if max(code, version, opaque, flag) > INT_MAX:
+            raise ValueError
+    except (KeyError, TypeError, ValueError):
+        code, version, opaque, flag = (_number(values, key) for key in _NUMBERS)
     return HeaderFields(
-        _number(values, "code"),
+        code,
         _language(values.get("language")),
-        _number(values, "version"),
-        _number(values, "opaque"),
-        _number(values, "flag"),
+        version,
+        opaque,
+        flag,
         _text(values.get("remark")),
         _ext_fields(values.get("extFields")),
     )
@@ -84,8 +107,6 @@ def _number(values: dict[str, object], key: str) -> int:
     value = values.get(key)
     if value is None:
         return 0
-    if value.__class__ is str and len(value) < 10 and value.isascii() and value.isdigit():
-        return int(value)
     if not isinstance(value, str):
         raise HeaderInvalid(f"header field {key} is not a number but {type(value).__name__}")
     try:

@@ -111,10 +111,13 @@ class SendLoop:
         failure: RocketError | None = None
         while (remaining_s := budget.begin_attempt(clock())) is not None:
             try:
-                if queue is None and self.sender.instance.known_publish_info(message.topic) is None:
-                    await self._find_route(message.topic, remaining_s)
-                    remaining_s = budget.remaining_s(clock())
-                target = queue or self._choose_known(message.topic, budget.last_broker)
+                target = queue
+                if target is None:
+                    info = self.sender.instance.known_publish_info(message.topic)
+                    if info is None:
+                        info = await self._find_route(message.topic, remaining_s)
+                        remaining_s = budget.remaining_s(clock())
+                    target = self.choose(info, budget.last_broker)
             except RocketError as error:
                 if result is not None:
                     return result
@@ -144,16 +147,10 @@ class SendLoop:
             return is_worth_another_async_attempt(error)
         return is_worth_another_attempt(error, self.options.retry_codes)
 
-    async def _find_route(self, topic: str, within_s: float) -> None:
+    async def _find_route(self, topic: str, within_s: float) -> PublishInfo:
         with aio.move_on_after(within_s):
-            await self.publish_info(topic)
-            return
+            return await self.publish_info(topic)
         raise RequestTimeout(f"no route of topic {topic} was found within {within_s:.3f} s")
-
-    def _choose_known(self, topic: str, last_broker: str | None) -> MessageQueue:
-        info = self.sender.instance.known_publish_info(topic)
-        assert info is not None, "the route was just looked up"
-        return self.choose(info, last_broker)
 
     async def _observed_attempt(self, queue: MessageQueue, message: OutgoingMessage, timeout_s: float) -> SendResult:
         begin_s = aio.now_s()

@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import json
 import pkgutil
 
 import pytest
@@ -100,6 +101,22 @@ def test_send_header_versions_have_the_same_fields_in_order() -> None:
     assert [field.wire for field, _ in SendMessageRequestHeaderV2.schema()] == list("abcdefghijklmn")
 
 
+def test_a_header_is_written_as_its_fields_are() -> None:
+    header = SendMessageRequestHeader(
+        producer_group='a "\\', topic="Ω\ud800", queue_id=-1, properties="\x01", batch=True
+    )
+    as_it_is, looked_at = (RemotingCommand.request(RequestCode.SEND_MESSAGE, header, opaque) for opaque in (b"x", b"x"))
+    assert looked_at.ext_fields == header.to_ext_fields() and looked_at == as_it_is
+    as_it_is = RemotingCommand.request(RequestCode.SEND_MESSAGE, header, b"x")
+    assert as_it_is.encode() == looked_at.encode()
+    as_it_is.add_ext_field("more", "1")
+    assert RemotingCommand.decode(as_it_is.encode()).ext_fields == {
+        **header.to_ext_fields(),
+        "topic": "Ω?",
+        "more": "1",
+    }
+
+
 def test_ad_hoc_fields_stand_beside_the_header() -> None:
     header = SendMessageResponseHeader(msg_id="id", queue_id=0, queue_offset=5, region="DefaultRegion", trace_on=True)
     command = RemotingCommand.response(0, None, header, ext_fields={"extra": "1"})
@@ -121,6 +138,7 @@ def test_every_header_survives_the_wire(cls: type[Header]) -> None:
         ext_fields[field.wire] = "true" if field.hint is bool else "17"
     header = cls.from_ext_fields(ext_fields)
     assert header.to_ext_fields() == ext_fields
+    assert header.to_json() == json.dumps(ext_fields, separators=(",", ":"), sort_keys=True)
     assert cls.from_ext_fields(header.to_ext_fields()) == header
 
 
