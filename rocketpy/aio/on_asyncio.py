@@ -48,26 +48,36 @@ class AsyncioScope:
 
 
 class AsyncioTask:
-    """aio.StartedTask; without a task, one that was never begun."""
+    """aio.StartedTask."""
 
     __slots__ = ("_task",)
 
-    def __init__(self, task: asyncio.Task[object] | None) -> None:
+    def __init__(self, task: asyncio.Task[object]) -> None:
         self._task = task
 
     def cancel(self) -> None:
         """End the task at its next wait; as under trio, it has run to its first one then, and can close what it was
         given."""
-        if self._task is not None:
-            asyncio.get_running_loop().call_soon(self._task.cancel)
+        asyncio.get_running_loop().call_soon(self._task.cancel)
+
+
+class _Group(asyncio.TaskGroup):
+    """A group that cancels its tasks as AsyncioTask does, also after an error or a cancellation: asyncio's own would
+    drop a task that has not begun, and the connection that it was given."""
+
+    def _abort(self) -> None:  # a method of TaskGroup since it exists; tests tell if it goes
+        self._aborting = True
+        for task in self._tasks:
+            asyncio.get_running_loop().call_soon(task.cancel)
 
 
 class AsyncioNursery:
     """aio.OpenNursery, an asyncio.TaskGroup whose tasks can be ended together."""
 
     def __init__(self) -> None:
-        self._group = asyncio.TaskGroup()
+        self._group = _Group()
         self._tasks: set[AsyncioTask] = set()
+        self._late: list[asyncio.Task[object]] = []  # started while the group ends
         self._is_cancelled = self._is_closed = False
 
     async def __aenter__(self) -> AsyncioNursery:
@@ -80,7 +90,18 @@ class AsyncioNursery:
         try:
             await self._group.__aexit__(kind, error, trace)
         finally:
+            await self._end_late()
             self._is_closed = True
+
+    async def _end_late(self) -> None:
+        cancelled: asyncio.CancelledError | None = None
+        while self._late:
+            task = self._late.pop()
+            cancelled = await _end_of(task) or cancelled
+            if not task.cancelled():
+                task.result()
+        if cancelled is not None:
+            raise cancelled
 
     def start_soon(self, function: Callable[..., Awaitable[object]], /, *arguments: Any) -> None:
         self.start(function, *arguments)
@@ -89,11 +110,13 @@ class AsyncioNursery:
         coroutine = _awaited(function, arguments)
         try:
             task = self._group.create_task(coroutine)
-        except RuntimeError:
-            coroutine.close()
+        except RuntimeError:  # the group ends, after an error or a cancellation
+            coroutine.close()  # Python 3.13 has done so
             if self._is_closed:
                 raise
-            return AsyncioTask(None)  # the group ends after an error or a cancellation
+            self._is_cancelled = True
+            task = asyncio.get_running_loop().create_task(_awaited(function, arguments))
+            self._late.append(task)
         started = AsyncioTask(task)
         self._tasks.add(started)
         task.add_done_callback(lambda _: self._tasks.discard(started))
@@ -111,14 +134,20 @@ async def _awaited(function: Callable[..., Awaitable[T]], arguments: tuple[Any, 
     return await function(*arguments)
 
 
-async def _outlast(work: asyncio.Future[T]) -> T:
-    """Wait for `work`, and raise a cancellation only after its end; the result is lost then."""
+async def _end_of(work: asyncio.Future[Any]) -> asyncio.CancelledError | None:
+    """Wait for the end of `work`. Returns: a cancellation that came meanwhile, which the caller raises."""
     cancelled: asyncio.CancelledError | None = None
     while not work.done():
         try:
             await asyncio.wait([work])
         except asyncio.CancelledError as error:
             cancelled = error
+    return cancelled
+
+
+async def _outlast(work: asyncio.Future[T]) -> T:
+    """Wait for `work`, and raise a cancellation only after its end; the result is lost then."""
+    cancelled = await _end_of(work)
     if cancelled is None:
         return work.result()
     if not work.cancelled():

@@ -44,6 +44,10 @@ class JumpingLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._jumping.clock_s
 
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 -- asyncio's
+        """Wait without a time, which the clock would jump to."""
+        await super().shutdown_default_executor()
+
 
 def run(function: Callable[..., Awaitable[Any]], *arguments: Any, backend: str | None = None) -> Any:
     """Run an async function to its end."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import queue
 import subprocess
 import sys
@@ -163,6 +162,8 @@ def test_a_failed_task_ends_the_block_and_the_other_tasks(backend: str) -> None:
 
 
 def test_a_task_that_is_started_while_the_nursery_ends_runs_to_its_first_wait(backend: str) -> None:
+    """asyncio alone would drop it, and the connection that it was given would stay open."""
+
     async def main() -> None:
         tracks = Tracks()
 
@@ -179,17 +180,57 @@ def test_a_task_that_is_started_while_the_nursery_ends_runs_to_its_first_wait(ba
             nursery.cancel()
             nursery.start_soon(tracks.wait, "last")
         assert sorted(tracks.ended) == ["last", "late", "later"]
-        with pytest.raises(ValueError):
+        with pytest.raises(ExceptionGroup) as caught:
             async with aio.open_nursery() as nursery:
                 nursery.start_soon(at_the_end, nursery)
                 await settled()
+                nursery.start_soon(tracks.wait, "has not begun")
                 raise ValueError
+        assert caught.group_contains(ValueError)
+        assert sorted(tracks.ended[3:]) == ["has not begun", "late", "later"]
         with pytest.raises(RuntimeError):
             nursery.start_soon(tracks.wait, "after the end")
         await settled()
 
-    with contextlib.suppress(ExceptionGroup):
+    run(main)
+
+
+def test_a_task_that_has_not_begun_when_another_fails_runs_to_its_first_wait(backend: str) -> None:
+    async def main() -> None:
+        tracks = Tracks()
+
+        async def fail(nursery: aio.OpenNursery) -> None:
+            nursery.start_soon(tracks.wait, "sibling")
+            raise KeyError
+
+        with pytest.raises(ExceptionGroup) as caught:
+            async with aio.open_nursery() as nursery:
+                nursery.start_soon(fail, nursery)
+        assert caught.group_contains(KeyError)
+        assert tracks.ended == ["sibling"]
+
+    run(main)
+
+
+def test_an_error_of_a_task_that_is_started_while_the_nursery_ends_is_raised(backend: str) -> None:
+    async def main() -> None:
+        async def fail() -> None:
+            raise KeyError("late")
+
+        async def at_the_end(nursery: aio.OpenNursery) -> None:
+            try:
+                await aio.sleep_forever()
+            finally:
+                nursery.start_soon(fail)
+
+        async with aio.open_nursery() as nursery:
+            nursery.start_soon(at_the_end, nursery)
+            await settled()
+            raise ValueError
+
+    with pytest.raises((KeyError, ExceptionGroup)) as caught:
         run(main)
+    assert isinstance(caught.value, KeyError) or caught.group_contains(KeyError)  # type: ignore[attr-defined]
 
 
 def test_the_way_out_is_shielded_and_bounded(backend: str) -> None:
