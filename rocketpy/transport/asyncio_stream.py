@@ -34,7 +34,7 @@ async def open_stream(address: str, context: Callable[[], ssl.SSLContext] | None
         return stream
     from .tls_byte_stream import shake_hands
 
-    return await shake_hands(stream, context(), address, host)
+    return await shake_hands(stream, context, address, host)
 
 
 class AsyncioByteStream(asyncio.Protocol):

@@ -420,13 +420,14 @@ class StreamChannel:
         Raises:
             RequestTimeout: the peer does not read. ConnectionLost: the connection is closed.
         """
-        with self._backend.move_on_at(deadline_s) as scope:
-            while self._is_full and self.is_open:
-                if self._room is None:
-                    self._room = aio.Event()
-                await self._room.wait()
-        if scope.cancelled_caught:
-            raise RequestTimeout(f"the channel <{self._peer}> has no room to write within the timeout")
+        if self._is_full and self.is_open:
+            with self._backend.move_on_at(deadline_s) as scope:
+                while self._is_full and self.is_open:
+                    if self._room is None:
+                        self._room = aio.Event()
+                    await self._room.wait()
+            if scope.cancelled_caught:
+                raise RequestTimeout(f"the channel <{self._peer}> has no room to write within the timeout")
         if not self.is_open:
             raise ConnectionLost(f"the connection to <{self._peer}> is closed")
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import ssl
-from typing import Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
 
 from rocketpy.errors import ConnectFailed, TlsFailed
 from rocketpy.remoting.abc import Peer
@@ -12,6 +12,10 @@ from rocketpy.tls.handshakes import CLOSED
 
 from .byte_stream import ByteStream, Receiver
 
+if TYPE_CHECKING:
+    import ssl
+
+RECEIVE_SIZE = 65_536
 ALERT_S = 1.0  # for the last bytes to a server that is refused
 
 
@@ -21,30 +25,42 @@ class EarlyStream(ByteStream, Protocol):
     async def receive_early(self) -> bytes: ...
 
 
-async def shake_hands(stream: EarlyStream, context: ssl.SSLContext, address: str, host: str) -> TlsByteStream:
+async def shake_hands(
+    stream: EarlyStream, context: Callable[[], ssl.SSLContext], address: str, host: str
+) -> TlsByteStream:
     """Do the handshake with a server, whose certificate has to name `host`.
 
     Raises:
         ConnectFailed: it cannot be; the server was told so, if it reads.
     """
-    session, early = TlsSession.client(context, host), b""
     try:
-        while not session.is_established:
-            stream.write(session.take_outgoing())
-            if data := await stream.receive_early():
-                early += session.receive(data)
-            else:
-                session.receive_end()
-    except TlsFailed as exc:
-        stream.write(session.take_outgoing())  # the alert
-        stream.close(ALERT_S)
-        reason = "it closed the connection during the TLS handshake; it may not speak TLS"
-        raise ConnectFailed(f"connect to <{address}> failed: {reason if exc.reason == CLOSED else exc}") from exc
+        session, early = TlsSession.client(context(), host), b""
+        try:
+            while not session.is_established:
+                stream.write(session.take_outgoing())
+                if data := await stream.receive_early():
+                    early += session.receive(data)
+                else:
+                    session.receive_end()
+        except TlsFailed as exc:
+            stream.write(session.take_outgoing())  # the alert
+            stream.close(ALERT_S)
+            await stream.run(_Nobody(), RECEIVE_SIZE)
+            reason = "it closed the connection during the TLS handshake; it may not speak TLS"
+            raise ConnectFailed(f"connect to <{address}> failed: {reason if exc.reason == CLOSED else exc}") from exc
     except BaseException:
         stream.abort()
         raise
     stream.write(session.take_outgoing())
     return TlsByteStream(stream, session, early)
+
+
+class _Nobody:
+    """The receiver of a stream that only has to send its last bytes."""
+
+    def received(self, data: bytes | bytearray) -> None: ...
+
+    def drained(self) -> None: ...
 
 
 class TlsByteStream:

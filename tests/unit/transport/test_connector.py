@@ -279,3 +279,23 @@ def test_servers_without_tls(run: Any, answer: bytes, message: str) -> None:
             await tls_connector(lambda: trusting_context(None, None, None, verify=True))(address)
 
     run(main)
+
+
+def test_a_context_that_cannot_be_made_leaves_no_connection(run: Any) -> None:
+    ended = threading.Event()
+
+    def serve(connection: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            assert connection.recv(1) == b""
+        ended.set()
+
+    def no_context() -> ssl.SSLContext:
+        raise FileNotFoundError("ca.pem")
+
+    async def main() -> None:
+        with serving(serve) as address:
+            with pytest.raises(FileNotFoundError):
+                await tls_connector(no_context)(address)
+            assert await aio.in_thread(ended.wait, 10)
+
+    run(main)
