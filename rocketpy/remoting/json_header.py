@@ -39,13 +39,18 @@ def encode_header(fields: HeaderFields, ext_fields_text: str | None = None) -> b
     """
     language = _NAMES[LanguageCode.OTHER if fields.language is None else fields.language]
     if ext_fields_text is None and fields.ext_fields is not None:
-        ext_fields_text = _ENCODER.encode(fields.ext_fields)
+        ext_fields_text = json_of_fields(fields.ext_fields)
     ext_fields = "" if ext_fields_text is None else f'"extFields":{ext_fields_text},'
     remark = "" if fields.remark is None else f'"remark":{_ENCODER.encode(fields.remark)},'
     return (
         f'{{"code":{int(fields.code)},{ext_fields}"flag":{fields.flag},"language":"{language}",'
         f'"opaque":{fields.opaque},{remark}"serializeTypeCurrentRPC":"JSON","version":{fields.version}}}'
     ).encode("utf-8", "replace")
+
+
+def json_of_fields(ext_fields: dict[str, str]) -> str:
+    """The compact JSON of extFields, names in order."""
+    return _ENCODER.encode(ext_fields)
 
 
 def decode_header(header: bytes) -> HeaderFields:

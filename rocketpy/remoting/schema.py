@@ -28,9 +28,12 @@ from rocketpy.message.numbers import parse_int, parse_long
 
 from .command import RemotingCommand
 from .frame import format_bool, parse_bool
+from .json_header import json_of_fields
 
 Int = Annotated[int, "int32"]
 """A field that is a 32-bit int in Java; out of range is refused as Integer.parseInt does."""
+
+SELDOM = 50
 
 _T = TypeVar("_T")
 _H = TypeVar("_H", bound="Header")
@@ -145,27 +148,12 @@ class Header(Value):
 
     def to_json(self) -> str:
         """The compact JSON of the extFields, names in order."""
-        return self._json_writer()(self)
+        return self._json_writer().write(self)
 
     @classmethod
     @functools.cache
-    def _json_writer(cls) -> Callable[[Header], str]:
-        """A function with a line for each field, as attrs compiles methods: a client writes one for each send, and a
-        loop takes three times as long."""
-        lines = ["def write(header):", "    text = ''"]
-        for field, _ in sorted(cls.schema(), key=lambda one: one[0].wire):
-            value = '"{value}"'
-            if field.hint is str:
-                value = "{quoted(value)}"
-            elif field.hint is bool:
-                value = '"{bool_text[value]}"'
-            lines.append(f"    if (value := header.{field.attribute}) is not None:")
-            lines.append(f"        text += f',{_quoted(field.wire)}:{value}'")
-        lines.append("    return '{' + text[1:] + '}'")
-        scope: dict[str, Any] = {"quoted": _quoted, "bool_text": {value: format_bool(value) for value in (False, True)}}
-        exec("\n".join(lines), scope)
-        writer: Callable[[Header], str] = scope["write"]
-        return writer
+    def _json_writer(cls) -> _JsonWriter:
+        return _JsonWriter(cls)
 
     @classmethod
     @functools.cache
@@ -206,6 +194,42 @@ class Header(Value):
     def of(cls, command: RemotingCommand) -> Self:
         """The header that `command` carries. Raises HeaderInvalid as `from_ext_fields` does."""
         return cls.from_ext_fields(command.ext_fields)
+
+
+class _JsonWriter:
+    """Writes the headers of a class as JSON, after SELDOM of them by a function with a line for each field.
+
+    attrs compiles methods in the same way. A loop takes three times as long, and a client writes a header for each
+    send; but a compilation costs a process 200 KiB, and a broker that idles writes a few headers of each class.
+    """
+
+    __slots__ = ("_cls", "_count", "write")
+
+    def __init__(self, cls: type[Header]) -> None:
+        self._cls, self._count = cls, 0
+        self.write: Callable[[Header], str] = self._write_seldom
+
+    def _write_seldom(self, header: Header) -> str:
+        self._count += 1
+        if self._count == SELDOM:
+            self.write = self._compiled()
+        return json_of_fields(header.to_ext_fields())
+
+    def _compiled(self) -> Callable[[Header], str]:
+        lines = ["def write(header):", "    text = ''"]
+        for field, _ in sorted(self._cls.schema(), key=lambda one: one[0].wire):
+            value = '"{value}"'
+            if field.hint is str:
+                value = "{quoted(value)}"
+            elif field.hint is bool:
+                value = '"{bool_text[value]}"'
+            lines.append(f"    if (value := header.{field.attribute}) is not None:")
+            lines.append(f"        text += f',{_quoted(field.wire)}:{value}'")
+        lines.append("    return '{' + text[1:] + '}'")
+        scope: dict[str, Any] = {"quoted": _quoted, "bool_text": {value: format_bool(value) for value in (False, True)}}
+        exec("\n".join(lines), scope)
+        writer: Callable[[Header], str] = scope["write"]
+        return writer
 
 
 def _values_of(fields: Sequence[WireField]) -> Callable[[Header], tuple[Any, ...]]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+import rocketpy.aio.on_trio  # noqa: F401 -- before a broker forks its workers, which then share its memory
 from rocketpy.errors import ConnectFailed
 from rocketpy.remoting.abc import Peer
 
