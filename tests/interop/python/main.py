@@ -1,5 +1,5 @@
-"""Our own client, driven like the official ones: send, push, litepull, request, reply or transaction. Runs until its
-input ends."""
+"""Our own client under asyncio, driven like the official ones: send, push, litepull, request, reply or transaction.
+Runs until its input ends."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import time
 import zlib
 from collections.abc import Iterable
 
-import trio
-
+from rocketpy import aio
 from rocketpy.client.consuming.subscription import Sql92
 from rocketpy.client.messages import Message, ReceivedMessage
 from rocketpy.client.options import START_FIRST, ConsumeMode, ProducerOptions, PullOptions, PushOptions
@@ -68,7 +67,7 @@ def show_message(message: ReceivedMessage) -> None:
 
 
 async def wait_for_end_of_input() -> None:
-    while await trio.to_thread.run_sync(sys.stdin.readline):
+    while await aio.in_thread(sys.stdin.readline):
         pass
 
 
@@ -102,7 +101,7 @@ async def stream(given: dict[str, str]) -> None:
         retries=int(given.get("retries", "0")),
         poll_name_server_interval=poll_interval(given),
     )
-    async with Producer(given["group"], options) as producer, trio.open_nursery() as nursery:
+    async with Producer(given["group"], options) as producer, aio.open_nursery() as nursery:
         show("ready")
 
         async def send_all() -> None:
@@ -112,11 +111,11 @@ async def stream(given: dict[str, str]) -> None:
                     show_sent(message.keys[0], await producer.send(message))
                 except RocketError as error:
                     show("failed", key=message.keys[0], error=str(error))
-                await trio.sleep(int(given.get("pause", "5")) / 1000)
+                await aio.sleep(int(given.get("pause", "5")) / 1000)
 
         nursery.start_soon(send_all)
         await wait_for_end_of_input()
-        nursery.cancel_scope.cancel()
+        nursery.cancel()
     show("done")
 
 
@@ -158,7 +157,7 @@ async def watch_queues(consumer: PushConsumer, topic: str) -> None:
         if mine != known:
             known = mine
             show("queues", queues=mine)
-        await trio.sleep(LOOK_S)
+        await aio.sleep(LOOK_S)
 
 
 async def push(given: dict[str, str]) -> None:
@@ -180,11 +179,11 @@ async def push(given: dict[str, str]) -> None:
     subscriptions = {given["topic"]: Sql92(sql) if sql else given.get("expression", "*")}
     consumer = PushConsumer(given["group"], subscriptions, handle, options=options)
     try:
-        async with consumer, trio.open_nursery() as nursery:
+        async with consumer, aio.open_nursery() as nursery:
             show("ready", clientId=consumer.client_id)
             nursery.start_soon(watch_queues, consumer, given["topic"])
             await wait_for_end_of_input()
-            nursery.cancel_scope.cancel()
+            nursery.cancel()
     except BrokerError as refused:
         show("failed", key="start", error=str(refused))
         return
@@ -193,7 +192,7 @@ async def push(given: dict[str, str]) -> None:
 
 async def lite_pull(given: dict[str, str]) -> None:
     topic = given["topic"]
-    stop = trio.Event()
+    stop = aio.Event()
     options = PullOptions(name_servers=given["namesrv"], auto_commit=False, start=START_FIRST)
 
     async def stop_at_end_of_input() -> None:
@@ -201,7 +200,7 @@ async def lite_pull(given: dict[str, str]) -> None:
         stop.set()
 
     async with (
-        trio.open_nursery() as nursery,
+        aio.open_nursery() as nursery,
         PullConsumer(given["group"], options) as consumer,
     ):
         if given.get("mode", "subscribe") == "assign":
@@ -236,7 +235,7 @@ async def request(given: dict[str, str]) -> None:
 
     async with Producer(given["group"], ProducerOptions(name_servers=given["namesrv"])) as producer:
         show("ready")
-        async with trio.open_nursery() as nursery:
+        async with aio.open_nursery() as nursery:
             for i in range(int(given.get("count", "1"))):
                 if given.get("mode", "sync") == "sync":
                     await one(make_message(given, i))
@@ -256,12 +255,12 @@ async def reply(given: dict[str, str]) -> None:
     async with (
         Producer(given["group"] + "_replies", ProducerOptions(name_servers=given["namesrv"])) as producer,
         PushConsumer(given["group"], {given["topic"]: "*"}, handle, options=options) as consumer,
-        trio.open_nursery() as nursery,
+        aio.open_nursery() as nursery,
     ):
         show("ready")
         nursery.start_soon(watch_queues, consumer, given["topic"])
         await wait_for_end_of_input()
-        nursery.cancel_scope.cancel()
+        nursery.cancel()
     show("done")
 
 
@@ -309,7 +308,7 @@ def main() -> None:
         "reply": reply,
         "transaction": transaction,
     }
-    trio.run(commands[command], given)
+    aio.run(commands[command], given)
 
 
 if __name__ == "__main__":
