@@ -117,6 +117,7 @@ setup(
             "django>=5",  # the examples of the client
             "fastapi>=0.110",
             "flask>=3",
+            "uvloop>=0.19; sys_platform != 'win32'",  # blocking clients run on it where it is
         ],
     },
     entry_points={

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
@@ -20,6 +21,18 @@ MQADMIN = Path(sys.executable).with_name("mqadmin")
 ADDRESS = "127.0.0.1:9876"
 BETWEEN = "--- next ---"
 TIMEOUT_S = 120.0
+NOTEBOOK = """
+import ast, asyncio, inspect, json, sys
+
+async def run_cells():
+    names = {}
+    for source in json.loads(sys.argv[1]):
+        found = eval(compile(source, "cell", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
+        if inspect.iscoroutine(found):
+            await found
+
+asyncio.run(run_cells())
+"""
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -44,6 +57,13 @@ def run_examples(examples: list[str]) -> list[str]:
     return output_of([sys.executable, "-c", program]).split(f"{BETWEEN}\n")
 
 
+def run_notebook(page: str) -> list[str]:
+    """What the cells of a notebook print; they run in a loop of asyncio, as in Jupyter."""
+    cells = json.loads((ROOT / page).read_text(encoding="utf-8"))["cells"]
+    sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    return output_of([sys.executable, "-c", NOTEBOOK, json.dumps(sources)]).splitlines()
+
+
 @pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningBroker]:
     with running_broker({"enablePropertyFilter": "true"}) as started:
@@ -63,6 +83,13 @@ def test_the_examples_of_the_client_run(broker: RunningBroker) -> None:
     assert transaction.splitlines() == ["LocalTransactionState.COMMIT", "b'order 9'"]
     assert request == "b'PING'\n"
     assert in_asyncio.startswith("b'")
+    imported = "from rocketpy.client import Message\n"
+    under_trio = blocks("docs/use/client.md", "python")[-1].replace("import asyncio", "import trio")
+    (in_trio,) = run_examples([imported + under_trio.replace("asyncio.run(main())", "trio.run(main)")])
+    assert in_trio.startswith("b'")
+    first, *_, found, status = run_notebook("docs/use/examples/orders.ipynb")
+    assert first.startswith("Orders@")
+    assert found == "True" and status == "SEND_OK"
 
 
 def test_the_first_message_of_the_readme(broker: RunningBroker) -> None:

@@ -8,6 +8,7 @@ Each step is measured by what it costs to leave it out. One that gains less than
     the store is opened while modules are       store_opening.py                 time +40 %; empty: nothing
     headers and bodies share eq and repr        remoting/schema.py, Value        CPU +7 %, memory +3 %
     schemas are made when first asked for       remoting/schema.py, bodies       CPU +5 %
+    few headers are compiled, trio is there     schema.py, trio_stream.py        memory +2 %
     the parser of filters is imported late      filter/parser.py                 CPU +12 %, memory +4 %
     metrics are imported at the first scrape    workers/manager.py               memory +11 %, CPU +3 %
     a slave's connection starts a replicator    worker_list.py, starts_on        memory +4 %

@@ -1,8 +1,8 @@
 """A client that is cancelled at any of its waits leaves nothing behind, and acknowledges no message that its handler
 did not finish.
 
-A turn is one pass of the loop, in which each task that can run does so once. A test ends its client after every number
-of turns up to one at which it has done all its work.
+A turn is one pass of the loop, in which each task that can run does so once. A test ends its client after every third
+number of turns, in `make test-long` after every number, up to one at which it has done all its work.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from rocketpy import aio
 from rocketpy.client import START_FIRST, Message, ReceivedMessage
 from rocketpy.codes import RequestCode
 from rocketpy.errors import RocketError
+from tests.support.budget import budget
 from tests.support.clients import producer, pull_consumer, push_consumer
 from tests.support.cluster import FakeBroker, FakeCluster, run
 from tests.support.loops import settled
@@ -23,7 +24,7 @@ from tests.support.push_consumers import store
 
 pytestmark = pytest.mark.usefixtures("backend")
 
-TURNS = 100
+TURNS = range(0, 100, budget(3, 1))
 BODIES = [b"%d" % number for number in range(6)]
 
 
@@ -72,7 +73,7 @@ def test_a_push_consumer(ordered: bool, fails: bytes) -> None:
     reached: set[int] = set()
 
     async def scenario(cluster: FakeCluster) -> None:
-        for turns in range(TURNS):
+        for turns in TURNS:
             broker = cluster.add_broker(f"broker-{turns}", T=1)
             cluster.brokers = {broker.name: broker}
             store(broker, *BODIES)
@@ -123,7 +124,7 @@ seen: list[bytes] = []
 def test_a_producer_and_a_pull_consumer(work: Callable[[FakeCluster], Awaitable[None]]) -> None:
     async def scenario(cluster: FakeCluster) -> None:
         broker: FakeBroker
-        for turns in range(TURNS):
+        for turns in TURNS:
             seen.clear()
             broker = cluster.add_broker(f"broker-{turns}", T=1)
             cluster.brokers = {broker.name: broker}
