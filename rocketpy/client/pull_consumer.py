@@ -305,9 +305,9 @@ class PullConsumer(GroupMember):
         if queue not in self._assigned:
             self._assigned.add(queue, process_queue)
         assigned = self._assigned[queue]
-        if assigned.process_queue is process_queue:
+        if assigned.process_queue is process_queue and self._open is not None:  # else it is leaving its group
             loop = PullLoop(self, self._puller, self._pull_settings, queue, process_queue, offset)
-            assigned.pulls = self._running().nursery.start(loop.run)
+            assigned.pulls = self._open.nursery.start(loop.run)
 
     @property
     def _pull_settings(self) -> PullSettings:

@@ -107,9 +107,12 @@ async def use(cluster: FakeCluster) -> None:
             await sender.send_oneway(Message("T", b"5"))
 
 
-async def read(cluster: FakeCluster) -> None:
+async def read(cluster: FakeCluster, *, assigns: bool = False) -> None:
     async with pull_consumer(cluster, start=START_FIRST, auto_commit=False) as consumer:
-        await consumer.subscribe("T")
+        if assigns:
+            await consumer.assign(await consumer.queues("T"))
+        else:
+            await consumer.subscribe("T")
         async for message in consumer:
             seen.append(message.body)
             await consumer.commit()
@@ -117,10 +120,14 @@ async def read(cluster: FakeCluster) -> None:
                 break
 
 
+async def read_assigned(cluster: FakeCluster) -> None:
+    await read(cluster, assigns=True)
+
+
 seen: list[bytes] = []
 
 
-@pytest.mark.parametrize("work", [use, read])
+@pytest.mark.parametrize("work", [use, read, read_assigned])
 def test_a_producer_and_a_pull_consumer(work: Callable[[FakeCluster], Awaitable[None]]) -> None:
     async def scenario(cluster: FakeCluster) -> None:
         broker: FakeBroker
@@ -128,12 +135,12 @@ def test_a_producer_and_a_pull_consumer(work: Callable[[FakeCluster], Awaitable[
             seen.clear()
             broker = cluster.add_broker(f"broker-{turns}", T=1)
             cluster.brokers = {broker.name: broker}
-            if work is read:
+            if work is not use:
                 store(broker, *BODIES)
             await cancelled_after(turns, lambda: work(cluster))
             assert broker.offsets.get(("cg", "T", 0), 0) <= len(seen)
             assert not broker.members["cg"]
-        assert len(seen) == len(BODIES) if work is read else broker.got(RequestCode.SEND_BATCH_MESSAGE)
+        assert broker.got(RequestCode.SEND_BATCH_MESSAGE) if work is use else len(seen) == len(BODIES)
 
     run(scenario)
 
