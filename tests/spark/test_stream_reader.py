@@ -296,8 +296,7 @@ def test_a_topic_without_messages_is_looked_for_before_it_counts_as_lost(
 def test_a_topic_that_was_made_again_is_noticed(
     numbers: Numbers, after_both: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Fault: A topic that was deleted and made again went unnoticed once it had more messages than had been read, and
-    those before the old position were passed over."""
+    """Fault: A topic that was made again was read from the old position once it was longer."""
     assert after_both["first"] == {"T": {"b": {"0": [100 - 90, 1010]}}, "U": {"b": {"0": [0, 1000]}}}
     numbers.offsets[OTHER], numbers.created_ms["U"] = Bounds(0, 33), 9000
     with pytest.raises(TopicRemade, match=r"queue 0 of topic U on b: was read up to 20, but .* made again since"):

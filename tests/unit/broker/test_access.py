@@ -165,8 +165,7 @@ def heartbeat(size: int, account: Account = OWN, group: str = "G") -> RemotingCo
     )
     body = HeartbeatData(client_id="c", consumer_data_set=[consumer]).encode()
     request = RemotingCommand.request(RequestCode.HEART_BEAT, ext_fields={}, body=body)
-    sign(request, Credentials(account.access_key, account.secret_key))
-    return request
+    return signed_by(request, account.access_key, account.secret_key)
 
 
 def test_a_large_body_is_read_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
