@@ -10,6 +10,8 @@ the first request after a publication is decided by the new accounts.
 from __future__ import annotations
 
 import logging
+import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
@@ -41,6 +43,11 @@ from .clock import SystemClock
 from .store_api import Store
 
 logger = logging.getLogger(__name__)
+
+DECISIONS_MAX = 1024
+"""For one account in DECISIONS_S, of the 16 384 of the fast path (csrc/ipc/access.h). A sender makes its group up, so
+it could have a decision for each request, and push out those of all others. What has none is checked here."""
+DECISIONS_S = 60.0
 
 _BY_NAME, _BY_LETTER = ("topic", "producerGroup"), ("b", "a")
 _FAST: dict[int, tuple[str, str]] = {  # the fields of topic and group
@@ -95,11 +102,15 @@ class AccessControl:
 
     Args:
         limits: None: requests and refusals are not limited.
+        now_s: seconds that only grow.
     """
 
     published: PublishedAccounts
     validator: AccessValidator
     limits: Limits | None = None
+    now_s: Callable[[], float] = time.monotonic
+    _entered: Counter[str] = attrs.field(factory=Counter, init=False)  # by access key, since then
+    _entered_since_s: float = attrs.field(default=0.0, init=False)
     _blocked: LogLimit = attrs.field(factory=LogLimit, init=False)
     _version: int = attrs.field(default=0, init=False)
     _long: trio.Lock = attrs.field(factory=trio.Lock, init=False)
@@ -182,8 +193,17 @@ class AccessControl:
         fields = request.ext_fields or {}
         if tuple(map(fields.get, _FAST[request.code])) != (topic, group):
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "topic and group of the request are ambiguous")
-        if self.validator.needs_signature(request, host):
+        if self.validator.needs_signature(request, host) and self._may_enter(fields[ACCESS_KEY]):
             self.published.allow(self._version, request.code, fields[ACCESS_KEY], topic, group)
+
+    def _may_enter(self, access_key: str) -> bool:
+        """Count a decision for the fast path. Returns False if the account has had its share."""
+        now_s = self.now_s()
+        if now_s - self._entered_since_s >= DECISIONS_S:
+            self._entered_since_s = now_s
+            self._entered.clear()
+        self._entered[access_key] += 1
+        return self._entered[access_key] <= DECISIONS_MAX
 
     def distrust(self, host: str) -> None:
         """The numeric address `host` has sent a command that cannot be read, or a response to no request: for its limit

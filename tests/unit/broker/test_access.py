@@ -20,7 +20,7 @@ from rocketpy.acl.files import AclFiles
 from rocketpy.acl.permissions import PUB, SUB
 from rocketpy.acl.resources import NAMED_IN_BODIES, STRICT
 from rocketpy.acl.validator import AccessValidator, Reason, Refusal
-from rocketpy.broker.access import AccessControl, AccountsKeeper
+from rocketpy.broker.access import DECISIONS_MAX, DECISIONS_S, AccessControl, AccountsKeeper
 from rocketpy.codes import RequestCode
 from rocketpy.errors import RequestRefused
 from rocketpy.remoting.bodies.client import ConsumerData, HeartbeatData, SubscriptionData
@@ -120,6 +120,26 @@ def test_a_request_that_is_read_in_two_ways_is_refused(read: tuple[str, str]) ->
     with pytest.raises(RequestRefused, match="ambiguous"):
         access.check_fast(send(), HOST, *read)
     assert published.allowed == []
+
+
+def test_an_account_has_its_share_of_the_decisions() -> None:
+    """Fault: A sender that made a new group up for each send pushed all decisions out of the fast path."""
+    other = Account("account-2", "secret-2", permissions={"T": PUB})
+    published, access = control(OWN, other)
+    now_s = [100.0]
+    access.now_s = lambda: now_s[0]
+
+    def sends(account: Account, group: str) -> bool:
+        request = signed(RequestCode.SEND_MESSAGE_V2, account, b="T", a=group)
+        published.allowed.clear()
+        access.check_fast(request, HOST, "T", group)
+        return bool(published.allowed)
+
+    assert all(sends(OWN, str(n)) for n in range(DECISIONS_MAX))
+    assert not sends(OWN, "one more"), "but it is served"
+    assert sends(other, "PG")
+    now_s[0] += DECISIONS_S
+    assert sends(OWN, "one more")
 
 
 @attrs.define(eq=False)
