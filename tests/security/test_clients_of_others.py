@@ -12,7 +12,8 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 from rocketpy.codes import RequestCode
 from rocketpy.remoting.bodies.client import HeartbeatData, ProducerData
 from rocketpy.remoting.command import RemotingCommand
-from tests.security.test_access_control import BOTH, NOBODY, SENDER, Guarded, ask, guarded_broker
+from rocketpy.remoting.signature import sign
+from tests.security.test_access_control import ADMIN, BOTH, NOBODY, SENDER, Guarded, ask, guarded_broker
 from tests.support.wire import Wire, send_request
 
 ROUNDS = 4  # of questions: with two producers in turn, each would be asked twice
@@ -59,3 +60,30 @@ def test_questions_about_transactions_go_to_accounts_that_may_send_to_the_topic(
             command = other.read()
             assert (command.code, b"half" in (command.body or b"")) == (RequestCode.CHECK_TRANSACTION_STATE, True)
         assert pushed(stranger) == pushed(victim) == [], "neither may send to Mine"
+
+
+def reply(topic: str, client_id: str) -> RemotingCommand:
+    properties = f"REPLY_TO_CLIENT\1{client_id}\2CORRELATION_ID\1c\2"
+    return send_request(topic, b"reply", code=RequestCode.SEND_REPLY_MESSAGE_V2, properties=properties)
+
+
+def test_replies_go_to_the_account_that_has_used_the_client_id_first(guarded: Guarded) -> None:
+    with guarded.open() as victim, guarded.open() as stranger, guarded.open() as replier:
+        assert ask(victim, heartbeat("10.0.0.1@77", "Asking"), BOTH).code == 0
+        assert ask(stranger, heartbeat("10.0.0.1@77", "Asking"), NOBODY).code == 0
+        request = reply("DefaultCluster_REPLY_TOPIC", "10.0.0.1@77")
+        sign(request, ADMIN)
+        replier.tell(request)
+        command = victim.read()
+        assert (command.code, command.body) == (RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, b"reply")
+        victim.sock.sendall(RemotingCommand.response().answering(command).encode())
+        assert replier.read().code == 0
+        assert pushed(stranger) == []
+
+
+def test_the_right_to_send_to_a_topic_is_no_right_to_push_replies(guarded: Guarded) -> None:
+    with guarded.open() as victim, guarded.open() as stranger:
+        assert ask(victim, heartbeat("victim", "Asking"), BOTH).code == 0
+        answer = ask(stranger, reply("Mine", "victim"), SENDER)
+        assert (answer.code, answer.remark) == (1, "replies are for topic DefaultCluster_REPLY_TOPIC, not Mine")
+        assert pushed(victim) == []

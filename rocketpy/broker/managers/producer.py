@@ -25,8 +25,10 @@ class ProducerManager:
         self._clock = clock
         self._pauses = pauses or ProcessPauses(clock)
         self._groups: dict[str, dict[int, ClientChannelInfo]] = {}
-        self._clients: dict[str, dict[int, int]] = {}
-        """Client id -> connection -> groups that use it. The connection with the last heartbeat is the last one."""
+        self._clients: dict[str, dict[str, dict[int, int]]] = {}
+        """Client id -> access key -> connection -> groups that use it. The account that came first is the first one,
+        the connection with the last heartbeat the last one. Heartbeats with the client id of another account are not
+        refused: a stranger could so shut out clients, by using their ids before them."""
         self._connections: dict[int, set[str]] = {}  # connection -> its groups
         self._channels: dict[int, Channel] = {}
         self._next_channel = 0
@@ -44,7 +46,7 @@ class ProducerManager:
         is_other = known is None or (known.client_id, known.access_key) != (info.client_id, info.access_key)
         if known is not None and is_other:
             self._release(known)
-        connections = self._clients.setdefault(info.client_id, {})
+        connections = self._clients.setdefault(info.client_id, {}).setdefault(info.access_key, {})
         connections[info.connection] = connections.pop(info.connection, 0) + is_other
         self._connections.setdefault(info.connection, set()).add(group)
         self._channels[info.connection] = info.channel
@@ -101,9 +103,10 @@ class ProducerManager:
 
     def find_channel(self, client_id: str) -> Channel | None:
         """The connection of this client that sent the last heartbeat: one without an end, which the client has left,
-        sends none. Slots of connections are used again, so their numbers say nothing."""
-        connections = self._clients.get(client_id)
-        return self._channels[next(reversed(connections))] if connections else None
+        sends none. Slots of connections are used again, so their numbers say nothing. With access control a client id
+        belongs to the account that used it first, until the last of its connections is closed."""
+        accounts = self._clients.get(client_id)
+        return self._channels[next(reversed(next(iter(accounts.values()))))] if accounts else None
 
     def available_channel(
         self, group: str, may_ask: Callable[[ClientChannelInfo], bool] | None = None
@@ -141,12 +144,15 @@ class ProducerManager:
         return {group: list(table.values()) for group, table in self._groups.items()}
 
     def _release(self, info: ClientChannelInfo) -> None:
-        connections = self._clients[info.client_id]
+        accounts = self._clients[info.client_id]
+        connections = accounts[info.access_key]
         connections[info.connection] -= 1
         if not connections[info.connection]:
             del connections[info.connection]
         if not connections:
-            self._clients.pop(info.client_id, None)
+            del accounts[info.access_key]
+        if not accounts:
+            del self._clients[info.client_id]
 
     def _leave(self, group: str, connection: int) -> None:
         groups = self._connections.get(connection, set())

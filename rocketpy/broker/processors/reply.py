@@ -20,6 +20,7 @@ import trio
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.errors import RequestRefused, TransportError
 from rocketpy.logs import LogLimit, and_more
+from rocketpy.message.names import reply_topic
 from rocketpy.message.properties import PROPERTIES_SIZE_MAX, PUSH_REPLY_TIME, REPLY_TO_CLIENT, WAIT, without_property
 from rocketpy.remoting.abc import Channel, Detached
 from rocketpy.remoting.command import RemotingCommand
@@ -71,6 +72,7 @@ class ReplyProcessor(TableProcessor):
 
     async def _reply(self, request: RemotingCommand, channel: Channel) -> Detached:
         header = read_send_header(request)
+        self._check_topic(header.topic)
         reply = self._send_request(request, header, channel)
         target = self._target(reply)
         await self._services.topics.file.save()  # it may be a new one
@@ -96,6 +98,15 @@ class ReplyProcessor(TableProcessor):
             at_once_max=REPLIES_PER_CLIENT,
             asker_max=REPLIES_PER_CLIENT,
         )
+
+    def _check_topic(self, topic: str) -> None:
+        """Refuse replies for other topics, unless aclStrict is off: else the right to send to any topic would be the
+        right to push replies to all clients. Clients of the reference send each to the reply topic of the cluster, with
+        the namespace of the producer before it."""
+        access, expected = self._services.access, reply_topic(self._services.settings.broker.broker_cluster_name)
+        is_expected = topic == expected or topic.endswith(f"%{expected}")
+        if access is not None and access.is_strict and not is_expected:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"replies are for topic {expected}, not {topic}")
 
     def _send_request(
         self, request: RemotingCommand, header: SendMessageRequestHeader, channel: Channel

@@ -8,8 +8,8 @@ from rocketpy.remoting.work import result_of
 from tests.support.slow_path import FakeChannel, FakeClock
 
 
-def info(client_id: str, channel: FakeChannel, clock: FakeClock) -> ClientChannelInfo:
-    return ClientChannelInfo(channel, client_id, "JAVA", 409, clock.monotonic_ms(), clock.now_ms())
+def info(client_id: str, channel: FakeChannel, clock: FakeClock, access_key: str = "") -> ClientChannelInfo:
+    return ClientChannelInfo(channel, client_id, "JAVA", 409, clock.monotonic_ms(), clock.now_ms(), access_key)
 
 
 def test_a_client_is_found_until_its_last_group_is_gone() -> None:
@@ -76,3 +76,31 @@ def test_silent_producers_are_swept() -> None:
     clock.advance(CHANNEL_EXPIRED_MS + 1)
     assert result_of(producers.sweep()) == [channel]
     assert producers.groups == {} and producers.find_channel("a") is None
+
+
+def test_a_client_id_belongs_to_the_account_that_came_first() -> None:
+    """Fault: Any account got the replies to the client whose id it named in a heartbeat."""
+    clock, old, new, stranger = FakeClock(), FakeChannel(1), FakeChannel(2), FakeChannel(3)
+    producers = ProducerManager(clock)
+    producers.register("P", info("a", old, clock, "owner"))
+    for group in ("P", "Q"):
+        producers.register(group, info("a", stranger, clock, "stranger"))
+    assert producers.find_channel("a") is old
+    producers.register("P", info("a", new, clock, "owner"))
+    assert producers.find_channel("a") is new
+    producers.connection_closed(1)
+    assert producers.find_channel("a") is new
+    producers.connection_closed(2)
+    assert producers.find_channel("a") is stranger
+    producers.connection_closed(3)
+    assert producers.find_channel("a") is None and producers.groups == {}
+
+
+def test_a_connection_may_change_its_account() -> None:
+    clock, channel = FakeClock(), FakeChannel(1)
+    producers = ProducerManager(clock)
+    for group, key in (("P", "old"), ("Q", "old"), ("P", "new"), ("Q", "new")):
+        producers.register(group, info("a", channel, clock, key))
+        assert producers.find_channel("a") is channel
+    producers.connection_closed(1)
+    assert producers.find_channel("a") is None and producers.groups == {}

@@ -5,16 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 import trio
 import trio.testing
 
+from rocketpy.broker.broker import ManagerProcess
 from rocketpy.broker.processors.reply import CLIENT_TIMEOUT_S, PUSHES_PER_CLIENT
 from rocketpy.message.properties import decode_properties, encode_properties
 from rocketpy.remoting.abc import Detached
 from rocketpy.remoting.bodies.topic import TopicConfig
 from rocketpy.remoting.command import RemotingCommand
 from tests.support.slow_path import NOW_MS, FakeChannel, SlowPathRig
+from tests.unit.broker.test_access import control
 
 TOPIC = "DefaultCluster_REPLY_TOPIC"
 PROPERTIES = {"CORRELATION_ID": "c-1", "REPLY_TO_CLIENT": "asker", "TTL": "3000", "MSG_TYPE": "reply", "WAIT": "true"}
@@ -207,3 +210,20 @@ def test_waiting_holds_no_task_of_the_pool(tmp_path: Path) -> None:
         assert not client.invoked and rest.timeout_s > CLIENT_TIMEOUT_S
 
     trio.run(main)
+
+
+@pytest.mark.parametrize("strict", [True, False, None])
+def test_with_accounts_replies_are_for_the_reply_topic_of_the_cluster(tmp_path: Path, strict: bool | None) -> None:
+    """Fault: An account that could send to any topic could push forged replies to any client."""
+
+    class Rig(SlowPathRig):
+        def process(self) -> ManagerProcess:
+            access = None if strict is None else control(strict=strict)[1]
+            return attrs.evolve(super().process(), access=access)
+
+    rig = Rig(tmp_path)
+    client = waiting_client(rig)
+    forged = ask(rig, topic="Mine")
+    assert forged.code == (1 if strict else 0) and len(client.invoked) == (0 if strict else 1)
+    assert not strict or forged.remark == f"replies are for topic {TOPIC}, not Mine"
+    assert ask(rig).code == ask(rig, topic=f"space%{TOPIC}").code == 0
