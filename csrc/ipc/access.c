@@ -5,21 +5,15 @@
 #include <string.h>
 
 #include "base/atomic.h"
+#include "base/map.h"
 #include "wire/signature.h"
 
 enum { SLOTS = 2 * RP_ACCESS_ACCOUNTS_MAX, PROBES = 64, WAYS = 4 };
 typedef rp_access_account account;
 
-/* FNV-1a: nobody but the operator chooses keys that are entered. */
-static uint32_t first_slot(const uint8_t *key, uint32_t size) {
-    uint32_t hash = 2166136261u;
-    for (uint32_t i = 0; i < size; i++) hash = (hash ^ key[i]) * 16777619u;
-    return hash;
-}
-
 /* The slot of a key, or the free one where it would be; NULL: there is none within PROBES. */
 static const account *find(const rp_access *access, const uint8_t *key, uint32_t size) {
-    uint32_t start = first_slot(key, size);
+    uint64_t start = rp_hash_bytes(key, size, 0);
     for (uint32_t i = 0; i < PROBES; i++) {
         const account *slot = &access->accounts[(start + i) % SLOTS];
         if (slot->key_size == 0 || (slot->key_size == size && memcmp(slot->key, key, size) == 0)) return slot;
@@ -55,60 +49,72 @@ uint64_t rp_access_refused(rp_access *access, uint32_t reason, uint64_t count) {
     return __atomic_add_fetch(&access->refused[reason % RP_ACCESS_REASONS], count, __ATOMIC_RELAXED);
 }
 
-static const uint64_t *places(const rp_access *access, const uint64_t *decision) {
-    return access->decisions[decision[0] % (RP_ACCESS_DECISIONS / WAYS) * WAYS];
+/* The first of the WAYS places of a decision. */
+static const rp_decision *places(const rp_access *access, const uint8_t *content, uint32_t size) {
+    return &access->decisions[rp_hash_bytes(content, size, access->seed) % (RP_ACCESS_DECISIONS / WAYS) * WAYS];
 }
 
-/* A reader that sees half of an old and half of a new decision finds neither. */
-void rp_access_allow(rp_access *access, const uint8_t *decision) {
-    uint64_t words[2], *bucket;
-    memcpy(words, decision, sizeof words);
-    bucket = (uint64_t *)places(access, words);
+static int is_same(const rp_decision *place, const uint8_t *content, uint32_t size) {
+    return place->size == size && memcmp(place->content, content, size) == 0;
+}
+
+void rp_access_allow(rp_access *access, const uint8_t *content, uint32_t size) {
+    rp_decision *bucket = (rp_decision *)places(access, content, size);
     for (uint32_t way = 0; way < WAYS; way++)
-        if (memcmp(&bucket[2 * way], words, sizeof words) == 0) return;
-    uint32_t way = access->turn++ % WAYS; /* of many requests under way each asks for the same entry */
-    __atomic_store_n(&bucket[2 * way], words[0], __ATOMIC_RELAXED);
-    __atomic_store_n(&bucket[2 * way + 1], words[1], __ATOMIC_RELAXED);
+        if (is_same(&bucket[way], content, size)) return;
+    rp_decision *place = &bucket[access->turn++ % WAYS]; /* of many requests under way each asks for the same entry */
+    uint64_t odd = rp_sequence_begin(&place->lock);
+    memcpy(place->content, content, size);
+    place->size = size;
+    rp_sequence_end(&place->lock, odd);
 }
 
-void rp_access_identify(const rp_access *access, const rp_header *header, const rp_frame *frame, rp_signer *signer) {
-    const rp_field *key = rp_header_field(header, "AccessKey");
+void rp_access_identify(const rp_access *access, const rp_header *headers, const rp_frame *frames, rp_signer *signers,
+                        uint32_t count) {
+    rp_signed asked[RP_HMAC_JOBS];
+    rp_signer *whose[RP_HMAC_JOBS];
+    uint32_t asked_count = 0;
     uint64_t version = rp_sequence_read(&access->version);
-    *signer = (rp_signer){.access = access};
-    if (!key || key->escaped || key->value_size == 0 || key->value_size > RP_ACCESS_KEY_MAX) return;
-    const account *found = find(access, key->value, key->value_size);
-    if (!found || found->key_size == 0) return;
-    rp_hmac_key hmac = found->hmac;
-    signer->is_broker = found->is_broker;
-    if (!rp_sequence_is_valid(&access->version, version) || !rp_signature_is_of(header, frame, &hmac)) return;
-    signer->version = version;
-    signer->key = key->value;
-    signer->key_size = key->value_size;
+    for (uint32_t i = 0; i < count; i++) {
+        if (!signers[i].access) continue;
+        const rp_field *key = rp_header_field(&headers[i], "AccessKey");
+        signers[i] = (rp_signer){.access = access};
+        if (!key || key->escaped || key->value_size == 0 || key->value_size > RP_ACCESS_KEY_MAX) continue;
+        const account *found = find(access, key->value, key->value_size);
+        if (!found || found->key_size == 0) continue;
+        signers[i].key = key->value;
+        signers[i].key_size = key->value_size;
+        signers[i].is_broker = found->is_broker;
+        asked[asked_count] = (rp_signed){.header = &headers[i], .frame = &frames[i], .key = found->hmac};
+        whose[asked_count++] = &signers[i];
+    }
+    if (!rp_sequence_is_valid(&access->version, version)) return;
+    for (uint32_t at = 0; at < asked_count;) at += rp_signatures_check(asked + at, asked_count - at);
+    for (uint32_t i = 0; i < asked_count; i++)
+        if (asked[i].is_valid) whose[i]->version = version;
 }
 
 int rp_access_is_allowed(const rp_signer *signer, int32_t code, const uint8_t *topic, uint32_t topic_size,
                          const uint8_t *group, uint32_t group_size) {
     const rp_access *access = signer->access;
-    if (signer->version == 0) return 0;
     struct {
         uint64_t version;
         int32_t code;
         uint32_t key_size, topic_size, group_size;
-    } head = {signer->version, code, signer->key_size, topic_size, group_size};
-    rp_sha1 sum;
-    uint8_t sent[RP_SHA1_SIZE];
-    uint64_t words[2];
-    rp_hmac_begin(&sum, &access->of_decisions);
-    rp_sha1_update(&sum, (const uint8_t *)&head, sizeof head);
-    rp_sha1_update(&sum, signer->key, signer->key_size);
-    rp_sha1_update(&sum, topic, topic_size);
-    rp_sha1_update(&sum, group, group_size);
-    rp_hmac_end(&sum, &access->of_decisions, sent);
-    memcpy(words, sent, sizeof words);
-    const uint64_t *bucket = places(access, words);
-    for (uint32_t way = 0; way < WAYS; way++)
-        if (__atomic_load_n(&bucket[2 * way], __ATOMIC_RELAXED) == words[0] &&
-            __atomic_load_n(&bucket[2 * way + 1], __ATOMIC_RELAXED) == words[1])
+        uint8_t names[RP_ACCESS_DECISION_MAX - 24];
+    } content = {signer->version, code, signer->key_size, topic_size, group_size, {0}};
+    uint64_t names_size = (uint64_t)signer->key_size + topic_size + group_size;
+    if (signer->version == 0 || names_size > sizeof content.names) return 0;
+    memcpy(content.names, signer->key, signer->key_size);
+    memcpy(content.names + signer->key_size, topic, topic_size);
+    memcpy(content.names + signer->key_size + topic_size, group, group_size);
+    const uint8_t *wanted = (const uint8_t *)&content;
+    uint32_t size = (uint32_t)(sizeof content - sizeof content.names + names_size);
+    const rp_decision *bucket = places(access, wanted, size);
+    for (uint32_t way = 0; way < WAYS; way++) {
+        uint64_t lock = rp_sequence_read(&bucket[way].lock);
+        if (is_same(&bucket[way], wanted, size) && rp_sequence_is_valid(&bucket[way].lock, lock))
             return rp_load_acquire(&access->version) == signer->version;
+    }
     return 0;
 }

@@ -3,6 +3,7 @@
 #include "ipc/limits.h"
 
 #include "base/atomic.h"
+#include "base/map.h"
 #include "base/shared.h"
 
 enum { WAYS = 8, TRIES = 1000, LINE_WORDS = 8, REQUESTS = 0, BYTES = 1, RATES = 2 };
@@ -94,12 +95,9 @@ static int is_idle(const rp_limits *limits, const table *of, const row *at, uint
            !failures_count(relaxed(&at->failures), now_ns) && open_connections(limits, of, at) == 0;
 }
 
-/* splitmix64: an attacker who knows no seed cannot choose addresses that share rows. */
+/* An attacker who does not know the seed cannot choose addresses that share rows. */
 static uint32_t first_row(const rp_limits *limits, const table *of, uint64_t key) {
-    uint64_t mixed = key ^ limits->seed;
-    mixed = (mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9ull;
-    mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EBull;
-    return (uint32_t)((mixed ^ mixed >> 31) % (of->rows / WAYS)) * WAYS;
+    return (uint32_t)(rp_hash_bytes(&key, sizeof key, limits->seed) % (of->rows / WAYS)) * WAYS;
 }
 
 /* The row of a key, entered if it is new; NULL: all its places are taken. */
@@ -167,8 +165,7 @@ const char *rp_limits_busy(rp_limits *limits, const uint8_t *key, uint32_t key_s
     const rp_limits_config *config = &limits->config;
     *number = 0;
     if (config->account_requests == 0 && config->account_bytes == 0) return NULL;
-    uint64_t hash = 14695981039346656037ull; /* FNV-1a: nobody but the operator chooses keys that have an account */
-    for (uint32_t i = 0; i < key_size; i++) hash = (hash ^ key[i]) * 1099511628211ull;
+    uint64_t hash = rp_hash_bytes(key, key_size, limits->seed);
     uint32_t index;
     const row *at = find(limits, &limits->accounts, hash <= CLAIMED ? V4 : hash, now_ns, &index);
     const char *text = NULL;

@@ -349,6 +349,19 @@ int64_t rp_json_unescape(const uint8_t *text, uint32_t size, uint8_t *out) {
  * An invalid length or descriptor is detected as soon as its bytes are there: a peer with another protocol is
  * disconnected after eight bytes, not after sixteen million. */
 
+rp_status rp_frame_read(const uint8_t *data, uint32_t size, rp_frame *frame) {
+    if (size < 4) return RP_INVALID;
+    uint32_t descriptor = rp_load32(data);
+    frame->size = size + 4;
+    frame->serialize_type = (uint8_t)(descriptor >> 24);
+    frame->header_size = descriptor & 0xFFFFFF;
+    if (frame->serialize_type > RP_SERIALIZE_ROCKETMQ || frame->header_size > size - 4) return RP_INVALID;
+    frame->header = data + 4;
+    frame->body = frame->header + frame->header_size;
+    frame->body_size = size - 4 - frame->header_size;
+    return RP_OK;
+}
+
 rp_status rp_frame_cut(const uint8_t *data, uint64_t size, uint32_t frame_size_max, rp_frame *frame) {
     frame->size = 0;
     if (size < 4) return RP_INCOMPLETE;
@@ -357,13 +370,6 @@ rp_status rp_frame_cut(const uint8_t *data, uint64_t size, uint32_t frame_size_m
     if (following < 4) return RP_INVALID;
     frame->size = following + 4;
     if (size < 8) return RP_INCOMPLETE;
-    uint32_t descriptor = rp_load32(data + 4);
-    frame->serialize_type = (uint8_t)(descriptor >> 24);
-    frame->header_size = descriptor & 0xFFFFFF;
-    if (frame->serialize_type > RP_SERIALIZE_ROCKETMQ || frame->header_size > following - 4) return RP_INVALID;
-    if (size < frame->size) return RP_INCOMPLETE;
-    frame->header = data + 8;
-    frame->body = frame->header + frame->header_size;
-    frame->body_size = following - 4 - frame->header_size;
-    return RP_OK;
+    rp_status status = rp_frame_read(data + 4, following, frame);
+    return status == RP_OK && size < frame->size ? RP_INCOMPLETE : status;
 }

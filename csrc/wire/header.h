@@ -53,4 +53,6 @@ typedef struct rp_frame {
 /* Look at the first frame of `data`. RP_OK with *frame filled; RP_INCOMPLETE (frame->size is set once the length is
  * known, else 0); RP_TOO_LARGE or RP_INVALID: close the connection. `frame_size_max` counts the length bytes. */
 rp_status rp_frame_cut(const uint8_t *data, uint64_t size, uint32_t frame_size_max, rp_frame *frame);
+/* The parts of a whole frame, without its length bytes. RP_OK; RP_INVALID. */
+rp_status rp_frame_read(const uint8_t *data, uint32_t size, rp_frame *frame);
 #endif

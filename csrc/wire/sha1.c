@@ -1,46 +1,59 @@
-/* One block function, two ways: the x86 SHA instructions (1 KiB in 0.6 us), and plain C for all other CPUs. The CPU is
- * asked when the library is loaded. */
+/* Blocks are added in three ways. AVX-512 adds those of up to 16 messages at once, each in a lane of its vectors (1 KiB
+ * of each: 0.2 us); for a few messages the x86 SHA instructions are faster (0.7 us); all other CPUs have plain C. The
+ * CPU is asked when the library is loaded. */
 #include "wire/sha1.h"
 
 #include <string.h>
 
 #include "base/endian.h"
 
-enum { BLOCK = 64 };
+enum {
+    BLOCK = 64,
+    LANES_MIN = 5 /* messages that take longer one after the other */
+};
+_Static_assert(RP_HMAC_JOBS == 16, "the lanes of a vector");
 static const uint32_t START[5] = {0x67452301u, 0xEFCDAB89u, 0x98BADCFEu, 0x10325476u, 0xC3D2E1F0u};
 
-static uint32_t rotate(uint32_t value, int bits) { return value << bits | value >> (32 - bits); }
+/* A message as runs of whole blocks. */
+typedef struct lane {
+    uint32_t state[5];
+    uint32_t run; /* the one to be added next */
+    const uint8_t *data[3];
+    uint64_t blocks[3];
+} lane;
+
+/* Add a block, whose 16 words are in `w` and are replaced, to the state `s`: of one message, or of each lane. */
+#define ROTATED(value, bits) ((value) << (bits) | (value) >> (32 - (bits)))
+#define ADD_BLOCK(type, s, w)                                                                                          \
+    do {                                                                                                               \
+        type v[5]; /* a to e; they move by one with each round */                                                      \
+        memcpy(v, s, sizeof v);                                                                                        \
+        _Pragma("GCC unroll 80") for (uint32_t i = 0; i < 80; i++) {                                                   \
+            type *e = &v[(84 - i) % 5], *b = &v[(81 - i) % 5], c = v[(82 - i) % 5], d = v[(83 - i) % 5];               \
+            type mixed = (w)[(i + 13) & 15] ^ (w)[(i + 8) & 15] ^ (w)[(i + 2) & 15] ^ (w)[i & 15];                     \
+            if (i >= 16) (w)[i & 15] = ROTATED(mixed, 1);                                                              \
+            mixed = i < 20   ? (d ^ (*b & (c ^ d))) + 0x5A827999u                                                      \
+                    : i < 40 ? (*b ^ c ^ d) + 0x6ED9EBA1u                                                              \
+                    : i < 60 ? ((*b & c) | (d & (*b | c))) + 0x8F1BBCDCu                                               \
+                             : (*b ^ c ^ d) + 0xCA62C1D6u;                                                             \
+            *e += mixed + ROTATED(v[(80 - i) % 5], 5) + (w)[i & 15];                                                   \
+            *b = ROTATED(*b, 30);                                                                                      \
+        }                                                                                                              \
+        for (uint32_t i = 0; i < 5; i++) (s)[i] += v[i];                                                               \
+    } while (0)
 
 static void add_blocks_portable(uint32_t *state, const uint8_t *data, uint64_t blocks) {
     for (; blocks > 0; blocks--, data += BLOCK) {
-        uint32_t w[16], a = state[0], b = state[1], c = state[2], d = state[3], e = state[4];
-        for (uint32_t i = 0; i < 80; i++) {
-            uint32_t word = i < 16 ? rp_load32(data + 4 * i)
-                                   : rotate(w[(i + 13) & 15] ^ w[(i + 8) & 15] ^ w[(i + 2) & 15] ^ w[i & 15], 1);
-            uint32_t mixed = i < 20   ? ((b & c) | (~b & d)) + 0x5A827999u
-                             : i < 40 ? (b ^ c ^ d) + 0x6ED9EBA1u
-                             : i < 60 ? ((b & c) | (b & d) | (c & d)) + 0x8F1BBCDCu
-                                      : (b ^ c ^ d) + 0xCA62C1D6u;
-            uint32_t next = rotate(a, 5) + mixed + e + word;
-            w[i & 15] = word;
-            e = d;
-            d = c;
-            c = rotate(b, 30);
-            b = a;
-            a = next;
-        }
-        state[0] += a;
-        state[1] += b;
-        state[2] += c;
-        state[3] += d;
-        state[4] += e;
+        uint32_t w[16];
+        for (uint32_t i = 0; i < 16; i++) w[i] = rp_load32(data + 4 * i);
+        ADD_BLOCK(uint32_t, state, w);
     }
 }
 
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <immintrin.h>
-static int is_accelerated;
+static int is_accelerated, is_wide;
 #define SHA_TARGET __attribute__((target("sha,ssse3,sse4.1")))
 
 /* Four rounds: number `g` of 20, with the function of its quarter. `e` is the state before the last four. */
@@ -81,9 +94,47 @@ SHA_TARGET static void add_blocks_by_instructions(uint32_t *state, const uint8_t
     state[4] = (uint32_t)_mm_extract_epi32(e, 3);
 }
 
+#define WIDE_TARGET __attribute__((target("avx512f,avx512bw")))
+typedef uint32_t words __attribute__((vector_size(BLOCK)));
+
+/* One block of each lane: turned, so that each vector has the same word of all messages. */
+WIDE_TARGET static void load_words(const uint8_t *const *data, uint64_t at, __m512i *w) {
+    const __m512i swap = _mm512_broadcast_i32x4(_mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203));
+    const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    const __m512i high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
+    __m512i turned[RP_HMAC_JOBS];
+    for (int i = 0; i < RP_HMAC_JOBS; i++) w[i] = _mm512_shuffle_epi8(_mm512_loadu_si512(data[i] + at), swap);
+    for (int step = 0; step < 4; step++) { /* each interleaves the first half of the vectors with the second */
+        for (int i = 0; i < 8; i++) {
+            turned[2 * i] = _mm512_permutex2var_epi32(w[i], low, w[i + 8]);
+            turned[2 * i + 1] = _mm512_permutex2var_epi32(w[i], high, w[i + 8]);
+        }
+        memcpy(w, turned, sizeof turned);
+    }
+}
+
+/* Add `blocks` blocks to each of up to 16 lanes. Vectors with fewer have the first one again, for nothing. */
+WIDE_TARGET static void add_blocks_wide(lane *const *lanes, uint32_t count, uint64_t blocks) {
+    const uint8_t *data[RP_HMAC_JOBS];
+    words s[5], w[16];
+    for (uint32_t i = 0; i < RP_HMAC_JOBS; i++) {
+        const lane *one = lanes[i < count ? i : 0];
+        data[i] = one->data[one->run];
+        for (uint32_t k = 0; k < 5; k++) s[k][i] = one->state[k];
+    }
+    for (uint64_t done = 0; done < blocks; done++) {
+        load_words(data, done * BLOCK, (__m512i *)w);
+        ADD_BLOCK(words, s, w);
+    }
+    for (uint32_t i = 0; i < count; i++)
+        for (uint32_t k = 0; k < 5; k++) lanes[i]->state[k] = s[k][i];
+}
+
 __attribute__((constructor)) static void ask_cpu(void) {
     unsigned a, b = 0, c, d;
     is_accelerated = __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b >> 29 & 1);
+    __builtin_cpu_init();
+    is_wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw"); /* the kernel saves them too */
 }
 
 static void add_blocks(uint32_t *state, const uint8_t *data, uint64_t blocks) {
@@ -92,59 +143,71 @@ static void add_blocks(uint32_t *state, const uint8_t *data, uint64_t blocks) {
 
 void rp_sha1_force_portable(int on) {
     ask_cpu();
-    if (on) is_accelerated = 0;
+    if (on) is_accelerated = is_wide = 0;
 }
 #else
-static void add_blocks(uint32_t *state, const uint8_t *data, uint64_t blocks) {
-    add_blocks_portable(state, data, blocks);
-}
+enum { is_wide = 0 };
+#define add_blocks add_blocks_portable
+#define add_blocks_wide(lanes, count, blocks) (void)(lanes)
 
 void rp_sha1_force_portable(int on) { (void)on; }
 #endif
 
-void rp_sha1_update(rp_sha1 *sum, const uint8_t *data, uint64_t size) {
-    sum->size += size;
-    if (sum->used > 0) {
-        uint64_t taken = size < BLOCK - sum->used ? size : BLOCK - sum->used;
-        memcpy(sum->block + sum->used, data, taken);
-        sum->used += (uint32_t)taken;
-        data += taken;
-        size -= taken;
-        if (sum->used < BLOCK) return;
-        add_blocks(sum->state, sum->block, 1);
-    }
-    add_blocks(sum->state, data, size / BLOCK);
-    sum->used = (uint32_t)(size % BLOCK);
-    if (sum->used > 0) memcpy(sum->block, data + size - sum->used, sum->used);
+/* Make a message of `edge` and `body`: whole blocks of the edge, to which the first bytes of the body are appended, the
+ * blocks of the body where they are, and its last bytes with padding and the number of bits, again behind the edge.
+ * `before`: bytes that are in `state` already. */
+static void prepare(lane *lane, const uint32_t *state, uint64_t before, uint8_t *edge, uint64_t edge_size,
+                    const uint8_t *body, uint64_t body_size) {
+    uint64_t bits = (before + edge_size + body_size) * 8, first = (BLOCK - edge_size % BLOCK) % BLOCK;
+    if (first > body_size) first = body_size;
+    uint64_t last = (body_size - first) % BLOCK, at = edge_size + first, head = at / BLOCK;
+    uint64_t end = (at + last + 1 + sizeof bits + BLOCK - 1) / BLOCK;
+    memcpy(edge + edge_size, body, first);
+    memcpy(edge + at, body + body_size - last, last);
+    memset(edge + at + last, 0, end * BLOCK - (at + last));
+    edge[at + last] = 0x80;
+    rp_store64(edge + end * BLOCK - sizeof bits, bits);
+    memcpy(lane->state, state, sizeof lane->state);
+    lane->run = 0;
+    memcpy(lane->data, (const uint8_t *[]){edge, body + first, edge + head * BLOCK}, sizeof lane->data);
+    memcpy(lane->blocks, (uint64_t[]){head, (body_size - first) / BLOCK, end - head}, sizeof lane->blocks);
 }
 
-/* The padding and the number of bits; `digest` has 20 bytes. */
-static void end(rp_sha1 *sum, uint8_t *digest) {
-    uint64_t bits = sum->size * 8;
-    sum->block[sum->used++] = 0x80;
-    memset(sum->block + sum->used, 0, BLOCK - sum->used);
-    if (sum->used > BLOCK - 8) {
-        add_blocks(sum->state, sum->block, 1);
-        memset(sum->block, 0, BLOCK);
+/* Hash messages to their ends, in steps of as many blocks as the shortest run has. */
+static void add_lanes(lane *lanes, uint32_t count) {
+    for (;;) {
+        lane *live[RP_HMAC_JOBS];
+        uint32_t live_count = 0;
+        uint64_t blocks = UINT64_MAX;
+        for (lane *one = lanes; one < lanes + count; one++) {
+            while (one->run < 3 && one->blocks[one->run] == 0) one->run++;
+            if (one->run == 3) continue;
+            live[live_count++] = one;
+            if (one->blocks[one->run] < blocks) blocks = one->blocks[one->run];
+        }
+        if (live_count == 0) return;
+        int together = is_wide && live_count >= LANES_MIN;
+        if (together) add_blocks_wide(live, live_count, blocks);
+        for (uint32_t i = 0; i < live_count; i++) {
+            lane *one = live[i];
+            if (!together) add_blocks(one->state, one->data[one->run], blocks);
+            one->data[one->run] += blocks * BLOCK;
+            one->blocks[one->run] -= blocks;
+        }
     }
-    rp_store64(sum->block + BLOCK - 8, bits);
-    add_blocks(sum->state, sum->block, 1);
-    for (uint32_t i = 0; i < 5; i++) rp_store32(digest + 4 * i, sum->state[i]);
 }
 
-static void begin(rp_sha1 *sum, const uint32_t *state, uint64_t size) {
-    memcpy(sum->state, state, sizeof sum->state);
-    sum->used = 0;
-    sum->size = size;
+static void put_digest(const lane *lane, uint8_t *digest) {
+    for (uint32_t k = 0; k < 5; k++) rp_store32(digest + 4 * k, lane->state[k]);
 }
 
 void rp_hmac_key_make(rp_hmac_key *key, const uint8_t *secret, uint64_t size) {
-    uint8_t block[BLOCK] = {0};
-    rp_sha1 sum;
+    uint8_t room[RP_HMAC_ROOM], block[BLOCK] = {0};
     if (size > BLOCK) {
-        begin(&sum, START, 0);
-        rp_sha1_update(&sum, secret, size);
-        end(&sum, block);
+        lane lane;
+        prepare(&lane, START, 0, room, 0, secret, size);
+        add_lanes(&lane, 1);
+        put_digest(&lane, block);
     } else {
         memcpy(block, secret, size);
     }
@@ -156,12 +219,15 @@ void rp_hmac_key_make(rp_hmac_key *key, const uint8_t *secret, uint64_t size) {
     add_blocks(key->outer, block, 1);
 }
 
-void rp_hmac_begin(rp_sha1 *sum, const rp_hmac_key *key) { begin(sum, key->inner, BLOCK); }
-
-void rp_hmac_end(rp_sha1 *sum, const rp_hmac_key *key, uint8_t *code) {
-    uint8_t digest[RP_SHA1_SIZE];
-    end(sum, digest);
-    begin(sum, key->outer, BLOCK);
-    rp_sha1_update(sum, digest, sizeof digest);
-    end(sum, code);
+void rp_hmac(rp_hmac_job *jobs, uint32_t count) {
+    lane lanes[RP_HMAC_JOBS];
+    for (uint32_t i = 0; i < count; i++)
+        prepare(&lanes[i], jobs[i].key->inner, BLOCK, jobs[i].edge, jobs[i].edge_size, jobs[i].body, jobs[i].body_size);
+    add_lanes(lanes, count);
+    for (uint32_t i = 0; i < count; i++) {
+        put_digest(&lanes[i], jobs[i].code);
+        prepare(&lanes[i], jobs[i].key->outer, BLOCK, jobs[i].edge, 0, jobs[i].code, RP_SHA1_SIZE);
+    }
+    add_lanes(lanes, count);
+    for (uint32_t i = 0; i < count; i++) put_digest(&lanes[i], jobs[i].code);
 }

@@ -1,13 +1,16 @@
 /* Fields are sorted by name, which for ASCII is the order of bytes. Their values are put together in a buffer of
- * bounded size, where JSON escapes are undone. */
+ * bounded size, where JSON escapes are undone; several requests share it, and their codes are made at once. */
 #include "wire/signature.h"
 
 #include <string.h>
 
-#include "base/endian.h"
 #include "base/utf8.h"
 
-enum { VALUES_MAX = 8192, SIGNATURE_SIZE = 28 /* of 20 bytes in base64 */ };
+enum {
+    VALUES_MAX = 8192, /* bytes, of one request */
+    ROOM = VALUES_MAX + RP_HMAC_JOBS * RP_HMAC_ROOM,
+    SIGNATURE_SIZE = 28 /* of 20 bytes in base64 */
+};
 static const char SIGNATURE[] = "Signature";
 
 const rp_field *rp_header_field(const rp_header *header, const char *name) {
@@ -16,34 +19,24 @@ const rp_field *rp_header_field(const rp_header *header, const char *name) {
     return NULL;
 }
 
-typedef struct sortable {
-    uint64_t first; /* bytes of the name, the first one highest: decides between most names */
-    const rp_field *field;
-} sortable;
-
-static uint64_t first_bytes(const rp_field *field) {
-    uint8_t bytes[8] = {0};
-    for (uint32_t i = 0; i < field->key_size && i < sizeof bytes; i++) bytes[i] = field->key[i];
-    return rp_load64(bytes);
-}
-
-static int order(const sortable *left, const sortable *right) {
-    if (left->first != right->first) return left->first < right->first ? -1 : 1;
-    uint32_t sizes[2] = {left->field->key_size, right->field->key_size};
-    int found = memcmp(left->field->key, right->field->key, sizes[0] < sizes[1] ? sizes[0] : sizes[1]);
-    return found ? found : (sizes[0] > sizes[1]) - (sizes[0] < sizes[1]);
+/* < 0: `left` is before `right`; 0: the same name. */
+static int order(const rp_field *left, const rp_field *right) {
+    uint32_t size = left->key_size < right->key_size ? left->key_size : right->key_size;
+    int found = size > 0 ? left->key[0] - right->key[0] : 0;
+    if (found == 0) found = memcmp(left->key, right->key, size);
+    return found ? found : (left->key_size > right->key_size) - (left->key_size < right->key_size);
 }
 
 /* All fields but the signature by name. Returns their number, or -1: a name is not ASCII, or comes twice. */
-static int32_t sort_fields(const rp_header *header, sortable *sorted) {
+static int32_t sort_fields(const rp_header *header, const rp_field **sorted) {
     int32_t count = 0;
     uint8_t high_bits = 0;
     for (uint32_t i = 0; i < header->field_count; i++) {
-        sortable one = {first_bytes(&header->fields[i]), &header->fields[i]};
+        const rp_field *one = &header->fields[i];
         int32_t at = count;
-        for (uint32_t k = 0; k < one.field->key_size; k++) high_bits |= one.field->key[k];
-        if (rp_text_is(one.field->key, one.field->key_size, SIGNATURE)) continue;
-        for (int found; at > 0 && (found = order(&sorted[at - 1], &one)) >= 0; at--) {
+        for (uint32_t k = 0; k < one->key_size; k++) high_bits |= one->key[k];
+        if (rp_text_is(one->key, one->key_size, SIGNATURE)) continue;
+        for (int found; at > 0 && (found = order(sorted[at - 1], one)) >= 0; at--) {
             if (found == 0) return -1;
             sorted[at] = sorted[at - 1];
         }
@@ -54,13 +47,13 @@ static int32_t sort_fields(const rp_header *header, sortable *sorted) {
 }
 
 /* All values as they are decoded, one after the other. Returns their size, or -1: escapes are malformed, or they are
- * longer than `out`. */
-static int64_t put_values(const sortable *sorted, int32_t count, uint8_t *out) {
+ * longer than `room` bytes. */
+static int64_t put_values(const rp_field *const *sorted, int32_t count, uint8_t *out, int64_t room) {
     int64_t size = 0;
     for (int32_t i = 0; i < count; i++) {
-        const rp_field *field = sorted[i].field;
+        const rp_field *field = sorted[i];
         int64_t added = field->value_size;
-        if (added > VALUES_MAX - size) return -1;
+        if (added > room - size) return -1;
         if (field->escaped) {
             added = rp_json_unescape(field->value, field->value_size, out + size);
             if (added < 0) return -1;
@@ -88,19 +81,39 @@ static int is_equal(const uint8_t *left, const uint8_t *right) {
     return differences == 0;
 }
 
-int rp_signature_is_of(const rp_header *header, const rp_frame *frame, const rp_hmac_key *key) {
+/* What is signed, except for the body. -1: in an unusual form, without a signature, or longer than `room` bytes. */
+static int64_t put_signed(const rp_header *header, uint8_t *out, int64_t room) {
     const rp_field *given = rp_header_field(header, SIGNATURE);
-    sortable sorted[RP_FIELDS_MAX];
-    uint8_t values[VALUES_MAX], code[RP_SHA1_SIZE], expected[SIGNATURE_SIZE];
+    const rp_field *sorted[RP_FIELDS_MAX];
+    if (!given || given->escaped || given->value_size != SIGNATURE_SIZE) return -1;
     int32_t count = sort_fields(header, sorted);
-    rp_sha1 sum;
-    if (!given || given->escaped || given->value_size != SIGNATURE_SIZE || count < 0) return 0;
-    int64_t size = put_values(sorted, count, values);
-    if (size < 0) return 0;
-    rp_hmac_begin(&sum, key);
-    rp_sha1_update(&sum, values, (uint64_t)size);
-    rp_sha1_update(&sum, frame->body, frame->body_size);
-    rp_hmac_end(&sum, key, code);
-    encode_base64(code, expected);
-    return is_equal(given->value, expected);
+    return count < 0 ? -1 : put_values(sorted, count, out, room);
+}
+
+uint32_t rp_signatures_check(rp_signed *requests, uint32_t count) {
+    uint8_t values[ROOM], expected[SIGNATURE_SIZE];
+    rp_hmac_job jobs[RP_HMAC_JOBS];
+    uint32_t asked[RP_HMAC_JOBS], job_count = 0, at = 0, done = 0;
+    for (; done < count && job_count < RP_HMAC_JOBS; done++) {
+        rp_signed *one = &requests[done];
+        uint32_t room = ROOM - RP_HMAC_ROOM - at;
+        int64_t size = put_signed(one->header, values + at, room < VALUES_MAX ? room : VALUES_MAX);
+        one->is_valid = 0;
+        if (size < 0 && job_count > 0) break; /* alone it may have the room */
+        if (size < 0) continue;
+        jobs[job_count] = (rp_hmac_job){.key = &one->key,
+                                        .edge = values + at,
+                                        .edge_size = (uint64_t)size,
+                                        .body = one->frame->body,
+                                        .body_size = one->frame->body_size};
+        asked[job_count++] = done;
+        at += (uint32_t)size + RP_HMAC_ROOM;
+    }
+    rp_hmac(jobs, job_count);
+    for (uint32_t i = 0; i < job_count; i++) {
+        rp_signed *one = &requests[asked[i]];
+        encode_base64(jobs[i].code, expected);
+        one->is_valid = is_equal(rp_header_field(one->header, SIGNATURE)->value, expected);
+    }
+    return done;
 }

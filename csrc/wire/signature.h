@@ -8,7 +8,16 @@
 
 /* The field of this name; NULL if there is none. The last one of several. */
 const rp_field *rp_header_field(const rp_header *header, const char *name);
-/* 1: the request carries the signature that `key` makes of it. 0: it does not, or is in another form. Takes the same
- * time for every wrong signature. */
-int rp_signature_is_of(const rp_header *header, const rp_frame *frame, const rp_hmac_key *key);
+typedef struct rp_signed {
+    const rp_header *header;
+    const rp_frame *frame;
+    rp_hmac_key key; /* of the account that it names */
+    int is_valid; /* the result: it carries the signature that `key` makes of it. 0: it does not, or has another form */
+} rp_signed;
+
+/* Check requests, several at once if the CPU can. Returns the number of those that were checked: the first ones, at
+ * least one of `count` > 0. Takes the same time for every wrong signature.
+ *
+ * Owner: all is borrowed until return. Lock: none. A result depends on its own request only. */
+uint32_t rp_signatures_check(rp_signed *requests, uint32_t count);
 #endif

@@ -45,8 +45,11 @@ static inline rp_status check_header(uint8_t serialize_type, const uint8_t *data
             if (serialize_type == RP_SERIALIZE_JSON) check_value(field->value, field->value_size, field->escaped);
         }
         rp_frame frame = {.body = copy, .body_size = size};
-        rp_hmac_key key = {0};
-        rp_signature_is_of(header, &frame, &key);
+        rp_signed asked[RP_HMAC_JOBS];
+        for (uint32_t i = 0; i < RP_HMAC_JOBS; i++) asked[i] = (rp_signed){.header = header, .frame = &frame};
+        for (uint32_t at = 0, done; at < RP_HMAC_JOBS; at += done)
+            CHECK((done = rp_signatures_check(asked + at, RP_HMAC_JOBS - at)) > 0);
+        for (uint32_t i = 1; i < RP_HMAC_JOBS; i++) CHECK(asked[i].is_valid == asked[0].is_valid);
     }
     free(header);
     free(copy);

@@ -175,6 +175,23 @@ def test_a_signature_is_for_one_body_and_one_topic(guarded: Guarded) -> None:
             assert is_refused(wire.ask(changed), "Check signature failed"), name
 
 
+@pytest.mark.parametrize("piece_size", [1 << 20, 4000, 333])
+def test_wrong_signatures_beside_right_ones(guarded: Guarded, piece_size: int) -> None:
+    """Many sends in one write, or in pieces that end anywhere: each is served or refused for itself."""
+    signers = [BOTH, stolen(BOTH), SENDER, BOTH, BOTH, UNKNOWN, BOTH, BOTH, BOTH, SENDER] * 5
+    with guarded.open() as wire:
+        requests = [wire.number(send_request("T", bytes([at]) * (at * 37))) for at in range(len(signers))]
+        for request, signer in zip(requests, signers, strict=True):
+            sign(request, signer)
+        stream = b"".join(request.encode() for request in requests)
+        for at in range(0, len(stream), piece_size):
+            wire.sock.sendall(stream[at : at + piece_size])
+        answers = wire.answers([request.opaque for request in requests])
+    for request, signer in zip(requests, signers, strict=True):
+        is_right = signer in (BOTH, SENDER)
+        assert answers[request.opaque].code == 0 if is_right else is_refused(answers[request.opaque])
+
+
 def test_pulls(guarded: Guarded) -> None:
     with guarded.open() as wire:
         for _ in range(3):

@@ -73,7 +73,7 @@ class SelectorRig:
         self.tls = [handoff_pair() for _ in range(tls_workers)]
         """By TLS worker: the selector's end, and the worker's."""
         tls = ffi.new("int32_t[]", [near.fileno() for near, _ in self.tls])
-        self._keep = [ffi.new("rp_ring *[]", self.codec_rings), ffi.new("rp_ring *[]", [self.reply_ring]), tls]
+        self._keep = [ffi.new("rp_ring *[]", self.codec_rings), ffi.new("rp_ring *[]", [self.reply_ring]), tls, config]
         settings = {
             "worker": self.worker,
             "index": index,

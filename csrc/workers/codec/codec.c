@@ -8,7 +8,6 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
-#include "base/endian.h"
 #include "wire/codes.h"
 #include "wire/header.h"
 #include "ipc/backlog.h"
@@ -27,17 +26,11 @@ enum output { OUT_SEND, OUT_MANAGER, OUT_PULLS }; /* then the query workers */
 static const char OVERLOAD[] = "[OVERLOAD]system busy, start flow control for a while";
 
 struct rp_codec {
-    rp_worker *worker;
+    rp_codec_config config;
     uint32_t input_count;
     uint32_t selector_count;
     uint32_t output_count; /* send, manager, pull workers, query workers */
-    uint32_t pull_count;
-    uint32_t query_count;
     uint32_t query_turn; /* the query worker whose turn it is */
-    int32_t version;
-    const rp_access *access; /* NULL: no access control */
-    rp_limits *limits;       /* of accounts; NULL: none */
-    uint64_t (*clock_ns)(void);
     uint64_t opened_ns; /* ages of requests count from here: before, the last codec was being replaced */
     uint64_t send_stall_ns;
     uint64_t looked_ns; /* when busy_since_ns of the send worker was last read; seldom, since each read slows its next
@@ -50,6 +43,10 @@ struct rp_codec {
     rp_ring_writer **selectors;
     rp_ring **output_rings;
     uint32_t current_input; /* whose frame is being taken; input_count when inline */
+    /* Of the frames of one rp_codec_frames. */
+    rp_header headers[RP_HMAC_JOBS];
+    rp_signer signers[RP_HMAC_JOBS];
+    rp_status parsed[RP_HMAC_JOBS];
 };
 
 static uint64_t reached(void *context, uint32_t output) {
@@ -67,16 +64,11 @@ static rp_ring *ring_of(const rp_codec_config *config, uint32_t output) {
 rp_codec *rp_codec_open(const rp_codec_config *config) {
     rp_codec *codec = calloc(1, sizeof *codec);
     if (!codec) return NULL;
-    codec->worker = config->worker;
-    codec->version = config->version;
-    codec->access = config->access;
-    codec->limits = config->limits;
-    codec->clock_ns = config->clock_ns ? config->clock_ns : rp_now_ns;
-    codec->opened_ns = codec->clock_ns();
+    codec->config = *config;
+    if (!config->clock_ns) codec->config.clock_ns = rp_now_ns;
+    codec->opened_ns = codec->config.clock_ns();
     codec->send_stall_ns = config->send_stall_ms > 0 ? (uint64_t)config->send_stall_ms * 1000000u : 0;
     codec->inputs = calloc(config->input_count + 1, sizeof *codec->inputs);
-    codec->pull_count = config->pull_count;
-    codec->query_count = config->query_count;
     uint32_t outputs = OUT_PULLS + config->pull_count + config->query_count;
     codec->outputs = calloc(outputs, sizeof *codec->outputs);
     codec->output_rings = calloc(outputs, sizeof *codec->output_rings);
@@ -99,7 +91,7 @@ rp_codec *rp_codec_open(const rp_codec_config *config) {
         if (!(codec->selectors[i] = rp_ring_writer_open(config->selectors[i]))) goto fail;
     for (uint32_t i = 0; i < config->input_count; i++, codec->input_count++)
         if (!(codec->inputs[i] = rp_ring_reader_open(config->inputs[i]))) goto fail;
-    rp_resume(codec->worker, codec->inputs, codec->input_count, reached, codec);
+    rp_resume(codec->config.worker, codec->inputs, codec->input_count, reached, codec);
     return codec;
 fail:
     rp_codec_close(codec);
@@ -130,11 +122,11 @@ static rp_ring_writer *selector_of(const rp_codec *codec, uint64_t connection) {
 static rp_status refuse(rp_codec *codec, const rp_origin *origin, const rp_header *header, uint8_t serialize_type,
                         const char *remark) {
     rp_ring_writer *selector = selector_of(codec, origin->connection);
-    rp_add(&codec->worker->counters[RP_COUNT_BUSY], 1);
+    rp_add(&codec->config.worker->counters[RP_COUNT_BUSY], 1);
     if (!selector || !header || header->flag & (RP_FLAG_ONEWAY | RP_FLAG_RESPONSE)) return RP_OK;
     rp_error_reply reply = {.opaque = header->opaque,
                             .code = RP_RESPONSE_SYSTEM_BUSY,
-                            .version = codec->version,
+                            .version = codec->config.version,
                             .serialize_type = serialize_type,
                             .remark = remark};
     return rp_error_reply_send(selector, origin->connection, &reply);
@@ -144,9 +136,23 @@ static rp_status refuse(rp_codec *codec, const rp_origin *origin, const rp_heade
 static void set_resume_point(rp_codec *codec, uint32_t output, uint64_t tail_after) {
     uint32_t input = codec->current_input;
     if (input >= codec->input_count || input >= RP_RESUME_POINTS_MAX) return;
-    codec->worker->resume_points[input].output = output;
-    codec->worker->resume_points[input].output_position = tail_after;
-    rp_store_release(&codec->worker->resume_points[input].source_head, rp_ring_head_after(codec->inputs[input]));
+    codec->config.worker->resume_points[input].output = output;
+    codec->config.worker->resume_points[input].output_position = tail_after;
+    rp_store_release(&codec->config.worker->resume_points[input].source_head, rp_ring_head_after(codec->inputs[input]));
+}
+
+/* Pass a message on, behind those that wait already. RP_FULL: no room for it. */
+static rp_status pass_on(rp_codec *codec, uint32_t out, uint16_t type, uint64_t connection, const rp_span *spans,
+                         uint32_t span_count) {
+    uint32_t size = spans[0].size + (span_count > 1 ? spans[1].size : 0);
+    uint8_t *room = rp_backlog_is_empty(&codec->backlogs[out]) ? rp_ring_reserve(codec->outputs[out], size) : NULL;
+    if (!room) /* full, or large: no resume point */
+        return rp_backlog_put(&codec->backlogs[out], connection, type, spans, span_count);
+    memcpy(room, spans[0].data, spans[0].size);
+    if (span_count > 1) memcpy(room + spans[0].size, spans[1].data, spans[1].size);
+    set_resume_point(codec, out, rp_ring_tail_after(codec->outputs[out], size));
+    rp_ring_commit(codec->outputs[out], size, type);
+    return RP_OK;
 }
 
 /* Pass a command to the manager or a query worker. No other request waits behind it: if the ring is full, it goes to a
@@ -155,19 +161,8 @@ static void set_resume_point(rp_codec *codec, uint32_t output, uint64_t tail_aft
  */
 static rp_status command(rp_codec *codec, uint32_t out, const rp_origin *origin, const uint8_t *frame, uint32_t size,
                          const rp_header *header) {
-    rp_ring_writer *output = codec->outputs[out];
-    rp_backlog *backlog = &codec->backlogs[out];
-    uint8_t *room = rp_backlog_is_empty(backlog) ? rp_ring_reserve(output, (uint32_t)sizeof *origin + size) : NULL;
     rp_span spans[2] = {{origin, sizeof *origin}, {frame, size}};
-    if (room) {
-        memcpy(room, origin, sizeof *origin);
-        memcpy(room + sizeof *origin, frame, size);
-        set_resume_point(codec, out, rp_ring_tail_after(output, (uint32_t)sizeof *origin + size));
-        rp_ring_commit(output, (uint32_t)sizeof *origin + size, RP_MSG_COMMAND);
-        return RP_OK;
-    }
-    rp_status status =
-        rp_backlog_put(backlog, origin->connection, RP_MSG_COMMAND, spans, 2); /* full, or large: no resume point */
+    rp_status status = pass_on(codec, out, RP_MSG_COMMAND, origin->connection, spans, 2);
     if (status != RP_FULL) return status;
     return header ? refuse(codec, origin, header, frame[0], OVERLOAD) : RP_INVALID;
 }
@@ -209,17 +204,9 @@ static rp_status send_to_ring(rp_codec *codec, const rp_origin *origin, const rp
 static rp_status pass_pull(rp_codec *codec, const uint8_t *pull, uint32_t size) {
     const rp_msg_pull *request = (const rp_msg_pull *)pull;
     const uint8_t *topic = pull + sizeof *request + request->group_size;
-    uint32_t out = OUT_PULLS + rp_queue_owner(topic, request->topic_size, request->queue_id, codec->pull_count);
-    rp_backlog *backlog = &codec->backlogs[out];
-    uint8_t *room = rp_backlog_is_empty(backlog) ? rp_ring_reserve(codec->outputs[out], size) : NULL;
-    if (room) {
-        memcpy(room, pull, size);
-        set_resume_point(codec, out, rp_ring_tail_after(codec->outputs[out], size));
-        rp_ring_commit(codec->outputs[out], size, RP_MSG_PULL);
-        return RP_OK;
-    }
+    uint32_t out = OUT_PULLS + rp_queue_owner(topic, request->topic_size, request->queue_id, codec->config.pull_count);
     rp_span span = {pull, size};
-    return rp_backlog_put(backlog, request->origin.connection, RP_MSG_PULL, &span, 1);
+    return pass_on(codec, out, RP_MSG_PULL, request->origin.connection, &span, 1);
 }
 
 /* A pull. Pulls may take long, and sends of other connections must not wait behind them: if the ring is full, a pull
@@ -229,7 +216,7 @@ static rp_status to_pull(rp_codec *codec, const rp_origin *origin, const rp_fram
     uint32_t bound = rp_request_bound(header, frame, signer, sizeof(rp_msg_pull));
     _Alignas(8) uint8_t small[SMALL_PULL];
     rp_status status = RP_FULL;
-    if (codec->pull_count == 1 && rp_backlog_is_empty(&codec->backlogs[OUT_PULLS]))
+    if (codec->config.pull_count == 1 && rp_backlog_is_empty(&codec->backlogs[OUT_PULLS]))
         status = fill_ring(codec, OUT_PULLS, rp_pull_request_fill, bound, RP_MSG_PULL, origin, frame, header, signer);
     if (status != RP_FULL) return status;
     uint8_t *pull = bound <= sizeof small ? small : malloc(bound);
@@ -253,9 +240,9 @@ static rp_status to_send(rp_codec *codec, const rp_origin *origin, const rp_fram
                          const rp_signer *signer) {
     int is_time = (int64_t)(origin->received_ns - codec->looked_ns) > LOOK_INTERVAL_NS;
     int stalled = is_time ? is_send_stalled(codec, origin->received_ns) : codec->is_send_stalled;
-    if (header->flag & RP_FLAG_ONEWAY || !stalled || !is_send_stalled(codec, codec->clock_ns())) {
+    if (header->flag & RP_FLAG_ONEWAY || !stalled || !is_send_stalled(codec, codec->config.clock_ns())) {
         rp_status status = send_to_ring(codec, origin, frame, header, signer);
-        if (status != RP_FULL || !is_send_stalled(codec, codec->clock_ns())) return status;
+        if (status != RP_FULL || !is_send_stalled(codec, codec->config.clock_ns())) return status;
     }
     return refuse(codec, origin, header, frame->serialize_type,
                   "[REJECTREQUEST]system busy, start flow control for a while");
@@ -274,54 +261,78 @@ static uint32_t next_query_worker(rp_ring *const *rings, uint32_t count, uint32_
     return turn % count;
 }
 
-static rp_status take(rp_codec *codec, const rp_origin *origin, const uint8_t *data, uint32_t size) {
-    rp_frame frame = {.size = size + 4};
-    rp_header header;
-    if (size < 4) return RP_INVALID;
-    uint32_t descriptor = rp_load32(data);
-    frame.serialize_type = (uint8_t)(descriptor >> 24);
-    frame.header_size = descriptor & 0xFFFFFF;
-    if (frame.serialize_type > RP_SERIALIZE_ROCKETMQ || frame.header_size > size - 4) return RP_INVALID;
-    frame.header = data + 4;
-    frame.body = data + 4 + frame.header_size;
-    frame.body_size = size - 4 - frame.header_size;
+/* RP_TO_*, for a request that came to `listener`. */
+static uint32_t destination_of(const rp_codec *codec, const rp_header *header, uint32_t listener) {
+    if (header->flag & RP_FLAG_RESPONSE || header->code < 0 || header->code >= CODES) return RP_TO_MANAGER;
+    uint32_t destination = codec->destinations[header->code];
+    return destination == RP_TO_PULL && listener != 0 ? (uint32_t)RP_TO_MANAGER : destination;
+}
 
-    rp_status status = rp_header_parse(frame.serialize_type, frame.header, frame.header_size, &header);
+/* Read the headers of `count` frames, RP_HMAC_JOBS at most, and find who has signed the sends and pulls among them. */
+static void read_requests(rp_codec *codec, const rp_origin *origin, const rp_frame *frames, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        rp_header *header = &codec->headers[i];
+        codec->parsed[i] = rp_header_parse(frames[i].serialize_type, frames[i].header, frames[i].header_size, header);
+        int is_checked = codec->parsed[i] == RP_OK && destination_of(codec, header, origin->listener) <= RP_TO_PULL;
+        codec->signers[i].access = is_checked ? codec->config.access : NULL;
+    }
+    if (codec->config.access) rp_access_identify(codec->config.access, codec->headers, frames, codec->signers, count);
+}
+
+/* Pass on request `at` of those that were read. */
+static rp_status take(rp_codec *codec, const rp_origin *origin, const rp_frame *frame, uint32_t at) {
+    const uint8_t *data = frame->header - 4; /* from the descriptor on */
+    const rp_header *header = &codec->headers[at];
+    const rp_signer *signer = codec->signers[at].access ? &codec->signers[at] : NULL;
+    uint32_t size = frame->size - 4;
     /* The header cannot be read, so it may be any request. The manager serves it in order if it is a command, and
      * refuses a send or pull with the reason. So no send is stored after a later one of its connection. */
-    if (status == RP_UNSUPPORTED) return command(codec, OUT_MANAGER, origin, data, size, NULL);
-    if (status != RP_OK) return RP_INVALID;
-    if (header.flag & RP_FLAG_RESPONSE) return command(codec, OUT_MANAGER, origin, data, size, &header);
-    uint32_t destination =
-        header.code >= 0 && header.code < CODES ? codec->destinations[header.code] : (uint32_t)RP_TO_MANAGER;
-    if (destination == RP_TO_SEND || (destination == RP_TO_PULL && origin->listener == 0)) {
-        rp_signer found, *signer = codec->access ? &found : NULL;
-        if (signer) rp_access_identify(codec->access, &header, &frame, signer);
-        uint64_t now_ns = codec->limits && signer && signer->version && !signer->is_broker ? codec->clock_ns() : 0;
+    if (codec->parsed[at] == RP_UNSUPPORTED) return command(codec, OUT_MANAGER, origin, data, size, NULL);
+    if (codec->parsed[at] != RP_OK) return RP_INVALID;
+    uint32_t destination = destination_of(codec, header, origin->listener);
+    if (destination <= RP_TO_PULL) {
+        uint64_t now_ns =
+            codec->config.limits && signer && signer->version && !signer->is_broker ? codec->config.clock_ns() : 0;
         uint32_t row = 0;
-        const char *limit = now_ns ? rp_limits_busy(codec->limits, signer->key, signer->key_size, now_ns, &row) : NULL;
-        if (limit) return refuse(codec, origin, &header, frame.serialize_type, limit);
-        status = destination == RP_TO_SEND ? to_send(codec, origin, &frame, &header, signer)
-                                           : to_pull(codec, origin, &frame, &header, signer);
-        if (status == RP_OK && row) rp_limits_take(codec->limits, row, size, now_ns); /* else it comes again */
+        const char *limit =
+            now_ns ? rp_limits_busy(codec->config.limits, signer->key, signer->key_size, now_ns, &row) : NULL;
+        if (limit) return refuse(codec, origin, header, frame->serialize_type, limit);
+        rp_status status = destination == RP_TO_SEND ? to_send(codec, origin, frame, header, signer)
+                                                     : to_pull(codec, origin, frame, header, signer);
+        if (status == RP_OK && row) rp_limits_take(codec->config.limits, row, size, now_ns); /* else it comes again */
         if (status != RP_UNSUPPORTED) return status;
     }
-    uint32_t out = OUT_MANAGER, first_query = OUT_PULLS + codec->pull_count;
-    if (destination == RP_TO_QUERY && codec->query_count)
-        out =
-            first_query + next_query_worker(&codec->output_rings[first_query], codec->query_count, codec->query_turn++);
-    return command(codec, out, origin, data, size, &header);
+    uint32_t out = OUT_MANAGER, first_query = OUT_PULLS + codec->config.pull_count;
+    if (destination == RP_TO_QUERY && codec->config.query_count)
+        out = first_query +
+              next_query_worker(&codec->output_rings[first_query], codec->config.query_count, codec->query_turn++);
+    return command(codec, out, origin, data, size, header);
+}
+
+rp_status rp_codec_frames(rp_codec *codec, const rp_origin *origin, const rp_frame *frames, uint32_t count,
+                          uint32_t *taken) {
+    uint32_t together = codec->config.access ? RP_HMAC_JOBS : 1;
+    for (*taken = 0; *taken < count; ++*taken) {
+        uint32_t at = *taken % together, left = count - *taken;
+        if (at == 0) read_requests(codec, origin, frames + *taken, left < together ? left : together);
+        rp_status status = take(codec, origin, &frames[*taken], at);
+        if (status != RP_OK) return status;
+    }
+    return RP_OK;
 }
 
 rp_status rp_codec_frame(rp_codec *codec, const rp_origin *origin, const uint8_t *frame, uint32_t size) {
     rp_origin late;
+    rp_frame cut;
+    uint32_t taken;
     if (origin->received_ns < codec->opened_ns && codec->input_count) {
         late = *origin;
         late.received_ns = codec->opened_ns;
         origin = &late;
     }
-    rp_add(&codec->worker->counters[RP_COUNT_FRAMES_IN], codec->input_count ? 1 : 0);
-    return take(codec, origin, frame, size);
+    rp_add(&codec->config.worker->counters[RP_COUNT_FRAMES_IN], codec->input_count ? 1 : 0);
+    rp_status status = rp_frame_read(frame, size, &cut);
+    return status == RP_OK ? rp_codec_frames(codec, origin, &cut, 1, &taken) : status;
 }
 
 /* All workers but the send worker must receive it; receiving it twice does no harm. */
@@ -357,7 +368,7 @@ static rp_status close_bad(rp_codec *codec, const rp_origin *origin) {
     rp_ring_writer *selector = selector_of(codec, origin->connection);
     rp_msg_reply close = {.connection = origin->connection, .flags = RP_REPLY_CLOSE_AFTER};
     rp_span span = {&close, sizeof close};
-    rp_add(&codec->worker->counters[RP_COUNT_FRAMES_BAD], 1);
+    rp_add(&codec->config.worker->counters[RP_COUNT_FRAMES_BAD], 1);
     return selector ? rp_ring_write(selector, RP_MSG_REPLY, &span, 1) : RP_OK;
 }
 
@@ -371,20 +382,20 @@ static uint32_t drain(rp_codec *codec, uint32_t input) {
     while (taken < BATCH_FRAMES && rp_ring_read(reader, &data, &size, &type) == RP_OK) {
         const rp_origin *origin = (const rp_origin *)data;
         rp_status status = RP_OK;
-        rp_serving_message(codec->worker, data, size);
+        rp_serving_message(codec->config.worker, data, size);
         if (size >= sizeof *origin && type == RP_MSG_FRAME)
             status = rp_codec_frame(codec, origin, data + sizeof *origin, size - (uint32_t)sizeof *origin);
         else if (size >= sizeof *origin && type == RP_MSG_CLOSED)
             status = rp_codec_closed(codec, origin);
         if (status == RP_INVALID) status = close_bad(codec, origin);
         if (status == RP_FULL || status == RP_NO_MEMORY) {
-            rp_add(&codec->worker->counters[RP_COUNT_STALLS], 1);
+            rp_add(&codec->config.worker->counters[RP_COUNT_STALLS], 1);
             break;
         }
         rp_ring_release(reader);
         taken++;
     }
-    rp_serving(codec->worker, 0);
+    rp_serving(codec->config.worker, 0);
     return taken;
 }
 
@@ -398,7 +409,7 @@ static uint32_t pass(rp_codec *codec) {
 }
 
 rp_status rp_codec_run(rp_codec *codec, int64_t timeout_ns) {
-    rp_worker *worker = codec->worker;
+    rp_worker *worker = codec->config.worker;
     uint64_t end = rp_now_ns() + (uint64_t)timeout_ns;
     for (;;) {
         uint64_t now = rp_now_ns();

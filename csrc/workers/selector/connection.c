@@ -25,8 +25,9 @@ rp_status rp_connections_open(rp_connections *all, uint32_t count_max, uint32_t 
         return RP_NO_MEMORY;
     }
     all->count_max = count_max;
-    all->first_free = all->first_retired = all->last_retired = all->oldest = all->newest = NO_SLOT;
-    all->first_rest = all->last_rest = NO_SLOT;
+    all->first_free = all->first_retired = all->last_retired = NO_SLOT;
+    memset(all->oldest, 0xFF, sizeof all->oldest); /* NO_SLOT */
+    memset(all->newest, 0xFF, sizeof all->newest);
     all->generation_base = epoch << RP_GENERATION_BITS;
     all->log = log;
     return RP_OK;
@@ -48,7 +49,6 @@ void rp_connections_close(rp_connections *all) {
 uint32_t rp_connections_take(rp_connections *all) {
     uint32_t slot = all->first_free;
     uint32_t generation = all->generation_base;
-
     if (slot != NO_SLOT) {
         all->first_free = all->slots[slot].next_free;
         generation =
@@ -64,13 +64,13 @@ uint32_t rp_connections_take(rp_connections *all) {
     memset(connection, 0, sizeof *connection);
     connection->generation = generation;
     connection->fd = -1;
-    connection->older = connection->newer = connection->older_rest = connection->newer_rest = NO_SLOT;
+    memset(connection->older, 0xFF, sizeof connection->older);
+    memset(connection->newer, 0xFF, sizeof connection->newer);
     return slot;
 }
 
 void rp_connections_give_back(rp_connections *all, uint32_t slot) {
     rp_connection *connection = &all->slots[slot];
-
     connection->flags = 0;
     if ((connection->generation & GENERATION_MASK) != GENERATION_MASK) {
         connection->next_free = all->first_free;
@@ -85,74 +85,54 @@ void rp_connections_give_back(rp_connections *all, uint32_t slot) {
     all->last_retired = slot;
 }
 
-/* ---- the idle list, oldest first; exact to the second ---- */
+/* ---- lists, oldest first ---- */
 
-void rp_connection_untrack(rp_connections *all, uint32_t slot) {
-    rp_connection *connection = &all->slots[slot];
-
-    if (connection->older != NO_SLOT)
-        all->slots[connection->older].newer = connection->newer;
-    else if (all->oldest == slot)
-        all->oldest = connection->newer;
-    if (connection->newer != NO_SLOT)
-        all->slots[connection->newer].older = connection->older;
-    else if (all->newest == slot)
-        all->newest = connection->older;
-    connection->older = connection->newer = NO_SLOT;
+/* Nothing if it is in none. */
+static void unlist(rp_connections *all, uint32_t list, uint32_t slot) {
+    uint32_t *older = &all->slots[slot].older[list], *newer = &all->slots[slot].newer[list];
+    if (*older != NO_SLOT)
+        all->slots[*older].newer[list] = *newer;
+    else if (all->oldest[list] == slot)
+        all->oldest[list] = *newer;
+    if (*newer != NO_SLOT)
+        all->slots[*newer].older[list] = *older;
+    else if (all->newest[list] == slot)
+        all->newest[list] = *older;
+    *older = *newer = NO_SLOT;
 }
 
-void rp_connection_touch(rp_connections *all, uint32_t slot, uint32_t now_s) {
-    rp_connection *connection = &all->slots[slot];
-
-    if (connection->active_s == now_s && now_s != 0) return;
-    rp_connection_untrack(all, slot);
-    connection->active_s = now_s;
-    connection->older = all->newest;
-    if (all->newest != NO_SLOT)
-        all->slots[all->newest].newer = slot;
+static void become_newest(rp_connections *all, uint32_t list, uint32_t slot) {
+    unlist(all, list, slot);
+    all->slots[slot].older[list] = all->newest[list];
+    if (all->newest[list] != NO_SLOT)
+        all->slots[all->newest[list]].newer[list] = slot;
     else
-        all->oldest = slot;
-    all->newest = slot;
+        all->oldest[list] = slot;
+    all->newest[list] = slot;
+}
+
+void rp_connection_untrack(rp_connections *all, uint32_t slot) { unlist(all, IDLE, slot); }
+
+void rp_connection_touch(rp_connections *all, uint32_t slot, uint32_t now_s) {
+    if (all->slots[slot].active_s == now_s && now_s != 0) return; /* exact to the second */
+    all->slots[slot].active_s = now_s;
+    become_newest(all, IDLE, slot);
 }
 
 /* ---- input that waits ---- */
 
-static void unlist_rest(rp_connections *all, rp_connection *connection) {
-    if (connection->older_rest != NO_SLOT)
-        all->slots[connection->older_rest].newer_rest = connection->newer_rest;
-    else
-        all->first_rest = connection->newer_rest;
-    if (connection->newer_rest != NO_SLOT)
-        all->slots[connection->newer_rest].older_rest = connection->older_rest;
-    else
-        all->last_rest = connection->older_rest;
-    connection->older_rest = connection->newer_rest = NO_SLOT;
-}
-
-static void list_rest(rp_connections *all, rp_connection *connection) {
-    uint32_t slot = (uint32_t)(connection - all->slots);
-
-    connection->older_rest = all->last_rest;
-    if (all->last_rest != NO_SLOT)
-        all->slots[all->last_rest].newer_rest = slot;
-    else
-        all->first_rest = slot;
-    all->last_rest = slot;
-}
-
 /* Every change of the buffer goes through here, so that the sum is right. */
 static void set_rest(rp_connections *all, rp_connection *connection, uint8_t *rest, uint32_t capacity) {
-    if (connection->rest == NULL && rest != NULL) list_rest(all, connection);
-    if (connection->rest != NULL && rest == NULL) unlist_rest(all, connection);
+    uint32_t slot = (uint32_t)(connection - all->slots);
+    if (connection->rest == NULL && rest != NULL) become_newest(all, REST, slot);
+    if (rest == NULL) unlist(all, REST, slot);
     all->rest_bytes += (uint64_t)capacity - connection->rest_capacity;
     connection->rest = rest;
     connection->rest_capacity = capacity;
 }
 
 void rp_connection_renew_rest(rp_connections *all, rp_connection *connection) {
-    if (connection->rest == NULL) return;
-    unlist_rest(all, connection);
-    list_rest(all, connection);
+    if (connection->rest != NULL) become_newest(all, REST, (uint32_t)(connection - all->slots));
 }
 
 void rp_connection_drop_rest(rp_connections *all, rp_connection *connection) {
@@ -163,7 +143,6 @@ void rp_connection_drop_rest(rp_connections *all, rp_connection *connection) {
 
 rp_status rp_connection_grow_rest(rp_connections *all, rp_connection *connection, uint32_t capacity) {
     uint8_t *larger = realloc(connection->rest, capacity);
-
     if (larger == NULL) return RP_NO_MEMORY;
     set_rest(all, connection, larger, capacity);
     return RP_OK;
@@ -208,7 +187,6 @@ static void append(rp_connections *all, rp_connection *connection, rp_segment *s
 static rp_segment *new_block(rp_connections *all, uint32_t size) {
     int usual = size <= BLOCK_BYTES;
     rp_segment *block = usual ? all->pool : NULL;
-
     if (block != NULL) {
         all->pool = block->next;
         all->pool_count--;
@@ -237,7 +215,6 @@ static void free_segment(rp_connections *all, rp_segment *segment) {
 
 rp_status rp_connection_queue(rp_connections *all, rp_connection *connection, const uint8_t *data, uint32_t size) {
     rp_segment *block = connection->last;
-
     if (size == 0) return RP_OK;
     if (block == NULL || block->room < size) {
         block = new_block(all, size);
@@ -271,7 +248,6 @@ rp_status rp_connection_queue_slice(rp_connections *all, rp_connection *connecti
 
 uint32_t rp_connection_gather(const rp_connection *connection, struct iovec *vectors, uint32_t vectors_max) {
     uint32_t count = 0;
-
     for (const rp_segment *segment = connection->first; segment != NULL && count < vectors_max; segment = segment->next)
         vectors[count++] = (struct iovec){.iov_base = (void *)(uintptr_t)segment->data, .iov_len = segment->size};
     return count;
@@ -282,7 +258,6 @@ void rp_connection_written(rp_connections *all, rp_connection *connection, uint6
     while (size > 0) {
         rp_segment *segment = connection->first;
         uint32_t part = size < segment->size ? (uint32_t)size : segment->size;
-
         segment->data += part;
         segment->size -= part;
         size -= part;

@@ -10,6 +10,8 @@
 #include "store/log/record.h"
 
 enum { NO_SLOT = UINT32_MAX };
+/* Lists of connections: by their last traffic, and those with a rest by its beginning. */
+enum { IDLE, REST, LISTS };
 
 enum { /* rp_connection.flags */
        CONNECTION_OPEN = 1,        /* has a socket */
@@ -49,13 +51,11 @@ typedef struct rp_connection {
     uint8_t due;           /* of a throttled one, the slot of the wheel */
     rp_host peer;
     uint32_t active_s;     /* CLOCK_MONOTONIC of the last traffic */
-    uint32_t older;        /* neighbours in the idle list */
-    uint32_t newer;
     uint32_t next_free; /* of a throttled one, which is neither free nor stalled: the next in its slot of the wheel */
     uint32_t next_stalled; /* of a throttled one: the one before in its slot */
     uint32_t next_dirty;
-    uint32_t older_rest; /* neighbours in the list of connections with a rest */
-    uint32_t newer_rest;
+    uint32_t older[LISTS]; /* neighbours in each list */
+    uint32_t newer[LISTS];
     uint32_t rest_size; /* bytes read but not passed on: an incomplete frame, or frames of a stalled connection */
     uint32_t rest_capacity;
     uint32_t limits_row; /* its row in the limits of addresses; 0: none */
@@ -74,12 +74,10 @@ typedef struct rp_connections {
     uint32_t first_free;
     uint32_t first_retired; /* slots that have used all their generations, in that order */
     uint32_t last_retired;
-    uint32_t oldest;
-    uint32_t newest;
+    uint32_t oldest[LISTS];
+    uint32_t newest[LISTS];
     uint32_t open_count;
     uint32_t generation_base;
-    uint32_t first_rest; /* the connection whose rest began first ... */
-    uint32_t last_rest;
     uint64_t rest_bytes; /* room taken by all rests */
     uint64_t output_memory; /* of all connections */
     rp_log_view *log;

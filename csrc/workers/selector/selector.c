@@ -47,11 +47,10 @@ static int rp_selector_has_replies(const rp_selector *selector) {
 /* Time until the next deadline in milliseconds, rounded up; -1: none. */
 static int timeout_ms(const rp_selector *selector, uint64_t deadline_ns) {
     uint64_t due_ns = deadline_ns;
-
-    if (selector->idle_s != 0 && selector->connections.oldest != NO_SLOT) {
-        uint64_t idle_ns =
-            (selector->connections.slots[selector->connections.oldest].active_s + (uint64_t)selector->idle_s) *
-            NS_PER_S;
+    if (selector->config.idle_s != 0 && selector->connections.oldest[IDLE] != NO_SLOT) {
+        uint64_t idle_ns = (selector->connections.slots[selector->connections.oldest[IDLE]].active_s +
+                            (uint64_t)selector->config.idle_s) *
+                           NS_PER_S;
         if (idle_ns < due_ns) due_ns = idle_ns;
     }
     due_ns = rp_earlier(due_ns, rp_wheel_due_ns(&selector->wheel));
@@ -67,7 +66,6 @@ static int timeout_ms(const rp_selector *selector, uint64_t deadline_ns) {
 /* Look for events and replies until `until_ns` without sleeping. Returns the number of events, or -1. */
 static int spin(rp_selector *selector, struct epoll_event *events, int events_max, uint64_t until_ns) {
     int ready;
-
     do {
         ready = epoll_wait(selector->epoll, events, events_max, 0);
     } while (ready == 0 && !rp_selector_has_replies(selector) && rp_now_ns() < until_ns);
@@ -76,14 +74,14 @@ static int spin(rp_selector *selector, struct epoll_event *events, int events_ma
 
 static int sleep_for_events(rp_selector *selector, struct epoll_event *events, int events_max, uint64_t deadline_ns) {
     int timeout = timeout_ms(selector, deadline_ns);
-
-    rp_worker_prepare_sleep(selector->worker);
+    rp_worker_prepare_sleep(selector->config.worker);
     if (rp_selector_has_replies(selector))
         timeout = 0;
     else if (timeout != 0)
         count(selector, RP_COUNT_SLEEPS, 1);
     int ready = epoll_wait(selector->epoll, events, events_max, timeout);
-    rp_store_release32(&selector->worker->asleep, 0); /* the doorbell is drained when epoll says that it was rung */
+    rp_store_release32(&selector->config.worker->asleep,
+                       0); /* the doorbell is drained when epoll says that it was rung */
     return ready;
 }
 
@@ -94,7 +92,6 @@ static int rp_selector_wait(rp_selector *selector, struct epoll_event *events, i
     uint64_t began_ns = rp_now_ns(), spun_ns = 0;
     uint64_t spin_ns = selector->is_lone ? rp_spin_allowed(&selector->spin, kind, began_ns) : 0;
     int ready = 0, is_over = 0;
-
     if (spin_ns != 0) {
         ready = spin(selector, events, events_max, began_ns + spin_ns);
         spun_ns = rp_now_ns() - began_ns;
@@ -127,10 +124,14 @@ static void tick(rp_selector *selector) {
 
 /* ---- new connections ---- */
 
+static int watch(rp_selector *selector, int fd, uint64_t name) {
+    struct epoll_event event = {.events = EPOLLIN, .data.u64 = name};
+    return epoll_ctl(selector->epoll, EPOLL_CTL_ADD, fd, &event);
+}
+
 static void open_connection(rp_selector *selector, int fd, uint8_t listener) {
     const int on = 1;
     uint32_t slot = selector->stop_ns ? (uint32_t)NO_SLOT : rp_connections_take(&selector->connections);
-
     if (slot == NO_SLOT) {
         count(selector, RP_COUNT_CONNECTIONS_REFUSED, 1);
         close(fd);
@@ -141,9 +142,11 @@ static void open_connection(rp_selector *selector, int fd, uint8_t listener) {
     connection->listener = listener;
     connection->peer = rp_peer_of_socket(fd);
     connection->interest = EPOLLIN;
-    int proxied = rp_peer_is_in(&connection->peer, selector->proxies, selector->proxy_count) ? CONNECTION_PROXIED : 0;
+    int proxied = rp_peer_is_in(&connection->peer, selector->config.proxies, selector->config.proxy_count)
+                      ? CONNECTION_PROXIED
+                      : 0;
     /* Behind a proxy the limits are those of the client that the header names. */
-    if (selector->limits && !proxied && !rp_selector_join(selector, connection)) {
+    if (selector->config.limits && !proxied && !rp_selector_join(selector, connection)) {
         count(selector, RP_COUNT_ADDRESS_REFUSED, 1);
         close(fd);
         rp_connections_give_back(&selector->connections, slot);
@@ -151,16 +154,15 @@ static void open_connection(rp_selector *selector, int fd, uint8_t listener) {
     }
     rp_selector_reset_at_death(fd);
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* not of a unix socket */
-    struct epoll_event event = {.events = EPOLLIN, .data.u64 = number_of(selector, connection)};
     if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) != 0 ||
-        epoll_ctl(selector->epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
+        watch(selector, fd, number_of(selector, connection)) != 0) {
         close(fd);
         if (connection->limits_row) rp_selector_leave(selector, connection);
         rp_connections_give_back(&selector->connections, slot);
         count(selector, RP_COUNT_CONNECTIONS_REFUSED, 1);
         return;
     }
-    connection->flags = selector->tls_count ? CONNECTION_OPEN | CONNECTION_NEW : CONNECTION_OPEN;
+    connection->flags = selector->config.tls_count ? CONNECTION_OPEN | CONNECTION_NEW : CONNECTION_OPEN;
     connection->flags |= (uint16_t)proxied;
     selector->connections.open_count++;
     rp_connection_touch(&selector->connections, slot, selector->now_s);
@@ -178,13 +180,12 @@ static int take_handoff(rp_selector *selector) {
     } control;
     struct msghdr message = {
         .msg_iov = &vector, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
-    ssize_t got = recvmsg(selector->handoff, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    ssize_t got = recvmsg(selector->config.handoff, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     int fds[RP_HANDOFF_MAX];
     size_t fd_count = 0;
-
     if (got < 0) return errno == EINTR;
     if (got == 0) { /* nobody holds the other end any more */
-        (void)epoll_ctl(selector->epoll, EPOLL_CTL_DEL, selector->handoff, NULL);
+        (void)epoll_ctl(selector->epoll, EPOLL_CTL_DEL, selector->config.handoff, NULL);
         return 0;
     }
     for (struct cmsghdr *part = CMSG_FIRSTHDR(&message); part != NULL; part = CMSG_NXTHDR(&message, part)) {
@@ -202,7 +203,6 @@ static int take_handoff(rp_selector *selector) {
 
 static void handle_socket(rp_selector *selector, const struct epoll_event *event) {
     rp_connection *connection = rp_selector_find(selector, event->data.u64);
-
     if (connection == NULL) return; /* closed earlier in this batch */
     uint32_t asked = connection->interest;
     if (event->events & EPOLLOUT) rp_selector_flush(selector, connection);
@@ -211,7 +211,7 @@ static void handle_socket(rp_selector *selector, const struct epoll_event *event
         /* Other connections of this codec are stalled too: do not read. */
         if (rp_selector_codec_is_full(selector, connection))
             rp_selector_stall(selector, connection);
-        else if (selector->limits == NULL)
+        else if (selector->config.limits == NULL)
             rp_selector_read(selector, connection);
         else
             rp_selector_read_limited(selector, connection);
@@ -225,7 +225,6 @@ static void handle_socket(rp_selector *selector, const struct epoll_event *event
 
 static void resume_throttled(rp_selector *selector) {
     rp_connection *connection;
-
     while (selector->wheel.count > 0 && (connection = rp_selector_next_due(selector)) != NULL)
         rp_selector_update_interest(selector, connection);
 }
@@ -253,14 +252,13 @@ static void update_interests(rp_selector *selector) {
 
 static void begin_stop(rp_selector *selector) {
     selector->stop_ns = selector->now_ns;
-    (void)epoll_ctl(selector->epoll, EPOLL_CTL_DEL, selector->handoff, NULL);
+    (void)epoll_ctl(selector->epoll, EPOLL_CTL_DEL, selector->config.handoff, NULL);
     update_interests(selector);
 }
 
 /* Before sockets are read. */
 static void look_at_pause(rp_selector *selector) {
-    int is_paused = selector->intake_paused != NULL && rp_load_acquire32(selector->intake_paused) != 0;
-
+    int is_paused = selector->config.intake_paused != NULL && rp_load_acquire32(selector->config.intake_paused) != 0;
     if (is_paused == selector->is_paused) return;
     selector->is_paused = is_paused;
     update_interests(selector);
@@ -280,8 +278,7 @@ static int unacknowledged(rp_selector *selector) {
 
 /* 1: all responses are sent, or it has taken too long. */
 static int has_stopped(rp_selector *selector) {
-    uint32_t stop = rp_load_acquire32(&selector->worker->stop);
-
+    uint32_t stop = rp_load_acquire32(&selector->config.worker->stop);
     if (stop == 0) return 0;
     if (selector->stop_ns == 0) begin_stop(selector);
     if (stop != RP_STOP_LEAVE) return 0;
@@ -298,13 +295,12 @@ static int poll_once(rp_selector *selector, int may_sleep, uint64_t deadline_ns)
         deadline_ns = selector->now_ns + PAUSE_LOOK_NS;
     int ready = may_sleep ? rp_selector_wait(selector, events, EVENTS_MAX, deadline_ns)
                           : epoll_wait(selector->epoll, events, EVENTS_MAX, 0);
-
     if (ready < 0 && errno == EINTR) ready = 0; /* a signal, a debugger: nothing is ready, nothing is wrong */
     tick(selector);
     look_at_pause(selector);
     for (int i = 0; i < ready; i++) {
         if (events[i].data.u64 == EVENT_DOORBELL)
-            rp_worker_end_sleep(selector->worker);
+            rp_worker_end_sleep(selector->config.worker);
         else if (events[i].data.u64 == EVENT_HANDOFF)
             while (take_handoff(selector)) {
             }
@@ -326,17 +322,16 @@ rp_status rp_selector_run(rp_selector *selector, int64_t timeout_ns) {
     rp_selector_close_pinning(selector);
     uint64_t deadline_ns = timeout_ns < 0 ? UINT64_MAX : selector->now_ns + (uint64_t)timeout_ns;
     int may_sleep = 0;
-
     for (;;) {
         int ready = poll_once(selector, may_sleep, deadline_ns);
         if (ready < 0) return RP_IO_ERROR;
         int more = rp_selector_drain_replies(selector);
         rp_selector_resume_stalled(selector);
         resume_throttled(selector);
-        rp_serving(selector->worker, 0);
+        rp_serving(selector->config.worker, 0);
         wake_codecs(selector);
         rp_selector_close_costly(selector);
-        __atomic_store_n(&selector->worker->heartbeat_ns, selector->now_ns, __ATOMIC_RELAXED);
+        __atomic_store_n(&selector->config.worker->heartbeat_ns, selector->now_ns, __ATOMIC_RELAXED);
         count(selector, RP_COUNT_LOOPS, 1);
         if (has_stopped(selector)) return RP_STOPPED;
         if (selector->now_ns >= deadline_ns) return RP_OK;
@@ -350,39 +345,14 @@ rp_status rp_selector_run(rp_selector *selector, int64_t timeout_ns) {
 static uint32_t connections_allowed(uint32_t wanted) {
     struct rlimit limit;
     uint64_t allowed = wanted == 0 ? CONNECTIONS_DEFAULT : wanted;
-
     if (allowed > CONNECTIONS_LIMIT) allowed = CONNECTIONS_LIMIT;
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < allowed + DESCRIPTORS_KEPT)
         allowed = limit.rlim_cur > DESCRIPTORS_KEPT ? limit.rlim_cur - DESCRIPTORS_KEPT : 1;
     return (uint32_t)allowed;
 }
 
-static int watch(rp_selector *selector, int fd, uint64_t name) {
-    struct epoll_event event = {.events = EPOLLIN, .data.u64 = name};
-
-    return epoll_ctl(selector->epoll, EPOLL_CTL_ADD, fd, &event);
-}
-
-static int take_proxies(rp_selector *selector, const rp_selector_config *config) {
-    selector->proxies = calloc(config->proxy_count + 1u, sizeof *selector->proxies);
-    if (selector->proxies == NULL) return 0;
-    for (; selector->proxy_count < config->proxy_count; selector->proxy_count++)
-        selector->proxies[selector->proxy_count] = config->proxies[selector->proxy_count];
-    return 1;
-}
-
-static int take_tls(rp_selector *selector, const rp_selector_config *config) {
-    selector->is_tls_required = config->is_tls_required;
-    selector->tls = calloc(config->tls_count + 1u, sizeof *selector->tls);
-    if (selector->tls == NULL) return 0;
-    for (; selector->tls_count < config->tls_count; selector->tls_count++)
-        selector->tls[selector->tls_count] = config->tls[selector->tls_count];
-    return 1;
-}
-
 static int open_rings(rp_selector *selector, const rp_selector_config *config) {
     uint32_t inputs = config->codec_count == 0 ? 1 : config->codec_count;
-
     selector->replies = calloc(config->reply_count + 1, sizeof *selector->replies);
     selector->codec_inputs = calloc(inputs, sizeof *selector->codec_inputs);
     if (selector->replies == NULL || selector->codec_inputs == NULL) return 0;
@@ -401,39 +371,35 @@ static int open_rings(rp_selector *selector, const rp_selector_config *config) {
     return 1;
 }
 
+static void set_default(uint32_t *value, uint32_t otherwise) {
+    if (*value == 0) *value = otherwise;
+}
+
 rp_selector *rp_selector_open(const rp_selector_config *config) {
     rp_selector *selector = calloc(1, sizeof *selector);
-
     if (selector == NULL) return NULL;
-    selector->worker = config->worker;
-    selector->index = config->index;
-    selector->handoff = config->handoff;
-    selector->intake_paused = config->intake_paused;
-    selector->limits = config->limits;
+    selector->config = *config;
     rp_wheel_open(&selector->wheel);
-    if (selector->limits) rp_limits_begin(selector->limits, selector->index, config->worker->epoch);
+    if (config->limits) rp_limits_begin(config->limits, config->index, config->worker->epoch);
     selector->codec = config->codec_count == 0 ? config->inline_codec : NULL;
-    selector->frame_size_max = config->frame_size_max == 0 ? RP_FRAME_SIZE_MAX : config->frame_size_max;
-    selector->idle_s = config->idle_s;
-    selector->high_water_bytes = config->high_water_bytes == 0 ? HIGH_WATER_DEFAULT : config->high_water_bytes;
-    selector->unfinished_bytes_max =
-        config->unfinished_bytes_max == 0 ? UNFINISHED_DEFAULT : config->unfinished_bytes_max;
-    selector->unsent_bytes_max = config->unsent_bytes_max == 0 ? UNSENT_DEFAULT : config->unsent_bytes_max;
-    selector->deleted_grace_ms = config->deleted_grace_ms == 0 ? DELETED_GRACE_DEFAULT_MS : config->deleted_grace_ms;
+    set_default(&selector->config.frame_size_max, RP_FRAME_SIZE_MAX);
+    set_default(&selector->config.high_water_bytes, HIGH_WATER_DEFAULT);
+    set_default(&selector->config.deleted_grace_ms, DELETED_GRACE_DEFAULT_MS);
+    if (config->unfinished_bytes_max == 0) selector->config.unfinished_bytes_max = UNFINISHED_DEFAULT;
+    if (config->unsent_bytes_max == 0) selector->config.unsent_bytes_max = UNSENT_DEFAULT;
     selector->first_dirty = NO_SLOT;
     rp_spin_open(&selector->spin, config->spin_us);
     selector->epoll = epoll_create1(EPOLL_CLOEXEC);
     selector->buffer = malloc(SELECTOR_BUFFER_SIZE);
     if (config->codec_count == 0 && config->inline_codec == NULL)
         errno = EINVAL;
-    else if (selector->epoll >= 0 && selector->buffer != NULL && take_proxies(selector, config) &&
-             take_tls(selector, config) && open_rings(selector, config) &&
+    else if (selector->epoll >= 0 && selector->buffer != NULL && open_rings(selector, config) &&
              rp_connections_open(&selector->connections, connections_allowed(config->connections_max),
                                  config->worker->epoch, config->log) == RP_OK &&
-             watch(selector, selector->worker->doorbell, EVENT_DOORBELL) == 0 &&
-             watch(selector, selector->handoff, EVENT_HANDOFF) == 0) {
+             watch(selector, selector->config.worker->doorbell, EVENT_DOORBELL) == 0 &&
+             watch(selector, selector->config.handoff, EVENT_HANDOFF) == 0) {
         /* The connections of the previous process were closed when it died. */
-        uint64_t *counters = selector->worker->counters;
+        uint64_t *counters = selector->config.worker->counters;
         counters[RP_COUNT_CONNECTIONS_CLOSED] = counters[RP_COUNT_CONNECTIONS_OPENED];
         return selector;
     }
@@ -449,7 +415,7 @@ uint32_t rp_selector_give_up(rp_selector *selector, int32_t *fds, uint8_t *liste
         rp_connection *connection = at_slot(selector, slot);
         int is_at_rest =
             (connection->flags & ~(CONNECTION_GREETED | CONNECTION_NEW)) == CONNECTION_OPEN; /* and plain */
-        if (!is_at_rest || connection->rest_size || connection->first || selector->proxy_count) continue;
+        if (!is_at_rest || connection->rest_size || connection->first || selector->config.proxy_count) continue;
         (void)epoll_ctl(selector->epoll, EPOLL_CTL_DEL, connection->fd, NULL);
         fds[given] = connection->fd;
         listeners[given++] = (uint8_t)connection->listener;
@@ -476,8 +442,6 @@ void rp_selector_close(rp_selector *selector) {
     for (uint32_t i = 0; i < selector->codec_input_count; i++) rp_ring_writer_close(selector->codec_inputs[i].writer);
     free(selector->replies);
     free(selector->codec_inputs);
-    free(selector->proxies);
-    free(selector->tls);
     free(selector->buffer);
     if (selector->epoll >= 0) close(selector->epoll);
     rp_spin_close(&selector->spin);

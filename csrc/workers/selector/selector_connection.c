@@ -15,8 +15,7 @@
 
 rp_connection *rp_selector_find(rp_selector *selector, uint64_t number) {
     uint32_t slot = (uint32_t)(number >> 32) & (CONNECTIONS_LIMIT - 1);
-
-    if (number >> 56 != selector->index || slot >= selector->connections.slots_used) return NULL;
+    if (number >> 56 != selector->config.index || slot >= selector->connections.slots_used) return NULL;
     rp_connection *connection = at_slot(selector, slot);
     if (connection->generation != (uint32_t)number || !(connection->flags & CONNECTION_OPEN)) return NULL;
     return connection;
@@ -29,7 +28,6 @@ void rp_selector_update_interest(rp_selector *selector, rp_connection *connectio
     int is_in_request = connection->rest_size && !(connection->flags & CONNECTION_PROXIED);
     int is_paused = selector->is_paused && !is_in_request;
     uint32_t interest = (connection->flags & unread) || selector->stop_ns || is_paused ? 0 : EPOLLIN;
-
     if (connection->flags & CONNECTION_BLOCKED) interest |= EPOLLOUT;
     if (interest == connection->interest) return;
     /* The kernel reports HUP and ERR unasked; of a connection that is not read, once. */
@@ -42,7 +40,6 @@ void rp_selector_update_interest(rp_selector *selector, rp_connection *connectio
 void rp_selector_stall(rp_selector *selector, rp_connection *connection) {
     codec_input *input = codec_input_of(selector, connection);
     uint32_t slot = slot_of(selector, connection);
-
     if (connection->flags & CONNECTION_STALLED) return;
     connection->flags |= CONNECTION_STALLED;
     connection->next_stalled = NO_SLOT;
@@ -63,7 +60,6 @@ int rp_selector_codec_is_full(rp_selector *selector, const rp_connection *connec
 
 static void set_linger(int fd, int resets) {
     const struct linger linger = {.l_onoff = resets, .l_linger = 0};
-
     (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
 }
 
@@ -81,7 +77,6 @@ rp_status rp_selector_pass_closed(rp_selector *selector, const rp_connection *co
     rp_ring_writer *writer = codec_input_of(selector, connection)->writer;
     rp_origin origin = origin_of(selector, connection, selector->now_ns);
     rp_span span = {&origin, sizeof origin};
-
     if (writer == NULL) return rp_codec_closed(selector->codec, &origin);
     return rp_ring_write(writer, RP_MSG_CLOSED, &span, 1);
 }
@@ -126,7 +121,7 @@ enum { TLS_HANDSHAKE = 0x16 /* content type of the first record; a frame begins 
 /* Give the client's socket to a TLS worker, and go on with one end of a socket pair in its place: the worker has the
  * other end, and passes plain bytes. RP_OK; RP_FULL: the worker is behind, or there are no descriptors. */
 static rp_status pass_to_tls(rp_selector *selector, rp_connection *connection) {
-    int worker = selector->tls[slot_of(selector, connection) % selector->tls_count];
+    int worker = selector->config.tls[slot_of(selector, connection) % selector->config.tls_count];
     union {
         struct cmsghdr align;
         uint8_t bytes[CMSG_SPACE(2 * sizeof(int))];
@@ -136,7 +131,6 @@ static rp_status pass_to_tls(rp_selector *selector, rp_connection *connection) {
         .msg_iov = &vector, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
     struct epoll_event event = {.events = connection->interest, .data.u64 = number_of(selector, connection)};
     int pair[2];
-
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) != 0) return RP_FULL;
     int passed[2] = {connection->fd, pair[1]};
     struct cmsghdr *part = CMSG_FIRSTHDR(&message);
@@ -161,12 +155,11 @@ static rp_status pass_to_tls(rp_selector *selector, rp_connection *connection) {
 int rp_selector_settle_first_byte(rp_selector *selector, rp_connection *connection) {
     uint8_t first;
     ssize_t got = recv(connection->fd, &first, 1, MSG_PEEK | MSG_DONTWAIT);
-
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
     connection->flags &= (uint16_t)~CONNECTION_NEW;
     if (got <= 0) return 1; /* the reader learns the same */
     int is_tls = first == TLS_HANDSHAKE;
-    if (!is_tls && !selector->is_tls_required) return 1;
+    if (!is_tls && !selector->config.is_tls_required) return 1;
     if (is_tls && pass_to_tls(selector, connection) == RP_OK) return 0;
     count(selector, is_tls ? RP_COUNT_CONNECTIONS_REFUSED : RP_COUNT_PLAIN_REFUSED, 1);
     rp_selector_close_connection(selector, connection);
@@ -187,15 +180,13 @@ enum { NS_PER_MS = 1000000 };
  * more to read than one turn takes. */
 static int is_behind_with(const rp_connection *connection) {
     int bytes = 0;
-
     return connection->interest & EPOLLIN && ioctl(connection->fd, FIONREAD, &bytes) == 0 && bytes > 0;
 }
 
 static void close_idle(rp_selector *selector) {
     uint32_t slot;
-
-    while (selector->idle_s != 0 && (slot = selector->connections.oldest) != NO_SLOT &&
-           selector->now_s - at_slot(selector, slot)->active_s >= selector->idle_s) {
+    while (selector->config.idle_s != 0 && (slot = selector->connections.oldest[IDLE]) != NO_SLOT &&
+           selector->now_s - at_slot(selector, slot)->active_s >= selector->config.idle_s) {
         rp_connection *connection = at_slot(selector, slot);
         if (is_behind_with(connection)) {
             rp_connection_touch(&selector->connections, slot, selector->now_s);
@@ -207,9 +198,9 @@ static void close_idle(rp_selector *selector) {
 }
 
 static void close_unfinished(rp_selector *selector) {
-    while (selector->connections.rest_bytes > selector->unfinished_bytes_max) {
+    while (selector->connections.rest_bytes > selector->config.unfinished_bytes_max) {
         count(selector, RP_COUNT_UNFINISHED_CLOSED, 1);
-        rp_selector_close_connection(selector, at_slot(selector, selector->connections.first_rest));
+        rp_selector_close_connection(selector, at_slot(selector, selector->connections.oldest[REST]));
     }
 }
 
@@ -217,9 +208,8 @@ static void close_unfinished(rp_selector *selector) {
  * So all connections are scanned only twice per eighth of the memory. */
 static void close_unsent(rp_selector *selector) {
     rp_connections *all = &selector->connections;
-    uint64_t enough = selector->unsent_bytes_max - selector->unsent_bytes_max / 8;
-
-    while (all->output_memory > selector->unsent_bytes_max) {
+    uint64_t enough = selector->config.unsent_bytes_max - selector->config.unsent_bytes_max / 8;
+    while (all->output_memory > selector->config.unsent_bytes_max) {
         uint64_t largest = 0;
         for (uint32_t slot = 0; slot < all->slots_used; slot++)
             if (all->slots[slot].output_memory > largest) largest = all->slots[slot].output_memory;
@@ -243,8 +233,7 @@ static int pins(rp_selector *selector, const rp_connection *connection, uint64_t
 /* Checks all files and all connections, so it is called once per run only. */
 void rp_selector_close_pinning(rp_selector *selector) {
     uint64_t first_ns = rp_log_view_trim_deleted(selector->connections.log, selector->now_ns);
-    uint64_t grace_ns = (uint64_t)selector->deleted_grace_ms * NS_PER_MS;
-
+    uint64_t grace_ns = (uint64_t)selector->config.deleted_grace_ms * NS_PER_MS;
     if (first_ns == 0 || selector->now_ns - first_ns < grace_ns) return;
     for (uint32_t slot = 0; slot < selector->connections.slots_used; slot++) {
         rp_connection *connection = at_slot(selector, slot);

@@ -14,41 +14,32 @@
 #include "workers/codec/codec.h"
 
 enum {
-    LENGTH_SIZE = 4, /* in front of each frame */
+    LENGTH_SIZE = 4, /* in front of each frame, */
+    DESCRIPTOR_SIZE = 4, /* and of its header */
+    FRAMES_MAX = 16, /* passed on together, */
+    TOGETHER_MAX = 65536, /* unless they have more bytes: if the ring is full, signatures are checked once more */
     REST_MIN = 512   /* smallest buffer for an unfinished frame; it doubles with what has arrived */
 };
 
 /* ---- to the codec ---- */
 
-/* `frame` without its length bytes. RP_OK, RP_FULL (nothing passed), RP_INVALID, RP_NO_MEMORY. */
-static rp_status pass_frame(rp_selector *selector, rp_connection *connection, const uint8_t *frame, uint32_t size) {
+/* Frames in their order; `*passed` of them. Not RP_OK: the status of the next one. */
+static rp_status pass_frames(rp_selector *selector, rp_connection *connection, const rp_frame *frames,
+                             uint32_t frame_count, uint32_t *passed) {
     rp_ring_writer *writer = codec_input_of(selector, connection)->writer;
     rp_origin origin = origin_of(selector, connection, connection->received_ns);
     rp_status status = RP_OK;
-
-    if (writer == NULL) {
-        status = rp_codec_frame(selector->codec, &origin, frame, size);
-    } else {
-        uint8_t *room = rp_ring_reserve(writer, (uint32_t)sizeof origin + size);
-        if (room != NULL) {
-            memcpy(room, &origin, sizeof origin);
-            memcpy(room + sizeof origin, frame, size);
-            rp_ring_commit(writer, (uint32_t)sizeof origin + size, RP_MSG_FRAME);
-        } else { /* full, or too large for one piece */
-            rp_span spans[2] = {{&origin, sizeof origin}, {frame, size}};
-            status = rp_ring_write(writer, RP_MSG_FRAME, spans, 2);
-        }
+    *passed = 0;
+    if (writer == NULL) status = rp_codec_frames(selector->codec, &origin, frames, frame_count, passed);
+    while (*passed < frame_count && status == RP_OK) {
+        const rp_frame *frame = &frames[*passed];
+        rp_span spans[2] = {{&origin, sizeof origin}, {frame->header - DESCRIPTOR_SIZE, frame->size - LENGTH_SIZE}};
+        status = rp_ring_write(writer, RP_MSG_FRAME, spans, 2);
+        if (status == RP_OK) ++*passed;
     }
-    if (status == RP_OK) {
-        connection->flags |= CONNECTION_GREETED;
-        count(selector, RP_COUNT_FRAMES_IN, 1);
-    }
+    if (*passed > 0) connection->flags |= CONNECTION_GREETED;
+    count(selector, RP_COUNT_FRAMES_IN, *passed);
     return status;
-}
-
-static void close_bad(rp_selector *selector, rp_connection *connection) {
-    count(selector, RP_COUNT_FRAMES_BAD, 1);
-    rp_selector_close_connection(selector, connection);
 }
 
 /* ---- input ---- */
@@ -57,7 +48,6 @@ static void close_bad(rp_selector *selector, rp_connection *connection) {
  * alone costs no memory. */
 static uint32_t rest_capacity(uint32_t have, uint32_t frame_size) {
     uint32_t capacity = have < REST_MIN / 2 ? REST_MIN : 2 * have;
-
     return frame_size != 0 && frame_size < capacity ? frame_size : capacity;
 }
 
@@ -67,13 +57,12 @@ static rp_status take_proxy_header(rp_selector *selector, rp_connection *connect
                                    uint32_t *used) {
     rp_proxy_header header;
     rp_status status = rp_proxy_header_cut(data, size, &header);
-
     if (status == RP_INVALID || status == RP_TOO_LARGE) count(selector, RP_COUNT_PROXY_BAD, 1);
     if (status != RP_OK) return status;
     *used = header.size;
     if (header.kind != RP_PROXY_LOCAL) connection->peer = header.peer;
     connection->flags &= (uint16_t)~CONNECTION_PROXIED;
-    if (selector->limits && !rp_selector_join(selector, connection)) {
+    if (selector->config.limits && !rp_selector_join(selector, connection)) {
         count(selector, RP_COUNT_ADDRESS_CLOSED, 1);
         return RP_NO_MEMORY;
     }
@@ -84,9 +73,9 @@ static rp_status take_proxy_header(rp_selector *selector, rp_connection *connect
 /* Cut frames from `data` and pass them on; keep what is left. RP_OK: go on reading; RP_FULL: stalled; else closed. */
 static rp_status take_bytes(rp_selector *selector, rp_connection *connection, const uint8_t *data, uint32_t size) {
     rp_status status = RP_OK;
-    rp_frame frame = {0};
-    int passed = 0;
-
+    rp_frame frames[FRAMES_MAX];
+    uint32_t frame_count = 0, passed;
+    int is_any_passed = 0;
     if (size > 0 && connection->flags & CONNECTION_PROXIED) {
         uint32_t used = 0;
         status = take_proxy_header(selector, connection, data, size, &used);
@@ -94,26 +83,36 @@ static rp_status take_bytes(rp_selector *selector, rp_connection *connection, co
         size -= used;
     }
     while (size > 0 && status == RP_OK) {
-        frame.size = 0;
-        /* The first byte of a length is zero. TLS, HTTP and others begin otherwise and are refused at once. */
-        status = data[0] != 0 ? RP_INVALID : rp_frame_cut(data, size, selector->frame_size_max, &frame);
-        if (status == RP_OK) status = pass_frame(selector, connection, data + LENGTH_SIZE, frame.size - LENGTH_SIZE);
-        if (status != RP_OK) break;
-        data += frame.size;
-        size -= frame.size;
-        passed = 1;
+        frame_count = 0;
+        for (uint32_t at = 0; frame_count < FRAMES_MAX && at < size && at < TOGETHER_MAX; frame_count++) {
+            frames[frame_count].size = 0;
+            /* The first byte of a length is zero. TLS, HTTP and others begin otherwise and are refused at once. */
+            status = data[at] != 0
+                         ? RP_INVALID
+                         : rp_frame_cut(data + at, size - at, selector->config.frame_size_max, &frames[frame_count]);
+            if (status != RP_OK) break;
+            at += frames[frame_count].size;
+        }
+        rp_status next = pass_frames(selector, connection, frames, frame_count, &passed);
+        for (uint32_t i = 0; i < passed; i++) {
+            data += frames[i].size;
+            size -= frames[i].size;
+        }
+        if (passed > 0) is_any_passed = 1;
+        if (next != RP_OK) status = next; /* it is of a frame before the one that could not be cut */
     }
     if (status == RP_INVALID || status == RP_TOO_LARGE) {
-        close_bad(selector, connection);
+        count(selector, RP_COUNT_FRAMES_BAD, 1);
+        rp_selector_close_connection(selector, connection);
         return RP_INVALID;
     }
-    uint32_t capacity = status == RP_INCOMPLETE ? rest_capacity(size, frame.size) : size;
+    uint32_t capacity = status == RP_INCOMPLETE ? rest_capacity(size, frames[frame_count].size) : size;
     if (status == RP_NO_MEMORY ||
         rp_connection_keep(&selector->connections, connection, data, size, capacity) != RP_OK) {
         rp_selector_close_connection(selector, connection);
         return RP_NO_MEMORY;
     }
-    if (passed) rp_connection_renew_rest(&selector->connections, connection);
+    if (is_any_passed) rp_connection_renew_rest(&selector->connections, connection);
     if (status == RP_FULL) rp_selector_stall(selector, connection);
     return status == RP_FULL ? RP_FULL : RP_OK;
 }
@@ -121,9 +120,8 @@ static rp_status take_bytes(rp_selector *selector, rp_connection *connection, co
 /* The incomplete frame has grown by `size` bytes in place. RP_INCOMPLETE: it is still incomplete. */
 static rp_status grow_rest(rp_selector *selector, rp_connection *connection, uint32_t size) {
     rp_frame frame = {0};
-
     connection->rest_size += size;
-    rp_status status = rp_frame_cut(connection->rest, connection->rest_size, selector->frame_size_max, &frame);
+    rp_status status = rp_frame_cut(connection->rest, connection->rest_size, selector->config.frame_size_max, &frame);
     if (status != RP_INCOMPLETE) return status;
     if (connection->rest_size < connection->rest_capacity) return status;
     uint32_t capacity = rest_capacity(connection->rest_size, frame.size);
@@ -158,8 +156,7 @@ static void took(rp_selector *selector, rp_connection *connection, uint32_t into
 void rp_selector_read(rp_selector *selector, rp_connection *connection) {
     struct iovec vectors[2];
     int vector_count = 0;
-
-    rp_serving(selector->worker, number_of(selector, connection));
+    rp_serving(selector->config.worker, number_of(selector, connection));
     if ((connection->flags & (CONNECTION_NEW | CONNECTION_PROXIED)) == CONNECTION_NEW &&
         !rp_selector_settle_first_byte(selector, connection))
         return;
@@ -168,11 +165,9 @@ void rp_selector_read(rp_selector *selector, rp_connection *connection) {
     rp_frame frame = {0};
     int is_more_wanted = !selector->is_paused; /* than the request that has begun */
 
-    if (connection->flags & CONNECTION_PROXIED) {
-        front = connection->rest_size;
-        if (front > 0) memcpy(selector->buffer, connection->rest, front);
-    } else if (connection->rest_size >= LENGTH_SIZE) { /* the size is known: the rest is read where it belongs */
-        (void)rp_frame_cut(connection->rest, connection->rest_size, selector->frame_size_max, &frame);
+    if (!(connection->flags & CONNECTION_PROXIED) && connection->rest_size >= LENGTH_SIZE) {
+        /* The size is known: the rest is read where it belongs. */
+        (void)rp_frame_cut(connection->rest, connection->rest_size, selector->config.frame_size_max, &frame);
         into_rest = connection->rest_capacity - connection->rest_size;
         vectors[vector_count++] = (struct iovec){connection->rest + connection->rest_size, into_rest};
     } else if (connection->rest_size > 0) {
@@ -202,16 +197,15 @@ void rp_selector_read(rp_selector *selector, rp_connection *connection) {
 }
 
 void rp_selector_read_limited(rp_selector *selector, rp_connection *connection) {
-    uint64_t frames = selector->worker->counters[RP_COUNT_FRAMES_IN];
-    uint64_t bytes = selector->worker->counters[RP_COUNT_BYTES_IN];
+    uint64_t frames = selector->config.worker->counters[RP_COUNT_FRAMES_IN];
+    uint64_t bytes = selector->config.worker->counters[RP_COUNT_BYTES_IN];
     uint32_t row = connection->limits_row;
-
-    if (row && rp_limits_is_blocked(selector->limits, row, selector->now_ns)) {
+    if (row && rp_limits_is_blocked(selector->config.limits, row, selector->now_ns)) {
         count(selector, RP_COUNT_ADDRESS_CLOSED, 1);
         rp_selector_close_connection(selector, connection);
         return;
     }
-    uint64_t until_ns = row ? rp_limits_wait(selector->limits, row, selector->now_ns) : 0;
+    uint64_t until_ns = row ? rp_limits_wait(selector->config.limits, row, selector->now_ns) : 0;
     if (until_ns != 0) {
         rp_selector_throttle(selector, connection, until_ns);
         rp_selector_update_interest(selector, connection);
@@ -231,10 +225,10 @@ static rp_status resume(rp_selector *selector, rp_connection *connection) {
         rp_connections_give_back(&selector->connections, slot_of(selector, connection));
         return RP_OK;
     }
-    uint64_t frames = selector->worker->counters[RP_COUNT_FRAMES_IN];
+    uint64_t frames = selector->config.worker->counters[RP_COUNT_FRAMES_IN];
     uint32_t row = connection->limits_row;
     rp_status status = take_bytes(selector, connection, connection->rest, connection->rest_size);
-    if (row) rp_selector_spend(selector, row, frames, selector->worker->counters[RP_COUNT_BYTES_IN]);
+    if (row) rp_selector_spend(selector, row, frames, selector->config.worker->counters[RP_COUNT_BYTES_IN]);
     if (status == RP_FULL) return RP_FULL;
     connection->flags &= (uint16_t)~CONNECTION_STALLED;
     if (status == RP_OK) rp_selector_update_interest(selector, connection);

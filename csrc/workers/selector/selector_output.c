@@ -20,16 +20,15 @@ static uint64_t output_of(const rp_connection *connection) {
 }
 
 static void set_choked(rp_selector *selector, rp_connection *connection) {
-    if (output_of(connection) > selector->high_water_bytes)
+    if (output_of(connection) > selector->config.high_water_bytes)
         connection->flags |= CONNECTION_CHOKED;
-    else if (output_of(connection) <= selector->high_water_bytes / 2)
+    else if (output_of(connection) <= selector->config.high_water_bytes / 2)
         connection->flags &= (uint16_t)~CONNECTION_CHOKED;
 }
 
 void rp_selector_flush(rp_selector *selector, rp_connection *connection) {
     struct iovec vectors[VECTORS_MAX];
     int blocked = 0;
-
     for (int turn = 0; connection->first != NULL && !blocked; turn++) {
         struct msghdr message = {.msg_iov = vectors};
         message.msg_iovlen = rp_connection_gather(connection, vectors, VECTORS_MAX);
@@ -75,7 +74,6 @@ static void flush_dirty(rp_selector *selector) {
 
 static rp_status queue_reply(rp_selector *selector, const uint8_t *data, uint32_t size, rp_connection **connection) {
     rp_msg_reply reply;
-
     if (size < sizeof reply) return RP_INVALID;
     memcpy(&reply, data, sizeof reply);
     *connection = rp_selector_find(selector, reply.connection);
@@ -96,7 +94,6 @@ static rp_status queue_pull_reply(rp_selector *selector, const uint8_t *data, ui
                                   rp_connection **connection) {
     rp_msg_pull_reply reply;
     rp_slice slice;
-
     if (size < sizeof reply) return RP_INVALID;
     memcpy(&reply, data, sizeof reply);
     *connection = rp_selector_find(selector, reply.connection);
@@ -119,7 +116,6 @@ static void take_reply(rp_selector *selector, uint16_t type, const uint8_t *data
     rp_status status = type == RP_MSG_REPLY        ? queue_reply(selector, data, size, &connection)
                        : type == RP_MSG_PULL_REPLY ? queue_pull_reply(selector, data, size, &connection)
                                                    : RP_INVALID;
-
     if (connection == NULL) return;
     /* A partly queued frame (its part of the log was deleted, or no memory) cannot be undone: close the connection. */
     if (status != RP_OK || connection->output_memory > OUTPUT_MEMORY_MAX) {
@@ -129,7 +125,7 @@ static void take_reply(rp_selector *selector, uint16_t type, const uint8_t *data
     mark_dirty(selector, connection);
     if (connection->queued_bytes > FLUSH_AT_BYTES && !(connection->flags & CONNECTION_BLOCKED))
         rp_selector_flush(selector, connection);
-    else if (output_of(connection) > selector->high_water_bytes && !(connection->flags & CONNECTION_CHOKED)) {
+    else if (output_of(connection) > selector->config.high_water_bytes && !(connection->flags & CONNECTION_CHOKED)) {
         set_choked(selector, connection);
         rp_selector_update_interest(selector, connection);
     }
@@ -138,14 +134,12 @@ static void take_reply(rp_selector *selector, uint16_t type, const uint8_t *data
 /* Returns 1 if a ring still has more. */
 int rp_selector_drain_replies(rp_selector *selector) {
     int more = 0;
-
     selector->replies_taken = 0;
     for (uint32_t i = 0; i < selector->reply_count; i++) {
         const uint8_t *data;
         uint32_t size;
         uint16_t type;
         uint32_t taken = 0;
-
         while (taken < REPLIES_PER_TURN && rp_ring_read(selector->replies[i], &data, &size, &type) == RP_OK) {
             take_reply(selector, type, data, size);
             rp_ring_release(selector->replies[i]);

@@ -35,27 +35,14 @@ typedef struct rp_wheel {
 } rp_wheel;
 
 struct rp_selector {
-    rp_worker *worker;
+    rp_selector_config config; /* with its defaults */
     rp_connections connections;
     codec_input *codec_inputs;
     uint32_t codec_input_count;
     struct rp_codec *codec;
     rp_ring_reader **replies;
     uint32_t reply_count;
-    uint32_t index;
-    uint32_t frame_size_max;
-    uint32_t idle_s;
-    uint32_t high_water_bytes;
-    uint32_t deleted_grace_ms;
-    uint64_t unfinished_bytes_max;
-    uint64_t unsent_bytes_max;
-    rp_network *proxies;
-    uint32_t proxy_count;
-    int32_t *tls;
-    uint32_t tls_count;
-    uint32_t is_tls_required;
     int epoll;
-    int handoff;
     uint32_t first_dirty;
     uint32_t replies_taken; /* in this turn */
     rp_spin spin;
@@ -64,8 +51,6 @@ struct rp_selector {
     uint32_t now_s;
     uint64_t now_ns;
     uint64_t stop_ns;  /* when the stop was noticed; 0: serving */
-    const uint32_t *intake_paused; /* NULL: never */
-    rp_limits *limits; /* NULL: none */
     rp_wheel wheel;
     int is_paused; /* only the rest of half requests is read */
     uint64_t leave_ns; /* when the order to leave was noticed */
@@ -74,7 +59,7 @@ struct rp_selector {
 };
 
 static inline void count(rp_selector *selector, uint32_t counter, uint64_t n) {
-    rp_add(&selector->worker->counters[counter], n);
+    rp_add(&selector->config.worker->counters[counter], n);
 }
 
 static inline rp_connection *at_slot(rp_selector *selector, uint32_t slot) {
@@ -86,7 +71,8 @@ static inline uint32_t slot_of(const rp_selector *selector, const rp_connection 
 }
 
 static inline uint64_t number_of(const rp_selector *selector, const rp_connection *connection) {
-    return (uint64_t)selector->index << 56 | (uint64_t)slot_of(selector, connection) << 32 | connection->generation;
+    return (uint64_t)selector->config.index << 56 | (uint64_t)slot_of(selector, connection) << 32 |
+           connection->generation;
 }
 
 static inline codec_input *codec_input_of(rp_selector *selector, const rp_connection *connection) {

@@ -12,7 +12,6 @@ enum { TICK_BITS = 26 /* 67 ms */ };
 static void unlink_waiting(rp_selector *selector, rp_connection *connection) {
     rp_wheel *wheel = &selector->wheel;
     uint32_t next = connection->next_free, before = connection->next_stalled;
-
     *(before == NO_SLOT ? &wheel->first[connection->due] : &at_slot(selector, before)->next_free) = next;
     *(next == NO_SLOT ? &wheel->last[connection->due] : &at_slot(selector, next)->next_stalled) = before;
     connection->flags &= (uint16_t)~CONNECTION_THROTTLED;
@@ -23,7 +22,6 @@ void rp_selector_throttle(rp_selector *selector, rp_connection *connection, uint
     rp_wheel *wheel = &selector->wheel;
     uint64_t now = selector->now_ns >> TICK_BITS, tick = (until_ns >> TICK_BITS) + 1;
     uint32_t slot = slot_of(selector, connection);
-
     if (wheel->count++ == 0) wheel->tick = now;
     if (tick >= wheel->tick + RP_WHEEL_SLOTS) tick = wheel->tick + RP_WHEEL_SLOTS - 1;
     connection->due = (uint8_t)(tick % RP_WHEEL_SLOTS);
@@ -50,7 +48,6 @@ uint64_t rp_wheel_due_ns(const rp_wheel *wheel) {
 rp_connection *rp_selector_next_due(rp_selector *selector) {
     rp_wheel *wheel = &selector->wheel;
     uint64_t now = selector->now_ns >> TICK_BITS;
-
     if (now > wheel->tick + RP_WHEEL_SLOTS) wheel->tick = now - RP_WHEEL_SLOTS; /* each slot once */
     for (; wheel->count > 0 && wheel->tick < now; wheel->tick++) {
         uint32_t first = wheel->first[(wheel->tick + 1) % RP_WHEEL_SLOTS];
@@ -62,19 +59,18 @@ rp_connection *rp_selector_next_due(rp_selector *selector) {
 }
 
 int rp_selector_join(rp_selector *selector, rp_connection *connection) {
-    return rp_limits_join(selector->limits, selector->index, &connection->peer, selector->now_ns,
+    return rp_limits_join(selector->config.limits, selector->config.index, &connection->peer, selector->now_ns,
                           &connection->limits_row) == RP_OK;
 }
 
 void rp_selector_leave(rp_selector *selector, rp_connection *connection) {
     if (connection->flags & CONNECTION_THROTTLED) unlink_waiting(selector, connection);
-    rp_limits_leave(selector->limits, selector->index, connection->limits_row);
+    rp_limits_leave(selector->config.limits, selector->config.index, connection->limits_row);
     connection->limits_row = 0;
 }
 
 void rp_selector_spend(rp_selector *selector, uint32_t row, uint64_t frames_before, uint64_t bytes_before) {
-    const uint64_t *counters = selector->worker->counters;
-
-    rp_limits_spend(selector->limits, row, counters[RP_COUNT_FRAMES_IN] - frames_before,
+    const uint64_t *counters = selector->config.worker->counters;
+    rp_limits_spend(selector->config.limits, row, counters[RP_COUNT_FRAMES_IN] - frames_before,
                     counters[RP_COUNT_BYTES_IN] - bytes_before, selector->now_ns);
 }

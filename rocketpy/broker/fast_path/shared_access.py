@@ -6,7 +6,6 @@ the first fork.
 
 from __future__ import annotations
 
-import hmac
 import mmap
 import pickle
 import secrets
@@ -19,7 +18,6 @@ from rocketpy.errors import ConfigError
 from rocketpy.native.core import ffi, lib, shared
 
 _HEAD = struct.Struct("=QiIII")  # version, code, sizes of access key, topic and group
-_DECISION_SIZE = 16
 _REASONS = tuple(Reason)
 assert len(_REASONS) <= lib.RP_ACCESS_REASONS
 
@@ -33,10 +31,9 @@ class SharedAccess:
 
     def __init__(self, brokers: frozenset[str] = frozenset()) -> None:
         self._brokers = brokers
-        self._secret = secrets.token_bytes(32)
         self.pointer = shared("rp_access", "accounts")
         lib.madvise(self.pointer, ffi.sizeof("rp_access"), mmap.MADV_DONTDUMP)
-        lib.rp_hmac_key_make(ffi.addressof(self.pointer, "of_decisions"), self._secret, len(self._secret))
+        self.pointer.seed = secrets.randbits(64)
 
     @property
     def version(self) -> int:
@@ -75,7 +72,9 @@ class SharedAccess:
         """Let the fast path serve requests of this code, account, topic and group until the version changes."""
         names = [name.encode("utf-8", "replace") for name in (access_key, topic, group)]
         head = _HEAD.pack(version, code, *map(len, names))
-        lib.rp_access_allow(self.pointer, self._sum(head + b"".join(names))[:_DECISION_SIZE])
+        content = head + b"".join(names)
+        if len(content) <= lib.RP_ACCESS_DECISION_MAX:
+            lib.rp_access_allow(self.pointer, content, len(content))
 
     def count(self, reason: Reason) -> None:
         """Count a refused request."""
@@ -85,6 +84,3 @@ class SharedAccess:
     def refused(self) -> Mapping[str, int]:
         """Refused requests by reason, of all processes since the start of the broker."""
         return {reason.value: int(lib.rp_access_refused(self.pointer, at, 0)) for at, reason in enumerate(_REASONS)}
-
-    def _sum(self, data: bytes) -> bytes:
-        return hmac.digest(self._secret, data, "sha1")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -36,14 +36,24 @@ def _way(request: pytest.FixtureRequest) -> Iterator[None]:
     lib.rp_sha1_force_portable(0)
 
 
-def hmac_of(secret: bytes, *pieces: bytes) -> bytes:
-    key, state, code = ffi.new("rp_hmac_key *"), ffi.new("rp_sha1 *"), ffi.new("uint8_t[20]")
-    lib.rp_hmac_key_make(key, secret, len(secret))
-    lib.rp_hmac_begin(state, key)
-    for piece in pieces:
-        lib.rp_sha1_update(state, piece, len(piece))
-    lib.rp_hmac_end(state, key, code)
-    return bytes(code)
+Content = tuple[bytes, bytes, bytes]  # secret key, edge, body
+
+
+def hmacs_of(contents: Sequence[Content]) -> list[bytes]:
+    """Codes that are made at once, each of an edge and a body."""
+    jobs, kept = ffi.new("rp_hmac_job[]", len(contents)), []
+    for job, (secret, edge, body) in zip(jobs, contents, strict=True):
+        key, room = ffi.new("rp_hmac_key *"), ffi.new("uint8_t[]", len(edge) + lib.RP_HMAC_ROOM)
+        lib.rp_hmac_key_make(key, secret, len(secret))
+        ffi.memmove(room, edge, len(edge))
+        kept += [key, room, ffi.from_buffer(body)]
+        job.key, job.edge, job.edge_size, job.body, job.body_size = key, room, len(edge), kept[-1], len(body)
+    lib.rp_hmac(jobs, len(contents))
+    return [bytes(job.code) for job in jobs]
+
+
+def standard(contents: Sequence[Content]) -> list[bytes]:
+    return [hmac.digest(secret, edge + body, "sha1") for secret, edge, body in contents]
 
 
 class Parsed:
@@ -59,14 +69,26 @@ class Parsed:
         )
 
     def is_signed(self, secret: str) -> bool:
-        key = ffi.new("rp_hmac_key *")
-        lib.rp_hmac_key_make(key, secret.encode(), len(secret.encode()))
-        return self.status == 0 and bool(lib.rp_signature_is_of(self.header, self.frame, key))
+        return self.status == 0 and are_signed([self], [secret]) == [True]
 
     def signer(self, access: SharedAccess) -> Any:
-        signer = ffi.new("rp_signer *")
-        lib.rp_access_identify(access.pointer, self.header, self.frame, signer)
+        signer = ffi.new("rp_signer *", {"access": access.pointer})
+        lib.rp_access_identify(access.pointer, self.header, self.frame, signer, 1)
         return signer
+
+
+def are_signed(requests: Sequence[Parsed], secrets: Sequence[str]) -> list[bool]:
+    """Whether each is signed with its secret key; checked together."""
+    asked = ffi.new("rp_signed[]", len(requests))
+    for one, request, secret in zip(asked, requests, secrets, strict=True):
+        one.header, one.frame, one.is_valid = request.header, request.frame, 1
+        lib.rp_hmac_key_make(ffi.addressof(one, "key"), secret.encode(), len(secret.encode()))
+    done = 0
+    while done < len(requests):
+        more = int(lib.rp_signatures_check(asked + done, len(requests) - done))
+        assert more > 0
+        done += more
+    return [bool(one.is_valid) for one in asked]
 
 
 def request_of(fields: dict[str, str], body: bytes, kind: SerializeType = SerializeType.JSON) -> RemotingCommand:
@@ -82,15 +104,42 @@ def signed(account: Account, **fields: str) -> Parsed:
     return Parsed(request.encode())
 
 
-@given(st.binary(max_size=200), st.lists(st.binary(max_size=200), max_size=5))
-def test_codes_are_those_of_the_standard_library(secret: bytes, pieces: list[bytes]) -> None:
-    assert hmac_of(secret, *pieces) == hmac.digest(secret, b"".join(pieces), "sha1")
+PIECES = st.binary(max_size=200)
+CONTENTS = st.lists(st.tuples(PIECES, PIECES, PIECES), min_size=1, max_size=int(lib.RP_HMAC_JOBS))
+
+
+@given(CONTENTS)
+def test_codes_are_those_of_the_standard_library(contents: list[Content]) -> None:
+    assert hmacs_of(contents) == standard(contents)
 
 
 @pytest.mark.parametrize("size", [0, 1, 54, 55, 56, 63, 64, 65, 119, 120, 128, 1000, 100_000])
 def test_codes_at_the_ends_of_blocks(size: int) -> None:
     data = os.urandom(size)
-    assert hmac_of(b"k" * size, data) == hmac.digest(b"k" * size, data, "sha1")
+    contents = [(b"k" * size, data, b""), (b"k" * size, b"", data)]
+    assert hmacs_of(contents) == standard(contents)
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 5, 15, 16])
+def test_codes_of_all_sizes_that_are_made_at_once(count: int) -> None:
+    """Bodies of 0 to 300 bytes, behind edges of other sizes, in every lane: those beside them end earlier or later."""
+    data = os.urandom(5000)
+    for size in range(301):
+        sizes = [(lane * 37 % 130, (size + lane * 61) % 301) for lane in range(count)]
+        contents = [(data[lane : lane + 9], data[:edge], data[1000:][:body]) for lane, (edge, body) in enumerate(sizes)]
+        assert hmacs_of(contents) == standard(contents)
+
+
+@pytest.mark.parametrize("count", [5, 16])
+def test_a_code_depends_on_its_own_content_only(count: int) -> None:
+    contents = [(b"secret", b"edge", bytes([lane]) * (lane * 100)) for lane in range(count)]
+    whole = standard(contents)
+    for changed in range(count):
+        others = list(contents)
+        others[changed] = (b"secret", b"edge", b"another")
+        found = hmacs_of(others)
+        assert found[:changed] + found[changed + 1 :] == whole[:changed] + whole[changed + 1 :]
+        assert found[changed] != whole[changed]
 
 
 @given(FIELDS, BODIES, st.sampled_from(SerializeType))
@@ -117,6 +166,30 @@ def test_what_is_not_signed_for_python_is_not_signed(
     parsed = Parsed(bytes(frame))
     if parsed.is_signed("secret-key"):
         assert is_signed(RemotingCommand.decode(bytes(frame)), "secret-key")
+
+
+def request_signed_with(secret: str, fields: dict[str, str], body: bytes) -> Parsed:
+    request = request_of(fields, body)
+    sign(request, Credentials("access-key", secret))
+    return Parsed(request.encode())
+
+
+@given(st.lists(st.tuples(st.booleans(), FIELDS, BODIES), min_size=1, max_size=40))
+def test_requests_that_are_checked_together(parts: list[tuple[bool, dict[str, str], bytes]]) -> None:
+    """Each has its own result, whatever is beside it: wrong signatures, other sizes, unusual forms."""
+    secrets = ["secret-key" if is_right else "another-key" for is_right, _, _ in parts]
+    requests = [request_signed_with(secret, *rest) for secret, (_, *rest) in zip(secrets, parts, strict=True)]
+    requests = [request if request.status == 0 else request_signed_with("none", {}, b"") for request in requests]
+    alone = [request.is_signed("secret-key") for request in requests]
+    assert are_signed(requests, ["secret-key"] * len(requests)) == alone
+    assert not any(found and not is_right for found, (is_right, _, _) in zip(alone, parts, strict=True))
+
+
+def test_long_headers_that_are_checked_together() -> None:
+    """More bytes than there is room for at once."""
+    sizes = [8000, 10, 4000, 4000, 9000, 8000, 100, 3000, 3000, 3000, 3000, 8100]
+    requests = [request_signed_with("secret-key", {"i": "v" * size}, b"body") for size in sizes]
+    assert are_signed(requests, ["secret-key"] * len(sizes)) == [size != 9000 for size in sizes]
 
 
 @pytest.mark.parametrize("text", ['{"b":"t","b":"u"}', '{"b":"t","b":null,"b":"u"}', '{"ü":"1"}'])
@@ -174,6 +247,25 @@ def test_a_decision_is_for_one_code_account_topic_group_and_version() -> None:
     assert not is_allowed(access, OWN, 310, "topic", "")
     access.publish(Accounts.of([OWN, other]))
     assert not is_allowed(access, *asked)
+
+
+def test_names_that_are_too_long_have_no_decision() -> None:
+    access = SharedAccess()
+    access.publish(Accounts.of([OWN]))
+    room = int(lib.RP_ACCESS_DECISION_MAX) - 24 - len(OWN.access_key) - len("group")
+    for size, expected in ((room, True), (room + 1, False)):
+        access.allow(access.version, 310, OWN.access_key, "t" * size, "group")
+        assert is_allowed(access, OWN, 310, "t" * size, "group") is expected
+
+
+def test_a_decision_that_is_being_replaced_is_none() -> None:
+    access = SharedAccess()
+    access.publish(Accounts.of([OWN]))
+    access.allow(access.version, 310, OWN.access_key, "topic", "group")
+    (place,) = [place for place in access.pointer.decisions if place.size]
+    for lock, expected in ((place.lock + 1, False), (place.lock + 2, True)):
+        place.lock = lock
+        assert is_allowed(access, OWN, 310, "topic", "group") is expected
 
 
 def test_decisions_are_bounded_and_the_latest_is_there() -> None:
