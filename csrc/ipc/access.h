@@ -6,8 +6,7 @@
  * A table in shared memory, made before the first fork. The manager writes it; codecs and selectors read it.
  *
  *   accounts    access key -> prepared secret key. Those that do not fit are not here.
- *   decisions   requests (version, code, access key, topic, group) that Python has allowed. A decision ends with its
- *               version.
+ *   decisions   requests (version, code, access key, topic, group) that Python has allowed; they end with the version
  *   published   the accounts as Python reads them, for the other processes that decide in Python
  *
  * Lock: a sequence lock (base/atomic.h) around accounts and published bytes, and one around each decision. */

@@ -8,8 +8,7 @@
  *   accounts    hash of the access key   -> two buckets
  *
  * A bucket holds what its rate allows in one second. It is one word, the time at which it will be full again: that of
- * a full one has passed, and an empty one's is more than a second ahead. A connection that has been read may overdraw
- * the bucket.
+ * a full one has passed, and an empty one's is more than a second ahead. A read connection may overdraw it.
  * A row belongs to a key until its buckets are full, no connection is open and no refusal counts; then another key may
  * take it. A key whose few rows are all taken is not limited, and counted (UNTRACKED).
  * Connections count under the epoch of their selector's process: those of a killed one count no more when the next

@@ -26,8 +26,7 @@ typedef struct rp_hmac_job {
 } rp_hmac_job;
 
 void rp_hmac_key_make(rp_hmac_key *key, const uint8_t *secret, uint64_t size);
-/* Make up to RP_HMAC_JOBS codes. Everything is borrowed until return; a code depends on its own job only. Lock: none.
- */
+/* Make up to RP_HMAC_JOBS codes. Jobs are borrowed until return; a code depends on its own job only. Lock: none. */
 void rp_hmac(rp_hmac_job *jobs, uint32_t count);
 
 /* For tests: 1: the way for all CPUs is used, also where there are instructions. */

@@ -10,8 +10,7 @@
 #include "store/log/record.h"
 
 enum { NO_SLOT = UINT32_MAX };
-/* Lists of connections: by their last traffic, and those with a rest by its beginning. */
-enum { IDLE, REST, LISTS };
+enum { IDLE, REST, LISTS }; /* of connections: by their last traffic, and those with a rest by its beginning */
 
 enum { /* rp_connection.flags */
        CONNECTION_OPEN = 1,        /* has a socket */

@@ -1,9 +1,8 @@
 /* Limits of addresses (ipc/limits.h) in a selector: which connections are not read, because a bucket of their address
  * is empty, and for how long.
  *
- * A throttled connection is in the slot of the tick (67 ms) at which it may be read again; 64 slots are 4.3 s, and one
- * that waits longer is looked at after that. A slot is a doubly linked list: `next_free` is the next connection,
- * `next_stalled` the one before. A turn looks at the slots that are due, and at nothing when none waits. */
+ * A throttled connection is in the slot of the tick (67 ms) at which it may be read again, or in the last of 64: a
+ * list by `next_free` and, backwards, `next_stalled`. A turn looks at slots that are due; at nothing if none waits. */
 #include <stddef.h>
 #include "workers/selector/selector_private.h"
 
