@@ -89,7 +89,7 @@ test-python: $(VENV)/.dev  ## client and admin tool, installed without the compi
 
 $(VENV)/.spark: $(VENV)/.dev setup.py
 	@echo "installing the extra spark (about 500 MB) ..."
-	@$(INSTALL) --editable ".[spark]" > $(VENV)/pip.log 2>&1 || { cat $(VENV)/pip.log; exit 1; }
+	@sh deploy/with_progress.sh $(VENV)/pip.log env $(INSTALL) --editable ".[spark]"
 	@touch $@
 
 test-spark: $(VENV)/.spark  ## the data source for PySpark on local[2], against a real broker (Java 17)

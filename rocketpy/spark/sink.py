@@ -19,7 +19,7 @@ from rocketpy.message.message_queue import MessageQueue
 
 from .outgoing import RowReader, SinkOptions, check_schema
 from .sending import SENDERS, Receipt
-from .worker import Origin, prepare_worker
+from .worker import Origin, prepare_worker, reason_first
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +45,7 @@ class TaskWriter:
         self.run_id = run_id
         self.origin = Origin()
 
+    @reason_first()
     def write(self, batches: Iterator[Any]) -> TaskReceipt:
         """Send all rows and wait until they are stored. Raises RowRefused, TransportError, BrokerError."""
         self.origin.check()

@@ -23,7 +23,7 @@ from .planning import MESSAGE_BYTES, pack
 from .pulls import Answer, Slice
 from .stored_queue import HEAD, StoredQueue
 from .topic_options import TopicOptions
-from .worker import Origin, prepare_worker
+from .worker import Origin, prepare_worker, reason_first
 
 logger = logging.getLogger(__name__)
 
@@ -74,9 +74,10 @@ def probed(options: TopicOptions, wanted: Slice, expression: str | Sql92) -> byt
 def read_partition(options: TopicOptions, columns: tuple[str, ...], partition: InputPartition) -> Iterator[Any]:
     """The batches of one task."""
     if isinstance(partition, SlicesPartition):  # an empty plan arrives as one InputPartition(None)
-        partition.origin.check()
-        prepare_worker()
-        yield from read_slices(options, columns, partition.value)
+        with reason_first():
+            partition.origin.check()
+            prepare_worker()
+            yield from read_slices(options, columns, partition.value)
 
 
 def read_slices(options: TopicOptions, columns: tuple[str, ...], slices: Sequence[Slice]) -> Iterator[Any]:

@@ -24,7 +24,7 @@ from .scan import BadPlace
 from .segments import Boundaries, Piece, end_by_queues, list_segments, mapped, prune_by_queues, prune_by_time
 from .store_options import StoreOptions
 from .store_stream import PiecePartition, StoreStreamReader
-from .worker import prepare_worker
+from .worker import prepare_worker, reason_first
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +34,7 @@ ALWAYS_READ = {Status.OK, Status.END_OF_FILE}
 class StoreSource(DataSource):
     """`spark.read.format("rocketmq_store")`."""
 
+    @reason_first()
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         self.parsed = parse_options(StoreOptions, options, ignored=OF_SPARK - {"path"})
@@ -45,10 +46,12 @@ class StoreSource(DataSource):
     def schema(self) -> str:
         return self.parsed.ddl(diagnostics=True)
 
+    @reason_first()
     def reader(self, schema: Any) -> DataSourceReader:
         columns = columns_of(schema, diagnostics=True, json_properties=self.parsed.properties_as == "json")
         return StoreReader(self.parsed, columns)
 
+    @reason_first()
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
         columns = columns_of(schema, diagnostics=True, json_properties=self.parsed.properties_as == "json")
         options = attrs.evolve(self.parsed, live_tail=True)
@@ -62,14 +65,16 @@ class StoreReader(DataSourceReader):
         self.options = options
         self.columns = columns
 
+    @reason_first()
     def partitions(self) -> list[InputPartition]:
         return [PiecePartition(piece) for piece in plan(self.options)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         if isinstance(partition, PiecePartition):  # an empty plan arrives as one InputPartition(None)
-            partition.origin.check()
-            prepare_worker()
-            yield from PieceReader(self.options, self.columns, partition.value).batches()
+            with reason_first():
+                partition.origin.check()
+                prepare_worker()
+                yield from PieceReader(self.options, self.columns, partition.value).batches()
 
 
 def plan(options: StoreOptions, *, begins_at_record: bool = False) -> list[Piece]:

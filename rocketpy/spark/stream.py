@@ -35,6 +35,7 @@ from .pulls import Slice
 from .ranges import Ranges, slice_within
 from .slices import mean_message_bytes, partitions_of, read_partition
 from .topic_options import TopicOptions
+from .worker import reason_first
 
 logger = logging.getLogger(__name__)
 
@@ -108,6 +109,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # --- what Spark asks ----------------------------------------------------------------------------------------------
 
+    @reason_first()
     def initialOffset(self) -> dict[str, Any]:
         """Return the offsets at which a new query begins. Spark asks twice, and again after a crash in the first batch;
         `from` in the end offset of that batch then holds its beginning."""
@@ -127,6 +129,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxBytes(options.trigger_bytes_max)
         return ReadAllAvailable() if options.offsets_min is None else ReadMinRows(options.offsets_min)
 
+    @reason_first()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return the offsets at which the batch after `start` ends; `start` itself if there is nothing new."""
         begin = Document.decode(start)
@@ -158,10 +161,12 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the maximum offsets of the brokers, which the query's progress shows as its lag."""
         return Document({queue: bound.max_offset for queue, bound in self._bounds.items()}).encode()
 
+    @reason_first()
     def prepareForTriggerAvailableNow(self) -> None:
         """The query reads what is there now; messages and queues that come later wait for the next run."""
         self._targets = {queue: bound.max_offset for queue, bound in self._refresh().items()}
 
+    @reason_first()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         first, last = Document.decode(start), Document.decode(end)
         bounds = self._bounds_of(last.ends)

@@ -25,6 +25,7 @@ from .slices import mean_message_bytes, partitions_of, read_partition
 from .stream import TopicStreamReader
 from .table_options import options_of_new_table, options_of_table, parse_table_options, schema_with
 from .topic_options import TopicOptions
+from .worker import reason_first
 
 
 class TopicSource(DataSource):
@@ -34,23 +35,28 @@ class TopicSource(DataSource):
     def name(cls) -> str:
         return "rocketmq"
 
+    @reason_first()
     def schema(self) -> Any:
         table = options_of_new_table(self.options)
         if table is None:
             return parse_options(TopicOptions, self.options, ignored=OF_SPARK).ddl()
         return schema_with(table, parse_table_options(table)[0].ddl())
 
+    @reason_first()
     def reader(self, schema: Any) -> DataSourceReader:
         options = _source_options(self.options, schema)
         return TopicReader(options, _columns(options, schema))
 
+    @reason_first()
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
         options = _source_options(self.options, schema)
         return TopicStreamReader(options, _columns(options, schema))
 
+    @reason_first()
     def writer(self, schema: Any, overwrite: bool) -> DataSourceWriter:
         return TopicWriter(make_task_writer(schema, _sink_options(self.options, schema), overwrite=overwrite))
 
+    @reason_first()
     def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamWriter:
         return TopicStreamWriter(make_task_writer(schema, _sink_options(self.options, schema), overwrite=overwrite))
 
@@ -77,6 +83,7 @@ class TopicReader(DataSourceReader):
         self.options = options
         self.columns = columns
 
+    @reason_first()
     def partitions(self) -> list[InputPartition]:
         ranges = Ranges(self.options, CLUSTERS.get(self.options.client_options()))
         bounds = ranges.cluster.bounds(ranges.queues())

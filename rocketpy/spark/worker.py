@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import functools
 import gc
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO
 
 import attrs
 
 import rocketpy
-from rocketpy.errors import ConfigError
+from rocketpy.errors import ConfigError, RocketError
 
+HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"  # PySpark reads it when it tells the JVM of an exception
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
@@ -34,9 +39,54 @@ class Origin:
             )
 
 
+@contextmanager
+def reason_first() -> Iterator[None]:
+    """Within it, an error of ours reaches the JVM without a traceback: Spark's message begins with the reason, and not
+    with a page of PySpark's frames. PySpark ends the process after the error, so nothing else is hidden."""
+    try:
+        yield
+    except RocketError:
+        if _is_of_pyspark():
+            os.environ[HIDE_TRACEBACK] = "1"
+        raise
+
+
+def _is_of_pyspark() -> bool:
+    """Return True in a process that PySpark has started: a worker, or one that plans."""
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return spec is not None and spec.name.startswith("pyspark.")
+
+
+class WithoutBrokenPipes:
+    """Standard error without the tracebacks of a JVM that has closed its end of the connection.
+
+    `show` and `limit` end tasks early. PySpark's daemon then fails to write what is left, and prints that failure
+    although nothing is lost. What is written while the daemon handles a BrokenPipeError is dropped.
+    """
+
+    def __init__(self, target: TextIO) -> None:
+        self._target = target
+
+    def write(self, text: str) -> int:
+        caught = sys.exc_info()[1]
+        if isinstance(caught, BrokenPipeError) and _is_of_daemon(caught):
+            return len(text)
+        return self._target.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._target, name)
+
+
+def _is_of_daemon(error: BaseException) -> bool:
+    trace = error.__traceback__
+    return trace is not None and trace.tb_frame.f_globals.get("__name__") in ("__main__", "pyspark.daemon")
+
+
 @functools.cache
 def prepare_worker() -> None:
     """Spark's daemon runs a full garbage collection after each task: 20 to 45 ms, mostly for modules that stay. What is
-    loaded by the first task is taken out of it."""
+    loaded by the first task is taken out of it. Its tracebacks of broken pipes are left out."""
+    if _is_of_pyspark():
+        sys.stderr = WithoutBrokenPipes(sys.stderr)
     gc.collect()
     gc.freeze()

@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from rocketpy.cli.command_line import cli
+from rocketpy.spark.jobs.demo import BUCKET_MS, mean_of, stored_rates
 
 COUNT = 2000
 STOPPED_S = 120.0
@@ -31,6 +32,17 @@ def test_every_step_gives_what_was_sent(commands_use_session: None, tmp_path: Pa
     for name in ("throughput.png", "latency.png"):
         assert (target / name).read_bytes().startswith(b"\x89PNG")
     assert "archive" in found.stderr and json.loads((target / "report.json").read_text()) == report
+
+
+def test_the_plot_agrees_with_the_table() -> None:
+    """Fault: The plot began at the first message, so its rates were higher than those of the table."""
+    begin_ms, seconds = 1_000_100, 2.0
+    counts = {5001: 300, 5003: 500, 5007: 200}  # nothing was stored in the first and the last parts of the step
+    points = stored_rates(counts, begin_ms, seconds)
+    assert points[0] == (0.0, 0.0) and points[-1][0] == pytest.approx(1.9)
+    mean = mean_of({"messages_per_second": 500, "seconds": seconds})
+    assert mean == {"the table's 500/s": [(0.0, 500), (2.0, 500)]}
+    assert sum(rate for _, rate in points) * BUCKET_MS / 1000 / seconds == pytest.approx(500)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

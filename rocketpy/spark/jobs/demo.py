@@ -6,7 +6,7 @@ It is the first thing to run on a machine, and shows in a few lines how the part
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +28,7 @@ from .windows import Windows, windows
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+Point = tuple[float, float]
 TOPIC = "Orders"
 BROKER = "demo"  # its name in the archive
 TASKS = 4
@@ -55,6 +56,7 @@ class Demo:
     listener: ProgressListener
     say: Callable[[str], None]
     report: JobReport = attrs.field(init=False, factory=lambda: JobReport("demo"))
+    _begun_ms: dict[str, int] = attrs.field(init=False, factory=dict)  # by step, on the clock of the store
 
     def run(self) -> JobReport:
         """All steps. A step that does not give as many messages as were sent is a check that does not hold."""
@@ -69,7 +71,7 @@ class Demo:
     def _step(self, name: str, watch: Watch) -> Iterator[Row]:
         """The step fills in what it gave; this adds how long it took."""
         row: Row = {"step": name, "messages": 0, "seconds": 0.0, "messages_per_second": 0, "gave": ""}
-        began_s = time.monotonic()
+        began_s, self._begun_ms[name] = time.monotonic(), time.time_ns() // 1_000_000
         with watching(watch):
             yield row
         row["seconds"] = round(time.monotonic() - began_s, 2)
@@ -150,21 +152,20 @@ class Demo:
 
     def _draw(self, messages: DataFrame, batches: list[Row]) -> None:
         series = over_time(messages)
-        begin = series[0]["bucket"]
+        steps = {row["step"]: row for row in self.report.tables["steps"]}
+        begin_ms = self._begun_ms["send"]
 
-        def points(column: str) -> list[tuple[float, float]]:
-            return [((row["bucket"] - begin) * BUCKET_MS / 1000, row[column]) for row in series]
+        def points(column: str) -> list[Point]:
+            return [(seconds_after(begin_ms, row["bucket"]), row[column]) for row in series]
 
         counts = {row["bucket"]: row["messages"] for row in series}
-        stored = [
-            ((bucket - begin) * BUCKET_MS / 1000, counts.get(bucket, 0) * 1000 / BUCKET_MS)
-            for bucket in range(begin, series[-1]["bucket"] + 1)
-        ]
-        rates = [(row["at_s"], row["messages_per_second"]) for row in batches]
-        durations = [(row["at_s"], row["seconds"] * 1000) for row in batches]
+        stored = stored_rates(counts, begin_ms, steps["send"]["seconds"])
+        begun_s = max(0.0, steps["stream"]["seconds"] - max((row["at_s"] for row in batches), default=0.0))
+        rates = [(begun_s + row["at_s"], row["messages_per_second"]) for row in batches]
+        durations = [(begun_s + row["at_s"], row["seconds"] * 1000) for row in batches]
         throughput = [
-            Panel("Sent: messages stored by the broker", "messages/s", {"stored": stored}),
-            Panel("Stream: messages of each micro-batch", "messages/s", {"read and counted": rates}),
+            Panel("Sent: messages stored by the broker", "messages/s", {"stored": stored, **mean_of(steps["send"])}),
+            Panel("Stream: messages of each micro-batch", "messages/s", {"counted": rates, **mean_of(steps["stream"])}),
         ]
         latency = [
             Panel("Sent: from the producer to the store", "ms", {name: points(name) for name in LATENCY}),
@@ -173,6 +174,25 @@ class Demo:
         axis = "seconds since the step began"
         self.report.files.append(draw(self.target / "throughput.png", throughput, axis=axis))
         self.report.files.append(draw(self.target / "latency.png", latency, axis=axis))
+
+
+def seconds_after(begin_ms: int, bucket: int) -> float:
+    """Return the begin of a bucket as seconds of a step; 0 for one that began before the step."""
+    return max(0.0, (bucket * BUCKET_MS - begin_ms) / 1000)
+
+
+def stored_rates(counts: Mapping[int, int], begin_ms: int, seconds: float) -> list[Point]:
+    """Messages per second in each bucket of a step, also in those before the first message and after the last one: so
+    their mean is that of the table."""
+    first, last = begin_ms // BUCKET_MS, int(begin_ms + seconds * 1000) // BUCKET_MS
+    buckets = range(min([first, *counts]), max([last, *counts]) + 1)
+    return [(seconds_after(begin_ms, bucket), counts.get(bucket, 0) * 1000 / BUCKET_MS) for bucket in buckets]
+
+
+def mean_of(step: Row) -> dict[str, list[Point]]:
+    """The figure of the table, as a line over the whole step."""
+    rate = step["messages_per_second"]
+    return {f"the table's {rate:,}/s": [(0.0, rate), (step["seconds"], rate)]}
 
 
 def over_time(messages: DataFrame) -> list[Row]:

@@ -1,0 +1,77 @@
+"""What Python processes of Spark print and tell: no broken pipes of a JVM that has enough, and reasons of errors."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rocketpy.errors import ConfigError
+from rocketpy.spark.worker import HIDE_TRACEBACK, WithoutBrokenPipes, reason_first
+from rocketpy.store.files import file_name
+from tests.support.log_images import image_of, record
+
+TIMEOUT_S = 600.0  # generous: a JVM, and a dozen processes that import PySpark
+ROOT = Path(__file__).parents[2]
+PROGRAM = """
+import sys
+import rocketpy.spark
+config = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false", "spark.driver.memory": "1g"}
+spark = rocketpy.spark.session("local[2]", config=config)
+frame = rocketpy.spark.read(spark, "rocketmq_store", path=sys.argv[1], columns="body", maxRecordsPerBatch=16)
+frame.show(3)
+assert len(frame.limit(2).collect()) == 2
+try:
+    rocketpy.spark.read(spark, "rocketmq_store", path=sys.argv[1], boundary="never").show()
+except Exception as error:
+    print("first:", str(error).split(chr(10))[0])
+    print("reason:", rocketpy.spark.reason_of(error))
+spark.stop()
+"""
+
+
+def printed_by(module: str, error: Exception) -> str:
+    """What a handler in a function of `module` prints."""
+
+    def fail() -> None:
+        raise error
+
+    out = io.StringIO()
+    scope: dict[str, Any] = {"__name__": module, "fail": fail, "out": WithoutBrokenPipes(out), "traceback": traceback}
+    exec("try:\n    fail()\nexcept Exception:\n    traceback.print_exc(file=out)\n    print('done', file=out)", scope)
+    return out.getvalue()
+
+
+def test_only_broken_pipes_of_the_daemon_are_left_out() -> None:
+    assert printed_by("pyspark.daemon", BrokenPipeError(32, "Broken pipe")) == ""
+    assert "Broken pipe" in printed_by("elsewhere", BrokenPipeError(32, "Broken pipe"))
+    assert "a fault" in printed_by("pyspark.daemon", ValueError("a fault"))
+    out = WithoutBrokenPipes(io.StringIO())
+    assert out.write("text") == 4 and out.getvalue() == "text"
+
+
+def test_a_process_of_its_own_keeps_its_tracebacks() -> None:
+    with pytest.raises(ConfigError), reason_first():
+        raise ConfigError("no")
+    assert HIDE_TRACEBACK not in os.environ
+
+
+def test_show_prints_no_broken_pipe_and_errors_begin_with_the_reason(java: None, tmp_path: Path) -> None:
+    """Fault: show and limit printed tracebacks of broken pipes, and the reason of an error stood at its end."""
+    image = image_of([record("T", b"%d" % n * 500) for n in range(5000)])
+    (tmp_path / "commitlog").mkdir()
+    (tmp_path / "commitlog" / file_name(0)).write_bytes(image.data)
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, cwd=ROOT)
+    assert ran.returncode == 0, ran.stderr
+    assert "BrokenPipe" not in ran.stderr and "failed to flush" not in ran.stderr
+    reason = 'boundary: "never" is none of auto, walk, resync'
+    first, last = ran.stdout.strip().split("\n")[-2:]
+    assert first.startswith("first: ") and first.endswith(f"rocketpy.errors.ConfigError: {reason}")
+    assert last == f"reason: {reason}"
