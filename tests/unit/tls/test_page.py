@@ -24,6 +24,15 @@ def test_reasons_and_bounds() -> None:
     assert f"At most {NAMESRV_HANDSHAKES_MAX} handshakes at once, {HANDSHAKES_OF_SOURCE_MAX} of one address" in PAGE
 
 
+def test_the_broker_of_the_commands_keeps_its_log_from_other_users_of_the_machine() -> None:
+    """Fault: With accounts on, a plain socket from loopback got the whole log from the HA port."""
+    settings = COMMANDS.partition("/etc/rocketpy/broker.conf <<END")[2].partition("END\n")[0]
+    (path,) = re.findall(r"^haSecretFile = (\S+)$", settings, re.MULTILINE)
+    before = COMMANDS.partition("/etc/rocketpy/broker.conf <<END")[0]
+    made, owned = before.index(f"openssl rand -hex 24 > {path}\n"), before.index(f" {path}\n", before.index("chown"))
+    assert before.index("umask 077") < made < owned < before.index("umask 022")
+
+
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="the page makes certificates with openssl")
 def test_the_commands_make_certificates_that_both_sides_use(tmp_path: Path) -> None:
     block = COMMANDS.partition("## 1. Certificates")[2].split("```")[1].removeprefix("sh\n")
