@@ -170,7 +170,7 @@ def read_everything(config: MessageStoreConfig, store: MessageStore) -> None:
         for key in ("k0", "u7"):
             directory = StorePaths.of(config.store_path_root_dir).index
             index = Index(directory, config.max_hash_slot_num, config.max_index_num, DiskFiles())
-            result_of(index.query(topic, key, 32, 0, LATER_MS))
+            result_of(index.query(topic, key, 32, 0, LATER_MS, lambda phy_offset: True))
 
 
 @given(damages=DAMAGES)

@@ -1,7 +1,7 @@
 """Reads the index from keys to CommitLog offsets. csrc/store/index/index_file.c writes it; its header describes the
 layout.
 
-Only hashes are compared, as in the reference: the caller compares the real key. File names are local creation times.
+The index has hashes only: `accepts` of a query compares topic and key. File names are local creation times.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import itertools
 import mmap
 import os
 import struct
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import attrs
@@ -38,6 +38,7 @@ INDEX_UNIT = struct.Struct(
 END_PHY_OFFSET_AT = 24
 INDEX_NAME_DIGITS = 17  # yyyyMMddHHmmssSSS
 UNITS_PER_STEP = 500  # of a chain, about half a microsecond each
+REJECTED_MAX = 4096  # records with the hash of a key that do not have it, in a query: each is read
 assert (INDEX_HEADER.size, INDEX_SLOT.size, INDEX_UNIT.size) == (40, 4, 20)
 
 
@@ -68,6 +69,35 @@ class IndexQuery:
     phy_offsets: list[int]
     last_update_timestamp_ms: int
     last_update_phy_offset: int
+
+
+@attrs.define
+class _Search:
+    """One query, and what it has found."""
+
+    key_hash: int
+    max_num: int
+    begin_ms: int
+    end_ms: int
+    accepts: Callable[[int], bool]
+    found: list[int] = attrs.field(factory=list)
+    rejected: set[int] = attrs.field(factory=set)
+
+    @property
+    def is_over(self) -> bool:
+        return len(self.found) >= self.max_num or len(self.rejected) >= REJECTED_MAX
+
+    def is_new(self, time_ms: int, unit_hash: int, phy_offset: int) -> bool:
+        """Return True if the unit may be of a record that has not been looked at."""
+        if unit_hash != self.key_hash or time_ms > self.end_ms:
+            return False
+        return phy_offset not in self.found and phy_offset not in self.rejected
+
+    def look(self, phy_offset: int) -> None:
+        if self.accepts(phy_offset):
+            self.found.append(phy_offset)
+        else:
+            self.rejected.add(phy_offset)
 
 
 def index_files(files: Files, directory: Path) -> list[Path]:
@@ -124,16 +154,18 @@ class Index:
         self._files = files
 
     def query(
-        self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int
+        self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int, accepts: Callable[[int], bool]
     ) -> Generator[None, None, IndexQuery]:
-        """Offsets of records whose key has the hash of `key`, stored within the times.
+        """Offsets of records whose key has the hash of `key`, stored within the times, as far as `accepts` returns True
+        for the offset. The query ends early after REJECTED_MAX others.
 
-        Yields after each step: one chain may hold all units of a file, 20 million by default, and take seconds.
+        Yields after each step and each call of `accepts`: one chain may hold all units of a file, 20 million by
+        default, and take seconds.
 
         Source: RocketMQ 4.9 `IndexService#queryOffset`. Times are stored as whole seconds from the first one,
         so a message may seem up to 999 ms older than it is.
         """
-        found: list[int] = []
+        search = _Search(index_hash(f"{topic}#{key}"), max_num, begin_ms, end_ms, accepts)
         newest: IndexHeader | None = None
         for path in reversed(index_files(self._files, self.directory)):
             header = read_header(self._files, path)
@@ -141,26 +173,27 @@ class Index:
                 continue
             newest = newest or header
             if header.overlaps(begin_ms, end_ms):
-                yield from self._select(path, header, index_hash(f"{topic}#{key}"), max_num, begin_ms, end_ms, found)
+                yield from self._select(path, header, search)
             yield
-            if header.begin_timestamp_ms < begin_ms or len(found) >= max_num:
+            if header.begin_timestamp_ms < begin_ms or search.is_over:
                 break
-        return IndexQuery(found, newest.end_timestamp_ms if newest else 0, newest.end_phy_offset if newest else 0)
+        return IndexQuery(
+            search.found, newest.end_timestamp_ms if newest else 0, newest.end_phy_offset if newest else 0
+        )
 
-    def _select(
-        self, path: Path, header: IndexHeader, key_hash: int, max_num: int, begin_ms: int, end_ms: int, found: list[int]
-    ) -> Generator[None, None, None]:
+    def _select(self, path: Path, header: IndexHeader, search: _Search) -> Generator[None, None, None]:
         with translated(path, "read"), path.open("rb") as file:
             if os.fstat(file.fileno()).st_size < self.file_size:
                 return
             with mmap.mmap(file.fileno(), self.file_size, prot=mmap.PROT_READ) as image:
-                chain = self._chain(image, header, key_hash)
+                chain = self._chain(image, header, search.key_hash)
                 while step := list(itertools.islice(chain, UNITS_PER_STEP)):
                     for time_ms, unit_hash, phy_offset in step:
-                        if len(found) >= max_num or time_ms < begin_ms:
+                        if search.is_over or time_ms < search.begin_ms:
                             return
-                        if unit_hash == key_hash and time_ms <= end_ms and phy_offset not in found:
-                            found.append(phy_offset)
+                        if search.is_new(time_ms, unit_hash, phy_offset):
+                            search.look(phy_offset)
+                            yield
                     yield
 
     def _chain(self, image: mmap.mmap, header: IndexHeader, key_hash: int) -> Iterator[tuple[int, int, int]]:

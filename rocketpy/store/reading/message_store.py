@@ -12,7 +12,10 @@ from collections.abc import Collection, Generator
 import attrs
 
 from rocketpy.config import MessageStoreConfig
+from rocketpy.errors import RecordCorrupt
 from rocketpy.message.numbers import PhyOffset, QueueOffset
+from rocketpy.message.properties import KEYS, UNIQ_KEY, find_property
+from rocketpy.message.record import decode_record
 
 from ..clocks import boot_clock_ms, wall_clock_ms
 from ..control_block import ControlBlock, QueueState
@@ -27,13 +30,10 @@ from .time_search import offset_by_time, offset_since
 
 __all__ = ["GetMessageResult", "GetMessageStatus", "MessageStore", "QueryResult", "StoreStatistics"]
 
-QUERY_ROUNDS = 3
-RECORD_SIZE_MIN = 91
-
 
 @attrs.frozen
 class QueryResult:
-    """Records whose key has the right hash (the client compares the key), oldest first."""
+    """Records that have the key, oldest first."""
 
     records: list[bytes]
     index_last_update_timestamp_ms: int
@@ -241,26 +241,24 @@ class MessageStore:
     def message_query(
         self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int, bytes_max: int | None = None
     ) -> Generator[None, None, QueryResult]:
-        """Records by key, in up to three queries of the index, each further back. Yields after each step.
+        """Records of the topic that have the key. Yields after each step.
+
+        The index knows hashes, and topics and keys with the same hash are easily found: the reference returns their
+        messages as well, and its clients drop them. Here they may be of a topic that the client may not read.
 
         `bytes_max`: of the records together; newer ones come first if not all fit.
 
         Source: RocketMQ 4.9 `DefaultMessageStore#queryMessage`.
         """
         max_num = min(max_num, self.config.max_msgs_num_batch)
-        records: list[bytes] = []
-        updated_ms = updated_phy_offset = 0
-        for _ in range(QUERY_ROUNDS):
-            found = yield from self.index.query(topic, key, max_num, begin_ms, end_ms)
-            updated_ms, updated_phy_offset = found.last_update_timestamp_ms, found.last_update_phy_offset
-            offsets = sorted(found.phy_offsets)
-            records = yield from self._records(offsets, bytes_max)
-            if records or not offsets:
-                break
-            end_ms = self.log.store_timestamp_ms(offsets[0], RECORD_SIZE_MIN)
-            if end_ms < begin_ms:
-                break
-        return QueryResult(records, updated_ms, updated_phy_offset)
+
+        def accepts(phy_offset: int) -> bool:
+            image = self.log.record_image(phy_offset, bytes_max)
+            return image is not None and _has_key(image, topic, key)
+
+        found = yield from self.index.query(topic, key, max_num, begin_ms, end_ms, accepts)
+        records = yield from self._records(sorted(found.phy_offsets), bytes_max)
+        return QueryResult(records, found.last_update_timestamp_ms, found.last_update_phy_offset)
 
     def _records(self, offsets: list[int], bytes_max: int | None) -> Generator[None, None, list[bytes]]:
         """The records at ascending offsets. Newer ones come first if not all fit in `bytes_max` together."""
@@ -346,3 +344,15 @@ class MessageStore:
             consume_queue_disk_ratio=self.consume_queue_disk_ratio,
             running_flags=header.running_flags,
         )
+
+
+def _has_key(image: bytes, topic: str, key: str) -> bool:
+    """Return True if the record is of the topic, and the key is its unique key or one of its keys."""
+    try:
+        record = decode_record(image)
+    except RecordCorrupt:
+        return False
+    if record is None or record.topic != topic:
+        return False
+    unique, keys = (find_property(record.properties, name.encode()) or b"" for name in (UNIQ_KEY, KEYS))
+    return bool(key) and (key == unique.decode("utf-8", "replace") or key in keys.decode("utf-8", "replace").split(" "))

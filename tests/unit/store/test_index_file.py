@@ -69,7 +69,7 @@ class TestSmallIndex:
 
 def test_index_of_a_directory_without_files(opened: OpenedStore, store: MessageStore) -> None:
     index = Index(opened.paths.index, 10, 5, store.files)
-    found = result_of(index.query("T", "k", 9, 0, 1 << 60))
+    found = result_of(index.query("T", "k", 9, 0, 1 << 60, lambda phy_offset: True))
     assert (found.phy_offsets, found.last_update_timestamp_ms, found.last_update_phy_offset) == ([], 0, 0)
 
 

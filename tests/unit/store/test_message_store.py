@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from rocketpy.remoting.work import result_of
+from rocketpy.store.formats import index_file
 from rocketpy.store.reading.message_store import MessageStore
 from tests.support.store_writer import StoreWriter
 
@@ -67,6 +70,29 @@ def test_query_message(store: MessageStore, writer: StoreWriter) -> None:
     assert result_of(store.message_query("T", "none", 64, 0, 1 << 60)).records == []
     assert result_of(store.message_query("Other", "odd", 64, 0, 1 << 60)).records == []
     assert len(result_of(store.message_query("T", "odd", 4, 0, 1 << 60)).records) == 4
+
+
+@pytest.mark.parametrize("properties", [b"KEYS\x01Aa", b"UNIQ_KEY\x01Aa", b"KEYS\x01other Aa"])
+def test_a_query_compares_topic_and_key(store: MessageStore, writer: StoreWriter, properties: bytes) -> None:
+    """`Aa` and `BB` have the same hash, also as parts of longer names. Messages with the hash alone do not count.
+    Fault: A query of one topic returned messages of another one, which the account of the client may not read."""
+    wanted = [writer.put("TBB", 0, b"", properties).image for _ in range(2)]
+    for topic, key in [("TAa", b"Aa"), ("TBB", b"BB"), ("TAa", b"BB")] * 3:
+        writer.put(topic, 0, b"secret", b"UNIQ_KEY\x01" + key)
+    assert result_of(store.message_query("TBB", "Aa", 64, 0, 1 << 60)).records == wanted
+    assert result_of(store.message_query("TBB", "Aa", 1, 0, 1 << 60)).records == wanted[1:]
+    assert result_of(store.message_query("TBB", "other Aa", 64, 0, 1 << 60)).records == []
+
+
+def test_a_query_ends_after_many_records_with_the_same_hash(
+    store: MessageStore, writer: StoreWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_file, "REJECTED_MAX", 5)
+    first = writer.put("T", 0, b"", b"KEYS\x01Aa")
+    for count in range(1, 6):
+        writer.put("T", 0, b"", b"KEYS\x01BB")
+        found = result_of(store.message_query("T", "Aa", 64, 0, 1 << 60)).records
+        assert found == ([first.image] if count < 5 else [])
 
 
 def test_statistics(store: MessageStore, writer: StoreWriter) -> None:
