@@ -2,9 +2,9 @@
 are open must not wait for it.
 
 A client that stops in the middle is bounded in time (`handshake_s`), in number (TLS_WORKER_HANDSHAKES_MAX, then the
-oldest of the address, or IPv6 network, that has the most is closed), and in bytes by OpenSSL: 128 KiB of ClientHello,
-100 KiB of certificates. Connections come by two ways, from selectors and from the replicator; of each as many are taken
-in a turn, and room is made at the expense of the way that has more, so that clients cannot keep slaves out.
+oldest of the address, or IPv6 network, that has the most is closed), and in bytes (HANDSHAKE_BYTES_MAX). Connections
+come by two ways, from selectors and from the replicator; of each as many are taken in a turn, and room is made at the
+expense of the way that has more, so that clients cannot keep slaves out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import contextlib
 import os
 import select
 import socket
-import ssl
 import struct
 import threading
 import time
@@ -23,8 +22,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 import attrs
 
+from rocketpy.errors import TlsFailed
 from rocketpy.remoting.abc import Peer
-from rocketpy.tls import HANDSHAKE_S, LOOK_S, Certificates, HandshakeCounts, failure_of, source_of
+from rocketpy.tls import HANDSHAKE_S, LOOK_S, Certificates, HandshakeCounts, TlsSession, failure_of, source_of
 from rocketpy.tls.handshakes import FILES, LIMIT, TIMEOUT
 
 from .worker_messages import decode_host
@@ -76,30 +76,57 @@ def take_arrival(source: socket.socket) -> Arrival | None:
 
 @attrs.define(eq=False)
 class Handshake:
-    """A handshake that has begun. `stream` is the client's socket from then on."""
+    """A handshake that has begun."""
 
-    stream: ssl.SSLSocket
-    inner: socket.socket
-    peer: Peer
+    arrival: Arrival
+    session: TlsSession
     due_s: float
     way: int
     """The descriptor by which it came."""
-    events: int = select.EPOLLIN
+    early: bytes = attrs.field(init=False, default=b"")
+    """What the client has sent behind its last handshake message."""
+    unsent: bytes = attrs.field(init=False, default=b"")
+    events: int = attrs.field(init=False, default=select.EPOLLIN)
+
+    @property
+    def client(self) -> socket.socket:
+        return self.arrival.client
+
+    @property
+    def peer(self) -> Peer:
+        return self.arrival.peer
 
     @property
     def source(self) -> tuple[int, str]:
         return self.way, source_of(self.peer.host)
 
+    @property
+    def is_complete(self) -> bool:
+        return self.session.is_established and not self.unsent
+
+    def go_on(self) -> None:
+        """Do what can be done at once. Raises: TlsFailed. OSError: the socket is broken."""
+        if not self.unsent:
+            with contextlib.suppress(BlockingIOError):
+                if data := self.client.recv(RECEIVE_SIZE):
+                    self.early = self.session.receive(data)
+                else:
+                    self.session.receive_end()
+            self.unsent = self.session.take_outgoing()
+        if self.unsent:
+            with contextlib.suppress(BlockingIOError):
+                self.unsent = self.unsent[self.client.send(self.unsent) :]
+
     def close(self, *, is_orderly: bool = False) -> None:
         """End the connection: with FIN if the client is to read what was written (an alert), else with a reset."""
         if is_orderly:
             with contextlib.suppress(OSError):
-                self.stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
+                self.client.send(self.session.take_outgoing())
+                self.client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
                 for _ in range(UNREAD_MAX // RECEIVE_SIZE):  # bytes that nobody has read would reset it all the same
-                    if not socket.socket.recv(self.stream, RECEIVE_SIZE):
+                    if not self.client.recv(RECEIVE_SIZE):
                         break
-        self.stream.close()
-        self.inner.close()
+        self.arrival.close()
 
 
 @attrs.define(eq=False)
@@ -184,40 +211,33 @@ class Handshakes:
     def _begin(self, arrival: Arrival, way: int) -> None:
         if len(self._by_fd) >= TLS_WORKER_HANDSHAKES_MAX:
             self._make_room()
-        try:
-            stream = self.certificates.context.wrap_socket(
-                arrival.client, server_side=True, do_handshake_on_connect=False
-            )
-        except OSError as exc:  # it has closed meanwhile
-            self._refuse(arrival.peer, exc)
-            arrival.close()
-            return
-        handshake = Handshake(stream, arrival.inner, arrival.peer, self.now_s() + self.handshake_s, way)
-        self._by_fd[stream.fileno()] = handshake
+        session = TlsSession.server(self.certificates.context)
+        handshake = Handshake(arrival, session, self.now_s() + self.handshake_s, way)
+        self._by_fd[arrival.client.fileno()] = handshake
         self._of_source[handshake.source] += 1
         self._of_way[way] += 1
-        self._poller.register(stream, handshake.events)
+        self._poller.register(arrival.client, handshake.events)
         self._go_on(handshake)
 
     def _go_on(self, handshake: Handshake) -> None:
         try:
-            handshake.stream.do_handshake()
-        except ssl.SSLWantReadError:
-            self._wait_for(handshake, select.EPOLLIN)
-        except ssl.SSLWantWriteError:
-            self._wait_for(handshake, select.EPOLLOUT)
-        except OSError as exc:  # ssl.SSLError is one
-            self._refuse(handshake.peer, exc)
+            handshake.go_on()
+        except (OSError, TlsFailed) as exc:
+            failure = exc if isinstance(exc, TlsFailed) else failure_of(exc)
+            self.counts.refuse(handshake.peer, failure.reason, str(failure))
             self._end(handshake, is_orderly=True)
-        else:
+            return
+        if handshake.is_complete:
             self._leave(handshake)
             self.counts.completed += 1
             self.completed(handshake)
+        else:
+            self._wait_for(handshake, select.EPOLLOUT if handshake.unsent else select.EPOLLIN)
 
     def _wait_for(self, handshake: Handshake, events: int) -> None:
         if handshake.events != events:
             handshake.events = events
-            self._poller.modify(handshake.stream, events)
+            self._poller.modify(handshake.client, events)
 
     def _close_late(self) -> None:
         now_s = self.now_s()
@@ -236,17 +256,13 @@ class Handshakes:
         self._end(oldest)
 
     def _leave(self, handshake: Handshake) -> None:
-        del self._by_fd[handshake.stream.fileno()]
+        del self._by_fd[handshake.client.fileno()]
         self._of_way[handshake.way] -= 1
         self._of_source[handshake.source] -= 1
         if not self._of_source[handshake.source]:
             del self._of_source[handshake.source]
-        self._poller.unregister(handshake.stream)
+        self._poller.unregister(handshake.client)
 
     def _end(self, handshake: Handshake, *, is_orderly: bool = False) -> None:
         self._leave(handshake)
         handshake.close(is_orderly=is_orderly)
-
-    def _refuse(self, peer: Peer, error: OSError) -> None:
-        failure = failure_of(error)
-        self.counts.refuse(peer, failure.reason, str(failure))

@@ -7,66 +7,71 @@ For a selector the connection is its end of the socket pair: frames, limits, ord
 other connection. When a selector or this worker dies, its connections end on both sides.
 Bounds: of each connection and direction, one chunk that the other side does not take yet (CHUNK), and nothing more is
 read; of all together WAITING_MAX, beyond which the connections are closed that have waited longest. When the selector
-has closed a connection, its client has FAREWELL_S to read what is left.
+has closed a connection, its client has FAREWELL_S to read what is left. The pump reads sockets itself, and ends a step
+with a part that has little data: a read of OpenSSL from a socket would not return while records without data come
+(tls/session.py).
 """
 
 from __future__ import annotations
 
 import collections
 import contextlib
-import fcntl
 import os
 import select
 import socket
-import ssl
-import termios
 import threading
 import time
 from collections.abc import Sequence
 
 import attrs
 
-from rocketpy.errors import TransportError
+from rocketpy.errors import TlsFailed, TransportError
 from rocketpy.native.core import lib
-from rocketpy.tls import HANDSHAKE_S, Certificates
-from rocketpy.tls.handshakes import FILES, LIMIT, TIMEOUT
+from rocketpy.remoting.abc import Peer
+from rocketpy.tls import HANDSHAKE_S, Certificates, HandshakeCounts, TlsSession
+from rocketpy.tls.handshakes import FILES, LIMIT, RECORDS, TIMEOUT
+from rocketpy.tls.session import RECORD_SIZE
 
 from .ring import WorkerBlock
 from .tls_handshakes import NO_LINGER, Handshake, Handshakes
 from .worker_spec import WorkerContext
 
-CHUNK = 65_536  # bytes that are read at once
-RECORD = 16_384  # largest plain text of a TLS record: what one read of a TLS socket gives at most
+CHUNK = 65_536  # bytes that are moved at once
+PART = RECORD_SIZE + 256  # of it, a whole record
 WAITING_MAX = 64 * 1024 * 1024
 FAREWELL_S = 10.0  # a selector that closes has already waited its own time for the client
-EVENTS_MAX = 256
+EVENTS_MAX = 32  # in a turn, after which the heart beats: a part of nothing but updates of keys takes up to 60 ms
 TURN_S = 1.0
 STOP_S = 5.0
 NOTHING = memoryview(b"")
-UNREAD = bytes(4)
 
 
 @attrs.define(eq=False)
 class Tunnel:
     """A connection whose handshake is complete."""
 
-    client: ssl.SSLSocket
+    client: socket.socket
     inner: socket.socket
+    session: TlsSession
+    peer: Peer | None = None
     to_client: memoryview = attrs.field(init=False, default=NOTHING)
-    """Bytes that the client does not take yet; until they are written nothing more is read from the selector."""
+    """Encrypted, and not taken by the client yet; until they are written nothing more is read from the selector."""
     to_selector: memoryview = attrs.field(init=False, default=NOTHING)
     client_events: int = attrs.field(init=False, default=select.EPOLLIN)
     inner_events: int = attrs.field(init=False, default=select.EPOLLIN)
     is_ended: bool = attrs.field(init=False, default=False)
     """The client has sent everything; the selector reads the rest of it and closes."""
-    failure: OSError | None = attrs.field(init=False, default=None)
+    failure: OSError | TlsFailed | None = attrs.field(init=False, default=None)
     """Why nothing more comes from the client, if it did not end in order."""
     leaves_by_s: float | None = attrs.field(init=False, default=None)
     """The selector has closed: when the client must have read the rest."""
 
+    counted_bytes: int = attrs.field(init=False, default=0)
+    """Of `waiting_bytes`, what the pump has counted."""
+
     @property
     def waiting_bytes(self) -> int:
-        return len(self.to_client) + len(self.to_selector)
+        return len(self.to_client) + len(self.to_selector) + self.session.outgoing_bytes
 
     def wanted(self) -> tuple[int, int]:
         """The events to wait for: of the client's socket, and of the inner one."""
@@ -87,12 +92,15 @@ class Pump:
     waiting_max: int
     closed_waiting: int = attrs.field(init=False, default=0)
     """Connections closed at `waiting_max`, or because their clients did not read the rest in FAREWELL_S."""
+    counts: HandshakeCounts = attrs.field(init=False, factory=HandshakeCounts)
+    """Connections refused after their handshakes."""
     _tunnels: dict[int, Tunnel] = attrs.field(init=False, factory=dict)  # by each of their two descriptors
     _blocked: dict[int, Tunnel] = attrs.field(init=False, factory=dict)  # by the client's, longest first
     _leaving: dict[int, Tunnel] = attrs.field(init=False, factory=dict)  # by the client's, in order of `leaves_by_s`
     _waiting_bytes: int = attrs.field(init=False, default=0)
     _poller: select.epoll = attrs.field(init=False, factory=select.epoll)
-    _buffer: memoryview = attrs.field(init=False, factory=lambda: memoryview(bytearray(CHUNK)))
+    _chunk: memoryview = attrs.field(init=False, factory=lambda: memoryview(bytearray(CHUNK)))
+    _plaintext: memoryview = attrs.field(init=False, factory=lambda: memoryview(bytearray(CHUNK + RECORD_SIZE)))
 
     def __attrs_post_init__(self) -> None:
         self._poller.register(self.doorbell, select.EPOLLIN)
@@ -100,14 +108,15 @@ class Pump:
     def __len__(self) -> int:
         return len(self._tunnels) // 2
 
-    def add(self, client: ssl.SSLSocket, inner: socket.socket) -> Tunnel:
-        """Serve a connection from now on. What the client sent with its last handshake message is read at once."""
-        tunnel = Tunnel(client, inner)
+    def add(self, tunnel: Tunnel, early: bytes = b"") -> None:
+        """Serve a connection from now on. `early`: what came with the last handshake message of the client."""
         for end in (tunnel.client, tunnel.inner):
             self._tunnels[end.fileno()] = tunnel
             self._poller.register(end, select.EPOLLIN)
-        self._serve(tunnel, True, select.EPOLLIN)
-        return tunnel
+        try:
+            self._pass_on(tunnel, memoryview(early))
+        except OSError:
+            self._close(tunnel)
 
     def turn(self, timeout_s: float) -> bool:
         """Wait, and move what is ready. Returns True if the doorbell rang."""
@@ -134,7 +143,7 @@ class Pump:
         try:
             if is_client:
                 if tunnel.to_client and events & select.EPOLLOUT:
-                    self._to_client(tunnel, tunnel.to_client)
+                    self._to_client(tunnel, [tunnel.to_client])
                 if not tunnel.to_selector:
                     self._from_client(tunnel)
             else:
@@ -144,30 +153,43 @@ class Pump:
                     self._from_selector(tunnel)
                 elif events & select.EPOLLHUP:
                     self._begin_farewell(tunnel)
-        except OSError:  # one of the two is gone
+        except (OSError, TlsFailed):  # one of the two is gone, or a record of the client was bad
             self._close(tunnel)
 
     def _from_client(self, tunnel: Tunnel) -> None:
         if tunnel.is_ended:
             return
-        size = 0
+        size, session = 0, tunnel.session
         try:
-            while size <= CHUNK - RECORD:
-                got = tunnel.client.recv_into(self._buffer[size:])
-                size += got
-                if not got:
-                    tunnel.is_ended = True
+            while size <= CHUNK - PART:
+                got = tunnel.client.recv_into(self._chunk, PART)
+                new = session.receive_into(self._chunk[:got], self._plaintext[size:])
+                size += new
+                tunnel.is_ended = not got
+                if got < PART or new < got // 2:
                     break
-                if not is_more_unread(tunnel.client.fileno()):
-                    break
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+        except BlockingIOError:
             pass
-        except OSError as exc:  # ssl.SSLError is one: no TLS, or a reset; the selector still gets what came before
+        except OSError as exc:  # a reset
             tunnel.is_ended, tunnel.failure = True, exc
-        if size:
-            self._to_selector(tunnel, self._buffer[:size])
+        if session.failure is not None:  # the selector still gets what came before
+            tunnel.is_ended, tunnel.failure = True, session.failure
+            if session.failure.reason == RECORDS:
+                self.counts.refuse(tunnel.peer, RECORDS, str(session.failure))
+        self._pass_on(tunnel, self._plaintext[:size])
+
+    def _pass_on(self, tunnel: Tunnel, plaintext: memoryview) -> None:
+        """Pass plaintext to the selector, and answers of TLS itself to the client."""
+        tunnel.is_ended |= tunnel.session.is_ended
+        if plaintext:
+            self._to_selector(tunnel, plaintext)
         elif tunnel.is_ended:
             self._end_input(tunnel)
+        if tunnel.session.has_outgoing:
+            if tunnel.to_client:  # they follow it
+                self._keep(tunnel)
+            else:
+                self._to_client(tunnel, [tunnel.session.take_outgoing()])
 
     def _to_selector(self, tunnel: Tunnel, data: memoryview) -> None:
         sent = 0
@@ -183,22 +205,24 @@ class Pump:
 
     def _from_selector(self, tunnel: Tunnel) -> None:
         try:
-            size = tunnel.inner.recv_into(self._buffer)
+            size = tunnel.inner.recv_into(self._chunk)
         except BlockingIOError:
             return
         if size:
-            self._to_client(tunnel, self._buffer[:size])
+            self._to_client(tunnel, tunnel.session.encrypt(self._chunk[:size]))
         else:
             self._close(tunnel, is_orderly=True)
 
-    def _to_client(self, tunnel: Tunnel, data: memoryview) -> None:
-        """All of it is written, or it is given to OpenSSL again as it is: OpenSSL has begun to encrypt it."""
-        try:
-            tunnel.client.send(data)
-        except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
-            self._keep(tunnel, to_client=data)
+    def _to_client(self, tunnel: Tunnel, pieces: Sequence[bytes | memoryview]) -> None:
+        """Send what is encrypted, and keep the rest."""
+        sent = 0
+        with contextlib.suppress(BlockingIOError):
+            sent = tunnel.client.sendmsg(pieces)
+        if sent == sum(map(len, pieces)):
+            self._keep(tunnel, to_client=memoryview(tunnel.session.take_outgoing()))
         else:
-            self._keep(tunnel, to_client=NOTHING)
+            data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            self._keep(tunnel, to_client=memoryview(data)[sent:])
 
     def _begin_farewell(self, tunnel: Tunnel) -> None:
         """The selector has closed, while bytes wait for the client."""
@@ -211,13 +235,13 @@ class Pump:
     def _keep(
         self, tunnel: Tunnel, *, to_client: memoryview | None = None, to_selector: memoryview | None = None
     ) -> None:
-        before = tunnel.waiting_bytes
         if to_client is not None:
-            tunnel.to_client = self._own(to_client, tunnel.to_client)
+            tunnel.to_client = to_client
         if to_selector is not None:
             tunnel.to_selector = self._own(to_selector, tunnel.to_selector)
-        after = tunnel.waiting_bytes
+        before, after = tunnel.counted_bytes, tunnel.waiting_bytes
         if before or after:
+            tunnel.counted_bytes = after
             self._waiting_bytes += after - before
             fd = tunnel.client.fileno()
             if not after:
@@ -227,7 +251,7 @@ class Pump:
             self._watch(tunnel)
 
     def _own(self, data: memoryview, known: memoryview) -> memoryview:
-        """A copy, if `data` lies in the buffer of reads, and not in what was kept before."""
+        """A copy, if `data` lies in a buffer of this pump, and not in what was kept before."""
         return NOTHING if not data else data if known else memoryview(bytes(data))
 
     def _watch(self, tunnel: Tunnel) -> None:
@@ -250,24 +274,19 @@ class Pump:
         del self._tunnels[tunnel.inner.fileno()]
         self._blocked.pop(client, None)
         self._leaving.pop(client, None)
-        self._waiting_bytes -= tunnel.waiting_bytes
+        self._waiting_bytes -= tunnel.counted_bytes
         for end in (tunnel.client, tunnel.inner):
             self._poller.unregister(end)
         if is_orderly:
             with contextlib.suppress(OSError):
                 tunnel.client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
-                tunnel.client.unwrap()
+                tunnel.client.send(tunnel.session.take_farewell())
         tunnel.client.close()
         tunnel.inner.close()
 
 
 def is_late(tunnel: Tunnel) -> bool:
     return tunnel.leaves_by_s is not None and tunnel.leaves_by_s <= time.monotonic()
-
-
-def is_more_unread(fd: int) -> bool:
-    """Return True if the socket has bytes to read: cheaper than a read that fails."""
-    return fcntl.ioctl(fd, termios.FIONREAD, UNREAD) != UNREAD
 
 
 @attrs.define(eq=False)
@@ -299,8 +318,8 @@ class TlsMain:
             if pump.turn(TURN_S):
                 self.block.awake()
             while self._ready:
-                complete = self._ready.popleft()
-                pump.add(complete.stream, complete.inner)
+                done = self._ready.popleft()
+                pump.add(Tunnel(done.client, done.arrival.inner, done.session, done.peer), done.early)
             self.block.beat(time.monotonic_ns())
             shown = Figures.of(handshakes, pump)
             shown.show(self.block, before)
@@ -341,7 +360,7 @@ class Figures:
         timed_out, limited = refused.pop(TIMEOUT, 0), refused.pop(LIMIT, 0) + refused.pop(FILES, 0)
         return cls(
             completed=counts.completed,
-            failed=sum(refused.values()),
+            failed=sum(refused.values()) + pump.counts.refused.total(),
             timed_out=timed_out,
             refused=limited,
             closed_waiting=pump.closed_waiting,

@@ -2,6 +2,9 @@
 
 Requests use a socket of `ssl`. The log is read by C, from a descriptor with plain bytes: with TLS that is one end of a
 socket pair, and a thread of the replicator has the other end and does the cipher, as a TLS worker does for clients.
+
+A master is trusted: the requests of a slave have no bound for records without data (tls/session.py). The log has it,
+because the pump is that of clients.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from rocketpy.config import parse_addresses
+from rocketpy.errors import TlsFailed
 
 from .errors import MasterUnusable, NoTls
 
@@ -21,8 +25,10 @@ if TYPE_CHECKING:
     import ssl
 
     from rocketpy.reactor.tls_worker import Pump
+    from rocketpy.tls import TlsSession
 
 TURN_S = 1.0
+RECEIVE_SIZE = 65_536
 FAREWELL_S = 1.0  # for the last bytes to a master that does not read
 _NOT_SERVED = "set tls.server.mode=permissive or enforcing on the master, or useTLS and haUseTLS to false here"
 _REMEDIES = {  # by the reason of a TlsFailed
@@ -39,18 +45,23 @@ def connect(address: str, timeout_s: float, tls: ssl.SSLContext | None = None) -
     Raises:
         MasterUnusable: there is none. NoTls: it cannot be encrypted.
     """
-    try:
-        host, port = parse_addresses(address)[0]
-        connection = socket.create_connection((host, port), timeout_s)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    except (OSError, ValueError) as exc:
-        raise MasterUnusable(f"cannot connect to {address}: {exc}") from exc
+    connection, host = _connect(address, timeout_s)
     if tls is None:
         return connection
     try:
         return tls.wrap_socket(connection, server_hostname=host)
     except OSError as exc:  # the connection is closed
         raise no_tls(address, exc) from exc
+
+
+def _connect(address: str, timeout_s: float) -> tuple[socket.socket, str]:
+    try:
+        host, port = parse_addresses(address)[0]
+        connection = socket.create_connection((host, port), timeout_s)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    except (OSError, ValueError) as exc:
+        raise MasterUnusable(f"cannot connect to {address}: {exc}") from exc
+    return connection, host
 
 
 @contextlib.contextmanager
@@ -65,20 +76,24 @@ def connect_ha(address: str, timeout_s: float, tls: ssl.SSLContext | None) -> It
         with connect(address, timeout_s) as connection:
             yield connection
         return
-    import ssl  # OpenSSL is loaded only where it is used
+    from rocketpy.reactor.tls_worker import WAITING_MAX, Pump, Tunnel  # OpenSSL is loaded only where it is used
+    from rocketpy.tls import TlsSession
 
-    from rocketpy.reactor.tls_worker import WAITING_MAX, Pump
-
-    with connect(address, timeout_s, tls) as encrypted, contextlib.ExitStack() as stack:
+    encrypted, host = _connect(address, timeout_s)
+    with encrypted, contextlib.ExitStack() as stack:
+        session = TlsSession.client(tls, host)
+        try:
+            early = _shake_hands(encrypted, session)
+        except (OSError, TlsFailed) as exc:
+            raise no_tls(address, exc) from exc
         plain, inner = socket.socketpair()
         doorbell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         stack.callback(os.close, doorbell)
         encrypted.setblocking(False)
         inner.setblocking(False)
         plain.settimeout(timeout_s)
-        assert isinstance(encrypted, ssl.SSLSocket)
-        pump = Pump(doorbell, WAITING_MAX)
-        tunnel = pump.add(encrypted, inner)
+        pump, tunnel = Pump(doorbell, WAITING_MAX), Tunnel(encrypted, inner, session)
+        pump.add(tunnel, early)
         thread = threading.Thread(target=_move, args=(pump,), name="tls", daemon=True)
         thread.start()
         stack.callback(_end, thread, doorbell)
@@ -89,9 +104,27 @@ def connect_ha(address: str, timeout_s: float, tls: ssl.SSLContext | None) -> It
             failure = tunnel.failure
             if failure is None:
                 raise
-            if not isinstance(failure, ssl.SSLError) or isinstance(failure, ssl.SSLEOFError):
-                raise MasterUnusable(f"{exc}; {address} cut the connection after the TLS handshake: {failure}") from exc
-            raise no_tls(address, failure) from exc
+            if isinstance(failure, TlsFailed):
+                raise no_tls(address, failure) from exc
+            raise MasterUnusable(f"{exc}; {address} cut the connection after the TLS handshake: {failure}") from exc
+
+
+def _shake_hands(connection: socket.socket, session: TlsSession) -> bytes:
+    """Return the plaintext that came with the end of the handshake. Raises: OSError. TlsFailed."""
+    early = b""
+    connection.sendall(session.take_outgoing())
+    try:
+        while not session.is_established:
+            if data := connection.recv(RECEIVE_SIZE):
+                early = session.receive(data)
+            else:
+                session.receive_end()
+            connection.sendall(session.take_outgoing())
+    except TlsFailed:
+        with contextlib.suppress(OSError):
+            connection.sendall(session.take_outgoing())  # the alert
+        raise
+    return early
 
 
 def _move(pump: Pump) -> None:
@@ -110,9 +143,9 @@ def _end(thread: threading.Thread, doorbell: int) -> None:
     thread.join()
 
 
-def no_tls(address: str, error: OSError) -> NoTls:
+def no_tls(address: str, error: OSError | TlsFailed) -> NoTls:
     """The failure of a handshake with a master, or of the first read after one of TLS 1.3."""
     from rocketpy.tls import failure_of
 
-    failure = failure_of(error)
+    failure = error if isinstance(error, TlsFailed) else failure_of(error)
     return NoTls(address, failure, _REMEDIES.get(failure.reason, _NOT_SERVED))

@@ -36,6 +36,7 @@ CLOSED = "closed"
 CERTIFICATE = "certificate"
 ALERT = "alert"
 PROTOCOL = "protocol"
+RECORDS = "records"
 REASONS = {
     PLAIN: "plain connections, which enforcing refuses",
     TIMEOUT: "handshakes that take longer than tlsHandshakeTimeoutMillis",
@@ -46,6 +47,7 @@ REASONS = {
     CERTIFICATE: "no certificate of the client, or one that is not trusted",
     ALERT: "refused by the client, which may not trust our certificate",
     PROTOCOL: "no TLS, or no version or cipher in common",
+    RECORDS: "after the handshake, more than 64 KiB of records without data, or of unread answers to them",
 }
 """The values of the label `reason`."""
 

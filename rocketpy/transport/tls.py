@@ -10,7 +10,7 @@ import contextlib
 import socket
 import ssl
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import trio
 
@@ -29,7 +29,7 @@ from rocketpy.tls import (
     TlsStatistics,
     source_of,
 )
-from rocketpy.tls.handshakes import CLOSED, PLAIN, TIMEOUT
+from rocketpy.tls.handshakes import CLOSED, PLAIN, RECORDS, TIMEOUT
 
 from .duties import Duty
 from .streams import close_in_order, connect
@@ -41,11 +41,14 @@ ALERT_S = 1.0  # for the last bytes to a peer that is refused
 
 class TlsStream(trio.abc.Stream):
     """A stream whose bytes are encrypted on `transport_stream`, after `shake_hands`. It is closed like TCP: nobody
-    waits for the peer's farewell. One task sends and one receives."""
+    waits for the peer's farewell. One task sends and one receives. `refuse` is told of a session that fails later."""
 
-    def __init__(self, transport_stream: trio.abc.Stream, session: TlsSession) -> None:
+    def __init__(
+        self, transport_stream: trio.abc.Stream, session: TlsSession, refuse: Callable[[TlsFailed], None] | None = None
+    ) -> None:
         self.transport_stream = transport_stream
         self._session = session
+        self._refuse = refuse
         self._early = b""  # plaintext that came with the end of the handshake
         self._sending = trio.Lock()
 
@@ -70,8 +73,10 @@ class TlsStream(trio.abc.Stream):
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         view = memoryview(data)
         for at in range(0, len(view), SEND_SIZE):
-            with _broken():
+            try:
                 self._session.send(view[at : at + SEND_SIZE])
+            except TlsFailed as exc:  # a bad record is, for the user of a stream, a broken stream
+                raise trio.BrokenResourceError from exc
             await self._flush()
 
     async def wait_send_all_might_not_block(self) -> None:
@@ -84,8 +89,12 @@ class TlsStream(trio.abc.Stream):
             data = await self.transport_stream.receive_some(max_bytes)
             if not data:
                 break
-            with _broken():
+            try:
                 plaintext = self._session.receive(data)
+            except TlsFailed as exc:
+                if self._refuse is not None:
+                    self._refuse(exc)
+                raise trio.BrokenResourceError from exc
             if not self._sending.locked():  # else the sender takes it along: a reader that waited could wait for ever
                 await self._flush()
         return plaintext
@@ -104,15 +113,6 @@ class TlsStream(trio.abc.Stream):
         close_in_order(self)
         with trio.move_on_after(ALERT_S), contextlib.suppress(trio.BrokenResourceError):
             await self._flush()
-
-
-@contextlib.contextmanager
-def _broken() -> Iterator[None]:
-    """A bad record is, for the user of a stream, a broken stream."""
-    try:
-        yield
-    except TlsFailed as exc:
-        raise trio.BrokenResourceError from exc
 
 
 # --- clients ----------------------------------------------------------------------------------------------------------
@@ -199,8 +199,13 @@ class TlsAcceptor:
 
     async def shake_hands(self, plain: trio.abc.Stream, peer: Peer) -> TlsStream:
         """Do the handshake in its turn. Raises: as `TlsStream.shake_hands`."""
+
+        def refuse(failure: TlsFailed) -> None:
+            if failure.reason == RECORDS:
+                self._counts.refuse(peer, failure.reason, str(failure))
+
         async with self._turn(source_of(peer.host)):
-            stream = TlsStream(plain, TlsSession.server(self._certificates.context))
+            stream = TlsStream(plain, TlsSession.server(self._certificates.context), refuse)
             await stream.shake_hands()
         self._counts.completed += 1
         return stream

@@ -170,7 +170,7 @@ def test_a_tls_worker_keeps_nothing_of_damaged_hellos(authority: Authority) -> N
         worker.turn(0.1)
         with contextlib.suppress(BlockingIOError):
             session.receive(client.recv(65_536))
-    for end in (client, plain, completed[0].stream, completed[0].inner, selectors_end, workers_end):
+    for end in (client, plain, completed[0].client, completed[0].arrival.inner, selectors_end, workers_end):
         end.close()
     worker.stop()
     worker.run()

@@ -27,9 +27,11 @@ from rocketpy.errors import RocketError
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.frame import FrameCutter
 from rocketpy.tls import HANDSHAKE_BYTES_MAX, HANDSHAKES_OF_SOURCE_MAX
+from rocketpy.tls.session import SILENT_BYTES_MAX
 from tests.support.broker import RunningBroker, free_ports
 from tests.support.certificates import HOST, Authority, Issued
 from tests.support.pair import LoneBroker, NameServer
+from tests.support.silent_records import connect_13
 from tests.support.waiting import is_readable
 from tests.support.wire import until
 
@@ -246,7 +248,7 @@ def test_garbage_after_the_first_byte(enforcing: Target, data: bytes) -> None:
 
 @pytest.mark.parametrize("size", [130_000, 16_000_000])
 def test_an_oversized_handshake(enforcing: Target, size: int) -> None:
-    """A hello may have 128 KiB by the rules of TLS. A name server refuses it long before, a broker at the end."""
+    """A hello may have 128 KiB by the rules of TLS. Servers refuse it long before."""
     before = enforcing.refused("size")
     hello = b"\x01" + size.to_bytes(3, "big") + bytes(min(size, 1_000_000))
     sent = 0
@@ -258,6 +260,22 @@ def test_an_oversized_handshake(enforcing: Target, size: int) -> None:
             time.sleep(0.001)
     enforcing.expect_refused("size", before + 1)
     assert sent > HANDSHAKE_BYTES_MAX / 2 if size == 130_000 else sent < 500_000
+
+
+@pytest.mark.parametrize("is_requested", [False, True])
+def test_records_without_data(enforcing: Target, tmp_path: Path, is_requested: bool) -> None:
+    """A stranger whose handshake is complete sends updates of keys. Others are served meanwhile.
+
+    Fault: One connection with a flood of updates of keys stopped a TLS worker of a broker until it was killed."""
+    before, context = enforcing.refused("records"), enforcing.context()
+    connection, records = connect_13(enforcing.context(), enforcing.connect(), tmp_path)
+    with connection:
+        with contextlib.suppress(OSError):
+            for _ in range(64):
+                connection.sendall(records.key_updates(SILENT_BYTES_MAX, is_requested=is_requested))
+                assert enforcing.ask(context, source=ELSEWHERE)
+        assert is_closed(connection)
+    enforcing.expect_refused("records", before + 1)
 
 
 def test_half_handshakes_of_one_machine(kind: str, authority: Authority, tmp_path: Path) -> None:

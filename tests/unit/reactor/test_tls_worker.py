@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import array
 import contextlib
+import fcntl
 import itertools
 import os
 import random
 import socket
 import ssl
 import struct
+import termios
 import threading
 import time
 from collections.abc import Iterator
 from ipaddress import IPv4Address
 from pathlib import Path
-from typing import cast
 
 import attrs
 import pytest
@@ -31,12 +32,15 @@ from rocketpy.native.core import lib
 from rocketpy.reactor import tls_handshakes, tls_worker
 from rocketpy.reactor.handoff import handoff_pair, pass_to_tls
 from rocketpy.reactor.ring import STOP_LEAVE, WorkerBlock
+from rocketpy.reactor.tls_handshakes import Arrival
 from rocketpy.reactor.tls_worker import TlsMain
 from rocketpy.reactor.worker_messages import HOST, encode_host
 from rocketpy.reactor.worker_spec import WorkerContext
 from rocketpy.remoting.abc import Peer
 from rocketpy.tls import Certificates, TlsSession
-from tests.support.waiting import wait_until
+from rocketpy.tls.session import SILENT_BYTES_MAX
+from tests.support.silent_records import Client13, KeyLog, connect_13
+from tests.support.waiting import is_readable, wait_until
 
 SECONDS = 20.0
 AUTHORITY = trustme.CA()
@@ -285,6 +289,85 @@ def test_garbage_in_place_of_a_record_ends_that_connection(rig: Rig) -> None:
             assert near.recv(1) == b""
 
 
+def test_a_flood_of_records_without_data_ends_that_connection(rig: Rig) -> None:
+    """Its selector reads what came before; others are served meanwhile.
+
+    Fault: A client that sent updates of keys stopped a TLS worker: one read of OpenSSL handled as many as came."""
+    trust = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    AUTHORITY.configure_trust(trust)
+    client, near = rig.connect()
+    flooder, records = connect_13(trust, client, rig.directory)
+    other, other_near = rig.open()
+    with flooder, near, other, other_near:
+        flooder.sendall(records.data(b"before"))
+        assert exactly(near, 6) == b"before"
+        with contextlib.suppress(OSError):
+            for _ in range(100):
+                flooder.sendall(records.key_updates(SILENT_BYTES_MAX))
+                other.sendall(b"ping")
+                assert exactly(other_near, 4) == b"ping"
+                if is_readable(near.fileno(), 0):
+                    break
+        assert near.recv(1) == b""
+        wait_until(lambda: rig.count(lib.RP_COUNT_TLS_FAILED) == 1, SECONDS)
+        near.sendall(b"answer")  # the selector closes as after any other end
+        near.close()
+        other.sendall(b"ping")
+        assert exactly(other_near, 4) == b"ping"
+
+
+@pytest.mark.parametrize("is_requested", [False, True])
+def test_a_turn_reads_one_part_of_records_without_data(tmp_path: Path, is_requested: bool) -> None:
+    """Also between data. Answers that the client does not read end it."""
+    with opened_tunnel(Rig(tmp_path)) as (pump, tunnel, records, far, near):
+        sent = 0
+        while tunnel.failure is None and sent < 2_000_000:
+            far.sendall(flood := records.data(b"x") + records.key_updates(40_000, is_requested=is_requested))
+            sent += len(flood)
+            left = unread(tunnel.client)
+            while left and tunnel.failure is None:
+                pump.turn(0)
+                assert 0 < left - unread(tunnel.client) <= tls_worker.PART
+                left = unread(tunnel.client)
+            assert tunnel.session.outgoing_bytes <= 2 * SILENT_BYTES_MAX
+        assert exactly(near, 1) == b"x"
+        assert (tunnel.failure is not None) == is_requested
+
+
+def unread(stream: socket.socket) -> int:
+    return int(struct.unpack("i", fcntl.ioctl(stream.fileno(), termios.FIONREAD, bytes(4)))[0])
+
+
+@contextlib.contextmanager
+def opened_tunnel(
+    rig: Rig,
+) -> Iterator[tuple[tls_worker.Pump, tls_worker.Tunnel, Client13, socket.socket, socket.socket]]:
+    """A pump with one connection, whose turns are the test's; what makes records, the client's end, the selector's."""
+    rig.write_certificate()
+    AUTHORITY.configure_trust(rig.trust)
+    session, doorbell = TlsSession.server(Certificates.of_server(rig.tls()).context), os.eventfd(0)
+    log, client = KeyLog(rig.trust, rig.directory / "keys"), TlsSession.client(rig.trust, "127.0.0.1")
+    for _ in range(2):
+        session.receive(client.take_outgoing())
+        client.receive(session.take_outgoing())
+    cipher = client._tls.cipher()
+    assert cipher is not None
+    with contextlib.ExitStack() as stack:
+        far, accepted = map(stack.enter_context, socket.socketpair())
+        near, inner = map(stack.enter_context, socket.socketpair())
+        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+        for end in (accepted, inner):
+            end.setblocking(False)
+        pump = tls_worker.Pump(doorbell, tls_worker.WAITING_MAX)
+        tunnel = tls_worker.Tunnel(accepted, inner, session)
+        pump.add(tunnel)
+        yield pump, tunnel, log.client_13(cipher[0]), far, near
+        pump.close()
+    os.close(doorbell)
+    for end in (*rig.pair, *rig.ha_pair, rig.listener):
+        end.close()
+
+
 def test_a_selector_that_has_gone_during_a_handshake_costs_that_connection_only(rig: Rig) -> None:
     """Its client has sent a request behind the handshake, which is read when the pump gets the connection.
 
@@ -295,12 +378,14 @@ def test_a_selector_that_has_gone_during_a_handshake_costs_that_connection_only(
     with far, near:
         client = threading.Thread(target=send_one, args=(rig.trust, far))
         client.start()
-        stream = Certificates.of_server(rig.tls()).context.wrap_socket(accepted, server_side=True)
+        session, early = TlsSession.server(Certificates.of_server(rig.tls()).context), b""
+        while not early:
+            early = session.receive(accepted.recv(65_536))
+            accepted.sendall(session.take_outgoing())
         client.join()
-        stream.setblocking(False)
         near.close()
         pump = tls_worker.Pump(doorbell, tls_worker.WAITING_MAX)
-        pump.add(stream, inner)
+        pump.add(tls_worker.Tunnel(accepted, inner, session), early)
         assert len(pump) == 0
     os.close(doorbell)
 
@@ -398,7 +483,8 @@ def test_a_handshake_that_is_complete_at_the_stop_is_closed(tmp_path: Path, monk
     rig = Rig(tmp_path)
     rig.start()
     (stream, client), (inner, near) = socket.socketpair(), socket.socketpair()
-    late = tls_handshakes.Handshake(cast(ssl.SSLSocket, stream), inner, Peer("127.0.0.1", 1), 0.0, way=0)
+    session = TlsSession.server(Certificates.of_server(rig.tls()).context)
+    late = tls_handshakes.Handshake(Arrival(stream, inner, Peer("127.0.0.1", 1)), session, 0.0, way=0)
     stop = tls_handshakes.Handshakes.stop
 
     def stop_late(handshakes: tls_handshakes.Handshakes) -> None:

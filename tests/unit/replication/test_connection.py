@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import random
 import socket
 import ssl
@@ -189,22 +190,15 @@ def test_a_master_that_asks_for_a_certificate(authority: Authority, version: ssl
 
 
 def test_a_master_that_resets_the_connection_after_the_handshake(
-    authority: Authority, monkeypatch: pytest.MonkeyPatch
+    authority: Authority,
 ) -> None:
     """Fault: A slave whose connection was reset said that its master closed it during the TLS handshake."""
-    read = ssl.SSLSocket.recv_into
-
-    def recv_into(stream: ssl.SSLSocket, buffer: Any) -> int:
-        if (size := read(stream, buffer)) == 0 and not stream.server_side:
-            raise ConnectionResetError("reset by peer")  # as from Python 3.13 on; before, a reset reads as an end
-        return size
 
     def serve(stream: ssl.SSLSocket) -> None:
         stream.sendall(b"log")
         assert stream.recv(1) == b"x"
         stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
-    monkeypatch.setattr(ssl.SSLSocket, "recv_into", recv_into)
     context = server_context(tls_config(authority.issue().settings()))
     with (
         master(by_tls(context, serve)) as address,
@@ -215,8 +209,8 @@ def test_a_master_that_resets_the_connection_after_the_handshake(
         connection.sendall(b"x")
         assert connection.recv(1) == b""
         raise MasterUnusable("it closed the connection")
-    cut = f"{address} cut the connection after the TLS handshake: reset by peer"
-    assert str(raised.value) == f"it closed the connection; {cut}"
+    cut = f"{address} cut the connection after the TLS handshake: {ConnectionResetError(errno.ECONNRESET, '')}"
+    assert str(raised.value).startswith(f"it closed the connection; {cut}")
 
 
 @pytest.mark.parametrize("uses_tls", [True, False])

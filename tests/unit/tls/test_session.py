@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ssl
+from pathlib import Path
 
 import pytest
 
 from rocketpy.errors import TlsFailed
 from rocketpy.tls import HANDSHAKE_BYTES_MAX, TlsSession, client_context, server_context
+from rocketpy.tls.session import RECORD_SIZE, SILENT_BYTES_MAX
 from tests.support.certificates import HOST, PLAINTEXT, Authority, converse, tls_config
+from tests.support.silent_records import Client12, Client13, KeyLog
 
 
 @pytest.fixture(scope="module")
@@ -180,3 +183,100 @@ def test_an_old_client_without_certificate(authority: Authority) -> None:
     with pytest.raises(TlsFailed, match="it shows no certificate"):
         converse(client, server)
     assert not client.is_established
+
+
+# --- records without data ---------------------------------------------------------------------------------------------
+
+SECOND_HALF = SILENT_BYTES_MAX // 2
+
+
+def updating(authority: Authority, directory: Path) -> tuple[Client13, TlsSession]:
+    """A client of TLS 1.3, and its server."""
+    context = client_context(tls_config(authority.trusting()))
+    log = KeyLog(context, directory / "keys")
+    client, server = TlsSession.client(context, HOST), server_of(authority)
+    converse(client, server)
+    cipher = client._tls.cipher()
+    assert cipher is not None
+    return log.client_13(cipher[0]), server
+
+
+def renegotiating(authority: Authority, directory: Path) -> tuple[Client12, TlsSession]:
+    """A client of TLS 1.2, and its server."""
+    context = client_context(tls_config(authority.trusting()))
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers("ECDHE-ECDSA-AES128-GCM-SHA256")
+    log = KeyLog(context, directory / "keys")
+    client, server = TlsSession.client(context, HOST), server_of(authority)
+    server.receive(client.take_outgoing())
+    hello = server.take_outgoing()
+    client.receive(hello)
+    converse(client, server)
+    return log.client_12(hello[11:43]), server
+
+
+def test_updates_of_keys_without_data_end_a_session(authority: Authority, tmp_path: Path) -> None:
+    """Fault: One client stopped a server with updates of keys, of which one read handled as many as came.
+
+    Holds: network, TLS of servers."""
+    client, server = updating(authority, tmp_path)
+    for _ in range(3):
+        assert server.receive(client.key_updates(SECOND_HALF)) == b""
+        assert server.receive(client.key_updates(SECOND_HALF // 2) + client.data(b"x")) == b"x", "and count anew"
+    assert server.receive(client.key_updates(SECOND_HALF)) == b""
+    with pytest.raises(TlsFailed, match="records without data") as caught:
+        server.receive(client.key_updates(SECOND_HALF))
+    assert caught.value.reason == "records"
+
+
+def test_hellos_of_a_refused_renegotiation_end_a_session(authority: Authority, tmp_path: Path) -> None:
+    client, server = renegotiating(authority, tmp_path)
+    assert server.receive(client.data(b"x") + client.hellos(SECOND_HALF) + client.data(b"y")) == b"xy"
+    assert server.receive(client.hellos(SECOND_HALF)) == b""
+    with pytest.raises(TlsFailed) as caught:
+        server.receive(client.hellos(SECOND_HALF))
+    assert caught.value.reason == "records"
+
+
+def test_answers_that_nobody_takes_are_bounded(authority: Authority, tmp_path: Path) -> None:
+    """Fault: A name server kept each answer to an update of keys for a client that read nothing."""
+    client, server = updating(authority, tmp_path)
+
+    def ask() -> None:
+        asked = client.key_updates(SECOND_HALF, is_requested=True)
+        assert server.receive(asked + client.data(b"x")) == b"x"
+
+    for _ in range(4):
+        ask()
+        assert abs(len(server.take_outgoing()) - SECOND_HALF) < 100
+    ask()
+    server.send(b"y" * SILENT_BYTES_MAX)  # is no answer
+    with pytest.raises(TlsFailed) as caught:
+        for _ in range(2):
+            ask()
+    assert caught.value.reason == "records" and server.outgoing_bytes < 3 * SILENT_BYTES_MAX
+
+
+def test_a_record_in_pieces_is_no_record_without_data(authority: Authority) -> None:
+    """The largest one, byte by byte."""
+    client, server = client_of(authority), server_of(authority)
+    converse(client, server)
+    client.send(bytes(RECORD_SIZE))
+    record = client.take_outgoing()
+    for at in range(len(record) - 1):
+        assert server.receive(record[at : at + 1]) == b""
+    assert len(server.receive(record[-1:])) == RECORD_SIZE
+
+
+def test_what_came_before_a_bad_record(authority: Authority) -> None:
+    client, server = client_of(authority), server_of(authority)
+    converse(client, server)
+    data = b"".join(client.encrypt(memoryview(PLAINTEXT)))
+    client.send(b"bad")
+    bad = bytearray(client.take_outgoing())
+    bad[-1] ^= 1
+    target = memoryview(bytearray(len(data) + len(bad) + RECORD_SIZE))
+    size = server.receive_into(memoryview(data + bad), target)
+    assert target[:size] == PLAINTEXT and server.failure is not None and server.failure.reason == "protocol"
+    with pytest.raises(TlsFailed):
+        server.receive(data)

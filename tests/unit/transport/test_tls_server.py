@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import ssl
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from rocketpy.remoting.abc import Peer
 from rocketpy.tls import HANDSHAKE_S, HANDSHAKES_OF_SOURCE_MAX, Certificates, TlsSession, client_context
 from rocketpy.transport.tls import TlsAcceptor, TlsStream
 from tests.support.certificates import HOST, PLAINTEXT, Authority, Issued, tls_config
+from tests.support.silent_records import KeyLog
 
 PEER, ANOTHER = Peer("10.0.0.1", 1000), Peer("10.0.0.2", 1000)
 IDLE_S = 120.0
@@ -221,6 +223,55 @@ def test_a_connection_that_breaks_is_one_that_was_closed(authority: Authority, c
         near.socket.close()
         assert await acceptor.accept(far, PEER, idle_s=IDLE_S) is None
         assert acceptor.statistics().refused == {"closed": 1}
+
+    trio.run(main)
+
+
+@pytest.mark.parametrize("is_sender_blocked", [False, True])
+def test_records_without_data(
+    authority: Authority, connections: Connections, tmp_path: Path, is_sender_blocked: bool
+) -> None:
+    """They end a connection; also between data, if their answers wait behind what the client does not read.
+
+    Fault: A name server kept each answer to an update of keys for a client that read nothing."""
+    acceptor = acceptor_of(authority)
+
+    async def main() -> None:
+        near, far = connections.open()
+        context = client_context(tls_config(authority.trusting()))
+        log, session = KeyLog(context, tmp_path / "keys"), TlsSession.client(context, HOST)
+        accepted: list[trio.abc.Stream | None] = []
+
+        async def accept() -> None:
+            accepted.append(await acceptor.accept(far, PEER, idle_s=IDLE_S))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(accept)
+            await TlsStream(near, session).shake_hands()
+        stream, cipher = accepted[0], session._tls.cipher()
+        assert stream is not None and cipher is not None
+        records = log.client_13(cipher[0])
+
+        async def flood() -> None:
+            with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                for _ in range(20):
+                    data = records.data(b"x") if is_sender_blocked else b""
+                    await near.send_all(data + records.key_updates(30_000, is_requested=is_sender_blocked))
+
+        async def send() -> None:
+            with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                await stream.send_all(bytes(1 << 24))
+
+        async with trio.open_nursery() as nursery:
+            if is_sender_blocked:
+                nursery.start_soon(send)
+                await wait_all_tasks_blocked()
+            nursery.start_soon(flood)
+            with pytest.raises(trio.BrokenResourceError):
+                while await stream.receive_some() == b"x":
+                    pass
+            nursery.cancel_scope.cancel()
+        assert acceptor.statistics().refused == {"records": 1}
 
     trio.run(main)
 
