@@ -63,7 +63,7 @@ def test_a_process_of_its_own_keeps_its_tracebacks() -> None:
 
 
 def test_show_prints_no_broken_pipe_and_errors_begin_with_the_reason(java: None, tmp_path: Path) -> None:
-    """Fault: show and limit printed tracebacks of broken pipes, and the reason of an error stood at its end."""
+    """Fault: Both show and limit printed tracebacks of broken pipes, and the reason of an error stood at its end."""
     image = image_of([record("T", b"%d" % n * 500) for n in range(5000)])
     (tmp_path / "commitlog").mkdir()
     (tmp_path / "commitlog" / file_name(0)).write_bytes(image.data)

@@ -14,7 +14,7 @@ def run(log: Path, command: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_steps_are_shown_while_it_runs(tmp_path: Path) -> None:
-    """Fault: make spark-demo was silent while it installed 500 MB."""
+    """Fault: The target spark-demo was silent while it installed 500 MB."""
     log = tmp_path / "pip.log"
     ran = run(log, 'echo "noise"; echo "  Downloading $WHAT (500 MB)"; sleep 1.5; echo done')
     assert ran.returncode == 0 and "Downloading pyspark (500 MB)" in ran.stdout and "noise" not in ran.stdout

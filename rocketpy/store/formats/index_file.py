@@ -80,8 +80,8 @@ class _Search:
     begin_ms: int
     end_ms: int
     accepts: Callable[[int], bool]
-    found: list[int] = attrs.field(factory=list)
-    rejected: set[int] = attrs.field(factory=set)
+    found: list[int] = attrs.field(init=False, factory=list)
+    rejected: set[int] = attrs.field(init=False, factory=set)
 
     @property
     def is_over(self) -> bool:
