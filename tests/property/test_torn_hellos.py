@@ -6,6 +6,7 @@ others. ROCKETPY_SEED begins with another seed.
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import random
 import socket
@@ -147,6 +148,7 @@ def test_a_tls_worker_keeps_nothing_of_damaged_hellos(authority: Authority) -> N
         assert plain is not None
         return client, plain
 
+    gc.collect()  # descriptors of earlier tests, which would be closed meanwhile
     descriptors = len(os.listdir("/proc/self/fd"))
     for seed in range(FIRST_SEED, FIRST_SEED + CASES // 10):
         choose = random.Random(seed)
