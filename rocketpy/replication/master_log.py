@@ -16,8 +16,8 @@ import attrs
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.config import parse_addresses, properties
 from rocketpy.errors import RocketError
-from rocketpy.message.host import format_host
-from rocketpy.message.numbers import LONG_MAX, parse_integer
+from rocketpy.message.host import PORT_MAX, format_host
+from rocketpy.message.numbers import LONG_MAX, int_or, parse_integer
 from rocketpy.remoting.bodies.route import KVTable
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.frame import FrameCutter
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 ANSWER_MAX = 4 * 1024 * 1024  # bytes of an answer
 RECEIVE_SIZE = 65_536
-PORT_DIGITS_MAX = 5
 
 
 @attrs.frozen
@@ -140,8 +139,8 @@ def _plausible(log: MasterLog) -> MasterLog:
 
 def _ha_address(config: Mapping[str, str]) -> str | None:
     """Return what `doctor` calls; a slave is told it by a name server."""
-    host, port = config.get("brokerIP2"), config.get("haListenPort", "")
-    return format_host((host, int(port))) if host and port.isdecimal() and len(port) <= PORT_DIGITS_MAX else None
+    host, port = config.get("brokerIP2"), int_or(config.get("haListenPort"), 0)
+    return format_host((host, port)) if host and 0 < port <= PORT_MAX else None
 
 
 def _body(answer: RemotingCommand, code: RequestCode) -> bytes:

@@ -150,4 +150,7 @@ def test_a_broker_with_bad_files_starts_nothing(tmp_path: Path) -> None:
     words += ["--set", "useTLS=true", "--set", "tls.client.trustCertPath=/none", "--set", "tls.config.file=/dev/null"]
     done = preloaded.run(words, timeout=60)
     assert done.returncode == 1 and not (tmp_path / "s").exists()
-    assert done.stderr == "rocketpy: tls.client.trustCertPath: cannot use /none: No such file or directory\n"
+    assert (
+        done.stderr
+        == "rocketpy: tls.client.trustCertPath: cannot use /none: No such file or directory; correct the path\n"
+    )

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 import attrs
 
 from rocketpy.errors import ConfigError
+from rocketpy.message.numbers import int_or, long_or
 
 logger = logging.getLogger(__name__)
 
@@ -44,11 +45,9 @@ class ServiceManager:
         Raises:
             ConfigError: a passed descriptor is no listening TCP socket.
         """
-        watchdog_us = environ.get("WATCHDOG_USEC", "0")
-        is_own = environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid()) and watchdog_us.isdecimal()
-        return cls(
-            environ.get("NOTIFY_SOCKET", ""), int(watchdog_us) / 1e6 if is_own else 0.0, _passed_listeners(environ)
-        )
+        is_own = environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
+        watchdog_us = long_or(environ.get("WATCHDOG_USEC"), 0) if is_own else 0
+        return cls(environ.get("NOTIFY_SOCKET", ""), watchdog_us / 1e6, _passed_listeners(environ))
 
     def tell_ready(self) -> None:
         """Every port serves. From now on it has to hear `beat`."""
@@ -115,9 +114,8 @@ class ServiceManager:
 def _passed_listeners(environ: Mapping[str, str]) -> list[socket.socket]:
     if environ.get("LISTEN_PID") != str(os.getpid()):
         return []
-    count = environ.get("LISTEN_FDS", "0")
     listeners = []
-    for fd in range(FIRST_DESCRIPTOR, FIRST_DESCRIPTOR + int(count) if count.isdecimal() else 0):
+    for fd in range(FIRST_DESCRIPTOR, FIRST_DESCRIPTOR + int_or(environ.get("LISTEN_FDS"), 0)):
         try:
             one = socket.socket(fileno=os.dup(fd))
             is_usable = one.type == socket.SOCK_STREAM and one.family in (socket.AF_INET, socket.AF_INET6)
