@@ -9,6 +9,7 @@ try: a loss in one run of two is a loss. They lie in the places of ONE_TRY, or a
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 from pathlib import Path
@@ -62,6 +63,17 @@ def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     """The backend under which `loops.run` runs a test; a test that uses this fixture is run under each."""
     monkeypatch.setattr(loops, "chosen", request.param)
     return str(request.param)
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """Collect garbage not before all tests are known: modules and items are none, and there are a million objects."""
+    gc.disable()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Leave modules and items out of all later collections, of forks as well."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
