@@ -96,7 +96,7 @@ uint32_t rp_signatures_check(rp_signed *requests, uint32_t count) {
     uint32_t asked[RP_HMAC_JOBS], job_count = 0, at = 0, done = 0;
     for (; done < count && job_count < RP_HMAC_JOBS; done++) {
         rp_signed *one = &requests[done];
-        uint32_t room = ROOM - RP_HMAC_ROOM - at;
+        int64_t room = (int64_t)ROOM - RP_HMAC_ROOM - at; /* negative: too little even for a request without values */
         int64_t size = put_signed(one->header, values + at, room < VALUES_MAX ? room : VALUES_MAX);
         one->is_valid = 0;
         if (size < 0 && job_count > 0) break; /* alone it may have the room */

@@ -218,7 +218,7 @@ static void open_world(struct world *world, const char *directory, uint64_t seed
     CHECK(world->log != MAP_FAILED);
     close(fd);
     CHECK(world->view = rp_log_view_open(directory, LOG_SIZE, 4));
-    rp_network everybody = {.bits = 0}; /* unix sockets: all of them speak for others */
+    static rp_network everybody = {.bits = 0}; /* borrowed; unix sockets: all of them speak for others */
     rp_selector_config config = {.worker = world->worker,
                                  .index = 1,
                                  .handoff = world->handoff[1],

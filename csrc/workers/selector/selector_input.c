@@ -74,8 +74,8 @@ static rp_status take_proxy_header(rp_selector *selector, rp_connection *connect
 static rp_status take_bytes(rp_selector *selector, rp_connection *connection, const uint8_t *data, uint32_t size) {
     rp_status status = RP_OK;
     rp_frame frames[FRAMES_MAX];
-    uint32_t frame_count = 0, passed;
-    int is_any_passed = 0;
+    uint32_t frame_count = 0, passed, is_any_passed = 0;
+    frames[0].size = 0; /* not known yet, also of what a PROXY header precedes */
     if (size > 0 && connection->flags & CONNECTION_PROXIED) {
         uint32_t used = 0;
         status = take_proxy_header(selector, connection, data, size, &used);

@@ -87,6 +87,28 @@ def test_one_wrong_signature_in_each_place(path: FastPath, wrong: Credentials | 
         check(path, parts, SerializeType.JSON)
 
 
+def size_of_values(request: RemotingCommand) -> int:
+    """Bytes of all that is signed but the body; the core takes VALUES_MAX of csrc/wire/signature.c."""
+    return sum(len(value.encode()) for name, value in (request.ext_fields or {}).items() if name != "Signature")
+
+
+def with_values(size: int) -> RemotingCommand:
+    """A request whose values have so many bytes."""
+    base = size_of_values(send(OWN, b"body"))
+    request = send_request("T", b"body", properties="x" * (size - base))
+    sign(request, OWN)
+    assert size_of_values(request) == size
+    return request
+
+
+@pytest.mark.parametrize("second", [*range(2480, 2700, 8), 8191])
+def test_the_room_for_values_of_one_read(path: FastPath, second: int) -> None:
+    """Fault: Where two requests left less than the room for a padding, a third was written behind the buffer."""
+    stream = b"".join(with_values(size).encode() for size in (8192, second, 8192, 8192))
+    assert path.read_together(stream) == (lib.RP_OK, 4)
+    assert passed_on(path) == [(b"body", True)] * 4
+
+
 def test_a_signature_of_the_frame_beside_it(path: FastPath) -> None:
     """Two requests that have each other's signature, in both orders."""
     bodies = [b"one", b"another"]
