@@ -48,7 +48,7 @@ class Environment:
     """The environment of commands; tests pass another one."""
 
     make_admin: Callable[..., Admin] = Admin
-    run: Callable[..., Any] = aio.run
+    run: Callable[..., Any] | None = None  # None: as the command says
 
 
 CommandBody = Callable[..., Awaitable[int | None]]
@@ -66,17 +66,20 @@ def option(short: str, *names: str, **settings: Any) -> Callable[[Any], Any]:
     return click.option(*spellings, settings.pop("to", parameter), **settings)
 
 
-def command(*, example: str, destructive: str | None = None) -> Callable[[CommandBody], click.Command]:
+def command(
+    *, example: str, destructive: str | None = None, run: Callable[..., Any] = aio.run
+) -> Callable[[CommandBody], click.Command]:
     """Make a click command of an async function `(admin, out, **options)` that returns an exit status or None.
 
     Args:
         destructive: what is to be confirmed on a terminal, with the options in braces; `--yes` answers it.
+        run: runs the function to its end, in the loop that it needs.
     """
 
     def make(function: CommandBody) -> click.Command:
         @functools.wraps(function)
         def entry(**options: Any) -> int:
-            return _run(function, destructive, options)
+            return _run(function, destructive, run, options)
 
         decorated: Any = entry
         decorated = click.option("--debug", is_flag=True, help="Show the stack trace of an error.")(decorated)
@@ -114,7 +117,7 @@ def command(*, example: str, destructive: str | None = None) -> Callable[[Comman
     return make
 
 
-def _run(function: CommandBody, destructive: str | None, options: dict[str, Any]) -> int:
+def _run(function: CommandBody, destructive: str | None, run: Callable[..., Any], options: dict[str, Any]) -> int:
     debug = options.pop("debug")
     out = Output(
         Format(options.pop("output_format")),
@@ -132,7 +135,7 @@ def _run(function: CommandBody, destructive: str | None, options: dict[str, Any]
     }
     try:
         admin = environment.make_admin(**settings, credentials=tool_credentials())
-        status: int | None = environment.run(_within, admin, function, out, options)
+        status: int | None = (environment.run or run)(_within, admin, function, out, options)
         return status or 0
     except KeyboardInterrupt:
         return EXIT_FAILED
