@@ -85,7 +85,7 @@ static int is_equal(const uint8_t *left, const uint8_t *right) {
 static int64_t put_signed(const rp_header *header, uint8_t *out, int64_t room) {
     const rp_field *given = rp_header_field(header, SIGNATURE);
     const rp_field *sorted[RP_FIELDS_MAX];
-    if (!given || given->escaped || given->value_size != SIGNATURE_SIZE) return -1;
+    if (!given || given->escaped || given->value_size != SIGNATURE_SIZE || room < 0) return -1;
     int32_t count = sort_fields(header, sorted);
     return count < 0 ? -1 : put_values(sorted, count, out, room);
 }

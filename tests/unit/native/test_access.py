@@ -185,6 +185,17 @@ def test_requests_that_are_checked_together(parts: list[tuple[bool, dict[str, st
     assert not any(found and not is_right for found, (is_right, _, _) in zip(alone, parts, strict=True))
 
 
+def test_a_request_without_values_behind_a_full_buffer() -> None:
+    """It needs room for padding as well; the two before it have left none."""
+    together = int(lib.RP_HMAC_JOBS) * int(lib.RP_HMAC_ROOM)
+    key_size = len("access-key")
+    sizes = [8192 - key_size, together - 2 * int(lib.RP_HMAC_ROOM) - key_size]
+    requests = [request_signed_with("secret-key", {"i": "v" * size}, b"body") for size in sizes]
+    requests.append(Parsed(request_of({"Signature": "s" * 28}, b"body").encode()))
+    asked = ffi.new("rp_signed[]", [{"header": one.header, "frame": one.frame} for one in requests])
+    assert lib.rp_signatures_check(asked, len(requests)) == 2
+
+
 def test_long_headers_that_are_checked_together() -> None:
     """More bytes than there is room for at once."""
     sizes = [8000, 10, 4000, 4000, 9000, 8000, 100, 3000, 3000, 3000, 3000, 8100]
