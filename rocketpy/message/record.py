@@ -107,7 +107,7 @@ def store_timestamp_of(head: bytes) -> int | None:
 
 
 def queue_offset_of(head: bytes) -> int:
-    """Queue offset of a message of which `store_timestamp_of` finds the store time."""
+    """Queue offset of a message, from the bytes that `store_timestamp_of` reads."""
     return int(_HEAD.unpack_from(head)[5])
 
 

@@ -67,7 +67,7 @@ class UnaskedResponses:
 
     @property
     def connections(self) -> list[int]:
-        """Those that are counted."""
+        """Connections whose responses are counted."""
         return list(self._counts)
 
     def closed(self, connection: int) -> None:
