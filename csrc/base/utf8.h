@@ -17,6 +17,6 @@ uint32_t rp_utf8_put(uint32_t code_point, uint8_t *out);
 
 /* 1 if the text, of `size` bytes, is `word`. */
 static inline int rp_text_is(const uint8_t *text, uint32_t size, const char *word) {
-    return size == strlen(word) && memcmp(text, word, size) == 0;
+    return size == strlen(word) && memcmp(text, word, strlen(word)) == 0;
 }
 #endif
