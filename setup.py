@@ -94,7 +94,8 @@ setup(
         "trio>=0.24",
     ],
     extras_require={
-        "compression": ["lz4>=4", "zstandard>=0.22"],
+        "lz4": ["lz4>=4"],  # bodies compressed so
+        "zstd": ["zstandard>=0.22"],
         # 4.2: admission control and availableNow; 4.3.0 is tested. matplotlib: the plots of jobs
         "spark": ["pyspark>=4.2,<4.4", "pyarrow>=18", "matplotlib>=3.8"],
         "failover": ["httpcore>=1,<2"],

@@ -18,6 +18,7 @@ modules that do I/O only carry them out. The rooms, from the bottom up; each imp
 Works without the compiled core.
 """
 
+from rocketpy.message.sys_flag import CompressionType
 from rocketpy.remoting.signature import Credentials
 
 from .allocation import Averagely, AveragelyByCircle, ByConfig, ByMachineRoom, ConsistentHash, NearbyRoom
@@ -49,6 +50,7 @@ __all__ = [
     "ByConfig",
     "ByMachineRoom",
     "ClientOptions",
+    "CompressionType",
     "ConsistentHash",
     "ConsumeMode",
     "ConsumeResult",

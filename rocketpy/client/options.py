@@ -15,7 +15,9 @@ from typing import Any
 import attrs
 
 from rocketpy.codes import ResponseCode
+from rocketpy.message.compression import check_compression
 from rocketpy.message.names import TRACE_TOPIC
+from rocketpy.message.sys_flag import CompressionType
 from rocketpy.remoting.signature import Credentials
 from rocketpy.transport.address_server import address_server_url
 
@@ -159,12 +161,16 @@ class ProducerOptions(ClientOptions):
     create_topic_key: str = TOPIC_UNTIL_CREATED
     default_topic_queue_nums: int = attrs.field(default=4, validator=between(1, 65535))
     compress_over: int = attrs.field(default=4096, validator=between(0, 1 << 31))  # bytes; this size is compressed
-    compress_level: int = attrs.field(default=5, validator=between(0, 9))
+    compression: CompressionType = CompressionType.ZLIB  # LZ4, ZSTD: extras lz4, zstd; Go and old Java cannot read them
+    compress_level: int = 5  # zlib 0 to 9, zstd 1 to 22, LZ4 0 to 16: higher is smaller and slower
     message_size_max: int = attrs.field(default=4 * MIB, validator=between(1, 1 << 30))
     latency_fault_enable: bool = False
     in_flight_max: int = attrs.field(default=1024, validator=between(1, 65535))  # send_soon waits beyond these
     in_flight_bytes_max: int = attrs.field(default=100 * MIB, validator=between(MIB, 1 << 34))
     shutdown_grace: float = attrs.field(default=10.0, validator=between(0, 3600))  # for sends still in flight
+
+    def __attrs_post_init__(self) -> None:
+        check_compression(self.compression, self.compress_level)
 
 
 @attrs.frozen(kw_only=True)

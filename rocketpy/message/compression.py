@@ -1,4 +1,4 @@
-"""Compressed bodies. zlib is always there; LZ4 and zstd need the packages `lz4` and `zstandard`.
+"""Compressed bodies. zlib is always there; LZ4 and zstd need the extras `lz4` and `zstd`.
 
 A compressed body declares no size, so it is inflated against a limit: a few kilobytes must not become gigabytes.
 """
@@ -16,18 +16,38 @@ from .sys_flag import CompressionType, compression_type, is_compressed, without_
 COMPRESS_LEVEL = 5  # what Java clients use
 INFLATED_SIZE_MAX = 64 * 1024 * 1024  # sixteen times the largest body that official producers send by default
 ZSTD_PIECE_SIZE = 1024
+LEVELS = {  # of each kind, from the fastest to the smallest
+    CompressionType.LEGACY_ZLIB: range(10),
+    CompressionType.ZLIB: range(10),
+    CompressionType.LZ4: range(17),
+    CompressionType.ZSTD: range(1, 23),
+}
+LIBRARIES = {CompressionType.LZ4: ("lz4.frame", "lz4"), CompressionType.ZSTD: ("zstandard", "zstd")}  # module, extra
+
+
+def check_compression(kind: CompressionType, level: int) -> None:
+    """Check that bodies can be compressed so.
+
+    Raises:
+        CompressionError: the library for `kind` is not installed. ValueError: `kind` has no such level.
+    """
+    levels = LEVELS[kind]
+    if level not in levels:
+        raise ValueError(f"compress_level is {level}, allowed for {kind.name} are {levels[0]} to {levels[-1]}")
+    if kind in LIBRARIES:
+        _library(kind)
 
 
 def compress(body: bytes, kind: CompressionType = CompressionType.ZLIB, level: int = COMPRESS_LEVEL) -> bytes:
-    """The compressed body.
+    """The compressed body. LZ4 has independent blocks: the reader of Java clients knows no others.
 
     Raises:
         CompressionError: the library for `kind` is not installed.
     """
     if kind is CompressionType.LZ4:
-        return bytes(_library("lz4.frame", "lz4").compress(body))
+        return bytes(_library(kind).compress(body, compression_level=level, block_linked=False))
     if kind is CompressionType.ZSTD:
-        return bytes(_library("zstandard", "zstandard").ZstdCompressor(level=level).compress(body))
+        return bytes(_library(kind).ZstdCompressor(level=level).compress(body))
     return zlib.compress(body, level)
 
 
@@ -59,11 +79,13 @@ def decompress_body(body: bytes, sys_flag: int) -> tuple[bytes, int]:
     return decompress(body, compression_type(sys_flag)), without_compression(sys_flag)
 
 
-def _library(module: str, distribution: str) -> ModuleType:
+def _library(kind: CompressionType) -> ModuleType:
+    module, extra = LIBRARIES[kind]
     try:
         return importlib.import_module(module)
     except ImportError as exc:
-        raise CompressionError(f"this body needs the package {distribution!r}: pip install {distribution}") from exc
+        needed = f"{kind.name} bodies need the extra {extra!r}"
+        raise CompressionError(f"{needed}: pip install 'rocketpy-mq[{extra}]'") from exc
 
 
 def _inflate_zlib(body: bytes, size_max: int) -> tuple[bytes, bool]:
@@ -75,7 +97,7 @@ def _inflate_zlib(body: bytes, size_max: int) -> tuple[bytes, bool]:
 
 
 def _inflate_lz4(body: bytes, size_max: int) -> tuple[bytes, bool]:
-    inflater = _library("lz4.frame", "lz4").LZ4FrameDecompressor()
+    inflater = _library(CompressionType.LZ4).LZ4FrameDecompressor()
     try:
         return bytes(inflater.decompress(body, size_max + 1)), bool(inflater.eof)
     except (RuntimeError, EOFError) as exc:
@@ -84,7 +106,7 @@ def _inflate_lz4(body: bytes, size_max: int) -> tuple[bytes, bool]:
 
 def _inflate_zstd(body: bytes, size_max: int) -> tuple[bytes, bool]:
     """Fed in small pieces: the library has no limit of its own, and one piece can become at most some megabytes."""
-    zstandard = _library("zstandard", "zstandard")
+    zstandard = _library(CompressionType.ZSTD)
     inflater = zstandard.ZstdDecompressor().decompressobj()
     inflated = bytearray()
     try:

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 
 import pytest
 
+from rocketpy.message.sys_flag import CompressionType, compression_type
 from tests.interop.brokers import AnyBroker, TopicMaker, max_offsets, wait_stored
 from tests.interop.expected import check_messages
 from tests.interop.programs import Event, Launcher, Program
@@ -107,3 +108,26 @@ def test_large_bodies_are_compressed(
     check_places(sent, read)
     positions = sorted(event["phyOffset"] for event in read)
     assert positions[-1] - positions[0] < 3 * LARGE / 2, "the bodies were stored as they are"
+
+
+@pytest.mark.parametrize("kind", ["LZ4", "ZSTD", "ZLIB"])
+@pytest.mark.parametrize(("sender", "reader"), [("java-5.3.3", "python"), ("python", "java-5.3.3")])
+def test_every_compression_is_read_by_the_other_client(
+    launch: Launcher,
+    broker: AnyBroker,
+    make_topic: TopicMaker,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    sender: str,
+    reader: str,
+    kind: str,
+) -> None:
+    topic = make_topic(f"compressed_{kind}", QUEUES)
+    with monkeypatch.context() as patch:
+        patch.setenv("JAVA_TOOL_OPTIONS", f"-Drocketmq.message.compressType={kind}")
+        send(launch, sender, topic, count=4, size=LARGE, compression=kind)
+    consumer = launch.start(reader, "push", topic=topic, group=f"{topic}_reader")
+    consumer.wait_messages(4)
+    consumer.leave()
+    check_messages(consumer.messages, topic, range(4), size=LARGE)
+    assert {compression_type(event["sysFlag"]) for event in consumer.messages} == {CompressionType[kind]}

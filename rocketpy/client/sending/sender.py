@@ -21,7 +21,7 @@ from rocketpy.message.compression import compress
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.names import is_retry_topic
 from rocketpy.message.numbers import parse_int
-from rocketpy.message.sys_flag import CompressionType, with_compression
+from rocketpy.message.sys_flag import with_compression
 from rocketpy.remoting.headers.send import SendMessageRequestHeaderV2
 
 from ..cluster.instance import ClientInstance
@@ -97,8 +97,8 @@ class Sender:
         body, sys_flag = message.body, 0
         if len(body) >= self.options.compress_over:
             try:
-                body = compress(body, CompressionType.ZLIB, self.options.compress_level)
-                sys_flag = with_compression(sys_flag, CompressionType.ZLIB)
+                body = compress(body, self.options.compression, self.options.compress_level)
+                sys_flag = with_compression(sys_flag, self.options.compression)
             except CompressionError:
                 body = message.body
         return OutgoingMessage(

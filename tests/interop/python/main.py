@@ -21,6 +21,7 @@ from rocketpy.client.results import ConsumeResult, SendResult
 from rocketpy.client.transaction_producer import LocalTransactionState, TransactionProducer
 from rocketpy.errors import BrokerError, RocketError
 from rocketpy.message.message_queue import MessageQueue
+from rocketpy.message.sys_flag import CompressionType
 
 HEAD = 64  # bytes of a body that are shown
 LOOK_S = 0.05
@@ -126,7 +127,12 @@ def poll_interval(given: dict[str, str]) -> float:
 async def send(given: dict[str, str]) -> None:
     if given.get("mode") == "stream":
         return await stream(given)
-    options = ProducerOptions(name_servers=given["namesrv"], send_timeout=10.0, trace=given.get("trace") == "true")
+    options = ProducerOptions(
+        name_servers=given["namesrv"],
+        send_timeout=10.0,
+        trace=given.get("trace") == "true",
+        compression=CompressionType[given.get("compression", "ZLIB")],
+    )
     async with Producer(given["group"], options) as producer:
         show("ready")
         messages = [make_message(given, i) for i in range(int(given.get("count", "1")))]

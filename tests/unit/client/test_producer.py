@@ -4,6 +4,7 @@ import pytest
 
 from rocketpy import aio
 from rocketpy.client.messages import Message
+from rocketpy.client.options import START_FIRST
 from rocketpy.client.producer import SendHandle
 from rocketpy.client.results import SendStatus
 from rocketpy.codes import RequestCode, ResponseCode
@@ -11,8 +12,9 @@ from rocketpy.errors import BrokerError, ClientError, ConnectFailed, MessageInva
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.properties import decode_properties
 from rocketpy.message.record import decode_records
+from rocketpy.message.sys_flag import CompressionType, with_compression
 from rocketpy.remoting.headers.send import read_send_header
-from tests.support.clients import producer
+from tests.support.clients import producer, pull_consumer
 from tests.support.cluster import FakeBroker, FakeCluster, run
 
 pytestmark = pytest.mark.usefixtures("backend")
@@ -378,5 +380,30 @@ def test_latency_faults_keep_away_from_a_failed_broker() -> None:
             refused = 100 - len(first.refusals[SEND])
         assert refused == 1, "after one failure the broker is left alone"
         assert stored(second)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("kind", "magic"), [("ZLIB", b"\x78"), ("LZ4", b"\x04\x22\x4d\x18"), ("ZSTD", b"\x28\xb5\x2f\xfd")]
+)
+def test_large_bodies_are_compressed_as_the_options_say(kind: str, magic: bytes) -> None:
+    """Holds: client, compression of large bodies."""
+    compression = CompressionType[kind]
+    for module in {"LZ4": ["lz4"], "ZSTD": ["zstandard"]}.get(kind, []):
+        pytest.importorskip(module)
+
+    async def scenario(cluster: FakeCluster) -> None:
+        broker = cluster.add_broker(T=1)
+        async with producer(cluster, compression=compression, compress_over=100) as sender:
+            await sender.send(Message("T", b"m" * 99))
+            await sender.send(Message("T", b"m" * 100))
+        async with pull_consumer(cluster, start=START_FIRST) as reader:
+            await reader.subscribe("T")
+            received = await reader.poll(timeout=60)
+        small, large = stored(broker)
+        assert small == b"m" * 99 and large.startswith(magic)
+        assert [message.body for message in received] == [b"m" * 99, b"m" * 100]
+        assert [message.sys_flag for message in received] == [0, with_compression(0, compression)]
 
     run(scenario)

@@ -1,13 +1,15 @@
 """Compression kinds, their limits and their failures."""
 
 import importlib.util
+import random
 import zlib
 
 import pytest
 
+from rocketpy.client.options import ProducerOptions
 from rocketpy.errors import CompressionError
 from rocketpy.message import compression
-from rocketpy.message.compression import compress, decompress, decompress_body
+from rocketpy.message.compression import LEVELS, compress, decompress, decompress_body
 from rocketpy.message.sys_flag import CompressionType, with_compression
 
 BODY = b"rocket" * 1000
@@ -61,6 +63,23 @@ def test_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ImportError(name)
 
     monkeypatch.setattr(compression.importlib, "import_module", absent)
-    for kind, package in ((CompressionType.LZ4, "lz4"), (CompressionType.ZSTD, "zstandard")):
-        with pytest.raises(CompressionError, match=f"pip install {package}"):
+    for kind, extra in ((CompressionType.LZ4, "lz4"), (CompressionType.ZSTD, "zstd")):
+        with pytest.raises(CompressionError, match=rf"pip install 'rocketpy-mq\[{extra}\]'"):
             decompress(b"x", kind)
+        with pytest.raises(CompressionError, match=rf"pip install 'rocketpy-mq\[{extra}\]'"):
+            ProducerOptions(compression=kind)
+
+
+@pytest.mark.parametrize("kind", INSTALLED)
+def test_levels(kind: CompressionType) -> None:
+    body = " ".join(random.Random(1).choices([f"word {number}" for number in range(1000)], k=20_000)).encode()
+    sizes = [len(compress(body, kind, level)) for level in (LEVELS[kind][1], LEVELS[kind][-1])]
+    assert sizes[1] < sizes[0] < len(body)
+    with pytest.raises(ValueError, match=f"compress_level is 99, allowed for {kind.name} are"):
+        ProducerOptions(compression=kind, compress_level=99)
+
+
+@pytest.mark.skipif(CompressionType.LZ4 not in INSTALLED, reason="lz4 is not installed")
+def test_lz4_blocks_are_independent() -> None:
+    """Java's LZ4FrameInputStream refuses linked blocks: bit 5 of the frame's flags."""
+    assert compress(BODY, CompressionType.LZ4)[4] & 0x20
