@@ -96,6 +96,7 @@ setup(
     extras_require={
         "lz4": ["lz4>=4"],  # bodies compressed so
         "zstd": ["zstandard>=0.22"],
+        "opentelemetry": ["opentelemetry-api>=1.20"],  # spans of sends and deliveries
         # 4.2: admission control and availableNow; 4.3.0 is tested. matplotlib: the plots of jobs
         "spark": ["pyspark>=4.2,<4.4", "pyarrow>=18", "matplotlib>=3.8"],
         "failover": ["httpcore>=1,<2"],
@@ -118,6 +119,7 @@ setup(
             "django>=5",  # the examples of the client
             "fastapi>=0.110",
             "flask>=3",
+            "opentelemetry-sdk>=1.20",
             "uvloop>=0.19; sys_platform != 'win32'",  # blocking clients run on it where it is
         ],
     },

@@ -9,7 +9,7 @@ context owns, leaving it stops them, tells the brokers and closes the connection
 Decisions (which queue, who owns it, retry or not, may we pull) are plain functions and values in modules of their own;
 modules that do I/O only carry them out. The rooms, from the bottom up; each imports those above it in this list:
 
-    values       options messages results allocation       what a user passes and gets
+    values       options messages results allocation hooks what a user passes and gets
     cluster/     name servers, routes, brokers, heartbeats, one method per request code
     sending/     choose a queue, send, retry
     consuming/   group member, rebalance, pull loop, concurrent and ordered handlers, offsets
@@ -23,6 +23,7 @@ from rocketpy.remoting.signature import Credentials
 
 from .allocation import Averagely, AveragelyByCircle, ByConfig, ByMachineRoom, ConsistentHash, NearbyRoom
 from .consuming.subscription import Sql92
+from .hooks import Delivery, Hook, Sending
 from .messages import Message, ReceivedMessage, Reply, split_batches
 from .options import (
     START_FIRST,
@@ -55,7 +56,9 @@ __all__ = [
     "ConsumeMode",
     "ConsumeResult",
     "Credentials",
+    "Delivery",
     "Fnv1aSelector",
+    "Hook",
     "JavaHashSelector",
     "LitePullConsumer",
     "LocalTransactionState",
@@ -76,6 +79,7 @@ __all__ = [
     "SendHandle",
     "SendResult",
     "SendStatus",
+    "Sending",
     "Sql92",
     "StartFrom",
     "TlsOptions",

@@ -22,6 +22,7 @@ from rocketpy.remoting.signature import Credentials
 from rocketpy.transport.address_server import address_server_url
 
 from .allocation import Allocation, Averagely
+from .hooks.layer import Hook
 
 MIB = 1 << 20
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -136,6 +137,7 @@ class ClientOptions:
     tls: TlsOptions | None = None  # None: plain connections
     trace: bool = False  # tell in trace_topic what was sent and consumed (queryMsgTraceById shows it)
     trace_topic: str = TRACE_TOPIC
+    hooks: tuple[Hook, ...] = ()  # around sends and deliveries; the first is next to the program
 
     @property
     def name_server_list(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ the first send does.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
@@ -19,20 +19,21 @@ from typing import Any, Generic, Self, TypeVar
 import attrs
 
 from rocketpy import aio
-from rocketpy.errors import ClientError, MessageInvalid, RequestTimeout, RocketError
+from rocketpy.errors import ClientError, MessageInvalid, RequestTimeout
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.names import DEFAULT_PRODUCER_GROUP, check_group
 from rocketpy.remoting.headers.client import ReplyMessageRequestHeader
 
 from .cluster.lifetime import Lifetime, Open, build_client_id
 from .cluster.received import pushed_reply
+from .hooks.layer import HookChain
 from .messages import Message, ReceivedMessage, Reply
 from .options import ProducerOptions
 from .results import SendResult
 from .sending.queue_selection import JavaHashSelector, QueueSelector
 from .sending.requests import PendingRequest, PendingRequests, introduce
 from .sending.send_loop import SendBudget, SendLoop
-from .sending.sender import OutgoingMessage, Sender, cancellation, move
+from .sending.sender import NO_PROPERTIES, OutgoingMessage, Sender, cancellation, move
 from .tracing import TraceWriter, sends_of
 
 logger = logging.getLogger(__name__)
@@ -50,7 +51,7 @@ class Handle(Generic[R]):
     msg_id: str
     on_done: Callable[[Any], None] | None = None
     result: R | None = None
-    error: RocketError | None = None
+    error: Exception | None = None
     _done: aio.Event = attrs.field(factory=aio.Event)
 
     @property
@@ -111,6 +112,28 @@ class InFlight:
             await self._changed.wait()
 
 
+@attrs.frozen
+class Submission:
+    """A message with its id, and what sends it within a number of seconds (None: of the options)."""
+
+    msg_id: str
+    send: Callable[[float | None], Awaitable[SendResult]]
+
+
+def only(messages: Sequence[Message]) -> Message:
+    """The message that hooks pass on where one is sent. Raises: ClientError: they pass on more, or none."""
+    if len(messages) != 1:
+        raise ClientError(f"the hooks passed {len(messages)} messages on, where one is sent")
+    return messages[0]
+
+
+def needed(result: SendResult | None) -> SendResult:
+    """The result of a send through hooks. Raises: ClientError: a hook returned none."""
+    if result is None:
+        raise ClientError("a hook returned no SendResult: it returns what call_next returned")
+    return result
+
+
 class Producer:
     """Sends messages of one producer group; any number of tasks may share it.
 
@@ -131,6 +154,7 @@ class Producer:
         self._open: Open | None = None
         self._send_loop: SendLoop | None = None
         self._traces: TraceWriter | None = None
+        self._hooks = HookChain.of(self.options.hooks, group, self.client_id)
         self._requests = PendingRequests(self._lifetime.rng)
         self._in_flight = InFlight(self.options.in_flight_max, self.options.in_flight_bytes_max)
 
@@ -194,6 +218,8 @@ class Producer:
             RequestTimeout: time is up; the message may be stored all the same.
         """
         _, send_loop = self._ready
+        if self._hooks is not None:
+            return await self._submission(message, NO_PROPERTIES, queue, selector, key).send(timeout)
         return await self._send(send_loop.sender.prepare(message), message, timeout, queue, selector, key)
 
     async def send_batch(
@@ -205,8 +231,49 @@ class Producer:
     ) -> SendResult:
         """Send several messages of one topic as one request, to one queue. `split_batches` cuts larger collections."""
         _, send_loop = self._ready
-        outgoing = send_loop.sender.prepare_batch(messages)
-        return await self._send(outgoing, messages[0], timeout, queue, None, None)
+
+        async def send(messages: Sequence[Message]) -> SendResult:
+            outgoing = send_loop.sender.prepare_batch(messages)
+            return await self._send(outgoing, messages[0], timeout, queue, None, None)
+
+        if self._hooks is None:
+            return await send(messages)
+        return needed(await self._hooks.send([self._with_id(message) for message in messages], send))
+
+    def _submission(
+        self,
+        message: Message,
+        own_properties: Mapping[str, str],
+        queue: MessageQueue | None,
+        selector: QueueSelector | None,
+        key: object,
+        *,
+        is_async: bool = False,
+    ) -> Submission:
+        """A message that is about to be sent: prepared now, or after the hooks have seen it."""
+        prepare = self._ready[1].sender.prepare
+        if (hooks := self._hooks) is None:
+            outgoing = prepare(message, own_properties)
+
+            async def send(timeout_s: float | None) -> SendResult:
+                return await self._send(outgoing, message, timeout_s, queue, selector, key, is_async=is_async)
+
+            return Submission(outgoing.msg_id, send)
+        named = self._with_id(message)
+
+        async def send_hooked(timeout_s: float | None) -> SendResult:
+            async def send_on(messages: Sequence[Message]) -> SendResult:
+                changed = only(messages)
+                outgoing = prepare(changed, own_properties)
+                return await self._send(outgoing, changed, timeout_s, queue, selector, key, is_async=is_async)
+
+            return needed(await hooks.send([named], send_on))
+
+        return Submission(named.msg_id or "", send_hooked)
+
+    def _with_id(self, message: Message) -> Message:
+        """The message as hooks see it."""
+        return message if message.msg_id else attrs.evolve(message, msg_id=self._ready[0].next_id())
 
     async def _send(
         self,
@@ -275,11 +342,19 @@ class Producer:
     ) -> None:
         """Send without an answer: fastest, and nobody will say if the broker refused it."""
         _, send_loop = self._ready
-        outgoing = send_loop.sender.prepare(message)
-        target = await self._target(message, queue, selector, key)
-        if target is None:
-            target = send_loop.choose(await send_loop.publish_info(message.topic), None)
-        await send_loop.sender.send_oneway_to(target, outgoing, self.options.send_timeout)
+
+        async def send(messages: Sequence[Message]) -> None:
+            changed = only(messages)
+            outgoing = send_loop.sender.prepare(changed)
+            target = await self._target(changed, queue, selector, key)
+            if target is None:
+                target = send_loop.choose(await send_loop.publish_info(changed.topic), None)
+            await send_loop.sender.send_oneway_to(target, outgoing, self.options.send_timeout)
+
+        if self._hooks is None:
+            await send([message])
+        else:
+            await self._hooks.send([self._with_id(message)], send)
 
     async def send_soon(
         self,
@@ -296,10 +371,9 @@ class Producer:
         Transport failures are repeated (on another broker, with a queue of that broker, which Java does not do);
         a broker's refusal is final.
         """
-        _, send_loop = self._ready
-        outgoing = send_loop.sender.prepare(message)
-        send = partial(self._send, outgoing, message, timeout, queue, selector, key, is_async=True)
-        return await self._begin(SendHandle(outgoing.msg_id, on_done), len(outgoing.body), send)
+        submission = self._submission(message, NO_PROPERTIES, queue, selector, key, is_async=True)
+        send = partial(submission.send, timeout)
+        return await self._begin(SendHandle(submission.msg_id, on_done), len(message.body), send)
 
     async def _begin(self, handle: H, size: int, work: Callable[[], Awaitable[Any]]) -> H:
         """Run `work` in a task, within the bounds of what is in flight; `handle` gets its result."""
@@ -308,7 +382,7 @@ class Producer:
         async def run() -> None:
             try:
                 handle.result = await work()
-            except RocketError as error:
+            except Exception as error:  # of the send, or of a hook or selector: the handle's, not the client's
                 handle.error = error
             finally:
                 self._in_flight.release(size)
@@ -333,8 +407,11 @@ class Producer:
         Raises:
             RequestTimeout: no reply in time; a consumer may have handled the request all the same. Otherwise as `send`.
         """
-        pending, outgoing = self._prepare_request(message, timeout)
-        return await self._request(pending, outgoing, message, timeout, queue, selector, key)
+        timeout_s = self.options.send_timeout if timeout is None else timeout
+        pending = self._requests.new()
+        own = pending.properties(self.client_id, timeout_s)
+        submission = self._submission(message, own, queue, selector, key)
+        return await self._request(pending, submission, message.topic, timeout_s)
 
     async def request_soon(
         self,
@@ -347,42 +424,26 @@ class Producer:
         on_done: Callable[[RequestHandle], None] | None = None,
     ) -> RequestHandle:
         """Start a request and go on: `await handle` is its reply. Counts as in flight until then, like `send_soon`."""
-        pending, outgoing = self._prepare_request(message, timeout)
-        request = partial(self._request, pending, outgoing, message, timeout, queue, selector, key)
-        return await self._begin(RequestHandle(outgoing.msg_id, on_done), len(outgoing.body), request)
-
-    def _prepare_request(
-        self,
-        message: Message,
-        timeout: float | None,
-    ) -> tuple[PendingRequest, OutgoingMessage]:
-        _, send_loop = self._ready
-        pending = self._requests.new()
         timeout_s = self.options.send_timeout if timeout is None else timeout
-        return pending, send_loop.sender.prepare(message, pending.properties(self.client_id, timeout_s))
+        pending = self._requests.new()
+        own = pending.properties(self.client_id, timeout_s)
+        submission = self._submission(message, own, queue, selector, key)
+        request = partial(self._request, pending, submission, message.topic, timeout_s)
+        return await self._begin(RequestHandle(submission.msg_id, on_done), len(message.body), request)
 
     async def _request(
-        self,
-        pending: PendingRequest,
-        outgoing: OutgoingMessage,
-        message: Message,
-        timeout: float | None,  # noqa: ASYNC109 - a budget of the protocol, not of the caller
-        queue: MessageQueue | None,
-        selector: QueueSelector | None,
-        key: object,
+        self, pending: PendingRequest, submission: Submission, topic: str, timeout_s: float
     ) -> ReceivedMessage:
         opened, send_loop = self._ready
-        timeout_s = self.options.send_timeout if timeout is None else timeout
         deadline_s = aio.now_s() + timeout_s
         with self._requests.waiting(pending), aio.move_on_at(deadline_s):
-            await send_loop.publish_info(message.topic)
-            await introduce(opened.instance, message.topic)
-            remaining_s = max(0.001, deadline_s - aio.now_s())
-            await self._send(outgoing, message, remaining_s, queue, selector, key)
+            await send_loop.publish_info(topic)
+            await introduce(opened.instance, topic)
+            await submission.send(max(0.001, deadline_s - aio.now_s()))
             await pending.arrived.wait()
         if pending.reply is None:
-            raise RequestTimeout(f"no reply to message {outgoing.msg_id} arrived within {timeout_s} s")
-        return pending.reply
+            raise RequestTimeout(f"no reply to message {submission.msg_id} arrived within {timeout_s} s")
+        return pending.reply if self._hooks is None else await self._hooks.received_one(pending.reply)
 
     def _reply_arrived(self, header: ReplyMessageRequestHeader, body: bytes) -> None:
         opened, _ = self._ready

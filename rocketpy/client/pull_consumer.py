@@ -16,6 +16,8 @@ import logging
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from typing import Self
 
+import attrs
+
 from rocketpy import aio
 from rocketpy.errors import ClientError, RocketError
 from rocketpy.message.message_queue import MessageQueue
@@ -30,12 +32,13 @@ from rocketpy.remoting.headers.pull import PullSysFlag
 
 from .cluster.lifetime import Lifetime, build_client_id
 from .consuming.assigned_queues import AssignedQueues
-from .consuming.fetched import Fetched
+from .consuming.fetched import Fetched, Taken
 from .consuming.group_member import GroupMember
 from .consuming.offset_store import start_offset
 from .consuming.process_queue import FlowLimits, ProcessQueue
 from .consuming.pull_loop import PullLoop, PullSettings
 from .consuming.subscription import ALL, Sql92, build_subscription
+from .hooks.layer import HookChain
 from .messages import ReceivedMessage
 from .options import ConsumeMode, PullOptions
 from .results import PullResult
@@ -61,6 +64,7 @@ class PullConsumer(GroupMember):
         self.options = options or PullOptions()
         unique = self.options.mode is ConsumeMode.CLUSTERING
         super().__init__(group, self.options, build_client_id(self.options, unique=unique, stream=True), lifetime)
+        self._hooks = HookChain.of(self.options.hooks, group, self.client_id)
         self._assigned = AssignedQueues()
         self._assign_mode = False
         self._expression: str | Sql92 = ALL
@@ -172,19 +176,23 @@ class PullConsumer(GroupMember):
             self._store_consumed(self._consumed)
             self._next_commit_s = aio.now_s() + self.options.auto_commit_interval
         with aio.move_on_after(self.options.poll_timeout if timeout is None else timeout):
-            while True:
-                if messages := self._take(max_messages):
-                    return messages
+            while not (taken := self._fetched.take(max_messages)):
                 await self._fetched.wait()
-        return self._take(max_messages)
+        return await self._received(taken) if taken else []
 
-    def _take(self, max_messages: int | None) -> list[ReceivedMessage]:
-        taken = self._fetched.take(max_messages)
-        if taken is None:
-            return []
-        if taken.next_offset >= 0:
-            self._consumed[taken.queue] = taken.next_offset
-        return taken.messages
+    async def _received(self, taken: Taken) -> list[ReceivedMessage]:
+        """The messages as they come through the hooks; these have all the time that they need."""
+        messages = list(taken.messages)
+        if self._hooks is not None:
+            try:
+                messages = await self._hooks.received(messages)
+            except BaseException:
+                self._fetched.put_back(taken)
+                raise
+        next_offset = taken.finish()
+        if next_offset >= 0:
+            self._consumed[taken.queue] = next_offset
+        return messages
 
     def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
         """Single messages, for ever. A message counts as done when the next one is asked for (stronger than Java)."""
@@ -212,7 +220,7 @@ class PullConsumer(GroupMember):
         """
         self._running()
         flag = PullSysFlag.SUBSCRIPTION | (PullSysFlag.SUSPEND if suspend else PullSysFlag(0))
-        return await self._puller.pull(
+        result = await self._puller.pull(
             queue,
             build_subscription(queue.topic, expression, 0),
             offset,
@@ -221,6 +229,9 @@ class PullConsumer(GroupMember):
             suspend_s=suspend,
             timeout_s=(10.0 + suspend) if timeout is None else timeout,
         )
+        if self._hooks is None or not result.messages:
+            return result
+        return attrs.evolve(result, messages=tuple(await self._hooks.received(result.messages)))
 
     def pause(self, *queues: MessageQueue) -> None:
         """Pull nothing more of these queues until `resume`; what is fetched already is still polled."""

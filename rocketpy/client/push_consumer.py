@@ -41,6 +41,7 @@ from .consuming.queue_locks import QueueLocks
 from .consuming.retry_sender import RetrySender
 from .consuming.subscription import Sql92, build_subscription
 from .consuming.traced_handler import TracedHandler
+from .hooks.layer import HookChain
 from .messages import Message, ReceivedMessage
 from .options import ConsumeMode, ProducerOptions, PushOptions
 from .results import SendResult
@@ -116,7 +117,8 @@ class PushConsumer(GroupMember):
         instance = opened.instance
         await self._join(opened, self)
         self._locks = QueueLocks(self.group, self._brokers, self._queues, self._now_ms)
-        self._handler = Handler(self._function, self.options.batch_size_max > 1, self.options.concurrency)
+        hooks = HookChain.of(self.options.hooks, self.group, self.client_id)
+        self._handler = Handler(self._function, self.options.batch_size_max > 1, self.options.concurrency, hooks)
         self._service = self._consume_service(opened)
         instance.consumer = self
         instance.producer_groups.add(CLIENT_INNER_PRODUCER_GROUP)

@@ -32,7 +32,6 @@ from rocketpy.message import properties as names
 from rocketpy.message.message_id import decode_offset_message_id
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.record import decode_record
-from rocketpy.message.sys_flag import TRANSACTION_PREPARED
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.headers.send import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
 
@@ -45,7 +44,6 @@ from .options import ProducerOptions
 from .producer import Producer
 from .results import SendResult, SendStatus
 from .sending.requests import introduce
-from .sending.sender import OutgoingMessage
 from .tracing import end_of
 
 logger = logging.getLogger(__name__)
@@ -148,16 +146,15 @@ class TransactionProducer(Producer):
         """
         opened, send_loop = self._ready
         own = {names.TRAN_MSG: "true", names.PGROUP: self.group}
-        outgoing = send_loop.sender.prepare(attrs.evolve(message, delay_level=0), own)
-        outgoing = outgoing._replace(sys_flag=outgoing.sys_flag | TRANSACTION_PREPARED)
+        submission = self._submission(attrs.evolve(message, delay_level=0), own, queue, None, None)
         await send_loop.publish_info(message.topic)
         await introduce(opened.instance, message.topic)  # before it may be asked
-        result = await self._send(outgoing, message, timeout, queue, None, None)
+        result = await submission.send(timeout)
         phy_offset = decode_offset_message_id(result.offset_msg_id).phy_offset
         state = LocalTransactionState.ROLLBACK
         if result.status is SendStatus.SEND_OK:
             state = await self._decide(self.listener.execute, message, argument, msg_id=result.msg_id)
-        await self._end(opened.instance, result, state, phy_offset, outgoing)
+        await self._end(opened.instance, result, state, phy_offset, message)
         return TransactionResult(result, state)
 
     async def _end(
@@ -166,7 +163,7 @@ class TransactionProducer(Producer):
         result: SendResult,
         state: LocalTransactionState,
         phy_offset: int,
-        outgoing: OutgoingMessage,
+        message: Message,
     ) -> None:
         """Tell the broker how the transaction ended; it asks if that does not arrive."""
         header = EndTransactionRequestHeader(
@@ -181,7 +178,7 @@ class TransactionProducer(Producer):
         try:
             master = await instance.find_master(result.queue)
             if result.trace_on:
-                self._trace(instance, header, outgoing.topic, outgoing.properties, master, result.region_id)
+                self._trace(instance, header, message.topic, message.to_properties(), master, result.region_id)
             address = instance.vip(master)
             await instance.api.end_transaction(address, header, self.options.send_timeout)
         except RocketError as error:
@@ -202,12 +199,7 @@ class TransactionProducer(Producer):
 
     async def _decide(self, function: Callable[..., Any], *arguments: Any, msg_id: str) -> LocalTransactionState:
         try:
-            if inspect.iscoroutinefunction(function):
-                state = await function(*arguments)
-            else:
-                state = await self._threads.run(function, *arguments)
-                if inspect.isawaitable(state):
-                    state = await state
+            state = await self._run(function, *arguments)
             if state is None:
                 return LocalTransactionState.UNKNOWN
             if not isinstance(state, LocalTransactionState):
@@ -218,6 +210,18 @@ class TransactionProducer(Producer):
                 raise
             logger.warning("the transaction listener failed on message %s: the broker will ask", msg_id, exc_info=True)
             return LocalTransactionState.UNKNOWN
+
+    async def _run(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a method of the listener, a plain function in a thread."""
+        if inspect.iscoroutinefunction(function):
+            return await function(*arguments)
+        state = await self._threads.run(function, *arguments)
+        return await state if inspect.isawaitable(state) else state
+
+    async def _check(self, message: ReceivedMessage) -> Any:
+        """Ask the listener about a message, which the hooks see as any other that is received."""
+        received = message if self._hooks is None else await self._hooks.received_one(message)
+        return await self._run(self.listener.check, received)
 
     # --- checks -------------------------------------------------------------------------------------------------------
 
@@ -253,7 +257,7 @@ class TransactionProducer(Producer):
         while True:
             check = await self._checks.get()
             self._checks_bytes -= len(check.message.body)
-            state = await self._decide(self.listener.check, check.message, msg_id=check.message.msg_id)
+            state = await self._decide(self._check, check.message, msg_id=check.message.msg_id)
             header = EndTransactionRequestHeader(
                 producer_group=self.group,
                 tran_state_table_offset=check.header.tran_state_table_offset,

@@ -53,7 +53,7 @@ ALLOWED: dict[str, set[str]] = {
 # Inside a package: its rooms from the bottom up. A room imports those before it. Names are modules or folders.
 ROOMS: dict[str, tuple[set[str], ...]] = {
     "client": (
-        {"options", "messages", "results", "allocation"},
+        {"options", "messages", "results", "allocation", "hooks"},
         {"cluster"},
         {"sending"},
         {"tracing"},
@@ -114,7 +114,8 @@ ONLY_IN: dict[str, set[str]] = {
     "pyspark": {"spark"},
     "pyarrow": {"spark"},
     "matplotlib": {"spark.jobs.plots"},
-    "prometheus_client": {"metrics"},
+    "prometheus_client": {"metrics", "client.hooks.prometheus"},
+    "opentelemetry": {"client.hooks.opentelemetry"},
     "lark": {"filter.grammar"},
     "cryptography": {"tls.throw_away"},
     "yaml": {"acl.document"},

@@ -16,11 +16,15 @@ from .process_queue import ProcessQueue
 
 @attrs.frozen
 class Taken:
-    """The result of a poll. `next_offset` is the next offset to consume of the queue; -1 must not be committed."""
+    """Messages for a poll. They stay cached until the program has them, so offsets do not pass them before."""
 
     queue: MessageQueue
-    messages: list[ReceivedMessage]
-    next_offset: int
+    process_queue: ProcessQueue
+    messages: Sequence[ReceivedMessage]
+
+    def finish(self) -> int:
+        """The program has them. Returns: the next offset to consume of the queue; -1 must not be committed."""
+        return -1 if self.process_queue.dropped else self.process_queue.remove(self.messages)
 
 
 @attrs.define(eq=False)
@@ -49,12 +53,19 @@ class Fetched:
             self.count -= len(messages)
             if process_queue.dropped:
                 continue
-            taken = list(messages if count_max is None else messages[:count_max])
-            if rest := messages[len(taken) :]:
+            taken = Taken(queue, process_queue, messages if count_max is None else messages[:count_max])
+            if rest := messages[len(taken.messages) :]:
                 self._batches.appendleft((queue, process_queue, rest))
                 self.count += len(rest)
-            return Taken(queue, taken, process_queue.remove(taken))
+            return taken
         return None
+
+    def put_back(self, taken: Taken) -> None:
+        """The program did not get them: the next poll will."""
+        if not taken.process_queue.dropped:
+            self._batches.appendleft((taken.queue, taken.process_queue, taken.messages))
+            self.count += len(taken.messages)
+            self._arrived.set()
 
     def forget(self, queue: MessageQueue) -> None:
         """Drop all messages of a queue."""

@@ -15,6 +15,7 @@ import attrs
 
 from rocketpy import aio
 
+from ..hooks.layer import HookChain
 from ..messages import ReceivedMessage
 from ..results import CONSUMED, ConsumeResult
 
@@ -35,11 +36,12 @@ class Handled:
 
 @attrs.define(eq=False)
 class Handler:
-    """At most `concurrency` calls at once, of either kind."""
+    """At most `concurrency` calls at once, of either kind; the hooks around a call belong to it."""
 
     function: Callable[[Any], Any]
     takes_batch: bool
     concurrency: int
+    hooks: HookChain | None = None
     _is_async: bool = attrs.field(init=False)
     _slots: aio.Semaphore = attrs.field(init=False)
     _threads: aio.Threads = attrs.field(init=False)
@@ -52,21 +54,18 @@ class Handler:
 
     async def handle(self, messages: Sequence[ReceivedMessage]) -> Handled:
         """Call the user's handler with `messages`. Raises only cancellation of the caller."""
-        argument = tuple(messages) if self.takes_batch else messages[0]
         begin_s = aio.now_s()
         try:
-            if self._is_async:
+            if self.hooks is not None:
                 async with self._slots:
                     begin_s = aio.now_s()
-                    result = await self.function(argument)
+                    result = checked(await self.hooks.consume(messages, self._call))
+            elif self._is_async:
+                async with self._slots:
+                    begin_s = aio.now_s()
+                    result = await self._call(messages)
             else:
-                result = await self._threads.run(self.function, argument)
-                if inspect.isawaitable(result):
-                    result = await result
-            if result is None:
-                result = CONSUMED
-            if not isinstance(result, ConsumeResult):
-                raise TypeError(f"a handler returns None or a ConsumeResult, not {type(result).__name__}")
+                result = await self._call(messages)
         except BaseException as error:
             if not isinstance(error, Exception) and not aio.is_stray_cancellation(error):
                 raise
@@ -79,9 +78,28 @@ class Handler:
             return Handled(ConsumeResult.retry(), aio.now_s() - begin_s, error)
         return Handled(result, aio.now_s() - begin_s)
 
+    async def _call(self, messages: Sequence[ReceivedMessage]) -> ConsumeResult:
+        argument = tuple(messages) if self.takes_batch else messages[0]
+        if self._is_async:
+            result = await self.function(argument)
+        else:
+            result = await self._threads.run(self.function, argument)
+            if inspect.isawaitable(result):
+                result = await result
+        return checked(result)
+
     def close(self) -> None:
         """Let the threads end; no call may be running."""
         self._threads.close()
+
+
+def checked(result: object) -> ConsumeResult:
+    """The result of a handler or hook. Raises: TypeError: it is none."""
+    if result is None:
+        return CONSUMED
+    if not isinstance(result, ConsumeResult):
+        raise TypeError(f"a handler returns None or a ConsumeResult, not {type(result).__name__}")
+    return result
 
 
 @attrs.define

@@ -21,7 +21,7 @@ from rocketpy.message.compression import compress
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.names import is_retry_topic
 from rocketpy.message.numbers import parse_int
-from rocketpy.message.sys_flag import with_compression
+from rocketpy.message.sys_flag import TRANSACTION_PREPARED, with_compression
 from rocketpy.remoting.headers.send import SendMessageRequestHeaderV2
 
 from ..cluster.instance import ClientInstance
@@ -94,7 +94,7 @@ class Sender:
         properties = message.to_properties()
         properties.update(own_properties)
         msg_id = properties.setdefault(names.UNIQ_KEY, self.next_id())
-        body, sys_flag = message.body, 0
+        body, sys_flag = message.body, TRANSACTION_PREPARED if names.TRAN_MSG in own_properties else 0
         if len(body) >= self.options.compress_over:
             try:
                 body = compress(body, self.options.compression, self.options.compress_level)
