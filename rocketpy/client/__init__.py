@@ -36,10 +36,11 @@ from .options import (
     StartFrom,
     TlsOptions,
 )
-from .producer import Producer, RequestHandle, SendHandle
+from .producer import Producer
 from .pull_consumer import LitePullConsumer, PullConsumer
 from .push_consumer import PushConsumer
 from .results import ConsumeResult, PullResult, PullStatus, SendResult, SendStatus
+from .sending.handles import RequestHandle, SendHandle
 from .sending.queue_selection import Fnv1aSelector, JavaHashSelector, RandomSelector
 from .transaction_producer import LocalTransactionState, TransactionListener, TransactionProducer, TransactionResult
 

@@ -167,8 +167,13 @@ class ProducerOptions(ClientOptions):
     compress_level: int = 5  # zlib 0 to 9, zstd 1 to 22, LZ4 0 to 16: higher is smaller and slower
     message_size_max: int = attrs.field(default=4 * MIB, validator=between(1, 1 << 30))
     latency_fault_enable: bool = False
-    in_flight_max: int = attrs.field(default=1024, validator=between(1, 65535))  # send_soon waits beyond these
-    in_flight_bytes_max: int = attrs.field(default=100 * MIB, validator=between(MIB, 1 << 34))
+    linger: float = attrs.field(default=0.0, validator=between(0, 60))
+    """Seconds for which a message waits for others that share its request; 0: each has a request of its own."""
+    batch_bytes_max: int = attrs.field(default=128 << 10, validator=between(1024, 4 * MIB))  # full: sent at once
+    batch_count_max: int = attrs.field(default=1024, validator=between(1, 65535))  # likewise
+    in_flight_max: int = attrs.field(default=1024, validator=between(1, 65535))
+    """Messages of send_soon, and with a linger of send as well, that are under way: more wait."""
+    in_flight_bytes_max: int = attrs.field(default=100 * MIB, validator=between(MIB, 1 << 34))  # likewise
     shutdown_grace: float = attrs.field(default=10.0, validator=between(0, 3600))  # for sends still in flight
 
     def __attrs_post_init__(self) -> None:

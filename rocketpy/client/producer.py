@@ -10,11 +10,10 @@ the first send does.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import attrs
 
@@ -30,86 +29,15 @@ from .hooks.layer import HookChain
 from .messages import Message, ReceivedMessage, Reply
 from .options import ProducerOptions
 from .results import SendResult
+from .sending.accumulator import Accumulator
+from .sending.handles import Handle, InFlight, RequestHandle, SendHandle
 from .sending.queue_selection import JavaHashSelector, QueueSelector
 from .sending.requests import PendingRequest, PendingRequests, introduce
 from .sending.send_loop import SendBudget, SendLoop
 from .sending.sender import NO_PROPERTIES, OutgoingMessage, Sender, cancellation, move
 from .tracing import TraceWriter, sends_of
 
-logger = logging.getLogger(__name__)
-
-
-R = TypeVar("R")
-H = TypeVar("H", bound="Handle[Any]")
-
-
-@attrs.define(eq=False)
-class Handle(Generic[R]):
-    """A send or request under way: `await handle` for its result or error; `on_done` is called with the handle at its
-    end."""
-
-    msg_id: str
-    on_done: Callable[[Any], None] | None = None
-    result: R | None = None
-    error: Exception | None = None
-    _done: aio.Event = attrs.field(factory=aio.Event)
-
-    @property
-    def is_done(self) -> bool:
-        return self._done.is_set()
-
-    def __await__(self) -> Generator[Any, Any, R]:
-        return self.wait().__await__()
-
-    async def wait(self) -> R:
-        """The result. Raises the error."""
-        await self._done.wait()
-        if self.result is None:
-            raise self.error or ClientError(f"message {self.msg_id} was not sent: the producer was closed")
-        return self.result
-
-    def _finish(self) -> None:
-        self._done.set()
-        if self.on_done is not None:
-            try:
-                self.on_done(self)
-            except Exception:
-                logger.exception("the on_done callback of message %s failed", self.msg_id)
-
-
-class SendHandle(Handle[SendResult]):
-    """A send under way."""
-
-
-class RequestHandle(Handle[ReceivedMessage]):
-    """A request under way; its result is the reply."""
-
-
-@attrs.define(eq=False)
-class InFlight:
-    """Bounds background sends by number and by bytes; one that alone is larger than the bound passes alone."""
-
-    count_max: int
-    bytes_max: int
-    count: int = 0
-    bytes: int = 0
-    _changed: aio.Event = attrs.field(factory=aio.Event)
-
-    async def acquire(self, size: int) -> None:
-        while self.count >= self.count_max or (self.count and self.bytes + size > self.bytes_max):
-            await self._changed.wait()
-        self.count += 1
-        self.bytes += size
-
-    def release(self, size: int) -> None:
-        self.count -= 1
-        self.bytes -= size
-        changed, self._changed = self._changed, aio.Event()
-        changed.set()
-
-    async def wait_empty(self) -> None:
-        while self.count:
-            await self._changed.wait()
+H = TypeVar("H", bound=Handle[Any])
 
 
 @attrs.frozen
@@ -156,7 +84,8 @@ class Producer:
         self._traces: TraceWriter | None = None
         self._hooks = HookChain.of(self.options.hooks, group, self.client_id)
         self._requests = PendingRequests(self._lifetime.rng)
-        self._in_flight = InFlight(self.options.in_flight_max, self.options.in_flight_bytes_max)
+        self._in_flight = self._new_in_flight()  # background sends and requests
+        self._accumulator: Accumulator | None = None  # with a linger
 
     async def __aenter__(self) -> Self:
         self._open = await self._lifetime.open()
@@ -167,6 +96,11 @@ class Producer:
         self._open.requests.on_reply = self._reply_arrived
         self._open.start()
         self._traces = TraceWriter.opened(self._open, self.group, "PRODUCE", self.options)
+        if self.options.linger:
+            nursery = self._open.nursery
+            # Its own bound: with hooks a background send has a place of its own, and asks for one in a batch.
+            self._accumulator = Accumulator(sender, self._new_in_flight(), self._deliver, nursery)
+            nursery.start_soon(self._accumulator.run)
         return self
 
     async def __aexit__(
@@ -177,7 +111,7 @@ class Producer:
         try:
             if error is None:
                 with aio.move_on_after(self.options.shutdown_grace):
-                    await self._in_flight.wait_empty()
+                    await self.flush()
             if self._traces is not None:
                 await self._traces.close()
         except BaseException as raised:
@@ -186,6 +120,9 @@ class Producer:
             raise
         self._open = None
         return await opened.close(kind, error, trace)
+
+    def _new_in_flight(self) -> InFlight:
+        return InFlight(self.options.in_flight_max, self.options.in_flight_bytes_max)
 
     @property
     def _ready(self) -> tuple[Open, SendLoop]:
@@ -209,6 +146,9 @@ class Producer:
         of them an attempt is repeated only if the master of the queue's broker seems to have changed, and on the same
         queue, because another one would break the order that was asked for.
 
+        With a `linger` the message shares its request with others, if brokers allow that. To cancel the call does not
+        take it out of its batch.
+
         Args:
             timeout: seconds for all attempts together.
             queue: exactly this queue.
@@ -220,6 +160,8 @@ class Producer:
         _, send_loop = self._ready
         if self._hooks is not None:
             return await self._submission(message, NO_PROPERTIES, queue, selector, key).send(timeout)
+        if self._accumulator is not None:
+            return await (await self._accumulate(None, message, timeout, queue, selector, key)).wait()
         return await self._send(send_loop.sender.prepare(message), message, timeout, queue, selector, key)
 
     async def send_batch(
@@ -234,6 +176,8 @@ class Producer:
 
         async def send(messages: Sequence[Message]) -> SendResult:
             outgoing = send_loop.sender.prepare_batch(messages)
+            if self._accumulator is not None:
+                return await (await self._accumulate(outgoing, messages[0], timeout, queue, None, None)).wait()
             return await self._send(outgoing, messages[0], timeout, queue, None, None)
 
         if self._hooks is None:
@@ -264,6 +208,8 @@ class Producer:
         async def send_hooked(timeout_s: float | None) -> SendResult:
             async def send_on(messages: Sequence[Message]) -> SendResult:
                 changed = only(messages)
+                if self._accumulator is not None and not own_properties:
+                    return await (await self._accumulate(None, changed, timeout_s, queue, selector, key)).wait()
                 outgoing = prepare(changed, own_properties)
                 return await self._send(outgoing, changed, timeout_s, queue, selector, key, is_async=is_async)
 
@@ -286,28 +232,56 @@ class Producer:
         *,
         is_async: bool = False,
     ) -> SendResult:
-        _, send_loop = self._ready
         timeout_s = self.options.send_timeout if timeout is None else timeout
+        begin_s = aio.now_s()
+        target = await self._target(message, queue, selector, key)
+        return await self._deliver(outgoing, target, begin_s + timeout_s, is_async=is_async)
+
+    async def _deliver(
+        self, outgoing: OutgoingMessage, queue: MessageQueue | None, deadline_s: float, *, is_async: bool = False
+    ) -> SendResult:
+        """Send a message or a batch, to `queue` if there is one, and trace it."""
+        _, send_loop = self._ready
         clock = send_loop.sender.instance.clock
         begin_s = clock()
-        target = queue
-        if queue is not None or selector is not None or key is not None or message.chooses_queue:
-            target = await self._target(message, queue, selector, key)
         retries = self.options.async_retries if is_async else self.options.retries
-        if target is not None and is_async:
+        if queue is not None and is_async:
             retries = 0  # later messages for the queue may be under way already
-        budget = SendBudget(timeout_s, 1 + retries, begin_s)
-        result = await send_loop.send(outgoing, budget, queue=target, is_async=is_async)
-        if self._traces is not None and message.topic != self.options.trace_topic:
+        budget = SendBudget(deadline_s - begin_s, 1 + retries, begin_s)
+        result = await send_loop.send(outgoing, budget, queue=queue, is_async=is_async)
+        if self._traces is not None and outgoing.topic != self.options.trace_topic:
             cost_ms = round((clock() - begin_s) * 1000)
             begin_ms = send_loop.sender.instance.now_ms() - cost_ms
             self._traces.write(sends_of(self.group, outgoing, result, begin_ms, cost_ms))
         return result
 
+    async def _accumulate(
+        self,
+        outgoing: OutgoingMessage | None,
+        message: Message,
+        timeout: float | None,  # noqa: ASYNC109 - a budget of the protocol, not of the caller
+        queue: MessageQueue | None,
+        selector: QueueSelector | None,
+        key: object,
+        on_done: Callable[[SendHandle], None] | None = None,
+    ) -> SendHandle:
+        """Put a message into a batch, or send it by itself, if that is prepared or brokers ask for it."""
+        _, send_loop = self._ready
+        assert self._accumulator is not None
+        begin_s = aio.now_s()
+        target = await self._target(message, queue, selector, key)
+        timeout_s = self.options.send_timeout if timeout is None else timeout
+        if outgoing is None and self._accumulator.takes(message):
+            return await self._accumulator.add(message, target, begin_s, timeout_s, on_done)
+        outgoing = outgoing or send_loop.sender.prepare(message)
+        return await self._accumulator.add_alone(outgoing, target, begin_s, timeout_s, on_done)
+
     async def _target(
         self, message: Message, queue: MessageQueue | None, selector: QueueSelector | None, key: object
     ) -> MessageQueue | None:
         """The queue that was asked for, None when any will do."""
+        if queue is None and selector is None and key is None and not message.chooses_queue:
+            return None
         if queue is not None:
             if queue.topic != message.topic:
                 raise MessageInvalid(f"queue {queue} is not of the message's topic {message.topic}")
@@ -371,6 +345,8 @@ class Producer:
         Transport failures are repeated (on another broker, with a queue of that broker, which Java does not do);
         a broker's refusal is final.
         """
+        if self._accumulator is not None and self._hooks is None:
+            return await self._accumulate(None, message, timeout, queue, selector, key, on_done)
         submission = self._submission(message, NO_PROPERTIES, queue, selector, key, is_async=True)
         send = partial(submission.send, timeout)
         return await self._begin(SendHandle(submission.msg_id, on_done), len(message.body), send)
@@ -380,13 +356,14 @@ class Producer:
         await self._in_flight.acquire(size)
 
         async def run() -> None:
+            result, failure = None, None
             try:
-                handle.result = await work()
+                result = await work()
             except Exception as error:  # of the send, or of a hook or selector: the handle's, not the client's
-                handle.error = error
+                failure = error
             finally:
                 self._in_flight.release(size)
-                handle._finish()
+                handle.finish(result, failure)
 
         self._ready[0].nursery.start_soon(run)
         return handle
@@ -450,7 +427,10 @@ class Producer:
         self._requests.reply_arrived(pushed_reply(header, body, opened.instance.now_ms()))
 
     async def flush(self) -> None:
-        """Wait until every background send has ended."""
+        """Let open batches leave, and wait until every background send has ended."""
+        if self._accumulator is not None:
+            self._accumulator.flush()
+            await self._accumulator.in_flight.wait_empty()
         await self._in_flight.wait_empty()
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:

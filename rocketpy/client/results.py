@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum, IntEnum
 
 import attrs
@@ -44,6 +44,28 @@ class SendResult:
     region_id: str = "DefaultRegion"
     trace_on: bool = True
     passed_on: bool = False  # by a former master: the route is asked for again
+
+
+def results_of_members(result: SendResult, msg_ids: Sequence[str]) -> Iterator[SendResult]:
+    """Return the results of the messages of a batch, from the result of the batch.
+
+    Source: RocketMQ 5 `ProduceAccumulator#splitSendResults`.
+    """
+    offset_ids = result.offset_msg_id.split(",")
+    if len(offset_ids) != len(msg_ids):  # a queue that keeps batches whole
+        offset_ids = [result.offset_msg_id] * len(msg_ids)
+    for offset, (msg_id, offset_id) in enumerate(zip(msg_ids, offset_ids, strict=True), result.queue_offset):
+        yield SendResult(
+            result.status,
+            msg_id,
+            offset_id,
+            result.queue,
+            offset,
+            result.transaction_id,
+            result.region_id,
+            result.trace_on,
+            result.passed_on,
+        )
 
 
 class PullStatus(Enum):

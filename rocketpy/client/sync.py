@@ -31,6 +31,7 @@ from .consuming.subscription import Sql92
 from .messages import Message, ReceivedMessage
 from .options import ProducerOptions, PullOptions, PushOptions
 from .results import SendResult
+from .sending.handles import Handle
 from .sending.queue_selection import QueueSelector
 from .transaction_producer import TransactionListener
 
@@ -176,11 +177,11 @@ class BlockingProducer(Blocking[S]):
         )
         return self._future(begin)
 
-    def _future(self, begin: Callable[..., Awaitable[async_producer.Handle[T]]]) -> concurrent.futures.Future[T]:
+    def _future(self, begin: Callable[..., Awaitable[Handle[T]]]) -> concurrent.futures.Future[T]:
         """Begin a send or request; the future gets its outcome."""
         future: concurrent.futures.Future[T] = concurrent.futures.Future()
 
-        def done(handle: async_producer.Handle[T]) -> None:
+        def done(handle: Handle[T]) -> None:
             if handle.result is not None:
                 future.set_result(handle.result)
             else:

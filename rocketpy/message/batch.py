@@ -42,25 +42,23 @@ class BatchEntry:
     flag: int = 0
 
 
-def encode_batch(entries: Iterable[BatchEntry]) -> bytes:
-    """The body of a batch request.
+def encode_entry(body: bytes, properties: bytes, flag: int = 0) -> bytes:
+    """One message of a batch.
 
     Raises:
         MessageInvalid: properties beyond 32767 bytes.
     """
-    pieces: list[bytes] = []
-    for entry in entries:
-        properties_size = len(entry.properties)
-        if properties_size > PROPERTIES_SIZE_MAX:
-            raise MessageInvalid(f"properties of {properties_size} bytes, at most {PROPERTIES_SIZE_MAX} are allowed")
-        size = ENTRY_SIZE_MIN + len(entry.body) + properties_size
-        pieces += (
-            _ENTRY.pack(size, 0, 0, entry.flag, len(entry.body)),
-            entry.body,
-            _PROPERTIES_SIZE.pack(properties_size),
-            entry.properties,
-        )
-    return b"".join(pieces)
+    properties_size = len(properties)
+    if properties_size > PROPERTIES_SIZE_MAX:
+        raise MessageInvalid(f"properties of {properties_size} bytes, at most {PROPERTIES_SIZE_MAX} are allowed")
+    size = ENTRY_SIZE_MIN + len(body) + properties_size
+    head = _ENTRY.pack(size, 0, 0, flag, len(body))
+    return b"".join((head, body, _PROPERTIES_SIZE.pack(properties_size), properties))
+
+
+def encode_batch(entries: Iterable[BatchEntry]) -> bytes:
+    """The body of a batch request. Raises MessageInvalid as `encode_entry` does."""
+    return b"".join(encode_entry(entry.body, entry.properties, entry.flag) for entry in entries)
 
 
 def decode_batch(body: bytes) -> list[BatchEntry]:

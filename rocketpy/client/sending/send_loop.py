@@ -139,7 +139,7 @@ class SendLoop:
         if failure is not None and (isinstance(failure, BrokerError) or not budget.is_exhausted_by_time):
             raise failure
         raise RequestTimeout(
-            f"message {message.name}: its timeout of {budget.timeout_s} s ended after {budget.attempts} attempts"
+            f"message {message.name}: its timeout of {budget.timeout_s:.3f} s ended after {budget.attempts} attempts"
         ) from failure
 
     def _is_worth_another(self, error: RocketError, is_async: bool) -> bool:

@@ -7,7 +7,7 @@ Source: RocketMQ 4.9 `DefaultMQProducerImpl#sendKernelImpl`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ import attrs
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.errors import BrokerError, CompressionError, RocketError
 from rocketpy.message import properties as names
-from rocketpy.message.batch import BatchEntry, encode_batch
+from rocketpy.message.batch import encode_entry
 from rocketpy.message.compression import compress
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.names import is_retry_topic
@@ -71,6 +71,12 @@ class OutgoingMessage(NamedTuple):
         return RequestCode.SEND_REPLY_MESSAGE_V2 if is_reply else RequestCode.SEND_MESSAGE_V2
 
 
+def batch_of(topic: str, body: bytes, ids: Iterable[str], *, wait_store: bool, born_at_ms: int) -> OutgoingMessage:
+    """Return the batch whose members have these ids, and whose encoded members are `body`."""
+    properties = {names.WAIT: "true" if wait_store else "false"}
+    return OutgoingMessage(topic, body, properties, ",".join(ids), is_batch=True, born_at_ms=born_at_ms)
+
+
 @attrs.frozen
 class Sender:
     """The send requests of one producer group. `next_id` makes unique ids."""
@@ -112,17 +118,21 @@ class Sender:
             MessageInvalid: a member, the mixture, or the encoded size is not allowed.
         """
         check_batch(messages)
-        entries, ids = [], []
-        for message in messages:
-            check_message(message, self.options.message_size_max)
-            properties = message.to_properties()
-            ids.append(properties.setdefault(names.UNIQ_KEY, self.next_id()))
-            entries.append(BatchEntry(message.body, names.encode_properties(properties).encode(), message.flag))
-        body = encode_batch(entries)
-        check_message(Message(messages[0].topic, body), self.options.message_size_max)
-        wait = {names.WAIT: "true" if messages[0].wait_store else "false"}
-        born_at_ms = messages[0].born_at_ms
-        return OutgoingMessage(messages[0].topic, body, wait, ",".join(ids), is_batch=True, born_at_ms=born_at_ms)
+        ids, entries = zip(*map(self.prepare_member, messages), strict=True)
+        first, body = messages[0], b"".join(entries)
+        check_message(Message(first.topic, body), self.options.message_size_max)
+        return batch_of(first.topic, body, ids, wait_store=first.wait_store, born_at_ms=first.born_at_ms)
+
+    def prepare_member(self, message: Message) -> tuple[str, bytes]:
+        """Check a message of a batch. Returns its id, and itself in the batch's encoding.
+
+        Raises:
+            MessageInvalid: no broker would take it.
+        """
+        check_message(message, self.options.message_size_max)
+        properties = message.to_properties()
+        msg_id = properties.setdefault(names.UNIQ_KEY, self.next_id())
+        return msg_id, encode_entry(message.body, names.encode_properties(properties).encode(), message.flag)
 
     def header(self, message: OutgoingMessage, queue: MessageQueue) -> SendMessageRequestHeaderV2:
         """The request header. The attempts of a retried message travel as fields and, as in Java, as properties."""

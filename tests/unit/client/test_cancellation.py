@@ -96,8 +96,8 @@ def test_a_push_consumer(ordered: bool, fails: bytes) -> None:
     assert 0 in reached and max(reached) > 1, "the turns end before anything is handled"
 
 
-async def use(cluster: FakeCluster) -> None:
-    async with producer(cluster) as sender:
+async def use(cluster: FakeCluster, **settings: object) -> None:
+    async with producer(cluster, **settings) as sender:
         await sender.send(Message("T", b"0"))
         await (await sender.send_soon(Message("T", b"1")))
         await sender.send_batch([Message("T", b"2"), Message("T", b"3")])
@@ -105,6 +105,10 @@ async def use(cluster: FakeCluster) -> None:
             await sender.request(Message("T", b"4"), timeout=0.5)
         except RocketError:
             await sender.send_oneway(Message("T", b"5"))
+
+
+async def use_batches(cluster: FakeCluster) -> None:
+    await use(cluster, linger=0.01, batch_count_max=1)
 
 
 async def read(cluster: FakeCluster, *, assigns: bool = False) -> None:
@@ -127,7 +131,7 @@ async def read_assigned(cluster: FakeCluster) -> None:
 seen: list[bytes] = []
 
 
-@pytest.mark.parametrize("work", [use, read, read_assigned])
+@pytest.mark.parametrize("work", [use, use_batches, read, read_assigned])
 def test_a_producer_and_a_pull_consumer(work: Callable[[FakeCluster], Awaitable[None]]) -> None:
     async def scenario(cluster: FakeCluster) -> None:
         broker: FakeBroker
@@ -135,12 +139,12 @@ def test_a_producer_and_a_pull_consumer(work: Callable[[FakeCluster], Awaitable[
             seen.clear()
             broker = cluster.add_broker(f"broker-{turns}", T=1)
             cluster.brokers = {broker.name: broker}
-            if work is not use:
+            if work in (read, read_assigned):
                 store(broker, *BODIES)
             await cancelled_after(turns, lambda: work(cluster))
             assert broker.offsets.get(("cg", "T", 0), 0) <= len(seen)
             assert not broker.members["cg"]
-        assert broker.got(RequestCode.SEND_BATCH_MESSAGE) if work is use else len(seen) == len(BODIES)
+        assert broker.got(RequestCode.SEND_BATCH_MESSAGE) if work in (use, use_batches) else len(seen) == len(BODIES)
 
     run(scenario)
 

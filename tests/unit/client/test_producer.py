@@ -5,8 +5,8 @@ import pytest
 from rocketpy import aio
 from rocketpy.client.messages import Message
 from rocketpy.client.options import START_FIRST
-from rocketpy.client.producer import SendHandle
 from rocketpy.client.results import SendStatus
+from rocketpy.client.sending.handles import SendHandle
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.errors import BrokerError, ClientError, ConnectFailed, MessageInvalid, RequestTimeout
 from rocketpy.message.message_queue import MessageQueue
