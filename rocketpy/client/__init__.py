@@ -9,7 +9,7 @@ context owns, leaving it stops them, tells the brokers and closes the connection
 Decisions (which queue, who owns it, retry or not, may we pull) are plain functions and values in modules of their own;
 modules that do I/O only carry them out. The rooms, from the bottom up; each imports those above it in this list:
 
-    values       options messages results allocation hooks what a user passes and gets
+    values       security options messages results allocation hooks   what a user passes and gets
     cluster/     name servers, routes, brokers, heartbeats, one method per request code
     sending/     choose a queue, send, retry
     consuming/   group member, rebalance, pull loop, concurrent and ordered handlers, offsets
@@ -34,12 +34,12 @@ from .options import (
     PullOptions,
     PushOptions,
     StartFrom,
-    TlsOptions,
 )
 from .producer import Producer
 from .pull_consumer import LitePullConsumer, PullConsumer
 from .push_consumer import PushConsumer
 from .results import ConsumeResult, PullResult, PullStatus, SendResult, SendStatus
+from .security import SecuritySettings, TlsOptions, read_credentials
 from .sending.handles import RequestHandle, SendHandle
 from .sending.queue_selection import Fnv1aSelector, JavaHashSelector, RandomSelector
 from .transaction_producer import LocalTransactionState, TransactionListener, TransactionProducer, TransactionResult
@@ -77,6 +77,7 @@ __all__ = [
     "ReceivedMessage",
     "Reply",
     "RequestHandle",
+    "SecuritySettings",
     "SendHandle",
     "SendResult",
     "SendStatus",
@@ -87,5 +88,6 @@ __all__ = [
     "TransactionListener",
     "TransactionProducer",
     "TransactionResult",
+    "read_credentials",
     "split_batches",
 ]

@@ -23,6 +23,8 @@ from rocketpy.transport.address_server import address_server_url
 
 from .allocation import Allocation, Averagely
 from .hooks.layer import Hook
+from .security import SecuritySettings
+from .security import TlsOptions as TlsOptions
 
 MIB = 1 << 20
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -58,6 +60,23 @@ def minus_one_or_between(low: int, high: int) -> Callable[[Any, attrs.Attribute[
             in_range(instance, attribute, value)
 
     return check
+
+
+def addresses_of(text: str) -> tuple[str, ...]:
+    """The addresses of `host:port;host:port`, without a scheme and without blanks. Raises ValueError: one is none."""
+    addresses = tuple(item for part in text.split(";") if (item := part.strip().removeprefix("http://")))
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        if not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 1 << 16:
+            raise ValueError("is no list of name servers: write host:port;host:port, as 127.0.0.1:9876")
+    return addresses
+
+
+def _are_addresses(_: Any, attribute: attrs.Attribute[str], value: str) -> None:
+    try:
+        addresses_of(value)
+    except ValueError as error:
+        raise ValueError(f"{attribute.name} (or NAMESRV_ADDR): {value!r} {error}") from None
 
 
 class ConsumeMode(Enum):
@@ -96,54 +115,49 @@ START_FIRST = StartFrom("CONSUME_FROM_FIRST_OFFSET")
 
 
 @attrs.frozen(kw_only=True)
-class TlsOptions:
-    """Encrypts the connections to name servers and brokers. Files are PEM.
-
-    The certificate of a server has to name the host name or the IP address to which the client connects. The official
-    clients trust any server unless `tls.client.authServer` is set; `verify=False` does the same: nobody on the way can
-    read, but anybody on the way can answer in the server's place.
-    """
-
-    ca_file: Path | None = None  # who may sign certificates of servers; None: whom the system trusts
-    certificate_file: Path | None = None  # of this client, for servers that ask for one
-    key_file: Path | None = None  # of the certificate; None: it is in certificate_file
-    key_password: str | None = attrs.field(default=None, repr=False)  # of an encrypted key
-    verify: bool = True
-
-    def __attrs_post_init__(self) -> None:
-        if self.key_file is not None and self.certificate_file is None:
-            raise ValueError("key_file needs certificate_file, too")
-
-
-@attrs.frozen(kw_only=True)
 class ClientOptions:
-    """The options that producers, consumers and the admin client share."""
+    """The options that producers, consumers and the admin client share. A line says: what (default), when to set it."""
 
-    name_servers: str = attrs.field(factory=lambda: os.environ.get("NAMESRV_ADDR", ""))  # "host:port;host:port"
+    name_servers: str = attrs.field(factory=lambda: os.environ.get("NAMESRV_ADDR", ""), validator=_are_addresses)
+    """Name servers, `host:port;host:port` (environment NAMESRV_ADDR)."""
     name_server_domain: str = attrs.field(factory=lambda: os.environ.get("ROCKETMQ_NAMESRV_DOMAIN", ""))
     """Host, or host:port, of the HTTP service to ask for the name servers when name_servers is empty."""
     name_server_subgroup: str = attrs.field(factory=lambda: os.environ.get("ROCKETMQ_NAMESRV_DOMAIN_SUBGROUP", ""))
-    instance_name: str = "DEFAULT"  # DEFAULT becomes <pid>#<ns>, so that every client has an id of its own
-    client_ip: str | None = None  # part of the client id; detected when None
+    """Path of that service (environment ROCKETMQ_NAMESRV_DOMAIN_SUBGROUP, or nsaddr)."""
+    instance_name: str = "DEFAULT"
+    """Part of the client id (DEFAULT: `<pid>#<ns>`, unique). Set it only if the id has to outlive a restart."""
+    client_ip: str | None = None
+    """Part of the client id, and of message ids (address of outgoing connections). Set it behind NAT."""
     unit_name: str | None = None
+    """Part of the client id, and of the URL that lists the name servers (none). Set it for units of the reference."""
     unit_mode: bool = False
-    api_timeout: float = attrs.field(default=3.0, validator=between(0.001, 3600))  # route, member list, creation
+    """Mark messages and groups as those of a unit (False)."""
+    api_timeout: float = attrs.field(default=3.0, validator=between(0.001, 3600))
+    """Seconds for an answer about routes, members and offsets (3). Raise it on slow networks."""
     connect_timeout: float = attrs.field(default=3.0, validator=between(0.001, 3600))
+    """Seconds for a connection (3). Raise it on slow networks."""
     poll_name_server_interval: float = attrs.field(default=30.0, validator=between(0.01, 3600))
-    heartbeat_interval: float = attrs.field(default=30.0, validator=between(0.01, 110))  # brokers forget after 120 s
+    """Seconds between looks for changed routes (30). Lower it if topics move often."""
+    heartbeat_interval: float = attrs.field(default=30.0, validator=between(0.01, 110))
+    """Seconds between heartbeats (30); brokers forget a client after 120."""
     persist_offset_interval: float = attrs.field(default=5.0, validator=between(0.01, 3600))
-    vip_channel: bool = False  # sends and queries to port - 2
-    credentials: Credentials | None = None
-    tls: TlsOptions | None = None  # None: plain connections
-    trace: bool = False  # tell in trace_topic what was sent and consumed (queryMsgTraceById shows it)
+    """Seconds between commits of a consumer's offsets (5). Lower it for fewer duplicates after a crash."""
+    vip_channel: bool = False
+    """Sends, offsets, locks and lists of members use the port - 2 (False). Set it if firewalls separate pulls."""
+    credentials: Credentials | None = attrs.field(factory=lambda: SecuritySettings.from_environment().credentials())
+    """Account that signs each request (environment, see security.py; else none). Set it for brokers with accounts."""
+    tls: TlsOptions | None = attrs.field(factory=lambda: SecuritySettings.from_environment().tls_options())
+    """Encrypted connections (environment, see security.py; else plain)."""
+    trace: bool = False
+    """Write each send and consumption to trace_topic (False). Set it to see them in `queryMsgTraceById`."""
     trace_topic: str = TRACE_TOPIC
-    hooks: tuple[Hook, ...] = ()  # around sends and deliveries; the first is next to the program
+    """Topic of traces (RMQ_SYS_TRACE_TOPIC)."""
+    hooks: tuple[Hook, ...] = ()
+    """Layers around sends and deliveries, the first next to the program (none)."""
 
     @property
     def name_server_list(self) -> tuple[str, ...]:
-        """The addresses, without a scheme and without blanks."""
-        items = (item.strip().removeprefix("http://") for item in self.name_servers.split(";"))
-        return tuple(item for item in items if item)
+        return addresses_of(self.name_servers)
 
     @property
     def address_server_url(self) -> str | None:
@@ -155,26 +169,44 @@ class ClientOptions:
 
 @attrs.frozen(kw_only=True)
 class ProducerOptions(ClientOptions):
-    send_timeout: float = attrs.field(default=3.0, validator=between(0.001, 3600))  # one budget for all attempts
-    retries: int = attrs.field(default=2, validator=between(0, 100))  # further attempts of an awaited send
-    async_retries: int = attrs.field(default=2, validator=between(0, 100))  # of send_soon; transport failures only
+    """The options of producers."""
+
+    send_timeout: float = attrs.field(default=3.0, validator=between(0.001, 3600))
+    """Seconds for all attempts of a send together (3). Raise it to survive a failover without an error."""
+    retries: int = attrs.field(default=2, validator=between(0, 100))
+    """Further attempts of an awaited send (2). Lower it if a duplicate is worse than an error."""
+    async_retries: int = attrs.field(default=2, validator=between(0, 100))
+    """Further attempts of a `send_soon` after failures of the connection (2)."""
     retry_codes: frozenset[int] = SEND_RETRY_CODES
-    retry_another_broker_when_not_stored_ok: bool = False  # True duplicates messages, by design
+    """Answers of a broker after which another broker is tried (the reference's)."""
+    retry_another_broker_when_not_stored_ok: bool = False
+    """Send again unless the status is SEND_OK (False). True duplicates messages, by design."""
     create_topic_key: str = TOPIC_UNTIL_CREATED
+    """Template topic whose queues a topic gets that does not exist yet (TBW102)."""
     default_topic_queue_nums: int = attrs.field(default=4, validator=between(1, 65535))
-    compress_over: int = attrs.field(default=4096, validator=between(0, 1 << 31))  # bytes; this size is compressed
-    compression: CompressionType = CompressionType.ZLIB  # LZ4, ZSTD: extras lz4, zstd; Go and old Java cannot read them
-    compress_level: int = 5  # zlib 0 to 9, zstd 1 to 22, LZ4 0 to 16: higher is smaller and slower
+    """Queues of such a topic on each broker (4)."""
+    compress_over: int = attrs.field(default=4096, validator=between(0, 1 << 31))
+    """Bytes of a body from which on it is compressed (4096)."""
+    compression: CompressionType = CompressionType.ZLIB
+    """LZ4 and ZSTD need the extras lz4 and zstd (ZLIB). Clients in Go, and in Java before 5, cannot read them."""
+    compress_level: int = 5
+    """zlib 0 to 9, zstd 1 to 22, LZ4 0 to 16 (5): higher is smaller and slower."""
     message_size_max: int = attrs.field(default=4 * MIB, validator=between(1, 1 << 30))
+    """Bytes of a body (4 MiB). Raise it together with maxMessageSize of the brokers."""
     latency_fault_enable: bool = False
+    """Avoid brokers that answer slowly (False). Set it if one slow broker must not slow all sends."""
     linger: float = attrs.field(default=0.0, validator=between(0, 60))
-    """Seconds for which a message waits for others that share its request; 0: each has a request of its own."""
-    batch_bytes_max: int = attrs.field(default=128 << 10, validator=between(1024, 4 * MIB))  # full: sent at once
-    batch_count_max: int = attrs.field(default=1024, validator=between(1, 65535))  # likewise
+    """Seconds for which a message waits for others to share its request (0: none). Set some ms for throughput."""
+    batch_bytes_max: int = attrs.field(default=128 << 10, validator=between(1024, 4 * MIB))
+    """Bytes of a batch that leaves before its linger is over (128 KiB)."""
+    batch_count_max: int = attrs.field(default=1024, validator=between(1, 65535))
+    """Messages of a batch that leaves before its linger is over (1024)."""
     in_flight_max: int = attrs.field(default=1024, validator=between(1, 65535))
-    """Messages of send_soon, and with a linger of send as well, that are under way: more wait."""
-    in_flight_bytes_max: int = attrs.field(default=100 * MIB, validator=between(MIB, 1 << 34))  # likewise
-    shutdown_grace: float = attrs.field(default=10.0, validator=between(0, 3600))  # for sends still in flight
+    """Messages of `send_soon`, and with a linger of `send`, under way at once (1024); more wait."""
+    in_flight_bytes_max: int = attrs.field(default=100 * MIB, validator=between(MIB, 1 << 34))
+    """Bytes of them under way at once (100 MiB)."""
+    shutdown_grace: float = attrs.field(default=10.0, validator=between(0, 3600))
+    """Seconds for sends under way when the producer is closed (10)."""
 
     def __attrs_post_init__(self) -> None:
         check_compression(self.compression, self.compress_level)
@@ -182,48 +214,87 @@ class ProducerOptions(ClientOptions):
 
 @attrs.frozen(kw_only=True)
 class ConsumerOptions(ClientOptions):
-    """Shared by push and pull consumers."""
+    """The options that push and pull consumers share."""
 
     mode: ConsumeMode = ConsumeMode.CLUSTERING
+    """Share the queues in the group, or give every member all messages (CLUSTERING)."""
     start: StartFrom = START_LAST
+    """Place at which a new group begins (START_LAST). Set START_FIRST to read what is stored already."""
     allocation: Allocation = attrs.field(factory=Averagely)
+    """Strategy that shares queues (Averagely); all members of a group need the same."""
     rebalance_interval: float = attrs.field(default=20.0, validator=between(0.01, 3600))
-    pull_threshold_for_queue: int = attrs.field(default=1000, validator=between(1, 65535))  # messages
+    """Seconds between looks for other members and queues (20); brokers tell of most changes at once."""
+    pull_threshold_for_queue: int = attrs.field(default=1000, validator=between(1, 65535))
+    """Fetched messages of a queue beyond which pulls wait (1000). Lower it to save memory."""
     pull_threshold_size_for_queue: int = attrs.field(default=100 * MIB, validator=between(MIB, 1024 * MIB))
-    consume_span_max: int = attrs.field(default=2000, validator=between(1, 65535))  # newest minus oldest offset
-    pull_timeout: float = attrs.field(default=30.0, validator=between(0.001, 3600))  # ours; the broker holds less
+    """Fetched bytes of a queue beyond which pulls wait (100 MiB)."""
+    consume_span_max: int = attrs.field(default=2000, validator=between(1, 65535))
+    """Newest minus oldest fetched offset of a queue beyond which pulls wait (2000)."""
+    pull_timeout: float = attrs.field(default=30.0, validator=between(0.001, 3600))
+    """Seconds for a pull (30); the broker suspends it for less."""
     pull_error_delay: float = attrs.field(default=1.0, validator=between(0, 3600))
+    """Seconds before the next pull after an error (1)."""
     pull_flow_control_delay: float = attrs.field(default=0.02, validator=between(0, 3600))
+    """Seconds before the next pull after the broker's flow control (0.02)."""
     offset_illegal_delay: float = attrs.field(default=10.0, validator=between(0, 3600))
-    reset_offset_delay: float = attrs.field(default=10.0, validator=between(0, 3600))  # for listeners to finish
-    local_offset_dir: Path = attrs.field(factory=lambda: Path.home() / ".rocketmq_offsets")  # broadcasting
+    """Seconds for handlers to end before an offset that is gone is corrected (10)."""
+    reset_offset_delay: float = attrs.field(default=10.0, validator=between(0, 3600))
+    """Seconds for handlers to end before an offset that an operator resets is moved (10)."""
+    local_offset_dir: Path = attrs.field(factory=lambda: Path.home() / ".rocketmq_offsets")
+    """Directory of the offsets of broadcasting consumers (~/.rocketmq_offsets)."""
 
 
 @attrs.frozen(kw_only=True)
 class PushOptions(ConsumerOptions):
+    """The options of push consumers."""
+
     ordered: bool = False
-    concurrency: int = attrs.field(default=20, validator=between(1, 1000))  # handlers at once
-    batch_size_max: int = attrs.field(default=1, validator=between(1, 1024))  # messages per handler call
+    """One handler at a time for each queue, in its order (False)."""
+    concurrency: int = attrs.field(default=20, validator=between(1, 1000))
+    """Handlers at once (20). Raise it for handlers that wait; each plain function has a thread."""
+    batch_size_max: int = attrs.field(default=1, validator=between(1, 1024))
+    """Messages of one call of a batch_handler (1)."""
     pull_batch_size: int = attrs.field(default=32, validator=between(1, 1024))
+    """Messages of a pull (32). Raise it for small messages."""
     pull_interval: float = attrs.field(default=0.0, validator=between(0, 65.535))
+    """Seconds between pulls of a queue (0). Raise it to slow a consumer down."""
     pull_threshold_for_topic: int = attrs.field(default=-1, validator=minus_one_or_between(1, 6_553_500))
+    """As pull_threshold_for_queue, for all queues of a topic together (-1: no limit)."""
     pull_threshold_size_for_topic: int = attrs.field(default=-1, validator=minus_one_or_between(MIB, 102_400 * MIB))
+    """As pull_threshold_size_for_queue, for all queues of a topic together (-1: no limit)."""
     broker_suspend: float = attrs.field(default=15.0, validator=between(0, 25))
+    """Seconds that a broker waits for a message before it answers a pull (15)."""
     post_subscription_when_pull: bool = False
-    reconsume_times_max: int = attrs.field(default=-1, validator=minus_one_or_between(0, 1 << 31))  # 16; ordered: none
-    suspend_queue: float = attrs.field(default=1.0, validator=between(0.01, 30))  # ordered: pause before a retry
+    """Send the subscription with each pull (False), for brokers that lose heartbeats."""
+    reconsume_times_max: int = attrs.field(default=-1, validator=minus_one_or_between(0, 1 << 31))
+    """Retries before a message becomes a dead letter (-1: 16; ordered: no limit). See `RetryPolicy`."""
+    suspend_queue: float = attrs.field(default=1.0, validator=between(0.01, 30))
+    """Seconds before a failed message of an ordered queue is tried again (1)."""
     consume_timeout: float = attrs.field(default=900.0, validator=between(0.01, 86400))
+    """Seconds after which a message is sent back although its handler still runs (900)."""
     lock_interval: float = attrs.field(default=20.0, validator=between(0.01, 29))
+    """Seconds between renewals of the locks of ordered queues (20); they last 60."""
     unlock_delay: float = attrs.field(default=20.0, validator=between(0, 60))
+    """Seconds before an ordered queue with fetched messages is given away (20)."""
     consume_continuously_max: float = attrs.field(default=60.0, validator=between(0.01, 3600))
+    """Seconds of work on one ordered queue before others have a turn (60)."""
     shutdown_grace: float = attrs.field(default=10.0, validator=between(0, 3600))
+    """Seconds for handlers that run when the consumer is closed (10)."""
 
 
 @attrs.frozen(kw_only=True)
 class PullOptions(ConsumerOptions):
+    """The options of pull consumers."""
+
     auto_commit: bool = True
+    """Commit what earlier polls returned (True). Set False to commit by yourself."""
     auto_commit_interval: float = attrs.field(default=5.0, validator=between(1.0, 3600))
+    """Seconds between these commits (5)."""
     pull_batch_size: int = attrs.field(default=10, validator=between(1, 1024))
-    pull_threshold_for_all: int = attrs.field(default=10_000, validator=between(1, 6_553_500))  # messages
+    """Messages of a pull (10). Raise it for small messages."""
+    pull_threshold_for_all: int = attrs.field(default=10_000, validator=between(1, 6_553_500))
+    """Fetched messages of all queues beyond which pulls wait (10 000)."""
     broker_suspend: float = attrs.field(default=20.0, validator=between(0, 25))
+    """Seconds that a broker waits for a message before it answers a pull (20)."""
     poll_timeout: float = attrs.field(default=5.0, validator=between(0, 3600))
+    """Seconds that a poll waits for a message (5)."""

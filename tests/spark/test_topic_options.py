@@ -112,7 +112,7 @@ def test_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert by_file.client_options().credentials == Credentials("f", "g=h")
     assert b"g=h" not in pickle.dumps(by_file)
     monkeypatch.setenv("MQ_ACCESS_KEY", "e")
-    with pytest.raises(ConfigError, match="credentialsEnv MQ: secretKey is missing"):
+    with pytest.raises(ConfigError, match="MQ_SECRET_KEY: is missing"):
         options(topic="T", credentialsEnv="MQ").client_options()
     monkeypatch.setenv("MQ_SECRET_KEY", "k")
     assert options(topic="T", credentialsEnv="MQ").client_options().credentials == Credentials("e", "k")

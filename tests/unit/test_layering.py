@@ -39,7 +39,7 @@ ALLOWED: dict[str, set[str]] = {
     "namesrv": {"acl", "transport", "tls", "remoting", "message", "config"},
     "broker.fast_path": {"acl", "reactor", "remoting", "message", "config", "native"},
     "broker": {"acl", "store", "transport", "remoting", "filter", "message", "config"},
-    "client": {"aio", "transport", "tls", "remoting", "filter", "message", "config"},
+    "client": {"acl", "aio", "transport", "tls", "remoting", "filter", "message", "config"},
     "admin": {"acl", "aio", "client", "failover.etcd", "failover.rules", "remoting", "message", "config"},
     "spark": {"client", "store", "filter", "message", "config", "native", "remoting"},
     "metrics": set(),
@@ -53,7 +53,7 @@ ALLOWED: dict[str, set[str]] = {
 # Inside a package: its rooms from the bottom up. A room imports those before it. Names are modules or folders.
 ROOMS: dict[str, tuple[set[str], ...]] = {
     "client": (
-        {"options", "messages", "results", "allocation", "hooks"},
+        {"security", "options", "messages", "results", "allocation", "hooks"},
         {"cluster"},
         {"sending"},
         {"tracing"},

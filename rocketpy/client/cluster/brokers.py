@@ -27,34 +27,40 @@ GAPS_MAX = 64  # ranges of unreadable messages that one look passes over
 
 @attrs.frozen
 class Brokers:
-    """Requests that name a queue instead of an address."""
+    """Requests that name a queue instead of an address. They use the VIP port if the options say so; pulls do not."""
 
     instance: ClientInstance
 
+    async def _master(self, queue: MessageQueue) -> str:
+        return self.instance.vip(await self.instance.find_master(queue))
+
+    async def _reader(self, queue: MessageQueue) -> str:
+        return self.instance.vip((await self.instance.find_reader(queue, MASTER_ID))[1])
+
     async def query_consumer_offset(self, group: str, queue: MessageQueue) -> int | None:
-        _, address = await self.instance.find_reader(queue, MASTER_ID)
+        address = await self._reader(queue)
         return await self.instance.api.query_consumer_offset(address, group, queue, OFFSET_TIMEOUT_S)
 
     async def update_consumer_offset(self, group: str, queue: MessageQueue, offset: int, *, oneway: bool) -> None:
-        _, address = await self.instance.find_reader(queue, MASTER_ID)
+        address = await self._reader(queue)
         await self.instance.api.update_consumer_offset(address, group, queue, offset, OFFSET_TIMEOUT_S, oneway=oneway)
 
     async def max_offset(self, queue: MessageQueue) -> int:
-        address = await self.instance.find_master(queue)
+        address = await self._master(queue)
         return await self.instance.api.max_offset(address, queue, self.instance.options.api_timeout)
 
     async def min_offset(self, queue: MessageQueue) -> int:
-        address = await self.instance.find_master(queue)
+        address = await self._master(queue)
         return await self.instance.api.min_offset(address, queue, self.instance.options.api_timeout)
 
     async def topic_offsets(self, topic: str, broker_name: str) -> dict[MessageQueue, TopicOffset]:
         """Of all write queues. Raises ClientError: the broker has no master."""
-        address = await self.instance.find_master(MessageQueue(topic, broker_name, 0))
+        address = await self._master(MessageQueue(topic, broker_name, 0))
         return await self.instance.api.topic_offsets(address, topic, broker_name, self.instance.options.api_timeout)
 
     async def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
         """The broker's answer: the offset of a message that was stored about then."""
-        address = await self.instance.find_master(queue)
+        address = await self._master(queue)
         return await self.instance.api.search_offset(address, queue, timestamp_ms, self.instance.options.api_timeout)
 
     async def offset_since(
@@ -91,14 +97,14 @@ class Brokers:
         return None
 
     async def member_ids(self, group: str, topic: str) -> list[str]:
-        address = await self.instance.any_broker_of(topic)
+        address = self.instance.vip(await self.instance.any_broker_of(topic))
         return await self.instance.api.consumer_ids(address, group, self.instance.options.api_timeout)
 
     async def send_message_back(
         self, group: str, message: ReceivedMessage, delay_level: int, reconsume_times_max: int
     ) -> None:
         """Sent to the broker of the message, which finds it by its commit log offset."""
-        address = self.instance.master_address(message.queue.broker_name)
+        address = self.instance.send_address(message.queue.broker_name)
         if address is None:
             raise ClientError(f"broker {message.queue.broker_name} has no master", code=ClientCode.BROKER_NOT_EXIST)
         await self.instance.api.send_message_back(
@@ -109,7 +115,7 @@ class Brokers:
         """Lock queues on their masters. Returns: the queues that are locked now; none of unreachable brokers."""
         locked: set[MessageQueue] = set()
         for broker_name, some in by_broker(queues).items():
-            if address := self.instance.master_address(broker_name):
+            if address := self.instance.send_address(broker_name):
                 locked |= await self.instance.api.lock_queues(
                     address, group, self.instance.client_id, some, LOCK_TIMEOUT_S
                 )
@@ -117,7 +123,7 @@ class Brokers:
 
     async def unlock(self, group: str, queues: Collection[MessageQueue]) -> None:
         for broker_name, some in by_broker(queues).items():
-            if address := self.instance.master_address(broker_name):
+            if address := self.instance.send_address(broker_name):
                 await self.instance.api.unlock_queues(address, group, self.instance.client_id, some, LOCK_TIMEOUT_S)
 
 
