@@ -9,7 +9,9 @@ Exit status of commands: 0 done, 1 failed, 2 wrong usage, 3 done in part, 4 not 
     topic_requests, group_requests          its requests about topics and groups
     topics, offsets, messages               operations of several requests
     progress, statistics, monitoring, sending           the same
-    cli, base, commands/                    from the command line to an operation
-    output, message_output, exports         what commands print and write
-    java_text, java_files                   as Java's mqadmin does it
+    message_source, message_lines, resuming             messages to and from pipelines
+    cli, base, connection, commands/        from the command line to an operation
+    output, progress_bar, watching, json_rows           how results are shown
+    message_output, exports                 what commands print and write
+    java_text, java_order, java_files       as Java's mqadmin does it
 """

@@ -13,24 +13,25 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Awaitable, Callable, Mapping
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
 import click
 
 from rocketpy import aio
-from rocketpy.acl.credentials import parse_credentials
-from rocketpy.client.options import TlsOptions
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import BrokerError, RocketError
-from rocketpy.remoting.signature import Credentials
 
 from .admin import Admin
+from .connection import shared_options, take_settings
 from .core import TIMEOUT_S, NotFound, PartialFailure
+from .json_rows import json_help
 from .output import Format, Output, echo
+from .progress_bar import ProgressBar
+from .watching import Watch
 
+WATCH = ("--watch",)
 EXIT_FAILED, EXIT_USAGE, EXIT_PARTIAL, EXIT_NOT_FOUND = 1, 2, 3, 4
 NOT_FOUND_CODES = frozenset(
     {
@@ -67,87 +68,135 @@ def option(short: str, *names: str, **settings: Any) -> Callable[[Any], Any]:
 
 
 def command(
-    *, example: str, destructive: str | None = None, run: Callable[..., Any] = aio.run
+    *,
+    example: str,
+    destructive: str | None = None,
+    watch: Sequence[str] = (),
+    endless: Callable[[Mapping[str, Any]], bool] = lambda options: False,
+    run: Callable[..., Any] = aio.run,
 ) -> Callable[[CommandBody], click.Command]:
     """Make a click command of an async function `(admin, out, **options)` that returns an exit status or None.
 
     Args:
         destructive: what is to be confirmed on a terminal, with the options in braces; `--yes` answers it.
+        watch: spellings of the option that shows the results again and again; WATCH for most.
+        endless: says of the options whether the command goes on until Ctrl-C, which is no failure then.
         run: runs the function to its end, in the loop that it needs.
     """
+    kind = _Kind(destructive, bool(watch), endless, run)
 
     def make(function: CommandBody) -> click.Command:
         @functools.wraps(function)
         def entry(**options: Any) -> int:
-            return _run(function, destructive, run, options)
+            return _run(function, kind, options)
 
         decorated: Any = entry
         decorated = click.option("--debug", is_flag=True, help="Show the stack trace of an error.")(decorated)
-        decorated = click.option(
-            "--timeout",
-            type=click.FloatRange(min=0, min_open=True),
-            metavar="SECONDS",
-            default=TIMEOUT_S,
-            show_default=True,
-            help="Seconds (not milliseconds) that a server may take for one answer; three times as long for queries, "
-            "for backlogs, and for what a broker asks of a client.",
-        )(decorated)
         decorated = click.option(
             "--output",
             "output_format",
             type=click.Choice([form.value for form in Format]),
             default="text",
-            help="`json` prints one object per row.",
+            help="`json` prints one object per row; so does `jsonl`.",
         )(decorated)
         if destructive is not None:
             decorated = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")(decorated)
-        decorated = click.option(
-            "-n",
-            "--namesrvAddr",
-            "--namesrv-addr",
-            "name_servers",
-            envvar="NAMESRV_ADDR",
-            help="Name servers, `host:port;host:port`.  [env: NAMESRV_ADDR]",
-        )(decorated)
+        if watch:
+            decorated = _watch_options(watch)(decorated)
         return click.command(
-            epilog=f"Example:  {example}",
+            epilog=f"{json_help(example.split()[1])}\n\nExample:  {example}",
             context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-        )(decorated)
+        )(_connection_options(decorated))
 
     return make
 
 
-def _run(function: CommandBody, destructive: str | None, run: Callable[..., Any], options: dict[str, Any]) -> int:
-    debug = options.pop("debug")
-    out = Output(
-        Format(options.pop("output_format")),
-        echo,
-        functools.partial(echo, err=True) if sys.stderr.isatty() else None,
-    )
-    if destructive is not None and not options.pop("yes") and sys.stdin.isatty():
-        click.confirm(destructive.format(**options), abort=True)
+@attrs.frozen
+class _Kind:
+    """What `command` was told about a command."""
+
+    destructive: str | None
+    is_watchable: bool
+    is_endless: Callable[[Mapping[str, Any]], bool]
+    run: Callable[..., Any]
+
+
+def _connection_options(function: Any) -> Any:
+    """Add the options by which a command reaches the servers."""
+    function = shared_options(with_environment=False)(function)
+    function = click.option(
+        "--timeout",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="SECONDS",
+        default=TIMEOUT_S,
+        show_default=True,
+        help="Seconds (not milliseconds) that a server may take for one answer; three times as long for queries, "
+        "for backlogs, and for what a broker asks of a client.",
+    )(function)
+    return click.option(
+        "-n",
+        "--namesrvAddr",
+        "--namesrv-addr",
+        "name_servers",
+        envvar="NAMESRV_ADDR",
+        help="Name servers, `host:port;host:port`.  [env: NAMESRV_ADDR]",
+    )(function)
+
+
+def _watch_options(names: Sequence[str]) -> Callable[[Any], Any]:
+    def decorate(function: Any) -> Any:
+        function = click.option("--rounds", type=click.IntRange(1), help="With --watch: end after so many rounds.")(
+            function
+        )
+        return click.option(
+            *names,
+            "watch_s",
+            type=click.FloatRange(min=0.1),
+            metavar="SECONDS",
+            help="Show it again every so many seconds, until Ctrl-C.",
+        )(function)
+
+    return decorate
+
+
+def _run(function: CommandBody, kind: _Kind, options: dict[str, Any]) -> int:
     context = click.get_current_context()
+    debug = options.pop("debug")
+    settings = take_settings(context, options)
+    out = Output(Format(options.pop("output_format")), echo, functools.partial(echo, err=True), ProgressBar(sys.stderr))
+    watch = _watch(context, options) if kind.is_watchable else None
+    if kind.destructive is not None and not options.pop("yes") and sys.stdin.isatty():
+        click.confirm(kind.destructive.format(**options), abort=True)
     environment = context.find_object(Environment) or Environment()
-    settings = {
-        "name_servers": options.pop("name_servers") or "",
-        "timeout": options.pop("timeout"),
-        "tls": tls_options(context.find_root().params),
-    }
+    interrupted = 0 if watch is not None or kind.is_endless(options) else EXIT_FAILED
     try:
-        admin = environment.make_admin(**settings, credentials=tool_credentials())
-        status: int | None = (environment.run or run)(_within, admin, function, out, options)
+        admin = environment.make_admin(**settings())
+        status: int | None = (environment.run or kind.run)(_within, admin, function, out, options, watch)
         return status or 0
     except KeyboardInterrupt:
-        return EXIT_FAILED
+        return interrupted
     except BaseExceptionGroup as group:
-        return _report(_first(group), debug)
+        return interrupted if group.subgroup(KeyboardInterrupt) else _report(_first(group), debug)
     except Exception as error:
         return _report(error, debug)
 
 
-async def _within(admin: Admin, function: CommandBody, out: Output, options: dict[str, Any]) -> int | None:
+def _watch(context: click.Context, options: dict[str, Any]) -> Watch | None:
+    every_s, rounds = options.pop("watch_s"), options.pop("rounds")
+    if every_s is not None:
+        return Watch(every_s, rounds, context.info_name or "")
+    if rounds is not None:
+        raise click.UsageError("--rounds needs --watch")
+    return None
+
+
+async def _within(
+    admin: Admin, function: CommandBody, out: Output, options: dict[str, Any], watch: Watch | None
+) -> int | None:
     async with admin:
-        return await function(admin, out, **options)
+        if watch is None:
+            return await function(admin, out, **options)
+        return await watch.run(lambda round_out: function(admin, round_out, **options), out)
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
@@ -173,36 +222,6 @@ def _report(error: BaseException, debug: bool) -> int:
     if isinstance(error, NotFound) or (isinstance(error, BrokerError) and error.code in NOT_FOUND_CODES):
         return EXIT_NOT_FOUND
     return EXIT_FAILED
-
-
-def tls_options(given: Mapping[str, Any]) -> TlsOptions | None:
-    """Return the TLS of the options before the command (cli.py); None: calls are plain."""
-    if not given.get("tls"):
-        return None
-    return TlsOptions(
-        ca_file=given["tls_ca"],
-        certificate_file=given["tls_cert"],
-        key_file=given["tls_key"],
-        key_password=os.environ.get("ROCKETMQ_TLS_KEY_PASSWORD"),
-        verify=not given["tls_insecure"],
-    )
-
-
-def tool_credentials() -> Credentials | None:
-    """`accessKey` and `secretKey` of $ROCKETMQ_HOME/conf/tools.yml; None when there are none, or no such file.
-
-    Raises:
-        ConfigError: the file cannot be understood. Requests without a signature would only be refused later.
-    """
-    home = os.environ.get("ROCKETMQ_HOME")
-    if not home:
-        return None
-    path = Path(home) / "conf" / "tools.yml"
-    try:
-        data = path.read_bytes()
-    except OSError:
-        return None
-    return parse_credentials(data, str(path))
 
 
 async def brokers_named(

@@ -5,14 +5,14 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import click
+from click.shell_completion import CompletionItem
 
 from .commands import REGISTRY, find
+from .connection import shared_options
 
 EPILOG = "Example:  mqadmin topicStatus -n 127.0.0.1:9876 -t OrderTopic"
-_PEM = click.Path(dir_okay=False, path_type=Path)
 
 
 class Commands(click.Group):
@@ -39,7 +39,16 @@ class Commands(click.Group):
                 click.echo(ctx.get_help())
                 ctx.exit()
             args = [args[1], "--help"]
+        if find(args[0]) is None and not args[0].startswith("-"):
+            raise click.UsageError(f"The sub command {args[0]} not exist.", ctx)
         return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """From the registry alone, as the help."""
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        names = (name for name in self.list_commands(ctx) if name.lower().startswith(incomplete.lower()))
+        return [CompletionItem(name, help=REGISTRY[name].summary) for name in names]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """From the registry alone, so that help imports no command."""
@@ -61,36 +70,17 @@ ATTRIBUTES = {
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     invoke_without_command=True,
 )
-@click.option("--tls", is_flag=True, envvar="ROCKETMQ_TLS", show_envvar=True, help="Call by TLS.")
-@click.option(
-    "--tls-ca",
-    type=_PEM,
-    envvar="ROCKETMQ_TLS_CA",
-    show_envvar=True,
-    help="PEM: authorities to trust, if not the system's.",
-)
-@click.option(
-    "--tls-cert", type=_PEM, envvar="ROCKETMQ_TLS_CERT", show_envvar=True, help="PEM: for servers that ask for one."
-)
-@click.option("--tls-key", type=_PEM, envvar="ROCKETMQ_TLS_KEY", show_envvar=True, help="PEM: key of --tls-cert.")
-@click.option("--tls-insecure", is_flag=True, help="Trust any server.")
+@shared_options(with_environment=True)
 @click.pass_context
-def mqadmin(ctx: click.Context, /, tls: bool, tls_insecure: bool, **files: Path | None) -> None:
+def mqadmin(ctx: click.Context, /, **shared: object) -> None:
     """Administer name servers and brokers. Every command takes -n (name servers) or the environment's NAMESRV_ADDR;
     `mqadmin help COMMAND` shows its options.
 
-    Options of TLS stand before the command. ROCKETMQ_TLS_KEY_PASSWORD in the environment is for an encrypted key.
+    Options of TLS and credentials may stand before the command, too. ROCKETMQ_TLS_KEY_PASSWORD in the environment is
+    for an encrypted key.
     """
-    if not tls and (tls_insecure or any(_is_on_command_line(ctx, name) for name in files)):
-        raise click.UsageError("--tls-ca, --tls-cert, --tls-key and --tls-insecure need --tls")
-    if files["tls_key"] is not None and files["tls_cert"] is None:
-        raise click.UsageError("--tls-key needs --tls-cert")
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
-
-
-def _is_on_command_line(ctx: click.Context, name: str) -> bool:
-    return ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
 
 
 def main(argv: Sequence[str] | None = None, *, prog_name: str = "mqadmin", environment: object = None) -> int:

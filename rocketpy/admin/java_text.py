@@ -1,11 +1,11 @@
 """Values as Java's mqadmin prints them: scripts in the field parse these forms.
 
-Source: the `toString` forms of RocketMQ 4.9; maps stand in our order, Java's is that of a hash table.
+Source: the `toString` forms of RocketMQ 4.9.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from rocketpy.client.messages import ReceivedMessage
 from rocketpy.client.results import SendResult
@@ -17,7 +17,8 @@ from rocketpy.remoting.bodies.client import ConsumeMessageDirectlyResult, Proces
 from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
 from rocketpy.remoting.json_writer import dump_text
 
-from .output import java_map, stamp_text
+from .java_order import hash_order
+from .output import stamp_text
 
 RULE = "=" * 38  # between the parts of queryCq
 GROUP_FIELDS = (
@@ -76,11 +77,16 @@ def queue_text(queue: MessageQueue) -> str:
     return f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}]"
 
 
+def properties_text(properties: Mapping[str, str]) -> str:
+    """`{TAGS=paid, KEYS=k1}`, in the order of Java's table."""
+    return "{" + ", ".join(f"{name}={properties[name]}" for name in hash_order(properties)) + "}"
+
+
 def message_text(message: ReceivedMessage) -> str:
     """A whole message in one line, its body as signed bytes."""
     body = ", ".join(str(byte - 256 if byte > 127 else byte) for byte in message.body)
     inner = (
-        f"Message{{topic='{message.topic}', flag={message.flag}, properties={java_map(dict(message.properties))}, "
+        f"Message{{topic='{message.topic}', flag={message.flag}, properties={properties_text(message.properties)}, "
         f"body=[{body}], transactionId='null'}}"
     )
     outer = fields(

@@ -12,9 +12,10 @@ from rocketpy.message.host import format_host
 
 from .admin import Admin
 from .java_files import BODY_DIRECTORY, body_path
-from .java_text import consume_result_text
+from .java_text import consume_result_text, properties_text
+from .message_lines import body_members
 from .messages import message_tracks
-from .output import Output, java_map, time_text
+from .output import Output, time_text
 
 
 def body_options(function: Any) -> Any:
@@ -55,7 +56,7 @@ def print_detail(
         ("Born Host:", format_host(message.born_host)),
         ("Store Host:", format_host(message.store_host)),
         ("System Flag:", message.sys_flag),
-        ("Properties:", java_map(dict(message.properties))),
+        ("Properties:", properties_text(message.properties)),
         ("Message Body Path:", path if path is not None else f"not written ({len(message.body)} bytes)"),
     ]
     for label, value in fields if with_offset_id else fields[1:]:
@@ -79,6 +80,7 @@ def message_record(message: ReceivedMessage, *, with_body: bool) -> dict[str, ob
         "tags": message.tags,
         "keys": list(message.keys),
         "properties": dict(message.properties),
+        "flag": message.flag,
         "reconsume_times": message.reconsume_times,
         "born_timestamp_ms": message.born_timestamp_ms,
         "store_timestamp_ms": message.store_timestamp_ms,
@@ -87,9 +89,7 @@ def message_record(message: ReceivedMessage, *, with_body: bool) -> dict[str, ob
         "sys_flag": message.sys_flag,
         "body_size": len(message.body),
     }
-    if with_body:
-        record["body"] = message.body.decode("utf-8", "replace")
-    return record
+    return record | (body_members(message.body) if with_body else {})
 
 
 async def print_tracks(admin: Admin, out: Output, message: ReceivedMessage) -> None:

@@ -28,6 +28,7 @@ from rocketpy.remoting.bodies.client import ConsumeType
 from rocketpy.remoting.headers.pull import PullSysFlag, QueryMessageRequestHeader
 
 from .admin import Admin
+from .java_order import hash_order
 
 UNIQUE_ID_TIME_HEX = slice(-12, -4)  # 4 bytes: ms since the first of the month
 CLOCK_TOLERANCE_MS = 1000
@@ -221,8 +222,8 @@ class MessageTrack:
 
 
 async def message_tracks(admin: Admin, message: ReceivedMessage) -> Sequence[MessageTrack]:
-    """One track per group of the message's topic."""
-    return [await _track(admin, message, group) for group in await admin.who_consumes(message.topic)]
+    """One track per group of the message's topic, in the order of Java's table."""
+    return [await _track(admin, message, group) for group in hash_order(await admin.who_consumes(message.topic))]
 
 
 async def _track(admin: Admin, message: ReceivedMessage, group: str) -> MessageTrack:

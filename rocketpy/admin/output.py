@@ -5,20 +5,26 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from enum import Enum
-from typing import TextIO
+from typing import TextIO, TypeVar
 
 import attrs
 import click
 
+from .progress_bar import ProgressBar
+
+T = TypeVar("T")
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # but tab and line feed
 
 
 class Format(Enum):
+    """`jsonl` is a second name of `json`: both print an object per line."""
+
     TEXT = "text"
     JSON = "json"
+    JSON_LINES = "jsonl"
 
 
 NAME_TITLES = ("Name", "Topic", "Group")
@@ -67,15 +73,25 @@ class Table:
 
 @attrs.define
 class Output:
-    """The output of a command's results. `progress` lines go to standard error, and only to a terminal."""
+    """The output of a command's results, its warnings, and the progress of long work."""
 
     format: Format
-    write: Callable[[str], None]
-    progress_to: Callable[[str], None] | None = None
+    print_line: Callable[[str], None]
+    print_warning: Callable[[str], None]
+    bar: ProgressBar
 
     @property
     def is_json(self) -> bool:
-        return self.format is Format.JSON
+        return self.format is not Format.TEXT
+
+    def write(self, text: str) -> None:
+        self.bar.erase()
+        self.print_line(text)
+
+    def warn(self, text: str) -> None:
+        """A line for people beside the results, on standard error."""
+        self.bar.erase()
+        self.print_warning(text)
 
     def line(self, text: str = "") -> None:
         """A line for people; programs get rows and values instead."""
@@ -117,9 +133,9 @@ class Output:
             for key, value in pairs:
                 self.write(line_format % (key, value))
 
-    def progress(self, text: str) -> None:
-        if self.progress_to is not None:
-            self.progress_to(text)
+    def steps(self, items: Sequence[T], what: str) -> Iterator[T]:
+        """Yield the items of long work; a terminal shows how many are done."""
+        return self.bar.steps(items, what)
 
 
 def _is_plain(value: object) -> bool:
@@ -129,9 +145,12 @@ def _is_plain(value: object) -> bool:
 def echo(text: str, *, err: bool = False) -> None:
     """Print a line. A terminal gets control characters as `\\x1b`: it would obey any that a stranger has put into a
     name, a property or a body."""
-    if _is_terminal(sys.stderr if err else sys.stdout):
-        text = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
-    click.echo(text, err=err)
+    click.echo(harmless(text) if _is_terminal(sys.stderr if err else sys.stdout) else text, err=err)
+
+
+def harmless(text: str) -> str:
+    """The text with control characters as `\\x1b`."""
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 def _is_terminal(stream: TextIO) -> bool:

@@ -6,6 +6,7 @@ Source: RocketMQ 4.9 `ConsumerProgressSubCommand`, `ConsumerRunningInfo#analyzeP
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 import attrs
 
@@ -41,11 +42,10 @@ async def group_progress(admin: Admin, group: str) -> GroupProgress:
     """A group's backlog and members; unknown values count as zero."""
     stats = ConsumeStats()
     connection: ConsumerConnection | None = None
-    try:
+    with suppress(RocketError):  # without a retry topic
         stats = await admin.consume_stats(group)
+    with suppress(RocketError):  # offline
         connection = await admin.consumer_connection(group)
-    except RocketError:
-        pass  # offline, or without a retry topic: the line says so
     members = connection.connection_set if connection is not None else []
     consume_type = "" if connection is None else "PULL" if connection.consume_type == "CONSUME_ACTIVELY" else "PUSH"
     return GroupProgress(

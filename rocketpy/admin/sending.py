@@ -1,4 +1,4 @@
-"""Sends by operators: one message, again, or as a measurement."""
+"""Sends by operators: one message, many, one again, or as a measurement."""
 
 from __future__ import annotations
 
@@ -26,28 +26,29 @@ def send_loop(admin: Admin) -> SendLoop:
     return SendLoop(sender, options, admin.instance.rng)
 
 
-async def send(
-    admin: Admin, message: Message, queue: MessageQueue | None = None, *, msg_id: str | None = None
-) -> SendResult:
-    """Send once, to `queue` or to any, with the unique id `msg_id` or a new one. Raises as Producer.send does."""
-    via = send_loop(admin)
+async def send(via: SendLoop, message: Message, queue: MessageQueue | None = None, *, attempts: int = 1) -> SendResult:
+    """Send to `queue`, once, or to the next one. Raises as Producer.send does."""
     outgoing = via.sender.prepare(message)
-    if msg_id is not None:
-        properties = {**outgoing.properties, names.UNIQ_KEY: msg_id}
-        outgoing = outgoing._replace(properties=properties, msg_id=msg_id)
+    timeout_s = via.options.send_timeout
     if queue is not None:
         await via.publish_info(message.topic)
-        return await via.sender.send_to(queue, outgoing, admin.timeout_s)
-    return await via.send(outgoing, SendBudget(admin.timeout_s, 1, aio.now_s()))
+        return await via.sender.send_to(queue, outgoing, timeout_s)
+    return await via.send(outgoing, SendBudget(timeout_s, attempts, aio.now_s()))
 
 
 async def send_again(admin: Admin, message: ReceivedMessage) -> SendResult:
     """Send a stored message again, with its unique id and the user's properties: who has consumed it can tell."""
     kept = {name: value for name, value in message.properties.items() if name not in names.SYSTEM_PROPERTIES}
     copy = Message(
-        message.topic, message.body, tags=message.tags, keys=message.keys, properties=kept, flag=message.flag
+        message.topic,
+        message.body,
+        tags=message.tags,
+        keys=message.keys,
+        properties=kept,
+        flag=message.flag,
+        msg_id=message.properties.get(names.UNIQ_KEY),
     )
-    return await send(admin, copy, msg_id=message.properties.get(names.UNIQ_KEY))
+    return await send(send_loop(admin), copy)
 
 
 @attrs.frozen
@@ -64,11 +65,11 @@ class Timed:
         return f"{type(self.error).__name__}: {self.error}" if self.result is None else send_result_text(self.result)
 
 
-async def timed_send(admin: Admin, message: Message) -> Timed:
+async def timed_send(via: SendLoop, message: Message) -> Timed:
     """Send and measure; a failure is an outcome."""
     begin_s = aio.now_s()
     try:
-        result = await send(admin, message)
+        result = await send(via, message)
     except RocketError as error:
         return Timed((aio.now_s() - begin_s) * 1000, None, None, error)
     return Timed((aio.now_s() - begin_s) * 1000, result.queue.broker_name, result, None)

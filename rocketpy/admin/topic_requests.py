@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rocketpy.codes import RequestCode, ResponseCode
-from rocketpy.errors import BrokerError, ClientError
+from rocketpy.errors import BrokerError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.bodies.group import GroupList
 from rocketpy.remoting.bodies.route import ClusterInfo, TopicRouteData
@@ -17,7 +17,9 @@ from rocketpy.remoting.bodies.topic import (
 from rocketpy.remoting.headers.admin import CreateTopicRequestHeader, TopicRequestHeader, TopicStatsRequestHeader
 from rocketpy.remoting.headers.namesrv import DeleteTopicInNamesrvRequestHeader
 
-from .core import MASTER_ID, AdminCore, each
+from .core import MASTER_ID, AdminCore, NotFound, each
+
+NO_CLUSTER = "Make sure the specified clusterName exists or the name server connected to is correct."  # Java's words
 
 
 class TopicRequests(AdminCore):
@@ -27,7 +29,7 @@ class TopicRequests(AdminCore):
         return ClusterInfo.decode((await self.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)).body)
 
     async def addresses_of(self, cluster: str, *, masters_only: bool = True) -> list[str]:
-        """Addresses of the brokers of a cluster. Raises ClientError when there is none."""
+        """Addresses of the brokers of a cluster. Raises NotFound when there is none."""
         info = await self.cluster_info()
         found = [
             address
@@ -38,14 +40,22 @@ class TopicRequests(AdminCore):
         ]
         if not found:
             known = ", ".join(sorted(info.cluster_addr_table)) or "none"
-            raise ClientError(f"cluster {cluster} has no broker; clusters are: {known}")
+            raise NotFound(f"cluster {cluster} has no broker; clusters are: {known}. {NO_CLUSTER}")
         return found
 
     async def route(self, topic: str) -> TopicRouteData:
         """The topic's route; its brokers are known from then on. Raises BrokerError TOPIC_NOT_EXIST."""
         if not await self.instance.update_route(topic):
-            raise BrokerError(ResponseCode.TOPIC_NOT_EXIST, f"no route for topic {topic}")
+            raise BrokerError(
+                ResponseCode.TOPIC_NOT_EXIST, f"No topic route info in name server for the topic: {topic}"
+            )
         return self.instance.routes[topic]
+
+    async def queue(self, topic: str, broker_name: str, queue_id: int) -> MessageQueue:
+        """A queue of the topic. Raises NotFound: no such broker has the topic; BrokerError: as `route`."""
+        if all(data.broker_name != broker_name for data in (await self.route(topic)).broker_datas):
+            raise NotFound(f"The broker[{broker_name}] not exist, or has no topic {topic}")
+        return MessageQueue(topic, broker_name, queue_id)
 
     async def masters_of_topic(self, topic: str) -> dict[str, str]:
         """Broker name -> address of the brokers that have the topic: masters, or what there is."""

@@ -45,15 +45,18 @@ REGISTRY: Mapping[str, Entry] = MappingProxyType(
         queryMsgByKey="Find messages by business key",
         queryMsgByUniqueKey="Find a message by the producer's id",
         queryMsgByOffset="Find a message by queue offset",
+        queryCq="Dump entries of a consume queue",
+    )
+    | _entries(
+        "reading",
         printMsg="Print the messages of a topic",
         printMsgByQueue="Print the messages of a queue",
         consumeMessage="Read messages without a group's offsets",
-        queryCq="Dump entries of a consume queue",
     )
     | _entries("traces", queryMsgTraceById="Show who sent and who consumed a message")
     | _entries(
         "sending",
-        sendMessage="Send one message",
+        sendMessage="Send a message, or one for each line of a file",
         sendMsgStatus="Send test messages to a broker",
         checkMsgSendRT="Measure the response time of sends to a topic",
         clusterRT="Measure the send latency of clusters, again and again",

@@ -5,17 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-import click
-
-from rocketpy import aio
 from rocketpy.codes import RequestCode
 from rocketpy.errors import RocketError
 from rocketpy.message.numbers import long_or
 
 from ..admin import Admin
-from ..base import EXIT_PARTIAL, broker_or_cluster, brokers_named, command, option
+from ..base import EXIT_PARTIAL, WATCH, broker_or_cluster, brokers_named, command, option
 from ..core import MASTER_ID, NotFound
-from ..output import Column, Output, Table, echo, second_text
+from ..output import Column, Output, Table, second_text
 from ..statistics import first_number
 
 CLUSTER_LIST = Table(
@@ -53,19 +50,10 @@ TIMERS = Table(
 )
 
 
-@command(example="mqadmin clusterList -n 127.0.0.1:9876")
+@command(example="mqadmin clusterList -n 127.0.0.1:9876", watch=("-i", "--interval", *WATCH))
 @option("-m", "--moreStats", is_flag=True, help="Message counts of yesterday and today instead of load.")
-@option("-i", "--interval", type=click.FloatRange(min=0.1), help="Repeat every so many seconds.")
-async def cluster_list(admin: Admin, out: Output, more_stats: bool, interval: float | None) -> int | None:
+async def cluster_list(admin: Admin, out: Output, more_stats: bool) -> int | None:
     """List clusters, brokers and their load."""
-    status = await _cluster_list(admin, out, more_stats)
-    while interval is not None:
-        await aio.sleep(interval)
-        status = await _cluster_list(admin, out, more_stats)
-    return status
-
-
-async def _cluster_list(admin: Admin, out: Output, more_stats: bool) -> int | None:
     info = await admin.cluster_info()
     table = CLUSTER_MORE if more_stats else CLUSTER_LIST
     out.heading(table)
@@ -78,7 +66,7 @@ async def _cluster_list(admin: Admin, out: Output, more_stats: bool) -> int | No
                 try:
                     figures = await admin.runtime_info(address)
                 except RocketError as error:
-                    echo(f"{name} {address}: {error}", err=True)
+                    out.warn(f"{name} {address}: {error}")
                     failed = True
                 row = (
                     more_row(cluster, name, figures)
@@ -133,7 +121,7 @@ def more_row(cluster: str, name: str, figures: Mapping[str, str]) -> tuple[objec
     )
 
 
-@command(example="mqadmin brokerStatus -n 127.0.0.1:9876 -b 127.0.0.1:10911")
+@command(example="mqadmin brokerStatus -n 127.0.0.1:9876 -b 127.0.0.1:10911", watch=WATCH)
 @broker_or_cluster()
 async def broker_status(admin: Admin, out: Output, broker_addr: str | None, cluster_name: str | None) -> None:
     """Show a broker's run-time figures, sorted by name."""
@@ -156,8 +144,8 @@ async def get_broker_config(admin: Admin, out: Output, broker_addr: str | None, 
         everyone = await admin.addresses_of(cluster_name, masters_only=False)
         roles = {address: "Master: " if address in masters else "My Slave: " for address in everyone}
     for address in await brokers_named(admin, broker_addr, cluster_name, masters_only=False):
-        config = await admin.broker_config(address)
         out.line(f"============{roles.get(address, '')}{address}============")
+        config = await admin.broker_config(address)
         if out.is_json:
             out.record(address=address, **config)
         else:
@@ -185,7 +173,11 @@ async def _clean(
 ) -> int | None:
     """Ask each broker, or those of every cluster, to clean up. Prints `success` or `false` as Java does."""
     if broker_addr or cluster_name:
-        addresses = await brokers_named(admin, broker_addr, cluster_name)
+        try:
+            addresses = await brokers_named(admin, broker_addr, cluster_name)
+        except NotFound:
+            out.line("false")
+            raise
     else:
         info = await admin.cluster_info()
         addresses = [
@@ -194,14 +186,15 @@ async def _clean(
             if (address := data.broker_addrs.get(MASTER_ID)) is not None
         ]
     failed = 0
-    for address in addresses:
-        out.progress(address)
+    for address in out.steps(addresses, "brokers"):
         try:
             await admin.ask(address, code, timeout_s=admin.timeout_s * 3)
         except RocketError as error:
-            echo(f"{address}: {error}", err=True)
+            out.warn(f"{address}: {error}")
             failed += 1
-        out.record(address=address, success=not failed)
+            out.record(address=address, success=False)
+        else:
+            out.record(address=address, success=True)
     out.line("false" if failed or not addresses else "success")
     if not addresses:
         raise NotFound("no broker is registered")
@@ -238,7 +231,7 @@ async def delete_expired_commit_log(
     return await _clean(admin, out, RequestCode.DELETE_EXPIRED_COMMITLOG, broker_addr, cluster_name)
 
 
-@command(example="mqadmin timerStatus -n 127.0.0.1:9876 -c DefaultCluster")
+@command(example="mqadmin timerStatus -n 127.0.0.1:9876 -c DefaultCluster", watch=WATCH)
 @broker_or_cluster()
 async def timer_status(admin: Admin, out: Output, broker_addr: str | None, cluster_name: str | None) -> None:
     """Show how many timers are pending on brokers, when the next is due, and how much of the log the oldest holds."""

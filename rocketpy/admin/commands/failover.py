@@ -20,7 +20,7 @@ from rocketpy.errors import ConfigError, RocketError
 
 from ..admin import Admin
 from ..base import EXIT_PARTIAL, command, option
-from ..output import Column, Output, Table, echo
+from ..output import Column, Output, Table
 
 if TYPE_CHECKING:
     from rocketpy.failover.etcd.group_keys import GroupKeys
@@ -132,7 +132,7 @@ async def ha_elect(
 
         view = await keys.read()
         election = operator.unclean_election(view, member)
-        out.table(MEMBERS, await _member_rows(admin, keys, view))
+        out.table(MEMBERS, await _member_rows(admin, out, keys, view))
         if not yes:
             _confirm(member)
         state = await operator.elect(keys, election)
@@ -179,7 +179,7 @@ async def show_group(
     async with opened_group(config_file, cluster_name, broker_name) as keys:
         try:
             view = await keys.read()
-            rows = await _member_rows(admin, keys, view)
+            rows = await _member_rows(admin, out, keys, view)
         except RocketError as exc:
             raise GroupUnreadable(str(exc)) from exc
     if view.state is not None:
@@ -187,11 +187,11 @@ async def show_group(
     out.table(MEMBERS, rows)
     faults = {name: record.fault for name, record in sorted(view.members.items()) if record.fault}
     for name, fault in faults.items():
-        echo(f"{name} cannot serve as master: {fault}", err=True)
+        out.warn(f"{name} cannot serve as master: {fault}")
     for line in _of_outsiders(view, rows):
-        echo(line, err=True)
+        out.warn(line)
     if view.master is None:
-        echo("this group has no master now: sends fail until one is elected", err=True)
+        out.warn("this group has no master now: sends fail until one is elected")
         return EXIT_PARTIAL
     return EXIT_PARTIAL if faults else None
 
@@ -208,10 +208,10 @@ def _of_outsiders(view: View, rows: list[tuple[object, ...]]) -> Iterator[str]:
             yield text + (more if end > longest else "")
 
 
-async def _member_rows(admin: Admin, keys: GroupKeys, view: View) -> list[tuple[object, ...]]:
+async def _member_rows(admin: Admin, out: Output, keys: GroupKeys, view: View) -> list[tuple[object, ...]]:
     from rocketpy.failover.etcd.operator import is_in_sync
 
-    ends = {name: await _log_end(admin, record) for name, record in view.members.items()}
+    ends = {name: await _log_end(admin, out, record) for name, record in view.members.items()}
     master = view.master.member if view.master else ""
     rows: list[tuple[object, ...]] = []
     for name in sorted({*(view.config.members if view.config else ()), *view.members}):
@@ -226,12 +226,12 @@ async def _member_rows(admin: Admin, keys: GroupKeys, view: View) -> list[tuple[
     return rows
 
 
-async def _log_end(admin: Admin, record: MemberRecord) -> int:
+async def _log_end(admin: Admin, out: Output, record: MemberRecord) -> int:
     """Of a broker that does not answer: the end when it was registered last."""
     try:
         status = await admin.ha_status(record.address)
     except RocketError as error:
-        echo(f"{record.address}: {error}", err=True)
+        out.warn(f"{record.address}: {error}")
         status = None
     return record.end if status is None else status.commit_log_max_offset
 

@@ -12,11 +12,11 @@ from rocketpy.message.names import dlq_topic, retry_topic
 from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
 
 from ..admin import Admin
-from ..base import EXIT_NOT_FOUND, broker_or_cluster, brokers_named, command, option
+from ..base import EXIT_NOT_FOUND, WATCH, broker_or_cluster, brokers_named, command, option
 from ..core import NotFound
 from ..group_requests import GroupChange, change_group
 from ..java_text import group_fields, group_text, language_name
-from ..output import Column, Output, Table, echo
+from ..output import Column, Output, Table
 
 CONNECTIONS = Table(
     (Column("ClientId", 36, gap=1), Column("ClientAddr", 22, gap=1), Column("Language", 10, gap=1), Column("Version"))
@@ -82,7 +82,7 @@ async def delete_sub_group(
         try:
             await admin.delete_topic(topic, cluster_name)
         except RocketError as error:
-            out.progress(f"{topic}: {error}")
+            out.warn(f"{topic}: {error}")
             continue
         out.line(f"delete topic [{topic}] from cluster [{cluster_name}] success.")
         out.done(f"delete topic [{topic}] from NameServer success.", topic=topic)
@@ -110,7 +110,7 @@ async def get_consumer_config(admin: Admin, out: Output, group_name: str) -> int
     return None
 
 
-@command(example="mqadmin consumerConnection -n 127.0.0.1:9876 -g billing")
+@command(example="mqadmin consumerConnection -n 127.0.0.1:9876 -g billing", watch=WATCH)
 @option("-g", "--consumerGroup", required=True, help="Group.")
 @option("-b", "--brokerAddr", help="Ask this broker only.  [all that have the group]")
 async def consumer_connection(admin: Admin, out: Output, consumer_group: str, broker_addr: str | None) -> int | None:
@@ -138,11 +138,11 @@ async def consumer_connection(admin: Admin, out: Output, consumer_group: str, br
         differing_subscriptions=[dict(each.wire_members()) for each in connection.differing_subscriptions or ()],
     )
     for each in connection.differing_subscriptions or ():
-        echo(f"WARN: {each.members} members subscribe like {each.client_id}: {each.text}", err=True)
+        out.warn(f"WARN: {each.members} members subscribe like {each.client_id}: {each.text}")
     return None if connection.connection_set else EXIT_NOT_FOUND
 
 
-@command(example="mqadmin producerConnection -n 127.0.0.1:9876 -g orders -t OrderTopic")
+@command(example="mqadmin producerConnection -n 127.0.0.1:9876 -g orders -t OrderTopic", watch=WATCH)
 @option("-g", "--producerGroup", required=True, help="Producer group.")
 @option("-t", "--topic", required=True, help="A topic it sends to.")
 async def producer_connection(admin: Admin, out: Output, producer_group: str, topic: str) -> None:
@@ -159,7 +159,7 @@ async def producer_connection(admin: Admin, out: Output, producer_group: str, to
         )
 
 
-@command(example="mqadmin producer -n 127.0.0.1:9876 -b 127.0.0.1:10911")
+@command(example="mqadmin producer -n 127.0.0.1:9876 -b 127.0.0.1:10911", watch=WATCH)
 @option("-b", "--broker", required=True, help="Broker address.")
 async def producer(admin: Admin, out: Output, broker: str) -> None:
     """List all producers of a broker, by group."""

@@ -8,14 +8,15 @@ from pathlib import Path
 import click
 
 from rocketpy import aio
-from rocketpy.codes import version_name
-from rocketpy.errors import RocketError
+from rocketpy.codes import ResponseCode, version_name
+from rocketpy.errors import BrokerError, RocketError
 from rocketpy.remoting.bodies.client import ConsumerRunningInfo
 
 from ..admin import Admin
-from ..base import EXIT_PARTIAL, command, option
+from ..base import EXIT_PARTIAL, WATCH, command, option
+from ..messages import NO_OFFSETS
 from ..monitoring import Monitor
-from ..output import Column, Output, Table, echo, second_text
+from ..output import Column, Output, Table, second_text
 from ..progress import (
     all_groups,
     group_progress,
@@ -72,7 +73,7 @@ def last_time(timestamp_ms: int) -> str:
     return second_text(timestamp_ms) if timestamp_ms > 0 else "N/A"
 
 
-@command(example="mqadmin consumerProgress -n 127.0.0.1:9876 -g billing")
+@command(example="mqadmin consumerProgress -n 127.0.0.1:9876 -g billing", watch=WATCH)
 @option("-g", "--groupName", help="Group.  [a line for every group]")
 @option(
     "-s",
@@ -87,8 +88,7 @@ async def consumer_progress(admin: Admin, out: Output, group_name: str | None, s
     if group_name is None:
         out.heading(ALL_GROUPS)
         groups = await all_groups(admin)
-        for index, group in enumerate(groups, 1):
-            out.progress(f"{index}/{len(groups)} {group}")
+        for group in out.steps(groups, "groups"):
             line = await group_progress(admin, group)
             out.row(
                 ALL_GROUPS,
@@ -104,6 +104,8 @@ async def consumer_progress(admin: Admin, out: Output, group_name: str | None, s
             )
         return
     stats = await admin.consume_stats(group_name)
+    if not stats.offset_table:
+        raise BrokerError(ResponseCode.CONSUMER_NOT_ONLINE, NO_OFFSETS)
     owners = await queue_owners(admin, group_name) if show_client_ip else {}
     rows: list[tuple[object, ...]] = []
     for queue, offset in sorted(stats.offset_table.items()):
@@ -117,7 +119,7 @@ async def consumer_progress(admin: Admin, out: Output, group_name: str | None, s
     out.record(consume_tps=stats.consume_tps, diff_total=stats.total_diff)
 
 
-@command(example="mqadmin brokerConsumeStats -n 127.0.0.1:9876 -b 127.0.0.1:10911 -l 100")
+@command(example="mqadmin brokerConsumeStats -n 127.0.0.1:9876 -b 127.0.0.1:10911 -l 100", watch=WATCH)
 @option("-b", "--brokerAddr", required=True, help="Broker, host:port.")
 @option("-t", "--timeoutMillis", type=click.IntRange(1), default=50_000, show_default=True, help="Milliseconds.")
 @option("-l", "--level", type=int, default=0, show_default=True, help="Show queues with at least this backlog.")
@@ -174,7 +176,7 @@ async def consumer_status(
         try:
             info = await admin.running_info(consumer_group, member.client_id, with_stack=jstack, address=broker_addr)
         except RocketError as error:
-            echo(f"{member.client_id}: {error}", err=True)
+            out.warn(f"{member.client_id}: {error}")
             continue
         infos[member.client_id] = info
         path = directory / member.client_id
@@ -208,7 +210,7 @@ def analyse(out: Output, infos: dict[str, ConsumerRunningInfo], now_ms: int) -> 
     out.record(same_subscriptions=same, complaints=complaints)
 
 
-@command(example="mqadmin startMonitoring -n 127.0.0.1:9876")
+@command(example="mqadmin startMonitoring -n 127.0.0.1:9876", endless=lambda options: options["rounds"] is None)
 @click.option("--interval", type=click.FloatRange(min=0.1), default=ROUND_S, show_default=True, help="Seconds.")
 @click.option("--rounds", type=click.IntRange(1), help="End after so many rounds.  [endless]")
 async def start_monitoring(admin: Admin, out: Output, interval: float, rounds: int | None) -> None:
@@ -222,7 +224,7 @@ async def start_monitoring(admin: Admin, out: Output, interval: float, rounds: i
                 if out.is_json:
                     out.record(time=now, kind=finding.kind, group=finding.group, text=finding.text)
                 else:
-                    echo(f"{now} {finding.kind} {finding.group}: {finding.text}", err=True)
+                    out.warn(f"{now} {finding.kind} {finding.group}: {finding.text}")
         done += 1
         if done == rounds:
             return

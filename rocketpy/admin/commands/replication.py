@@ -14,9 +14,9 @@ from rocketpy.message.numbers import long_or
 from rocketpy.remoting.bodies.broker import HaStatus
 
 from ..admin import Admin
-from ..base import EXIT_PARTIAL, command, option
+from ..base import EXIT_PARTIAL, WATCH, command, option
 from ..core import MASTER_ID, NotFound
-from ..output import Column, Output, Table, echo
+from ..output import Column, Output, Table
 from .failover import GroupUnreadable, show_group
 
 BROKERS = Table(
@@ -57,7 +57,7 @@ class Member:
     status: HaStatus
 
 
-@command(example="mqadmin haStatus -n 127.0.0.1:9876 -c DefaultCluster")
+@command(example="mqadmin haStatus -n 127.0.0.1:9876 -c DefaultCluster", watch=WATCH)
 @option("-b", "--broker", help="Brokers of one name; or one broker, host:port.")
 @option("-c", "--clusterName", help="All brokers of this cluster. Default: all clusters.")
 @option("-f", "--configFile", help="File of a broker with haMode=automatic: show its group as etcd has it.")
@@ -79,14 +79,14 @@ async def ha_status(
     try:
         return await show_group(admin, out, config_file, cluster_name, broker)
     except GroupUnreadable as error:
-        echo(f"etcd does not tell who is in the group ({error}); this is what its brokers say", err=True)
+        out.warn(f"etcd does not tell who is in the group ({error}); this is what its brokers say")
     settings = load_broker_config(config_file, environ=os.environ)
-    await _show_brokers(admin, out, await _groups_of_file(admin, settings, broker, cluster_name))
+    await _show_brokers(admin, out, await _groups_of_file(admin, out, settings, broker, cluster_name))
     return EXIT_PARTIAL
 
 
 async def _groups_of_file(
-    admin: Admin, settings: BrokerSettings, broker: str | None, cluster: str | None
+    admin: Admin, out: Output, settings: BrokerSettings, broker: str | None, cluster: str | None
 ) -> Mapping[str, Mapping[int, str]]:
     """Return the group of a broker's file, as name servers have it: the given name servers, or else the file's. Without
     any name server the group is this one broker."""
@@ -94,7 +94,7 @@ async def _groups_of_file(
     if not listed.addresses and own.namesrv_addr:
         listed.replace([piece.strip() for piece in own.namesrv_addr.split(";") if piece.strip()], random.Random())
     if not listed.addresses:
-        echo("no name server is known, so only the broker of the file is asked; give -n to ask all", err=True)
+        out.warn("no name server is known, so only the broker of the file is asked; give -n to ask all")
         return {"": {UNKNOWN_ID: settings.broker_addr}}
     return await _groups(admin, broker or own.broker_name, cluster or own.broker_cluster_name)
 
@@ -103,10 +103,10 @@ async def _show_brokers(admin: Admin, out: Output, groups_by_name: Mapping[str, 
     """Print the replication state that each broker reports. Returns the exit status."""
     failed, groups = False, []
     for name, addresses in groups_by_name.items():
-        members = await _answers(admin, name, addresses)
+        members = await _answers(admin, out, name, addresses)
         failed |= len(members) < len(addresses)
         if name and not any(member.status.master for member in members):
-            echo(f"{name}: no master answers, so nobody can send to it", err=True)
+            out.warn(f"{name}: no master answers, so nobody can send to it")
             failed = True
         groups.append(members)
     out.table(BROKERS, [row for members in groups for row in _broker_rows(members)])
@@ -137,7 +137,7 @@ async def _groups(admin: Admin, broker: str | None, cluster: str | None) -> Mapp
     return found
 
 
-async def _answers(admin: Admin, name: str, addresses: Mapping[int, str]) -> list[Member]:
+async def _answers(admin: Admin, out: Output, name: str, addresses: Mapping[int, str]) -> list[Member]:
     """Return the members that answer. Slaves are asked first, so that the lag that is shown is not too small."""
     members = []
     for broker_id, address in sorted(addresses.items(), reverse=True):
@@ -145,7 +145,7 @@ async def _answers(admin: Admin, name: str, addresses: Mapping[int, str]) -> lis
             status = await admin.ha_status(address)
             members.append(Member(name, address, status or await _of_reference(admin, broker_id, address)))
         except RocketError as error:
-            echo(f"{name} {address}: {error}".strip(), err=True)
+            out.warn(f"{name} {address}: {error}".strip())
     return members[::-1]
 
 

@@ -1,19 +1,27 @@
-"""Sends: one message, test messages, response times."""
+"""Sends: one message or many, test messages, response times."""
 
 from __future__ import annotations
+
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
 
 import click
 
 from rocketpy import aio
 from rocketpy.client.messages import Message
 from rocketpy.errors import RocketError
-from rocketpy.message.message_queue import MessageQueue
 
 from ..admin import Admin
 from ..base import EXIT_FAILED, EXIT_PARTIAL, command, option
 from ..core import NotFound
-from ..output import Column, Output, Table, echo, second_text
-from ..sending import send, timed_send
+from ..message_source import Given, Source
+from ..output import Column, Output, Table, second_text
+from ..resuming import Pace, Positions
+from ..sending import send, send_loop, timed_send
+
+_FILE, _PATH = click.Path(dir_okay=False, allow_dash=True), click.Path(dir_okay=False, path_type=Path)
+ATTEMPTS = 3  # of a send, as in Java
 
 SEND = Table((Column("Broker Name", 32), Column("QID", 4), Column("Send Result", 20, gap=4), Column("MsgId")))
 SEND_RT = Table((Column("Broker Name", 32), Column("QID", 4), Column("Send Result", 20, gap=4), Column("RT")))
@@ -43,35 +51,64 @@ def test_body(size: int) -> bytes:
 
 @command(example="mqadmin sendMessage -n 127.0.0.1:9876 -t OrderTopic -p 'hello' -k order-1 -c paid")
 @option("-t", "--topic", required=True, help="Topic.")
-@option("-p", "--body", required=True, help="Body, sent as UTF-8.")
-@option("-k", "--key", help="Keys, separated by spaces.")
-@option("-c", "--tags", help="Tag.")
+@option("-p", "--body", help="Body, sent as UTF-8.")
+@click.option("--body-file", type=_FILE, help="File that is the body, `-` for standard input.")
+@click.option("--input", "lines_file", type=_FILE, help="File with a message in each line, `-` for standard input.")
+@click.option(
+    "--input-format",
+    type=click.Choice(["json", "text"]),
+    default="json",
+    show_default=True,
+    help="json: as consumeMessage prints them with --output json. text: each line is a body.",
+)
+@option("-k", "--key", help="Keys, separated by spaces, of messages that bring none.")
+@option("-c", "--tags", help="Tag of messages that bring none.")
 @option("-b", "--broker", help="Send to this broker (name).")
 @option("-i", "--qid", type=int, help="Send to this queue; needs -b.")
 @option("-m", "--msgTraceEnable", type=bool, default=False, help="Accepted for compatibility; no trace is written.")
+@click.option("--count", type=click.IntRange(1), help="Send so many: the body again, or no more lines than these.")
+@click.option("--rate", type=click.FloatRange(min=0), default=0, help="Messages per second.  [as fast as they go]")
+@click.option("--skip", type=click.IntRange(0), default=0, help="Leave out so many lines at the beginning.")
+@click.option("--save", type=_PATH, help="Keep the place of the last message here, for consumeMessage --from.")
 async def send_message(
     admin: Admin,
     out: Output,
     topic: str,
-    body: str,
-    key: str | None,
-    tags: str | None,
     broker: str | None,
     qid: int | None,
+    rate: float,
+    save: Path | None,
     msg_trace_enable: bool,
+    **given: Any,
 ) -> int | None:
-    """Send one message."""
+    """Send a message, or one for each line of a file or of standard input.
+
+    A send that fails ends the command; it says how to go on. Exit status: 1 if nothing was sent, 3 if some were.
+    """
     if qid is not None and broker is None:
-        raise click.UsageError("-i (queue) needs -b (broker name)")
-    queue = None if broker is None else MessageQueue(topic, broker, qid or 0)
-    message = Message(topic, body.encode(), tags=tags, keys=tuple((key or "").split()))
-    try:
-        result = await send(admin, message, queue)
-    except RocketError as error:
-        out.table(SEND, [("Unknown", "Unknown", "Failed", "None")])
-        echo(f"error: {error}", err=True)
-        return EXIT_FAILED
-    out.table(SEND, [(result.queue.broker_name, result.queue.queue_id, result.status.value, result.msg_id)])
+        raise click.UsageError("Broker name must be set if the queue is chosen!")
+    source = Source(Given(topic, **given))
+    queue = None if broker is None else await admin.queue(topic, broker, qid or 0)
+    positions = Positions(save, Positions.load(save) if save is not None else {})
+    via, pace, sent = send_loop(admin), Pace(rate), 0
+    out.heading(SEND)
+    with positions.kept(), out.bar.task("messages", source.given.count) as reached:
+        async with aclosing(source.lines()) as lines:
+            try:
+                async for line in lines:
+                    await pace.wait()
+                    result = await send(via, line.message, queue, attempts=ATTEMPTS)
+                    sent += 1
+                    out.row(SEND, (result.queue.broker_name, result.queue.queue_id, result.status.value, result.msg_id))
+                    if line.queue is not None:
+                        positions.note(line.queue, line.queue_offset)
+                    reached(sent)
+            except RocketError as error:
+                out.row(SEND, ("Unknown", "Unknown", "Failed", "None"))
+                out.warn(f"error: {source.place}{error}")
+                if sent:
+                    out.warn(f"{sent} messages were sent; go on with {source.remedy}")
+                return EXIT_PARTIAL if sent else EXIT_FAILED
     return None
 
 
@@ -81,9 +118,9 @@ async def send_message(
 @option("-c", "--count", type=click.IntRange(1), default=50, show_default=True, help="Messages.")
 async def send_msg_status(admin: Admin, out: Output, broker_name: str, message_size: int, count: int) -> int | None:
     """Send test messages to a broker's own topic and show time and outcome of each."""
-    failed = 0
-    for _ in range(count):
-        timed = await timed_send(admin, Message(broker_name, test_body(message_size)))
+    failed, via = 0, send_loop(admin)
+    for _ in out.steps(range(count), "messages"):
+        timed = await timed_send(via, Message(broker_name, test_body(message_size)))
         failed += timed.error is not None
         out.done(f"rt={timed.rt_ms:.0f}ms, SendResult={timed.outcome}", rt_ms=timed.rt_ms, result=timed.outcome)
     return None if not failed else EXIT_FAILED if failed == count else EXIT_PARTIAL
@@ -96,9 +133,9 @@ async def send_msg_status(admin: Admin, out: Output, broker_name: str, message_s
 async def check_msg_send_rt(admin: Admin, out: Output, topic: str, amount: int, size: int) -> int | None:
     """Measure the response time of sends; the first, which also connects, is not in the average."""
     out.heading(SEND_RT)
-    total_ms, failed = 0.0, 0
-    for index in range(amount):
-        timed = await timed_send(admin, Message(topic, test_body(size)))
+    total_ms, failed, via = 0.0, 0, send_loop(admin)
+    for index in out.steps(range(amount), "messages"):
+        timed = await timed_send(via, Message(topic, test_body(size)))
         failed += timed.error is not None
         total_ms += timed.rt_ms if index else 0.0
         queue_id = timed.result.queue.queue_id if timed.result else "-"
@@ -108,7 +145,10 @@ async def check_msg_send_rt(admin: Admin, out: Output, topic: str, amount: int, 
     return None if not failed else EXIT_FAILED if failed == amount else EXIT_PARTIAL
 
 
-@command(example="mqadmin clusterRT -n 127.0.0.1:9876 -c DefaultCluster --rounds 1")
+@command(
+    example="mqadmin clusterRT -n 127.0.0.1:9876 -c DefaultCluster --rounds 1",
+    endless=lambda options: options["rounds"] is None,
+)
 @option("-a", "--amount", type=click.IntRange(1), default=100, show_default=True, help="Messages per broker and round.")
 @option("-s", "--size", type=click.IntRange(1), default=128, show_default=True, help="Bytes.")
 @option("-c", "--cluster", help="One cluster.  [all]")
@@ -143,11 +183,12 @@ async def _round(admin: Admin, out: Output, amount: int, size: int, cluster: str
     info = await admin.cluster_info()
     clusters = {cluster: info.cluster_addr_table[cluster]} if cluster in info.cluster_addr_table else {}
     if cluster is not None and not clusters:
-        raise NotFound(f"no cluster {cluster}; there are: {', '.join(sorted(info.cluster_addr_table)) or 'none'}")
-    any_failed = False
+        known = ", ".join(sorted(info.cluster_addr_table)) or "none"
+        raise NotFound(f"cluster [{cluster}] not exist; there are: {known}")
+    any_failed, via = False, send_loop(admin)
     for name, brokers in sorted((clusters or info.cluster_addr_table).items()):
         for broker_name in sorted(brokers):
-            timings = [await timed_send(admin, Message(broker_name, test_body(size))) for _ in range(amount)]
+            timings = [await timed_send(via, Message(broker_name, test_body(size))) for _ in range(amount)]
             good = [timed.rt_ms for timed in timings if timed.error is None]
             any_failed |= len(good) < amount
             rt_ms = sum(good) / len(good) if good else 0.0

@@ -14,10 +14,10 @@ from rocketpy.message.names import is_dlq_topic, is_retry_topic
 from rocketpy.remoting.bodies.route import TopicRouteData
 
 from ..admin import ORDER_TOPIC_CONFIG, Admin
-from ..base import EXIT_PARTIAL, broker_or_cluster, brokers_named, command, option
+from ..base import EXIT_PARTIAL, WATCH, broker_or_cluster, brokers_named, command, option
 from ..core import NotFound
 from ..java_text import pretty_json
-from ..output import Column, Output, Table, echo, java_map, time_text
+from ..output import Column, Output, Table, java_map, time_text
 from ..statistics import topic_figures
 from ..topics import TopicChange, change_topic, config_text, put_order_conf
 
@@ -137,7 +137,7 @@ async def update_topic_perm(
         present = (await admin.topic_configs(address)).get(topic)
         if present is None:
             raise NotFound(f"broker {address} has no topic {topic}")
-        if present.perm == perm:
+        if present.perm == perm and broker_addr:  # with -c Java sets it again, and says so
             out.line("new perm equals to the old one!")
         else:
             config = await change_topic(admin, address, topic, TopicChange(perm=perm))
@@ -147,7 +147,7 @@ async def update_topic_perm(
         out.record(address=address, topic=topic, old_perm=present.perm, new_perm=perm)
 
 
-@command(example="mqadmin topicRoute -n 127.0.0.1:9876 -t OrderTopic -l")
+@command(example="mqadmin topicRoute -n 127.0.0.1:9876 -t OrderTopic -l", watch=WATCH)
 @option("-t", "--topic", required=True, help="Topic.")
 @option("-l", "--list", to="as_list", is_flag=True, help="A table instead of JSON.")
 async def topic_route(admin: Admin, out: Output, topic: str, as_list: bool) -> None:
@@ -191,7 +191,7 @@ async def topic_route(admin: Admin, out: Output, topic: str, as_list: bool) -> N
     )
 
 
-@command(example="mqadmin topicStatus -n 127.0.0.1:9876 -t OrderTopic")
+@command(example="mqadmin topicStatus -n 127.0.0.1:9876 -t OrderTopic", watch=WATCH)
 @option("-t", "--topic", required=True, help="Topic.")
 async def topic_status(admin: Admin, out: Output, topic: str) -> None:
     """Show the offsets of a topic's queues and when each was last written."""
@@ -221,7 +221,7 @@ async def topic_cluster_list(admin: Admin, out: Output, topic: str) -> None:
         out.done(cluster, cluster=cluster)
 
 
-@command(example="mqadmin topicList -n 127.0.0.1:9876")
+@command(example="mqadmin topicList -n 127.0.0.1:9876", watch=WATCH)
 @option("-c", "--clusterModel", is_flag=True, help="With cluster and consumer groups.")
 async def topic_list(admin: Admin, out: Output, cluster_model: bool) -> int | None:
     """List all topics."""
@@ -233,13 +233,12 @@ async def topic_list(admin: Admin, out: Output, cluster_model: bool) -> int | No
     out.heading(TOPIC_LIST_HEADING)  # narrower than the rows, as in Java
     failed = 0
     shown = [topic for topic in topics if not is_retry_topic(topic) and not is_dlq_topic(topic)]
-    for index, topic in enumerate(shown, 1):
-        out.progress(f"{index}/{len(shown)} {topic}")
+    for topic in out.steps(shown, "topics"):
         try:
             clusters = ",".join(sorted(await admin.clusters_of_topic(topic)))
             groups = await admin.who_consumes(topic)
         except RocketError as error:
-            out.progress(f"{topic}: {error}")
+            out.warn(f"{topic}: {error}")
             failed += 1
             clusters, groups = "", []
         for group in groups or [""]:
@@ -255,7 +254,7 @@ async def update_order_conf(admin: Admin, out: Output, topic: str, order_conf: s
     """Put, get or delete the order configuration that fixes a topic's queue list."""
     if method == "put":
         if not order_conf:
-            raise click.UsageError("-m put needs -v (value)")
+            raise click.UsageError("please set orderConf with option -v.")
         await admin.put_kv(ORDER_TOPIC_CONFIG, topic, order_conf)
         out.done(f"update orderConf success. topic=[{topic}], orderConf=[{order_conf}]", topic=topic, value=order_conf)
     elif method == "delete":
@@ -302,7 +301,7 @@ STATS_ALL = Table(
 )
 
 
-@command(example="mqadmin statsAll -n 127.0.0.1:9876 -a")
+@command(example="mqadmin statsAll -n 127.0.0.1:9876 -a", watch=WATCH)
 @option("-a", "--activeTopic", is_flag=True, help="Only topics with traffic.")
 @option("-t", "--topic", help="One topic.  [all]")
 async def stats_all(admin: Admin, out: Output, active_topic: bool, topic: str | None) -> int | None:
@@ -311,12 +310,11 @@ async def stats_all(admin: Admin, out: Output, active_topic: bool, topic: str | 
     failed = 0
     topics = [topic] if topic else [name for name in await admin.topics() if not is_retry_topic(name)]
     shown = [name for name in topics if not is_dlq_topic(name)]
-    for index, name in enumerate(shown, 1):
-        out.progress(f"{index}/{len(shown)} {name}")
+    for name in out.steps(shown, "topics"):
         try:
             figures = await topic_figures(admin, name)
         except RocketError as error:
-            echo(f"{name}: {error}", err=True)
+            out.warn(f"{name}: {error}")
             failed += 1
             continue
         for row in figures.rows(active_only=active_topic):

@@ -108,7 +108,7 @@ def test_delete_topic(mqadmin: Mqadmin) -> None:
 
     mqadmin("deleteTopic", "-t", "T", "-c", "DefaultCluster", script=half, status=3)
     assert "1 of 2 servers failed" in mqadmin.error
-    mqadmin("deleteTopic", "-t", "T", "-c", "nope", script=script, status=1)
+    mqadmin("deleteTopic", "-t", "T", "-c", "nope", script=script, status=4)
     assert "clusters are: DefaultCluster" in mqadmin.error
 
 

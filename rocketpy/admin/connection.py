@@ -1,0 +1,125 @@
+"""How a command reaches the servers: the options of TLS and credentials, and the settings of `Admin` that they make.
+
+They stand behind the command or before it, `mqadmin --tls clusterList`; the ones behind it win. The list of commands is
+shown without the client, so its modules are imported where they are used.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rocketpy.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rocketpy.client.options import TlsOptions
+    from rocketpy.remoting.signature import Credentials
+
+TLS_DETAILS = ("tls_ca", "tls_cert", "tls_key", "tls_insecure")  # each says nothing without --tls
+SHARED = ("tls", *TLS_DETAILS, "credentials_file")
+_FILE = click.Path(dir_okay=False, path_type=Path)
+_SPELLINGS: Mapping[str, tuple[str, dict[str, Any]]] = {
+    "tls": ("--tls", {"is_flag": True, "help": "Call by TLS."}),
+    "tls_ca": ("--tls-ca", {"type": _FILE, "help": "PEM: authorities to trust, if not the system's."}),
+    "tls_cert": ("--tls-cert", {"type": _FILE, "help": "PEM: for servers that ask for one."}),
+    "tls_key": ("--tls-key", {"type": _FILE, "help": "PEM: key of --tls-cert."}),
+    "tls_insecure": ("--tls-insecure", {"is_flag": True, "help": "Trust any server."}),
+    "credentials_file": (
+        "--credentials",
+        {"type": _FILE, "help": "YAML with accessKey and secretKey.  [$ROCKETMQ_HOME/conf/tools.yml]"},
+    ),
+}
+_VARIABLES = {name: f"ROCKETMQ_{name.upper()}" for name in ("tls", "tls_ca", "tls_cert", "tls_key", "credentials_file")}
+
+
+def shared_options(*, with_environment: bool) -> Callable[[Any], Any]:
+    """Add the options that may stand before the command or behind it; there alone the environment is read."""
+
+    def decorate(function: Any) -> Any:
+        for name in reversed(SHARED):
+            spelling, settings = _SPELLINGS[name]
+            variable = _VARIABLES.get(name)
+            if with_environment:
+                settings = settings | {"envvar": variable, "show_envvar": variable is not None}
+            elif variable is not None:
+                settings = settings | {"help": f"{settings['help']}  [env: {variable}]"}
+            function = click.option(spelling, name, default=None, **settings)(function)
+        return function
+
+    return decorate
+
+
+def take_settings(ctx: click.Context, options: dict[str, Any]) -> Callable[[], dict[str, Any]]:
+    """Take the options of the connection out of those of a command.
+
+    Returns: a function that makes the settings of `Admin`. It raises what is wrong with files.
+    Raises:
+        UsageError: options of TLS that have no effect.
+    """
+    root = ctx.find_root()
+    own = {name: options.pop(name) for name in SHARED}
+    given = {name: root.params.get(name) if own[name] is None else own[name] for name in SHARED}
+    said = {
+        name
+        for name in SHARED
+        if own[name] is not None or root.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+    }
+    if not given["tls"] and said.intersection(TLS_DETAILS):
+        raise click.UsageError("--tls-ca, --tls-cert, --tls-key and --tls-insecure need --tls")
+    if given["tls_key"] is not None and given["tls_cert"] is None:
+        raise click.UsageError("--tls-key needs --tls-cert")
+    name_servers, timeout_s = options.pop("name_servers") or "", options.pop("timeout")
+
+    def settings() -> dict[str, Any]:
+        return {
+            "name_servers": name_servers,
+            "timeout": timeout_s,
+            "tls": tls_options(given),
+            "credentials": tool_credentials(given["credentials_file"]),
+        }
+
+    return settings
+
+
+def tls_options(given: Mapping[str, Any]) -> TlsOptions | None:
+    """Return the TLS of the options; None: calls are plain."""
+    if not given["tls"]:
+        return None
+    from rocketpy.client.options import TlsOptions
+
+    return TlsOptions(
+        ca_file=given["tls_ca"],
+        certificate_file=given["tls_cert"],
+        key_file=given["tls_key"],
+        key_password=os.environ.get("ROCKETMQ_TLS_KEY_PASSWORD"),
+        verify=not given["tls_insecure"],
+    )
+
+
+def tool_credentials(file: Path | None) -> Credentials | None:
+    """`accessKey` and `secretKey` of the file; without one of $ROCKETMQ_HOME/conf/tools.yml, which may be missing.
+
+    Raises:
+        ConfigError: the file cannot be understood. Requests without a signature would only be refused later.
+        OSError: `file` cannot be read.
+    """
+    from rocketpy.acl.credentials import parse_credentials
+
+    if file is not None:
+        found = parse_credentials(file.read_bytes(), str(file))
+        if found is None:
+            raise ConfigError("needs two lines, accessKey: ... and secretKey: ...", file=file)
+        return found
+    home = os.environ.get("ROCKETMQ_HOME")
+    if not home:
+        return None
+    path = Path(home) / "conf" / "tools.yml"
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return None
+    return parse_credentials(data, str(path))
