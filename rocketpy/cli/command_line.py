@@ -20,6 +20,7 @@ from rocketpy.errors import RocketError
 from rocketpy.processes.boot.serving import Deliver, Order
 
 from ..processes.boot.serving import exit_status
+from .completion import SHELLS, AdminCommand, complete_admin, completion_script
 from .pipeline.main import pipeline
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
@@ -148,13 +149,31 @@ def namesrv(
     )
 
 
-@cli.command("admin", context_settings=_CONTEXT | {"ignore_unknown_options": True}, add_help_option=False)
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@cli.command(
+    "admin", cls=AdminCommand, context_settings=_CONTEXT | {"ignore_unknown_options": True}, add_help_option=False
+)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, shell_complete=complete_admin)
 def admin(arguments: tuple[str, ...]) -> None:
     """Administer a cluster; the same as mqadmin. `rocketpy admin --help` lists its commands."""
     from rocketpy.admin.cli import main
 
     sys.exit(int(main(list(arguments)) or 0))
+
+
+@cli.command()
+@click.argument("shell", type=click.Choice(SHELLS))
+def completion(shell: str) -> None:
+    """Print what a shell needs to complete the commands of rocketpy, mqadmin, mqbroker and mqnamesrv.
+
+    \b
+    eval "$(rocketpy completion bash)"     in ~/.bashrc
+    eval "$(rocketpy completion zsh)"      in ~/.zshrc, after compinit
+    rocketpy completion fish | source      in ~/.config/fish/config.fish
+    """
+    from rocketpy.admin.cli import mqadmin
+
+    programs = {"rocketpy": cli, "mqadmin": mqadmin, "mqbroker": broker, "mqnamesrv": namesrv}
+    click.echo(completion_script(shell, programs))
 
 
 @cli.group()
