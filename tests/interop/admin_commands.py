@@ -13,6 +13,7 @@ import attrs
 from .admin_tools import Session
 
 CLUSTER = "DefaultCluster"
+LONG = "with-a-name-that-is-longer-than-the-sixty-four-columns-of-the-tables"
 ENDLESS = {"clusterList -i", "clusterRT", "clusterRT -p", "startMonitoring"}
 LINES = """
 clusterList
@@ -25,6 +26,7 @@ topicRoute -t orders -l
 topicStatus -t orders
 topicClusterList -t orders
 allocateMQ -t orders -i 10.0.0.1,10.0.0.2
+allocateMQ -t none -i 10.0.0.1
 statsAll
 statsAll -a
 statsAll -t orders
@@ -44,6 +46,7 @@ queryMsgByUniqueKey -t orders -i none
 queryMsgByUniqueKey -t orders -i {unique_id} -g billing -d {client}
 queryMsgByOffset -t orders -b broker-a -i 1 -o 2
 queryMsgByOffset -t orders -b broker-a -i 1 -o 2000
+queryMsgByOffset -t orders -b none -i 1 -o 2
 queryMsgTraceById -i {unique_id}
 queryMsgTraceById -i {unique_id} -t RMQ_SYS_TRACE_TOPIC
 queryMsgTraceById -i none
@@ -54,6 +57,7 @@ printMsgByQueue -t orders -a broker-a -i 0
 printMsgByQueue -t orders -a broker-a -i 0 -p true
 printMsgByQueue -t orders -a broker-a -i 0 -p true -d true -f true
 printMsgByQueue -t orders -a broker-a -i 1 -f true -s TagB
+printMsgByQueue -t orders -a none -i 0 -p true
 consumeMessage -t orders
 consumeMessage -t orders -b broker-a -i 1
 consumeMessage -t orders -b broker-a -i 1 -o 3
@@ -61,6 +65,9 @@ consumeMessage -t orders -b broker-a -i 1 -c 3
 consumeMessage -t orders -b broker-a -i 1 -o 3000
 consumeMessage -t orders -b broker-a -i 1 -s 1500000000000 -e {now}
 consumeMessage -t none
+consumeMessage -t orders -b none -i 1
+consumeMessage -t orders -i 1
+consumeMessage -t orders -o 1
 queryCq -t orders -q 1 -i 0 -b {broker}
 queryCq -t orders -q 1 -i 2 -c 2 -b {broker} -g audit
 queryCq -t orders -q 1 -i 0
@@ -71,6 +78,8 @@ consumerProgress -g billing -s true
 consumerProgress -g stopped
 consumerProgress -g stopped -s true
 consumerProgress -g none
+consumerProgress -g radio
+consumerProgress -g radio -s true
 consumerConnection -g billing
 consumerConnection -g audit -b {broker}
 consumerConnection -g radio
@@ -93,6 +102,10 @@ brokerStatus -c DefaultCluster
 getBrokerConfig -b {broker}
 getBrokerConfig -c DefaultCluster
 getNamesrvConfig
+brokerStatus -c none
+brokerStatus -b 127.0.0.1:1
+getBrokerConfig -c none
+getBrokerConfig -b 127.0.0.1:1
 exportMetadata -c DefaultCluster -f {export}
 exportMetadata -c DefaultCluster -t -f {export}
 exportMetadata -c DefaultCluster -g -f {export}
@@ -101,6 +114,7 @@ exportMetadata -b {broker} -t -f {export}
 exportMetadata -b {broker} -g -f {export}
 exportMetadata -b {broker} -f {export}
 exportMetadata -f {export}
+exportMetadata -c none -f {export}
 exportConfigs -c DefaultCluster -f {export}
 exportMetrics -c DefaultCluster -f {export}
 clusterAclConfigVersion -b {broker}
@@ -119,9 +133,13 @@ updateTopic -c DefaultCluster -t made2 -r 4 -w 6 -p 4 -u true -s true
 updateTopic -c DefaultCluster -t sorted -r 3 -w 3 -o true
 updateTopic -b {broker} -t sorted -r 4 -w 4 -o true
 topicRoute -t sorted
+updateTopic -b {broker} -t first -r 4 -w 4 -o true
+updateTopic -c none -t made
 updateTopicPerm -b {broker} -t made -p 4
 updateTopicPerm -b {broker} -t made -p 4
 updateTopicPerm -c DefaultCluster -t made -p 6
+updateTopicPerm -c DefaultCluster -t made -p 6
+updateTopicPerm -b 127.0.0.1:1 -t made -p 4
 updateTopicPerm -b {broker} -t none -p 6
 updateOrderConf -t made -m get
 updateOrderConf -t made -m put -v broker-a:4
@@ -135,6 +153,17 @@ updateSubGroup -b {broker} -g made
 getConsumerConfig -g made
 updateSubGroup -c DefaultCluster -g made2 -s false -m true -d true -q 2 -r 3 -i 1 -w 0 -a false
 getConsumerConfig -g made2
+updateSubGroup -c none -g made
+updateTopic -b {broker} -t topic-{long}
+updateTopic -b {broker} -t %RETRY%group-{long}
+cloneGroupOffset -s stopped -d group-{long} -t orders
+brokerConsumeStats -b {broker}
+consumerProgress -g group-{long}
+consumerProgress
+topicStatus -t topic-{long}
+topicRoute -t topic-{long} -l
+topicList -c
+statsAll -t orders
 resetOffsetByTime -g stopped -t orders -s 1500000000000
 consumerProgress -g stopped
 resetOffsetByTime -g stopped -t orders -s now
@@ -178,6 +207,7 @@ addWritePerm -b none
 cleanExpiredCQ -b {broker}
 cleanExpiredCQ -c DefaultCluster
 cleanExpiredCQ
+cleanExpiredCQ -c none
 cleanUnusedTopic -b {broker}
 cleanUnusedTopic -c DefaultCluster
 cleanUnusedTopic
@@ -193,6 +223,10 @@ topicList
 topicStatus -t made
 topicRoute -t made
 topicClusterList -t made
+statsAll -t made
+topicRoute
+topicRoute -h
+noSuchCommand
 startMonitoring
 """
 
@@ -233,6 +267,7 @@ def words(command: Command, session: Session, export: str) -> list[str]:
         "unique_id2": sent[23].unique_id,
         "client": "127.0.0.1@billing1",
         "export": export,
+        "long": LONG,
         "now": str(int(time.time() * 1000)),
     }
     return [*(word.format(**values) for word in command.line.split()), "-n", broker.namesrv]

@@ -33,7 +33,6 @@ MEASURED = re.compile(
     r"|(?<=Message Body Path:).*"  # ours writes it only when told to
     r"|0x[0-9a-f]{16}"
 )
-PROPERTIES = re.compile(r"\{(\w+=[^{}]*)\}")  # a map, in the order of a hash table
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:E-?\d+)?|\bNaN\b")
 BROKER, NAME_SERVER, OTHER = "BBBBB", "NNNNN", "#####"
 
@@ -64,8 +63,7 @@ class Cluster:
         text = re.sub(r"(?<=127\.0\.0\.1:)\d{5}\b", self._port, text)
         text = CHANGING.sub(lambda match: re.sub(r"\w", "#", match[0]), text)
         text = MEASURED.sub("#", text)
-        text = PROPERTIES.sub(lambda match: "{" + ", ".join(sorted(match[1].split(", "))) + "}", text)
-        text = re.sub(r"\](MessageTrack \[|OffsetID:)", r"]\n\1", text)  # Java ends no line after a track
+        text = re.sub(r"\](OffsetID:)", r"]\n\1", text)  # Java ends no line after the last track
         text = text.partition("#Consumer jstack#")[0]  # then comes what the threads of a consumer did just now
         lines = [line.rstrip() for line in text.rstrip().splitlines()]
         if figures:

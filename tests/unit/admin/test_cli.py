@@ -11,6 +11,7 @@ from rocketpy.admin.cli import main
 from rocketpy.admin.commands import REGISTRY
 from rocketpy.client.options import TlsOptions
 from rocketpy.errors import ClientError
+from rocketpy.remoting.signature import Credentials
 from tests.support.admin import Mqadmin, one_broker
 from tests.support.cases import cases
 from tests.support.cluster import NAME_SERVER, FakeCluster
@@ -39,7 +40,7 @@ def test_every_command_has_help_with_an_example(name: str, capsys: pytest.Captur
 
 def test_wrong_usage_is_status_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bogus"]) == 2
-    assert "bogus" in capsys.readouterr().err
+    assert "The sub command bogus not exist." in capsys.readouterr().err
     assert main(["topicRoute"]) == 2
     assert "'-t'" in capsys.readouterr().err
 
@@ -57,6 +58,18 @@ def test_spellings(mqadmin: Mqadmin) -> None:
         assert mqadmin("TOPICCLUSTERLIST", *spelling, script=one_broker) == ["DefaultCluster"]
 
 
+def settings_of(words: list[str]) -> dict[str, Any]:
+    """The settings of the client that a command line makes; the command does not run."""
+    given: list[dict[str, Any]] = []
+
+    def make_admin(**settings: Any) -> Admin:
+        given.append(settings)
+        raise ClientError("no more is wanted")
+
+    assert main([*words, "-n", NAME_SERVER], environment=Environment(make_admin=make_admin)) == 1
+    return given[0]
+
+
 @pytest.mark.parametrize(
     ("words", "environ", "options"),
     [
@@ -72,19 +85,44 @@ def test_spellings(mqadmin: Mqadmin) -> None:
         ),
     ],
 )
-def test_tls_stands_before_the_command(
+def test_tls_stands_before_the_command_or_behind_it(
     words: list[str], environ: dict[str, str], options: TlsOptions | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given: list[TlsOptions | None] = []
-
-    def make_admin(**settings: Any) -> Admin:
-        given.append(settings["tls"])
-        raise ClientError("no more is wanted")
-
     for key, value in environ.items():
         monkeypatch.setenv(key, value)
-    assert main([*words, "clusterList", "-n", NAME_SERVER], environment=Environment(make_admin=make_admin)) == 1
-    assert given == [options] and "secret" not in repr(options)
+    for line in ([*words, "clusterList"], ["clusterList", *words], [*words[:1], "clusterList", *words[1:]]):
+        assert settings_of(line)["tls"] == options
+    assert "secret" not in repr(options)
+
+
+def test_options_behind_the_command_win(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROCKETMQ_TLS_CA", "/environment")
+    before = ["--tls", "--tls-ca", "/before", "clusterList"]
+    assert settings_of(before)["tls"] == TlsOptions(ca_file=Path("/before"))
+    assert settings_of([*before, "--tls-ca", "/behind"])["tls"] == TlsOptions(ca_file=Path("/behind"))
+
+
+def test_credentials_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "account.yml"
+    file.write_text("accessKey: shop\nsecretKey: '12345678'\n")
+    for words in (["--credentials", str(file), "clusterList"], ["clusterList", "--credentials", str(file)]):
+        assert settings_of(words)["credentials"] == Credentials("shop", "12345678")
+    monkeypatch.setenv("ROCKETMQ_CREDENTIALS_FILE", str(file))
+    assert settings_of(["clusterList"])["credentials"] == Credentials("shop", "12345678")
+    file.write_text("accessKey: shop\n")
+    assert main(["clusterList"]) == 1
+    assert f"{file}: needs two lines, accessKey" in capsys.readouterr().err
+    file.unlink()
+    assert main(["clusterList"]) == 1
+
+
+@cases("name", REGISTRY)
+def test_every_command_has_the_options_of_tls_and_credentials(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([name, "--help"]) == 0
+    printed = capsys.readouterr().out
+    assert all(option in printed for option in ("--tls ", "--tls-ca", "--tls-cert", "--tls-key", "--credentials"))
 
 
 @pytest.mark.parametrize(
@@ -96,5 +134,6 @@ def test_tls_stands_before_the_command(
     ],
 )
 def test_options_of_tls_that_have_no_effect(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*words, "clusterList"]) == 2
-    assert message in capsys.readouterr().err
+    for line in ([*words, "clusterList"], ["clusterList", *words]):
+        assert main(line) == 2
+        assert message in capsys.readouterr().err
