@@ -14,7 +14,7 @@ CORE_SOURCES := $(sort $(shell find csrc -name "*.[ch]")) csrc/build_native.py c
 ROOMS := $(filter-out csrc/__pycache__,$(shell find csrc -mindepth 1 -type d))
 C_SOURCES := $(filter-out %/_driver.c,$(sort $(shell find csrc -name "*.[ch]")) $(wildcard tests/csrc/*.[ch] bench/driver/*.[ch]))
 
-.PHONY: always help run run-cluster build dev objects test test-long test-python test-spark spark-demo test-fault test-ha test-ha-short test-dist interop sanitize fuzz mutants known-mutants lint style types check coverage \
+.PHONY: always help run run-cluster build dev objects test test-long test-python test-spark spark-demo test-fault test-ha test-ha-short test-dist test-deploy interop sanitize fuzz mutants known-mutants lint style types check coverage \
         bench bench-compare bench-spark bench-smoke docs dist clean
 
 help:  ## this list
@@ -112,6 +112,13 @@ test-ha-short: $(VENV)/.dev  ## the part of test-ha that CI runs
 
 test-dist: $(VENV)/.dev dist  ## the distributions of `make dist` in clean environments, and the units of deploy/ in a real systemd
 	$(PYTEST) --numprocesses 0 tests/packages
+
+# Unpacked, because Debian's package would start a service.
+build/prometheus:
+	@mkdir -p $@ && cd $@ && apt-get download -qq prometheus && dpkg -x prometheus_*.deb . || rm -r $(CURDIR)/$@
+
+test-deploy: $(VENV)/.dev build/prometheus  ## alerts and dashboards of deploy/ in a real Prometheus, which is unpacked from Debian's package
+	$(PYTEST) --numprocesses 0 tests/deploy
 
 interop: WORKERS = 5
 interop: $(VENV)/.dev  ## official Java and Go clients and mqadmin against rocketpy (Java 17, Maven, Go)

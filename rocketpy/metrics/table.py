@@ -154,6 +154,8 @@ OWN_METRICS: tuple[Metric[Snapshot], ...] = (
           _store(lambda store: store.dispatched_phy_offset)),
     gauge("rocketpy_store_replicated_offset_bytes", "", "Records below it are on a slave.",
           _store(lambda store: store.replicated_phy_offset)),
+    gauge("rocketpy_store_disk_used_ratio", "", "Fill level of the CommitLog's disk, 0 to 1.",
+          lambda s: [((), float(ratio))] if (ratio := (s.runtime or {}).get("commitLogDiskRatio")) else ()),
     gauge("rocketpy_broker_topics", "", "Topics, system topics included.",
           lambda s: [((), s.topic_count if s.topics is None else len(s.topics))]),
     gauge("rocketpy_broker_groups", "", "Subscription groups.", lambda s: [((), s.groups)]),

@@ -30,7 +30,7 @@ def test_seconds_and_flaky_tests_are_printed_at_the_end(tmp_path: Path, fails: s
     *_, count, name, seconds = run.stdout.splitlines()
     assert (count, name) == ("flaky tests: 1", "flaky: tests/a.py::b")
     targets = seconds.removeprefix("seconds of each target: ").split()[::2]
-    assert targets[:3] == [".venv/.dev", "test", "lint"] and len(targets) == (3 if status else 12)
+    assert targets[:3] == [".venv/.dev", "test", "lint"] and len(targets) == (3 if status else 13)
 
 
 def test_a_test_that_passes_at_its_second_try_is_in_the_list(tmp_path: Path) -> None:

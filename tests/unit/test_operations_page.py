@@ -12,6 +12,7 @@ import pytest
 
 from rocketpy.admin.commands import REGISTRY
 from rocketpy.failover.rules.fences import MARGIN_S
+from tests.support import prometheus
 from tests.support.doc_examples import Page
 from tests.support.rules import ROOT, enough, hold, name_of, nodes_of
 
@@ -64,6 +65,15 @@ def test_files() -> None:
     """N is one of the three hosts of the sample."""
     paths = (path.replace("-N.", "-one.") for path in named(r"\b(?:deploy|docs)/[\w./-]+\w"))
     hold((path for path in paths if not list(ROOT.glob(f"{path}*"))), "name a file that is there")
+
+
+def test_each_alert_has_its_section_and_its_condition_there() -> None:
+    alerts = enough(prometheus.alerts(), 30, "alerts")
+    sections = re.findall(r"^### (\w+)\n\n(`[^`]+`)(?: for (\w+))?: \S", Page.read("run/monitor.md").text, re.MULTILINE)
+    rules = [(rule["alert"], f"`{' '.join(rule['expr'].split())}`", rule.get("for", "")) for rule in alerts]
+    assert [section for section in sections if section[0].startswith("Rocketpy")] == rules
+    links = (rule["annotations"]["runbook_url"] for rule in alerts)
+    assert list(links) == [f"docs/run/monitor.md#{rule['alert'].lower()}" for rule in alerts]
 
 
 def test_the_margin_of_the_lease_fence() -> None:

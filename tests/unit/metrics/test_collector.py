@@ -33,6 +33,7 @@ from rocketpy.metrics.replication import FOLLOWING_STATES, MEMBER_STATES
 from rocketpy.metrics.table import NAMESRV_METRICS, OWN_METRICS
 
 RUNTIME = {
+    "commitLogDiskRatio": "0.5",
     "brokerVersionDesc": "V4_9_8",
     "brokerVersion": "409",
     "bootTimestamp": "1700000000000",

@@ -1,0 +1,124 @@
+"""A real Prometheus on a loopback port, for tests of `deploy/prometheus` and `deploy/grafana`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+import yaml
+
+from tests.support.rules import ROOT
+from tests.support.waiting import wait_until
+
+FILES = ROOT / "deploy" / "prometheus"
+UNPACKED = ROOT / "build" / "prometheus" / "usr" / "bin"  # `make test-deploy` unpacks Debian's package there
+INTERVAL_S = 0.5  # between scrapes, and between evaluations of the rules
+needs_prometheus = pytest.mark.skipif(
+    not (shutil.which("promtool") or UNPACKED.is_dir()),
+    reason="needs prometheus and promtool; `make test-deploy` unpacks them on Debian",
+)
+
+
+def tool(name: str) -> str:
+    """Return the path of `prometheus` or `promtool`.
+
+    Raises:
+        AssertionError: there is none.
+    """
+    found = shutil.which(name, path=f"{UNPACKED}{os.pathsep}{os.environ['PATH']}")
+    assert found is not None, f"{name} is neither installed nor unpacked in {UNPACKED}"
+    return found
+
+
+def promtool(*words: str | Path) -> str:
+    """Run promtool and return its output.
+
+    Raises:
+        AssertionError: it found a fault.
+    """
+    done = subprocess.run([tool("promtool"), *map(str, words)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def alerts() -> list[dict[str, Any]]:
+    """List the alerts of `deploy/prometheus/rules.yml`, as they stand there."""
+    groups = yaml.safe_load((FILES / "rules.yml").read_text())["groups"]
+    return [rule for group in groups for rule in group["rules"] if "alert" in rule]
+
+
+@attrs.frozen
+class Prometheus:
+    """A running server."""
+
+    port: int
+
+    def api(self, path: str, **values: str) -> Any:
+        """Return the data that the HTTP API answers.
+
+        Raises:
+            urllib.error.HTTPError: it refuses the request, such as a query with a fault.
+        """
+        url = f"http://127.0.0.1:{self.port}/api/v1/{path}?{urllib.parse.urlencode(values)}"
+        with urllib.request.urlopen(url, timeout=30) as answer:
+            return json.load(answer)["data"]
+
+    def query(self, expression: str) -> list[tuple[dict[str, str], float]]:
+        """Return labels and value of each series of an instant query."""
+        found = self.api("query", query=expression)["result"]
+        return [(each["metric"], float(each["value"][1])) for each in found]
+
+    def firing(self) -> dict[str, dict[str, Any]]:
+        """Return the alerts that fire, by name; of several one."""
+        found = self.api("alerts")["alerts"]
+        return {each["labels"]["alertname"]: each for each in found if each["state"] == "firing"}
+
+    def wait_until_fires(self, alert: str) -> dict[str, Any]:
+        wait_until(lambda: alert in self.firing(), f"the alert {alert}")
+        return self.firing()[alert]
+
+
+@contextlib.contextmanager
+def running_prometheus(directory: Path, port: int, targets: Mapping[str, Sequence[int]]) -> Iterator[Prometheus]:
+    """Run Prometheus with the files of `deploy/prometheus`, with short intervals and alerts that wait for nothing.
+
+    Args:
+        targets: ports on this machine by the name of their job.
+    """
+    config = yaml.safe_load((FILES / "prometheus.yml").read_text())
+    every = f"{INTERVAL_S * 1000:g}ms"
+    config["global"] = {"scrape_interval": every, "evaluation_interval": every}
+    for job in config["scrape_configs"]:
+        job["static_configs"] = [{"targets": [f"127.0.0.1:{port}" for port in targets.get(job["job_name"], ())]}]
+    (directory / "prometheus.yml").write_text(yaml.safe_dump(config))
+    rules = re.sub(r"^ +for: .*\n", "", (FILES / "rules.yml").read_text(), flags=re.MULTILINE)
+    (directory / "rules.yml").write_text(rules)
+    words = [tool("prometheus"), f"--config.file={directory}/prometheus.yml", f"--storage.tsdb.path={directory}/data"]
+    log = directory / "prometheus.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen([*words, f"--web.listen-address=127.0.0.1:{port}"], stdout=output, stderr=output)
+    try:
+        server = Prometheus(port)
+        wait_until(lambda: _serves(server, process, log), "Prometheus")
+        yield server
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _serves(server: Prometheus, process: subprocess.Popen[bytes], log: Path) -> bool:
+    assert process.poll() is None, log.read_text()
+    with contextlib.suppress(OSError):
+        return bool(server.api("status/runtimeinfo"))
+    return False
