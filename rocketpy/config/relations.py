@@ -78,6 +78,9 @@ def parse_addresses(text: str) -> list[tuple[str, int]]:
 _BITS_MAX = 512  # csrc/store/queues/consume_queue_ext.h
 
 
+METRICS_NAMES = frozenset({"rocketpy", "exporter", "rocketmq5", "rocketmq5_units"})
+
+
 class _Checker:
     def __init__(self, settings: BrokerSettings | NamesrvSettings, lines: Mapping[str, int]) -> None:
         self._settings = settings
@@ -93,6 +96,8 @@ class _Checker:
             self._fail("aclEnable", "true needs rocketmqHome (or ROCKETMQ_HOME): accounts are in its conf directory")
         if settings.rocketpy.metrics_port == settings.server.listen_port:
             self._fail("metricsPort", f"{settings.rocketpy.metrics_port} is listenPort as well")
+        if strange := set(settings.rocketpy.shown_names) - METRICS_NAMES:
+            self._fail("metricsNames", f"{min(strange)!r} is none of {', '.join(sorted(METRICS_NAMES))}")
         self._check_networks("adminAddresses", settings.rocketpy.admin_addresses)
         self._check_networks("proxyProtocolFrom", settings.rocketpy.proxy_protocol_from)
         if isinstance(settings, BrokerSettings):

@@ -410,6 +410,12 @@ class RocketpyConfig:
         at_least=METRICS_PORT_FREE,
         at_most=65_535,
     )
+    metrics_names: str = setting(
+        "rocketpy,exporter",
+        "metricsNames",
+        "Names under which a broker shows its metrics, comma-separated: `rocketpy`; `exporter`: those of "
+        "rocketmq-exporter; `rocketmq5`: those of a 5.x broker; `rocketmq5_units`: the same with their units.",
+    )
     metrics_use_tls: bool = setting(
         False,
         "metricsUseTLS",
@@ -422,6 +428,11 @@ class RocketpyConfig:
         "DEBUG, INFO, WARNING or ERROR; the log goes to standard error.",
         effect=Effect.AT_RESTART,
     )
+
+    @property
+    def shown_names(self) -> tuple[str, ...]:
+        """The names of metricsNames."""
+        return tuple(dict.fromkeys(name for name in map(str.strip, self.metrics_names.split(",")) if name))
 
     @property
     def kept_memory_bytes(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -12,10 +12,18 @@ from prometheus_client.registry import Collector
 from .counters import Kind
 from .exporter import EXPORTER_METRICS, RUNTIME_METRICS
 from .metric import Metric
+from .rocketmq5 import ROCKETMQ5_METRICS, WITH_UNITS
 from .snapshot import NamesrvSnapshot, Snapshot
 from .table import NAMESRV_METRICS, OWN_METRICS
 
 _S = TypeVar("_S")
+NAMES: Mapping[str, Sequence[Metric[Snapshot]]] = {
+    "rocketpy": OWN_METRICS,
+    "exporter": (*EXPORTER_METRICS, *RUNTIME_METRICS),
+    "rocketmq5": ROCKETMQ5_METRICS,
+    "rocketmq5_units": WITH_UNITS,
+}
+"""The values of `metricsNames`."""
 
 
 class _RowCollector(Collector, Generic[_S]):
@@ -42,10 +50,10 @@ class _RowCollector(Collector, Generic[_S]):
 
 
 class BrokerCollector(_RowCollector[Snapshot]):
-    """Samples of a broker."""
+    """Samples of a broker, under the names that are keys of NAMES."""
 
-    def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
-        super().__init__(snapshot, (*OWN_METRICS, *EXPORTER_METRICS, *RUNTIME_METRICS))
+    def __init__(self, snapshot: Callable[[], Snapshot], names: Iterable[str] = NAMES) -> None:
+        super().__init__(snapshot, [metric for name in names for metric in NAMES[name]])
 
 
 class NamesrvCollector(_RowCollector[NamesrvSnapshot]):

@@ -45,5 +45,9 @@ def counter(name: str, labels: str, text: str, samples: Callable[[_S], Samples])
     return Metric(name, Kind.COUNTER, tuple(labels.split()), text, samples)
 
 
+def histogram(name: str, labels: str, text: str, buckets: Callable[[_S], Buckets]) -> Metric[_S]:
+    return Metric(name, Kind.HISTOGRAM, tuple(labels.split()), text, lambda snapshot: (), buckets)
+
+
 def seconds(milliseconds: float | None) -> float | None:
     return None if milliseconds is None else milliseconds / 1000

@@ -8,9 +8,12 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
+import attrs
+
 from .counters import Kind
 from .exporter import EXPORTER_METRICS, RUNTIME_LABELS, RUNTIME_METRICS
 from .metric import Metric
+from .rocketmq5 import NODE, ROCKETMQ5_METRICS, WITH_UNITS
 from .table import NAMESRV_METRICS, OWN_METRICS
 
 _INTRODUCTION = """\
@@ -26,12 +29,21 @@ Labels are in braces. Names with `_total` are counters; all others are gauges, b
 keep growing over restarts of a worker and start at 0 with the broker; counters of the manager
 (`rocketpy_broker_faults_total`, `rocketpy_table_refused_total`, registrations, figures by topic and group) start at 0
 with the manager. An unknown figure is left out, never shown as zero.
+
+`metricsNames` of a broker says which names are shown: `rocketpy` and `exporter` unless it is given.
 """
 
 _EXPORTER = """\
 Names, labels and gauge type are those of rocketmq-exporter. `brokerIP` is the address with
 its port, `brokerHost` is empty, `msgModel` is 1 (clustering). Figures of consumers (`rocketmq_client_*`) are in the
 clients.
+"""
+_ROCKETMQ5 = f"""\
+With `rocketmq5` in `metricsNames`. Each has the labels {", ".join(NODE.split())}, and those named. Counters of
+transactions and timers have an empty topic: they are counted together. Not known to a 4.x broker:
+`rocketmq_message_size`, `_topic_create_execution_time`, `_consumer_group_create_execution_time`,
+`_consumer_inflight_messages`, `_consumer_queueing_latency`, `_consumer_ready_messages`, `_finish_message_latency`,
+`_delay_message_latency`, `_pop_*`.
 """
 _OF_WORKERS = ("worker",)
 
@@ -52,6 +64,11 @@ def page() -> str:
             *_items(EXPORTER_METRICS),
             f"\nLabels of the metrics below: {', '.join(RUNTIME_LABELS)}.\n",
             *_items(RUNTIME_METRICS, with_labels=False),
+            "\n## Broker, under the names of RocketMQ 5.x\n",
+            _ROCKETMQ5,
+            *_items(attrs.evolve(metric, labels=metric.labels[len(NODE.split()) :]) for metric in ROCKETMQ5_METRICS),
+            "\nWith `rocketmq5_units` also with their units: "
+            f"{', '.join(f'`{metric.exposed_name}`' for metric in WITH_UNITS)}.",
             "\n## Name server\n",
             *_items(NAMESRV_METRICS),
             "",

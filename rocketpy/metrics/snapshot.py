@@ -23,6 +23,9 @@ class WorkerSnapshot:
     rss_bytes: int | None = None
     pss_bytes: int | None = None  # shares of shared pages counted once: adds up over the tree
 
+    def cell(self, place: int) -> int:
+        return self.counters[place] if place < len(self.counters) else 0
+
 
 @attrs.frozen
 class RingSnapshot:
@@ -63,6 +66,7 @@ class StoreSnapshot:
     durable_phy_offset: int
     dispatched_phy_offset: int
     replicated_phy_offset: int | None = None
+    oldest_age_ms: int | None = None  # of the first message of the log
 
 
 @attrs.frozen(kw_only=True)
@@ -75,6 +79,9 @@ class TopicSnapshot:
     max_offset_sum: int
     put_tps: float | None = None  # messages per second over the last minute
     put_bytes_tps: float | None = None
+    put_total: int = 0  # messages since the start of the manager
+    put_bytes_total: int = 0
+    is_system: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -89,6 +96,9 @@ class ConsumptionSnapshot:
     is_broadcasting: bool = False
     get_tps: float | None = None
     get_bytes_tps: float | None = None
+    get_total: int = 0  # messages since the start of the manager
+    get_bytes_total: int = 0
+    is_system: bool = False  # the topic, or the group
     send_back_last_minute: int | None = None
     behind_bytes: int | None = None  # from the last message that it got to the end of the log
     lag_ms: int | None = None  # age of the next unconsumed message, the oldest over queues
@@ -185,6 +195,10 @@ class Snapshot:
     backlog_alarms: int | None = None  # pairs of group and topic beyond a bound of the settings
     consumption: Sequence[ConsumptionSnapshot] = ()
     producers: Mapping[str, int] = attrs.field(factory=dict)  # producer group to members
+    producer_clients: Mapping[tuple[str, str], int] = attrs.field(factory=dict)  # by language and version
+    consumer_clients: Mapping[tuple[str, str, str, str, bool], int] = attrs.field(factory=dict)
+    """By group, language, version, `push` or `pull`, and whether it is a system group."""
+    permission: int | None = None  # brokerPermission
     consumers: Sequence[tuple[str, str, str]] = ()  # (client address, our address, group) of each online consumer
     put_tps: float | None = None  # messages per second over the last minute
     get_tps: float | None = None

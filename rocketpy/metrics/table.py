@@ -29,7 +29,7 @@ def _of_workers(row: Counter) -> Metric[Snapshot]:
 
     def samples(snapshot: Snapshot) -> Samples:
         for worker in snapshot.workers:
-            value = _cell(worker, first)
+            value = worker.cell(first)
             if worker.role in row.roles or value:
                 yield (worker.name,), value / row.per_unit
 
@@ -39,20 +39,16 @@ def _of_workers(row: Counter) -> Metric[Snapshot]:
             if worker.role in row.roles:
                 total, found = 0, []
                 for k in range(row.buckets):
-                    total += _cell(worker, first + k)
+                    total += worker.cell(first + k)
                     bound = "+Inf" if k == row.buckets - 1 else repr(2**k / row.per_unit)
                     found.append((bound, float(total)))
-                yield (worker.name,), found, _cell(worker, first + row.buckets) / row.per_unit
+                yield (worker.name,), found, worker.cell(first + row.buckets) / row.per_unit
 
     return Metric(row.metric, row.kind, ("worker",), row.text, samples, buckets)
 
 
-def _cell(worker: WorkerSnapshot, place: int) -> int:
-    return worker.counters[place] if place < len(worker.counters) else 0
-
-
 def _open_connections(worker: WorkerSnapshot) -> int:
-    return _cell(worker, PLACES["CONNECTIONS_OPENED"]) - _cell(worker, PLACES["CONNECTIONS_CLOSED"])
+    return worker.cell(PLACES["CONNECTIONS_OPENED"]) - worker.cell(PLACES["CONNECTIONS_CLOSED"])
 
 
 # --- parts of a snapshot that may be absent ---------------------------------------------------------------------------

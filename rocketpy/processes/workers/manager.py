@@ -277,5 +277,6 @@ def _open_endpoint(
     from .snapshot import SnapshotTaker
 
     take = SnapshotTaker(*measured)
-    collector = BrokerCollector(lambda: trio.from_thread.run(take, trio_token=token))
+    names = take.settings.rocketpy.shown_names
+    collector = BrokerCollector(lambda: trio.from_thread.run(take, trio_token=token), names)
     return Endpoint(listener, collector, None if certificates is None else lambda: certificates.context)

@@ -48,7 +48,7 @@ from rocketpy.store.recovery.diverged import Kept, kept_aside
 from rocketpy.transport.steps import Steps
 
 from ..member.shown import MemberShown, MemberState
-from .traffic_rows import consumption_rows, online_consumers, topic_row
+from .traffic_rows import clients_by_kind, consumption_rows, online_consumers, producer_counts, topic_row
 
 if TYPE_CHECKING:
     from rocketpy.broker.fast_path.shared_limits import SharedLimits
@@ -82,10 +82,7 @@ class SnapshotTaker:
         topic_rows = [await topic_row(services, topic, steps) for topic in list(topics.values())] if is_small else None
         await self.controller.backlog.look(BACKLOG_AGE_S)
         consumption = await consumption_rows(services, self.controller.backlog, steps) if is_small else []
-        producers = {}
-        for group in services.producers.group_names:
-            producers[group] = services.producers.member_count(group)
-            await steps.did()
+        producer_clients, consumer_clients = await clients_by_kind(services, steps) if is_small else ({}, {})
         statistics, registration = self.store.statistics(), self.controller.registration
         return Snapshot(
             cluster=self.settings.broker.broker_cluster_name,
@@ -107,6 +104,7 @@ class SnapshotTaker:
                 durable_phy_offset=statistics.durable_phy_offset,
                 dispatched_phy_offset=statistics.dispatched_phy_offset,
                 replicated_phy_offset=statistics.replicated_phy_offset or None,
+                oldest_age_ms=self._oldest_age_ms(),
             ),
             topic_count=len(topics),
             topics=topic_rows,
@@ -119,7 +117,10 @@ class SnapshotTaker:
             consumers=await online_consumers(services, self.settings.broker_addr, steps) if is_small else [],
             put_tps=services.stats.minute(BROKER_PUT_NUMS, self.settings.broker.broker_cluster_name).tps,
             get_tps=services.stats.minute(BROKER_GET_NUMS, self.settings.broker.broker_cluster_name).tps,
-            producers=producers,
+            producers=await producer_counts(services, steps),
+            producer_clients=producer_clients,
+            consumer_clients=consumer_clients,
+            permission=self.controller.services.settings.broker.broker_permission,
             runtime=runtime_info(services),
             faults=dict(self.controller.faults.counts),
             transactions=TransactionSnapshot(**attrs.asdict(services.transactions.statistics)),
@@ -129,6 +130,10 @@ class SnapshotTaker:
             limits={} if self.limits is None else self.limits.counts,
             access=AccessSnapshot(**attrs.asdict(services.accounts.statistics)) if services.accounts else None,
         )
+
+    def _oldest_age_ms(self) -> int | None:
+        oldest_ms = self.store.earliest_message_time()
+        return max(0, self.controller.services.clock.now_ms() - oldest_ms) if oldest_ms >= 0 else None
 
     def _kept(self) -> Kept | None:
         """Count the log tails that were cut off and kept; None: they cannot be read now."""

@@ -6,11 +6,14 @@ last round of the backlog monitor found.
 
 from __future__ import annotations
 
+from collections import Counter
+
 from rocketpy.broker.managers import broker_stats
-from rocketpy.broker.pulling.backlog import Backlog, BacklogMonitor
+from rocketpy.broker.pulling.backlog import SYSTEM_GROUPS, Backlog, BacklogMonitor
 from rocketpy.broker.services import BrokerServices
+from rocketpy.codes import version_name
 from rocketpy.metrics import ConsumptionSnapshot, TopicSnapshot
-from rocketpy.remoting.bodies.client import MessageModel
+from rocketpy.remoting.bodies.client import ConsumeType, MessageModel
 from rocketpy.remoting.bodies.topic import TopicConfig
 from rocketpy.transport.steps import Steps
 
@@ -31,7 +34,15 @@ async def topic_row(services: BrokerServices, topic: TopicConfig, steps: Steps) 
         max_offset_sum=high,
         put_tps=services.stats.minute(broker_stats.TOPIC_PUT_NUMS, topic.topic_name).tps,
         put_bytes_tps=services.stats.minute(broker_stats.TOPIC_PUT_SIZE, topic.topic_name).tps,
+        put_total=_total(services, broker_stats.TOPIC_PUT_NUMS, topic.topic_name),
+        put_bytes_total=_total(services, broker_stats.TOPIC_PUT_SIZE, topic.topic_name),
+        is_system=services.topics.is_system(topic.topic_name),
     )
+
+
+def _total(services: BrokerServices, name: str, key: str) -> int:
+    item = services.stats.item(name, key)
+    return item.value if item else 0
 
 
 async def consumption_rows(
@@ -65,6 +76,9 @@ def _row(services: BrokerServices, group: str, topic: str, backlog: Backlog | No
         is_broadcasting=online is not None and online.message_model is MessageModel.BROADCASTING,
         get_tps=stats.minute(broker_stats.GROUP_GET_NUMS, key).tps,
         get_bytes_tps=stats.minute(broker_stats.GROUP_GET_SIZE, key).tps,
+        get_total=_total(services, broker_stats.GROUP_GET_NUMS, key),
+        get_bytes_total=_total(services, broker_stats.GROUP_GET_SIZE, key),
+        is_system=services.topics.is_system(topic) or group.startswith(SYSTEM_GROUPS),
         send_back_last_minute=stats.minute(broker_stats.SNDBCK_PUT_NUMS, key).sum,
         behind_bytes=stats.fall_size(group, topic),
         lag_ms=backlog.age_ms(now_ms) if backlog else None,
@@ -82,3 +96,33 @@ async def online_consumers(services: BrokerServices, broker_addr: str, steps: St
         found += [(str(channel.peer), broker_addr, group) for channel in channels]
         await steps.did(1 + len(channels))
     return found
+
+
+async def producer_counts(services: BrokerServices, steps: Steps) -> dict[str, int]:
+    """Return the members of each producer group."""
+    counts = {}
+    for group in services.producers.group_names:
+        counts[group] = services.producers.member_count(group)
+        await steps.did()
+    return counts
+
+
+async def clients_by_kind(
+    services: BrokerServices, steps: Steps
+) -> tuple[Counter[tuple[str, str]], Counter[tuple[str, str, str, str, bool]]]:
+    """Count the producers by language and version, and the consumers also by group and by how they consume."""
+    producers: Counter[tuple[str, str]] = Counter()
+    consumers: Counter[tuple[str, str, str, str, bool]] = Counter()
+    for group in services.producers.group_names:
+        members = services.producers.members(group)
+        producers.update((info.language.lower(), version_name(info.version).lower()) for info in members)
+        await steps.did(1 + len(members))
+    for group in services.consumers.group_names:
+        if (online := services.consumers.group(group)) is None:
+            continue
+        mode = "pull" if online.consume_type is ConsumeType.CONSUME_ACTIVELY else "push"
+        for info in list(online.channels.values()):
+            kind = info.language.lower(), version_name(info.version).lower()
+            consumers[group, *kind, mode, group.startswith(SYSTEM_GROUPS)] += 1
+            await steps.did()
+    return producers, consumers

@@ -200,6 +200,7 @@ def test_ha_port_is_forced_and_only_another_one_is_noted(load: Load) -> None:
         ("tlsWorkers=1", 1, "1 with tls.server.mode=disabled"),
         ("metricsPort=10911", 1, "is listenPort as well"),
         ("metricsPort=10909", 1, "the VIP port"),
+        ("metricsNames=rocketpy,exporters", 1, "'exporters' is none of exporter, rocketmq5"),
         ("brokerPermission=3", 1, "is none of 2"),
         ("haTruncateDiverged=true", 1, "needs haSecretFile"),
         ("brokerName=a b", 1, "must be letters"),

@@ -7,6 +7,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from rocketpy.config.relations import METRICS_NAMES
 from rocketpy.failover.rules.states import State
 from rocketpy.metrics import (
     AccessSnapshot,
@@ -26,11 +27,10 @@ from rocketpy.metrics import (
     TransactionSnapshot,
     WorkerSnapshot,
 )
-from rocketpy.metrics.collector import BrokerCollector, NamesrvCollector
+from rocketpy.metrics.collector import NAMES, BrokerCollector, NamesrvCollector
 from rocketpy.metrics.counters import PLACES
-from rocketpy.metrics.exporter import EXPORTER_METRICS, RUNTIME_METRICS
 from rocketpy.metrics.replication import FOLLOWING_STATES, MEMBER_STATES
-from rocketpy.metrics.table import NAMESRV_METRICS, OWN_METRICS
+from rocketpy.metrics.table import NAMESRV_METRICS
 
 RUNTIME = {
     "commitLogDiskRatio": "0.5",
@@ -79,7 +79,7 @@ def full_snapshot() -> Snapshot:
         workers=[
             worker("selector-0", "selector", CONNECTIONS_OPENED=5, CONNECTIONS_CLOSED=2),
             worker("codec-0", "codec"),
-            worker("send", "send", MESSAGES_PUT=10),
+            worker("send", "send", MESSAGES_PUT=10, TRANSACTIONS_COMMITTED=4, PUT_LATENCY=8),
             worker("pull", "pull", SUSPENDED=3),
             worker("tls-0", "tls", TLS_COMPLETED=4),
             worker("store", "store", FLUSH_NS=2_500_000_000),
@@ -93,9 +93,23 @@ def full_snapshot() -> Snapshot:
             durable_phy_offset=30,
             dispatched_phy_offset=35,
             replicated_phy_offset=20,
+            oldest_age_ms=900,
         ),
+        topic_count=3,
+        permission=6,
+        producer_clients={("java", "v4_9_7"): 2},
+        consumer_clients={("G", "go", "v4_9_7", "push", False): 3},
         topics=[
-            TopicSnapshot(topic="T", queues=4, min_offset_sum=5, max_offset_sum=25, put_tps=1.5, put_bytes_tps=99.0),
+            TopicSnapshot(
+                topic="T",
+                queues=4,
+                min_offset_sum=5,
+                max_offset_sum=25,
+                put_tps=1.5,
+                put_bytes_tps=99.0,
+                put_total=70,
+                put_bytes_total=7000,
+            ),
             TopicSnapshot(topic="%RETRY%G", queues=1, min_offset_sum=0, max_offset_sum=3),
             TopicSnapshot(topic="%DLQ%G", queues=1, min_offset_sum=0, max_offset_sum=2),
         ],
@@ -111,6 +125,8 @@ def full_snapshot() -> Snapshot:
                 online_consumers=2,
                 get_tps=1.0,
                 get_bytes_tps=10.0,
+                get_total=60,
+                get_bytes_total=6000,
                 send_back_last_minute=1,
                 lag_ms=700,
                 behind_bytes=9,
@@ -197,7 +213,7 @@ def named(values: dict[tuple[str, tuple[tuple[str, str], ...]], float], name: st
 def test_every_declared_metric_is_produced_with_its_labels_and_no_other() -> None:
     """Holds: admin, statistics, metrics and alarms; trap, exporters read code 28 without checks."""
     families = {family.name: family for family in BrokerCollector(full_snapshot).collect()}
-    declared = [*OWN_METRICS, *EXPORTER_METRICS, *RUNTIME_METRICS]
+    declared = [metric for rows in NAMES.values() for metric in rows]
     assert families.keys() == {metric.name for metric in declared}
     for metric in declared:
         family = families[metric.name]
@@ -217,9 +233,62 @@ def test_transactions() -> None:
 
 
 def test_names_are_declared_once() -> None:
-    rows = (*OWN_METRICS, *EXPORTER_METRICS, *RUNTIME_METRICS, *NAMESRV_METRICS)
-    names = [metric.name for metric in rows]
+    names = [metric.name for rows in (*NAMES.values(), NAMESRV_METRICS) for metric in rows]
     assert len(names) == len(set(names))
+
+
+def test_only_the_chosen_names_are_shown() -> None:
+    """A property names them."""
+    assert NAMES.keys() == METRICS_NAMES
+    for name, rows in NAMES.items():
+        shown = BrokerCollector(full_snapshot, [name]).collect()
+        assert {family.name for family in shown} == {metric.name for metric in rows}
+
+
+# As a broker of RocketMQ 5.x shows them; NODE stands for the labels that each has.
+ROCKETMQ5 = """
+rocketmq_processor_watermark{NODE,processor="query_message"} 3.0
+rocketmq_broker_permission{NODE} 6.0
+rocketmq_topic_number{NODE} 3.0
+rocketmq_consumer_group_number{NODE} 2.0
+rocketmq_messages_in_total{NODE,topic="T",message_type="normal",is_system="false"} 70.0
+rocketmq_throughput_in_total{NODE,topic="T",message_type="normal",is_system="false"} 7000.0
+rocketmq_messages_out_total{NODE,topic="T",consumer_group="G",is_system="false"} 60.0
+rocketmq_throughput_out_total{NODE,topic="T",consumer_group="G",is_system="false"} 6000.0
+rocketmq_producer_connections{NODE,language="java",version="v4_9_7",protocol_type="remoting"} 2.0
+rocketmq_consumer_connections{NODE,consumer_group="G",language="go",version="v4_9_7",consume_mode="push",protocol_type="remoting",is_system="false"} 3.0
+rocketmq_consumer_lag_messages{NODE,consumer_group="G",topic="T",is_retry="false",is_system="false"} 5.0
+rocketmq_consumer_lag_messages{NODE,consumer_group="G",topic="%RETRY%G",is_retry="true",is_system="false"} 2.0
+rocketmq_consumer_lag_latency{NODE,consumer_group="G",topic="T",is_retry="false",is_system="false"} 700.0
+rocketmq_send_to_dlq_messages_total{NODE,consumer_group="G",topic="%DLQ%G",is_system="false"} 2.0
+rocketmq_commit_messages_total{NODE,topic=""} 4.0
+rocketmq_rollback_messages_total{NODE,topic=""} 0.0
+rocketmq_half_messages{NODE,topic=""} 7.0
+rocketmq_rpc_latency_bucket{NODE,protocol_type="remoting",request_code="send_message_v2",response_code="success",is_long_polling="false",result="success",le="0.001"} 8.0
+rocketmq_rpc_latency_bucket{NODE,protocol_type="remoting",request_code="send_message_v2",response_code="success",is_long_polling="false",result="success",le="+Inf"} 8.0
+rocketmq_storage_size{NODE,storage_type="local",storage_medium="disk"} 40.0
+rocketmq_storage_flush_behind_bytes{NODE,storage_type="local",storage_medium="disk"} 10.0
+rocketmq_storage_dispatch_behind_bytes{NODE,storage_type="local",storage_medium="disk"} 5.0
+rocketmq_storage_message_reserve_time{NODE,storage_type="local",storage_medium="disk"} 900.0
+rocketmq_storage_message_reserve_time_milliseconds{NODE,storage_type="local",storage_medium="disk"} 900.0
+rocketmq_throughput_in_bytes_total{NODE,topic="T",message_type="normal",is_system="false"} 7000.0
+rocketmq_timing_messages{NODE,topic=""} 0.0
+"""  # noqa: E501
+
+
+def test_values_under_the_names_of_rocketmq_5() -> None:
+    registry = CollectorRegistry()
+    registry.register(BrokerCollector(full_snapshot, ["rocketmq5", "rocketmq5_units"]))
+    shown = samples_of(generate_latest(registry).decode())
+    expected = samples_of(ROCKETMQ5.replace("NODE", 'cluster="c",node_type="broker",node_id="b"'))
+    assert len(expected) == 26 and expected - shown == set()
+    topics = {dict(labels)["topic"] for name, labels, _ in shown if name == "rocketmq_messages_in_total"}
+    assert topics == {"T"}, "neither retries nor dead letters"
+
+
+def samples_of(text: str) -> set[tuple[str, frozenset[tuple[str, str]], float]]:
+    families = text_string_to_metric_families(text)
+    return {(s.name, frozenset(s.labels.items()), s.value) for family in families for s in family.samples}
 
 
 def test_values() -> None:

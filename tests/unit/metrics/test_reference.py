@@ -8,12 +8,13 @@ import re
 from rocketpy.metrics.counters import Kind
 from rocketpy.metrics.exporter import EXPORTER_METRICS, RUNTIME_LABELS, RUNTIME_METRICS
 from rocketpy.metrics.reference import page
+from rocketpy.metrics.rocketmq5 import ROCKETMQ5_METRICS
 from rocketpy.metrics.table import NAMESRV_METRICS, OWN_METRICS
 from tests.support.rules import ROOT, hold, name_of, nodes_of
 
 
 def test_names_with_total_are_counters() -> None:
-    for metric in (*OWN_METRICS, *NAMESRV_METRICS):
+    for metric in (*OWN_METRICS, *NAMESRV_METRICS, *ROCKETMQ5_METRICS):
         assert metric.exposed_name.endswith("_total") == (metric.kind is Kind.COUNTER), metric.name
     assert {metric.kind for metric in (*EXPORTER_METRICS, *RUNTIME_METRICS)} == {Kind.GAUGE}
 
@@ -37,7 +38,7 @@ def test_every_metric_is_on_the_page() -> None:
 def test_histograms_are_marked_and_labels_shown() -> None:
     lines = page().splitlines()
     marked = [line.split("`")[1] for line in lines if line.startswith("- `") and ": Histogram. " in line]
-    assert marked == ["rocketpy_send_latency_seconds", "rocketpy_timer_lateness_seconds"]
+    assert marked == ["rocketpy_send_latency_seconds", "rocketpy_timer_lateness_seconds", "rocketmq_rpc_latency"]
     assert "- `rocketpy_consumer_lag_messages` {group, topic}: Unconsumed messages." in lines
     assert "- `rocketpy_broker_groups`: Subscription groups." in lines
     assert lines.index("With the label worker.") < lines.index(
