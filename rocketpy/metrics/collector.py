@@ -14,7 +14,7 @@ from .exporter import EXPORTER_METRICS, RUNTIME_METRICS
 from .metric import Metric
 from .rocketmq5 import ROCKETMQ5_METRICS, WITH_UNITS
 from .snapshot import NamesrvSnapshot, Snapshot
-from .table import NAMESRV_METRICS, OWN_METRICS
+from .table import NAMESRV_METRICS, OWN_METRICS, QUEUE_METRICS, Queues
 
 _S = TypeVar("_S")
 NAMES: Mapping[str, Sequence[Metric[Snapshot]]] = {
@@ -54,6 +54,13 @@ class BrokerCollector(_RowCollector[Snapshot]):
 
     def __init__(self, snapshot: Callable[[], Snapshot], names: Iterable[str] = NAMES) -> None:
         super().__init__(snapshot, [metric for name in names for metric in NAMES[name]])
+
+
+class QueueCollector(_RowCollector[Queues]):
+    """Samples of queues."""
+
+    def __init__(self, snapshot: Callable[[], Queues]) -> None:
+        super().__init__(snapshot, QUEUE_METRICS)
 
 
 class NamesrvCollector(_RowCollector[NamesrvSnapshot]):

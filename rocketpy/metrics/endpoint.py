@@ -17,6 +17,7 @@ from collections.abc import Callable
 from socketserver import ThreadingMixIn
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 import attrs
@@ -156,17 +157,21 @@ class Endpoint:
         contexts: Contexts | None = None,
         silence_max_s: float = SILENCE_MAX_S,
         scrape_max_s: float = SCRAPE_MAX_S,
+        queues: Callable[[list[str]], Collector] | None = None,
     ) -> None:
-        """`contexts` is asked for the TLS of each scrape; None: they are plain."""
-        registry = CollectorRegistry()
-        registry.register(collector)
+        """Serve `collector`.
+
+        Args:
+            contexts: asked for the TLS of each scrape; None: they are plain.
+            queues: returns the collector of a scrape that names topics, `/metrics?queues=TOPIC&queues=TOPIC`.
+        """
         host, self.port = listener.getsockname()[0], port_of(listener)
         self._server = _Server((host, self.port), contexts, silence_max_s, scrape_max_s)
         self._server.socket.close()
         self._server.socket = listener
         self._server.server_name, self._server.server_port = host, self.port
         self._server.setup_environ()
-        self._server.set_app(make_wsgi_app(registry))
+        self._server.set_app(_application(collector, queues))
         self._thread = threading.Thread(target=self._server.serve_forever, args=(LOOK_S,), daemon=True)
         self._thread.start()
 
@@ -183,6 +188,24 @@ class Endpoint:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _application(collector: Collector, queues: Callable[[list[str]], Collector] | None) -> Callable[..., Any]:
+    """Return the WSGI application: a scrape that names topics shows their queues and nothing else, so that Prometheus
+    may scrape both."""
+
+    def serve_one(collector: Collector) -> Callable[..., Any]:
+        registry = CollectorRegistry()
+        registry.register(collector)
+        return make_wsgi_app(registry)
+
+    whole = serve_one(collector)
+
+    def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+        topics = parse_qs(environ.get("QUERY_STRING", "")).get("queues") if queues else None
+        return (serve_one(queues(topics)) if queues and topics else whole)(environ, start_response)
+
+    return application
 
 
 def _reason(error: OSError) -> str:

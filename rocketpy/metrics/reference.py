@@ -14,7 +14,7 @@ from .counters import Kind
 from .exporter import EXPORTER_METRICS, RUNTIME_LABELS, RUNTIME_METRICS
 from .metric import Metric
 from .rocketmq5 import NODE, ROCKETMQ5_METRICS, WITH_UNITS
-from .table import NAMESRV_METRICS, OWN_METRICS
+from .table import NAMESRV_METRICS, OWN_METRICS, QUEUE_METRICS
 
 _INTRODUCTION = """\
 # Metrics
@@ -56,6 +56,9 @@ def page() -> str:
             _INTRODUCTION,
             "## Broker\n",
             *_items(metric for metric in own if metric.labels != _OF_WORKERS),
+            "\n## Queues of a broker\n",
+            "`/metrics?queues=TOPIC` shows these alone; `queues` may be repeated. At most 10 000 offsets are shown.\n",
+            *_items(QUEUE_METRICS),
             "\n## Workers of a broker\n",
             f"With the label {', '.join(_OF_WORKERS)}.\n",
             *_items((metric for metric in own if metric.labels == _OF_WORKERS), with_labels=False),

@@ -85,6 +85,17 @@ class TopicSnapshot:
 
 
 @attrs.frozen(kw_only=True)
+class QueueSnapshot:
+    """One queue, for a scrape that asks for its topic."""
+
+    topic: str
+    queue_id: int
+    min_offset: int
+    max_offset: int
+    consumed: Mapping[str, int]  # the committed offset of each group that has one
+
+
+@attrs.frozen(kw_only=True)
 class ConsumptionSnapshot:
     """One group on one topic: sums over queues."""
 

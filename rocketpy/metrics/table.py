@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from .counters import COUNTERS, PLACES, Counter
@@ -11,6 +11,7 @@ from .replication import REPLICATION_METRICS
 from .snapshot import (
     AccessSnapshot,
     NamesrvSnapshot,
+    QueueSnapshot,
     RegistrationSnapshot,
     Snapshot,
     StoreSnapshot,
@@ -203,6 +204,31 @@ OWN_METRICS: tuple[Metric[Snapshot], ...] = (
             "through because a table is full.",
             lambda s: [((event,), count) for event, count in sorted(s.limits.items())]),
     *_access_metrics("", lambda s: s.access),
+)  # fmt: skip
+
+# --- queues, for scrapes that name topics -----------------------------------------------------------------------------
+
+Queues = Sequence[QueueSnapshot]
+
+
+def _queues(read: Callable[[QueueSnapshot], float]) -> Callable[[Queues], Samples]:
+    return lambda queues: [((queue.topic, str(queue.queue_id)), read(queue)) for queue in queues]
+
+
+def _consumed(read: Callable[[QueueSnapshot, int], float]) -> Callable[[Queues], Samples]:
+    return lambda queues: [
+        ((group, queue.topic, str(queue.queue_id)), read(queue, offset))
+        for queue in queues
+        for group, offset in queue.consumed.items()
+    ]
+
+
+QUEUE_METRICS: tuple[Metric[Queues], ...] = (
+    gauge("rocketpy_queue_min_offset", "topic queue", "First offset of the queue.", _queues(lambda q: q.min_offset)),
+    gauge("rocketpy_queue_max_offset", "topic queue", "End of the queue.", _queues(lambda q: q.max_offset)),
+    gauge("rocketpy_queue_consumer_offset", "group topic queue", "Committed offset.", _consumed(lambda q, at: at)),
+    gauge("rocketpy_queue_lag_messages", "group topic queue", "Unconsumed messages.",
+          _consumed(lambda q, at: max(0, q.max_offset - max(at, q.min_offset)))),
 )  # fmt: skip
 
 # --- the name server --------------------------------------------------------------------------------------------------

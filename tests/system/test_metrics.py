@@ -35,9 +35,9 @@ class Scraped:
     port: int
     tls: ssl.SSLContext | None = None  # None: metrics are plain
 
-    def samples(self) -> dict[tuple[str, str], float]:
+    def samples(self, query: str = "") -> dict[tuple[str, str], float]:
         """(name, labels as exposed) to value."""
-        url = f"{'https' if self.tls else 'http'}://127.0.0.1:{self.port}/metrics"
+        url = f"{'https' if self.tls else 'http'}://127.0.0.1:{self.port}/metrics{query}"
         with urllib.request.urlopen(url, timeout=60, context=self.tls) as answer:
             lines = answer.read().decode().splitlines()
         found = [SAMPLE.match(line) for line in lines if not line.startswith("#")]
@@ -124,6 +124,9 @@ def test_counters_are_exactly_right(scraped: Scraped) -> None:
         published = scraped.total("rocketpy_store_published_offset_bytes")
         assert scraped.total("rocketpy_send_bytes_total") == published
         assert scraped.total("rocketpy_topic_messages", f'topic="{TOPIC}"') == 50
+        queues = scraped.samples(f"?queues={TOPIC}&queues=unknown")
+        assert {name for name, _ in queues} == {"rocketpy_queue_min_offset", "rocketpy_queue_max_offset"}
+        assert queues["rocketpy_queue_max_offset", f'queue="0",topic="{TOPIC}"'] == 50
         opened = scraped.total("rocketpy_remoting_connections_opened_total")
         with Wire.open(scraped.broker.port) as other:
             assert max_offset(other, TOPIC) == 50

@@ -271,7 +271,7 @@ async def _serve_metrics(listener: socket.socket, measured: Measured, certificat
 def _open_endpoint(
     listener: socket.socket, measured: Measured, token: trio.lowlevel.TrioToken, certificates: Certificates | None
 ) -> Endpoint:
-    from rocketpy.metrics.collector import BrokerCollector
+    from rocketpy.metrics.collector import BrokerCollector, QueueCollector
     from rocketpy.metrics.endpoint import Endpoint
 
     from .snapshot import SnapshotTaker
@@ -279,4 +279,9 @@ def _open_endpoint(
     take = SnapshotTaker(*measured)
     names = take.settings.rocketpy.shown_names
     collector = BrokerCollector(lambda: trio.from_thread.run(take, trio_token=token), names)
-    return Endpoint(listener, collector, None if certificates is None else lambda: certificates.context)
+    contexts = None if certificates is None else lambda: certificates.context
+
+    def queues(topics: list[str]) -> QueueCollector:
+        return QueueCollector(lambda: trio.from_thread.run(take.queues, topics, trio_token=token))
+
+    return Endpoint(listener, collector, contexts, queues=queues)

@@ -26,6 +26,7 @@ from rocketpy.metrics import (
     AccessSnapshot,
     MemberSnapshot,
     PoolSnapshot,
+    QueueSnapshot,
     RegistrationSnapshot,
     ReplicationSnapshot,
     RingSnapshot,
@@ -48,7 +49,7 @@ from rocketpy.store.recovery.diverged import Kept, kept_aside
 from rocketpy.transport.steps import Steps
 
 from ..member.shown import MemberShown, MemberState
-from .traffic_rows import clients_by_kind, consumption_rows, online_consumers, producer_counts, topic_row
+from .traffic_rows import clients_by_kind, consumption_rows, online_consumers, producer_counts, queue_rows, topic_row
 
 if TYPE_CHECKING:
     from rocketpy.broker.fast_path.shared_limits import SharedLimits
@@ -130,6 +131,10 @@ class SnapshotTaker:
             limits={} if self.limits is None else self.limits.counts,
             access=AccessSnapshot(**attrs.asdict(services.accounts.statistics)) if services.accounts else None,
         )
+
+    async def queues(self, topics: list[str]) -> list[QueueSnapshot]:
+        """Return the queues of these topics."""
+        return await queue_rows(self.controller.services, topics, Steps(READS_PER_STEP))
 
     def _oldest_age_ms(self) -> int | None:
         oldest_ms = self.store.earliest_message_time()

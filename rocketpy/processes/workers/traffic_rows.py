@@ -7,16 +7,18 @@ last round of the backlog monitor found.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 from rocketpy.broker.managers import broker_stats
 from rocketpy.broker.pulling.backlog import SYSTEM_GROUPS, Backlog, BacklogMonitor
 from rocketpy.broker.services import BrokerServices
 from rocketpy.codes import version_name
-from rocketpy.metrics import ConsumptionSnapshot, TopicSnapshot
+from rocketpy.metrics import ConsumptionSnapshot, QueueSnapshot, TopicSnapshot
 from rocketpy.remoting.bodies.client import ConsumeType, MessageModel
 from rocketpy.remoting.bodies.topic import TopicConfig
 from rocketpy.transport.steps import Steps
 
+QUEUES_MAX = 10_000  # offsets of queues that one scrape shows
 CONSUMERS_MAX = 10_000  # online consumers; beyond it none is shown
 
 
@@ -38,6 +40,28 @@ async def topic_row(services: BrokerServices, topic: TopicConfig, steps: Steps) 
         put_bytes_total=_total(services, broker_stats.TOPIC_PUT_SIZE, topic.topic_name),
         is_system=services.topics.is_system(topic.topic_name),
     )
+
+
+async def queue_rows(services: BrokerServices, topics: Iterable[str], steps: Steps) -> list[QueueSnapshot]:
+    """Return the queues of the topics, with the offsets of each group; at most QUEUES_MAX offsets."""
+    found: list[QueueSnapshot] = []
+    left = QUEUES_MAX
+    for topic in topics:
+        config = services.topics.select(topic)
+        offsets = {
+            group: services.offsets.query_all(group, topic) for group in sorted(services.offsets.groups_of(topic))
+        }
+        for queue_id in range(max(config.read_queue_nums, config.write_queue_nums) if config else 0):
+            low, high = services.store.min_offset(topic, queue_id), services.store.max_offset(topic, queue_id)
+            consumed = {group: queues[queue_id] for group, queues in offsets.items() if queue_id in queues}
+            left -= 1 + len(consumed)
+            if left < 0:
+                return found
+            found.append(
+                QueueSnapshot(topic=topic, queue_id=queue_id, min_offset=low, max_offset=high, consumed=consumed)
+            )
+            await steps.did(2 + len(offsets))
+    return found
 
 
 def _total(services: BrokerServices, name: str, key: str) -> int:

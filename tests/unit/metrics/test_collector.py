@@ -30,7 +30,7 @@ from rocketpy.metrics import (
 from rocketpy.metrics.collector import NAMES, BrokerCollector, NamesrvCollector
 from rocketpy.metrics.counters import PLACES
 from rocketpy.metrics.replication import FOLLOWING_STATES, MEMBER_STATES
-from rocketpy.metrics.table import NAMESRV_METRICS
+from rocketpy.metrics.table import NAMESRV_METRICS, QUEUE_METRICS
 
 RUNTIME = {
     "commitLogDiskRatio": "0.5",
@@ -233,7 +233,7 @@ def test_transactions() -> None:
 
 
 def test_names_are_declared_once() -> None:
-    names = [metric.name for rows in (*NAMES.values(), NAMESRV_METRICS) for metric in rows]
+    names = [metric.name for rows in (*NAMES.values(), NAMESRV_METRICS, QUEUE_METRICS) for metric in rows]
     assert len(names) == len(set(names))
 
 

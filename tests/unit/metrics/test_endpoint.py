@@ -9,11 +9,12 @@ import time
 import urllib.request
 from pathlib import Path
 
+import attrs
 import pytest
 
 from rocketpy.errors import ConfigError
-from rocketpy.metrics import NamesrvSnapshot, listen, listen_by_default, port_of
-from rocketpy.metrics.collector import NamesrvCollector
+from rocketpy.metrics import NamesrvSnapshot, QueueSnapshot, listen, listen_by_default, port_of
+from rocketpy.metrics.collector import NamesrvCollector, QueueCollector
 from rocketpy.metrics.endpoint import SCRAPES_MAX, Endpoint, serve
 from rocketpy.tls import client_context, server_context
 from tests.support.certificates import Authority, tls_config
@@ -34,6 +35,29 @@ def scrape(port: int, context: ssl.SSLContext | None) -> bytes:
     kind = "http" if context is None else "https"
     with urllib.request.urlopen(f"{kind}://127.0.0.1:{port}/metrics", timeout=10, context=context) as answer:
         return bytes(answer.read())
+
+
+def test_a_scrape_that_names_topics_shows_their_queues_alone() -> None:
+    queue = QueueSnapshot(topic="", queue_id=3, min_offset=5, max_offset=25, consumed={"G": 20, "H": 2})
+
+    def queues(topics: list[str]) -> QueueCollector:
+        return QueueCollector(lambda: [attrs.evolve(queue, topic=topic) for topic in topics])
+
+    whole = NamesrvCollector(lambda: SNAPSHOT)
+    with Endpoint(listen("127.0.0.1", 0), whole, queues=queues) as endpoint:
+        url = f"http://127.0.0.1:{endpoint.port}/metrics?queues=T%25&queues=U"
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+        assert b"rocketpy_queue" not in scrape(endpoint.port, None)
+    assert {line for line in lines if line[0] != "#" and "U" not in line} == {
+        'rocketpy_queue_min_offset{queue="3",topic="T%"} 5.0',
+        'rocketpy_queue_max_offset{queue="3",topic="T%"} 25.0',
+        'rocketpy_queue_consumer_offset{group="G",queue="3",topic="T%"} 20.0',
+        'rocketpy_queue_consumer_offset{group="H",queue="3",topic="T%"} 2.0',
+        'rocketpy_queue_lag_messages{group="G",queue="3",topic="T%"} 5.0',
+        'rocketpy_queue_lag_messages{group="H",queue="3",topic="T%"} 20.0',
+    }
+    assert 'rocketpy_queue_max_offset{queue="3",topic="U"} 25.0' in lines
 
 
 def test_scrape_by_tls_with_the_context_of_the_moment(tmp_path: Path) -> None:
