@@ -222,6 +222,8 @@ class ConsumerOptions(ClientOptions):
     """Place at which a new group begins (START_LAST). Set START_FIRST to read what is stored already."""
     allocation: Allocation = attrs.field(factory=Averagely)
     """Strategy that shares queues (Averagely); all members of a group need the same."""
+    topic_priority: tuple[str, ...] = ()
+    """Topics whose messages come first, the first one's before all (none). Set it if some work may wait for other."""
     rebalance_interval: float = attrs.field(default=20.0, validator=between(0.01, 3600))
     """Seconds between looks for other members and queues (20); brokers tell of most changes at once."""
     pull_threshold_for_queue: int = attrs.field(default=1000, validator=between(1, 65535))
@@ -242,6 +244,10 @@ class ConsumerOptions(ClientOptions):
     """Seconds for handlers to end before an offset that an operator resets is moved (10)."""
     local_offset_dir: Path = attrs.field(factory=lambda: Path.home() / ".rocketmq_offsets")
     """Directory of the offsets of broadcasting consumers (~/.rocketmq_offsets)."""
+
+    def topic_rank(self, topic: str) -> int:
+        """The place of a topic in topic_priority; the lowest is consumed first."""
+        return self.topic_priority.index(topic) if topic in self.topic_priority else len(self.topic_priority)
 
 
 @attrs.frozen(kw_only=True)
@@ -280,6 +286,12 @@ class PushOptions(ConsumerOptions):
     """Seconds of work on one ordered queue before others have a turn (60)."""
     shutdown_grace: float = attrs.field(default=10.0, validator=between(0, 3600))
     """Seconds for handlers that run when the consumer is closed (10)."""
+
+    def __attrs_post_init__(self) -> None:
+        if self.ordered and self.mode is ConsumeMode.BROADCASTING:
+            raise ValueError("ordered needs mode CLUSTERING: with BROADCASTING no member has a queue to itself")
+        if self.ordered and self.topic_priority:
+            raise ValueError("topic_priority has no effect with ordered: each queue is consumed at its own pace")
 
 
 @attrs.frozen(kw_only=True)

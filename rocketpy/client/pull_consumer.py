@@ -68,7 +68,7 @@ class PullConsumer(GroupMember):
         self._assigned = AssignedQueues()
         self._assign_mode = False
         self._expression: str | Sql92 = ALL
-        self._fetched = Fetched()
+        self._fetched = Fetched(self.options.topic_rank if self.options.topic_priority else None)
         self._consumed: dict[MessageQueue, int] = {}  # one past what was polled
         self._next_commit_s = 0.0
 

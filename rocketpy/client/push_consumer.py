@@ -136,7 +136,7 @@ class PushConsumer(GroupMember):
         self._start_jobs(opened)
         nursery = opened.nursery
         nursery.start_soon(self._service.run)
-        if self.options.ordered and self.is_clustering:
+        if self.options.ordered:
             nursery.start_soon(self._locks.renew, self.options.lock_interval)
         if not self.options.ordered:
             nursery.start_soon(self._expire_stuck)
@@ -178,7 +178,7 @@ class PushConsumer(GroupMember):
         owned = list(self._rebalancer.queues)
         await self._offsets.persist(owned)
         await self._rebalancer.drop_all()
-        if self.options.ordered and self.is_clustering and owned:
+        if self.options.ordered and owned:
             await self._locks.unlock(owned)
         self._handler.close()
 
@@ -196,7 +196,7 @@ class PushConsumer(GroupMember):
 
     async def acquire(self, queue: MessageQueue) -> tuple[ProcessQueue, int] | None:
         process_queue = ProcessQueue(self._now_ms())
-        if self.options.ordered and self.is_clustering:
+        if self.options.ordered:
             if not await self._locks.lock(queue):
                 return None
             process_queue.locked = True
@@ -223,12 +223,12 @@ class PushConsumer(GroupMember):
             interval_s=self.options.pull_interval,
             error_delay_s=self.options.pull_error_delay,
             flow_control_delay_s=self.options.pull_flow_control_delay,
-            needs_lock=self.options.ordered and self.is_clustering,
+            needs_lock=self.options.ordered,
         )
 
     async def release(self, queue: MessageQueue, process_queue: ProcessQueue) -> bool:
         """Store the offset and forget the queue; an ordered one is unlocked once its handler has ended."""
-        if self.options.ordered and self.is_clustering:
+        if self.options.ordered:
             with aio.move_on_after(CONSUME_LOCK_WAIT_S):
                 async with process_queue.consume_lock:
                     await self._persist_and_forget(queue)

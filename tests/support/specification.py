@@ -68,6 +68,7 @@ HELD: dict[str, tuple[str, ...]] = {
         "publishers and subscribers do not know each other",
         "order of everything and of a key",
         "orderly listeners",
+        "priority by topics",
         "the smallest unfinished offset is committed",
         "replay from a time",
         "offsets on the broker and on the client",

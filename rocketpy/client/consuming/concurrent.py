@@ -16,7 +16,7 @@ from rocketpy.message.message_queue import MessageQueue
 
 from ..messages import ReceivedMessage
 from ..results import acknowledged_count
-from .context import ConsumeContext, restore_topics
+from .context import ConsumeContext, restore_topic, restore_topics
 from .handler import InProgress
 from .process_queue import ProcessQueue
 
@@ -44,8 +44,15 @@ class ConcurrentService:
     """
 
     context: ConsumeContext
-    _chunks: aio.Queue[_Chunk] = attrs.field(init=False, factory=aio.Queue)
+    _chunks: aio.Queue[_Chunk] | aio.PriorityQueue[_Chunk] = attrs.field(init=False)
     _in_progress: InProgress = attrs.field(init=False, factory=InProgress)
+
+    def __attrs_post_init__(self) -> None:
+        self._chunks = aio.PriorityQueue(self._rank) if self.context.options.topic_priority else aio.Queue()
+
+    def _rank(self, chunk: _Chunk) -> int:
+        """A message that is retried counts as one of its first topic."""
+        return self.context.options.topic_rank(restore_topic(chunk.messages[0], self.context.group).topic)
 
     def submit(self, queue: MessageQueue, process_queue: ProcessQueue, messages: Sequence[ReceivedMessage]) -> None:
         size = self.context.options.batch_size_max

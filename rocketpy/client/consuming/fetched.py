@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
 
@@ -31,6 +31,7 @@ class Taken:
 class Fetched:
     """Bounded by the flow control of the pulls that fill it, which uses `count`."""
 
+    rank: Callable[[str], int] | None = None  # of a topic: the lowest is taken first
     count: int = 0
     _batches: deque[tuple[MessageQueue, ProcessQueue, Sequence[ReceivedMessage]]] = attrs.field(factory=deque)
     _arrived: aio.Event = attrs.field(factory=aio.Event)
@@ -49,7 +50,7 @@ class Fetched:
     def take(self, count_max: int | None) -> Taken | None:
         """The next batch of a queue that is still assigned, at most `count_max` messages; None if there is none."""
         while self._batches:
-            queue, process_queue, messages = self._batches.popleft()
+            queue, process_queue, messages = self._next()
             self.count -= len(messages)
             if process_queue.dropped:
                 continue
@@ -59,6 +60,15 @@ class Fetched:
                 self.count += len(rest)
             return taken
         return None
+
+    def _next(self) -> tuple[MessageQueue, ProcessQueue, Sequence[ReceivedMessage]]:
+        """The first batch of the topic that comes first."""
+        index = 0
+        if (rank := self.rank) is not None:
+            index = min(range(len(self._batches)), key=lambda each: rank(self._batches[each][0].topic))
+        batch = self._batches[index]
+        del self._batches[index]
+        return batch
 
     def put_back(self, taken: Taken) -> None:
         """The program did not get them: the next poll will."""

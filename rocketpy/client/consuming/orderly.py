@@ -63,7 +63,7 @@ class OrderlyService:
         context = self.context
         begin_s = aio.now_s()
         while not process_queue.dropped and not self._in_progress.is_stopping:
-            if context.is_clustering and not self._is_locked(process_queue):
+            if not self._is_locked(process_queue):
                 return LOCKED_DELAY_S if await self.lock_queue(queue) else NOT_LOCKED_DELAY_S
             if aio.now_s() - begin_s > context.options.consume_continuously_max:
                 return NEXT_TURN_DELAY_S
@@ -133,7 +133,7 @@ class OrderlyService:
         limit = UNLIMITED if times_max == -1 else times_max
         retried = []
         for message in messages:
-            if message.reconsume_times >= limit and self.context.is_clustering:
+            if message.reconsume_times >= limit:
                 try:
                     await self.context.retries.send_to_retry_topic(message, limit)
                     continue

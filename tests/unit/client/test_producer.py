@@ -13,6 +13,8 @@ from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.properties import decode_properties
 from rocketpy.message.record import decode_records
 from rocketpy.message.sys_flag import CompressionType, with_compression
+from rocketpy.remoting.abc import Channel
+from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.send import read_send_header
 from tests.support.clients import producer, pull_consumer
 from tests.support.cluster import FakeBroker, FakeCluster, run
@@ -380,6 +382,31 @@ def test_latency_faults_keep_away_from_a_failed_broker() -> None:
             refused = 100 - len(first.refusals[SEND])
         assert refused == 1, "after one failure the broker is left alone"
         assert stored(second)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("enabled", [False, True])
+def test_latency_faults_keep_away_from_a_slow_broker_for_a_while(enabled: bool) -> None:
+    """Holds: client, latency fault tolerance."""
+
+    async def scenario(cluster: FakeCluster) -> None:
+        slow, fast = cluster.add_broker("broker-a", T=2), cluster.add_broker("broker-b", T=2)
+        answer = slow.answers[SEND]
+
+        async def late(request: RemotingCommand, channel: Channel) -> object:
+            await aio.sleep(0.6)  # 0.55 s and more: left alone for 30 s
+            return answer(request, channel)
+
+        slow.answers[SEND] = late  # type: ignore[assignment]
+        async with producer(cluster, latency_fault_enable=enabled) as sender:
+            for _ in range(12):
+                await sender.send(Message("T", b"m"))
+            assert (len(stored(slow)), len(stored(fast))) == ((1, 11) if enabled else (6, 6))
+            await aio.sleep(31)
+            for _ in range(4):
+                await sender.send(Message("T", b"m"))
+            assert len(stored(slow)) == (2 if enabled else 8)
 
     run(scenario)
 

@@ -218,3 +218,23 @@ def test_an_illegal_offset_is_followed_not_committed() -> None:
             assert broker.offsets["cg", "T", 0] == 77
 
     run(scenario)
+
+
+def test_a_poll_takes_messages_of_an_earlier_topic_first() -> None:
+    """Holds: client, priority by topics."""
+
+    async def scenario(cluster: FakeCluster) -> None:
+        broker = cluster.add_broker(Urgent=1, Normal=1, Other=1)
+        options = {"start": START_FIRST, "topic_priority": ("Urgent", "Normal")}
+        async with pull_consumer(cluster, **options) as consumer:
+            for topic in ("Other", "Normal", "Urgent"):
+                await consumer.subscribe(topic)
+            await aio.sleep(30)
+            for topic in ("Other", "Normal", "Urgent"):
+                for number in (1, 2):
+                    broker.store(topic, 0, f"{topic} {number}".encode())
+                    await aio.sleep(1)
+            polled = [(await consumer.poll(max_messages=1))[0].body for _ in range(6)]
+        assert polled == [b"Urgent 1", b"Urgent 2", b"Normal 1", b"Normal 2", b"Other 1", b"Other 2"]
+
+    run(scenario)

@@ -8,12 +8,13 @@ import pytest
 from rocketpy import aio
 from rocketpy.client.consuming.subscription import Sql92
 from rocketpy.client.messages import Message, ReceivedMessage
-from rocketpy.client.options import START_FIRST, ConsumeMode
+from rocketpy.client.options import START_FIRST, ConsumeMode, PushOptions
+from rocketpy.client.push_consumer import PushConsumer
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.errors import BrokerError, ClientError
 from rocketpy.remoting.command import RemotingCommand
-from tests.support.clients import producer, push_consumer
-from tests.support.cluster import FakeCluster, run
+from tests.support.clients import lifetime, producer, push_consumer
+from tests.support.cluster import NAME_SERVER, FakeCluster, run
 from tests.support.push_consumers import Seen, store
 
 pytestmark = pytest.mark.usefixtures("backend")
@@ -323,8 +324,44 @@ def test_wrong_settings_are_refused_at_construction() -> None:
             push_consumer(cluster, Seen(), batch_size_max=2)
         with pytest.raises(ValueError, match="concurrency is 0"):
             push_consumer(cluster, Seen(), concurrency=0)
+        with pytest.raises(ValueError, match="ordered needs mode CLUSTERING"):
+            push_consumer(cluster, Seen(), ordered=True, mode=ConsumeMode.BROADCASTING)
+        with pytest.raises(ValueError, match="topic_priority has no effect with ordered"):
+            push_consumer(cluster, Seen(), ordered=True, topic_priority=("T",))
         with pytest.raises(ClientError, match="holds no tag"):
             async with push_consumer(cluster, Seen(), tags=" || "):
                 pass
+
+    run(scenario)
+
+
+def test_messages_of_an_earlier_topic_are_handled_first() -> None:
+    """Holds: client, priority by topics."""
+
+    async def scenario(cluster: FakeCluster) -> None:
+        broker = cluster.add_broker(Urgent=1, Normal=1, Other=1, **{"%RETRY%cg": 1})
+        gate, seen = aio.Event(), Seen()
+
+        async def handle(message: ReceivedMessage) -> None:
+            await gate.wait()
+            await seen(message)
+
+        options = PushOptions(
+            name_servers=NAME_SERVER, start=START_FIRST, concurrency=1, topic_priority=("Urgent", "Normal")
+        )
+        topics = {"Other": "*", "Normal": "*", "Urgent": "*"}
+        broker.store("Other", 0, b"first of all")
+        async with PushConsumer("cg", topics, handle, options=options, lifetime=lifetime(cluster, options, "c@1")):
+            await aio.sleep(30)  # it occupies the one handler; these wait behind it
+            broker.store("%RETRY%cg", 0, b"retried urgent", b"RETRY_TOPIC\x01Urgent")
+            await aio.sleep(1)
+            for topic in ("Other", "Normal", "Urgent"):
+                for number in (1, 2):
+                    broker.store(topic, 0, f"{topic} {number}".encode())
+            await aio.sleep(30)
+            gate.set()
+            await seen.wait(8)
+        assert seen.bodies[:4] == [b"first of all", b"retried urgent", b"Urgent 1", b"Urgent 2"]
+        assert seen.bodies[4:] == [b"Normal 1", b"Normal 2", b"Other 1", b"Other 2"]
 
     run(scenario)
