@@ -97,6 +97,10 @@ setup(
         "lz4": ["lz4>=4"],  # bodies compressed so
         "zstd": ["zstandard>=0.22"],
         "opentelemetry": ["opentelemetry-api>=1.20"],  # spans of sends and deliveries
+        # serializers of rocketpy.client.typed
+        "attrs": ["cattrs>=23.1"],
+        "pydantic": ["pydantic>=2"],
+        "protobuf": ["protobuf>=4"],
         # 4.2: admission control and availableNow; 4.3.0 is tested. matplotlib: the plots of jobs
         "spark": ["pyspark>=4.2,<4.4", "pyarrow>=18", "matplotlib>=3.8"],
         "failover": ["httpcore>=1,<2"],
@@ -116,6 +120,9 @@ setup(
             "types-PyYAML",
             "hdrhistogram>=0.10",
             "trustme>=1.1",  # certificates of tests
+            "cattrs>=23.1",  # the serializers of typed topics
+            "protobuf>=4",
+            "pydantic>=2",
             "django>=5",  # the examples of the client
             "fastapi>=0.110",
             "flask>=3",

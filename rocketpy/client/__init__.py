@@ -14,6 +14,7 @@ modules that do I/O only carry them out. The rooms, from the bottom up; each imp
     sending/     choose a queue, send, retry
     consuming/   group member, rebalance, pull loop, concurrent and ordered handlers, offsets
     facades      producer transaction_producer push_consumer pull_consumer sync
+    typed/       values instead of bodies, policies for failed messages, handlers that work once
 
 Works without the compiled core.
 """

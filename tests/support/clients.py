@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 from rocketpy import aio
@@ -12,9 +13,12 @@ from rocketpy.client.cluster.lifetime import Lifetime
 from rocketpy.client.consuming.process_queue import ProcessQueue
 from rocketpy.client.messages import ReceivedMessage
 from rocketpy.client.options import ClientOptions, ProducerOptions, PullOptions, PushOptions
+from rocketpy.codes import RequestCode
 from rocketpy.message.message_queue import MessageQueue
+from rocketpy.remoting.abc import Channel
+from rocketpy.remoting.command import RemotingCommand
 
-from .cluster import NAME_SERVER, FakeCluster
+from .cluster import NAME_SERVER, FakeBroker, FakeCluster
 
 
 def now_ms() -> int:
@@ -85,3 +89,16 @@ def process_queue(*offsets: int) -> ProcessQueue:
     queue = ProcessQueue(0)
     queue.put([message(offset) for offset in offsets])
     return queue
+
+
+def remember_channel(broker: FakeBroker) -> list[Channel]:
+    """The connections that heartbeats come over."""
+    channels: list[Channel] = []
+    heartbeat: Callable[[RemotingCommand, Channel], object] = broker.answers[RequestCode.HEART_BEAT]
+
+    def remember(request: RemotingCommand, channel: Channel) -> object:
+        channels.append(channel)
+        return heartbeat(request, channel)
+
+    broker.answers[RequestCode.HEART_BEAT] = remember  # type: ignore[assignment]
+    return channels

@@ -13,7 +13,7 @@ from rocketpy.message.batch import decode_batch
 from rocketpy.message.host import parse_host
 from rocketpy.message.message_id import encode_offset_message_id
 from rocketpy.message.message_queue import MessageQueue
-from rocketpy.message.names import retry_topic
+from rocketpy.message.names import RETRY_PREFIX, dlq_topic, is_retry_topic, retry_topic
 from rocketpy.message.properties import decode_properties
 from rocketpy.message.record import RECORD_HEAD_MAX, encode_record, store_timestamp_of
 from rocketpy.message.tags import string_hash
@@ -45,7 +45,12 @@ from rocketpy.remoting.headers.pull import (
     QueryMessageResponseHeader,
     ViewMessageRequestHeader,
 )
-from rocketpy.remoting.headers.send import ConsumerSendMsgBackRequestHeader, SendMessageResponseHeader, read_send_header
+from rocketpy.remoting.headers.send import (
+    ConsumerSendMsgBackRequestHeader,
+    SendMessageRequestHeaderV2,
+    SendMessageResponseHeader,
+    read_send_header,
+)
 from tests.support.scripted_server import ScriptedServer, no
 
 
@@ -141,7 +146,7 @@ class FakeBroker(ScriptedServer):
         for body, properties in entries:
             ids.append(
                 self.store(
-                    header.topic,
+                    dlq_topic(header.topic.removeprefix(RETRY_PREFIX)) if is_dead_letter(header) else header.topic,
                     header.queue_id,
                     body,
                     properties,
@@ -318,6 +323,12 @@ class FakeBroker(ScriptedServer):
             if self.locks.get((body.consumer_group, queue)) == body.client_id:
                 del self.locks[body.consumer_group, queue]
         return RemotingCommand.response()
+
+
+def is_dead_letter(header: SendMessageRequestHeaderV2) -> bool:
+    """Return True for a retried message that has no attempts left: brokers move it to the dead letters."""
+    times_max = header.max_reconsume_times
+    return is_retry_topic(header.topic) and times_max is not None and (header.reconsume_times or 0) >= times_max
 
 
 def tags_of(image: bytes) -> str:

@@ -74,7 +74,7 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningBroker]:
 def test_the_examples_of_the_client_run(broker: RunningBroker) -> None:
     run_commands("docs/use/client.md")
     examples = run_examples(blocks("docs/use/client.md", "python"))
-    send, consume, many, choose, later, order, transaction, request, in_asyncio = examples
+    send, consume, many, choose, later, order, transaction, request, values, in_asyncio = examples
     assert send.count("\n") == 2
     assert all(consume.count(f"b'order {number}'") >= 1 for number in (1, 2, 3, 4))
     assert many == "{'SEND_OK'}\n"
@@ -83,6 +83,7 @@ def test_the_examples_of_the_client_run(broker: RunningBroker) -> None:
     assert order == "[b'created', b'paid', b'sent']\n"
     assert transaction.splitlines() == ["LocalTransactionState.COMMIT", "b'order 9'"]
     assert request == "b'PING'\n"
+    assert values == "{'number': 9}\n"
     assert in_asyncio.startswith("b'")
     imported = "from rocketpy.client import Message\n"
     under_trio = blocks("docs/use/client.md", "python")[-1].replace("import asyncio", "import trio")

@@ -61,6 +61,7 @@ ROOMS: dict[str, tuple[set[str], ...]] = {
         {"producer", "push_consumer", "pull_consumer"},
         {"transaction_producer"},
         {"sync"},
+        {"typed"},
     ),
     "broker": (
         {"clock", "current_settings", "files", "property_edits", "replies", "store_api"},
@@ -120,6 +121,9 @@ ONLY_IN: dict[str, set[str]] = {
     "cryptography": {"tls.throw_away"},
     "yaml": {"acl.document"},
     "httpcore": {"failover.etcd.gateway"},
+    "cattrs": {"client.typed.serializers"},
+    "pydantic": {"client.typed.serializers"},
+    "sqlite3": {"client.typed.sqlite_ids"},
     "rocketpy.native._rocketpy": {"native.core"},
     "cffi": set(),
     "rocketpy.native.core": {

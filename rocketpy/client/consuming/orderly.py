@@ -108,7 +108,8 @@ class OrderlyService:
             case ConsumeAction.ROLLBACK:
                 process_queue.rollback()
                 return self._suspend_s(result.suspend_s)
-        if await self._give_up_or_count(process_queue, messages):
+        times_max = 0 if result.delay_level < 0 else context.options.reconsume_times_max
+        if await self._give_up_or_count(process_queue, messages, times_max):
             self._commit(queue, process_queue)
             return None
         return self._suspend_s(result.suspend_s)
@@ -122,14 +123,15 @@ class OrderlyService:
         wanted = self.context.options.suspend_queue if asked_s is None else asked_s
         return min(max(wanted, SUSPEND_MIN_S), SUSPEND_MAX_S)
 
-    async def _give_up_or_count(self, process_queue: ProcessQueue, messages: Sequence[ReceivedMessage]) -> bool:
+    async def _give_up_or_count(
+        self, process_queue: ProcessQueue, messages: Sequence[ReceivedMessage], times_max: int
+    ) -> bool:
         """After a failure: send what was tried too often to the dead letters, count the attempt of the rest.
 
         Unlike Java, a batch of which only some messages are over the limit does not send those twice: the ones that
         were sent leave the batch at once.
         Returns: True when nothing is left to retry.
         """
-        times_max = self.context.options.reconsume_times_max
         limit = UNLIMITED if times_max == -1 else times_max
         retried = []
         for message in messages:

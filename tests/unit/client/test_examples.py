@@ -9,18 +9,26 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
 from rocketpy import aio
+from rocketpy.client import TransactionProducer
 from rocketpy.client.cluster import lifetime
+from rocketpy.client.typed import SqliteSeenIds
 from rocketpy.codes import RequestCode
+from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.headers.send import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
 from tests.support import loops
+from tests.support.clients import remember_channel
 from tests.support.cluster import NAME_SERVER, FakeBroker, FakeCluster
 from tests.support.loops import settled
 from tests.support.rules import ROOT
+
+CHECK = CheckTransactionStateRequestHeader(tran_state_table_offset=7, commit_log_offset=8, msg_id="x")
 
 
 def example(name: str, *needed: str) -> ModuleType:
@@ -133,6 +141,59 @@ def test_fastapi(monkeypatch: pytest.MonkeyPatch) -> None:
         assert await server.request("GET", "/orders/7") == {"paid": True}
         await server.lifespan("shutdown")
         assert not broker.members["billing"]
+
+    in_cluster(test, monkeypatch)
+
+
+@pytest.mark.parametrize(("is_committed", "told"), [(True, 8), (False, 12)])
+def test_outbox_answers_from_its_database_after_a_crash(
+    is_committed: bool, told: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The producer died after the half message; the next one of the group is asked."""
+    outbox = example("outbox_orders")
+    path = str(tmp_path / "shop.db")
+
+    async def test(broker: FakeBroker) -> None:
+        channels = remember_channel(broker)
+        sent = outbox.ORDERS.message({"number": 7, "total": 12}, keys="order-7")
+        crashed = outbox.Outbox(path)
+        if is_committed:
+            assert crashed.execute(sent, {"number": 7, "total": 12}).value == 8
+        crashed.close()
+        properties = b"PGROUP\x01shop\x02KEYS\x01order-7\x02"
+        broker.store("Orders", 0, sent.body, properties, sys_flag=4)
+        found = outbox.Outbox(path)
+        async with TransactionProducer("shop", found) as producer:
+            await producer.send(sent)  # it is known to the broker now
+            await aio.sleep(2)
+            channels[0].push(
+                RemotingCommand.oneway(RequestCode.CHECK_TRANSACTION_STATE, CHECK, body=broker.records["Orders", 0][0])
+            )
+            while not broker.got(RequestCode.END_TRANSACTION):
+                await aio.sleep(1)
+            late = found.execute(sent, {"number": 7, "total": 12})
+        found.close()
+        (end,) = map(EndTransactionRequestHeader.of, broker.got(RequestCode.END_TRANSACTION))
+        assert (end.commit_or_rollback, end.from_transaction_check) == (told, True)
+        assert late.value == 12, "what was rolled back cannot be committed later"
+
+    in_cluster(test, monkeypatch)
+
+
+def test_orders_of_the_outbox_are_shipped_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    outbox = example("outbox_orders")
+
+    async def test(broker: FakeBroker) -> None:
+        with SqliteSeenIds(tmp_path / "shipped.db") as seen:
+            async with outbox.shipping(seen):
+                await aio.sleep(1)
+                states = [(await outbox.order(str(tmp_path / "shop.db"), 7)).name for _ in range(2)]
+                while sum(broker.offsets.get(("shipping", "Orders", number), 0) for number in (0, 1)) < 2:
+                    await aio.sleep(1)
+            assert states == ["COMMIT", "ROLLBACK"]
+            with seen.transaction("look") as database:
+                assert database is not None
+                assert database.execute("SELECT number FROM shipments").fetchall() == [(7,)]
 
     in_cluster(test, monkeypatch)
 

@@ -47,6 +47,20 @@ def test_an_ordered_message_is_given_up_after_its_attempts() -> None:
     run(scenario)
 
 
+def test_a_dead_letter_does_not_stop_its_ordered_queue() -> None:
+    async def scenario(cluster: FakeCluster) -> None:
+        broker = cluster.add_broker(T=1)
+        store(broker, b"poison", b"next")
+        seen = Seen(ConsumeResult.dead_letter())
+        async with push_consumer(cluster, seen, start=START_FIRST, ordered=True):
+            await aio.sleep(6)
+            assert seen.bodies == [b"poison", b"next"]
+            assert broker.offsets["cg", "T", 0] == 2
+        assert len(broker.records["%DLQ%cg", 0]) == 1
+
+    run(scenario)
+
+
 def test_an_ordered_queue_that_is_locked_elsewhere_waits() -> None:
     async def scenario(cluster: FakeCluster) -> None:
         broker = cluster.add_broker(T=1)

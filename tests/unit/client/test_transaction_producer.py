@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -31,7 +30,7 @@ from rocketpy.remoting.headers.send import (
     EndTransactionRequestHeader,
     read_send_header,
 )
-from tests.support.clients import lifetime
+from tests.support.clients import lifetime, remember_channel
 from tests.support.cluster import NAME_SERVER, FakeBroker, FakeCluster, run
 
 pytestmark = pytest.mark.usefixtures("backend")
@@ -89,19 +88,6 @@ class Plain:
 def transactions(cluster: FakeCluster, listener: Any, **changes: Any) -> TransactionProducer:
     options = ProducerOptions(name_servers=NAME_SERVER, client_ip="10.1.1.1", **changes)
     return TransactionProducer("pg", listener, options, lifetime=lifetime(cluster, options, "10.1.1.1@p"))
-
-
-def remember_channel(broker: FakeBroker) -> list[Channel]:
-    """The connections that heartbeats come over."""
-    channels: list[Channel] = []
-    heartbeat: Callable[[RemotingCommand, Channel], object] = broker.answers[RequestCode.HEART_BEAT]
-
-    def remember(request: RemotingCommand, channel: Channel) -> object:
-        channels.append(channel)
-        return heartbeat(request, channel)
-
-    broker.answers[RequestCode.HEART_BEAT] = remember  # type: ignore[assignment]
-    return channels
 
 
 def ends(broker: FakeBroker) -> list[EndTransactionRequestHeader]:
