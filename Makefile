@@ -8,14 +8,14 @@ PYTEST := $(BIN)/python -m pytest
 INSTALL := ROCKETPY_BUILD=python $(BIN)/python -m pip install --disable-pip-version-check --config-settings editable_mode=compat
 # Each worker of pytest would otherwise rewrite the asserts of 500 files anew: 9 of its first 13 seconds.
 unexport PYTHONDONTWRITEBYTECODE
-PYTHON_SOURCES := rocketpy tests bench csrc deploy docs/adr/index.py docs/use/examples setup.py
+PYTHON_SOURCES := rocketpy tests bench csrc deploy docs setup.py
 WITHOUT_CORE := build/without-core
 CORE_SOURCES := $(sort $(shell find csrc -name "*.[ch]")) csrc/build_native.py csrc/objects.py rocketpy/metrics/counters.py
 ROOMS := $(filter-out csrc/__pycache__,$(shell find csrc -mindepth 1 -type d))
 C_SOURCES := $(filter-out %/_driver.c,$(sort $(shell find csrc -name "*.[ch]")) $(wildcard tests/csrc/*.[ch] bench/driver/*.[ch]))
 
 .PHONY: always help run run-cluster build dev objects test test-long test-python test-spark spark-demo test-fault test-ha test-ha-short test-dist test-deploy interop sanitize fuzz mutants known-mutants lint style types check coverage \
-        bench bench-compare bench-spark bench-smoke docs dist clean
+        bench bench-compare bench-spark bench-smoke docs site dist clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -110,7 +110,7 @@ test-ha: $(VENV)/.dev  ## failover of real brokers with a real etcd (Debian: etc
 test-ha-short: $(VENV)/.dev  ## the part of test-ha that CI runs
 	$(PYTEST) $(PARALLEL) tests/ha -m short
 
-test-dist: $(VENV)/.dev dist  ## the distributions of `make dist` in clean environments, and the units of deploy/ in a real systemd
+test-dist: $(VENV)/.site dist  ## the distributions of `make dist` in clean environments, the units of deploy/ in a real systemd, the links of the site
 	$(PYTEST) --numprocesses 0 tests/packages
 
 # Unpacked, because Debian's package would start a service.
@@ -174,6 +174,15 @@ docs: $(VENV)/.built  ## generate the pages that are made from code: configurati
 	$(BIN)/python -m rocketpy.acl.reference > docs/run/access-control-codes.md
 	$(BIN)/python -m rocketpy.failover.rules.reference > docs/run/failover-reference.md
 	$(BIN)/python docs/adr/index.py > docs/adr/README.md
+
+$(VENV)/.site: $(VENV)/.dev setup.py
+	@echo "installing the extra site ..."
+	@$(INSTALL) --editable ".[site]" > $(VENV)/pip.log 2>&1 || { cat $(VENV)/pip.log; exit 1; }
+	@touch $@
+
+site: export NO_MKDOCS_2_WARNING = 1
+site: $(VENV)/.site  ## guide, operations, decisions and reference as one site: open build/site/index.html
+	$(BIN)/mkdocs build --strict --config-file docs/site/mkdocs.yml
 
 dist: $(VENV)/.built  ## sdist, wheel and bill of materials (CycloneDX) in dist/; tries the wheel, asks for known vulnerabilities
 	@$(BIN)/python deploy/dist.py

@@ -105,6 +105,7 @@ setup(
         "spark": ["pyspark>=4.2,<4.4", "pyarrow>=18", "matplotlib>=3.8"],
         "failover": ["httpcore>=1,<2"],
         "tls": ["cryptography>=42"],  # only for the certificate of tls.test.mode.enable
+        "site": ["mkdocs-material>=9.6", "mkdocstrings[python]>=1"],  # `make site`
         "dev": [
             "pytest>=8",
             "pytest-rerunfailures>=14",

@@ -44,8 +44,10 @@ class Admin(GroupRequests):
     """An operator's client. Brokers never see it in a group: it sends no heartbeats.
 
     Args:
-        name_servers: `host:port;host:port`; the environment's NAMESRV_ADDR when left out.
         timeout: seconds for ordinary requests.
+        options: as of a producer; by default the name servers are the environment's NAMESRV_ADDR.
+        lifetime: for tests: how connections, clocks and randomness are made.
+        settings: single options by their names, `name_servers="host:port;host:port"` above all.
     """
 
     # --- access control ---

@@ -40,8 +40,10 @@ class AdminCore:
     """An operator's client. Brokers never see it in a group: it sends no heartbeats.
 
     Args:
-        name_servers: `host:port;host:port`; the environment's NAMESRV_ADDR when left out.
         timeout: seconds for ordinary requests.
+        options: as of a producer; by default the name servers are the environment's NAMESRV_ADDR.
+        lifetime: for tests: how connections, clocks and randomness are made.
+        settings: single options by their names, `name_servers="host:port;host:port"` above all.
     """
 
     def __init__(
@@ -105,7 +107,8 @@ class AdminCore:
         """Answers by address. One that fails does not stop the others.
 
         Raises:
-            PartialFailure: some failed. RocketError: all did.
+            PartialFailure: some failed.
+            RocketError: all did.
         """
         addresses = await self.instance.api.name_servers.listed(self.timeout_s)
         return await each(addresses, lambda address: self.ask(address, code, header, body))
@@ -117,7 +120,8 @@ async def each(
     """Ask every address, one after the other; failures do not stop the round.
 
     Raises:
-        PartialFailure: some failed. The first RocketError: all did.
+        PartialFailure: some failed.
+        RocketError: all did; this is the first.
     """
     answers: dict[str, RemotingCommand] = {}
     failures: dict[str, RocketError] = {}

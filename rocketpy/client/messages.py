@@ -34,8 +34,9 @@ class Message:
         tags: exactly one tag; `||` belongs to subscriptions.
         keys: business keys for queries; joined by spaces, so none may hold one.
         delay_level: 1..18 by default (1s 5s 10s 30s 1m ... 2h); 0 for no delay.
-        delay_ms: deliver it so many milliseconds after the broker has it. deliver_at_ms: deliver it at this time, ms
-        since 1970. 0 for neither; at most one of these three. For rocketpy and RocketMQ 5; 4.x brokers deliver at once.
+        delay_ms: deliver it so many milliseconds after the broker has it; 0 for no delay. For rocketpy and RocketMQ 5;
+            4.x brokers deliver at once. A message has at most one of delay_level, delay_ms and deliver_at_ms.
+        deliver_at_ms: deliver it at this time, ms since 1970; as delay_ms.
         order_key: messages with equal keys go to one queue.
         born_at_ms: its born timestamp, ms since 1970; 0: the time at which it is sent.
         msg_id: its id (UNIQ_KEY), of a message that is sent again or copied; None: sending makes one.
@@ -88,8 +89,9 @@ class Reply(Message):
     """The reply to a request, made by `ReceivedMessage.reply`. Sent as any message, by any producer.
 
     Args:
-        request_properties: by which the requester finds it. broker_name: the broker that has the request; the requester
-        is connected to it, so the reply goes there if it can be written to.
+        request_properties: the properties by which the requester finds it.
+        broker_name: the broker that has the request; the requester is connected to it, so the reply goes there if it
+            can be written to.
     """
 
     request_properties: Mapping[str, str] = attrs.field(factory=dict)

@@ -154,7 +154,9 @@ class Producer:
             queue: exactly this queue.
             selector: picks the queue by `key` (or the message's order_key); Java's hash when only a key is given.
         Raises:
-            MessageInvalid: the message breaks a rule. ClientError: no route. BrokerError: the broker refused.
+            MessageInvalid: the message breaks a rule.
+            ClientError: no route.
+            BrokerError: the broker refused.
             RequestTimeout: time is up; the message may be stored all the same.
         """
         _, send_loop = self._ready
@@ -382,7 +384,8 @@ class Producer:
         Args:
             timeout: seconds until the reply is there, sending included; otherwise as `send`.
         Raises:
-            RequestTimeout: no reply in time; a consumer may have handled the request all the same. Otherwise as `send`.
+            RequestTimeout: no reply in time; a consumer may have handled the request all the same.
+            RocketError: as `send`.
         """
         timeout_s = self.options.send_timeout if timeout is None else timeout
         pending = self._requests.new()

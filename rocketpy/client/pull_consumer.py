@@ -116,6 +116,7 @@ class PullConsumer(GroupMember):
         self._rebalancer.wake()
 
     def unsubscribe(self, topic: str) -> None:
+        """Leave the topic's queues to the other members of the group."""
         self._subscriptions.pop(topic, None)
         self._rebalancer.wake()
 
@@ -239,6 +240,7 @@ class PullConsumer(GroupMember):
             self._assigned.pause(queue)
 
     def resume(self, *queues: MessageQueue) -> None:
+        """Undo `pause`."""
         for queue in queues:
             self._assigned.resume(queue)
 
@@ -294,9 +296,11 @@ class PullConsumer(GroupMember):
         self.begin_pulling(queue, process_queue, offset)
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
+        """Continue at the oldest message. Raises: as `seek`."""
         await self.seek(queue, await self._brokers.min_offset(queue))
 
     async def seek_to_end(self, queue: MessageQueue) -> None:
+        """Continue with the next message to arrive. Raises: as `seek`."""
         await self.seek(queue, await self._brokers.max_offset(queue))
 
     # --- rebalance (QueueOwner) ---------------------------------------------------------------------------------------

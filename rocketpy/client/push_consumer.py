@@ -327,6 +327,7 @@ class PushConsumer(GroupMember):
             self._unpaused = aio.Event()
 
     def resume(self) -> None:
+        """Undo `pause`."""
         self._unpaused.set()
         self._rebalancer.wake()
 

@@ -36,14 +36,17 @@ class SendResult:
     message."""
 
     status: SendStatus
-    msg_id: str  # made by us, travels with the message (UNIQ_KEY)
-    offset_msg_id: str  # made by the broker: address and commit log offset
+    msg_id: str
+    """Made by the client; travels with the message (UNIQ_KEY)."""
+    offset_msg_id: str
+    """Made by the broker: its address, and the offset in its CommitLog."""
     queue: MessageQueue
     queue_offset: int
     transaction_id: str | None = None
     region_id: str = "DefaultRegion"
     trace_on: bool = True
-    passed_on: bool = False  # by a former master: the route is asked for again
+    passed_on: bool = False
+    """A former master has passed the message on: the client asks for the route again."""
 
 
 def results_of_members(result: SendResult, msg_ids: Sequence[str]) -> Iterator[SendResult]:
@@ -110,8 +113,10 @@ class StoredPull:
 class ConsumeAction(Enum):
     SUCCESS = "SUCCESS"
     RETRY = "RETRY"
-    SUSPEND = "SUSPEND"  # ordered: this queue pauses, then the same messages again
-    COMMIT = "COMMIT"  # ordered, with auto_commit=False: everything handed out so far is done
+    SUSPEND = "SUSPEND"
+    """Ordered: this queue pauses, then the same messages again."""
+    COMMIT = "COMMIT"
+    """Ordered, with auto_commit=False: everything handed out so far is done."""
     ROLLBACK = "ROLLBACK"
 
 
@@ -135,10 +140,12 @@ class ConsumeResult:
 
     @classmethod
     def retry(cls, delay_level: int = 0) -> ConsumeResult:
+        """Deliver again later. Levels: 0: longer with each attempt; 1 to 18: as those of `Message.delay_level`."""
         return cls(ConsumeAction.RETRY, delay_level=delay_level)
 
     @classmethod
     def dead_letter(cls) -> ConsumeResult:
+        """Move to the topic `%DLQ%GROUP`; nobody gets it again."""
         return cls(ConsumeAction.RETRY, delay_level=-1)
 
     @classmethod
@@ -148,6 +155,7 @@ class ConsumeResult:
 
     @classmethod
     def suspend(cls, seconds: float | None = None) -> ConsumeResult:
+        """Ordered: deliver the same messages again after a pause of the queue."""
         return cls(ConsumeAction.SUSPEND, suspend_s=seconds)
 
     @classmethod
@@ -157,10 +165,12 @@ class ConsumeResult:
 
     @classmethod
     def commit(cls) -> ConsumeResult:
+        """Ordered: these messages, and those before that were held, are done."""
         return cls(ConsumeAction.COMMIT, auto_commit=False)
 
     @classmethod
     def rollback(cls) -> ConsumeResult:
+        """Ordered: deliver the held messages again."""
         return cls(ConsumeAction.ROLLBACK, auto_commit=False)
 
 

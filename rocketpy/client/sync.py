@@ -284,4 +284,4 @@ class PullConsumer(Blocking[async_pull.PullConsumer]):
         return self._call_now(lambda: client.assignment)
 
 
-__all__ = ["Message", "Producer", "PullConsumer", "PushConsumer"]
+__all__ = ["Message", "Producer", "PullConsumer", "PushConsumer", "TransactionProducer"]

@@ -95,7 +95,8 @@ class TransactionProducer(Producer):
     Args:
         group: name of the producer group; brokers ask any producer of it.
         listener: the local transactions.
-        options, lifetime: as of Producer.
+        options: as of Producer.
+        lifetime: as of Producer.
     """
 
     def __init__(

@@ -159,10 +159,12 @@ class GroupMember(AbstractAsyncContextManager["GroupMember"]):
         return await self._brokers.offset_since(queue, ms_since_epoch(when), self.group)
 
     async def min_offset(self, queue: MessageQueue) -> int:
+        """The offset of the oldest message that the queue still has."""
         self._running()
         return await self._brokers.min_offset(queue)
 
     async def max_offset(self, queue: MessageQueue) -> int:
+        """The offset of the next message to arrive."""
         self._running()
         return await self._brokers.max_offset(queue)
 

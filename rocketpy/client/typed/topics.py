@@ -23,9 +23,10 @@ from ..consuming.handler import MessageHandler
 from ..consuming.subscription import Sql92
 from ..messages import Message, ReceivedMessage
 from ..options import PushOptions
-from ..producer import Producer, SendHandle
+from ..producer import Producer
 from ..push_consumer import PushConsumer
 from ..results import ConsumeResult, SendResult
+from ..sending.handles import SendHandle
 from .retry import BodyUndecodable, RetryPolicy, is_async, with_policy
 from .serializers import JSON, Serializer
 
