@@ -338,18 +338,49 @@ def cluster(directory: str, store: str | None, port: int | None, namesrv_port: i
     sys.exit(exit_status(lambda: run_cluster(plan(files, root.absolute(), namesrv_port, port, overrides), click.echo)))
 
 
+def _of_a_client(function: Any) -> Any:
+    """The options by which `doctor` looks from a client's side."""
+    pem = click.Path(dir_okay=False, path_type=Path)
+    for option in (
+        click.option("--tls-insecure", is_flag=True, help="Trust any server."),
+        click.option("--tls-key", type=pem, envvar="ROCKETMQ_TLS_KEY", help="PEM: key of --tls-cert."),
+        click.option("--tls-cert", type=pem, envvar="ROCKETMQ_TLS_CERT", help="PEM: for servers that ask for one."),
+        click.option("--tls-ca", type=pem, envvar="ROCKETMQ_TLS_CA", help="PEM: authorities to trust."),
+        click.option("--tls", is_flag=True, envvar="ROCKETMQ_TLS", help="Call by TLS."),
+        click.option("--cluster", help="Cluster that the client is to use."),
+        click.option("-g", "--group", help="Consumer group whose members to check."),
+        click.option("-t", "--topic", help="Topic to find."),
+        click.option("-n", "--namesrvAddr", "name_servers", help="Name servers of a client, host:port;host:port."),
+        click.option("--client", "is_client", is_flag=True, help="Look from a client's side, with NAMESRV_ADDR."),
+    ):
+        function = option(function)
+    return function
+
+
 @cli.command()
+@_of_a_client
 @click.option("--store", "store", type=click.Path(file_okay=False), help="Directory of the store to check.")
 @click.option(
     "-c", "config", metavar="FILE", help="Configuration of a broker whose replication and TLS are to be checked, too."
 )
 @click.option("--namesrv", metavar="FILE", help="Configuration of a name server whose TLS is to be checked, too.")
-def doctor(store: str | None, config: str | None, namesrv: str | None) -> None:
-    """Check whether this machine can run a broker.
+def doctor(store: str | None, config: str | None, namesrv: str | None, is_client: bool, **asked: Any) -> None:
+    """Check whether this machine can run a broker, or why a client does not work.
 
     Checks compiled core, limits, ports and disk; with -c replication and TLS. While the broker runs, its ports are in
     use.
+
+    \b
+    rocketpy doctor -c /etc/rocketpy/broker.conf          before a broker is started
+    rocketpy doctor --client -t Orders -g billing         where a client fails
+
+    With --client, -n, -t, -g or --cluster: name servers, addresses of brokers, clocks, disks, accounts, certificates;
+    the route and the permissions of a topic; members and subscriptions of a group.
+
+    Exit status: 1 if something in red keeps the broker or the client from working.
     """
+    if is_client or any(asked[name] for name in ("name_servers", "topic", "group", "cluster")):
+        sys.exit(exit_status(lambda: _look_as_client(**asked)))
 
     def check() -> int:
         from rocketpy.config import load_broker_config, load_namesrv_config
@@ -363,6 +394,22 @@ def doctor(store: str | None, config: str | None, namesrv: str | None) -> None:
         return examine(Path(store or settings.store.store_path_root_dir), settings, of_namesrv)
 
     sys.exit(exit_status(check))
+
+
+def _look_as_client(
+    *, name_servers: str | None, topic: str | None, group: str | None, cluster: str | None, **tls: Any
+) -> int:
+    from rocketpy.admin.admin import Admin
+    from rocketpy.admin.base import tls_options, tool_credentials
+
+    from .client_checks import Question, examine_client
+
+    settings: dict[str, Any] = {"name_servers": name_servers} if name_servers else {}  # else the environment's
+    if credentials := tool_credentials():
+        settings["credentials"] = credentials
+    if options := tls_options(tls):
+        settings["tls"] = options
+    return examine_client(Admin(**settings), Question(topic, group, cluster))
 
 
 def default_store() -> Path:

@@ -13,11 +13,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from rocketpy import __version__
 from rocketpy.config import BrokerSettings, NamesrvSettings
 from rocketpy.errors import ConfigError, NativeMissing
 
-from .findings import Finding
+from .findings import Finding, report
 
 PORTS = {
     10911: "broker",
@@ -39,20 +38,9 @@ def examine(store: Path, settings: BrokerSettings | None = None, namesrv: Namesr
         settings: of a broker whose ports, accounts, replication and TLS are to be checked as well.
         namesrv: of a name server whose accounts and TLS are to be checked.
     """
-    from rich.console import Console
-    from rich.table import Table
-
     findings = [*_findings(store, settings), *_notes(settings), *_replication(settings)]
     findings += [*_accounts(settings, namesrv), *_credentials(settings), *_tls(settings), *_tls(namesrv)]
-    table = Table(title=f"rocketpy {__version__}", title_justify="left")
-    for heading in ("what", "found", "remedy"):
-        table.add_column(heading, overflow="fold")
-    for finding in findings:
-        table.add_row(
-            finding.subject, finding.found, finding.remedy or "fine", style="red" if finding.is_fatal else None
-        )
-    Console().print(table)
-    return int(any(finding.is_fatal for finding in findings))
+    return report(findings)
 
 
 def _findings(store: Path, settings: BrokerSettings | None) -> Iterator[Finding]:

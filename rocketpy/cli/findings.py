@@ -1,11 +1,15 @@
-"""What `rocketpy doctor` has found.
+"""The findings of `rocketpy doctor`, and its report.
 
-Short: doctor.py loads replication_checks.py only for a broker that replicates, and both make findings.
+Short: doctor.py and client_checks.py make findings, and load the modules only that they need.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import attrs
+
+from rocketpy import __version__
 
 
 @attrs.frozen
@@ -16,3 +20,18 @@ class Finding:
     found: str
     remedy: str = ""
     is_fatal: bool = False
+
+
+def report(findings: Sequence[Finding]) -> int:
+    """Print a table of findings. Returns: the exit status, 1 if one of them is fatal."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"rocketpy {__version__}", title_justify="left")
+    for heading in ("what", "found", "remedy"):
+        table.add_column(heading, overflow="fold")
+    for finding in findings:
+        style = "red" if finding.is_fatal else None
+        table.add_row(finding.subject, finding.found, finding.remedy or "fine", style=style)
+    Console().print(table)
+    return int(any(finding.is_fatal for finding in findings))
