@@ -1,2 +1,14 @@
-"""The commands of `rocketpy`, `mqbroker`, `mqnamesrv` and `mqadmin`: entry points, arguments, `doctor` and `store`
-tools."""
+"""The commands of `rocketpy`, `mqbroker`, `mqnamesrv`, and what they look at.
+
+main, command_line      entry points, arguments, what a command prints
+cluster                 several brokers of one directory, for trials
+completion              scripts for bash, zsh and fish
+pipeline/               jobs on Spark
+doctor, findings        what keeps a broker or a client from working, and the remedy
+client_checks           ... of a client: routes, addresses, subscriptions, clocks
+account_checks          ... of accounts
+tls_checks              ... of certificates
+replication_checks      ... of slaves and groups
+store_tools, set_aside  look into stores, repair them, keep what is cut
+store_progress          their bars
+"""

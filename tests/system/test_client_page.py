@@ -74,13 +74,14 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningBroker]:
 def test_the_examples_of_the_client_run(broker: RunningBroker) -> None:
     run_commands("docs/use/client.md")
     examples = run_examples(blocks("docs/use/client.md", "python"))
-    send, consume, many, choose, later, order, transaction, request, values, in_asyncio = examples
+    send, consume, many, choose, later, order, prefer, transaction, request, values, in_asyncio = examples
     assert send.count("\n") == 2
     assert all(consume.count(f"b'order {number}'") >= 1 for number in (1, 2, 3, 4))
     assert many == "{'SEND_OK'}\n"
     assert choose.splitlines() == ["[b'order 1', b'order 2', b'order 4']", "7"]
     assert all(text in later for text in ("half a second", "at a time", "level 1"))
     assert order == "[b'created', b'paid', b'sent']\n"
+    assert prefer == "[b'order 6', b'order 7']\n"
     assert transaction.splitlines() == ["LocalTransactionState.COMMIT", "b'order 9'"]
     assert request == "b'PING'\n"
     assert values == "{'number': 9}\n"

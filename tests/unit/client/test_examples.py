@@ -81,6 +81,22 @@ def test_asyncio_worker(
     assert capsys.readouterr().out == "order 1\n"
 
 
+def test_encryption(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    encryption = example("encryption", "cryptography")
+    old, new = (encryption.Fernet.generate_key().decode() for _ in range(2))
+
+    async def test(broker: FakeBroker) -> None:
+        monkeypatch.setenv("ORDERS_KEYS", old)
+        await encryption.main()
+        assert b"order 1" not in b"".join(image for images in broker.records.values() for image in images)
+        broker.offsets.clear()
+        monkeypatch.setenv("ORDERS_KEYS", f"{new},{old}")
+        await encryption.main()
+
+    in_cluster(test, monkeypatch)
+    assert capsys.readouterr().out == "order 1\norder 1\n"
+
+
 class Asgi:
     """The server of an ASGI application: its lifespan, and requests one after the other."""
 
