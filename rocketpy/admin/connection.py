@@ -7,7 +7,7 @@ shown without the client, so its modules are imported where they are used.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ import click
 from rocketpy.errors import ConfigError
 
 if TYPE_CHECKING:
-    from rocketpy.client.options import TlsOptions
+    from rocketpy.client.security import SecuritySettings
     from rocketpy.remoting.signature import Credentials
 
 TLS_DETAILS = ("tls_ca", "tls_cert", "tls_key", "tls_insecure")  # each says nothing without --tls
@@ -33,7 +33,19 @@ _SPELLINGS: Mapping[str, tuple[str, dict[str, Any]]] = {
         {"type": _FILE, "help": "YAML with accessKey and secretKey.  [$ROCKETMQ_HOME/conf/tools.yml]"},
     ),
 }
-_VARIABLES = {name: f"ROCKETMQ_{name.upper()}" for name in ("tls", "tls_ca", "tls_cert", "tls_key", "credentials_file")}
+_VARIABLES = {
+    **{name: f"ROCKETMQ_{name.upper()}" for name in ("tls", "tls_ca", "tls_cert", "tls_key")},
+    "credentials_file": "ROCKETPY_CREDENTIALS_FILE",
+}
+KEY_PASSWORD_VARIABLE = "ROCKETMQ_TLS_KEY_PASSWORD"
+_FIELDS = {  # of SecuritySettings: their names in errors
+    "tls": "--tls",
+    "tls_ca_file": "--tls-ca",
+    "tls_cert_file": "--tls-cert",
+    "tls_key_file": "--tls-key",
+    "tls_verify": "--tls-insecure",
+    "credentials_file": "--credentials",
+}
 
 
 def shared_options(*, with_environment: bool) -> Callable[[Any], Any]:
@@ -68,55 +80,59 @@ def take_settings(ctx: click.Context, options: dict[str, Any]) -> Callable[[], d
         for name in SHARED
         if own[name] is not None or root.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
     }
-    if not given["tls"] and said.intersection(TLS_DETAILS):
-        raise click.UsageError("--tls-ca, --tls-cert, --tls-key and --tls-insecure need --tls")
-    if given["tls_key"] is not None and given["tls_cert"] is None:
-        raise click.UsageError("--tls-key needs --tls-cert")
+    security = security_settings(given, said)
     name_servers, timeout_s = options.pop("name_servers") or "", options.pop("timeout")
 
     def settings() -> dict[str, Any]:
         return {
             "name_servers": name_servers,
             "timeout": timeout_s,
-            "tls": tls_options(given),
-            "credentials": tool_credentials(given["credentials_file"]),
+            "tls": security.tls_options(),
+            "credentials": tool_credentials(security),
         }
 
     return settings
 
 
-def tls_options(given: Mapping[str, Any]) -> TlsOptions | None:
-    """Return the TLS of the options; None: calls are plain."""
-    if not given["tls"]:
-        return None
-    from rocketpy.client.options import TlsOptions
-
-    return TlsOptions(
-        ca_file=given["tls_ca"],
-        certificate_file=given["tls_cert"],
-        key_file=given["tls_key"],
-        key_password=os.environ.get("ROCKETMQ_TLS_KEY_PASSWORD"),
-        verify=not given["tls_insecure"],
-    )
-
-
-def tool_credentials(file: Path | None) -> Credentials | None:
-    """`accessKey` and `secretKey` of the file; without one of $ROCKETMQ_HOME/conf/tools.yml, which may be missing.
+def security_settings(given: Mapping[str, Any], said: Collection[str] = TLS_DETAILS) -> SecuritySettings:
+    """The settings of these options; details of TLS count only with --tls, unless they are `said`.
 
     Raises:
-        ConfigError: the file cannot be understood. Requests without a signature would only be refused later.
-        OSError: `file` cannot be read.
+        UsageError: an option has no effect, or lacks another one.
+    """
+    from rocketpy.client.security import SecuritySettings
+
+    details = {name: given[name] for name in TLS_DETAILS if given[name] and (given["tls"] or name in said)}
+    try:
+        return SecuritySettings(
+            tls=bool(given["tls"]),
+            tls_ca_file=details.get("tls_ca"),
+            tls_cert_file=details.get("tls_cert"),
+            tls_key_file=details.get("tls_key"),
+            tls_key_password=os.environ.get(KEY_PASSWORD_VARIABLE),
+            tls_verify="tls_insecure" not in details,
+            credentials_file=given.get("credentials_file"),
+            names=_FIELDS,
+        )
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def tool_credentials(settings: SecuritySettings) -> Credentials | None:
+    """The credentials of --credentials, of the environment, or of $ROCKETMQ_HOME/conf/tools.yml, which may be missing.
+
+    Raises:
+        ConfigError: a file cannot be understood. Requests without a signature would only be refused later.
     """
     from rocketpy.acl.credentials import parse_credentials
+    from rocketpy.client.security import SecuritySettings
 
-    if file is not None:
-        found = parse_credentials(file.read_bytes(), str(file))
-        if found is None:
-            raise ConfigError("needs two lines, accessKey: ... and secretKey: ...", file=file)
-        return found
+    if settings.credentials_file is not None:
+        return settings.credentials()
+    found = SecuritySettings.from_environment().credentials()
     home = os.environ.get("ROCKETMQ_HOME")
-    if not home:
-        return None
+    if found is not None or not home:
+        return found
     path = Path(home) / "conf" / "tools.yml"
     try:
         data = path.read_bytes()

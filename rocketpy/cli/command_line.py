@@ -400,15 +400,13 @@ def _look_as_client(
     *, name_servers: str | None, topic: str | None, group: str | None, cluster: str | None, **tls: Any
 ) -> int:
     from rocketpy.admin.admin import Admin
-    from rocketpy.admin.base import tls_options, tool_credentials
+    from rocketpy.admin.connection import security_settings, tool_credentials
 
     from .client_checks import Question, examine_client
 
+    security = security_settings(tls)
     settings: dict[str, Any] = {"name_servers": name_servers} if name_servers else {}  # else the environment's
-    if credentials := tool_credentials():
-        settings["credentials"] = credentials
-    if options := tls_options(tls):
-        settings["tls"] = options
+    settings |= {"tls": security.tls_options(), "credentials": tool_credentials(security)}
     return examine_client(Admin(**settings), Question(topic, group, cluster))
 
 

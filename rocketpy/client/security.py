@@ -104,7 +104,7 @@ class SecuritySettings:
         if not self.tls_verify:
             useless.append("tls_verify")
         if useless and not self.tls:
-            raise ConfigError(f"has no effect without {self._name('tls')}=true", key=self._name(useless[0]))
+            raise ConfigError(f"has no effect without {self._name('tls')}", key=self._name(useless[0]))
         if self.tls_key_file is not None and self.tls_cert_file is None:
             raise ConfigError(f"needs {self._name('tls_cert_file')}, too", key=self._name("tls_key_file"))
 

@@ -235,7 +235,7 @@ def test_the_command(archived: Path, broker: RunningBroker, tmp_path: Path) -> N
         ("topic=Everything", "unknown option"),
         ("inFlight=1", "unknown option"),
         ("vipChannel=perhaps", "is neither true nor false"),
-        ("tlsCaFile=/ca", "has no effect without tls=true"),
+        ("tlsCaFile=/ca", "has no effect without tls"),
         ("credentialsFile", "is not KEY=VALUE"),
     ],
 )

@@ -109,7 +109,7 @@ def test_credentials_of_a_file(
     file.write_text("accessKey: shop\nsecretKey: '12345678'\n")
     for words in (["--credentials", str(file), "clusterList"], ["clusterList", "--credentials", str(file)]):
         assert settings_of(words)["credentials"] == Credentials("shop", "12345678")
-    monkeypatch.setenv("ROCKETMQ_CREDENTIALS_FILE", str(file))
+    monkeypatch.setenv("ROCKETPY_CREDENTIALS_FILE", str(file))
     assert settings_of(["clusterList"])["credentials"] == Credentials("shop", "12345678")
     file.write_text("accessKey: shop\n")
     assert main(["clusterList"]) == 1
@@ -128,9 +128,9 @@ def test_every_command_has_the_options_of_tls_and_credentials(name: str, capsys:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--tls-ca", "/ca"], "need --tls"),
-        (["--tls-insecure"], "need --tls"),
-        (["--tls", "--tls-key", "/k"], "--tls-key needs --tls-cert"),
+        (["--tls-ca", "/ca"], "has no effect without --tls"),
+        (["--tls-insecure"], "has no effect without --tls"),
+        (["--tls", "--tls-key", "/k"], "--tls-key: needs --tls-cert"),
     ],
 )
 def test_options_of_tls_that_have_no_effect(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
