@@ -79,6 +79,11 @@ def _are_addresses(_: Any, attribute: attrs.Attribute[str], value: str) -> None:
         raise ValueError(f"{attribute.name} (or NAMESRV_ADDR): {value!r} {error}") from None
 
 
+def _are_hooks(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
+    if not isinstance(value, tuple) or not all(isinstance(each, Hook) for each in value):
+        raise ValueError(f"{attribute.name} is {value!r}, not a tuple of Hook objects, such as (OpenTelemetry(),)")
+
+
 class ConsumeMode(Enum):
     """CLUSTERING: the group shares the queues. BROADCASTING: every member gets every message, offsets are local."""
 
@@ -152,7 +157,7 @@ class ClientOptions:
     """Write each send and consumption to trace_topic (False). Set it to see them in `queryMsgTraceById`."""
     trace_topic: str = TRACE_TOPIC
     """Topic of traces (RMQ_SYS_TRACE_TOPIC)."""
-    hooks: tuple[Hook, ...] = ()
+    hooks: tuple[Hook, ...] = attrs.field(default=(), validator=_are_hooks)
     """Layers around sends and deliveries, the first next to the program (none)."""
 
     @property

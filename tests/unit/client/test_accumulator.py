@@ -18,7 +18,6 @@ from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.send import read_send_header
 from tests.support.clients import producer
 from tests.support.cluster import FakeBroker, FakeCluster, run
-from tests.unit.client.test_hooks import Marking
 
 pytestmark = pytest.mark.usefixtures("backend")
 
@@ -70,18 +69,6 @@ def slow(broker: FakeBroker, seconds: float = 1.0) -> list[int]:
 
     broker.answers |= {SEND: late(broker.send), BATCH: late(broker.send)}
     return under_way
-
-
-def test_hooks_see_each_message_of_an_automatic_batch_also_where_few_may_be_under_way() -> None:
-    async def scenario(cluster: FakeCluster) -> None:
-        broker = cluster.add_broker(T=1)
-        async with producer(cluster, linger=1.0, batch_count_max=2, in_flight_max=2, hooks=[Marking(b"!")]) as sender:
-            handles = [await sender.send_soon(Message("T", body)) for body in (b"a", b"b", b"c", b"d", b"e")]
-            assert all([await handle for handle in handles])
-        assert sorted(chain(*requests(broker))) == [b"a!", b"b!", b"c!", b"d!", b"e!"]
-        assert [len(bodies) for bodies in requests(broker)] == [2, 2, 1]
-
-    run(scenario)
 
 
 def test_messages_within_the_linger_share_a_request_and_each_send_has_its_own_result() -> None:

@@ -113,6 +113,26 @@ def test_hooks_change_messages_in_their_order_and_see_the_result() -> None:
     run(scenario)
 
 
+def test_each_message_of_an_automatic_batch_passes_the_hooks() -> None:
+    marking = Marking(b"-mark")
+
+    async def scenario(cluster: FakeCluster) -> None:
+        broker = cluster.add_broker(T=1)
+        async with producer(cluster, hooks=(marking,), linger=0.1, in_flight_max=4) as sender:
+            handles = [await sender.send_soon(Message("T", b"%d" % number)) for number in range(4)]
+            await sender.flush()
+            assert all(handle.is_done for handle in handles)
+            await sender.send_batch([Message("T", b"a"), Message("T", b"b")])
+            await sender.send(Message("T", b"last"))
+            handles += [await sender.send_soon(Message("T", b"more")) for _ in range(9)]
+        assert [(await handle).msg_id for handle in handles] == [handle.msg_id for handle in handles]
+        assert sorted(bodies(broker)[:4]) == [b"0-mark", b"1-mark", b"2-mark", b"3-mark"]
+        assert bodies(broker)[4:7] == [b"a-mark", b"b-mark", b"last-mark"]
+        assert len(bodies(broker)) == 16 and len(broker.got(RequestCode.SEND_BATCH_MESSAGE)) < 9
+
+    run(scenario)
+
+
 def test_a_message_is_checked_after_the_hooks() -> None:
     async def scenario(cluster: FakeCluster) -> None:
         broker = cluster.add_broker(T=1)
@@ -157,6 +177,12 @@ class Wrong(Hook):
             await call_next(sending.messages)
             return None
         return await call_next([*sending.messages, *sending.messages])
+
+
+@pytest.mark.parametrize("hooks", [Watching(), [Watching()], (Watching,)])
+def test_hooks_are_a_tuple_of_objects(hooks: Any) -> None:
+    with pytest.raises(ValueError, match="not a tuple of Hook objects"):
+        ProducerOptions(hooks=hooks)
 
 
 def test_what_a_hook_gets_wrong_is_said() -> None:
