@@ -3,12 +3,15 @@
 The arguments of a server are parsed in a child process. All workers would inherit the library for that, and none needs
 it: 3 % of idle memory. Meanwhile this process imports the modules of the server: 5 % of the time of a start
 (processes/boot/memory.py).
+
+attrs leaves the text of the methods that it writes in `linecache`, for debuggers. All workers would inherit that, too.
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib
+import linecache
 import os
 import pickle
 import select
@@ -63,6 +66,7 @@ def mqadmin() -> None:
 
 def _serve(command: str, program: str) -> int:
     """Parse the arguments and run the server; its modules are imported inside of this function."""
+    linecache.cache = WithoutGeneratedText()
     child = _Child(lambda deliver: _read_arguments(command, program, deliver))
     if not INFORMATION & set(sys.argv):
         child.import_meanwhile(IMPORTED_MEANWHILE[command == "namesrv" or sys.argv[1:2] == ["namesrv"]])
@@ -72,6 +76,13 @@ def _serve(command: str, program: str) -> int:
     from rocketpy.processes.boot.serving import exit_status
 
     return exit_status(order.run)
+
+
+class WithoutGeneratedText(dict[str, Any]):
+    """A cache of linecache for files alone: those are assigned, the text that attrs wrote comes by `setdefault`."""
+
+    def setdefault(self, name: str, text: Any = None) -> Any:
+        return text
 
 
 def _read_arguments(command: str, program: str, deliver: Deliver) -> Any:

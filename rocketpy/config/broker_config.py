@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import attrs
 
+from rocketpy.values import Value
+
 from .setting import LONG_MAX, Effect, setting
 
 # The send and pull workers read these when they start; one line to change when they are told of updates.
 _IN_FAST_PATH = Effect.AT_RESTART
 
 
-@attrs.frozen(kw_only=True)
-class FilterConfig:
+@attrs.frozen(eq=False, repr=False, kw_only=True)
+class FilterConfig(Value):
     """SQL92 filters: part of BrokerConfig."""
 
     enable_property_filter: bool = setting(
@@ -59,7 +61,7 @@ class FilterConfig:
     )
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(eq=False, repr=False, kw_only=True)
 class BrokerConfig(FilterConfig):
     """Frozen; a run-time update makes a new one."""
 

@@ -12,7 +12,6 @@ Short: names of variables, and nothing of what they set.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 
@@ -39,6 +38,12 @@ def from_environment(environ: Mapping[str, str], keys: Iterable[str]) -> dict[st
         return {}
     variables = {variable_of(key): key for key in keys}
     for name in sorted(given - variables.keys()):
-        if similar := difflib.get_close_matches(name, variables, n=1, cutoff=SIMILARITY):
+        if similar := _similar(name, variables):
             raise ConfigError(f"this variable sets no property; did you mean {similar[0]}?", key=name)
     return {variables[name]: environ[name] for name in sorted(given & variables.keys())}
+
+
+def _similar(name: str, names: Iterable[str]) -> list[str]:
+    import difflib  # late: workers inherit what is imported, and few environments have such a variable
+
+    return difflib.get_close_matches(name, names, n=1, cutoff=SIMILARITY)

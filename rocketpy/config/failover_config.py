@@ -19,7 +19,7 @@ class HaMode(enum.Enum):
     AUTOMATIC = "automatic"
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(eq=False, repr=False, kw_only=True)
 class FailoverConfig(ReplicationConfig):
     """Part of MessageStoreConfig."""
 

@@ -26,7 +26,7 @@ class FlushDiskType(enum.Enum):
     ASYNC_FLUSH = "ASYNC_FLUSH"
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(eq=False, repr=False, kw_only=True)
 class MessageStoreConfig(FailoverConfig):
     """Frozen; paths are complete after loading (`store_path_commit_log` is never empty)."""
 

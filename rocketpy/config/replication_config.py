@@ -11,6 +11,8 @@ import enum
 
 import attrs
 
+from rocketpy.values import Value
+
 from .setting import LONG_MAX, Effect, setting
 
 
@@ -20,8 +22,8 @@ class BrokerRole(enum.Enum):
     SLAVE = "SLAVE"
 
 
-@attrs.frozen(kw_only=True)
-class ReplicationConfig:
+@attrs.frozen(eq=False, repr=False, kw_only=True)
+class ReplicationConfig(Value):
     """Part of MessageStoreConfig."""
 
     broker_role: BrokerRole = setting(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import attrs
 
+from rocketpy.values import Value
+
 from .setting import Effect, setting
 
 RING_SIZE_MIN = 65_536
@@ -11,8 +13,8 @@ METRICS_PORT_FREE = -1  # 5557 or the next free port
 KEPT_SHARE = 7 / 16
 
 
-@attrs.frozen(kw_only=True)
-class RocketpyConfig:
+@attrs.frozen(eq=False, repr=False, kw_only=True)
+class RocketpyConfig(Value):
     """The numbers of workers are decided after loading; nothing here is left to be worked out."""
 
     selector_workers: int = setting(

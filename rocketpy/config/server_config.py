@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import attrs
 
+from rocketpy.values import Value
+
 from .setting import Effect, setting
 
 
-@attrs.frozen(kw_only=True)
-class ServerConfig:
+@attrs.frozen(eq=False, repr=False, kw_only=True)
+class ServerConfig(Value):
     """NettyServerConfig of the reference, and rocketmqHome. Also read from the name server's file."""
 
     rocketmq_home: str = setting(
@@ -66,8 +68,8 @@ class ServerConfig:
 _CLUSTER_TEST = "cluster test mode is not built"
 
 
-@attrs.frozen(kw_only=True)
-class NamesrvConfig:
+@attrs.frozen(eq=False, repr=False, kw_only=True)
+class NamesrvConfig(Value):
     """Frozen; a run-time update (code 318) makes a new one."""
 
     kv_config_path: str = setting(

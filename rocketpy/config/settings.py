@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import attrs
 
 from rocketpy.errors import ConfigError
+from rocketpy.values import Value
 
 from . import properties
 from .broker_config import BrokerConfig
@@ -43,8 +44,8 @@ class Note:
         return f"{place}{self.key}: {self.text}"
 
 
-@attrs.frozen(kw_only=True)
-class BrokerSettings:
+@attrs.frozen(eq=False, repr=False, kw_only=True)
+class BrokerSettings(Value):
     """The settings of a broker. `path` is the -c file; None when there was none."""
 
     broker: BrokerConfig = attrs.field(factory=BrokerConfig)
@@ -109,8 +110,8 @@ class BrokerSettings:
         return _to_properties(self, important_only)
 
 
-@attrs.frozen(kw_only=True)
-class NamesrvSettings:
+@attrs.frozen(eq=False, repr=False, kw_only=True)
+class NamesrvSettings(Value):
     """The settings of a name server."""
 
     namesrv: NamesrvConfig = attrs.field(factory=NamesrvConfig)

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import attrs
 
+from rocketpy.values import Value
+
 from .setting import Effect, setting
 
 TLS_FILE = "/etc/rocketmq/tls.properties"
@@ -32,8 +34,8 @@ class ClientAuth(enum.Enum):
     REQUIRE = "require"
 
 
-@attrs.frozen(kw_only=True)
-class TlsConfig:
+@attrs.frozen(eq=False, repr=False, kw_only=True)
+class TlsConfig(Value):
     """TlsSystemConfig of the reference. Nobody changes it while a server runs: an administrator of messages is none of
     certificates."""
 

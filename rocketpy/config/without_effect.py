@@ -11,6 +11,8 @@ from typing import Any
 
 import attrs
 
+from rocketpy.values import Value
+
 from .setting import LONG_MAX, Effect, setting
 
 Default = bool | int | str | None
@@ -189,7 +191,7 @@ def attribute_of(key: str) -> str:
 def _config_class(name: str, *tables: Table) -> type[Any]:
     """Make a config class of the keys of `tables`."""
     fields = {attribute_of(key): _declare(key, reason, default) for key, reason, default in rows(*tables)}
-    made: type[Any] = attrs.make_class(name, fields, frozen=True, kw_only=True, repr=False)
+    made: type[Any] = attrs.make_class(name, fields, bases=(Value,), frozen=True, kw_only=True, eq=False, repr=False)
     made.__annotations__ = {attribute_of(key): _type_of(default) for key, _, default in rows(*tables)}
     return made
 

@@ -4,15 +4,18 @@ The whole text has to be an expression. The reference stops at the first word th
 that `a LIKE 'x'` and `amount > 5.` pass and filter by something else than what they say
 (docs/understand/compatibility/messages.md).
 
-Short: imported by all processes that may see an expression; grammar.py, which loads lark, only with the first one.
+Short: imported by all processes that may see an expression; the grammar, which loads lark, and the classes of the tree
+only with the first one.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rocketpy.errors import FilterInvalid
 
-from . import expression as tree
-from .expression import Node, Property
+if TYPE_CHECKING:
+    from .expression import Node
 
 LENGTH_MAX = 8192  # characters
 NODES_MAX = 1024
@@ -36,11 +39,13 @@ def parse(text: str) -> Node:
 
 def _check_size(root: Node) -> None:
     """Refuse an expression that is too large or too deep. Raises: FilterInvalid."""
+    from . import expression as tree
+
     level, depth, count, names = [root], 0, 0, set()
     while level:
         depth += 1
         count += sum(1 + (len(node.values) if isinstance(node, tree.In) else 0) for node in level)
-        names |= {node.name for node in level if isinstance(node, Property)}
+        names |= {node.name for node in level if isinstance(node, tree.Property)}
         level = [child for node in level for child in tree.children(node)]
     for what, size, limit in (
         ("values and operators", count, NODES_MAX),

@@ -14,14 +14,16 @@ from typing import Protocol
 
 import attrs
 
+from rocketpy.values import Value
+
 from .abc import Channel
 from .command import FLAG_ONEWAY, RemotingCommand
 from .frame import SerializeType
 from .headers.send import EndTransactionRequestHeader
 
 
-@attrs.frozen
-class SendRequest:
+@attrs.frozen(eq=False, repr=False)
+class SendRequest(Value):
     """A send as decoded by the codec, from either header form, unescaped. Properties are without WAIT and without
     CLUSTER."""
 
@@ -52,8 +54,8 @@ class SendRequest:
     is_timer: bool = False  # a property asks for a later delivery; the send worker sees to it
 
 
-@attrs.frozen
-class PullRequest:
+@attrs.frozen(eq=False, repr=False)
+class PullRequest(Value):
     channel: Channel
     opaque: int
     code: int
@@ -74,8 +76,8 @@ class PullRequest:
     raw: bytes = attrs.field(repr=False)
 
 
-@attrs.frozen(kw_only=True)
-class Traffic:
+@attrs.frozen(eq=False, repr=False, kw_only=True)
+class Traffic(Value):
     """The messages that sends have stored in a queue, or that pulls of a group have got from it, since the last
     report."""
 
@@ -109,8 +111,8 @@ class FilterPlace:
     positions: tuple[int, ...]
 
 
-@attrs.frozen
-class MessageToPut:
+@attrs.frozen(eq=False, repr=False)
+class MessageToPut(Value):
     """An internal put: a message that the broker has created or changed. It is stored unchanged."""
 
     topic: str
@@ -192,8 +194,8 @@ class TimerState(IntEnum):
     RENEWED = 3  # it was stored again lately, under another number (docs/adr/0110)
 
 
-@attrs.frozen
-class PutResult:
+@attrs.frozen(eq=False, repr=False)
+class PutResult(Value):
     """Result of a put. `code` is the response code: 0, 10, 11, 12 mean stored. Without a record `size` is 0."""
 
     code: int

@@ -19,12 +19,13 @@ import operator
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Self, TypeVar, dataclass_transform
+from typing import Annotated, Any, Self, TypeVar, dataclass_transform
 
 import attrs
 
 from rocketpy.errors import HeaderInvalid, NumberInvalid
 from rocketpy.message.numbers import parse_int, parse_long
+from rocketpy.values import Value
 
 from .command import RemotingCommand
 from .frame import format_bool, parse_bool
@@ -96,26 +97,6 @@ def wire_fields(cls: type[attrs.AttrsInstance]) -> tuple[WireField, ...]:
         for attribute in attrs.fields(cls)
         if "wire" in attribute.metadata
     )
-
-
-class Value:
-    """Equality and a readable form: attrs would write them for each class anew, and Python compile them at each start,
-    7 % of its CPU time (processes/boot/memory.py)."""
-
-    __slots__ = ()
-
-    __attrs_attrs__: ClassVar[Any]  # an AttrsInstance, once decorated
-
-    def __eq__(self, other: object) -> bool:
-        if other.__class__ is not self.__class__:
-            return NotImplemented
-        return all(getattr(self, field.name) == getattr(other, field.name) for field in self.__attrs_attrs__)
-
-    __hash__ = None  # type: ignore[assignment]  # mutable, like attrs.define makes them
-
-    def __repr__(self) -> str:
-        members = (f"{field.name}={getattr(self, field.name)!r}" for field in self.__attrs_attrs__)
-        return f"{self.__class__.__qualname__}({', '.join(members)})"
 
 
 class Header(Value):

@@ -15,7 +15,7 @@ from tests.support.rules import ROOT, c_files, hold, nodes_of, text_of
 
 PACKAGE = ROOT / "rocketpy"
 CSRC = PACKAGE.parent / "csrc"
-GROUND = {"atomic_file", "codes", "errors", "faults", "logs"}
+GROUND = {"atomic_file", "codes", "errors", "faults", "logs", "values"}
 ALLOWED: dict[str, set[str]] = {
     "aio": set(),
     "message": set(),
@@ -106,6 +106,7 @@ GROUND_ALLOWED: dict[str, set[str]] = {
     "errors": {"codes"},
     "faults": {"logs"},
     "logs": set(),
+    "values": set(),
     "__init__": set(),
 }
 
@@ -137,6 +138,7 @@ WITHOUT_TRIO = {
     "errors",
     "faults",
     "logs",
+    "values",
     "message",
     "filter",
     "config",

@@ -14,7 +14,6 @@ import trio
 
 from rocketpy.errors import FilterInvalid
 from rocketpy.filter.parser import LENGTH_MAX, parse
-from rocketpy.filter.program import compile_program
 
 TEXTS_MAX = 1000
 BYTES_MAX = 8 * 1024 * 1024  # of texts and programs
@@ -106,6 +105,8 @@ def _size(text: str, found: Compiled) -> int:
 
 
 def _compile(text: str) -> Compiled:
+    from rocketpy.filter.program import compile_program  # late, as the grammar (filter/parser.py)
+
     try:
         return compile_program(parse(text))
     except FilterInvalid as exc:

@@ -22,10 +22,11 @@ import attrs
 from rocketpy.errors import BodyInvalid, NumberInvalid
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.numbers import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN, parse_long
+from rocketpy.values import Value
 
 from ..fastjson import JsonValue, dumps, loads, loads_text
 from ..frame import format_bool, parse_bool
-from ..schema import Int, Value, WireField, wire, wire_fields, without_none
+from ..schema import Int, WireField, wire, wire_fields, without_none
 
 __all__ = ["Body", "Int", "body", "wire"]
 
