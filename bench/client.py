@@ -28,7 +28,7 @@ import click
 from rocketpy import aio
 from rocketpy.client import Message, Producer, ProducerOptions
 
-from . import report
+from . import imports, report
 from .brokers import HOST, Broker, running
 
 TOPIC, QUEUES = "BenchClient", 8
@@ -36,6 +36,7 @@ TASKS = 64
 BODY = bytes(1024)
 FRAMES = "awaits each frame"
 BAR_PER_S, BAR_RATIO = 20_000, 3.0
+IMPORTS = 9
 Send = Callable[[], Awaitable[object]]
 
 
@@ -171,6 +172,8 @@ def main(seconds: float, repeat: int, docs: Path | None) -> None:
     found: dict[str, list[Figures]] = defaultdict(list)
     names = ["trio", "asyncio", "uvloop", FRAMES]
     load_average = os.getloadavg()[0]
+    imported = imports.table(IMPORTS)
+    click.echo(imported)
     with running("rocketpy") as broker:
         broker.create_topic(TOPIC, QUEUES)
         for turn in range(repeat):
@@ -189,6 +192,10 @@ row is a client of asyncio's streams with one request on its connection at a tim
 {seconds:g} s. Load average before the run: {load_average:.1f}.
 
 {table}
+
+Imports of the client in a new interpreter, beside one of trio and attrs; medians of {IMPORTS}.
+
+{imported}
 """
         )
 

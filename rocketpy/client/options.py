@@ -20,6 +20,7 @@ from rocketpy.message.names import TRACE_TOPIC
 from rocketpy.message.sys_flag import CompressionType
 from rocketpy.remoting.signature import Credentials
 from rocketpy.transport.address_server import address_server_url
+from rocketpy.values import Value
 
 from .allocation import Allocation, Averagely
 from .hooks.layer import Hook
@@ -119,8 +120,8 @@ START_LAST = StartFrom("CONSUME_FROM_LAST_OFFSET")
 START_FIRST = StartFrom("CONSUME_FROM_FIRST_OFFSET")
 
 
-@attrs.frozen(kw_only=True)
-class ClientOptions:
+@attrs.frozen(eq=False, repr=False, kw_only=True)
+class ClientOptions(Value):
     """The options that producers, consumers and the admin client share. A line says: what (default), when to set it."""
 
     name_servers: str = attrs.field(factory=lambda: os.environ.get("NAMESRV_ADDR", ""), validator=_are_addresses)
@@ -172,7 +173,7 @@ class ClientOptions:
         return address_server_url(self.name_server_domain, self.name_server_subgroup, self.unit_name)
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(eq=False, repr=False, kw_only=True)
 class ProducerOptions(ClientOptions):
     """The options of producers."""
 
@@ -217,7 +218,7 @@ class ProducerOptions(ClientOptions):
         check_compression(self.compression, self.compress_level)
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(eq=False, repr=False, kw_only=True)
 class ConsumerOptions(ClientOptions):
     """The options that push and pull consumers share."""
 
@@ -255,7 +256,7 @@ class ConsumerOptions(ClientOptions):
         return self.topic_priority.index(topic) if topic in self.topic_priority else len(self.topic_priority)
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(eq=False, repr=False, kw_only=True)
 class PushOptions(ConsumerOptions):
     """The options of push consumers."""
 
@@ -299,7 +300,7 @@ class PushOptions(ConsumerOptions):
             raise ValueError("topic_priority has no effect with ordered: each queue is consumed at its own pace")
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(eq=False, repr=False, kw_only=True)
 class PullOptions(ConsumerOptions):
     """The options of pull consumers."""
 

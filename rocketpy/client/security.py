@@ -25,6 +25,7 @@ import attrs
 
 from rocketpy.errors import ConfigError
 from rocketpy.remoting.signature import Credentials
+from rocketpy.values import Value
 
 FILE_BYTES_MAX = 1 << 16
 KEY_PASSWORD_VARIABLE = "ROCKETMQ_TLS_KEY_PASSWORD"
@@ -43,8 +44,8 @@ _VARIABLES = {
 }
 
 
-@attrs.frozen(kw_only=True)
-class TlsOptions:
+@attrs.frozen(eq=False, repr=False, kw_only=True)
+class TlsOptions(Value):
     """Encrypts the connections to name servers and brokers. Files are PEM.
 
     The certificate of a server has to name the host name or the IP address to which the client connects. The official
@@ -68,8 +69,8 @@ class TlsOptions:
             raise ValueError("TlsOptions.key_file needs certificate_file, too")
 
 
-@attrs.frozen(kw_only=True)
-class SecuritySettings:
+@attrs.frozen(eq=False, repr=False, kw_only=True)
+class SecuritySettings(Value):
     """All settings of credentials and TLS. Credentials come from one place: the keys, a file, or the environment."""
 
     access_key: str | None = None

@@ -30,7 +30,7 @@ with Producer("packages", ProducerOptions(name_servers=sys.argv[1])) as producer
 """
 MODULES_OF_THE_CLIENT = """
 import sys
-import rocketpy.client, rocketpy.client.sync, rocketpy.admin.cli
+import rocketpy.client.sync, rocketpy.admin.cli
 print(sorted({"cffi", "_cffi_backend", "prometheus_client"} & set(sys.modules)))
 """
 

@@ -186,7 +186,7 @@ def test_without_libyaml_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None
 def test_the_library_is_imported_with_the_first_file() -> None:
     """Brokers, clients and tools without access control do without it."""
     code = (
-        "import sys, rocketpy.client, rocketpy.admin.cli, rocketpy.admin.base, rocketpy.acl.files\n"
+        "import sys, rocketpy.client.sync, rocketpy.admin.cli, rocketpy.admin.base, rocketpy.acl.files\n"
         "assert 'yaml' not in sys.modules\n"
         "rocketpy.acl.document.read_document(b'a: 1', 'f'); assert 'yaml' in sys.modules\n"
     )
