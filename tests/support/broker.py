@@ -30,13 +30,15 @@ PORT_MIN, PORT_MAX = 12_000, 32_000  # net.ipv4.ip_local_port_range begins at 32
 
 
 WORKER_MAX = 8  # workers of pytest-xdist; each has a part of the ports
+FIRST_WORKER = "ROCKETPY_FIRST_WORKER"  # .ci/run: the part of worker 0, where two runs of pytest are beside each other
 APART = 5  # a broker listens on port - 2 to port + 1, its name server on port + 2
 _given: deque[int] = deque(maxlen=50)  # ports that were named last: who listens there may not have begun to
 
 
 def port_range() -> range:
     """The ports of this process: with pytest-xdist, of its worker, so that no two workers choose the same one."""
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % WORKER_MAX
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) + int(os.environ.get(FIRST_WORKER, "0"))
+    worker %= WORKER_MAX
     count = (PORT_MAX - PORT_MIN) // WORKER_MAX
     return range(PORT_MIN + worker * count, PORT_MIN + (worker + 1) * count)
 

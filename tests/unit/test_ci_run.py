@@ -19,18 +19,25 @@ esac
 """
 
 
-@pytest.mark.parametrize(("fails", "status"), [("lint", 2), ("none", 0)])
-def test_seconds_and_flaky_tests_are_printed_at_the_end(tmp_path: Path, fails: str, status: int) -> None:
+@pytest.mark.parametrize(
+    ("fails", "status", "count", "last"),
+    [("lint", 2, 4, "lint"), ("test-ha-short", 2, 8, "test-ha-short"), ("none", 0, 13, "bench-smoke")],
+)
+def test_seconds_and_flaky_tests_are_printed_at_the_end(
+    tmp_path: Path, fails: str, status: int, count: int, last: str
+) -> None:
+    """Of a failed run the last target is that which failed, also if failover (test-ha-short) ran beside it."""
     for name in ("make", "etcd", "ip", "clang"):
         (tmp_path / name).write_text(MAKE.replace("FAILS", fails))
         (tmp_path / name).chmod(0o755)
     environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "TMPDIR": str(tmp_path)}
     run = subprocess.run(["bash", ROOT / ".ci/run"], env=environment, capture_output=True, text=True, check=False)
     assert run.returncode == status, run.stderr
-    *_, count, name, seconds = run.stdout.splitlines()
-    assert (count, name) == ("flaky tests: 1", "flaky: tests/a.py::b")
+    *_, flaky, name, seconds = run.stdout.splitlines()
+    assert (flaky, name) == ("flaky tests: 1", "flaky: tests/a.py::b")
     targets = seconds.removeprefix("seconds of each target: ").split()[::2]
-    assert targets[:3] == [".venv/.dev", "test", "lint"] and len(targets) == (3 if status else 13)
+    assert targets[:2] == [".venv/.dev", "test"] and len(targets) == count and targets[-1] == last
+    assert "test-ha-short" in targets
 
 
 def test_a_test_that_passes_at_its_second_try_is_in_the_list(tmp_path: Path) -> None:
