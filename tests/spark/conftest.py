@@ -10,12 +10,13 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from rocketpy.errors import ConfigError
 from rocketpy.spark.session import check_java, session
+from tests.spark.query_process import CONFIG
 from tests.support.broker import RunningBroker, running_broker
 
 if TYPE_CHECKING:
@@ -52,10 +53,7 @@ def java() -> None:
 
 @pytest.fixture(scope="session")
 def spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    config: dict[str, Any] = {
-        "spark.sql.shuffle.partitions": "2",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "ERROR",
+    config = CONFIG | {
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
         "spark.driver.memory": "1g",
     }
