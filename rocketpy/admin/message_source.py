@@ -45,10 +45,12 @@ class Given:
 
 @attrs.define
 class Source:
-    """The messages, and where the last one came from."""
+    """The messages, and how far their sends are."""
 
     given: Given
-    line_number: int = attrs.field(default=0, init=False)  # 0: of no line
+    sent: int = attrs.field(default=0, init=False)
+    line_number: int = attrs.field(default=0, init=False)  # of the last message; 0: of no line
+    sent_line: int = attrs.field(default=0, init=False)
 
     @property
     def place(self) -> str:
@@ -57,8 +59,13 @@ class Source:
 
     @property
     def remedy(self) -> str:
-        """How to send the rest after a failure."""
-        return f"--skip {self.line_number - 1}" if self.line_number else "the rest as --count"
+        """What was sent, and how to send the rest."""
+        rest = f"--skip {self.sent_line}" if self.given.lines_file else "the rest as --count"
+        return f"{self.sent} messages were sent; go on with {rest}"
+
+    def note_sent(self) -> None:
+        self.sent += 1
+        self.sent_line = self.line_number
 
     async def lines(self) -> AsyncGenerator[Line, None]:
         """Close it (`aclosing`). Raises MessageInvalid: a line cannot be understood."""

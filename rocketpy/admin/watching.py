@@ -65,10 +65,12 @@ class Watch:
 
 
 def screen(heading: str, page: list[str]) -> str:
-    """The text that draws a page from the top left corner, as far as the terminal has room for it."""
+    """The text that draws a page from the top left corner, as far as the terminal has room for it. Long lines are
+    continued on the next one."""
     size = shutil.get_terminal_size()
-    lines = [heading, "", *(line for text in page for line in text.split("\n"))]
+    width = max(size.columns, NARROWEST)
+    texts = [heading, "", *(harmless(line) for text in page for line in text.split("\n"))]
+    lines = [text[at : at + width] for text in texts for at in range(0, max(len(text), 1), width)]
     if len(lines) >= size.lines:
         lines[size.lines - 2 :] = [f"... {len(lines) - size.lines + 2} lines more"]
-    width = max(size.columns, NARROWEST)
-    return HOME + "".join(f"{harmless(line)[:width]}{CLEAR_LINE}\n" for line in lines) + CLEAR_BELOW
+    return HOME + "".join(f"{CLEAR_LINE}{line}\n" for line in lines) + CLEAR_BELOW

@@ -11,6 +11,7 @@ import click
 from rocketpy import aio
 from rocketpy.client.messages import Message
 from rocketpy.errors import RocketError
+from rocketpy.message.message_queue import MessageQueue
 
 from ..admin import Admin
 from ..base import EXIT_FAILED, EXIT_PARTIAL, command, option
@@ -90,25 +91,34 @@ async def send_message(
     source = Source(Given(topic, **given))
     queue = None if broker is None else await admin.queue(topic, broker, qid or 0)
     positions = Positions(save, Positions.load(save) if save is not None else {})
-    via, pace, sent = send_loop(admin), Pace(rate), 0
     out.heading(SEND)
-    with positions.kept(), out.bar.task("messages", source.given.count) as reached:
-        async with aclosing(source.lines()) as lines:
-            try:
+    with positions.kept():
+        return await _send_all(admin, out, source, queue, Pace(rate), positions)
+
+
+async def _send_all(
+    admin: Admin, out: Output, source: Source, queue: MessageQueue | None, pace: Pace, positions: Positions
+) -> int | None:
+    via, is_done = send_loop(admin), False
+    try:
+        with out.bar.task("messages", source.given.count) as reached:
+            async with aclosing(source.lines()) as lines:
                 async for line in lines:
                     await pace.wait()
                     result = await send(via, line.message, queue, attempts=ATTEMPTS)
-                    sent += 1
+                    source.note_sent()
                     out.row(SEND, (result.queue.broker_name, result.queue.queue_id, result.status.value, result.msg_id))
                     if line.queue is not None:
                         positions.note(line.queue, line.queue_offset)
-                    reached(sent)
-            except RocketError as error:
-                out.row(SEND, ("Unknown", "Unknown", "Failed", "None"))
-                out.warn(f"error: {source.place}{error}")
-                if sent:
-                    out.warn(f"{sent} messages were sent; go on with {source.remedy}")
-                return EXIT_PARTIAL if sent else EXIT_FAILED
+                    reached(source.sent)
+        is_done = True
+    except RocketError as error:
+        out.row(SEND, ("Unknown", "Unknown", "Failed", "None"))
+        out.warn(f"error: {source.place}{error}")
+        return EXIT_PARTIAL if source.sent else EXIT_FAILED
+    finally:  # also when it is interrupted
+        if source.sent and not is_done:
+            out.warn(source.remedy)
     return None
 
 

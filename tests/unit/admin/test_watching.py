@@ -80,16 +80,16 @@ def test_a_terminal_is_drawn_anew(mqadmin: Mqadmin, monkeypatch: pytest.MonkeyPa
     text = "\n".join(mqadmin("topicList", "--watch", "5", "--rounds", "2", script=Topics()))
     assert text.count(HOME) == 2 and text.count(CLEAR_BELOW) == 2
     first, second = text.split(CLEAR_BELOW)[:2]
-    assert first.startswith(f"{HOME}topicList, every 5 s: ") and f"round-1{CLEAR_LINE}" in first
-    assert "round-1" not in second and f"round-2{CLEAR_LINE}" in second
+    assert first.startswith(f"{HOME}{CLEAR_LINE}topicList, every 5 s: ") and f"{CLEAR_LINE}round-1" in first
+    assert "round-1" not in second and f"{CLEAR_LINE}round-2" in second
 
 
 def test_a_page_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((30, 6)))
+    monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((30, 7)))
     drawn = screen("heading", ["a" * 40, "\x1b[2Jb", "c", "d\ne"]).removesuffix(CLEAR_BELOW).removeprefix(HOME)
-    lines = [line.removesuffix(CLEAR_LINE) for line in drawn.splitlines()]
-    assert lines == ["heading", "", "a" * 30, "\\x1b[2Jb", "... 3 lines more"]
-    assert len(lines) < 6, "the line feed behind the last one must not scroll"
+    lines = [line.removeprefix(CLEAR_LINE) for line in drawn.splitlines()]
+    assert lines == ["heading", "", "a" * 30, "a" * 10, "\\x1b[2Jb", "... 3 lines more"]
+    assert len(lines) < 7, "the line feed behind the last one must not scroll"
 
 
 def test_commands_that_people_repeat_can_be_watched() -> None:

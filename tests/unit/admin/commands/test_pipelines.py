@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -121,6 +122,25 @@ def test_a_failed_send_is_repeated_with_skip(mqadmin: Mqadmin, tmp_path: Path) -
     assert "--skip 1" in mqadmin.error
     mqadmin(*words, "--skip", "1", "--count", "1", script=one_broker)
     assert [one["body"] for one in stored(mqadmin.cluster.brokers["broker-a"])] == [b"b"]
+
+
+def test_an_interrupted_send_says_how_to_go_on(mqadmin: Mqadmin, tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    path.write_text('{"body": "a"}\n\n{"body": "b"}\n{"body": "c"}\n')
+
+    def interrupting(cluster: FakeCluster) -> None:
+        broker = cluster.add_broker(T=1)
+        answer: Callable[[RemotingCommand, Channel], RemotingCommand] = broker.send
+
+        def send_two(request: RemotingCommand, channel: Channel) -> RemotingCommand:
+            if len(broker.by_offset) == 2:
+                signal.raise_signal(signal.SIGINT)
+            return answer(request, channel)
+
+        broker.answers[RequestCode.SEND_MESSAGE_V2] = send_two
+
+    mqadmin("sendMessage", "-t", "T", "--input", str(path), script=interrupting, status=1)
+    assert "2 messages were sent; go on with --skip 3" in mqadmin.error
 
 
 def test_reading_goes_on_where_it_was(mqadmin: Mqadmin, tmp_path: Path) -> None:
