@@ -25,6 +25,7 @@ from .java_broker import COMMON_FLAGS, write_logback
 
 TOPIC, QUEUES = "orders", 4
 GROUPS = ("stopped", "billing", "audit", "radio", "puller")
+TOOL_GROUP = "TOOLS_CONSUMER"  # gets a retry topic, too, if a consumer of Java's tool runs for more than a second
 ENDLESS_MS = 4_000  # a command that never ends is interrupted after this time
 LONGEST_MS = 60_000
 SETTINGS = {
@@ -159,7 +160,7 @@ def session(target: str, tool: str, classes: Path, home: Path) -> Iterator[Sessi
     """A new broker of the kind `target`, filled, and the tool `java` or `rocketpy`."""
     with running_target(target, settings=SETTINGS) as broker, java_tool(classes, home) as java:
         create_topic(broker, TOPIC, QUEUES)
-        for group in GROUPS:  # else a consumer may find its own one seconds later
+        for group in (*GROUPS, TOOL_GROUP):  # else a consumer may find its own one seconds later
             create_topic(broker, f"%RETRY%{group}", 1)
         sent = java.prepare(broker.namesrv)
         for group in ("billing", "audit", "puller"):

@@ -51,7 +51,7 @@ class Mqadmin:
         def make_admin(**settings: Any) -> Admin:
             settings.pop("name_servers")
             options = ProducerOptions(
-                name_servers=NAME_SERVER, client_ip="10.1.1.1", credentials=settings["credentials"]
+                name_servers=NAME_SERVER, client_ip="10.1.1.1", credentials=settings.get("credentials")
             )
 
             async def connect(address: str) -> ByteStream:

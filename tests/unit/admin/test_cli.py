@@ -91,7 +91,7 @@ def test_tls_stands_before_the_command_or_behind_it(
     for key, value in environ.items():
         monkeypatch.setenv(key, value)
     for line in ([*words, "clusterList"], ["clusterList", *words], [*words[:1], "clusterList", *words[1:]]):
-        assert settings_of(line)["tls"] == options
+        assert settings_of(line).get("tls") == options
     assert "secret" not in repr(options)
 
 
