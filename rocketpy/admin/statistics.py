@@ -58,7 +58,7 @@ async def topic_figures(admin: Admin, topic: str) -> TopicFigures:
     masters = list((await admin.masters_of_topic(topic)).values())
     incoming = await _traffic(admin, masters, TOPIC_PUT_NUMS, topic)
     groups = []
-    for group in await admin.who_consumes(topic):
+    for group in sorted(await admin.who_consumes(topic)):
         outgoing = await _traffic(admin, masters, GROUP_GET_NUMS, f"{topic}@{group}")
         groups.append((group, outgoing, await _backlog(admin, topic, group)))
     return TopicFigures(topic, incoming, tuple(groups))

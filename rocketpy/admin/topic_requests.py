@@ -109,9 +109,9 @@ class TopicRequests(AdminCore):
         return merged
 
     async def who_consumes(self, topic: str) -> list[str]:
-        """Groups of the topic, of all its brokers (Java asks the first only)."""
-        groups: set[str] = set()
+        """Groups of the topic, of all its brokers (Java asks the first only), in the order of their answers."""
+        groups: dict[str, None] = {}
         for address in (await self.masters_of_topic(topic)).values():
             response = await self.ask(address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, TopicRequestHeader(topic=topic))
-            groups.update(GroupList.decode(response.body).group_list)
-        return sorted(groups)
+            groups.update(dict.fromkeys(GroupList.decode(response.body).group_list))
+        return list(groups)

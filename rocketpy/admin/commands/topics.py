@@ -236,7 +236,7 @@ async def topic_list(admin: Admin, out: Output, cluster_model: bool) -> int | No
     for topic in out.steps(shown, "topics"):
         try:
             clusters = ",".join(sorted(await admin.clusters_of_topic(topic)))
-            groups = await admin.who_consumes(topic)
+            groups = sorted(await admin.who_consumes(topic))
         except RocketError as error:
             out.warn(f"{topic}: {error}")
             failed += 1

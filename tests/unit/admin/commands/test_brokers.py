@@ -140,6 +140,7 @@ def test_cleaning(mqadmin: Mqadmin, name: str, code: int) -> None:
         for broker in ("broker-a", "broker-b"):
             cluster.add_broker(broker).answer(RequestCode(code))
 
+    assert mqadmin(name, "-c", "nope", script=script, status=4) == ["false"]
     assert mqadmin(name, script=script) == ["success"]
     assert len(mqadmin.cluster.brokers["broker-b"].got(RequestCode(code))) == 1
     assert mqadmin(name, "-b", "10.0.0.1:10911", script=script) == ["success"]

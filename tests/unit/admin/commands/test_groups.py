@@ -40,6 +40,20 @@ def test_consumer_progress(mqadmin: Mqadmin) -> None:
     mqadmin("consumerProgress", "-g", "unknown", script=group_script, status=4)
 
 
+def test_consumer_progress_of_a_group_without_offsets(mqadmin: Mqadmin) -> None:
+    """One that broadcasts; the list of all groups shows its members."""
+
+    def script(cluster: FakeCluster) -> None:
+        with_group(cluster).answer(RequestCode.GET_CONSUME_STATS, ConsumeStats())
+        cluster.name_server.answer(
+            RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, TopicList(topic_list=["T", "%RETRY%g"])
+        )
+
+    assert mqadmin("consumerProgress", "-g", "g", script=script, status=4) == []
+    assert "CODE: 206" in mqadmin.error and "return offset table is empty" in mqadmin.error
+    assert mqadmin("consumerProgress", script=script)[1].split()[:2] == ["g", "1"]
+
+
 def test_consumer_progress_of_all(mqadmin: Mqadmin) -> None:
     def script(cluster: FakeCluster) -> None:
         with_group(cluster)

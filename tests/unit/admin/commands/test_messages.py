@@ -141,7 +141,11 @@ def test_consume_message(mqadmin: Mqadmin) -> None:
     one = mqadmin("consumeMessage", "-t", "T", *queue, "--output", "json", script=script)
     assert json.loads(one[0])["body"] == "second"
     mqadmin("consumeMessage", "-t", "T", "-b", "broker-z", script=script, status=4)
+    assert "The broker[broker-z] not exist" in mqadmin.error
+    mqadmin("consumeMessage", "-t", "T", "-i", "1", script=script, status=2)
+    assert "Please set the brokerName before queueId!" in mqadmin.error
     mqadmin("consumeMessage", "-t", "T", "-o", "1", script=script, status=2)
+    assert "Please set queueId before offset!" in mqadmin.error
     assert not mqadmin.error.startswith("unexpected")
 
 
@@ -172,6 +176,9 @@ def test_send_message(mqadmin: Mqadmin) -> None:
     lines = mqadmin("sendMessage", "-t", "T", "-p", "x", "-b", "broker-a", "-i", "1", script=one_broker)
     assert lines[1].split()[1] == "1"
     mqadmin("sendMessage", "-t", "T", "-p", "x", "-i", "1", script=one_broker, status=2)
+    assert "Broker name must be set if the queue is chosen!" in mqadmin.error
+    mqadmin("sendMessage", "-t", "T", "-p", "x", "-b", "none", "-i", "1", script=one_broker, status=4)
+    assert "The broker[none] not exist" in mqadmin.error
 
     def refused(cluster: FakeCluster) -> None:
         cluster.add_broker(T=1).refuse(RequestCode.SEND_MESSAGE_V2, ResponseCode.MESSAGE_ILLEGAL)

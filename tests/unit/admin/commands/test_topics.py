@@ -81,12 +81,14 @@ def test_update_topic_needs_exactly_one_place(mqadmin: Mqadmin) -> None:
 
 
 def test_update_topic_perm(mqadmin: Mqadmin) -> None:
-    script: Script = lambda c: void(topic_configs(c))  # noqa: E731 - used three times here
+    script: Script = lambda c: void(topic_configs(c))  # noqa: E731 - used four times here
     lines = mqadmin("updateTopicPerm", "-b", "10.0.0.1:10911", "-t", "T", "-p", "6", script=script)
     assert lines[0] == "update topic perm from 4 to 6 in 10.0.0.1:10911 success."
     assert lines[1].startswith("TopicConfig [topicName=T, readQueueNums=2, writeQueueNums=3, perm=RW-,")
     mqadmin("updateTopicPerm", "-b", "10.0.0.1:10911", "-t", "T", "-p", "4", script=script)
     assert not mqadmin.cluster.brokers["broker-a"].got(RequestCode.UPDATE_AND_CREATE_TOPIC)
+    lines = mqadmin("updateTopicPerm", "-c", "DefaultCluster", "-t", "T", "-p", "4", script=script)
+    assert lines == ["update topic perm from 4 to 4 in 10.0.0.1:10911 success."], "set again, as in Java"
     mqadmin("updateTopicPerm", "-b", "10.0.0.1:10911", "-t", "U", "-p", "4", script=script, status=4)
 
 
