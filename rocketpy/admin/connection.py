@@ -34,7 +34,7 @@ _SPELLINGS: Mapping[str, tuple[str, dict[str, Any]]] = {
     ),
 }
 _VARIABLES = {
-    **{name: f"ROCKETMQ_{name.upper()}" for name in ("tls", "tls_ca", "tls_cert", "tls_key")},
+    **{name: f"ROCKETMQ_{name.upper()}" for name in ("tls", *TLS_DETAILS)},
     "credentials_file": "ROCKETPY_CREDENTIALS_FILE",
 }
 KEY_PASSWORD_VARIABLE = "ROCKETMQ_TLS_KEY_PASSWORD"
@@ -49,17 +49,18 @@ _FIELDS = {  # of SecuritySettings: their names in errors
 
 
 def shared_options(*, with_environment: bool) -> Callable[[Any], Any]:
-    """Add the options that may stand before the command or behind it; there alone the environment is read."""
+    """Add the options of TLS and credentials.
+
+    Args:
+        with_environment: variables count as given; for the options before the command, which those behind it override.
+    """
 
     def decorate(function: Any) -> Any:
         for name in reversed(SHARED):
-            spelling, settings = _SPELLINGS[name]
-            variable = _VARIABLES.get(name)
-            if with_environment:
-                settings = settings | {"envvar": variable, "show_envvar": variable is not None}
-            elif variable is not None:
-                settings = settings | {"help": f"{settings['help']}  [env: {variable}]"}
-            function = click.option(spelling, name, default=None, **settings)(function)
+            (spelling, settings), variable = _SPELLINGS[name], _VARIABLES[name]
+            settings = settings | {"help": f"{settings['help']}  [env: {variable}]"}
+            envvar = variable if with_environment else None
+            function = click.option(spelling, name, default=None, envvar=envvar, **settings)(function)
         return function
 
     return decorate

@@ -78,6 +78,8 @@ def settings_of(words: list[str]) -> dict[str, Any]:
         (["--tls"], {}, TlsOptions()),
         (["--tls", "--tls-insecure"], {}, TlsOptions(verify=False)),
         ([], {"ROCKETMQ_TLS": "true", "ROCKETMQ_TLS_CA": "/ca"}, TlsOptions(ca_file=Path("/ca"))),
+        ([], {"ROCKETMQ_TLS": "true", "ROCKETMQ_TLS_INSECURE": "true"}, TlsOptions(verify=False)),
+        ([], {"ROCKETMQ_TLS": "false", "ROCKETMQ_TLS_INSECURE": "true"}, None),
         (
             ["--tls", "--tls-cert", "/c", "--tls-key", "/k"],
             {"ROCKETMQ_TLS_KEY_PASSWORD": "secret"},
