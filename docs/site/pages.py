@@ -61,7 +61,12 @@ def of(package: str, *names: str) -> tuple[str, ...]:
 REFERENCES = (
     Reference("Producers", CLIENT, of(CLIENT, "producer", "transaction_producer", "sending")),
     Reference("Consumers", CLIENT, of(CLIENT, "push_consumer", "pull_consumer", "consuming")),
-    Reference("Options", CLIENT, (*of(CLIENT, "options", "allocation", "security"), "rocketpy.remoting")),
+    Reference(
+        "Options",
+        CLIENT,
+        (*of(CLIENT, "options", "allocation", "security"), "rocketpy.remoting"),
+        of(CLIENT, "options.ConsumerOptions"),
+    ),
     Reference(
         "Messages and results",
         CLIENT,
@@ -224,12 +229,12 @@ def place_of(module: ModuleType, name: str) -> str:
 
 
 def order_of(reference: Reference, module: ModuleType, name: str) -> tuple[int, int]:
-    """Return the place of a name on its page: by module, then as it is defined there."""
+    """Return the place of a name on its page: by module; the name of the module, then the order of definitions."""
     place = place_of(module, name)
-    defining = sys.modules[place.rpartition(".")[0]]
-    return next(n for n, prefix in enumerate(reference.modules) if place.startswith(prefix)), [*vars(defining)].index(
-        name
-    )
+    defined_in = place.rpartition(".")[0]
+    number = next(number for number, prefix in enumerate(reference.modules) if place.startswith(prefix))
+    is_first = defined_in.rpartition(".")[2].replace("_", "") == name.lower()
+    return number, -1 if is_first else [*vars(sys.modules[defined_in])].index(name)
 
 
 def page_for(package: str, path: str) -> Reference | None:

@@ -335,7 +335,7 @@ def _failed(subject: str, error: RocketError, remedy: str) -> Finding:
             subject, "answers, and tells only administrators more", "ask with an account of an administrator"
         )
     if isinstance(error, BrokerError) and _ACCOUNT.search(error.remark):
-        remedy = "correct the account: accessKey and secretKey in $ROCKETMQ_HOME/conf/tools.yml, as on the server"
+        remedy = "correct the account (--credentials, or $ROCKETMQ_HOME/conf/tools.yml): both keys as on the server"
     elif "certificate" in text:
         remedy = "trust its authority (--tls-ca), and let the certificate name this address"
     elif "TLS" in text or isinstance(error, ConnectionLost):

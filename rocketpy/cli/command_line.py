@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 from rocketpy import __version__
+from rocketpy.admin.connection import security_settings, shared_options, tool_credentials
 from rocketpy.errors import RocketError
 from rocketpy.processes.boot.serving import Deliver, Order
 
@@ -338,27 +339,13 @@ def cluster(directory: str, store: str | None, port: int | None, namesrv_port: i
     sys.exit(exit_status(lambda: run_cluster(plan(files, root.absolute(), namesrv_port, port, overrides), click.echo)))
 
 
-def _of_a_client(function: Any) -> Any:
-    """The options by which `doctor` looks from a client's side."""
-    pem = click.Path(dir_okay=False, path_type=Path)
-    for option in (
-        click.option("--tls-insecure", is_flag=True, help="Trust any server."),
-        click.option("--tls-key", type=pem, envvar="ROCKETMQ_TLS_KEY", help="PEM: key of --tls-cert."),
-        click.option("--tls-cert", type=pem, envvar="ROCKETMQ_TLS_CERT", help="PEM: for servers that ask for one."),
-        click.option("--tls-ca", type=pem, envvar="ROCKETMQ_TLS_CA", help="PEM: authorities to trust."),
-        click.option("--tls", is_flag=True, envvar="ROCKETMQ_TLS", help="Call by TLS."),
-        click.option("--cluster", help="Cluster that the client is to use."),
-        click.option("-g", "--group", help="Consumer group whose members to check."),
-        click.option("-t", "--topic", help="Topic to find."),
-        click.option("-n", "--namesrvAddr", "name_servers", help="Name servers of a client, host:port;host:port."),
-        click.option("--client", "is_client", is_flag=True, help="Look from a client's side, with NAMESRV_ADDR."),
-    ):
-        function = option(function)
-    return function
-
-
 @cli.command()
-@_of_a_client
+@click.option("--client", "is_client", is_flag=True, help="Look from a client's side, with NAMESRV_ADDR.")
+@click.option("-n", "--namesrvAddr", "name_servers", help="Name servers of a client, host:port;host:port.")
+@click.option("-t", "--topic", help="Topic to find.")
+@click.option("-g", "--group", help="Consumer group whose members to check.")
+@click.option("--cluster", help="Cluster that the client is to use.")
+@shared_options(with_environment=True)
 @click.option("--store", "store", type=click.Path(file_okay=False), help="Directory of the store to check.")
 @click.option(
     "-c", "config", metavar="FILE", help="Configuration of a broker whose replication and TLS are to be checked, too."
@@ -397,14 +384,14 @@ def doctor(store: str | None, config: str | None, namesrv: str | None, is_client
 
 
 def _look_as_client(
-    *, name_servers: str | None, topic: str | None, group: str | None, cluster: str | None, **tls: Any
+    *, name_servers: str | None, topic: str | None, group: str | None, cluster: str | None, **connection: Any
 ) -> int:
+    """Run `doctor` with the account and the TLS of mqadmin."""
     from rocketpy.admin.admin import Admin
-    from rocketpy.admin.connection import security_settings, tool_credentials
 
     from .client_checks import Question, examine_client
 
-    security = security_settings(tls)
+    security = security_settings(connection)
     settings: dict[str, Any] = {"name_servers": name_servers} if name_servers else {}  # else the environment's
     settings |= {"tls": security.tls_options(), "credentials": tool_credentials(security)}
     return examine_client(Admin(**settings), Question(topic, group, cluster))
