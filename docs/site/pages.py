@@ -100,13 +100,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     menu: list[dict[str, Any]] = [{"Start": "README.md"}]
     for title, text in re.findall(r"^## (.+)\n((?:(?!## ).*\n?)*)", page, re.MULTILINE):
         linked = (place for line in re.findall(r"^- .+", text, re.MULTILINE) for place in links("docs/README.md", line))
-        menu.append(
-            {
-                title: [
-                    place for place in dict.fromkeys(linked) if is_page(place) and place not in {"README.md", LEFT_OUT}
-                ]
-            }
-        )
+        menu.append({title: [place for place in dict.fromkeys(linked) if is_page(place) and place not in ELSEWHERE]})
     decisions = sorted(path_of(page) for page in (ROOT / "docs/adr").glob("[0-9]*.md"))
     menu.append({"Decisions": ["docs/adr/README.md", *decisions]})
     menu.append({"Reference": [{each.title: each.path} for each in REFERENCES if names_of(each)]})
