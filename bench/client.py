@@ -1,151 +1,86 @@
-"""Measures awaited sends of the Python client, in each loop, beside a client that awaits each frame.
+"""Measures the Python client in each loop: sends, batches, consumers.
 
     python -m bench.client --seconds 5 --repeat 5
+    python -m bench.client --only "catch-up" --loop uvloop --profile client.prof
 
-64 tasks send messages of 1 KiB, each its next one when the last is acknowledged. A client is a process of its own on
-one core, of which it may use all; the broker has the other cores. The client that awaits each frame is what a page of
-Python with asyncio's streams makes: one connection, one request on it at a time. The clients take turns.
+A client is a process of its own on one core, of which it may use all; the broker has the other cores. The loads are in
+client_loads.py, their bars below. The clients take turns.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
+import cProfile
 import multiprocessing
 import os
 import statistics
-import struct
-import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 import attrs
 import click
 
-from rocketpy import aio
-from rocketpy.client import Message, Producer, ProducerOptions
+from . import client_loads, imports, report
+from .brokers import Broker, running
+from .client_loads import LOADS, Figures
 
-from . import imports, report
-from .brokers import HOST, Broker, running
-
-TOPIC, QUEUES = "BenchClient", 8
-TASKS = 64
-BODY = bytes(1024)
-FRAMES = "awaits each frame"
-BAR_PER_S, BAR_RATIO = 20_000, 3.0
+LOOPS = ("trio", "asyncio", "uvloop")
+FRAMES = "a client that awaits each frame"
+BAR_RATIO = 3.0
+BARS = {
+    "awaited sends": 20_000,
+    "batches": 150_000,
+    "catch-up by batches": 200_000,
+    "catch-up one by one": 60_000,
+}  # messages/s
+BAR_P99_MS, BAR_MIB = 3.0, 100.0
+TIMEOUT_S = 180.0
 IMPORTS = 9
-Send = Callable[[], Awaitable[object]]
 
 
 @attrs.frozen
-class Figures:
-    """One run: sends in `seconds` on one core, which used `cpu_s` of it."""
+class Run:
+    """A load in a loop."""
 
-    sends: int
-    seconds: float
-    cpu_s: float
-
-    @property
-    def per_s(self) -> float:
-        return self.sends / self.seconds
-
-    @property
-    def cpu_us(self) -> float:
-        return self.cpu_s / max(1, self.sends) * 1e6
+    load: str
+    loop: str
 
 
-@contextlib.asynccontextmanager
-async def producer(port: int, namesrv_port: int) -> contextlib.AbstractAsyncContextManager[Send]:  # type: ignore[misc]
-    message = Message(TOPIC, BODY)
-    async with Producer("bench", ProducerOptions(name_servers=f"{HOST}:{namesrv_port}")) as sender:
-        yield lambda: sender.send(message)
-
-
-@contextlib.asynccontextmanager
-async def frames(port: int, namesrv_port: int) -> contextlib.AbstractAsyncContextManager[Send]:  # type: ignore[misc]
-    """The client that awaits each frame."""
-    reader, writer = await asyncio.open_connection(HOST, port)
-    lock, opaque = asyncio.Lock(), 0
-
-    async def send() -> None:
-        nonlocal opaque
-        async with lock:
-            opaque += 1
-            fields = {
-                "a": "bench",
-                "b": TOPIC,
-                "c": "TBW102",
-                "d": "4",
-                "e": str(opaque % QUEUES),
-                "f": "0",
-                "h": "0",
-                "g": str(time.time_ns() // 1_000_000),
-                "i": f"UNIQ_KEY\x01{opaque:032X}",
-                "k": "false",
-                "m": "false",
-            }
-            header = json.dumps(
-                {"code": 310, "language": "PYTHON", "version": 409, "opaque": opaque, "flag": 0, "extFields": fields}
-            ).encode()
-            writer.write(struct.pack(">ii", 4 + len(header) + len(BODY), len(header)) + header + BODY)
-            await writer.drain()
-            size, header_size = struct.unpack(">ii", await reader.readexactly(8))
-            answer = json.loads((await reader.readexactly(size - 4))[:header_size])
-            assert answer["code"] == 0, answer
-
-    yield send
-    writer.close()
-
-
-async def load(open_client: Callable[..., object], ports: tuple[int, int], seconds: float) -> Figures:
-    async with open_client(*ports) as send:  # type: ignore[attr-defined]
-        await send()
-        sends, until_s = 0, float("inf")
-
-        async def work() -> None:
-            nonlocal sends
-            while time.perf_counter() < until_s:
-                await send()
-                sends += 1
-
-        async with aio.open_nursery() as nursery:
-            for _ in range(TASKS):
-                nursery.start_soon(work)
-            await aio.sleep(min(1.0, seconds / 4))  # to get warm
-            sends, began_s, cpu_s = 0, time.perf_counter(), time.process_time()
-            until_s = began_s + seconds
-        return Figures(sends, time.perf_counter() - began_s, time.process_time() - cpu_s)
-
-
-def run_client(name: str, ports: tuple[int, int], seconds: float, results: Connection) -> None:
+def run_client(run: Run, ports: tuple[int, int], seconds: float, profile: str | None, results: Connection) -> None:
     """The process of a client."""
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    if name == "trio":
+    profiler = cProfile.Profile() if profile else None
+    load = LOADS.get(run.load, client_loads.frame_by_frame)
+    if profiler is not None:
+        profiler.enable()
+    if run.loop == "trio":
         import trio
 
-        figures = trio.run(load, producer, ports, seconds)
+        figures = trio.run(load, ports, seconds)
     else:
         factory = None
-        if name == "uvloop":
+        if run.loop == "uvloop":
             import uvloop
 
             factory = uvloop.new_event_loop
         with asyncio.Runner(loop_factory=factory) as runner:
-            figures = runner.run(load(frames if name == FRAMES else producer, ports, seconds))
+            figures = runner.run(load(ports, seconds))  # type: ignore[arg-type]  # a coroutine
+    if profiler is not None:
+        profiler.disable()
+        profiler.dump_stats(profile)  # type: ignore[arg-type]  # not None
     results.send(figures)
 
 
-def measure(name: str, broker: Broker, seconds: float) -> Figures:
+def measure(run: Run, broker: Broker, seconds: float, profile: str | None = None) -> Figures:
     ours, theirs = multiprocessing.Pipe()
-    ports = (broker.port, broker.namesrv_port)
-    process = multiprocessing.get_context("spawn").Process(target=run_client, args=(name, ports, seconds, theirs))
+    arguments = (run, (broker.port, broker.namesrv_port), seconds, profile, theirs)
+    process = multiprocessing.get_context("spawn").Process(target=run_client, args=arguments)
     process.start()
     try:
-        if not ours.poll(60 + 2 * seconds):
-            raise TimeoutError(f"the client of {name} does not end")
+        if not ours.poll(TIMEOUT_S + 2 * seconds):
+            raise TimeoutError(f"{run} does not end")
         figures: Figures = ours.recv()
         return figures
     finally:
@@ -153,43 +88,82 @@ def measure(name: str, broker: Broker, seconds: float) -> Figures:
         process.kill()
 
 
-def rows(found: dict[str, list[Figures]]) -> Iterator[tuple[str, ...]]:
-    frames_per_s = statistics.median(one.per_s for one in found[FRAMES])
-    for name, runs in found.items():
-        per_s = statistics.median(one.per_s for one in runs)
-        ratio, is_ours = per_s / frames_per_s, name != FRAMES
-        holds = "" if not is_ours else "holds" if per_s >= BAR_PER_S and ratio >= BAR_RATIO else "missed"
-        cpu_us = statistics.median(one.cpu_us for one in runs)
-        yield name, f"{per_s:,.0f}", f"{cpu_us:.0f}", f"{ratio:.1f}" if is_ours else "", holds
+def shown(run: Run, one: Figures) -> str:
+    """The figure of a run that has a bar."""
+    if one.mib:
+        return f"{one.mib:.0f} MiB"
+    return f"p99 {one.p99_ms:.2f} ms" if one.p99_ms else f"{one.per_s:,.0f}/s"
+
+
+def holds(run: Run, one: Figures, frames_per_s: float) -> str:
+    """Whether the bar of a run holds; nothing if it has none."""
+    if one.mib:
+        is_held, bar = one.mib <= BAR_MIB, f"{BAR_MIB:g} MiB"
+    elif one.p99_ms:
+        is_held, bar = one.p99_ms <= BAR_P99_MS, f"{BAR_P99_MS:g} ms"
+    elif run.load in BARS:
+        is_held, bar = one.per_s >= BARS[run.load], f"{BARS[run.load]:,}/s"
+        if run.load == "awaited sends" and frames_per_s:
+            ratio = one.per_s / frames_per_s
+            is_held, bar = is_held and ratio >= BAR_RATIO, f"{bar} and {BAR_RATIO:g} times the last (is {ratio:.1f})"
+    else:
+        return ""
+    return f"{bar}: {'holds' if is_held else 'missed'}"
+
+
+def median(runs: list[Figures]) -> Figures:
+    """The middle one, by rate, latency and memory."""
+    return sorted(runs, key=lambda one: (one.mib, one.p99_ms, one.per_s))[len(runs) // 2]
+
+
+def rows(found: dict[Run, list[Figures]]) -> Iterator[tuple[str, ...]]:
+    frames = found.get(Run(FRAMES, "asyncio"))
+    frames_per_s = statistics.median(one.per_s for one in frames) if frames else 0.0
+    for run, runs in found.items():
+        one = median(runs)
+        yield run.load, run.loop, shown(run, one), f"{one.cpu_us:.1f}", holds(run, one, frames_per_s)
+
+
+def chosen(only: str, loops: tuple[str, ...]) -> list[Run]:
+    runs = [Run(load, loop) for load in LOADS for loop in loops if only in load]
+    return runs + ([Run(FRAMES, "asyncio")] if "awaited" in only or not only else [])
 
 
 @click.command()
 @click.option("--seconds", default=5.0, help="of each run")
 @click.option("--repeat", default=5, help="runs of each client")
+@click.option("--only", default="", help="loads with this in their name")
+@click.option("--loop", "loops", multiple=True, type=click.Choice(LOOPS), default=LOOPS, help="only in these loops")
+@click.option("--profile", help="write a profile of the last run to this file (cProfile)")
 @click.option("--docs", type=click.Path(path_type=Path), help="also write this page of bench/results")
-def main(seconds: float, repeat: int, docs: Path | None) -> None:
+def main(
+    seconds: float, repeat: int, only: str, loops: tuple[str, ...], profile: str | None, docs: Path | None
+) -> None:
     """Compare the client in its loops, in turn."""
-    found: dict[str, list[Figures]] = defaultdict(list)
-    names = ["trio", "asyncio", "uvloop", FRAMES]
+    found: dict[Run, list[Figures]] = defaultdict(list)
+    runs = chosen(only, loops)
     load_average = os.getloadavg()[0]
     imported = imports.table(IMPORTS)
     click.echo(imported)
     with running("rocketpy") as broker:
-        broker.create_topic(TOPIC, QUEUES)
+        client_loads.prepare(broker, catches_up=any("catch-up" in run.load for run in runs))
         for turn in range(repeat):
-            for name in names if turn % 2 == 0 else names[::-1]:
-                figures = measure(name, broker, seconds)
-                found[name].append(figures)
-                click.echo(f"turn {turn + 1} {name}: {figures.per_s:,.0f}/s, {figures.cpu_us:.1f} us of CPU each")
-    headings = ("client", "sends/s", "CPU (us)", "ratio", f"bar: {BAR_PER_S:,}/s and {BAR_RATIO:g} times the last")
-    table = report.markdown_table(headings, rows({name: found[name] for name in names}))
+            for run in runs if turn % 2 == 0 else runs[::-1]:
+                figures = measure(run, broker, seconds, profile)
+                found[run].append(figures)
+                text = f"{shown(run, figures)}, {figures.cpu_us:.1f} us of CPU each"
+                click.echo(f"turn {turn + 1} {run.load}, {run.loop}: {text}")
+    headings = ("load", "loop", "median", "CPU (us)", "bar")
+    table = report.markdown_table(headings, rows({run: found[run] for run in runs}))
     click.echo(table)
     if docs is not None:
         docs.write_text(
-            f"""{report.page_head("Sends of the Python client", "bench.client")}
-{TASKS} tasks send messages of 1 KiB, each its next one when the last is acknowledged; the client has one core. The last
-row is a client of asyncio's streams with one request on its connection at a time. Medians of {repeat} runs of
-{seconds:g} s. Load average before the run: {load_average:.1f}.
+            f"""{report.page_head("The Python client", "bench.client")}
+Messages have 1 KiB; the client has one core. Awaited sends: {client_loads.TASKS} tasks, each its next one when the last
+is acknowledged. Batches: one task, a linger of {client_loads.LINGER_S * 1000:g} ms. Catch-up: a new group with default
+settings and a handler that does nothing. End to end: {client_loads.LATENCY_PER_S:,}/s from one client to its handler.
+Idle: {client_loads.IDLE_CLIENTS:,} groups in one process. Medians of {repeat} runs of {seconds:g} s. Load before:
+{load_average:.1f}.
 
 {table}
 

@@ -9,7 +9,7 @@ The two differ in how tasks end. trio repeats a cancellation at every wait until
 once. Code above must work with both: a wait in a `finally` is `shielded`, with a time.
 
     backend        `running()`, the interfaces, and what every user calls: sleep, move_on_after, open_nursery, ...
-    events         Event, Semaphore, Lock, Queue, PriorityQueue, made of the backend's future: the same on both
+    events         Event, Semaphore, Lock, Queue, made of the backend's future: the same on both
     portal         calls of other threads into a loop
     on_trio, on_asyncio    the two backends
 """
@@ -38,7 +38,7 @@ from .backend import (
     sleep_forever,
     sleep_until,
 )
-from .events import Event, Lock, PriorityQueue, Queue, Semaphore
+from .events import Event, Lock, Queue, Semaphore
 from .portal import LoopEnded, Portal
 
 __all__ = [
@@ -50,7 +50,6 @@ __all__ = [
     "Nursery",
     "OpenNursery",
     "Portal",
-    "PriorityQueue",
     "Queue",
     "Scope",
     "Semaphore",

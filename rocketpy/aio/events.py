@@ -7,9 +7,6 @@ at once lets no other task run.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from heapq import heappop, heappush
-from itertools import count
 from types import TracebackType
 from typing import Generic, TypeVar
 
@@ -63,9 +60,15 @@ class Semaphore:
     def free_count(self) -> int:
         return self._free
 
-    async def acquire(self) -> None:
+    def take(self) -> bool:
+        """Enter if that needs no wait."""
         if self._free and not self._waiting:
             self._free -= 1
+            return True
+        return False
+
+    async def acquire(self) -> None:
+        if self.take():
             return
         future: Future[None] = running().future()
         self._waiting.append(future)
@@ -127,27 +130,3 @@ class Queue(Generic[T]):
         """The next item; waits for one."""
         await self._ready.acquire()
         return self._items.popleft()
-
-
-class PriorityQueue(Generic[T]):
-    """As Queue; an item of a lower rank is taken first, those of one rank in order."""
-
-    __slots__ = ("_items", "_numbers", "_rank", "_ready")
-
-    def __init__(self, rank: Callable[[T], int]) -> None:
-        self._items: list[tuple[int, int, T]] = []  # a heap; the numbers keep the order, and items from being compared
-        self._numbers = count()
-        self._rank = rank
-        self._ready = Semaphore(0)
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def put(self, item: T) -> None:
-        heappush(self._items, (self._rank(item), next(self._numbers), item))
-        self._ready.release()
-
-    async def get(self) -> T:
-        """The next item; waits for one."""
-        await self._ready.acquire()
-        return heappop(self._items)[2]

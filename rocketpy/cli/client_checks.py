@@ -22,6 +22,7 @@ from rocketpy.client.options import TOPIC_UNTIL_CREATED
 from rocketpy.codes import OUR_VERSION, LanguageCode, RequestCode, ResponseCode, version_name
 from rocketpy.errors import BrokerError, ClientError, ConnectionLost, RocketError
 from rocketpy.message.names import retry_topic
+from rocketpy.message.numbers import long_or
 from rocketpy.message.sys_flag import PermName
 from rocketpy.remoting.bodies.client import ConsumerConnection, ConsumerRunningInfo
 from rocketpy.remoting.bodies.route import MASTER_ID, ClusterInfo, QueueData, TopicRouteData
@@ -173,11 +174,11 @@ def clock_skew_s(table: Mapping[str, str], seen_s: float) -> float | None:
 
     Brokers tell the time at which they have started, and for how long they have run by the same clock.
     """
-    uptime, boot = _UPTIME.search(table.get("runtime", "")), table.get("bootTimestamp", "")
-    if uptime is None or not boot.isdigit():
+    uptime, boot_ms = _UPTIME.search(table.get("runtime", "")), long_or(table.get("bootTimestamp"), -1)
+    if uptime is None or boot_ms < 0:
         return None
     days, hours, minutes, seconds = map(int, uptime.groups())
-    return int(boot) / 1000 + ((days * 24 + hours) * 60 + minutes) * 60 + seconds + 0.5 - seen_s
+    return boot_ms / 1000 + ((days * 24 + hours) * 60 + minutes) * 60 + seconds + 0.5 - seen_s
 
 
 def _disk(subject: str, table: Mapping[str, str]) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
@@ -9,10 +10,12 @@ import attrs
 
 from rocketpy.errors import MessageInvalid
 from rocketpy.message import properties as names
-from rocketpy.message.host import Host
+from rocketpy.message.host import Host, unpack_host
+from rocketpy.message.message_id import encode_offset_message_id
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.names import NOT_ALLOWED_SEND_TOPICS, is_retry_topic, reply_topic, topic_fault
 from rocketpy.message.numbers import int_or, long_or
+from rocketpy.message.record import RecordFields
 
 BATCH_ENTRY_OVERHEAD = 22  # bytes of lengths, magic, CRC and flag around each member of a batch
 
@@ -105,32 +108,109 @@ class Reply(Message):
         return super().to_properties() | dict(self.request_properties)
 
 
-@attrs.frozen
+def _properties_of(properties: bytes | Mapping[str, str]) -> Mapping[str, str]:
+    if isinstance(properties, bytes):
+        return names.decode_properties(properties.decode("utf-8", "replace"))
+    return properties
+
+
+_host_of = functools.lru_cache(maxsize=1024)(unpack_host)
+
+
+@attrs.define
 class ReceivedMessage:
-    """A message as a consumer gets it. A retried message shows the topic it was first sent to.
+    """A message as a consumer gets it; to be read only. A retried message shows the topic it was first sent to.
 
     `properties` holds everything, TAGS and KEYS included. `msg_id` is the producer's id and survives retries;
-    `offset_msg_id` names this copy on this broker.
+    `offset_msg_id` names this copy on this broker. Properties, ids and hosts are decoded when they are looked at: that
+    takes as long as everything else that a consumer does.
+
+    Args:
+        record: the message as its broker stored it; its phy_offset is -1 if it comes from no log.
     """
 
     topic: str
     body: bytes = attrs.field(repr=lambda body: f"<{len(body)} bytes>")
-    properties: Mapping[str, str]
     queue: MessageQueue
     queue_offset: int
-    phy_offset: int
-    msg_id: str
-    offset_msg_id: str
-    flag: int
-    sys_flag: int
-    born_timestamp_ms: int
-    store_timestamp_ms: int
-    born_host: Host
-    store_host: Host
-    reconsume_times: int
-    body_crc: int
-    store_size: int
-    prepared_transaction_offset: int = 0
+    _properties: bytes | Mapping[str, str] = attrs.field(eq=_properties_of, repr=False)
+    _record: RecordFields = attrs.field(repr=False)
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """All properties by their wire names."""
+        if isinstance(self._properties, bytes):
+            self._properties = _properties_of(self._properties)
+        return self._properties
+
+    @property
+    def msg_id(self) -> str:
+        """The id that its producer gave it; `offset_msg_id` if that gave none."""
+        return self.properties.get(names.UNIQ_KEY) or self.offset_msg_id
+
+    @property
+    def offset_msg_id(self) -> str:
+        """The id that its broker gave it; empty if it comes from no log."""
+        return "" if self.phy_offset < 0 else encode_offset_message_id(self.store_host, self.phy_offset)
+
+    @property
+    def reconsume_times(self) -> int:
+        """How often it was delivered before."""
+        return self._record.reconsume_times
+
+    def tried_again(self) -> ReceivedMessage:
+        """Return the message with one more attempt counted."""
+        return attrs.evolve(self, record=self._record._replace(reconsume_times=self.reconsume_times + 1))
+
+    @property
+    def phy_offset(self) -> int:
+        """Its offset in the CommitLog of its broker."""
+        return self._record.phy_offset
+
+    @property
+    def flag(self) -> int:
+        """A number of its producer's."""
+        return self._record.flag
+
+    @property
+    def sys_flag(self) -> int:
+        """Bits for compression, transactions and addresses, as stored."""
+        return self._record.sys_flag
+
+    @property
+    def born_timestamp_ms(self) -> int:
+        """When it was sent, ms since 1970."""
+        return self._record.born_timestamp_ms
+
+    @property
+    def store_timestamp_ms(self) -> int:
+        """When it was stored, ms since 1970."""
+        return self._record.store_timestamp_ms
+
+    @property
+    def born_host(self) -> Host:
+        """Address and port of its producer."""
+        return _host_of(self._record.born_host)
+
+    @property
+    def store_host(self) -> Host:
+        """Address and port of its broker."""
+        return _host_of(self._record.store_host)
+
+    @property
+    def body_crc(self) -> int:
+        """CRC-32 of the stored body, 31 bits."""
+        return self._record.body_crc
+
+    @property
+    def store_size(self) -> int:
+        """Bytes of its record in the CommitLog."""
+        return self._record.size
+
+    @property
+    def prepared_transaction_offset(self) -> int:
+        """Where its half message is in the CommitLog; 0 for none."""
+        return self._record.prepared_transaction_offset
 
     @property
     def tags(self) -> str | None:
@@ -192,10 +272,8 @@ def check_message(message: Message, size_max: int) -> None:
         MessageInvalid: says what is wrong.
     Source: RocketMQ 4.9 `Validators#checkMessage`, `Message#putUserProperty`.
     """
-    if fault := topic_fault(message.topic):
+    if fault := _send_fault(message.topic):
         raise MessageInvalid(fault)
-    if message.topic in NOT_ALLOWED_SEND_TOPICS:
-        raise MessageInvalid(f"sending to the system topic {message.topic} is forbidden")
     if not message.body:
         raise MessageInvalid("the message body is empty")
     if len(message.body) > size_max:
@@ -205,10 +283,8 @@ def check_message(message: Message, size_max: int) -> None:
     for key in message.keys:
         if not key or names.KEY_SEPARATOR in key:
             raise MessageInvalid(f"the key {key!r} is empty or holds a space")
-    if min(message.delay_ms, message.deliver_at_ms, message.born_at_ms) < 0:
-        raise MessageInvalid("delay_ms, deliver_at_ms and born_at_ms cannot be negative")
-    if sum(map(bool, (message.delay_level, message.delay_ms, message.deliver_at_ms))) > 1:
-        raise MessageInvalid("a message has at most one of delay_level, delay_ms and deliver_at_ms")
+    if message.is_delayed or message.born_at_ms:
+        _check_times(message)
     if message.msg_id is not None and not message.msg_id.strip():
         raise MessageInvalid("msg_id is blank: leave it out, and sending makes one")
     for name, value in message.properties.items():
@@ -216,6 +292,21 @@ def check_message(message: Message, size_max: int) -> None:
             raise MessageInvalid(f"the property {name!r}={value!r} has a blank name or value")
         if name in names.SYSTEM_PROPERTIES:
             raise MessageInvalid(f"the property name {name} is reserved")
+
+
+@functools.lru_cache(maxsize=1024)
+def _send_fault(topic: str) -> str | None:
+    """Return why no message can be sent to the topic, or None. Remembered: a check takes longer than a send may."""
+    if topic in NOT_ALLOWED_SEND_TOPICS:
+        return f"sending to the system topic {topic} is forbidden"
+    return topic_fault(topic)
+
+
+def _check_times(message: Message) -> None:
+    if min(message.delay_ms, message.deliver_at_ms, message.born_at_ms) < 0:
+        raise MessageInvalid("delay_ms, deliver_at_ms and born_at_ms cannot be negative")
+    if sum(map(bool, (message.delay_level, message.delay_ms, message.deliver_at_ms))) > 1:
+        raise MessageInvalid("a message has at most one of delay_level, delay_ms and deliver_at_ms")
 
 
 def check_batch(messages: Sequence[Message]) -> None:

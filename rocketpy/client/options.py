@@ -17,6 +17,7 @@ import attrs
 from rocketpy.codes import ResponseCode
 from rocketpy.message.compression import check_compression
 from rocketpy.message.names import TRACE_TOPIC
+from rocketpy.message.numbers import int_or
 from rocketpy.message.sys_flag import CompressionType
 from rocketpy.remoting.signature import Credentials
 from rocketpy.transport.address_server import address_server_url
@@ -68,7 +69,7 @@ def addresses_of(text: str) -> tuple[str, ...]:
     addresses = tuple(item for part in text.split(";") if (item := part.strip().removeprefix("http://")))
     for address in addresses:
         host, _, port = address.rpartition(":")
-        if not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 1 << 16:
+        if not host or not 0 < int_or(port, 0) < 1 << 16:
             raise ValueError("is no list of name servers: write host:port;host:port, as 127.0.0.1:9876")
     return addresses
 

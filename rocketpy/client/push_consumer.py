@@ -91,6 +91,11 @@ class PushConsumer(GroupMember):
         self._leave_max_s += self.options.shutdown_grace
         self._unpaused = aio.Event()
         self._unpaused.set()
+        self._limits = FlowLimits(
+            self.options.pull_threshold_for_queue,
+            self.options.pull_threshold_size_for_queue,
+            None if self.options.ordered else self.options.consume_span_max,
+        )
         self.ordered = self.options.ordered
         self.consume_from_where = ConsumeFromWhere(self.options.start.wire_name)
 
@@ -282,13 +287,8 @@ class PushConsumer(GroupMember):
 
     @property
     def limits(self) -> FlowLimits:
-        limits = FlowLimits(
-            self.options.pull_threshold_for_queue,
-            self.options.pull_threshold_size_for_queue,
-            None if self.options.ordered else self.options.consume_span_max,
-        )
         return limits_for_queue(
-            limits,
+            self._limits,
             len(self._rebalancer.queues),
             self.options.pull_threshold_for_topic,
             self.options.pull_threshold_size_for_topic,

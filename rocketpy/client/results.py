@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum, IntEnum
+from typing import NamedTuple
 
 import attrs
 
@@ -30,8 +31,7 @@ SEND_STATUS: Mapping[int, SendStatus] = {
 }
 
 
-@attrs.frozen
-class SendResult:
+class SendResult(NamedTuple):
     """The ids and the place of a stored message. A batch has its ids joined by commas, and the offset of its first
     message."""
 

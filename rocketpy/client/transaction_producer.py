@@ -31,13 +31,12 @@ from rocketpy.logs import LogLimit, and_more
 from rocketpy.message import properties as names
 from rocketpy.message.message_id import decode_offset_message_id
 from rocketpy.message.message_queue import MessageQueue
-from rocketpy.message.record import decode_record
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.headers.send import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
 
 from .cluster.instance import ClientInstance
 from .cluster.lifetime import Lifetime
-from .cluster.received import received_message
+from .cluster.received import decode_message
 from .consuming.traced_handler import DEFAULT_REGION
 from .messages import Message, ReceivedMessage
 from .options import ProducerOptions
@@ -230,13 +229,12 @@ class TransactionProducer(Producer):
         """A broker asks about one of the group's messages."""
         broker = channel.peer
         try:
-            record = decode_record(body)
+            message = decode_message(body, header.broker_name or "")
         except RecordCorrupt as error:
             self._warn("ignored a transaction check of broker %s: %s", broker, error)
             return
-        if record is None:
+        if message is None:
             return
-        message = received_message(record, header.broker_name or "")
         group = message.properties.get(names.PGROUP)
         if group != self.group:
             self._warn("ignored a check by broker %s: it is of group %s, not %s", broker, group, self.group)

@@ -20,11 +20,9 @@ from rocketpy.message.numbers import PhyOffset
 from .host import Host, pack_host, unpack_host
 
 _OFFSET = struct.Struct(">q")
-_UNIQUE_TAIL = struct.Struct(
+_UNIQUE_MIDDLE = struct.Struct(
     ">H"  # process id, low 16 bits
     "I"  # loader hash: tells clients of one process apart
-    "I"  # ms since the first of this month, local time: Java's int, which turns negative on the 25th
-    "H"  # counter
 )
 ID_LENGTH_V4 = 32
 ID_LENGTH_V6 = 56
@@ -68,9 +66,8 @@ class UniqueIdGenerator:
 
     def __init__(self, address: str, process_id: int, loader_hash: int) -> None:
         """`address` is the client's own, numeric; `loader_hash` any 32 bits that differ between generators."""
-        self._address = pack_host((address, 0))[:-4]
-        self._process_id = process_id & 0xFFFF
-        self._loader_hash = loader_hash & 0xFFFFFFFF
+        middle = _UNIQUE_MIDDLE.pack(process_id & 0xFFFF, loader_hash & 0xFFFFFFFF)
+        self._begin = (pack_host((address, 0))[:-4] + middle).hex().upper()
         self._counter = 0
         self._month_start_s = 0.0
         self._month_end_s = 0.0
@@ -81,9 +78,8 @@ class UniqueIdGenerator:
             self._enter_month(now_s)
         counter = self._counter
         self._counter = (counter + 1) & 0xFFFF
-        elapsed_ms = int((now_s - self._month_start_s) * 1000)
-        tail = _UNIQUE_TAIL.pack(self._process_id, self._loader_hash, elapsed_ms & 0xFFFFFFFF, counter)
-        return (self._address + tail).hex().upper()
+        elapsed_ms = int((now_s - self._month_start_s) * 1000)  # Java's int, which turns negative on the 25th
+        return f"{self._begin}{elapsed_ms & 0xFFFFFFFF:08X}{counter:04X}"
 
     def _enter_month(self, now_s: float) -> None:
         first = datetime.fromtimestamp(now_s).replace(day=1, hour=0, minute=0, second=0, microsecond=0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import attrs
 
 
-@attrs.frozen(order=True)
+@attrs.frozen(order=True, cache_hash=True)  # clients look it up for each message
 class MessageQueue:
     """One queue of a topic on one broker. Ordered by topic, broker and number: rebalance depends on that order."""
 

@@ -120,7 +120,7 @@ def encode_properties(properties: Mapping[str, str]) -> str:
     Raises:
         MessageInvalid: a name is empty, or a name or value holds a separator.
     """
-    text = PROPERTY_SEPARATOR.join([f"{name}{NAME_VALUE_SEPARATOR}{value}" for name, value in properties.items()])
+    text = PROPERTY_SEPARATOR.join(map(NAME_VALUE_SEPARATOR.join, properties.items()))
     count = len(properties)
     if "" in properties:
         raise MessageInvalid("a property without a name")

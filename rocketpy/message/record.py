@@ -28,6 +28,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import attrs
 
@@ -43,6 +44,7 @@ MESSAGE_MAGIC_CODE = -626843481  # DA A3 20 A7
 MESSAGE_MAGIC_CODE_V2 = -626843477  # DA A3 20 AB
 BLANK_MAGIC_CODE = -875286124  # CB D4 31 94
 END_FILE_MIN_BLANK_LENGTH = 8
+_MAGIC_CODES = (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2)
 CRC_MASK = 0x7FFFFFFF
 
 _HEAD = struct.Struct(
@@ -62,6 +64,12 @@ _MIDDLE = struct.Struct(
     "q"  # prepared transaction offset
     "i"  # body size
 )
+_FIXED = {  # all fields up to the body, by the bits of the hosts in sys flag
+    born_v6 | store_v6: struct.Struct(f"{_HEAD.format}{born_size}sq{store_size}s{_MIDDLE.format[1:]}")
+    for born_v6, born_size in ((0, HOST_SIZE_V4), (flags.BORN_HOST_V6, HOST_SIZE_V6))
+    for store_v6, store_size in ((0, HOST_SIZE_V4), (flags.STORE_HOST_V6, HOST_SIZE_V6))
+}
+_SYS_FLAG_LOW_AT, _HOSTS_V6 = 39, flags.BORN_HOST_V6 | flags.STORE_HOST_V6
 RECORD_START = struct.Struct(">ii")  # size, magic
 MAGIC_AT, PHY_OFFSET_AT = 4, 28
 _SHORT = struct.Struct(">h")
@@ -92,6 +100,29 @@ class StoredRecord:
     prepared_transaction_offset: int
     body: bytes
     topic: str
+    properties: bytes
+
+
+class RecordFields(NamedTuple):
+    """The fields of a record as they lie in it, for readers of many messages: hosts packed, texts as bytes."""
+
+    size: int
+    magic: int
+    body_crc: int
+    queue_id: int
+    flag: int
+    queue_offset: QueueOffset
+    phy_offset: PhyOffset
+    sys_flag: int
+    born_timestamp_ms: int
+    born_host: bytes
+    store_timestamp_ms: int
+    store_host: bytes
+    reconsume_times: int
+    prepared_transaction_offset: int
+    body_size: int
+    body: bytes
+    topic: bytes
     properties: bytes
 
 
@@ -233,79 +264,7 @@ def decode_record(image: bytes | memoryview, phy_offset: int = 0, *, check_crc: 
         RecordCorrupt: size, magic, an inner length or the CRC does not hold.
     Source: RocketMQ 4.9 `CommitLog#checkMessageAndReturnSize`, `MessageDecoder#decode`.
     """
-    view = memoryview(image)
-    if len(view) < RECORD_START.size:
-        if any(view):
-            raise RecordCorrupt(phy_offset, f"only {len(view)} bytes are there")
-        return None
-    size, magic = RECORD_START.unpack_from(view)
-    if size == 0 and magic == 0:
-        return None
-    if magic == BLANK_MAGIC_CODE:
-        if size < END_FILE_MIN_BLANK_LENGTH:
-            raise RecordCorrupt(phy_offset, f"filler of {size} bytes, at least {END_FILE_MIN_BLANK_LENGTH} are needed")
-        return None
-    if magic not in (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2):
-        raise RecordCorrupt(phy_offset, f"magic is 0x{magic & 0xFFFFFFFF:08x}")
-    if not FIXED_SIZE_V4 <= size <= len(view):
-        raise RecordCorrupt(phy_offset, f"size is {size}, {len(view)} bytes are there")
-    try:
-        record = _decode_fields(view[:size], phy_offset)
-    except (struct.error, IndexError):
-        raise RecordCorrupt(phy_offset, f"its fields go past its size of {size} bytes") from None
-    if check_crc and record.body and body_crc(record.body) != record.body_crc:
-        raise RecordCorrupt(
-            phy_offset, f"body CRC is 0x{body_crc(record.body):08x}, 0x{record.body_crc:08x} was stored"
-        )
-    return record
-
-
-def _decode_fields(view: memoryview, phy_offset: int) -> StoredRecord:
-    head = _HEAD.unpack_from(view)
-    size, magic, crc, queue_id, flag, queue_offset, own_phy_offset, sys_flag, born_timestamp_ms = head
-    position = _HEAD.size
-    born_end = position + (HOST_SIZE_V6 if sys_flag & flags.BORN_HOST_V6 else HOST_SIZE_V4)
-    (store_timestamp_ms,) = _STORE_TIMESTAMP.unpack_from(view, born_end)
-    store_start = born_end + _STORE_TIMESTAMP.size
-    store_end = store_start + (HOST_SIZE_V6 if sys_flag & flags.STORE_HOST_V6 else HOST_SIZE_V4)
-    reconsume_times, prepared_transaction_offset, body_size = _MIDDLE.unpack_from(view, store_end)
-    body_start = store_end + _MIDDLE.size
-    topic_length_at = body_start + body_size
-    if body_size < 0 or topic_length_at >= size:
-        raise RecordCorrupt(phy_offset, f"body of {body_size} bytes in a record of {size}")
-    if magic == MESSAGE_MAGIC_CODE_V2:
-        (topic_size,) = _SHORT.unpack_from(view, topic_length_at)
-        topic_start = topic_length_at + _SHORT.size
-    else:
-        topic_size, topic_start = view[topic_length_at], topic_length_at + 1
-        if topic_size > TOPIC_LENGTH_MAX:
-            raise RecordCorrupt(phy_offset, f"topic length byte is {topic_size}, at most {TOPIC_LENGTH_MAX}")
-    topic_end = topic_start + topic_size
-    if topic_size < 0 or topic_end > size:
-        raise RecordCorrupt(phy_offset, f"topic of {topic_size} bytes in a record of {size}")
-    (properties_size,) = _SHORT.unpack_from(view, topic_end)
-    properties_start = topic_end + _SHORT.size
-    if properties_size < 0 or properties_start + properties_size != size:
-        raise RecordCorrupt(phy_offset, f"size is {size}, its fields need {properties_start} + {properties_size} bytes")
-    return StoredRecord(
-        size=size,
-        magic=magic,
-        body_crc=crc,
-        queue_id=queue_id,
-        flag=flag,
-        queue_offset=QueueOffset(queue_offset),
-        phy_offset=PhyOffset(own_phy_offset),
-        sys_flag=sys_flag,
-        born_timestamp_ms=born_timestamp_ms,
-        born_host=unpack_host(view[position:born_end]),
-        store_timestamp_ms=store_timestamp_ms,
-        store_host=unpack_host(view[store_start:store_end]),
-        reconsume_times=reconsume_times,
-        prepared_transaction_offset=prepared_transaction_offset,
-        body=bytes(view[body_start:topic_length_at]),
-        topic=str(view[topic_start:topic_end], "utf-8", "replace"),
-        properties=bytes(view[properties_start:]),
-    )
+    return _decode_at(image, 0, phy_offset, check_crc=check_crc)
 
 
 def decode_records(
@@ -316,11 +275,109 @@ def decode_records(
     Raises:
         RecordCorrupt: as decode_record; the records before it have been given.
     """
-    view = memoryview(image)
     position = 0
-    while position < len(view):
-        record = decode_record(view[position:], phy_offset + position, check_crc=check_crc)
+    while position < len(image):
+        record = _decode_at(image, position, phy_offset + position, check_crc=check_crc)
         if record is None:
             return
         yield record
         position += record.size
+
+
+def read_records(image: bytes | memoryview) -> Iterator[RecordFields]:
+    """As decode_records, of what was received: without the conversions, which take longer than the rest."""
+    position = 0
+    while position < len(image):
+        fields = _read(image, position, position)
+        if fields is None:
+            return
+        yield fields
+        position += fields.size
+
+
+def _decode_at(image: bytes | memoryview, at: int, phy_offset: int, *, check_crc: bool) -> StoredRecord | None:
+    fields = _read(image, at, phy_offset)
+    if fields is None:
+        return None
+    if check_crc and fields.body and body_crc(fields.body) != fields.body_crc:
+        raise RecordCorrupt(
+            phy_offset, f"body CRC is 0x{body_crc(fields.body):08x}, 0x{fields.body_crc:08x} was stored"
+        )
+    return StoredRecord(
+        size=fields.size,
+        magic=fields.magic,
+        body_crc=fields.body_crc,
+        queue_id=fields.queue_id,
+        flag=fields.flag,
+        queue_offset=fields.queue_offset,
+        phy_offset=fields.phy_offset,
+        sys_flag=fields.sys_flag,
+        born_timestamp_ms=fields.born_timestamp_ms,
+        born_host=unpack_host(fields.born_host),
+        store_timestamp_ms=fields.store_timestamp_ms,
+        store_host=unpack_host(fields.store_host),
+        reconsume_times=fields.reconsume_times,
+        prepared_transaction_offset=fields.prepared_transaction_offset,
+        body=fields.body,
+        topic=fields.topic.decode("utf-8", "replace"),
+        properties=fields.properties,
+    )
+
+
+def _read(image: bytes | memoryview, at: int, phy_offset: int) -> RecordFields | None:
+    """Read the record at `at`; None at the end."""
+    left = len(image) - at
+    if left < RECORD_START.size:
+        if any(image[at:]):
+            raise RecordCorrupt(phy_offset, f"only {left} bytes are there")
+        return None
+    size, magic = RECORD_START.unpack_from(image, at)
+    if magic not in _MAGIC_CODES:
+        _check_end(size, magic, phy_offset)
+        return None
+    if not FIXED_SIZE_V4 <= size <= left:
+        raise RecordCorrupt(phy_offset, f"size is {size}, {left} bytes are there")
+    if not isinstance(image, bytes):
+        image, at = bytes(image[at : at + size]), 0
+    fixed, end = _FIXED[image[at + _SYS_FLAG_LOW_AT] & _HOSTS_V6], at + size
+    body_at = at + fixed.size
+    if body_at > end:
+        raise _past_size(size, phy_offset)
+    fields = fixed.unpack_from(image, at)
+    body_end = body_at + fields[-1]
+    if not body_at <= body_end < end:
+        raise RecordCorrupt(phy_offset, f"body of {fields[-1]} bytes in a record of {size}")
+    if magic == MESSAGE_MAGIC_CODE:
+        topic_size, topic_at = image[body_end], body_end + 1
+        if topic_size > TOPIC_LENGTH_MAX:
+            raise RecordCorrupt(phy_offset, f"topic length byte is {topic_size}, at most {TOPIC_LENGTH_MAX}")
+    else:
+        topic_size, topic_at = _size_at(image, body_end, end, size, phy_offset)
+    topic_end = topic_at + topic_size
+    if not topic_at <= topic_end <= end:
+        raise RecordCorrupt(phy_offset, f"topic of {topic_size} bytes in a record of {size}")
+    properties_size, properties_at = _size_at(image, topic_end, end, size, phy_offset)
+    if properties_size < 0 or properties_at + properties_size != end:
+        needed = f"{properties_at - (end - size)} + {properties_size}"
+        raise RecordCorrupt(phy_offset, f"size is {size}, its fields need {needed} bytes")
+    return RecordFields._make((*fields, image[body_at:body_end], image[topic_at:topic_end], image[properties_at:end]))
+
+
+def _size_at(image: bytes, at: int, end: int, size: int, phy_offset: int) -> tuple[int, int]:
+    """A size of two bytes, and where what it is the size of begins."""
+    if at + _SHORT.size > end:
+        raise _past_size(size, phy_offset)
+    return _SHORT.unpack_from(image, at)[0], at + _SHORT.size
+
+
+def _past_size(size: int, phy_offset: int) -> RecordCorrupt:
+    return RecordCorrupt(phy_offset, f"its fields go past its size of {size} bytes")
+
+
+def _check_end(size: int, magic: int, phy_offset: int) -> None:
+    """See that a file ends where no record begins."""
+    if magic == BLANK_MAGIC_CODE:
+        if size < END_FILE_MIN_BLANK_LENGTH:
+            raise RecordCorrupt(phy_offset, f"filler of {size} bytes, at least {END_FILE_MIN_BLANK_LENGTH} are needed")
+    elif size or magic:
+        raise RecordCorrupt(phy_offset, f"magic is 0x{magic & 0xFFFFFFFF:08x}")

@@ -6,15 +6,18 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+import attrs
+
 from rocketpy import aio
 from rocketpy.admin.admin import Admin
 from rocketpy.client import Producer, PullConsumer, PushConsumer
 from rocketpy.client.cluster.lifetime import Lifetime
+from rocketpy.client.cluster.received import decode_messages
 from rocketpy.client.consuming.process_queue import ProcessQueue
 from rocketpy.client.messages import ReceivedMessage
 from rocketpy.client.options import ClientOptions, ProducerOptions, PullOptions, PushOptions
 from rocketpy.codes import RequestCode
-from rocketpy.message.message_queue import MessageQueue
+from rocketpy.message.record import encode_record
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.command import RemotingCommand
 
@@ -61,28 +64,26 @@ def admin_client(cluster: FakeCluster) -> Admin:
     return Admin(options=options, lifetime=lifetime(cluster, options, "10.1.1.1@a"))
 
 
-def message(offset: int, body: bytes = b"x", **changes: Any) -> ReceivedMessage:
+def message(
+    offset: int, body: bytes = b"x", flag: int = 0, reconsume_times: int = 0, **changes: Any
+) -> ReceivedMessage:
     """A received message of queue T/0 at `offset`."""
-    fields: dict[str, Any] = {
-        "topic": "T",
-        "body": body,
-        "properties": {},
-        "queue": MessageQueue("T", "broker-a", 0),
-        "queue_offset": offset,
-        "phy_offset": offset * 100,
-        "msg_id": f"id-{offset}",
-        "offset_msg_id": f"off-{offset}",
-        "flag": 0,
-        "sys_flag": 0,
-        "born_timestamp_ms": 0,
-        "store_timestamp_ms": 0,
-        "born_host": ("127.0.0.1", 1),
-        "store_host": ("127.0.0.1", 2),
-        "reconsume_times": 0,
-        "body_crc": 0,
-        "store_size": 100,
-    }
-    return ReceivedMessage(**(fields | changes))
+    image = encode_record(
+        topic="T",
+        queue_id=0,
+        body=body,
+        properties=b"UNIQ_KEY\x01id-%d" % offset,
+        flag=flag,
+        reconsume_times=reconsume_times,
+        queue_offset=offset,
+        phy_offset=offset * 100,
+        born_timestamp_ms=0,
+        born_host=("127.0.0.1", 1),
+        store_timestamp_ms=0,
+        store_host=("127.0.0.1", 2),
+    )
+    (received,) = decode_messages(image, "broker-a")
+    return attrs.evolve(received, **changes)
 
 
 def process_queue(*offsets: int) -> ProcessQueue:

@@ -15,7 +15,6 @@ import attrs
 from rocketpy import aio
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.message.message_queue import MessageQueue
-from rocketpy.message.record import decode_record
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.answers import not_supported
 from rocketpy.remoting.bodies.client import ConsumeMessageDirectlyResult, ConsumerRunningInfo
@@ -31,7 +30,7 @@ from rocketpy.remoting.headers.client import (
 from rocketpy.remoting.headers.send import CheckTransactionStateRequestHeader
 
 from ..messages import ReceivedMessage
-from .received import received_message
+from .received import decode_message
 
 logger = logging.getLogger(__name__)
 
@@ -131,10 +130,10 @@ class BrokerRequests:
         consumer = self._find(header.consumer_group)
         if consumer is None:
             return unknown_group(header.consumer_group)
-        record = decode_record(request.body or b"")
-        if record is None:
+        message = decode_message(request.body, header.broker_name or "")
+        if message is None:
             return RemotingCommand.response(ResponseCode.SYSTEM_ERROR, "the request holds no message")
-        result = await consumer.consume_directly(received_message(record, header.broker_name or ""))
+        result = await consumer.consume_directly(message)
         return RemotingCommand.response(body=result.encode())
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 
-from rocketpy.errors import CompressionError, NumberInvalid
+from rocketpy.errors import CompressionError, MessageInvalid, NumberInvalid
 from rocketpy.message import properties as names
 from rocketpy.message.compression import decompress_body
-from rocketpy.message.host import Host, parse_host
-from rocketpy.message.message_id import encode_offset_message_id
+from rocketpy.message.host import HOST_SIZE_V4, pack_host, parse_host
 from rocketpy.message.message_queue import MessageQueue
+from rocketpy.message.numbers import PhyOffset, QueueOffset
 from rocketpy.message.properties import decode_properties
-from rocketpy.message.record import StoredRecord, decode_records
+from rocketpy.message.record import MESSAGE_MAGIC_CODE, RecordFields, read_records
+from rocketpy.message.sys_flag import COMPRESSED
 from rocketpy.remoting.headers.client import ReplyMessageRequestHeader
 
 from ..messages import ReceivedMessage
@@ -20,74 +22,75 @@ logger = logging.getLogger(__name__)
 
 
 def decode_messages(body: bytes | None, broker_name: str) -> list[ReceivedMessage]:
-    """The messages in the body of a pull, query or view answer.
+    """The messages in the body of a pull, query or view answer, their bodies inflated; `sys_flag` stays as stored, as
+    in Java.
+
+    A body that cannot be decompressed is logged and delivered unchanged: an error would stop its queue for ever.
 
     Raises:
         RecordCorrupt: the body is damaged.
     """
-    return [received_message(record, broker_name) for record in decode_records(body or b"")]
+    return [_received(fields, broker_name) for fields in read_records(body or b"")]
 
 
-def received_message(record: StoredRecord, broker_name: str) -> ReceivedMessage:
-    """One record, its body inflated; `sys_flag` stays as stored, as in Java.
+def decode_message(body: bytes | None, broker_name: str) -> ReceivedMessage | None:
+    """The first message in the body of a request or an answer, as `decode_messages`; None if there is none."""
+    return next(iter(decode_messages(body, broker_name)), None)
 
-    A body that cannot be decompressed is logged and delivered unchanged: an error would stop its queue for ever.
-    """
-    properties = decode_properties(record.properties.decode("utf-8", "replace"))
-    offset_msg_id = encode_offset_message_id(record.store_host, record.phy_offset)
-    return ReceivedMessage(
-        topic=record.topic,
-        body=_inflated(record.body, record.sys_flag, "message", offset_msg_id),
-        properties=properties,
-        queue=MessageQueue(record.topic, broker_name, record.queue_id),
-        queue_offset=record.queue_offset,
-        phy_offset=record.phy_offset,
-        msg_id=properties.get(names.UNIQ_KEY) or offset_msg_id,
-        offset_msg_id=offset_msg_id,
-        flag=record.flag,
-        sys_flag=record.sys_flag,
-        born_timestamp_ms=record.born_timestamp_ms,
-        store_timestamp_ms=record.store_timestamp_ms,
-        born_host=record.born_host,
-        store_host=record.store_host,
-        reconsume_times=record.reconsume_times,
-        body_crc=record.body_crc,
-        store_size=record.size,
-        prepared_transaction_offset=record.prepared_transaction_offset,
-    )
+
+def _received(record: RecordFields, broker_name: str) -> ReceivedMessage:
+    queue = _queue(record.topic, broker_name, record.queue_id)
+    message = ReceivedMessage(queue.topic, record.body, queue, record.queue_offset, record.properties, record)
+    if record.sys_flag & COMPRESSED:
+        message.body = _inflated(record.body, record.sys_flag, "message", message.offset_msg_id)
+    return message
+
+
+@functools.lru_cache(maxsize=4096)
+def _queue(topic: bytes, broker_name: str, queue_id: int) -> MessageQueue:
+    """Return the queue of a record; one object for all of its messages."""
+    return MessageQueue(topic.decode("utf-8", "replace"), broker_name, queue_id)
 
 
 def pushed_reply(header: ReplyMessageRequestHeader, body: bytes, now_ms: int) -> ReceivedMessage:
     """A reply as the broker pushed it (326): it comes from no queue, and has the id that its sender gave it."""
     properties = decode_properties(header.properties or "") | {names.ARRIVE_TIME: str(now_ms)}
-    msg_id = properties.get(names.UNIQ_KEY, "")
-    return ReceivedMessage(
-        topic=header.topic,
-        body=_inflated(body, header.sys_flag, "reply", msg_id),
-        properties=properties,
-        queue=MessageQueue(header.topic, "", header.queue_id),
-        queue_offset=0,
-        phy_offset=0,
-        msg_id=msg_id,
-        offset_msg_id="",
+    record = RecordFields(
+        size=len(body),
+        magic=MESSAGE_MAGIC_CODE,
+        body_crc=0,
+        queue_id=header.queue_id,
         flag=header.flag,
+        queue_offset=QueueOffset(0),
+        phy_offset=PhyOffset(-1),
         sys_flag=header.sys_flag,
         born_timestamp_ms=header.born_timestamp_ms,
-        store_timestamp_ms=header.store_timestamp_ms,
         born_host=_host(header.born_host),
+        store_timestamp_ms=header.store_timestamp_ms,
         store_host=_host(header.store_host),
         reconsume_times=header.reconsume_times or 0,
-        body_crc=0,
-        store_size=len(body),
+        prepared_transaction_offset=0,
+        body_size=len(body),
+        body=body,
+        topic=header.topic.encode(),
+        properties=b"",
+    )
+    return ReceivedMessage(
+        header.topic,
+        _inflated(body, header.sys_flag, "reply", properties.get(names.UNIQ_KEY, "")),
+        MessageQueue(header.topic, "", header.queue_id),
+        0,
+        properties,
+        record,
     )
 
 
-def _host(text: str) -> Host:
-    """`ip:port`, or `/ip:port` as Java prints it."""
+def _host(text: str) -> bytes:
+    """`ip:port`, or `/ip:port` as Java prints it; packed. What is no address becomes 0.0.0.0:0."""
     try:
-        return parse_host(text.removeprefix("/"))
-    except NumberInvalid:
-        return "", 0
+        return pack_host(parse_host(text.removeprefix("/")))
+    except (NumberInvalid, MessageInvalid):
+        return bytes(HOST_SIZE_V4)
 
 
 def _inflated(body: bytes, sys_flag: int, what: str, msg_id: str) -> bytes:

@@ -5,8 +5,12 @@ Source: RocketMQ 4.9 `ConsumeMessageConcurrentlyService`.
 
 from __future__ import annotations
 
+import itertools
 import logging
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
+from typing import NamedTuple
 
 import attrs
 
@@ -25,10 +29,10 @@ logger = logging.getLogger(__name__)
 CONSUME_AGAIN_DELAY_S = 5.0  # after a send-back that failed
 EXPIRED_DELAY_LEVEL = 3  # of messages whose handler takes too long
 EXPIRED_PER_ROUND_MAX = 16
+TURN = 64  # chunks of handlers that do not wait; then other tasks have their turn
 
 
-@attrs.frozen(eq=False)
-class _Chunk:
+class _Chunk(NamedTuple):
     """The messages of one handler call."""
 
     queue: MessageQueue
@@ -36,19 +40,43 @@ class _Chunk:
     messages: Sequence[ReceivedMessage]
 
 
+class _RankedChunks:
+    """As a deque; a chunk of a lower rank is taken first, those of one rank in order."""
+
+    def __init__(self, rank: Callable[[_Chunk], int]) -> None:
+        self._heap: list[tuple[int, int, _Chunk]] = []  # the numbers keep the order, and chunks from being compared
+        self._numbers = itertools.count()
+        self._rank = rank
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def append(self, chunk: _Chunk) -> None:
+        heappush(self._heap, (self._rank(chunk), next(self._numbers), chunk))
+
+    def popleft(self) -> _Chunk:
+        return heappop(self._heap)[2]
+
+
 @attrs.define(eq=False)
 class ConcurrentService:
-    """`concurrency` workers share one queue of chunks.
+    """At most `concurrency` workers share one queue of chunks.
 
-    The queue has no bound of its own: the flow control of each queue's pulls bounds what can be in it.
+    The queue has no bound of its own: the flow control of each queue's pulls bounds what can be in it. A worker that
+    takes a chunk calls another one for the next, before its handler may wait: so handlers run beside each other, and
+    those that do not wait are called by one task.
     """
 
     context: ConsumeContext
-    _chunks: aio.Queue[_Chunk] | aio.PriorityQueue[_Chunk] = attrs.field(init=False)
+    _chunks: deque[_Chunk] | _RankedChunks = attrs.field(init=False)
+    _nursery: aio.OpenNursery | None = attrs.field(init=False, default=None)
+    _worker_count: int = attrs.field(init=False, default=0)
+    _idle: list[aio.Future[None]] = attrs.field(init=False, factory=list)  # of workers without a chunk
+    _is_called: bool = attrs.field(init=False, default=False)  # a worker is on its way
     _in_progress: InProgress = attrs.field(init=False, factory=InProgress)
 
     def __attrs_post_init__(self) -> None:
-        self._chunks = aio.PriorityQueue(self._rank) if self.context.options.topic_priority else aio.Queue()
+        self._chunks = _RankedChunks(self._rank) if self.context.options.topic_priority else deque()
 
     def _rank(self, chunk: _Chunk) -> int:
         """A message that is retried counts as one of its first topic."""
@@ -57,27 +85,53 @@ class ConcurrentService:
     def submit(self, queue: MessageQueue, process_queue: ProcessQueue, messages: Sequence[ReceivedMessage]) -> None:
         size = self.context.options.batch_size_max
         for start in range(0, len(messages), size):
-            self._submit_chunk(_Chunk(queue, process_queue, messages[start : start + size]))
+            self._chunks.append(_Chunk(queue, process_queue, messages[start : start + size]))
+        self._call_worker()
 
-    def _submit_chunk(self, chunk: _Chunk) -> None:
-        if not self._in_progress.is_stopping:
-            self._chunks.put(chunk)
+    def _call_worker(self) -> None:
+        if self._is_called or not self._chunks or self._nursery is None or self._in_progress.is_stopping:
+            return
+        if self._idle:
+            called = self._idle.pop()
+            if called.done():  # it was cancelled, as all are then
+                return
+            called.set_result(None)
+        elif self._worker_count < self.context.options.concurrency:
+            self._worker_count += 1
+            self._nursery.start_soon(self._work, self._nursery)
+        else:
+            return
+        self._is_called = True
 
     async def run(self) -> None:
-        async with aio.open_nursery() as nursery:
-            for _ in range(self.context.options.concurrency):
-                nursery.start_soon(self._work, nursery)
+        async with aio.open_nursery() as self._nursery:
+            self._call_worker()
+            await aio.sleep_forever()
 
     async def stop(self, grace_s: float) -> None:
         await self._in_progress.stop(grace_s)
 
     async def _work(self, nursery: aio.OpenNursery) -> None:
+        backend = aio.running()
         while True:
-            chunk = await self._chunks.get()
-            if chunk.process_queue.dropped or self._in_progress.is_stopping:
-                continue
-            with self._in_progress.one():
-                await self._consume(chunk, nursery)
+            self._is_called = False
+            handled = 0
+            while self._chunks:
+                chunk = self._chunks.popleft()
+                if chunk.process_queue.dropped or self._in_progress.is_stopping:
+                    continue
+                self._call_worker()
+                self._in_progress.begin()
+                try:
+                    await self._consume(chunk, nursery)
+                finally:
+                    self._in_progress.end()
+                handled += 1
+                if handled % TURN == 0:
+                    await aio.sleep(0)
+            place = backend.future()
+            self._idle.append(place)
+            await place
 
     async def _consume(self, chunk: _Chunk, nursery: aio.OpenNursery) -> None:
         context, process_queue = self.context, chunk.process_queue
@@ -104,10 +158,12 @@ class ConcurrentService:
             logger.warning(
                 "group %s (broadcasting): skipped %d messages that the handler failed on", context.group, len(failed)
             )
+        finished = chunk.messages
         if again:
-            nursery.start_soon(self._consume_again, attrs.evolve(chunk, messages=again))
-        again_offsets = {message.queue_offset for message in again}
-        self._finish(chunk, [message for message in chunk.messages if message.queue_offset not in again_offsets])
+            nursery.start_soon(self._consume_again, chunk._replace(messages=again))
+            again_offsets = {message.queue_offset for message in again}
+            finished = [message for message in finished if message.queue_offset not in again_offsets]
+        self._finish(chunk, finished)
 
     def _finish(self, chunk: _Chunk, finished: Sequence[ReceivedMessage]) -> None:
         offset = chunk.process_queue.remove(finished)
@@ -129,14 +185,15 @@ class ConcurrentService:
                     error,
                     CONSUME_AGAIN_DELAY_S,
                 )
-                kept.append(attrs.evolve(message, reconsume_times=message.reconsume_times + 1))
+                kept.append(message.tried_again())
         return kept
 
     async def _consume_again(self, chunk: _Chunk) -> None:
         for message in chunk.messages:
             chunk.process_queue.replace(message)
         await aio.sleep(CONSUME_AGAIN_DELAY_S)
-        self._submit_chunk(chunk)
+        self._chunks.append(chunk)
+        self._call_worker()
 
     async def expire(self, process_queue: ProcessQueue, queue: MessageQueue) -> int:
         """Send back the head of a queue whose handler has run for longer than `consume_timeout`.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import attrs
@@ -74,11 +74,14 @@ def restore_topic(message: ReceivedMessage, group: str) -> ReceivedMessage:
 
     Source: RocketMQ 4.9 `DefaultMQPushConsumerImpl#resetRetryAndNamespace`.
     """
-    origin = message.properties.get(properties.RETRY_TOPIC)
-    if origin is None or message.topic != retry_topic(group):
+    if message.topic != retry_topic(group):
         return message
-    return attrs.evolve(message, topic=origin)
+    origin = message.properties.get(properties.RETRY_TOPIC)
+    return message if origin is None else attrs.evolve(message, topic=origin)
 
 
-def restore_topics(messages: Iterable[ReceivedMessage], group: str) -> list[ReceivedMessage]:
+def restore_topics(messages: Sequence[ReceivedMessage], group: str) -> Sequence[ReceivedMessage]:
+    """As `restore_topic`, of messages of one queue."""
+    if messages[0].topic != retry_topic(group):
+        return messages
     return [restore_topic(message, group) for message in messages]

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple
 
 import attrs
 
@@ -25,8 +24,7 @@ MessageHandler = Callable[[ReceivedMessage], ConsumeResult | Awaitable[ConsumeRe
 BatchHandler = Callable[[Sequence[ReceivedMessage]], ConsumeResult | Awaitable[ConsumeResult | None] | None]
 
 
-@attrs.frozen
-class Handled:
+class Handled(NamedTuple):
     """The result of a handler call. `error` is the exception that it raised; then the result is a retry."""
 
     result: ConsumeResult
@@ -43,6 +41,7 @@ class Handler:
     concurrency: int
     hooks: HookChain | None = None
     _is_async: bool = attrs.field(init=False)
+    _clock: Callable[[], float] = attrs.field(init=False, factory=aio.clock)
     _slots: aio.Semaphore = attrs.field(init=False)
     _threads: aio.Threads = attrs.field(init=False)
 
@@ -54,16 +53,19 @@ class Handler:
 
     async def handle(self, messages: Sequence[ReceivedMessage]) -> Handled:
         """Call the user's handler with `messages`. Raises only cancellation of the caller."""
-        begin_s = aio.now_s()
+        begin_s = self._clock()
         try:
-            if self.hooks is not None:
-                async with self._slots:
-                    begin_s = aio.now_s()
-                    result = checked(await self.hooks.consume(messages, self._call))
-            elif self._is_async:
-                async with self._slots:
-                    begin_s = aio.now_s()
-                    result = await self._call(messages)
+            if self._is_async or self.hooks is not None:
+                if not self._slots.take():
+                    await self._slots.acquire()
+                    begin_s = self._clock()
+                try:
+                    if self.hooks is None:
+                        result = await self._call(messages)
+                    else:
+                        result = checked(await self.hooks.consume(messages, self._call))
+                finally:
+                    self._slots.release()
             else:
                 result = await self._call(messages)
         except BaseException as error:
@@ -75,8 +77,8 @@ class Handler:
                 messages[0].msg_id,
                 exc_info=True,
             )
-            return Handled(ConsumeResult.retry(), aio.now_s() - begin_s, error)
-        return Handled(result, aio.now_s() - begin_s)
+            return Handled(ConsumeResult.retry(), self._clock() - begin_s, error)
+        return Handled(result, self._clock() - begin_s)
 
     async def _call(self, messages: Sequence[ReceivedMessage]) -> ConsumeResult:
         argument = tuple(messages) if self.takes_batch else messages[0]
@@ -110,16 +112,14 @@ class InProgress:
     _count: int = attrs.field(init=False, default=0)
     _idle: aio.Event = attrs.field(init=False, factory=aio.Event)
 
-    @contextmanager
-    def one(self) -> Iterator[None]:
-        """Around one consumption."""
+    def begin(self) -> None:
+        """Count one consumption, until `end`."""
         self._count += 1
-        try:
-            yield
-        finally:
-            self._count -= 1
-            if not self._count:
-                self._idle.set()
+
+    def end(self) -> None:
+        self._count -= 1
+        if not self._count:
+            self._idle.set()
 
     async def stop(self, grace_s: float) -> None:
         """Start no more, and wait for running ones, at most `grace_s`."""

@@ -83,12 +83,15 @@ class OrderlyService:
 
     async def _handle(self, process_queue: ProcessQueue, messages: Sequence[ReceivedMessage]) -> Handled | None:
         """Call the handler under the queue's consume lock; None if the queue was released meanwhile."""
-        with self._in_progress.one():
+        self._in_progress.begin()
+        try:
             async with process_queue.consume_lock:
                 if process_queue.dropped:
                     return None
                 process_queue.last_consume_ms = self.context.now_ms()
                 return await self.context.handler.handle(restore_topics(messages, self.context.group))
+        finally:
+            self._in_progress.end()
 
     async def _process(
         self, queue: MessageQueue, process_queue: ProcessQueue, messages: Sequence[ReceivedMessage], handled: Handled
@@ -143,7 +146,7 @@ class OrderlyService:
                     logger.warning(
                         "group %s: cannot move %s to the retry topic: %s", self.context.group, message.msg_id, error
                     )
-            older = attrs.evolve(message, reconsume_times=message.reconsume_times + 1)
+            older = message.tried_again()
             process_queue.replace(older)
             retried.append(older)
         process_queue.put_back(retried)

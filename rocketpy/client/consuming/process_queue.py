@@ -39,7 +39,7 @@ class ProcessQueue:
     queue_offset_max: int = attrs.field(init=False, default=-1)
     cached_bytes: int = attrs.field(init=False, default=0)
     consume_lock: aio.Lock = attrs.field(init=False, factory=aio.Lock, repr=False)
-    changed: aio.Event = attrs.field(init=False, factory=aio.Event, repr=False)  # set, replaced: room, or dropped
+    _changed: aio.Event | None = attrs.field(init=False, default=None, repr=False)
     started_ms: dict[int, int] = attrs.field(init=False, factory=dict, repr=False)  # offset -> call of its handler
     _messages: dict[int, ReceivedMessage] = attrs.field(init=False, factory=dict, repr=False)
     _handed_out: dict[int, ReceivedMessage] = attrs.field(init=False, factory=dict, repr=False)
@@ -80,15 +80,27 @@ class ProcessQueue:
         """Everything that is cached, by offset."""
         return [self._messages[offset] for offset in sorted(self._messages)]
 
+    @property
+    def changed(self) -> aio.Event:
+        """Set at the next change: there is room, or the queue is dropped."""
+        if self._changed is None:
+            self._changed = aio.Event()
+        return self._changed
+
     def put(self, messages: Iterable[ReceivedMessage]) -> bool:
         """Cache pulled messages. Returns True if an ordered consumer has to start a task for this queue."""
+        table, order = self._messages, self._order
         for message in messages:
-            if message.queue_offset not in self._messages:
-                heappush(self._order, message.queue_offset)
+            offset = message.queue_offset
+            if offset not in table:
+                if offset > self.queue_offset_max:
+                    order.append(offset)  # larger than all others: it is still a heap
+                    self.queue_offset_max = offset
+                else:
+                    heappush(order, offset)
                 self.cached_bytes += len(message.body)
-                self.queue_offset_max = max(self.queue_offset_max, message.queue_offset)
-            self._messages[message.queue_offset] = message
-        if self._messages and not self.is_consuming:
+            table[offset] = message
+        if table and not self.is_consuming:
             self.is_consuming = True
             return True
         return False
@@ -163,8 +175,9 @@ class ProcessQueue:
 
     def wake(self) -> None:
         """Tell a waiting pull loop that there is room, or that it should end."""
-        self.changed.set()
-        self.changed = aio.Event()
+        if self._changed is not None:
+            self._changed.set()
+            self._changed = None
 
     def is_pull_expired(self, now_ms: int) -> bool:
         return self.pull_idle_max_ms is not None and now_ms - self.last_pull_ms > self.pull_idle_max_ms
@@ -192,7 +205,7 @@ class FlowLimits:
 
 def limits_for_queue(limits: FlowLimits, owned_queues: int, topic_count: int, topic_size: int) -> FlowLimits:
     """Limits per topic, where set, shared among the queues the consumer owns (of all its topics, as in Java)."""
-    if owned_queues <= 0:
+    if owned_queues <= 0 or topic_count == topic_size == -1:
         return limits
     count = limits.message_count if topic_count == -1 else max(1, topic_count // owned_queues)
     size = limits.size if topic_size == -1 else max(1 << 20, topic_size // owned_queues)

@@ -90,6 +90,8 @@ class Puller:
         )
         result = await self.instance.api.pull(address, header, queue.broker_name, timeout_s)
         self._suggested[queue] = result.suggest_which_broker_id
+        if not subscription.tags_set:
+            return result
         return attrs.evolve(result, messages=tuple(keep_subscribed(result.messages, subscription)))
 
     def addresses(self, queue: MessageQueue) -> Mapping[int, str]:

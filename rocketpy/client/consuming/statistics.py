@@ -5,6 +5,7 @@ Source: RocketMQ 4.9 `ConsumerStatsManager` (samples every 10 s; one minute of t
 
 from __future__ import annotations
 
+import copy
 from collections import deque
 
 import attrs
@@ -24,28 +25,28 @@ class ConsumeStatus:
     consume_failed_msgs: int = 0  # in the last hour
 
 
-@attrs.frozen
+@attrs.define
 class Totals:
     """Plain counters since start."""
 
-    pulls: int = 0
-    pull_ms: float = 0.0
-    pulled: int = 0
-    consumes: int = 0
-    consume_ms: float = 0.0
-    ok: int = 0
-    failed: int = 0
+    pulls: int = attrs.field(init=False, default=0)
+    pull_ms: float = attrs.field(init=False, default=0.0)
+    pulled: int = attrs.field(init=False, default=0)
+    consumes: int = attrs.field(init=False, default=0)
+    consume_ms: float = attrs.field(init=False, default=0.0)
+    ok: int = attrs.field(init=False, default=0)
+    failed: int = attrs.field(init=False, default=0)
 
 
 @attrs.define
 class TopicCounters:
     """Counts of one topic and the samples taken of them."""
 
-    totals: Totals = Totals()
+    totals: Totals = attrs.field(factory=Totals)
     samples: deque[tuple[float, Totals]] = attrs.field(factory=lambda: deque(maxlen=SAMPLES_PER_HOUR))
 
     def sample(self, now_s: float) -> None:
-        self.samples.append((now_s, self.totals))
+        self.samples.append((now_s, copy.copy(self.totals)))
 
     def status(self) -> ConsumeStatus:
         """Rates between the newest sample and the one a minute before it."""
@@ -81,22 +82,17 @@ class ConsumerStatistics:
         return counters
 
     def pulled(self, topic: str, count: int, spent_s: float) -> None:
-        counters = self._of(topic)
-        old = counters.totals
-        counters.totals = attrs.evolve(
-            old, pulls=old.pulls + 1, pull_ms=old.pull_ms + spent_s * 1000, pulled=old.pulled + count
-        )
+        totals = self._of(topic).totals
+        totals.pulls += 1
+        totals.pull_ms += spent_s * 1000
+        totals.pulled += count
 
     def consumed(self, topic: str, ok: int, failed: int, spent_s: float) -> None:
-        counters = self._of(topic)
-        old = counters.totals
-        counters.totals = attrs.evolve(
-            old,
-            consumes=old.consumes + 1,
-            consume_ms=old.consume_ms + spent_s * 1000,
-            ok=old.ok + ok,
-            failed=old.failed + failed,
-        )
+        totals = self._of(topic).totals
+        totals.consumes += 1
+        totals.consume_ms += spent_s * 1000
+        totals.ok += ok
+        totals.failed += failed
 
     def sample(self, now_s: float) -> None:
         """Take a sample of all counters; called every 10 s."""

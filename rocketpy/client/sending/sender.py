@@ -131,7 +131,9 @@ class Sender:
         """
         check_message(message, self.options.message_size_max)
         properties = message.to_properties()
-        msg_id = properties.setdefault(names.UNIQ_KEY, self.next_id())
+        msg_id = properties.get(names.UNIQ_KEY)
+        if msg_id is None:
+            msg_id = properties[names.UNIQ_KEY] = self.next_id()
         return msg_id, encode_entry(message.body, names.encode_properties(properties).encode(), message.flag)
 
     def header(self, message: OutgoingMessage, queue: MessageQueue) -> SendMessageRequestHeaderV2:

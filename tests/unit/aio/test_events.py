@@ -116,21 +116,3 @@ def test_a_queue_gives_each_item_to_one_taker(backend: str) -> None:
         assert len(queue) == 1
 
     run(main)
-
-
-def test_a_priority_queue_gives_lower_ranks_first_and_keeps_the_order_of_one_rank(backend: str) -> None:
-    async def main() -> None:
-        queue = aio.PriorityQueue[str](len)
-        for item in ("ccc", "b", "aaa", "aa", "a"):
-            queue.put(item)
-        assert len(queue) == 5
-        assert [await queue.get() for _ in range(5)] == ["b", "a", "aa", "ccc", "aaa"]
-        async with aio.open_nursery() as nursery:
-            waiter = nursery.start(queue.get)
-            await settled()
-            waiter.cancel()
-            await settled()
-            queue.put("late")
-        assert await queue.get() == "late"
-
-    run(main)

@@ -15,7 +15,7 @@ from rocketpy.admin.admin import Admin
 from rocketpy.client import sync
 from tests.support.rules import ROOT, enough, hold
 
-ASYNC = {**vars(errors), **vars(client), "Admin": Admin}
+ASYNC = {**vars(errors), **{name: getattr(client, name) for name in client.__all__}, "Admin": Admin}
 INSTANCES = {"producer": "TransactionProducer", "consumer": "PullConsumer", "message": "ReceivedMessage"}
 
 

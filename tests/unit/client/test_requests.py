@@ -9,11 +9,10 @@ import pytest
 
 from rocketpy import aio
 from rocketpy.client import Message, ReceivedMessage, RequestHandle
-from rocketpy.client.cluster.received import received_message
+from rocketpy.client.cluster.received import decode_message
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.errors import BrokerError, MessageInvalid, RequestTimeout
 from rocketpy.message.properties import decode_properties, encode_properties
-from rocketpy.message.record import decode_records
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.client import ReplyMessageRequestHeader
@@ -30,7 +29,7 @@ CLIENT_ID = "10.1.1.1@p"
 def last_request(broker: FakeBroker, topic: str = "T") -> ReceivedMessage:
     """The last message of the topic, as a consumer gets it: the broker has added its cluster."""
     image = next(images[-1] for (name, _), images in broker.records.items() if name == topic and images)
-    message = received_message(next(decode_records(image)), broker.name)
+    message = decode_message(image, broker.name)
     return attrs.evolve(message, properties={**message.properties, "CLUSTER": "DefaultCluster"})
 
 
@@ -198,6 +197,6 @@ def message() -> Callable[[dict[str, str]], ReceivedMessage]:
     def make(properties: dict[str, str]) -> ReceivedMessage:
         broker = FakeBroker("10.0.0.1:10911")
         broker.store("T", 0, b"?", encode_properties(properties).encode())
-        return received_message(next(decode_records(broker.records["T", 0][0])), "broker-a")
+        return decode_message(broker.records["T", 0][0], "broker-a")
 
     return make

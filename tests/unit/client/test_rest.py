@@ -155,13 +155,13 @@ def test_retry_message_keeps_what_it_was() -> None:
     assert first.properties == {
         "k": "v",
         "RETRY_TOPIC": "T",
-        "ORIGIN_MESSAGE_ID": "off-3",
+        "ORIGIN_MESSAGE_ID": message(3).offset_msg_id,
         "RECONSUME_TIME": "1",
         "MAX_RECONSUME_TIMES": "16",
         "DELAY": "3",
     }
     again = retry_message("g", message(9, topic="%RETRY%g", properties=first.properties, reconsume_times=1), 16)
-    assert (again.properties["RETRY_TOPIC"], again.properties["ORIGIN_MESSAGE_ID"]) == ("T", "off-3")
+    assert (again.properties["RETRY_TOPIC"], again.properties["ORIGIN_MESSAGE_ID"]) == ("T", message(3).offset_msg_id)
     assert (again.properties["RECONSUME_TIME"], again.properties["DELAY"]) == ("2", "4")
 
 

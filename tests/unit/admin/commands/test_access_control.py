@@ -12,6 +12,7 @@ import pytest
 from rocketpy.acl.files import AclFiles
 from rocketpy.admin.commands import REGISTRY
 from rocketpy.admin.connection import tool_credentials
+from rocketpy.client.security import SecuritySettings
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.errors import ConfigError
 from rocketpy.remoting.abc import Channel
@@ -189,14 +190,14 @@ def void(_: object) -> None:
 )
 def test_credentials_of_tools(write_tools: Callable[[bytes], None], data: bytes) -> None:
     write_tools(data)
-    assert tool_credentials(None) == Credentials("rocketmq2", "12345678")
+    assert tool_credentials(SecuritySettings()) == Credentials("rocketmq2", "12345678")
 
 
 @pytest.mark.parametrize("data", [None, b"", b"accessKey: rocketmq2\n", b"accessKey: ' '\nsecretKey: x\n", b"a: b\n"])
 def test_no_credentials(write_tools: Callable[[bytes], None], data: bytes | None) -> None:
     if data is not None:
         write_tools(data)
-    assert tool_credentials(None) is None
+    assert tool_credentials(SecuritySettings()) is None
 
 
 def test_tools_that_cannot_be_understood_are_an_error(
@@ -204,7 +205,7 @@ def test_tools_that_cannot_be_understood_are_an_error(
 ) -> None:
     write_tools(b"accessKey: rocketmq2\nsecretKey: [12345678]\n")
     with pytest.raises(ConfigError, match=r"tools\.yml:2: secretKey: expected a text"):
-        tool_credentials(None)
+        tool_credentials(SecuritySettings())
     assert mqadmin("getAclConfig", "-b", MASTER, script=served_by(files), status=1) == []
     assert "tools.yml:2: secretKey" in mqadmin.error and "12345678" not in mqadmin.error
 
