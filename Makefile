@@ -59,9 +59,9 @@ $(VENV)/.dev: $(VENV)/.built
 	@touch $@
 
 # Tests run on several workers, a file or a long test on one of them, the longest first (tests/support/distribution.py). In
-# `make test` stores lie in memory where there is room: thousands of syncs would measure the disk; and brokers are forked
-# from a process that has the imports done (tests/support/preloaded.py). The longer targets use the disk and new
-# interpreters. Kills and official clients wait most of their time: two cores have room for more of them.
+# `make test` stores lie in memory where there is room: thousands of syncs would measure the disk. The longer targets use
+# the disk. In what CI runs, brokers are forked from a process that has the imports done (tests/support/preloaded.py).
+# Kills and official clients wait most of their time: two cores have room for more of them.
 WORKERS ?= 3
 PARALLEL = --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 MEMORY := $(shell df --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 > 4000000 {print "/dev/shm"}')
@@ -92,6 +92,7 @@ $(VENV)/.spark: $(VENV)/.dev setup.py
 	@sh deploy/with_progress.sh $(VENV)/pip.log env $(INSTALL) --editable ".[spark]"
 	@touch $@
 
+test-spark: export ROCKETPY_PRELOADED = 1
 test-spark: $(VENV)/.spark  ## the data source for PySpark on local[2], against a real broker (Java 17)
 	@sh deploy/java_17.sh
 	$(PYTEST) $(PARALLEL) tests/spark
@@ -101,12 +102,14 @@ spark-demo: $(VENV)/.spark  ## a million messages: broker, DataFrame, windowed s
 	@$(BIN)/rocketpy pipeline demo build/spark-demo
 
 test-fault: WORKERS = 5
+test-fault: export ROCKETPY_PRELOADED = 1
 test-fault: $(VENV)/.dev  ## killed processes, damaged files, full disks; minutes
 	$(PYTEST) $(PARALLEL) tests/fault
 
 test-ha: $(VENV)/.dev  ## failover of real brokers with a real etcd (Debian: etcd-server; root for partitions)
 	$(PYTEST) $(PARALLEL) tests/ha
 
+test-ha-short: export ROCKETPY_PRELOADED = 1
 test-ha-short: $(VENV)/.dev  ## the part of test-ha that CI runs
 	$(PYTEST) $(PARALLEL) tests/ha -m short
 
@@ -121,6 +124,7 @@ test-deploy: $(VENV)/.dev build/prometheus  ## alerts and dashboards of deploy/ 
 	$(PYTEST) --numprocesses 0 tests/deploy
 
 interop: WORKERS = 5
+interop: export ROCKETPY_PRELOADED = 1
 interop: $(VENV)/.dev  ## official Java and Go clients and mqadmin against rocketpy (Java 17, Maven, Go)
 	$(PYTEST) $(PARALLEL) tests/interop
 

@@ -1,10 +1,10 @@
 """Commands of rocketpy in a process that has imported everything before: most of what a start costs is imports.
 
-A broker takes 0.7 s of a processor until it is ready, 0.5 of it for imports, and `make test` starts some hundred. There
-one process for each worker of pytest-xdist imports the modules of the servers once, and a start is a fork of it, which
-runs `rocketpy` with arguments, environment, directory, session and files of its own. All other targets start a new
-interpreter each time. So do, in `make test`, the tests of the start itself, of clusters and of help, and those of
-memory: a fork shares pages with its parent.
+A broker takes 0.7 s of a processor until it is ready, 0.5 of it for imports, and each target starts some hundred. In
+those that CI runs, one process for each worker of pytest-xdist imports the modules of the servers once, and a start is
+a fork of it, which runs `rocketpy` with arguments, environment, directory, session and files of its own. `make test-ha`
+and pytest alone start a new interpreter each time. So do always the tests of the start itself, of clusters and of help,
+a half of the deaths of whole brokers, and the tests of memory: a fork shares pages with its parent.
 
 A `Preloaded` is used like a subprocess.Popen. Its pid stays taken until its exit status has been read, as with that.
 """
