@@ -18,7 +18,7 @@ import trio
 
 from rocketpy.admin.base import Environment
 from rocketpy.admin.cli import main
-from tests.interop import toolchain
+from tests.interop import archives, toolchain
 
 from .brokers import AnyBroker, committed_offsets, create_topic, max_offsets, running_target, wait_until
 from .java_broker import COMMON_FLAGS, write_logback
@@ -125,8 +125,10 @@ def java_tool(classes: Path, home: Path) -> Iterator[JavaTool]:
     """A JVM that runs the official tool; it ends here."""
     home.mkdir()
     write_logback(home)
-    class_path = f"{classes}:{toolchain.server_directory()}/lib/*"
-    words = ["java", "-Xmx192m", *COMMON_FLAGS, "-Djava.security.manager=allow", f"-Duser.home={home}"]
+    server = toolchain.server_directory()
+    class_path = archives.class_path(server / "lib", classes)
+    words = ["java", "-Xmx192m", *COMMON_FLAGS, *archives.flags(server)]
+    words += ["-Djava.security.manager=allow", f"-Duser.home={home}"]
     with (home / "errors.log").open("wb") as errors:
         process = subprocess.Popen(
             [*words, "-cp", class_path, "AdminTool"],

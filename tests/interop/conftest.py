@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.interop import toolchain
+from tests.interop.admin_tools import compile_tool, java_tool
 from tests.interop.brokers import AnyBroker, NameMaker, TopicMaker, running_target
-from tests.interop.mqadmin import MqAdmin
+from tests.interop.mqadmin import MqAdmin, NewMqAdmin
 from tests.interop.programs import LANGUAGES, Launcher, command_of
 from tests.interop.store_filling import compile_filler
 from tests.interop.training import make_archives
@@ -101,9 +102,16 @@ def launch_at(tmp_path: Path) -> Iterator[Launch]:
         launcher.close()
 
 
+@pytest.fixture(scope="session")
+def mqadmin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MqAdmin]:
+    directory = tmp_path_factory.mktemp("mqadmin")
+    with java_tool(compile_tool(directory), directory / "home") as tool:
+        yield MqAdmin(tool)
+
+
 @pytest.fixture
-def mqadmin(tmp_path: Path) -> MqAdmin:
-    return MqAdmin(tmp_path / "mqadmin")
+def new_mqadmin(tmp_path: Path) -> NewMqAdmin:
+    return NewMqAdmin(tmp_path / "mqadmin")
 
 
 @pytest.fixture(scope="session")

@@ -1,45 +1,55 @@
-"""The official mqadmin 4.9.7 as a child process."""
+"""The official mqadmin 4.9.7: in a JVM that many commands share, or as an operator starts it.
+
+A JVM for each command takes a second or two of a processor, so most tests share one (admin_tools.py). Tests of what a
+JVM reads at its start, accounts and TLS, start one for each command.
+"""
 
 from __future__ import annotations
 
 import os
 import subprocess
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import attrs
 
 from . import archives, toolchain
+from .admin_tools import JavaTool
 from .brokers import AnyBroker
 from .java_broker import COMMON_FLAGS, write_logback
 
 TIMEOUT_S = 90.0
 
 
-AT_ONCE = 2  # a command spends its seconds waiting for its own threads to end, so two cost little more than one
+@attrs.frozen
+class MqAdmin:
+    """Commands in the JVM of `tool`, one after the other."""
+
+    tool: JavaTool
+
+    def each(self, broker: AnyBroker, commands: Sequence[Sequence[str]]) -> list[str]:
+        """What each of several commands prints."""
+        return [self(broker, *words) for words in commands]
+
+    def __call__(self, broker: AnyBroker, command: str, *options: str) -> str:
+        """Run one command against the broker's name server; what it printed. It must not complain."""
+        printed = self.tool([command, *options, "-n", broker.namesrv])
+        output = printed.output + printed.errors
+        assert "Exception" not in output, f"mqadmin {command}:\n{output}"
+        return printed.output
 
 
 @attrs.frozen
-class MqAdmin:
-    """`home` gets its logs and the conf directory that it insists on."""
+class NewMqAdmin:
+    """A child process for each command. `home` gets its logs and the conf directory that it insists on."""
 
     home: Path
 
-    def each(self, broker: AnyBroker, commands: Sequence[Sequence[str]]) -> list[str]:
-        """What several commands print that do not depend on one another."""
-        self.prepare()
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            return list(pool.map(lambda words: self(broker, *words), commands))
-
-    def prepare(self) -> None:
+    def __call__(self, broker: AnyBroker, command: str, *options: str) -> str:
+        """Run one command against the broker's name server; what it printed. It must succeed without a complaint."""
         if not self.home.exists():
             self.home.mkdir()
             write_logback(self.home)
-
-    def __call__(self, broker: AnyBroker, command: str, *options: str) -> str:
-        """Run one command against the broker's name server; what it printed. It must succeed without a complaint."""
-        self.prepare()
         server = toolchain.server_directory()
         words = ["java", "-Xmx128m", *COMMON_FLAGS, *archives.flags(server), f"-Duser.home={self.home}"]
         words += ["-cp", archives.class_path(server / "lib")]

@@ -40,7 +40,7 @@ from .acl_patterns import Sample, samples
 from .admin_tools import Printed, python_tool
 from .brokers import AnyBroker, asking, wait_until
 from .java_broker import running_java_broker, write_logback
-from .mqadmin import MqAdmin
+from .mqadmin import NewMqAdmin
 
 SEED = 4
 PATTERNS = 20_000
@@ -234,7 +234,7 @@ def changing(text: str) -> str:
 
 
 def test_our_tool_administers_the_official_broker(
-    guarded: Guarded, as_account: Callable[[str, str], None], mqadmin: MqAdmin, tmp_path: Path
+    guarded: Guarded, as_account: Callable[[str, str], None], new_mqadmin: NewMqAdmin, tmp_path: Path
 ) -> None:
     """The same requests change files of ours: the same text comes of it."""
     as_account(ADMINISTRATOR, acl_matrix.SECRET)
@@ -252,7 +252,7 @@ def test_our_tool_administers_the_official_broker(
     written = (guarded.home / "conf" / "plain_acl.yml").read_text()
     assert changing((copied / "conf" / "plain_acl.yml").read_text()) == changing(written)
     for words in (("clusterAclConfigVersion", "-b", address), ("getAclConfig", "-c", "DefaultCluster")):
-        assert ours(guarded, *words).output.split() == mqadmin(guarded.broker, *words).split()
+        assert ours(guarded, *words).output.split() == new_mqadmin(guarded.broker, *words).split()
     assert "new-account" in ours(guarded, "getAccessConfigSubCommand", "-b", address).output
     for account in ("new-account", "new-account"):
         succeeds = "new-account" in (guarded.home / "conf" / "plain_acl.yml").read_text()
@@ -262,15 +262,15 @@ def test_our_tool_administers_the_official_broker(
 
 
 def test_the_official_tool_administers_our_broker(
-    own: Guarded, as_account: Callable[[str, str], None], mqadmin: MqAdmin
+    own: Guarded, as_account: Callable[[str, str], None], new_mqadmin: NewMqAdmin
 ) -> None:
     address = own.broker.address
     as_account(ADMINISTRATOR, acl_matrix.SECRET)
-    mqadmin(own.broker, "updateTopic", "-b", address, "-t", "made-by-mqadmin")
-    assert "bootTimestamp" in mqadmin(own.broker, "brokerStatus", "-b", address)
+    new_mqadmin(own.broker, "updateTopic", "-b", address, "-t", "made-by-mqadmin")
+    assert "bootTimestamp" in new_mqadmin(own.broker, "brokerStatus", "-b", address)
     as_account(DENIED, acl_matrix.SECRET)
     with pytest.raises(AssertionError, match=f"Need admin permission for request code=17, but accessKey={DENIED} is"):
-        mqadmin(own.broker, "updateTopic", "-b", address, "-t", "not-made")
+        new_mqadmin(own.broker, "updateTopic", "-b", address, "-t", "not-made")
 
 
 def test_our_tool_and_client_are_refused(guarded: Guarded, as_account: Callable[[str, str], None]) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from tests.interop.brokers import AnyBroker, NameMaker, TopicMaker, wait_until
 from tests.interop.mqadmin import MqAdmin
 from tests.interop.programs import Launcher
 
 
 def test_differing_subscriptions_are_reported_and_their_end(
-    launch: Launcher, broker: AnyBroker, target: str, make_topic: TopicMaker, names: NameMaker, tmp_path: Path
+    launch: Launcher, broker: AnyBroker, target: str, make_topic: TopicMaker, names: NameMaker, mqadmin: MqAdmin
 ) -> None:
     """Holds: trap, differing subscriptions overwrite each other."""
     topic, group = make_topic("differing", 2), names("differing_group")
@@ -20,8 +18,7 @@ def test_differing_subscriptions_are_reported_and_their_end(
     ]
     for member in members:
         member.wait_ready()
-    connections = MqAdmin(tmp_path / "admin")
-    shown = connections(broker, "consumerConnection", "-g", group)
+    shown = mqadmin(broker, "consumerConnection", "-g", group)
     assert topic in shown and "CLUSTERING" in shown
     if target == "rocketpy":
         wait_until(lambda: f"group {group}: its members subscribe differently" in broker.text(), "the warning")

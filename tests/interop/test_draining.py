@@ -72,7 +72,7 @@ def set_permission(broker: RunningBroker, permission: int) -> None:
 
 
 def test_traffic_leaves_drained_brokers_and_nothing_is_lost(
-    masters: Masters, clients: Launcher, tmp_path: Path
+    masters: Masters, clients: Launcher, mqadmin: MqAdmin
 ) -> None:
     """Holds: cluster, taking a broker out of service; client, routes asked for every 30 s; cluster, modes; broker,
     permissions 2, 4 and 6."""
@@ -91,8 +91,7 @@ def test_traffic_leaves_drained_brokers_and_nothing_is_lost(
     traffic = Traffic(masters, producers)
     traffic.wait_brokers(set(NAMES))
 
-    admin = MqAdmin(tmp_path / "admin")
-    admin(masters["broker-a"], "wipeWritePerm", "-b", "broker-b")
+    mqadmin(masters["broker-a"], "wipeWritePerm", "-b", "broker-b")
     traffic.wait_brokers({"broker-a", "broker-c"})
     drained = max_offsets(masters["broker-b"], topic, QUEUES)
 
@@ -103,7 +102,7 @@ def test_traffic_leaves_drained_brokers_and_nothing_is_lost(
     assert max_offsets(masters["broker-b"], topic, QUEUES) == drained
 
     set_permission(masters["broker-c"], PERMISSION)
-    admin(masters["broker-a"], "addWritePerm", "-b", "broker-b")
+    mqadmin(masters["broker-a"], "addWritePerm", "-b", "broker-b")
     traffic.wait_brokers(set(NAMES))
     for producer in producers:
         producer.leave()

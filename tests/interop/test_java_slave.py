@@ -56,7 +56,7 @@ def end_of_log(broker: AnyBroker) -> int:
 
 
 def test_every_byte_of_the_log_through_file_ends_and_kills(
-    master: RunningBroker, slave: JavaSlave, filler: Path, tmp_path: Path
+    master: RunningBroker, slave: JavaSlave, filler: Path, mqadmin: MqAdmin
 ) -> None:
     """Holds: replication, master and slaves of one broker name; replication, synchronous and asynchronous;
     replication, disaster recovery."""
@@ -87,7 +87,6 @@ def test_every_byte_of_the_log_through_file_ends_and_kills(
         lambda: max_offsets(slave, TOPIC, QUEUES) == max_offsets(master, TOPIC, QUEUES),
         "the slave to have the same queue ends",
     )
-    mqadmin = MqAdmin(tmp_path / "mqadmin")
     wait_until(  # the name server was restarted with the master; the slave registers every 10 s
         lambda: sorted(row[2] for row in rows(mqadmin(master, "clusterList")) if row[1] == "broker-a") == ["0", "1"],
         "both ids in clusterList",

@@ -54,9 +54,7 @@ def worked(module_launch: Launcher, broker: AnyBroker, make_topic: TopicMaker, n
 
 
 @pytest.fixture(scope="module")
-def said(
-    tmp_path_factory: pytest.TempPathFactory, broker: AnyBroker, worked: Worked, module_launch: Launcher
-) -> Mapping[str, str]:
+def said(mqadmin: MqAdmin, broker: AnyBroker, worked: Worked, module_launch: Launcher) -> Mapping[str, str]:
     """What the commands that change nothing print, all of the same moment."""
     other = module_launch.start("python", "push", topic=worked.topic, group=f"{worked.group}_other")
     other.wait_ready()
@@ -91,7 +89,7 @@ def said(
             str(sent["queueOffset"]),
         ),
     }
-    printed = MqAdmin(tmp_path_factory.mktemp("admin") / "mqadmin").each(broker, list(commands.values()))
+    printed = mqadmin.each(broker, list(commands.values()))
     other.leave()
     return dict(zip(commands, printed, strict=True))
 

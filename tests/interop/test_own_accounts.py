@@ -20,7 +20,7 @@ from tests.support.wire import Wire, send_request
 
 from .admin_tools import Printed, python_tool
 from .java_broker import write_logback
-from .mqadmin import MqAdmin
+from .mqadmin import NewMqAdmin
 
 NEW, NEW_SECRET, TOPIC = "new-account", "secret-of-it", "orders"
 
@@ -31,7 +31,7 @@ class Guarded:
 
     broker: RunningBroker
     home: Path
-    java: MqAdmin
+    java: NewMqAdmin
 
     @property
     def file(self) -> str:
@@ -66,7 +66,7 @@ def guarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Guarded
         (tools / "conf" / "tools.yml").write_text(f"accessKey: {OPERATOR}\nsecretKey: {SECRET}\n")
     monkeypatch.setenv("ROCKETMQ_HOME", str(home))
     with running_broker(settings) as broker:
-        yield Guarded(broker, home, MqAdmin(tmp_path / "mqadmin"))
+        yield Guarded(broker, home, NewMqAdmin(tmp_path / "mqadmin"))
 
 
 def test_both_tools_administer_accounts(guarded: Guarded) -> None:

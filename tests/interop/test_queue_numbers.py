@@ -4,7 +4,6 @@ numbers together; to shrink, the write number first, and the read number when th
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 from tests.interop.brokers import AnyBroker, NameMaker, TopicMaker, committed_offsets, max_offsets, wait_until
 from tests.interop.mqadmin import MqAdmin
@@ -21,14 +20,13 @@ def queues_of_next(producer: Program, count: int) -> set[int]:
 
 
 def test_a_topic_grows_and_shrinks_without_loss(
-    launch: Launcher, broker: AnyBroker, make_topic: TopicMaker, names: NameMaker, tmp_path: Path
+    launch: Launcher, broker: AnyBroker, make_topic: TopicMaker, names: NameMaker, mqadmin: MqAdmin
 ) -> None:
     """Holds: broker, read and write queue numbers."""
     topic, group = make_topic("resized", FEW), names("resized_group")
-    admin = MqAdmin(tmp_path / "admin")
 
     def resize(read: int, write: int) -> None:
-        admin(broker, "updateTopic", "-b", f"127.0.0.1:{broker.port}", "-t", topic, "-r", str(read), "-w", str(write))
+        mqadmin(broker, "updateTopic", "-b", f"127.0.0.1:{broker.port}", "-t", topic, "-r", str(read), "-w", str(write))
 
     members = [
         launch.start(name, "push", topic=topic, group=group, instance=f"member-{name}", poll=500)

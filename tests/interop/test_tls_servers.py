@@ -19,7 +19,7 @@ from tests.support.pair import LoneBroker, NameServer
 
 from .brokers import wait_until
 from .java_broker import JavaBroker, write_logback
-from .mqadmin import MqAdmin
+from .mqadmin import NewMqAdmin
 from .programs import Launcher, java_flags
 
 JAVA = ("java-4.9.8", "java-5.3.3")
@@ -90,13 +90,13 @@ def test_official_clients_and_our_servers(
 
 
 def test_official_mqadmin_and_our_servers(
-    encrypted: Encrypted, mqadmin: MqAdmin, monkeypatch: pytest.MonkeyPatch
+    encrypted: Encrypted, new_mqadmin: NewMqAdmin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flags = java_flags(encrypted.authority.trusting(encrypted.shown))
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", " ".join(flags))
-    listed = mqadmin(encrypted.broker, "clusterList")
+    listed = new_mqadmin(encrypted.broker, "clusterList")
     assert f"127.0.0.1:{encrypted.broker.port}" in listed
-    status = mqadmin(encrypted.broker, "brokerStatus", "-b", encrypted.broker.address)
+    status = new_mqadmin(encrypted.broker, "brokerStatus", "-b", encrypted.broker.address)
     assert "bootTimestamp" in status
 
 
