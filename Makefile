@@ -172,12 +172,13 @@ bench-spark: $(VENV)/.spark  ## Spark's sources beside the same work without Spa
 bench-smoke: $(VENV)/.dev  ## every scenario briefly, rocketpy alone
 	$(BIN)/python -m bench.compare --quick --target rocketpy
 
-docs: $(VENV)/.built  ## generate the pages that are made from code: configuration, metrics, access control, failover, the list of decisions
+docs: $(VENV)/.built  ## generate the pages that are made from code: configuration, metrics, access control, failover, the list of decisions; the dashboards
 	$(BIN)/python -m rocketpy.config.reference > docs/run/configuration.md
 	$(BIN)/python -m rocketpy.metrics.reference > docs/run/metrics.md
 	$(BIN)/python -m rocketpy.acl.reference > docs/run/access-control-codes.md
 	$(BIN)/python -m rocketpy.failover.rules.reference > docs/run/failover-reference.md
 	$(BIN)/python docs/adr/index.py > docs/adr/README.md
+	$(BIN)/python deploy/grafana/dashboards.py
 
 $(VENV)/.site: $(VENV)/.dev setup.py
 	@echo "installing the extra site ..."

@@ -90,16 +90,21 @@ class Prometheus:
 
 
 @contextlib.contextmanager
-def running_prometheus(directory: Path, port: int, targets: Mapping[str, Sequence[int]]) -> Iterator[Prometheus]:
+def running_prometheus(
+    directory: Path, port: int, targets: Mapping[str, Sequence[int]], topic: str = "TOPIC"
+) -> Iterator[Prometheus]:
     """Run Prometheus with the files of `deploy/prometheus`, with short intervals and alerts that wait for nothing.
 
     Args:
         targets: ports on this machine by the name of their job.
+        topic: whose queues are scraped.
     """
     config = yaml.safe_load((FILES / "prometheus.yml").read_text())
     every = f"{INTERVAL_S * 1000:g}ms"
     config["global"] = {"scrape_interval": every, "evaluation_interval": every}
     for job in config["scrape_configs"]:
+        if "params" in job:
+            job["params"]["queues"] = [topic]
         job["static_configs"] = [{"targets": [f"127.0.0.1:{port}" for port in targets.get(job["job_name"], ())]}]
     (directory / "prometheus.yml").write_text(yaml.safe_dump(config))
     rules = re.sub(r"^ +for: .*\n", "", (FILES / "rules.yml").read_text(), flags=re.MULTILINE)

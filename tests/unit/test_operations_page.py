@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import re
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -74,6 +75,15 @@ def test_each_alert_has_its_section_and_its_condition_there() -> None:
     assert [section for section in sections if section[0].startswith("Rocketpy")] == rules
     links = (rule["annotations"]["runbook_url"] for rule in alerts)
     assert list(links) == [f"docs/run/monitor.md#{rule['alert'].lower()}" for rule in alerts]
+
+
+def test_the_dashboards_are_generated_and_name_metrics() -> None:
+    made = runpy.run_path(str(ROOT / "deploy" / "grafana" / "dashboards.py"))
+    files = {name: (ROOT / "deploy" / "grafana" / f"{name}.json").read_text() for name in made["DASHBOARDS"]}
+    assert files == {name: made["dashboard"](name, rows) for name, rows in made["DASHBOARDS"].items()}, "run make docs"
+    names = set(re.findall(r"(?<!:)\brocket(?:py|mq)_\w+", " ".join(files.values())))
+    missing = (name for name in sorted(names) if f"`{name.removesuffix('_bucket')}`" not in METRICS)
+    hold(missing, "name a metric of docs/run/metrics.md")
 
 
 def test_the_margin_of_the_lease_fence() -> None:

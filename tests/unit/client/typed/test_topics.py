@@ -79,7 +79,7 @@ def test_content_types_that_are_read(given: str | None) -> None:
 def test_another_content_type_is_refused_with_both_names() -> None:
     received = message(3, b'{"number": 1}', properties={"content-type": "application/x-protobuf"})
     with pytest.raises(
-        BodyUndecodable, match="message [0-9A-F]{32} of topic T is application/x-protobuf, expected is app"
+        BodyUndecodable, match=r"message [0-9A-F]{32} of topic T is application/x-protobuf, expected is app"
     ):
         ORDERS.decode(received)
 
