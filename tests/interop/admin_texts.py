@@ -32,6 +32,7 @@ MEASURED = re.compile(
     r"|(?<=  )\d+ms +"  # a column as wide as its longest number
     r"|(?<=Message Body Path:).*"  # ours writes it only when told to
     r"|0x[0-9a-f]{16}"
+    r"|(?<=clientId=)[\d.]+(?=@PID_CLIENT_INNER_TRACE)"  # an address of this machine
     r"|(?<=Tps) +: .*"  # as many averages as the broker is old
 )
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:E-?\d+)?|\bNaN\b")
