@@ -20,7 +20,7 @@ import attrs
 from rocketpy import aio
 from rocketpy.errors import ClientError, MessageInvalid, RequestTimeout
 from rocketpy.message.message_queue import MessageQueue
-from rocketpy.message.names import DEFAULT_PRODUCER_GROUP, check_group
+from rocketpy.message.names import DEFAULT_PRODUCER_GROUP, check_group, with_namespace
 from rocketpy.remoting.headers.client import ReplyMessageRequestHeader
 
 from .cluster.lifetime import Lifetime, Open, build_client_id
@@ -72,11 +72,12 @@ class Producer:
     """
 
     def __init__(self, group: str, options: ProducerOptions | None = None, *, lifetime: Lifetime | None = None) -> None:
-        check_group(group)
+        self.options = options or ProducerOptions()
+        self.namespace = self.options.namespace_in_use
+        self.group = with_namespace(group, self.namespace)
+        check_group(self.group)
         if group == DEFAULT_PRODUCER_GROUP:
             raise MessageInvalid(f"the group {group} is reserved: choose a name of your own")
-        self.group = group
-        self.options = options or ProducerOptions()
         self.client_id = lifetime.client_id if lifetime is not None else build_client_id(self.options)
         self._lifetime = lifetime or Lifetime(self.options, self.client_id)
         self._open: Open | None = None
@@ -162,6 +163,7 @@ class Producer:
         _, send_loop = self._ready
         if self._hooks is not None:
             return await self._submission(message, NO_PROPERTIES, queue, selector, key).send(timeout)
+        message = self._named(message)
         if self._accumulator is not None:
             return await (await self._accumulate(None, message, timeout, queue, selector, key)).wait()
         return await self._send(send_loop.sender.prepare(message), message, timeout, queue, selector, key)
@@ -177,6 +179,7 @@ class Producer:
         _, send_loop = self._ready
 
         async def send(messages: Sequence[Message]) -> SendResult:
+            messages = [self._named(message) for message in messages] if self.namespace else messages
             outgoing = send_loop.sender.prepare_batch(messages)
             if self._accumulator is not None:
                 return await (await self._accumulate(outgoing, messages[0], timeout, queue, None, None)).wait()
@@ -199,6 +202,7 @@ class Producer:
         """A message that is about to be sent: prepared now, or after the hooks have seen it."""
         prepare = self._ready[1].sender.prepare
         if (hooks := self._hooks) is None:
+            message = self._named(message)
             outgoing = prepare(message, own_properties)
 
             async def send(timeout_s: float | None) -> SendResult:
@@ -209,7 +213,7 @@ class Producer:
 
         async def send_hooked(timeout_s: float | None) -> SendResult:
             async def send_on(messages: Sequence[Message]) -> SendResult:
-                changed = only(messages)
+                changed = self._named(only(messages))
                 if self._accumulator is not None and not own_properties:
                     return await (await self._accumulate(None, changed, timeout_s, queue, selector, key)).wait()
                 outgoing = prepare(changed, own_properties)
@@ -285,6 +289,8 @@ class Producer:
         if queue is None and selector is None and key is None and not message.chooses_queue:
             return None
         if queue is not None:
+            if self.namespace:
+                queue = attrs.evolve(queue, topic=with_namespace(queue.topic, self.namespace))
             if queue.topic != message.topic:
                 raise MessageInvalid(f"queue {queue} is not of the message's topic {message.topic}")
             return queue
@@ -320,7 +326,7 @@ class Producer:
         _, send_loop = self._ready
 
         async def send(messages: Sequence[Message]) -> None:
-            changed = only(messages)
+            changed = self._named(only(messages))
             outgoing = send_loop.sender.prepare(changed)
             target = await self._target(changed, queue, selector, key)
             if target is None:
@@ -348,7 +354,7 @@ class Producer:
         a broker's refusal is final.
         """
         if self._accumulator is not None and self._hooks is None:
-            return await self._accumulate(None, message, timeout, queue, selector, key, on_done)
+            return await self._accumulate(None, self._named(message), timeout, queue, selector, key, on_done)
         submission = self._submission(message, NO_PROPERTIES, queue, selector, key, is_async=True)
         send = partial(submission.send, timeout)
         return await self._begin(SendHandle(submission.msg_id, on_done), len(message.body), send)
@@ -391,7 +397,7 @@ class Producer:
         pending = self._requests.new()
         own = pending.properties(self.client_id, timeout_s)
         submission = self._submission(message, own, queue, selector, key)
-        return await self._request(pending, submission, message.topic, timeout_s)
+        return await self._request(pending, submission, self._named(message).topic, timeout_s)
 
     async def request_soon(
         self,
@@ -408,7 +414,7 @@ class Producer:
         pending = self._requests.new()
         own = pending.properties(self.client_id, timeout_s)
         submission = self._submission(message, own, queue, selector, key)
-        request = partial(self._request, pending, submission, message.topic, timeout_s)
+        request = partial(self._request, pending, submission, self._named(message).topic, timeout_s)
         return await self._begin(RequestHandle(submission.msg_id, on_done), len(message.body), request)
 
     async def _request(
@@ -437,6 +443,12 @@ class Producer:
         await self._in_flight.wait_empty()
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """The queues of `topic` that can be written to."""
+        """The queues of `topic` that can be written to, with the name of the topic that brokers know."""
         _, send_loop = self._ready
-        return (await send_loop.publish_info(topic)).queues
+        return (await send_loop.publish_info(with_namespace(topic, self.namespace))).queues
+
+    def _named(self, message: Message) -> Message:
+        """The message with the topic that brokers know. The topics of replies have no namespace."""
+        if not self.namespace or isinstance(message, Reply):
+            return message
+        return attrs.evolve(message, topic=with_namespace(message.topic, self.namespace))

@@ -21,6 +21,7 @@ import attrs
 from rocketpy import aio
 from rocketpy.errors import ClientError, RocketError
 from rocketpy.message.message_queue import MessageQueue
+from rocketpy.message.names import without_namespace
 from rocketpy.remoting.bodies.client import (
     CMResult,
     ConsumeFromWhere,
@@ -105,6 +106,7 @@ class PullConsumer(GroupMember):
         self._running()
         if self._assign_mode:
             raise ClientError("subscribe and assign exclude each other")
+        topic = self._named(topic)
         subscription = build_subscription(topic, expression, self._now_ms())
         try:
             await self._instance.update_route(topic)
@@ -117,7 +119,7 @@ class PullConsumer(GroupMember):
 
     def unsubscribe(self, topic: str) -> None:
         """Leave the topic's queues to the other members of the group."""
-        self._subscriptions.pop(topic, None)
+        self._subscriptions.pop(self._named(topic), None)
         self._rebalancer.wake()
 
     async def assign(self, queues: Iterable[MessageQueue], expression: str | Sql92 = ALL) -> None:
@@ -157,6 +159,7 @@ class PullConsumer(GroupMember):
     async def queues(self, topic: str) -> list[MessageQueue]:
         """All queues of the topic that can be read, from the name server."""
         self._running()
+        topic = self._named(topic)
         await self._instance.update_route(topic)
         return sorted(await self._instance.readable_queues(topic))
 
@@ -183,7 +186,7 @@ class PullConsumer(GroupMember):
 
     async def _received(self, taken: Taken) -> list[ReceivedMessage]:
         """The messages as they come through the hooks; these have all the time that they need."""
-        messages = list(taken.messages)
+        messages = self._shown(list(taken.messages))
         if self._hooks is not None:
             try:
                 messages = await self._hooks.received(messages)
@@ -194,6 +197,12 @@ class PullConsumer(GroupMember):
         if next_offset >= 0:
             self._consumed[taken.queue] = next_offset
         return messages
+
+    def _shown(self, messages: list[ReceivedMessage]) -> list[ReceivedMessage]:
+        """The messages with the topics that the user knows."""
+        if not self.namespace:
+            return messages
+        return [attrs.evolve(each, topic=without_namespace(each.topic, self.namespace)) for each in messages]
 
     def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
         """Single messages, for ever. A message counts as done when the next one is asked for (stronger than Java)."""
@@ -230,6 +239,8 @@ class PullConsumer(GroupMember):
             suspend_s=suspend,
             timeout_s=(10.0 + suspend) if timeout is None else timeout,
         )
+        if self.namespace:
+            result = attrs.evolve(result, messages=tuple(self._shown(list(result.messages))))
         if self._hooks is None or not result.messages:
             return result
         return attrs.evolve(result, messages=tuple(await self._hooks.received(result.messages)))

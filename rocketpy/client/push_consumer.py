@@ -86,7 +86,7 @@ class PushConsumer(GroupMember):
         if handler is not None and self.options.batch_size_max > 1:
             raise ClientError("batch_size_max > 1 needs a batch_handler")
         self._function: Any = handler if handler is not None else batch_handler
-        self._expressions = dict(subscriptions)
+        self._expressions = {self._named(topic): expression for topic, expression in subscriptions.items()}
         self._announced: dict[str, SubscriptionData] = {}  # as pulls name them
         self._leave_max_s += self.options.shutdown_grace
         self._unpaused = aio.Event()
@@ -148,7 +148,7 @@ class PushConsumer(GroupMember):
         self._rebalancer.wake()
 
     def _consume_service(self, opened: Open) -> ConsumeService:
-        sender_options = ProducerOptions(api_timeout=self.options.api_timeout, vip_channel=self.options.vip_channel)
+        sender_options = ProducerOptions.of_client(self.options)
         sender = Sender(opened.instance, CLIENT_INNER_PRODUCER_GROUP, sender_options, opened.next_id)
         send_loop = SendLoop(sender, sender_options, opened.instance.rng)
 
@@ -158,6 +158,7 @@ class PushConsumer(GroupMember):
 
         self._context = ConsumeContext(
             group=self.group,
+            namespace=self.namespace,
             options=self.options,
             handler=self._traced(opened),
             offsets=self._offsets,
@@ -359,5 +360,5 @@ class PushConsumer(GroupMember):
             self.resume()
 
     async def consume_directly(self, message: ReceivedMessage) -> ConsumeMessageDirectlyResult:
-        handled = await self._handler.handle([restore_topic(message, self.group)])
+        handled = await self._handler.handle([restore_topic(message, self.group, self.namespace)])
         return running_info.directly_result(handled, ordered=self.options.ordered)

@@ -19,7 +19,8 @@ from rocketpy.logs import LogLimit
 from rocketpy.message import properties as names
 from rocketpy.message.host import format_host
 from rocketpy.message.message_id import decode_offset_message_id
-from rocketpy.message.trace import EndTransaction, MessageKind, Pub, TraceRecord
+from rocketpy.message.names import without_namespace
+from rocketpy.message.trace import EndTransaction, MessageKind, Pub, SubAfter, SubBefore, TraceRecord
 from rocketpy.remoting.headers.send import EndTransactionRequestHeader
 
 from .cluster.lifetime import Open
@@ -47,6 +48,7 @@ class TraceWriter:
 
     topic: str
     sends: SendLoop
+    namespace: str = ""  # left out of the records
     _waiting: deque[TraceRecord] = attrs.field(factory=deque)
     _written: aio.Event = attrs.field(factory=aio.Event)
     _log_limit: LogLimit = attrs.field(factory=LogLimit)
@@ -60,9 +62,9 @@ class TraceWriter:
         """
         if not options.trace:
             return None
-        own = ProducerOptions(api_timeout=options.api_timeout, vip_channel=options.vip_channel)
+        own = ProducerOptions.of_client(options)
         sender = Sender(opened.instance, f"{GROUP_PREFIX}{group}-{kind}-1", own, opened.next_id)
-        writer = cls(options.trace_topic, SendLoop(sender, own, opened.instance.rng))
+        writer = cls(options.trace_topic, SendLoop(sender, own, opened.instance.rng), options.namespace_in_use)
         opened.nursery.start_soon(writer.run)
         return writer
 
@@ -72,7 +74,7 @@ class TraceWriter:
             if len(self._waiting) >= WAITING_MAX:
                 self._dropped(1, f"{WAITING_MAX} are waiting")
                 continue
-            self._waiting.append(record)
+            self._waiting.append(shown(record, self.namespace))
         self._written.set()
 
     async def run(self) -> None:
@@ -117,6 +119,16 @@ class TraceWriter:
     def _dropped(self, count: int, why: str) -> None:
         if told := self._log_limit.take(count=count):
             logger.warning("%d trace records for topic %s were dropped: %s", told, self.topic, why)
+
+
+def shown(record: TraceRecord, namespace: str) -> TraceRecord:
+    """Return a record with the names that users know, as the reference writes them."""
+    if not namespace:
+        return record
+    record = attrs.evolve(record, group=without_namespace(record.group, namespace))
+    if isinstance(record, SubBefore | SubAfter):
+        return record
+    return attrs.evolve(record, topic=without_namespace(record.topic, namespace))
 
 
 def sends_of(group: str, message: OutgoingMessage, result: SendResult, begin_ms: int, cost_ms: int) -> list[Pub]:

@@ -31,6 +31,7 @@ from rocketpy.logs import LogLimit, and_more
 from rocketpy.message import properties as names
 from rocketpy.message.message_id import decode_offset_message_id
 from rocketpy.message.message_queue import MessageQueue
+from rocketpy.message.names import without_namespace
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.headers.send import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
 
@@ -145,10 +146,11 @@ class TransactionProducer(Producer):
         Raises: as `send`; then the local transaction has not run.
         """
         opened, send_loop = self._ready
+        named = self._named(message)
         own = {names.TRAN_MSG: "true", names.PGROUP: self.group}
         submission = self._submission(attrs.evolve(message, delay_level=0), own, queue, None, None)
-        await send_loop.publish_info(message.topic)
-        await introduce(opened.instance, message.topic)  # before it may be asked
+        await send_loop.publish_info(named.topic)
+        await introduce(opened.instance, named.topic)  # before it may be asked
         result = await submission.send(timeout)
         phy_offset = decode_offset_message_id(result.offset_msg_id).phy_offset
         state = LocalTransactionState.ROLLBACK
@@ -239,6 +241,7 @@ class TransactionProducer(Producer):
         if group != self.group:
             self._warn("ignored a check by broker %s: it is of group %s, not %s", broker, group, self.group)
             return
+        message = attrs.evolve(message, topic=without_namespace(message.topic, self.namespace))
         size = self._checks_bytes + len(message.body)
         if len(self._checks) >= CHECKS_WAITING_MAX or (self._checks_bytes and size > CHECKS_BYTES_MAX):
             self._warn("dropped a transaction check: %d wait; broker %s asks again", len(self._checks), broker)

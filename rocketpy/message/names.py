@@ -134,6 +134,30 @@ def check_group(group: str) -> None:
         raise MessageInvalid(fault)
 
 
+def with_namespace(name: str, namespace: str) -> str:
+    """Return a topic or group as brokers know it: `NAMESPACE%name`, `%RETRY%NAMESPACE%group`. Names of the system have
+    no namespace; neither is one put before itself.
+
+    Source: RocketMQ 4.9 `NamespaceUtil#wrapNamespace`.
+    """
+    prefix, rest = _split(name)
+    is_of_system = rest in SYSTEM_TOPICS or rest.startswith((SYSTEM_TOPIC_PREFIX, SYSTEM_GROUP_PREFIX))
+    if not namespace or is_of_system or rest.startswith(f"{namespace}%"):
+        return name
+    return f"{prefix}{namespace}%{rest}"
+
+
+def without_namespace(name: str, namespace: str) -> str:
+    """Return a topic or group as its user knows it. Source: RocketMQ 4.9 `NamespaceUtil#withoutNamespace`."""
+    prefix, rest = _split(name)
+    return prefix + rest.removeprefix(f"{namespace}%") if namespace else name
+
+
+def _split(name: str) -> tuple[str, str]:
+    prefix = next((prefix for prefix in (RETRY_PREFIX, DLQ_PREFIX) if name.startswith(prefix)), "")
+    return prefix, name[len(prefix) :]
+
+
 def is_retry_topic(topic: str) -> bool:
     return topic.startswith(RETRY_PREFIX)
 

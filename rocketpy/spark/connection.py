@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import attrs
 
-from rocketpy.client.options import ClientOptions, ProducerOptions, addresses_of
+from rocketpy.client.options import NAMESPACE, ClientOptions, ProducerOptions, addresses_of, namespace_of
 from rocketpy.client.security import KEY_PASSWORD_VARIABLE, SecuritySettings
 from rocketpy.codes import ResponseCode
+from rocketpy.message.names import with_namespace, without_namespace
 
 from .options import boolean, directory, option, parse_options, required, text
 
@@ -19,6 +20,12 @@ MAX_WAIT_S = 10.0
 BUSY_CODES = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE})
 """Answers of a broker that cannot serve a request now; the same request may succeed a moment later."""
 _SECURITY = frozenset(field.name for field in attrs.fields(SecuritySettings))
+
+
+def _namespace(value: str) -> str:
+    if not NAMESPACE.fullmatch(value):
+        raise ValueError("is no namespace: expected are letters, digits, - and _, without %")
+    return value
 
 
 def _addresses(value: str) -> str:
@@ -53,12 +60,25 @@ class ConnectionOptions:
     tls_cert_file: Path | None = option("tlsCertFile", directory, None, "PEM file to show, on every executor")
     tls_key_file: Path | None = option("tlsKeyFile", directory, None, "PEM file of its key, on every executor")
     tls_verify: bool = option("tlsVerify", boolean, True, "false: any server is trusted")
+    namespace: str = option("namespace", _namespace, "", "before topics and groups, NAMESPACE%Topic")
     unit_name: str | None = option("unitName", text, None, "part of the client id")
     vip_channel: bool = option("vipChannel", boolean, False, "sends and queries to the port - 2")
 
     @vip_channel.validator
     def _security_fits(self, _: attrs.Attribute[Any], __: object) -> None:
         self._security()
+
+    def known(self, name: str) -> str:
+        """A topic or group as brokers know it, with the namespace."""
+        return with_namespace(name, self._namespace)
+
+    def shown(self, topics: Iterable[str]) -> list[str]:
+        """Those of a cluster's topics that are in the namespace, without it."""
+        return [short for topic in topics if self.known(short := without_namespace(topic, self._namespace)) == topic]
+
+    @property
+    def _namespace(self) -> str:
+        return self.namespace or namespace_of(self.name_servers)
 
     def client_options(self) -> ClientOptions:
         """Options of the client. Reads the credentials: call it where they are.
@@ -75,6 +95,7 @@ class ConnectionOptions:
         security = self._security()
         settings: dict[str, Any] = {
             "name_servers": self.name_servers,
+            "namespace": self.namespace,
             "unit_name": self.unit_name,
             "vip_channel": self.vip_channel,
             "api_timeout": MAX_WAIT_S,

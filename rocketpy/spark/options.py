@@ -25,7 +25,6 @@ SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
 OF_SPARK = frozenset({"checkpointlocation", "queryname", "outputmode", "path"})
 """Keys that Spark adds to the options of a query."""
 NOT_THERE = {
-    "namespace": "rocketpy's client has no namespaces: write the whole name, NAMESPACE%Topic",
     "pushdown": "filters are not pushed down: Spark 4.3 would apply them to other queries of the DataFrame, too; "
     "choose by topic, offsets, times and subExpression",
 }

@@ -56,7 +56,8 @@ class Ranges:
         topics = self.options.topics
         if topics is None:
             assert self.options.subscribe_pattern is not None
-            topics = frozenset(matching(self.options.subscribe_pattern, self.cluster.topics()))
+            names = matching(self.options.subscribe_pattern, self.options.shown(self.cluster.topics()))
+            topics = frozenset(map(self.options.known, names))
         found, missing = self.cluster.existing(topics, wait_s)
         return (found & self.options.assign if self.options.assign else found), missing
 

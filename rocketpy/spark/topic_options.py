@@ -99,6 +99,7 @@ class TopicOptions(ConnectionOptions, DecodingOptions):
     wait_for_topic_s: float = option("waitForTopic", seconds(0, 86_400), 0.0, "how long a topic may be missing")
 
     def __attrs_post_init__(self) -> None:
+        self._put_namespace()
         self.names()
         self._check_topics()
         self._check_offsets()
@@ -108,6 +109,25 @@ class TopicOptions(ConnectionOptions, DecodingOptions):
             self._check_condition()
         if (self.commit_to_group or "group" in (self.starting, self.ending)) and self.consumer_group is None:
             raise ConfigError("is needed for commitToGroup and for startingOffsets=group", key="consumerGroup")
+
+    def _put_namespace(self) -> None:
+        """Put the namespace before all topics and groups: from here on they are as brokers know them."""
+
+        def known(value: Any) -> Any:
+            if isinstance(value, str):
+                return self.known(value)
+            if isinstance(value, MessageQueue):
+                return attrs.evolve(value, topic=self.known(value.topic))
+            if isinstance(value, dict):
+                return {known(queue): offset for queue, offset in value.items()}
+            return frozenset(map(known, value))
+
+        for name in ("topic", "subscribe", "assign", "consumer_group"):
+            if getattr(self, name):
+                object.__setattr__(self, name, known(getattr(self, name)))
+        for name in ("starting", "starting_times", "ending", "ending_times"):
+            if isinstance(offsets := getattr(self, name), dict):
+                object.__setattr__(self, name, known(offsets))
 
     def _check_condition(self) -> None:
         try:

@@ -52,7 +52,7 @@ def test_secrets_are_neither_written_nor_shown() -> None:
         (["stats", "-n", "n:1", "-t", "T", "--watch", "5"], "--watch: needs --name-server and --group"),
         (["dedup", "--stream", "table"], "--stream: reads topics of running brokers"),
         (["dedup", "--stream", "-n", "n:1", "-t", "T", "--option", "x", "table"], '--option: "x" is not KEY=VALUE'),
-        (["windows", "-n", "n:1", "-t", "T", "--option", "accessKey=x", "table"], "secretKey is missing"),
+        (["windows", "-n", "n:1", "-t", "T", "--option", "accessKey=x", "table"], "secretKey: is missing"),
     ],
 )
 def test_arguments_are_checked_before_spark_is_started(

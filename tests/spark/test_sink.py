@@ -30,6 +30,17 @@ def messages(rows: list[dict[str, Any]], **given: str) -> list[Any]:
     return list(RowReader(options(**given), "q:1:0").messages(pa.RecordBatch.from_pylist(rows)))
 
 
+def test_a_namespace_is_before_the_topics_that_brokers_know(spark: Any, broker: RunningBroker) -> None:
+    rows = spark.range(20).selectExpr("cast(id as string) as body")
+    options = {"nameServer": broker.namesrv, "namespace": "NS", "topic": "Named"}
+    rows.write.format("rocketmq").mode("append").options(**options).save()
+    inside = rocketpy.spark.read(spark, **options)
+    outside = rocketpy.spark.read(spark, nameServer=broker.namesrv, topic="NS%Named")
+    assert inside.count() == outside.count() == 20
+    by_pattern = rocketpy.spark.read(spark, nameServer=broker.namesrv, namespace="NS", subscribePattern="Nam.*")
+    assert {row.topic for row in by_pattern.select("topic").collect()} == {"NS%Named"}
+
+
 def test_rows_become_messages() -> None:
     rows: list[dict[str, Any]] = [
         {"topic": "T", "body": b"x", "tags": "t", "keys": "a b", "flag": 3, "shardingKey": "s"},

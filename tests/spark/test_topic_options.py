@@ -29,7 +29,7 @@ def test_what_is_read() -> None:
     assert options(subscribePattern="T.*").topics is None
     assigned = options(assign='{"T": {"b": [0, 1]}}')
     assert assigned.topics == {"T"} and assigned.assign == {MessageQueue("T", "b", 0), MessageQueue("T", "b", 1)}
-    assert options(topic="T", tls="false", pushdown="off") == options(topic="T")
+    assert options(topic="T", pushdown="off") == options(topic="T")
     assert options(topic="T").store_path_of("b") is None
     assert options(topic="T", storePath="file:///s").store_path_of("b") == Path("/s")
     each = options(topic="T", storePath='{"b": "/s/b"}')
@@ -62,7 +62,8 @@ def test_what_is_read() -> None:
         ({"topic": "T", "tlsCaFile": "/ca"}, "tlsCaFile: has no effect without tls"),
         ({"topic": "T", "tls": "false", "tlsVerify": "false"}, "tlsVerify: has no effect without tls"),
         ({"topic": "T", "tls": "true", "tlsKeyFile": "/key"}, "tlsKeyFile: needs tlsCertFile, too"),
-        ({"topic": "T", "namespace": "n"}, "namespace: rocketpy's client has no namespaces: write the whole name"),
+        ({"topic": "T", "namespace": "n%T"}, 'namespace: "n%T" is no namespace: expected are letters, digits'),
+        ({"topic": "T", "nameServer": "host"}, 'nameServer: "host" is no list of name servers: write host:port'),
         ({"topic": "T", "storePath": '{"b": 1}'}, "must name a directory for each broker"),
         ({"topic": "T", "storePath": "{"}, "is no JSON"),
         ({"topic": "T", "pushdown": "on"}, "pushdown: filters are not pushed down"),
@@ -99,6 +100,17 @@ def test_tls() -> None:
     given = options(topic="T", tls="true", tlsVerify="false", **files).client_options().tls
     wanted = TlsOptions(ca_file=Path("/ca"), certificate_file=Path("/cert"), key_file=Path("/key"), verify=False)
     assert given == wanted
+
+
+def test_a_namespace_is_before_all_topics_and_groups() -> None:
+    offsets = '{"T": {"b": {"0": 1}}}'
+    given = options(namespace="n", assign='{"T": {"b": [0]}}', startingOffsets=offsets, consumerGroup="g")
+    queue = MessageQueue("n%T", "b", 0)
+    assert (given.topics, given.assign, given.starting, given.consumer_group) == ({"n%T"}, {queue}, {queue: 1}, "n%g")
+    assert options(namespace="n", subscribe="T, n%U").topics == {"n%T", "n%U"}
+    assert given.shown(["T", "n%T", "n%U", "other%T", "TBW102"]) == ["T", "U", "TBW102"]
+    assert given.client_options().namespace == "n"
+    assert options(topic="T").shown(["T", "n%T"]) == ["T", "n%T"]
 
 
 def test_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

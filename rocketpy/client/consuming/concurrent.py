@@ -20,7 +20,7 @@ from rocketpy.message.message_queue import MessageQueue
 
 from ..messages import ReceivedMessage
 from ..results import acknowledged_count
-from .context import ConsumeContext, restore_topic, restore_topics
+from .context import ConsumeContext
 from .handler import InProgress
 from .process_queue import ProcessQueue
 
@@ -80,7 +80,7 @@ class ConcurrentService:
 
     def _rank(self, chunk: _Chunk) -> int:
         """A message that is retried counts as one of its first topic."""
-        return self.context.options.topic_rank(restore_topic(chunk.messages[0], self.context.group).topic)
+        return self.context.options.topic_rank(self.context.restored(chunk.messages[:1])[0].topic)
 
     def submit(self, queue: MessageQueue, process_queue: ProcessQueue, messages: Sequence[ReceivedMessage]) -> None:
         size = self.context.options.batch_size_max
@@ -139,7 +139,7 @@ class ConcurrentService:
         process_queue.last_consume_ms = now_ms
         for message in chunk.messages:
             process_queue.started_ms[message.queue_offset] = now_ms
-        handled = await context.handler.handle(restore_topics(chunk.messages, context.group))
+        handled = await context.handler.handle(context.restored(chunk.messages))
         if process_queue.dropped:
             logger.info(
                 "group %s: ignored the result of %d messages of queue %s, which was assigned to another client",

@@ -9,7 +9,7 @@ import attrs
 
 from rocketpy.message import properties
 from rocketpy.message.message_queue import MessageQueue
-from rocketpy.message.names import retry_topic
+from rocketpy.message.names import retry_topic, without_namespace
 
 from ..messages import ReceivedMessage
 from ..options import ConsumeMode, PushOptions
@@ -45,12 +45,19 @@ class ConsumeContext:
     """The collaborators of a consume service."""
 
     group: str
+    namespace: str  # empty: none
     options: PushOptions
     handler: ConsumeHandler
     offsets: OffsetStore
     retries: SendBack
     statistics: ConsumerStatistics
     now_ms: Callable[[], int]
+
+    def restored(self, messages: Sequence[ReceivedMessage]) -> Sequence[ReceivedMessage]:
+        """The messages, of one queue, as the user knows them."""
+        if not self.namespace and messages[0].topic != retry_topic(self.group):
+            return messages
+        return [restore_topic(message, self.group, self.namespace) for message in messages]
 
     @property
     def is_clustering(self) -> bool:
@@ -69,19 +76,14 @@ class ConsumeService(Protocol):
         """Start no more handlers; wait for running ones, at most `grace_s`."""
 
 
-def restore_topic(message: ReceivedMessage, group: str) -> ReceivedMessage:
-    """A retried message under the topic it was first sent to: users never see `%RETRY%group`.
+def restore_topic(message: ReceivedMessage, group: str, namespace: str) -> ReceivedMessage:
+    """A retried message under the topic it was first sent to, without the namespace: users never see `%RETRY%group`.
 
     Source: RocketMQ 4.9 `DefaultMQPushConsumerImpl#resetRetryAndNamespace`.
     """
-    if message.topic != retry_topic(group):
-        return message
-    origin = message.properties.get(properties.RETRY_TOPIC)
-    return message if origin is None else attrs.evolve(message, topic=origin)
-
-
-def restore_topics(messages: Sequence[ReceivedMessage], group: str) -> Sequence[ReceivedMessage]:
-    """As `restore_topic`, of messages of one queue."""
-    if messages[0].topic != retry_topic(group):
-        return messages
-    return [restore_topic(message, group) for message in messages]
+    topic, origin = message.topic, message.properties.get(properties.RETRY_TOPIC)
+    if origin is not None and topic == retry_topic(group):
+        topic = origin
+    if namespace:
+        topic = without_namespace(topic, namespace)
+    return message if topic == message.topic else attrs.evolve(message, topic=topic)

@@ -12,7 +12,7 @@ from types import TracebackType
 from rocketpy import aio
 from rocketpy.errors import ClientError, MessageInvalid
 from rocketpy.message.message_queue import MessageQueue
-from rocketpy.message.names import DEFAULT_CONSUMER_GROUP, check_group
+from rocketpy.message.names import DEFAULT_CONSUMER_GROUP, check_group, with_namespace
 from rocketpy.remoting.bodies.client import (
     ConsumeFromWhere,
     ConsumerData,
@@ -54,6 +54,8 @@ class GroupMember(AbstractAsyncContextManager["GroupMember"]):
     _rebalancer: Rebalancer
 
     def __init__(self, group: str, options: ConsumerOptions, client_id: str, lifetime: Lifetime | None) -> None:
+        self.namespace = options.namespace_in_use
+        group = self._named(group)
         check_group(group)
         if group == DEFAULT_CONSUMER_GROUP:
             raise MessageInvalid(f"the group {group} is reserved: choose a name of your own")
@@ -67,6 +69,10 @@ class GroupMember(AbstractAsyncContextManager["GroupMember"]):
         self._started_ms = 0
         self._open: Open | None = None
         self._leave_max_s = LEAVE_MAX_S
+
+    def _named(self, name: str) -> str:
+        """A topic or group of the user as brokers know it."""
+        return with_namespace(name, self.namespace)
 
     @property
     def is_clustering(self) -> bool:

@@ -18,7 +18,7 @@ from rocketpy.message.message_queue import MessageQueue
 
 from ..messages import ReceivedMessage
 from ..results import ConsumeAction
-from .context import ConsumeContext, restore_topics
+from .context import ConsumeContext
 from .handler import Handled, InProgress
 from .process_queue import ProcessQueue
 
@@ -89,7 +89,7 @@ class OrderlyService:
                 if process_queue.dropped:
                     return None
                 process_queue.last_consume_ms = self.context.now_ms()
-                return await self.context.handler.handle(restore_topics(messages, self.context.group))
+                return await self.context.handler.handle(self.context.restored(messages))
         finally:
             self._in_progress.end()
 

@@ -85,6 +85,11 @@ class Sender:
     group: str
     options: ProducerOptions
     next_id: Callable[[], str]
+    _namespace: str = attrs.field(init=False)
+
+    @_namespace.default
+    def _find_namespace(self) -> str:
+        return self.options.namespace_in_use
 
     def prepare(self, message: Message, own_properties: Mapping[str, str] = NO_PROPERTIES) -> OutgoingMessage:
         """Check, give an id, compress. `own_properties`: reserved ones, which users may not give.
@@ -99,6 +104,8 @@ class Sender:
         """As `prepare`, for messages of our own making, which carry reserved properties."""
         properties = message.to_properties()
         properties.update(own_properties)
+        if self._namespace:
+            properties[names.INSTANCE_ID] = self._namespace
         msg_id = properties.setdefault(names.UNIQ_KEY, self.next_id())
         body, sys_flag = message.body, TRANSACTION_PREPARED if names.TRAN_MSG in own_properties else 0
         if len(body) >= self.options.compress_over:
@@ -131,6 +138,8 @@ class Sender:
         """
         check_message(message, self.options.message_size_max)
         properties = message.to_properties()
+        if self._namespace:
+            properties[names.INSTANCE_ID] = self._namespace
         msg_id = properties.get(names.UNIQ_KEY)
         if msg_id is None:
             msg_id = properties[names.UNIQ_KEY] = self.next_id()

@@ -163,3 +163,10 @@ def test_requests_of_a_consumer_use_the_vip_port_and_pulls_do_not() -> None:
             assert broker.got(code) and not vip.got(code), code.name
 
     run(scenario)
+
+
+def test_a_producer_within_a_client_has_its_options_and_not_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROCKETPY_ACCESS_KEY", "half of an account")
+    options = PushOptions(name_servers="n:1", credentials=Credentials("a", "k"), tls=None, vip_channel=True)
+    inner = ProducerOptions.of_client(options)
+    assert (inner.name_servers, inner.credentials, inner.vip_channel) == ("n:1", Credentials("a", "k"), True)
