@@ -31,6 +31,7 @@ from rocketpy.store.inspection.dump import (
     state_fields,
     unit_fields,
 )
+from rocketpy.store.inspection.findings import UNCHECKED_FIELDS
 from rocketpy.store.inspection.reader import Damage, guess_slots
 from rocketpy.store.inspection.state_files import StoreState
 from rocketpy.store.inspection.verify import StoreStats, VerifyReport, count_store, verify_store
@@ -156,7 +157,8 @@ def print_report(report: VerifyReport, seconds: float, as_json: bool) -> None:
     """Print what a check has found."""
     if as_json:
         fields = attrs.asdict(report, filter=lambda attribute, _: attribute.name != "state")
-        print(json.dumps(fields | {"sound": not report.problems, "state": state_fields(report.state)}))
+        fields |= {"sound": not report.problems, "unchecked_fields": UNCHECKED_FIELDS}
+        print(json.dumps(fields | {"state": state_fields(report.state)}))
         return
     size = report.log_end - report.log_begin
     print(
@@ -169,6 +171,7 @@ def print_report(report: VerifyReport, seconds: float, as_json: bool) -> None:
         print(f"{problem.code} {problem}")
     if len(report.problems) > PROBLEMS_SHOWN:
         print(f"... and {len(report.problems) - PROBLEMS_SHOWN} more (--json shows all)")
+    print(f"not covered by a checksum or another file: {', '.join(UNCHECKED_FIELDS)}")
     print("damaged" if report.problems else "sound")
 
 

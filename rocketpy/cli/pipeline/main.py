@@ -49,7 +49,7 @@ def audit_command(directory: str, master: str | None, inline: bool, **given: Any
 
     \b
     Codes: C1 no record, C2 CRC, C3 own offset, C4 past the log's end, C5 files of the log, Q1 queue offsets,
-    Q2 unit, Q3 missing units, Q4 files of queues, I1 index, S1 control block.
+    Q2 unit, Q3 missing units, Q4 files of queues, I1 index, I2 keys without an index entry, S1 control block.
     """
     sys.exit(status_of(lambda: _audit(Path(directory), master, inline, **given)))
 

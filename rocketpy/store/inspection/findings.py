@@ -25,7 +25,16 @@ class Code(StrEnum):
     MISSING = "Q3"  # records without a unit
     QUEUE_FILES = "Q4"  # names, sizes, and what lies after the last unit
     INDEX = "I1"  # header, slots and chains of an index file
+    INDEX_KEYS = "I2"  # keys of records that the index lacks
     STATE = "S1"  # the control block
+
+
+UNCHECKED_FIELDS = (
+    *("flag", "sysFlag", "bornTimestamp", "bornHost", "storeTimestamp", "storeHost", "reconsumeTimes"),
+    *("preparedTransactionOffset", "properties other than KEYS, TAGS and UNIQ_KEY"),
+)
+"""The fields of a record that no check can prove: its checksum covers the body alone. Its topic, queue, offsets, size
+and tags are compared with the consume queue, its keys with the index."""
 
 
 @attrs.frozen

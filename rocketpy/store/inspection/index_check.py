@@ -1,5 +1,6 @@
-"""Checks index files: every chain of units, every slot, the counts, and units whose record does not have their key. The
-last is no damage: after a power failure units of lost records are left, and queries compare the keys.
+"""Checks index files: every chain of units, every slot, the counts; units whose record does not have their key, and
+keys of records without a unit. Units without their key are no damage: after a power failure units of lost records are
+left, and queries compare the keys.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from rocketpy.native.core import ffi, lib
 from ..files import FileInfo
 from ..formats.index_file import INDEX_HEADER, INDEX_SLOT, INDEX_UNIT
 from .findings import Check, Code, Inspected
+from .index_keys import missing_keys
 from .reader import guess_slots
 
 UNIT_OFFSET_AT = 4
@@ -72,8 +74,10 @@ class IndexCheck(Check):
                 self.units += check.units
                 if check.faults:
                     self._findings.problem(Code.INDEX, path, *_fault(check, units_at))
-                else:
-                    self._count_strays(path, image, view + units_at, check.units + 1, units_at)
+                    return
+                self._count_strays(path, image, view + units_at, check.units + 1, units_at)
+        if missing := missing_keys(self._reader, path, units_at, self._log_begin):
+            self._findings.problem(Code.INDEX_KEYS, path, -1, missing.describe(self._reader))
 
     def _count_strays(self, path: Path, image: Any, units: Any, end: int, units_at: int) -> None:
         unit, faults = ffi.new("uint32_t *", 1), 0

@@ -70,10 +70,12 @@ def test_dump_of_index_and_state(root: Path) -> None:
 
 
 def test_verify_of_a_sound_store(root: Path) -> None:
-    first, last = lines("verify", root)
+    first, unchecked, last = lines("verify", root)
+    assert unchecked.startswith("not covered by a checksum or another file: flag, sysFlag, ")
     assert first.startswith("150 records, 150 units in 4 queues, 150 index units; log from 0 to") and last == "sound"
     (report,) = values("verify", root)
     assert report["sound"] is True and report["problems"] == [] and report["records"] == 150
+    assert "storeTimestamp" in report["unchecked_fields"]
 
 
 def test_damage_is_located_and_told_by_the_exit_status(root: Path) -> None:

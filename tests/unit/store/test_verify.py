@@ -15,7 +15,7 @@ import pytest
 from rocketpy.config import MessageStoreConfig
 from rocketpy.message.names import TIMER_TOPIC
 from rocketpy.store.files import file_name
-from rocketpy.store.inspection.findings import NoListener
+from rocketpy.store.inspection.findings import Code, NoListener
 from rocketpy.store.inspection.queue_check import QueueCheck
 from rocketpy.store.inspection.reader import StoreReader
 from rocketpy.store.inspection.verify import VerifyReport, verify_store
@@ -145,12 +145,43 @@ def test_a_slot_may_name_the_unit_to_come(root: Path) -> None:
     assert verify(root).problems == []
 
 
-def test_units_without_their_key_are_a_note(root: Path) -> None:
+def test_a_unit_of_another_record_is_a_note_and_the_key_without_one_a_problem(root: Path) -> None:
     path = index_of(root)
     unit = path.read_bytes()[460 + 4 : 460 + 12]
     write(path, 440 + 20 * 7 + 4, unit)  # unit 7 names the record of unit 1
     report = verify(root)
-    assert report.problems == [] and "1 units name records without their key" in report.notes[0]
+    (problem,) = report.problems
+    assert (problem.code, problem.file) == (Code.INDEX_KEYS, f"index/{path.name}")
+    assert problem.text.startswith("1 keys of records have no unit; the first is T#u6 of the record at offset ")
+    assert "1 units name records without their key" in report.notes[0]
+
+
+def test_a_damaged_hash_is_found_by_the_keys_of_its_record(root: Path) -> None:
+    """The slot is the same, so no chain is broken."""
+    path, at = index_of(root), 440 + 20 * 9
+    (key_hash,) = struct.unpack_from(">i", path.read_bytes(), at)
+    write(path, at, struct.pack(">i", key_hash + 100))
+    assert "the first is T#u8 of" in verify(root).problems[0].text
+
+
+def test_keys_of_one_record_may_be_in_two_index_files(config: MessageStoreConfig) -> None:
+    """Files of 399 keys, records of 7: each border lies within a record. A later file lacks a unit."""
+    opened = open_store(config)
+    with StoreWriter(config, opened.control) as writer:
+        for i in range(150):
+            keys = b" ".join(b"k%d-%d" % (i, key) for key in range(6))
+            writer.put("T", 0, b"body", b"KEYS\x01%b\x02UNIQ_KEY\x01u%d" % (keys, i))
+    close_store(opened, clean=True)
+    root = opened.paths.root
+    report = verify(root)
+    assert (report.index_units, report.problems, report.notes) == (150 * 7, [], [])
+    last = max((root / "index").iterdir())
+    with last.open("r+b") as file:  # as if the newest unit had not been written
+        (count,) = struct.unpack_from(">i", last.read_bytes(), 36)
+        file.seek(36)
+        file.write(struct.pack(">i", count - 1))
+    (problem,) = verify(root).problems
+    assert problem.text.startswith("1 keys of records have no unit; the first is T#k149-5 of")
 
 
 def test_an_index_of_unknown_shape_is_told(root: Path) -> None:
