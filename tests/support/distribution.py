@@ -49,6 +49,12 @@ LONGEST = (
     "tests/interop/test_lite_pull.py",
     "tests/interop/test_client_accounts.py",
     "tests/interop/test_store_damage.py",
+    "tests/spark/test_topics.py",
+    "tests/spark/test_stream_reader.py",
+    "tests/spark/test_exactness.py",
+    "tests/spark/test_demo_job.py",
+    "tests/spark/test_archive_topics.py",
+    "tests/spark/test_dedup_stream.py",
 )
 
 
