@@ -238,27 +238,34 @@ class Producer:
         *,
         is_async: bool = False,
     ) -> SendResult:
+        _, send_loop = self._ready
         timeout_s = self.options.send_timeout if timeout is None else timeout
-        begin_s = aio.now_s()
-        target = await self._target(message, queue, selector, key)
-        return await self._deliver(outgoing, target, begin_s + timeout_s, is_async=is_async)
+        begin_s = send_loop.sender.instance.clock()
+        target = None
+        if queue is not None or selector is not None or key is not None or message.chooses_queue:
+            target = await self._target(message, queue, selector, key)
+        return await self._deliver(outgoing, target, begin_s, timeout_s, is_async=is_async)
 
     async def _deliver(
-        self, outgoing: OutgoingMessage, queue: MessageQueue | None, deadline_s: float, *, is_async: bool = False
+        self,
+        outgoing: OutgoingMessage,
+        queue: MessageQueue | None,
+        begin_s: float,
+        timeout_s: float,
+        *,
+        is_async: bool = False,
     ) -> SendResult:
-        """Send a message or a batch, to `queue` if there is one, and trace it."""
+        """Send a message or a batch whose timeout runs since `begin_s`, to `queue` if there is one, and trace it."""
         _, send_loop = self._ready
-        clock = send_loop.sender.instance.clock
-        begin_s = clock()
         retries = self.options.async_retries if is_async else self.options.retries
         if queue is not None and is_async:
             retries = 0  # later messages for the queue may be under way already
-        budget = SendBudget(deadline_s - begin_s, 1 + retries, begin_s)
+        budget = SendBudget(timeout_s, 1 + retries, begin_s)
         result = await send_loop.send(outgoing, budget, queue=queue, is_async=is_async)
         if self._traces is not None and outgoing.topic != self.options.trace_topic:
-            cost_ms = round((clock() - begin_s) * 1000)
-            begin_ms = send_loop.sender.instance.now_ms() - cost_ms
-            self._traces.write(sends_of(self.group, outgoing, result, begin_ms, cost_ms))
+            instance = send_loop.sender.instance
+            cost_ms = round((instance.clock() - begin_s) * 1000)
+            self._traces.write(sends_of(self.group, outgoing, result, instance.now_ms() - cost_ms, cost_ms))
         return result
 
     async def _accumulate(
@@ -272,22 +279,21 @@ class Producer:
         on_done: Callable[[SendHandle], None] | None = None,
     ) -> SendHandle:
         """Put a message into a batch, or send it by itself, if that is prepared or brokers ask for it."""
-        _, send_loop = self._ready
         assert self._accumulator is not None
-        begin_s = aio.now_s()
-        target = await self._target(message, queue, selector, key)
+        begin_s = None
+        if queue is not None or selector is not None or key is not None or message.chooses_queue:
+            begin_s = aio.now_s()
+            queue = await self._target(message, queue, selector, key)
         timeout_s = self.options.send_timeout if timeout is None else timeout
         if outgoing is None and self._accumulator.takes(message):
-            return await self._accumulator.add(message, target, begin_s, timeout_s, on_done)
-        outgoing = outgoing or send_loop.sender.prepare(message)
-        return await self._accumulator.add_alone(outgoing, target, begin_s, timeout_s, on_done)
+            return await self._accumulator.add(message, queue, timeout_s, begin_s, on_done)
+        outgoing = outgoing or self._ready[1].sender.prepare(message)
+        return await self._accumulator.add_alone(outgoing, queue, timeout_s, begin_s, on_done)
 
     async def _target(
         self, message: Message, queue: MessageQueue | None, selector: QueueSelector | None, key: object
     ) -> MessageQueue | None:
         """The queue that was asked for, None when any will do."""
-        if queue is None and selector is None and key is None and not message.chooses_queue:
-            return None
         if queue is not None:
             if self.namespace:
                 queue = attrs.evolve(queue, topic=with_namespace(queue.topic, self.namespace))

@@ -18,15 +18,15 @@ import attrs
 from rocketpy import aio
 from rocketpy.errors import RequestTimeout, RocketError
 from rocketpy.message.message_queue import MessageQueue
-from rocketpy.message.names import is_retry_topic
+from rocketpy.message.names import RETRY_PREFIX
 
 from ..messages import Message, Reply
 from ..results import SendResult, results_of_members
 from .handles import InFlight, SendHandle
 from .sender import OutgoingMessage, Sender, batch_of
 
-Deliver: TypeAlias = Callable[[OutgoingMessage, MessageQueue | None, float], Awaitable[SendResult]]
-"""Sends a message or a batch, to the queue if there is one, until a time of the loop's clock."""
+Deliver: TypeAlias = Callable[[OutgoingMessage, MessageQueue | None, float, float], Awaitable[SendResult]]
+"""Sends a message or a batch, to the queue if there is one; since when its timeout runs, and the timeout."""
 Kind: TypeAlias = tuple[bool, int, float]  # wait_store, born_at_ms, timeout: equal for all messages of a batch
 
 
@@ -36,7 +36,8 @@ class _Shipment:
 
     outgoing: OutgoingMessage
     queue: MessageQueue | None
-    deadline_s: float
+    begin_s: float
+    timeout_s: float
     handles: Sequence[SendHandle]
     size: int
 
@@ -60,17 +61,17 @@ class _Batch:
     topic: str
     queue: MessageQueue | None
     kind: Kind
+    begin_s: float  # since when the timeout of its first message runs
     due_s: float
-    deadline_s: float
     size: int = attrs.field(init=False, default=0)
     entries: list[bytes] = attrs.field(init=False, factory=list)
     handles: list[SendHandle] = attrs.field(init=False, factory=list)
 
     def shipment(self) -> _Shipment:
-        wait_store, born_at_ms, _ = self.kind
+        wait_store, born_at_ms, timeout_s = self.kind
         ids = [handle.msg_id for handle in self.handles]
         outgoing = batch_of(self.topic, b"".join(self.entries), ids, wait_store=wait_store, born_at_ms=born_at_ms)
-        return _Shipment(outgoing, self.queue, self.deadline_s, self.handles, self.size)
+        return _Shipment(outgoing, self.queue, self.begin_s, timeout_s, self.handles, self.size)
 
 
 @attrs.define(eq=False)
@@ -103,75 +104,79 @@ class Accumulator:
         return (
             len(message.body) < self._size_max
             and not message.is_delayed
-            and not isinstance(message, Reply)
-            and not is_retry_topic(message.topic)
+            and message.__class__ is not Reply
+            and not message.topic.startswith(RETRY_PREFIX)
         )
 
     async def add(
         self,
         message: Message,
         queue: MessageQueue | None,
-        begin_s: float,
         timeout_s: float,
+        begin_s: float | None = None,
         on_done: Callable[[SendHandle], None] | None = None,
     ) -> SendHandle:
         """Put a message into the open batch of its queue, or of its topic, as soon as there is room.
 
         Args:
-            begin_s: since when its timeout runs. That of a batch is its first message's.
+            begin_s: since when its timeout runs; None: since now. That of a batch is its first message's.
         Raises:
             MessageInvalid: no broker would take it. RequestTimeout: there was no room.
         """
         msg_id, entry = self.sender.prepare_member(message)
+        size = len(entry)
         if self._has_closed:
             self._has_closed = False
             await aio.sleep(0)
-        await self._wait_for_room(len(entry), begin_s + timeout_s)
+        if not self.in_flight.take(size):
+            begin_s = await self._wait_for_room(size, timeout_s, begin_s)
         handle = SendHandle(msg_id, on_done)
         kind = (message.wait_store, message.born_at_ms, timeout_s)
         place = message.topic if queue is None else queue
         batch = self._open.get(place)
-        if batch is not None and (batch.kind != kind or batch.size + len(entry) > self._bytes_max):
+        if batch is not None and (batch.kind != kind or batch.size + size > self._bytes_max):
             self._close(place)
             batch = None
         if batch is None:
-            batch = self._open[place] = _Batch(
-                message.topic, queue, kind, self._clock() + self._linger_s, begin_s + timeout_s
-            )
+            now_s = self._clock()
+            begin_s = now_s if begin_s is None else begin_s
+            batch = self._open[place] = _Batch(message.topic, queue, kind, begin_s, now_s + self._linger_s)
             self._opened.set()
         batch.entries.append(entry)
         batch.handles.append(handle)
-        batch.size += len(entry)
+        batch.size += size
         if batch.size >= self._bytes_max or len(batch.handles) >= self._count_max:
             self._close(place)
         return handle
 
-    async def _wait_for_room(self, size: int, deadline_s: float) -> None:
+    async def _wait_for_room(self, size: int, timeout_s: float, begin_s: float | None) -> float:
+        """Take a place as soon as there is one. Returns: since when the timeout runs."""
+        begin_s = self._clock() if begin_s is None else begin_s
         if self.in_flight.take(size):
-            return
+            return begin_s
         if not self.in_flight.is_waited_for:
             self.flush()
-        with aio.move_on_at(deadline_s):
+        with aio.move_on_at(begin_s + timeout_s):
             await self.in_flight.acquire(size)
-            return
+            return begin_s
         raise RequestTimeout(f"no room among the {self.in_flight.count} messages under way: raise in_flight_max")
 
     async def add_alone(
         self,
         outgoing: OutgoingMessage,
         queue: MessageQueue | None,
-        begin_s: float,
         timeout_s: float,
+        begin_s: float | None = None,
         on_done: Callable[[SendHandle], None] | None = None,
     ) -> SendHandle:
         """As `add`, for a message that cannot be in a batch: it leaves behind those that were sent to its queue before
         it."""
         size = len(outgoing.body)
-        await self._wait_for_room(size, begin_s + timeout_s)
-        if queue in self._open:
+        begin_s = await self._wait_for_room(size, timeout_s, begin_s)
+        if queue is not None and queue in self._open:
             self._close(queue)
         handle = SendHandle(outgoing.msg_id, on_done)
-        self._ship(_Shipment(outgoing, queue, begin_s + timeout_s, [handle], size))
+        self._ship(_Shipment(outgoing, queue, begin_s, timeout_s, [handle], size))
         return handle
 
     def flush(self) -> None:
@@ -222,7 +227,7 @@ class Accumulator:
     async def _send(self, shipment: _Shipment) -> None:
         outcome: SendResult | RocketError | None = None
         try:
-            outcome = await self.deliver(shipment.outgoing, shipment.queue, shipment.deadline_s)
+            outcome = await self.deliver(shipment.outgoing, shipment.queue, shipment.begin_s, shipment.timeout_s)
         except RocketError as error:
             outcome = error
         finally:

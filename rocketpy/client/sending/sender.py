@@ -177,8 +177,10 @@ class Sender:
             ClientError: the broker has no master. TransportError, BrokerError: see MQClientAPI.
         """
         began_s = self.instance.clock()
-        address = await self._address(queue)
-        header = self.header(message, queue)
+        known = self.instance.send_address(queue.broker_name)
+        if known is None or queue.topic not in self.instance.publish_topics:
+            known = await self._address(queue)
+        address, header = known, self.header(message, queue)
         try:
             result = await self.instance.api.send(
                 address, message.code, header, message.body, queue, message.msg_id, timeout_s
