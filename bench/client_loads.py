@@ -267,7 +267,7 @@ async def idle(ports: Ports, seconds: float) -> Figures:
         ]
         for consumer in consumers:
             await stack.enter_async_context(consumer)
-        while not all(len(consumer.assignment) > IDLE_QUEUES for consumer in consumers):
+        while not all(len(consumer.assignment) >= IDLE_QUEUES for consumer in consumers):
             await aio.sleep(0.1)
         await aio.sleep(seconds)
         gc.collect()

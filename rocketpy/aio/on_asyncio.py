@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
@@ -76,7 +76,6 @@ class AsyncioNursery:
 
     def __init__(self) -> None:
         self._group = _Group()
-        self._tasks: set[AsyncioTask] = set()
         self._late: list[asyncio.Task[object]] = []  # started while the group ends
         self._is_cancelled = self._is_closed = False
 
@@ -107,7 +106,7 @@ class AsyncioNursery:
         self.start(function, *arguments)
 
     def start(self, function: Callable[..., Awaitable[object]], /, *arguments: Any) -> AsyncioTask:
-        coroutine = _awaited(function, arguments)
+        coroutine = _coroutine(function, arguments)
         try:
             task = self._group.create_task(coroutine)
         except RuntimeError:  # the group ends, after an error or a cancellation
@@ -115,19 +114,23 @@ class AsyncioNursery:
             if self._is_closed:
                 raise
             self._is_cancelled = True
-            task = asyncio.get_running_loop().create_task(_awaited(function, arguments))
+            task = asyncio.get_running_loop().create_task(_coroutine(function, arguments))
             self._late.append(task)
         started = AsyncioTask(task)
-        self._tasks.add(started)
-        task.add_done_callback(lambda _: self._tasks.discard(started))
         if self._is_cancelled:
             started.cancel()
         return started
 
     def cancel(self) -> None:
         self._is_cancelled = True
-        for task in self._tasks:
-            task.cancel()
+        for task in [*self._group._tasks, *self._late]:
+            AsyncioTask(task).cancel()
+
+
+def _coroutine(function: Callable[..., Awaitable[T]], arguments: tuple[Any, ...]) -> Coroutine[Any, Any, T]:
+    """Call `function` for a task. A coroutine is taken as it is: another one around it would cost each task memory."""
+    awaitable = function(*arguments)
+    return awaitable if isinstance(awaitable, Coroutine) else _awaited(lambda: awaitable, ())
 
 
 async def _awaited(function: Callable[..., Awaitable[T]], arguments: tuple[Any, ...]) -> T:
