@@ -16,6 +16,7 @@ import pytest
 
 from rocketpy.errors import ConfigError
 from rocketpy.spark.session import check_java, session
+from tests.spark.jvm import train
 from tests.spark.query_process import CONFIG
 from tests.support.broker import RunningBroker, running_broker
 
@@ -53,6 +54,7 @@ def java() -> None:
 
 @pytest.fixture(scope="session")
 def spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    train()
     config = CONFIG | {
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
         "spark.driver.memory": "1g",

@@ -15,15 +15,7 @@ from typing import Any
 from rocketpy.spark import session
 
 ROOT = Path(__file__).parents[2]
-# Most of a short job's processor time is compilation: a start with one query took 51 s with the JVM's usual flags.
-JVM_FLAGS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # 29 s
-CONFIG = {
-    "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.driver.extraJavaOptions": JVM_FLAGS,
-    "spark.executor.extraJavaOptions": JVM_FLAGS,
-}
+CONFIG = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR", "spark.sql.shuffle.partitions": "2"}
 
 
 def start_query(spark: Any, name_server: str, topic: str, out: Path, *, once: bool = False, **options: str) -> Any:
