@@ -36,6 +36,37 @@ def test_messages_arrive_and_offsets_follow() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_handlers_that_wait_run_beside_each_other(concurrency: int) -> None:
+    async def scenario(cluster: FakeCluster) -> None:
+        store(cluster.add_broker(T=1), *[b"%d" % number for number in range(12)])
+        running, seen = [0], []
+
+        async def handle(message: ReceivedMessage) -> None:
+            running.append(running[-1] + 1)
+            await aio.sleep(0.1)
+            running.append(running[-1] - 1)
+            seen.append(message.body)
+
+        async with push_consumer(cluster, handle, start=START_FIRST, concurrency=concurrency):
+            await aio.sleep(3)
+        assert len(seen) == 12 and max(running) == concurrency
+
+    run(scenario)
+
+
+def test_handlers_that_do_not_wait_are_called_in_the_order_of_the_queue() -> None:
+    async def scenario(cluster: FakeCluster) -> None:
+        bodies = [b"%d" % number for number in range(50)]
+        store(cluster.add_broker(T=1), *bodies)
+        seen = Seen()
+        async with push_consumer(cluster, seen, start=START_FIRST):
+            await aio.sleep(1)
+        assert seen.bodies == bodies
+
+    run(scenario)
+
+
 def test_a_new_group_starts_at_the_end_and_a_known_one_where_it_was() -> None:
     """Holds: client, start of a new consumer."""
 

@@ -42,3 +42,13 @@ def test_a_body_that_cannot_be_inflated_is_handed_on(caplog: pytest.LogCaptureFi
     (message,) = decode_messages(record(b"not zlib", b"", ZLIB), "broker-a")
     assert (message.body, message.sys_flag) == (b"not zlib", ZLIB)
     assert "cannot decompress the body of message 7F00000100007CA70000000000000529" in caplog.text
+
+
+def test_a_message_is_the_same_before_and_after_its_fields_are_looked_at() -> None:
+    image = record(b"one", b"UNIQ_KEY\x01abc\x02TAGS\x01A")
+    (first,), (second,) = decode_messages(image, "broker-a"), decode_messages(image, "broker-a")
+    assert first.properties == {"UNIQ_KEY": "abc", "TAGS": "A"}
+    assert (first.born_host, first.store_host) == (("10.0.0.9", 5), ("127.0.0.1", 31911))
+    assert first == second and repr(first) == repr(second)
+    again = second.tried_again()
+    assert (again.reconsume_times, again.msg_id, again.body) == (4, "abc", b"one")
