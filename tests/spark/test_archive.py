@@ -119,8 +119,8 @@ def test_a_run_that_ended_behind_its_manifest_is_completed(tmp_path: Path, monke
 def test_a_long_run_that_was_cut_short_keeps_what_it_has_committed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """It commits every `commit_bytes`; pieces are no longer than that."""
     make_store(tmp_path / "s", 60)
-    monkeypatch.setattr("rocketpy.spark.jobs.archive.PIECES_PER_COMMIT", 2)
     commit, commits = ArchiveLog.commit, []
 
     def fail_later(log: ArchiveLog, manifest: Manifest) -> Manifest:
@@ -132,7 +132,7 @@ def test_a_long_run_that_was_cut_short_keeps_what_it_has_committed(
     with monkeypatch.context() as patched:
         patched.setattr(ArchiveLog, "commit", fail_later)
         with pytest.raises(OSError, match="killed here"):
-            run(tmp_path / "s", tmp_path / "a")
+            run(tmp_path / "s", tmp_path / "a", commit_bytes=2000)
     kept = rows(tmp_path / "a")
     assert kept and kept == logged(tmp_path / "s")[: len(kept)]
     following = run(tmp_path / "s", tmp_path / "a")

@@ -21,7 +21,6 @@ from rocketpy.client.sync import Producer
 from rocketpy.errors import ConfigError, StoreError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.spark.cluster import Bounds, Cluster
-from rocketpy.spark.jobs import archive_topics as module
 from rocketpy.spark.jobs.archive import archive
 from rocketpy.spark.jobs.archive_log import ArchiveLog, Manifest, files_of, manifests_of
 from rocketpy.spark.jobs.archive_topics import (
@@ -35,6 +34,7 @@ from rocketpy.spark.jobs.compact import compact
 from rocketpy.spark.jobs.replay import replay
 from rocketpy.spark.jobs.replay.plan import Wanted
 from rocketpy.spark.pulls import Slice
+from tests.spark.following import Following
 from tests.support.broker import RunningBroker, running_broker
 
 BROKER = "broker-a"
@@ -131,7 +131,6 @@ def test_a_run_that_was_cut_short(
     """It dies at its second commit, before the manifest or behind it."""
     topic = f"Cut{method}_{tmp_path.name}"  # another one for a second try
     send(broker, topic, 60)
-    monkeypatch.setattr(module, "PARTS_PER_COMMIT", 2)
     do, calls = getattr(ArchiveLog, method), []
 
     def dying(log: ArchiveLog, manifest: Manifest) -> Manifest:
@@ -143,7 +142,7 @@ def test_a_run_that_was_cut_short(
     with monkeypatch.context() as patched:
         patched.setattr(ArchiveLog, method, dying)
         with pytest.raises(Dead):
-            run(broker, tmp_path, topic)
+            run(broker, tmp_path, topic, commit_bytes=8000)
     assert 0 < len(places(tmp_path)) < 60
     assert run(broker, tmp_path, topic) != []
     assert_whole(tmp_path, topic, 60)
@@ -177,6 +176,17 @@ def test_kills_leave_each_message_once(broker: RunningBroker, tmp_path: Path) ->
             process.wait()
     run(broker, tmp_path / "a", topic)
     assert_whole(tmp_path / "a", topic, count)
+
+
+def test_continuous_follows_the_topics(broker: RunningBroker, tmp_path: Path) -> None:
+    topic = f"Followed_{tmp_path.name}"  # another one for a second try
+    send(broker, topic, 40)
+    with Following(tmp_path / "a", "-n", broker.namesrv, "-t", topic) as following:
+        following.wait_until(lambda: len(places(tmp_path / "a")) == 40)
+        send(broker, topic, 50)
+        following.wait_until(lambda: len(places(tmp_path / "a")) == 90)
+        assert following.stop() == 0
+    assert_whole(tmp_path / "a", topic, 90)
 
 
 def test_what_was_deleted_or_replaced_is_told(

@@ -19,7 +19,9 @@ from rocketpy.cli.pipeline.frame import (
     job_session,
     status_of,
 )
-from rocketpy.errors import ConfigError
+from rocketpy.cli.pipeline.stopping import stopped_by_signals
+from rocketpy.errors import ConfigError, RocketError
+from rocketpy.store.inspection.findings import NoListener
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 OF_STORE = {"broker": "--broker", "live_tail": "--live-tail", "skip_damage": "--skip-damage"}
 OF_TOPICS = {"topics": "--topic", "options": "--option"}
+OF_BOTH = ("allow_gap", "commit_bytes", "is_stopped")  # arguments of both jobs
 
 
 @click.command("archive", short_help="A store, or topics, as Parquet files.")
@@ -38,6 +41,20 @@ OF_TOPICS = {"topics": "--topic", "options": "--option"}
 @click.option("-t", "--topic", "topics", multiple=True, help="Topic to archive, with -n. May be repeated.")
 @click.option("--allow-gap", is_flag=True, help="Go on where records were deleted before they were archived.")
 @click.option("--compact", is_flag=True, help="Then merge small files. Nothing should be reading the archive.")
+@click.option(
+    "--commit-bytes",
+    type=click.IntRange(1),
+    help="Commit after this many bytes, about: a killed run goes on from there.  [default: 2 GiB]",
+)
+@click.option("--continuous", is_flag=True, help="Go on with what is new until SIGTERM. Implies --live-tail.")
+@click.option(
+    "--interval",
+    "interval_s",
+    type=click.IntRange(1),
+    default=60,
+    show_default=True,
+    help="Seconds from run to run, with --continuous.",
+)
 @click.option("--live-tail", is_flag=True, help="A broker is writing: its unfinished record ends the log.")
 @click.option("--skip-damage", is_flag=True, help="Go on after damage; what it was is in the table of bad rows.")
 @OPTIONS
@@ -53,22 +70,42 @@ def archive_command(places: tuple[Path, ...], master: str | None, inline: bool, 
     rocketpy pipeline archive --broker broker-a /var/lib/rocketmq/store /archive
     rocketpy pipeline archive -n 127.0.0.1:9876 -t Orders /archive
 
-    Prints a line of JSON. Exit status 1: there are new bad rows.
+    Prints a line of JSON; with --continuous one for each run that has archived something. Exit status 1: there are new
+    bad rows.
     """
     sys.exit(status_of(lambda: _archive(places, master, inline, given)))
 
 
 def _archive(places: tuple[Path, ...], master: str | None, inline: bool, given: dict[str, Any]) -> int:
+    _check(places, given)
+    if not given["continuous"]:
+        with job_session(master, inline) as spark, job_progress(inline) as listener:
+            return _run(spark, places, given, listener)
+    given["live_tail"] = not given["name_server"]
+    with stopped_by_signals() as stop, job_session(master, inline, has_bar=False) as spark:
+        given["is_stopped"], status = lambda: stop.is_set, 0
+        while not stop.is_set:
+            try:
+                status |= _run(spark, places, given, NoListener())
+            except RocketError as error:
+                if not error.retriable:
+                    raise
+                click.echo(f"rocketpy: {error}; the next run is in {given['interval_s']} s", err=True)
+            stop.wait(given["interval_s"])
+        return status
+
+
+def _run(
+    spark: SparkSession | None, places: tuple[Path, ...], given: dict[str, Any], listener: ProgressListener
+) -> int:
+    """Archive what is new. Returns the exit status."""
     from rocketpy.spark.jobs.compact import compact
 
-    is_compacting = given.pop("compact")
-    _check(places, given)
     target, run = places[-1], _of_topics if given["name_server"] else _of_store
-    with job_session(master, inline) as spark, job_progress(inline) as listener:
-        began_s = time.monotonic()
-        manifests = run(spark, places, given, listener)
-        merged = [compact(spark, target, broker) for broker in _brokers(target, given)] if is_compacting else []
-        seconds = time.monotonic() - began_s
+    began_s = time.monotonic()
+    manifests = run(spark, places, given, listener)
+    merged = [compact(spark, target, broker) for broker in _brokers(target, given)] if given["compact"] else []
+    seconds = time.monotonic() - began_s
     bad_rows = sum(file.rows for manifest in manifests for file in manifest.bad)
     report = {
         "rows": sum(manifest.rows for manifest in manifests),
@@ -80,7 +117,8 @@ def _archive(places: tuple[Path, ...], master: str | None, inline: bool, given: 
         "merged_files": sum(len(one.removed) for one in merged if one is not None),
         "seconds": round(seconds, 3),
     }
-    click.echo(json.dumps(report))
+    if manifests or not given["continuous"]:
+        click.echo(json.dumps(report))
     return int(bad_rows > 0)
 
 
@@ -102,8 +140,8 @@ def _of_store(
 ) -> list[Manifest]:
     from rocketpy.spark.jobs.archive import archive
 
-    names = ("broker", "allow_gap", "live_tail", "skip_damage")
-    return archive(spark, places[0], places[1], **{name: given[name] for name in names}, listener=listener)
+    names = ("broker", "live_tail", "skip_damage", *OF_BOTH)
+    return archive(spark, places[0], places[1], **_chosen(given, names), listener=listener)
 
 
 def _of_topics(
@@ -112,9 +150,11 @@ def _of_topics(
     from rocketpy.spark.jobs.archive_topics import archive_topics
 
     connection = {**connection_options(given["options"]), "nameServer": given["name_server"]}
-    return archive_topics(
-        spark, places[-1], given["topics"], connection, allow_gap=given["allow_gap"], listener=listener
-    )
+    return archive_topics(spark, places[-1], given["topics"], connection, **_chosen(given, OF_BOTH), listener=listener)
+
+
+def _chosen(given: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: given[name] for name in names if given.get(name) is not None}
 
 
 def _brokers(target: Path, given: dict[str, Any]) -> list[str]:

@@ -4,14 +4,14 @@ Bytes of the log that are no message, and messages with bodies that cannot be de
 Its files are in `_rocketpy/BROKER/bad`, where readers of the archive do not look, and are named by manifests.
 
 A run archives what the log has after the end of the run before. Each worker writes the files of its piece to a
-directory that readers do not see. After every PIECES_PER_COMMIT pieces the driver creates a manifest (archive_log.py)
-and moves their files to their places. After a run that was cut short, the next one moves what the last manifest names
+directory that readers do not see. After every COMMIT_BYTES of the log the driver creates a manifest (archive_log.py)
+and moves the files to their places. After a run that was cut short, the next one moves what the last manifest names
 and goes on after it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SPLIT_BYTES = 64 << 20  # of the log, for one task
-PIECES_PER_COMMIT = 256
+COMMIT_BYTES = 2 << 30  # of the log, for one manifest: some seconds of work are lost when a run is killed
 RAW_MAX = 4 << 20  # bytes of a place that are kept: one of zeros may be as large as its file
 BAD_SCHEMA = pa.schema(
     [
@@ -67,10 +67,12 @@ def archive(
     *,
     broker: str,
     split_bytes: int = SPLIT_BYTES,
+    commit_bytes: int = COMMIT_BYTES,
     allow_gap: bool = False,
     live_tail: bool = False,
     skip_damage: bool = False,
     listener: ProgressListener = NO_LISTENER,
+    is_stopped: Callable[[], bool] = lambda: False,
 ) -> list[Manifest]:
     """Archive what is new in a store.
 
@@ -79,9 +81,11 @@ def archive(
         target: the archive; made if it is not there. Several brokers may share it.
         broker: the broker's name; it tells the stores in one archive apart.
         split_bytes: log bytes of one task, about.
+        commit_bytes: log bytes of one manifest, about; at least a task for each core is committed at a time.
         allow_gap: go on where retention has deleted records before they were archived.
         live_tail: a broker is writing: its unfinished record ends the log.
         skip_damage: go on after damaged records, which are then in the side table.
+        is_stopped: asked after each commit; True ends the run there.
     Returns: the manifests of this run; none if there was nothing new.
     Raises:
         StoreError: another run is busy, records are gone, or the store is another one. RecordCorrupt: damage.
@@ -96,7 +100,7 @@ def archive(
                 "path": str(root),
                 "brokerName": broker,
                 "startPhysicalOffset": str(begin),
-                "splitBytes": str(split_bytes),
+                "splitBytes": str(min(split_bytes, commit_bytes)),
                 "liveTail": str(live_tail).lower(),
                 "checkCRC": "true",
                 "onCorrupt": "skip" if skip_damage else "fail",
@@ -105,7 +109,8 @@ def archive(
         manifests: list[Manifest] = []
         pieces = plan(options, begins_at_record=True)
         work = partial(archive_piece, options, log.pending)
-        for _, results in run_in_groups(spark, lambda: work, pieces, PIECES_PER_COMMIT, "archive", listener):
+        size = max(1, commit_bytes // split_bytes)
+        for _, results in run_in_groups(spark, lambda: work, pieces, size, "archive", listener, is_stopped):
             files = [file for result in results for file in result.files]
             bad = [file for result in results for file in result.bad]
             if files or bad:

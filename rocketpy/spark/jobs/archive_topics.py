@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PART_BYTES = 64 << 20  # of records, about
-PARTS_PER_COMMIT = 256
+COMMIT_BYTES = 2 << 30  # of records, about, for one manifest
 BESIDE_CONNECTION = frozenset({"storepath", "pullbatchsize", "pulltimeoutms", "pullpipeline"})
 
 
@@ -57,7 +57,9 @@ def archive_topics(
     *,
     allow_gap: bool = False,
     part_bytes: int = PART_BYTES,
+    commit_bytes: int = COMMIT_BYTES,
     listener: ProgressListener = NO_LISTENER,
+    is_stopped: Callable[[], bool] = lambda: False,
 ) -> list[Manifest]:
     """Archive what is new in topics, broker by broker.
 
@@ -66,6 +68,8 @@ def archive_topics(
         connection: nameServer and the other options of the connection; storePath, pullBatchSize, pullTimeoutMs and
             pullPipeline as of the source.
         allow_gap: go on where retention has deleted messages before they were archived.
+        commit_bytes: bytes of one manifest, about; at least a task for each core is committed at a time.
+        is_stopped: asked after each commit; True ends the run there.
     Returns: the manifests of this run; none if there was nothing new.
     Raises:
         ConfigError: options, or a topic that does not exist. StoreError: another run is busy, messages are gone, or the
@@ -81,9 +85,9 @@ def archive_topics(
         with ArchiveLog.opened(target.absolute(), broker) as log:
             slices = _new_slices(log, of_broker, allow_gap)
             size = mean_message_bytes(options, slices)
-            parts = list(cut_parts(slices, max(1, part_bytes // size)))
-            work = partial(_make_work, options, log)
-            for group, results in run_in_groups(spark, work, parts, PARTS_PER_COMMIT, broker, listener):
+            parts = list(cut_parts(slices, max(1, min(part_bytes, commit_bytes) // size)))
+            work, per_commit = partial(_make_work, options, log), max(1, commit_bytes // part_bytes)
+            for group, results in run_in_groups(spark, work, parts, per_commit, broker, listener, is_stopped):
                 manifests.append(_commit(log, group, results))
     return manifests
 

@@ -49,16 +49,21 @@ def run_in_groups(
     size: int,
     what: str,
     listener: ProgressListener,
+    is_stopped: Callable[[], bool] = lambda: False,
 ) -> Iterator[tuple[Sequence[Any], list[Any]]]:
     """`run_parts` for `size` parts at a time, for jobs that commit meanwhile.
 
     Args:
         make_work: called before each group.
+        size: at least a part for each core is done at a time.
+        is_stopped: asked before each group; True ends the job there.
     Yields: the parts of a group, and their results.
     """
     listener.begin(what, len(parts), "parts")
-    done = 0
+    done, size = 0, max(size, 1 if spark is None else spark.sparkContext.defaultParallelism)
     for at in range(0, len(parts), size):
+        if is_stopped():
+            return
         group, results = parts[at : at + size], []
         for result in run_parts(spark, make_work(), group):
             results.append(result)
