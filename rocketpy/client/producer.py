@@ -399,11 +399,8 @@ class Producer:
             RequestTimeout: no reply in time; a consumer may have handled the request all the same.
             RocketError: as `send`.
         """
-        timeout_s = self.options.send_timeout if timeout is None else timeout
-        pending = self._requests.new()
-        own = pending.properties(self.client_id, timeout_s)
-        submission = self._submission(message, own, queue, selector, key)
-        return await self._request(pending, submission, self._named(message).topic, timeout_s)
+        _, request = self._new_request(message, timeout, queue, selector, key)
+        return await request()
 
     async def request_soon(
         self,
@@ -416,12 +413,23 @@ class Producer:
         on_done: Callable[[RequestHandle], None] | None = None,
     ) -> RequestHandle:
         """Start a request and go on: `await handle` is its reply. Counts as in flight until then, like `send_soon`."""
+        msg_id, request = self._new_request(message, timeout, queue, selector, key)
+        return await self._begin(RequestHandle(msg_id, on_done), len(message.body), request)
+
+    def _new_request(
+        self,
+        message: Message,
+        timeout: float | None,
+        queue: MessageQueue | None,
+        selector: QueueSelector | None,
+        key: object,
+    ) -> tuple[str, Callable[[], Awaitable[ReceivedMessage]]]:
+        """The id of a request, and the call that sends it and waits for its reply."""
         timeout_s = self.options.send_timeout if timeout is None else timeout
         pending = self._requests.new()
         own = pending.properties(self.client_id, timeout_s)
         submission = self._submission(message, own, queue, selector, key)
-        request = partial(self._request, pending, submission, self._named(message).topic, timeout_s)
-        return await self._begin(RequestHandle(submission.msg_id, on_done), len(message.body), request)
+        return submission.msg_id, partial(self._request, pending, submission, self._named(message).topic, timeout_s)
 
     async def _request(
         self, pending: PendingRequest, submission: Submission, topic: str, timeout_s: float

@@ -143,7 +143,7 @@ class PushConsumer(GroupMember):
         nursery.start_soon(self._service.run)
         if self.options.ordered:
             nursery.start_soon(self._locks.renew, self.options.lock_interval)
-        if not self.options.ordered:
+        else:
             nursery.start_soon(self._expire_stuck)
         self._rebalancer.wake()
 
