@@ -30,14 +30,10 @@ _SPELLINGS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "tls_insecure": ("--tls-insecure", {"is_flag": True, "help": "Trust any server."}),
     "credentials_file": (
         "--credentials",
-        {"type": _FILE, "help": "YAML with accessKey and secretKey.  [$ROCKETMQ_HOME/conf/tools.yml]"},
+        {"type": _FILE, "help": "File with accessKey and secretKey.  [environment, or $ROCKETMQ_HOME/conf/tools.yml]"},
     ),
 }
-_VARIABLES = {
-    **{name: f"ROCKETMQ_{name.upper()}" for name in ("tls", *TLS_DETAILS)},
-    "credentials_file": "ROCKETPY_CREDENTIALS_FILE",
-}
-KEY_PASSWORD_VARIABLE = "ROCKETMQ_TLS_KEY_PASSWORD"
+_VARIABLES = {name: f"ROCKETMQ_{name.upper()}" for name in ("tls", *TLS_DETAILS)}
 _FIELDS = {  # of SecuritySettings: their names in errors
     "tls": "--tls",
     "tls_ca_file": "--tls-ca",
@@ -52,13 +48,15 @@ def shared_options(*, with_environment: bool) -> Callable[[Any], Any]:
     """Add the options of TLS and credentials.
 
     Args:
-        with_environment: variables count as given; for the options before the command, which those behind it override.
+        with_environment: variables of TLS count as given; for the options before the command, which those behind it
+            override. `tool_credentials` reads those of credentials.
     """
 
     def decorate(function: Any) -> Any:
         for name in reversed(SHARED):
-            (spelling, settings), variable = _SPELLINGS[name], _VARIABLES[name]
-            settings = settings | {"help": f"{settings['help']}  [env: {variable}]"}
+            (spelling, settings), variable = _SPELLINGS[name], _VARIABLES.get(name)
+            if variable is not None:
+                settings = settings | {"help": f"{settings['help']}  [env: {variable}]"}
             envvar = variable if with_environment else None
             function = click.option(spelling, name, default=None, envvar=envvar, **settings)(function)
         return function
@@ -101,7 +99,7 @@ def security_settings(given: Mapping[str, Any], said: Collection[str] = TLS_DETA
     Raises:
         UsageError: an option has no effect, or lacks another one.
     """
-    from rocketpy.client.security import SecuritySettings
+    from rocketpy.client.security import KEY_PASSWORD_VARIABLE, SecuritySettings
 
     details = {name: given[name] for name in TLS_DETAILS if given[name] and (given["tls"] or name in said)}
     try:

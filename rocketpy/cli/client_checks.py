@@ -336,7 +336,7 @@ def _failed(subject: str, error: RocketError, remedy: str) -> Finding:
             subject, "answers, and tells only administrators more", "ask with an account of an administrator"
         )
     if isinstance(error, BrokerError) and _ACCOUNT.search(error.remark):
-        remedy = "correct the account (--credentials, or $ROCKETMQ_HOME/conf/tools.yml): both keys as on the server"
+        remedy = "correct both keys of the account (--credentials, ROCKETPY_* variables, or conf/tools.yml)"
     elif "certificate" in text:
         remedy = "trust its authority (--tls-ca), and let the certificate name this address"
     elif "TLS" in text or isinstance(error, ConnectionLost):

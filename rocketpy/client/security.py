@@ -118,9 +118,9 @@ class SecuritySettings(Value):
             for field, variable in _VARIABLES.items()
             if given.get(variable) and field not in ("tls", "tls_verify")
         }
-        found["tls"] = is_tls = _flag(given, "ROCKETMQ_TLS")
+        found["tls"] = is_tls = _flag(given, _VARIABLES["tls"])
         if is_tls:
-            found["tls_verify"] = not _flag(given, "ROCKETMQ_TLS_INSECURE")
+            found["tls_verify"] = not _flag(given, _VARIABLES["tls_verify"])
             found["tls_key_password"] = given.get(KEY_PASSWORD_VARIABLE)
         else:  # so ROCKETMQ_TLS=false turns it off for one command
             found = {field: value for field, value in found.items() if not field.startswith("tls_")}

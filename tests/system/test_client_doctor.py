@@ -219,8 +219,8 @@ def test_certificates_and_accounts(tmp_path: Path) -> None:
 
         assert remedy(credentials=signed).startswith("use --tls if it serves TLS")
         assert remedy(credentials=signed, tls=TlsOptions(ca_file=other.ca_file)).startswith("trust its authority")
-        assert remedy(tls=trusting).startswith("correct the account")
-        assert remedy(tls=trusting, credentials=Credentials(OPERATOR, "wrong-secret")).startswith("correct the account")
+        assert remedy(tls=trusting).startswith("correct both keys")
+        assert remedy(tls=trusting, credentials=Credentials(OPERATOR, "wrong-secret")).startswith("correct both keys")
         assert remedy(tls=trusting, credentials=signed).startswith("start a broker with these name servers")
         told = looked(namesrv.namesrv, tls=trusting, credentials=Credentials("customer", SECRET))
         assert "administrators" in told[0].found and fatal(told) == []

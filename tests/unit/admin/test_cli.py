@@ -118,6 +118,10 @@ def test_credentials_of_a_file(
     assert f"{file}: needs two lines, accessKey" in capsys.readouterr().err
     file.unlink()
     assert main(["clusterList"]) == 1
+    assert f"ROCKETPY_CREDENTIALS_FILE {file}: cannot be read" in capsys.readouterr().err
+    monkeypatch.setenv("ROCKETPY_ACCESS_KEY", "shop")  # as for clients, no variable wins over another
+    assert main(["clusterList"]) == 1
+    assert "remove this or ROCKETPY_CREDENTIALS_FILE" in capsys.readouterr().err
 
 
 @cases("name", REGISTRY)
