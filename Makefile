@@ -75,7 +75,7 @@ test: $(VENV)/.dev  ## unit and property tests, attempts to get in, and the whol
 test-long: export TMPDIR = $(or $(MEMORY),$(TEMPORARY))
 test-long: export ROCKETPY_LONG = 1
 test-long: $(VENV)/.dev  ## the random tests of `make test` with their large budget
-	$(PYTEST) $(PARALLEL) tests/property tests/unit/failover/rules/test_histories.py tests/unit/client/test_cancellation.py tests/system/test_hostile_requests.py
+	$(PYTEST) $(PARALLEL) tests/property tests/unit/failover/rules/test_histories.py tests/unit/client/test_cancellation.py tests/unit/client/test_slow_motion.py tests/system/test_hostile_requests.py
 
 # Without the core some tests are skipped, also in CI.
 test-python: export CI =

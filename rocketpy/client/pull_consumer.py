@@ -70,7 +70,8 @@ class PullConsumer(GroupMember):
         self._assign_mode = False
         self._expression: str | Sql92 = ALL
         self._fetched = Fetched(self.options.topic_rank if self.options.topic_priority else None)
-        self._consumed: dict[MessageQueue, int] = {}  # one past what was polled
+        self._consumed: dict[MessageQueue, int] = {}  # one past what was polled, the last poll left out
+        self._in_hand: tuple[MessageQueue, int] | None = None  # the last poll: the program may still work on it
         self._next_commit_s = 0.0
 
     # --- lifetime -----------------------------------------------------------------------------------------------------
@@ -93,6 +94,7 @@ class PullConsumer(GroupMember):
     async def _leave(self, error: BaseException | None) -> None:
         """Unlike Java, leaving without an error commits what was polled when `auto_commit` is on."""
         if error is None and self.options.auto_commit:
+            self._finish_in_hand()
             self._store_consumed(self._consumed)
         await self._offsets.persist(set(self._assigned))
         for assigned in self._assigned.values():
@@ -176,6 +178,7 @@ class PullConsumer(GroupMember):
         With `auto_commit`, what earlier polls returned counts as done now and is committed every few seconds.
         """
         self._running()
+        self._finish_in_hand()
         if self.options.auto_commit and aio.now_s() >= self._next_commit_s:
             self._store_consumed(self._consumed)
             self._next_commit_s = aio.now_s() + self.options.auto_commit_interval
@@ -195,7 +198,8 @@ class PullConsumer(GroupMember):
                 raise
         next_offset = taken.finish()
         if next_offset >= 0:
-            self._consumed[taken.queue] = next_offset
+            self._finish_in_hand()
+            self._in_hand = (taken.queue, next_offset)
         return messages
 
     def _shown(self, messages: list[ReceivedMessage]) -> list[ReceivedMessage]:
@@ -203,6 +207,13 @@ class PullConsumer(GroupMember):
         if not self.namespace:
             return messages
         return [attrs.evolve(each, topic=without_namespace(each.topic, self.namespace)) for each in messages]
+
+    def _finish_in_hand(self) -> None:
+        """The program asks for more, or commits: it has done what it got."""
+        if self._in_hand is not None:
+            queue, next_offset = self._in_hand
+            self._consumed[queue] = next_offset
+            self._in_hand = None
 
     def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
         """Single messages, for ever. A message counts as done when the next one is asked for (stronger than Java)."""
@@ -264,6 +275,8 @@ class PullConsumer(GroupMember):
             RocketError: a broker did not take one.
         """
         self._running()
+        if offsets is None:
+            self._finish_in_hand()
         chosen = dict(self._consumed if offsets is None else offsets)
         self._store_consumed(chosen)
         for queue, offset in chosen.items():
@@ -297,7 +310,7 @@ class PullConsumer(GroupMember):
             raise ClientError(f"offset {offset} of queue {queue} is outside of {low} to {high}")
         assigned.process_queue.drop()
         assigned.end_pulls()
-        self._fetched.forget(queue)
+        self._forget(queue)
         self._consumed[queue] = offset
         self._offsets.update(queue, offset, increase_only=False)
         process_queue = self._process_queue()
@@ -350,7 +363,7 @@ class PullConsumer(GroupMember):
     async def release(self, queue: MessageQueue, process_queue: ProcessQueue) -> bool:
         process_queue.drop()
         self._assigned.remove(queue)
-        self._fetched.forget(queue)
+        self._forget(queue)
         if self.options.auto_commit and queue in self._consumed:
             self._offsets.update(queue, self._consumed[queue], increase_only=False)
         self._consumed.pop(queue, None)
@@ -358,6 +371,12 @@ class PullConsumer(GroupMember):
         self._offsets.remove(queue)
         self._puller.forget(queue)
         return True
+
+    def _forget(self, queue: MessageQueue) -> None:
+        """Drop what was fetched of the queue; what the program has in hand may be consumed again."""
+        self._fetched.forget(queue)
+        if self._in_hand is not None and self._in_hand[0] == queue:
+            self._in_hand = None
 
     async def queues_changed(self, topic: str, mine: Collection[MessageQueue]) -> None:
         logger.info("group %s: assigned %d queues of topic %s", self.group, len(mine), topic)
@@ -389,7 +408,11 @@ class PullConsumer(GroupMember):
         self._fetched.put(queue, process_queue, messages)
 
     def nothing_matched(self, queue: MessageQueue, process_queue: ProcessQueue, next_offset: int) -> None:
-        if not process_queue.cached_count:
+        if process_queue.cached_count:
+            return
+        if self._in_hand is not None and self._in_hand[0] == queue:
+            self._in_hand = (queue, max(next_offset, self._in_hand[1]))
+        else:
             self._consumed[queue] = max(next_offset, self._consumed.get(queue, 0))
 
     async def offset_illegal(self, queue: MessageQueue, process_queue: ProcessQueue, offset: int) -> bool:
