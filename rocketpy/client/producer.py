@@ -368,6 +368,9 @@ class Producer:
     async def _begin(self, handle: H, size: int, work: Callable[[], Awaitable[Any]]) -> H:
         """Run `work` in a task, within the bounds of what is in flight; `handle` gets its result."""
         await self._in_flight.acquire(size)
+        if self._open is None:  # closed meanwhile: the next one that waits is to learn it as well
+            self._in_flight.release(size)
+        nursery = self._ready[0].nursery
 
         async def run() -> None:
             result, failure = None, None
@@ -379,7 +382,7 @@ class Producer:
                 self._in_flight.release(size)
                 handle.finish(result, failure)
 
-        self._ready[0].nursery.start_soon(run)
+        nursery.start_soon(run)
         return handle
 
     async def request(

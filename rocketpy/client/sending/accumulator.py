@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeAlias
+from typing import NoReturn, TypeAlias
 
 import attrs
 
 from rocketpy import aio
-from rocketpy.errors import RequestTimeout, RocketError
+from rocketpy.errors import ClientError, RequestTimeout, RocketError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.names import RETRY_PREFIX
 
@@ -87,6 +87,7 @@ class Accumulator:
     _count_max: int = attrs.field(init=False)
     _size_max: int = attrs.field(init=False)  # of a message's body
     _has_closed: bool = attrs.field(init=False, default=False)  # a batch waits for the loop
+    _is_over: bool = attrs.field(init=False, default=False)  # `run` has ended
     _clock: Callable[[], float] = attrs.field(init=False, factory=aio.clock)
     _open: dict[MessageQueue | str, _Batch] = attrs.field(init=False, factory=dict)  # by queue or topic; oldest first
     _lines: dict[MessageQueue, deque[_Shipment]] = attrs.field(init=False, factory=dict)  # behind the one under way
@@ -121,7 +122,8 @@ class Accumulator:
         Args:
             begin_s: since when its timeout runs; None: since now. That of a batch is its first message's.
         Raises:
-            MessageInvalid: no broker would take it. RequestTimeout: there was no room.
+            MessageInvalid: no broker would take it. RequestTimeout: there was no room. ClientError: the producer was
+                closed meanwhile.
         """
         msg_id, entry = self.sender.prepare_member(message)
         size = len(entry)
@@ -130,6 +132,8 @@ class Accumulator:
             await aio.sleep(0)
         if not self.in_flight.take(size):
             begin_s = await self._wait_for_room(size, timeout_s, begin_s)
+        if self._is_over:
+            self._refuse(msg_id, size)
         handle = SendHandle(msg_id, on_done)
         kind = (message.wait_store, message.born_at_ms, timeout_s)
         place = message.topic if queue is None else queue
@@ -173,11 +177,18 @@ class Accumulator:
         it."""
         size = len(outgoing.body)
         begin_s = await self._wait_for_room(size, timeout_s, begin_s)
+        if self._is_over:
+            self._refuse(outgoing.msg_id, size)
         if queue is not None and queue in self._open:
             self._close(queue)
         handle = SendHandle(outgoing.msg_id, on_done)
         self._ship(_Shipment(outgoing, queue, begin_s, timeout_s, [handle], size))
         return handle
+
+    def _refuse(self, msg_id: str, size: int) -> NoReturn:
+        """Give the place of a message away that came too late: nothing would send it, nor end its wait."""
+        self.in_flight.release(size)
+        raise ClientError(f"message {msg_id} was not sent: the producer was closed")
 
     def flush(self) -> None:
         """Let all open batches leave."""
@@ -196,9 +207,9 @@ class Accumulator:
                 for place in [place for place, batch in self._open.items() if batch.due_s <= now_s]:
                     self._close(place)
         finally:
+            self._is_over = True
             for batch in self._open.values():
-                for handle in batch.handles:
-                    handle.finish(None)
+                self._finish(batch.shipment(), None)
 
     def _close(self, place: MessageQueue | str) -> None:
         self._has_closed = True
@@ -222,7 +233,7 @@ class Accumulator:
         finally:
             del self._lines[queue]
             for shipment in line:
-                shipment.finish(None)
+                self._finish(shipment, None)
 
     async def _send(self, shipment: _Shipment) -> None:
         outcome: SendResult | RocketError | None = None
@@ -231,5 +242,8 @@ class Accumulator:
         except RocketError as error:
             outcome = error
         finally:
-            self.in_flight.release(shipment.size, len(shipment.handles))
-            shipment.finish(outcome)
+            self._finish(shipment, outcome)
+
+    def _finish(self, shipment: _Shipment, outcome: SendResult | RocketError | None) -> None:
+        self.in_flight.release(shipment.size, len(shipment.handles))
+        shipment.finish(outcome)

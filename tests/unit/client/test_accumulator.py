@@ -3,6 +3,7 @@ outcome."""
 
 from collections.abc import Awaitable, Callable
 from itertools import chain
+from typing import Any
 
 import pytest
 
@@ -293,5 +294,31 @@ def test_an_error_of_the_block_gives_open_batches_up() -> None:
                 handle = await sender.send_soon(Message("T", b"0"))
                 raise KeyError
         assert handle is not None and handle.is_done and not requests(broker)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("settings", [{}, {"linger": 5.0}, {"linger": 5.0, "batch_count_max": 1}])
+@pytest.mark.parametrize("message", [Message("T", b"1"), Message("T", b"1", delay_level=1)])
+def test_senders_that_wait_for_room_when_the_block_ends_are_told(settings: dict[str, Any], message: Message) -> None:
+    async def scenario(cluster: FakeCluster) -> None:
+        broker = cluster.add_broker(T=1)
+        broker.mute |= {SEND, BATCH}
+        refused: list[RocketError] = []
+
+        async def send() -> None:
+            with aio.move_on_after(2000):
+                with pytest.raises(ClientError, match=r"closed|not running") as caught:
+                    await (await sender.send_soon(message, timeout=1000.0))
+                refused.append(caught.value)
+
+        sender = producer(cluster, in_flight_max=1, shutdown_grace=0.5, **settings)
+        begin_s = aio.now_s()
+        async with aio.open_nursery() as nursery, sender:
+            await sender.send_soon(Message("T", b"0"))
+            for _ in range(2):
+                nursery.start_soon(send)
+            await aio.sleep(0.1)
+        assert len(refused) == 2 and aio.now_s() - begin_s < 10
 
     run(scenario)
