@@ -85,10 +85,10 @@ class SqliteSeenIds:
                     if self._additions % TRIM_EVERY == 0:
                         self._trim()
                 yield self._database if is_new else None
+                self._database.execute("COMMIT")
             except BaseException:
-                self._database.execute("ROLLBACK")
+                self._database.rollback()  # does nothing where SQLite has done so
                 raise
-            self._database.execute("COMMIT")
 
     def close(self) -> None:
         with self._lock:

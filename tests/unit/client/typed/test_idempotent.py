@@ -119,6 +119,28 @@ def test_the_effect_and_the_mark_are_one_transaction(ids: SqliteSeenIds, tmp_pat
     assert (booked(), ids.has("id-0"), results) == (1, True, [])
 
 
+def test_a_commit_that_fails_is_rolled_back(ids: SqliteSeenIds) -> None:
+    """Fault: The transaction stayed open, and every later message failed with it."""
+    with ids.transaction("schema") as database:
+        assert database is not None
+        database.execute("CREATE TABLE orders (number INTEGER PRIMARY KEY)")
+        database.execute("CREATE TABLE paid (number REFERENCES orders DEFERRABLE INITIALLY DEFERRED)")
+    database.execute("PRAGMA foreign_keys = ON")
+    with pytest.raises(sqlite3.IntegrityError), ids.transaction("a"):
+        database.execute("INSERT INTO paid VALUES (7)")
+    ids.add("b")
+    assert (ids.has("a"), ids.has("b"), database.in_transaction) == (False, True, False)
+
+
+def test_the_error_that_ended_a_transaction_is_the_one_that_is_raised(ids: SqliteSeenIds) -> None:
+    """SQLite itself rolls back at a full disk, say; here the handler did."""
+    with pytest.raises(ValueError, match="full"), ids.transaction("a") as database:
+        assert database is not None
+        database.rollback()
+        raise ValueError("full")
+    assert not ids.has("a")
+
+
 def test_two_threads_with_one_message_run_its_handler_once(ids: SqliteSeenIds) -> None:
     calls: list[int] = []
     both = threading.Barrier(2)
