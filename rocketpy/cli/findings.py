@@ -26,12 +26,16 @@ def report(findings: Sequence[Finding]) -> int:
     """Print a table of findings. Returns: the exit status, 1 if one of them is fatal."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
+
+    from rocketpy.admin.output import harmless
 
     table = Table(title=f"rocketpy {__version__}", title_justify="left")
     for heading in ("what", "found", "remedy"):
         table.add_column(heading, overflow="fold")
     for finding in findings:
         style = "red" if finding.is_fatal else None
-        table.add_row(finding.subject, finding.found, finding.remedy or "fine", style=style)
+        texts = finding.subject, finding.found, finding.remedy or "fine"
+        table.add_row(*(Text(harmless(text)) for text in texts), style=style)  # a str would be markup
     Console().print(table)
     return int(any(finding.is_fatal for finding in findings))
