@@ -46,12 +46,15 @@ async def queue_rows(services: BrokerServices, topics: Iterable[str], steps: Ste
     """Return the queues of the topics, with the offsets of each group; at most QUEUES_MAX offsets."""
     found: list[QueueSnapshot] = []
     left = QUEUES_MAX
-    for topic in topics:
-        config = services.topics.select(topic)
-        offsets = {
-            group: services.offsets.query_all(group, topic) for group in sorted(services.offsets.groups_of(topic))
-        }
-        for queue_id in range(max(config.read_queue_nums, config.write_queue_nums) if config else 0):
+    for topic in dict.fromkeys(topics):
+        await steps.did()
+        if (config := services.topics.select(topic)) is None:
+            continue
+        offsets = {}
+        for group in sorted(services.offsets.groups_of(topic)):
+            offsets[group] = services.offsets.query_all(group, topic)
+            await steps.did(1 + len(offsets[group]))
+        for queue_id in range(max(config.read_queue_nums, config.write_queue_nums)):
             low, high = services.store.min_offset(topic, queue_id), services.store.max_offset(topic, queue_id)
             consumed = {group: queues[queue_id] for group, queues in offsets.items() if queue_id in queues}
             left -= 1 + len(consumed)
