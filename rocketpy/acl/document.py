@@ -29,6 +29,8 @@ DEPTH_MAX = 8  # dataVersion and accounts need 3
 VALUES_MAX = 150_000  # of 8 000 accounts; 60 MiB while they are read
 _FLOAT_OF_JAVA = re.compile(r"[-+]?(?:[0-9_]*\.[0-9_]*(?:[eE][-+]?[0-9]+)?|[0-9][0-9_]*[eE][-+]?[0-9]+)")
 """Text for PyYAML, a number for SnakeYAML."""
+_TAG = re.compile(r"\b(tag|tag handle) '.*")
+"""The end of an error of PyYAML. A value that begins with `!` is a tag, so the error would repeat a secret."""
 
 
 @attrs.frozen
@@ -115,7 +117,8 @@ def read_document(data: bytes, file: str) -> Entry:
     except yaml.YAMLError as error:  # its text would show lines of the file
         mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
         place = None if mark is None else mark.line + 1
-        raise ConfigError(f"not YAML: {problem or type(error).__name__}", file=file, line=place) from None
+        reason = _TAG.sub(r"\1: write a value with ! in quotes", problem or type(error).__name__)
+        raise ConfigError(f"not YAML: {reason}", file=file, line=place) from None
 
 
 def write_document(document: dict[str, Any]) -> bytes:

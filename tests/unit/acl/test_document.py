@@ -101,6 +101,18 @@ def test_an_error_shows_no_line_of_the_file(end: str) -> None:
             assert SECRET not in str(error)
 
 
+@pytest.mark.parametrize("has_c", [True, False])
+@pytest.mark.parametrize("value", ["!{}", "!!{}", "!{} a", "!{}!a", "!<{}> a"])
+def test_an_error_shows_no_value_that_is_a_tag(value: str, has_c: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: A secret that begins with `!`, without quotes, was in the error and so in the log."""
+    import yaml
+
+    monkeypatch.setattr(document, "_loader", lambda: yaml.CSafeLoader if has_c else yaml.SafeLoader)
+    found = fault(f"secretKey: {value.format(SECRET)}\n")
+    assert "f.yml:1: not YAML: " in found and SECRET not in found
+    assert "write a value with ! in quotes" in found or "undefined tag handle" in found
+
+
 @pytest.mark.parametrize(
     ("written", "text"),
     [("x", "x"), ("12345678", "12345678"), ("'012'", "012"), ('"1e8"', "1e8"), ("~", None), ("", None), ("'~'", "~")],
