@@ -17,7 +17,8 @@ run an `idempotent` handler; with `once` the second one waits, and then finds th
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import inspect
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
@@ -73,15 +74,18 @@ def idempotent(store: SeenIds, key: Key = message_id) -> Callable[[H], H]:
     """
 
     def decorate(function: H) -> H:
+        async def marked(awaitable: Awaitable[Any], name: str) -> Any:
+            result = await awaitable
+            if _is_done(result):
+                await aio.in_thread(store.add, name)
+            return result
+
         @functools.wraps(function)
         async def consume_async(*arguments: Any) -> Any:
             name = key(arguments[-1])
             if await aio.in_thread(store.has, name):
                 return None
-            result = await function(*arguments)
-            if _is_done(result):
-                await aio.in_thread(store.add, name)
-            return result
+            return await marked(function(*arguments), name)
 
         @functools.wraps(function)
         def consume(*arguments: Any) -> Any:
@@ -89,6 +93,8 @@ def idempotent(store: SeenIds, key: Key = message_id) -> Callable[[H], H]:
             if store.has(name):
                 return None
             result = function(*arguments)
+            if inspect.isawaitable(result):
+                return marked(result, name)
             if _is_done(result):
                 store.add(name)
             return result
@@ -121,6 +127,8 @@ def once(
                     if database is None:
                         return None
                     result = function(database, *arguments, **named)
+                    if inspect.isawaitable(result):
+                        raise TypeError(f"once() takes a plain function, and {function} returned {result}")
                     if not _is_done(result):
                         raise _Refused(result)
                     return result

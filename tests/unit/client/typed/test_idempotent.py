@@ -161,6 +161,24 @@ def test_two_threads_with_one_message_run_its_handler_once(ids: SqliteSeenIds) -
     assert calls == [1]
 
 
+def test_a_plain_handler_may_return_what_the_consumer_awaits(ids: SqliteSeenIds) -> None:
+    """Fault: Such a message was never marked; and `once` had rolled back before the handler ran."""
+    ran: list[int] = []
+
+    async def bill(message: ReceivedMessage, result: ConsumeResult | None = None) -> ConsumeResult | None:
+        ran.append(message.queue_offset)
+        return result
+
+    for result in (ConsumeResult.retry(), None, None):
+        assert call(idempotent(ids)(lambda message: bill(message, result)), message(0)) == result  # noqa: B023
+    assert ran == [0, 0]
+    unawaited = bill(message(1))
+    with pytest.raises(TypeError, match="plain function"):
+        once(ids)(lambda database, message: unawaited)(message(1))
+    unawaited.close()
+    assert (ran, ids.has("id-1")) == ([0, 0], False)
+
+
 def test_once_refuses_async_handlers(ids: SqliteSeenIds) -> None:
     with pytest.raises(TypeError, match="takes a plain function"):
 
