@@ -106,7 +106,8 @@ class TrioThreads:
         self._limiter = trio.CapacityLimiter(count)
 
     async def run(self, function: Callable[..., T], *arguments: Any) -> T:
-        return await trio.to_thread.run_sync(function, *arguments, limiter=self._limiter)
+        [result] = await trio.to_thread.run_sync(lambda: [function(*arguments)], limiter=self._limiter)
+        return result  # in a list, because trio takes a coroutine, which may be one, for a mistake
 
     def close(self) -> None:
         """trio ends idle threads."""

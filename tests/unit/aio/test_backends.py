@@ -285,6 +285,20 @@ def test_asyncio_a_second_cancellation_does_not_break_the_shield() -> None:
     run(main, backend="asyncio")
 
 
+def test_a_function_in_a_thread_may_return_a_coroutine(backend: str) -> None:
+    """Fault: trio refuses them, so handlers like `lambda message: work(message)` failed on each message."""
+
+    async def work() -> int:
+        return 7
+
+    async def main() -> None:
+        threads = aio.open_threads(1)
+        assert await (await threads.run(work)) == 7
+        threads.close()
+
+    (trio.run if backend == "trio" else lambda function: asyncio.run(function()))(main)
+
+
 def test_threads(backend: str) -> None:
     """A caller that is cancelled waits for the end of its thread."""
 
