@@ -128,21 +128,31 @@ def with_policy(function: MessageHandler, policy: RetryPolicy, *, in_loop: bool)
             "the handler is a plain function, so RetryPolicy.dead_letter has to be one: typed.sync has them"
         )
 
+    async def decided(message: ReceivedMessage, error: Exception) -> ConsumeResult:
+        if (result := _decide(policy, message, error)) is not None:
+            return result
+        try:
+            await (bury(message, error) if is_async(bury) else aio.in_thread(bury, message, error))
+        except Exception:
+            return _not_buried(message)
+        return CONSUMED
+
+    async def awaited(awaitable: Awaitable[Any], message: ReceivedMessage) -> Any:
+        try:
+            return await awaitable
+        except Exception as error:
+            return await decided(message, error)
+
     async def consume_async(message: ReceivedMessage) -> Any:
         try:
-            return await cast(Awaitable[Any], function(message))
+            awaitable = cast(Awaitable[Any], function(message))
         except Exception as error:
-            if (result := _decide(policy, message, error)) is not None:
-                return result
-            try:
-                await (bury(message, error) if is_async(bury) else aio.in_thread(bury, message, error))
-            except Exception:
-                return _not_buried(message)
-            return CONSUMED
+            return await decided(message, error)
+        return await awaited(awaitable, message)
 
     def consume(message: ReceivedMessage) -> Any:
         try:
-            return function(message)
+            result = function(message)
         except Exception as error:
             if (result := _decide(policy, message, error)) is not None:
                 return result
@@ -151,6 +161,7 @@ def with_policy(function: MessageHandler, policy: RetryPolicy, *, in_loop: bool)
             except Exception:
                 return _not_buried(message)
             return CONSUMED
+        return awaited(result, message) if inspect.isawaitable(result) else result
 
     return consume_async if in_loop else consume
 

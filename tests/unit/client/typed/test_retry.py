@@ -41,10 +41,13 @@ def failing(kind: str) -> Callable[..., Any]:
         async def __call__(self, value: Any, message: ReceivedMessage) -> None:
             raise ValueError(f"no {value}")
 
-    return {"async": fail_async, "plain": fail, "object": Fails()}[kind]
+    def returns_awaitable(value: Any, message: ReceivedMessage) -> Any:
+        return fail_async(value, message)
+
+    return {"async": fail_async, "plain": fail, "object": Fails(), "awaitable": returns_awaitable}[kind]
 
 
-@pytest.mark.parametrize("kind", ["async", "plain", "object"])
+@pytest.mark.parametrize("kind", ["async", "plain", "object", "awaitable"])
 def test_the_broker_is_told_attempts_and_delays(kind: str) -> None:
     async def scenario(cluster: FakeCluster) -> None:
         broker = cluster.add_broker(T=1)
@@ -121,7 +124,9 @@ def test_undecodable_messages_can_be_skipped_or_retried() -> None:
     run(scenario)
 
 
-@pytest.mark.parametrize(("handler", "dead_letter"), [("async", "async"), ("async", "plain"), ("plain", "plain")])
+@pytest.mark.parametrize(
+    ("handler", "dead_letter"), [("async", "async"), ("async", "plain"), ("plain", "plain"), ("awaitable", "plain")]
+)
 def test_a_handler_of_dead_letters_gets_message_and_error(handler: str, dead_letter: str) -> None:
     async def scenario(cluster: FakeCluster) -> None:
         broker = cluster.add_broker(T=1)
@@ -152,7 +157,7 @@ def test_a_plain_handler_needs_a_plain_handler_of_dead_letters() -> None:
         T.handler(failing("plain"), RetryPolicy(dead_letter=bury))
 
 
-@pytest.mark.parametrize("handler", ["async", "plain"])
+@pytest.mark.parametrize("handler", ["async", "plain", "awaitable"])
 def test_a_handler_of_dead_letters_that_fails_leaves_them_to_the_broker(handler: str) -> None:
     async def scenario(cluster: FakeCluster) -> None:
         broker = cluster.add_broker(T=1)
