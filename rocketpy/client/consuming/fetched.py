@@ -43,8 +43,9 @@ class Fetched:
         self._arrived.set()
 
     async def wait(self) -> None:
-        """Wait until something arrives."""
-        self._arrived = aio.Event()
+        """Wait until something arrives. Tasks that wait share the event: each of them looks then."""
+        if self._arrived.is_set():
+            self._arrived = aio.Event()
         await self._arrived.wait()
 
     def take(self, count_max: int | None) -> Taken | None:

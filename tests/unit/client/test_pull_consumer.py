@@ -238,3 +238,26 @@ def test_a_poll_takes_messages_of_an_earlier_topic_first() -> None:
         assert polled == [b"Urgent 1", b"Urgent 2", b"Normal 1", b"Normal 2", b"Other 1", b"Other 2"]
 
     run(scenario)
+
+
+def test_two_tasks_that_poll_share_what_comes() -> None:
+    """Fault: The second one slept on, until its timeout."""
+
+    async def scenario(cluster: FakeCluster) -> None:
+        broker = broker_with(cluster, 0)
+        polled: list[int] = []
+        async with pull_consumer(cluster, start=START_FIRST) as consumer:
+            await consumer.subscribe("T")
+
+            async def poll() -> None:
+                polled.append(len(await consumer.poll(max_messages=1, timeout=50)))
+
+            async with aio.open_nursery() as nursery:
+                for _ in range(2):
+                    nursery.start_soon(poll)
+                await aio.sleep(1)
+                for body in (b"1", b"2"):
+                    broker.store("T", 0, body)
+        assert polled == [1, 1]
+
+    run(scenario)
