@@ -180,6 +180,7 @@ class BlockingProducer(Blocking[S]):
     def _future(self, begin: Callable[..., Awaitable[Handle[T]]]) -> concurrent.futures.Future[T]:
         """Begin a send or request; the future gets its outcome."""
         future: concurrent.futures.Future[T] = concurrent.futures.Future()
+        future.set_running_or_notify_cancel()  # from now on it cannot be cancelled
 
         def done(handle: Handle[T]) -> None:
             if handle.result is not None:

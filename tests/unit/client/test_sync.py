@@ -56,6 +56,16 @@ def test_producer() -> None:
         producer.send(Message("T", b"x"))
 
 
+def test_a_send_under_way_cannot_be_cancelled(caplog: pytest.LogCaptureFixture) -> None:
+    """Fault: Its future said that it was, the message was sent all the same, and its end was logged as an error."""
+    with sync.Producer("pg", ProducerOptions(linger=0.05, **SETTINGS), lifetime=lifetime()) as producer:
+        future = producer.send_soon(Message("T", b"3"))
+        assert not future.cancel()
+        producer.flush()
+        assert future.result(0).queue_offset == 2
+    assert not caplog.records
+
+
 def test_pull_consumer() -> None:
     with sync.PullConsumer("cg", PullOptions(start=START_FIRST, **SETTINGS), lifetime=lifetime()) as consumer:
         consumer.subscribe("T")
