@@ -6,11 +6,9 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
-from .metric import Metric, Samples, gauge
+from .metric import DLQ_PREFIX, RETRY_PREFIX, Metric, Samples, gauge, is_inner
 from .snapshot import ConsumptionSnapshot, Snapshot, TopicSnapshot
 
-RETRY_PREFIX = "%RETRY%"
-DLQ_PREFIX = "%DLQ%"
 _B = "cluster brokerIP broker"
 _T = "cluster broker topic"
 _G = "cluster broker topic group"
@@ -25,9 +23,7 @@ def _starting(snapshot: Snapshot, prefix: str) -> list[TopicSnapshot]:
 def _normal(read: Callable[[TopicSnapshot], float | None]) -> Callable[[Snapshot], Samples]:
     """A figure of each topic that is neither a retry nor a dead letter topic."""
     return lambda s: [
-        ((s.cluster, s.broker, topic.topic), read(topic))
-        for topic in s.topics or ()
-        if not topic.topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
+        ((s.cluster, s.broker, topic.topic), read(topic)) for topic in s.topics or () if not is_inner(topic.topic)
     ]
 
 
@@ -67,7 +63,7 @@ EXPORTER_METRICS: tuple[Metric[Snapshot], ...] = (
     gauge("rocketmq_group_get_latency_by_storetime", _G, "Age of the next unconsumed message, ms.",
           _groups(lambda row: row.lag_ms)),
     gauge("rocketmq_group_diff", _D, "Unconsumed messages of clustering groups.",
-          lambda s: _unconsumed(r for r in s.consumption if not r.topic.startswith((RETRY_PREFIX, DLQ_PREFIX)))),
+          lambda s: _unconsumed(r for r in s.consumption if not is_inner(r.topic))),
     gauge("rocketmq_group_retrydiff", _D, "Unconsumed messages of retry topics.",
           lambda s: _unconsumed(r for r in s.consumption if r.topic.startswith(RETRY_PREFIX))),
     gauge("rocketmq_group_count", "caddr localaddr group", "Consumers online.",

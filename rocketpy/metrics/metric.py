@@ -1,8 +1,8 @@
 """A metric is one row: name, kind, labels, meaning, and how its samples are read from a snapshot.
 
 The collector shows the rows and docs/run/metrics.md lists them, so nothing else names a metric. Rows are in table.py,
-replication.py and exporter.py.
-Short: the three tables import it, and the collector imports them.
+replication.py, exporter.py and rocketmq5.py; counters.py has those of the workers.
+Short: the tables import it, and the collector imports them.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ Samples = Iterable[tuple[Sequence[str], float | None]]
 """Values by their labels; those that are None are left out."""
 Buckets = Iterable[tuple[Sequence[str], Sequence[tuple[str, float]], float]]
 """Of a histogram, by labels: bounds with what is up to them, and the sum."""
+RETRY_PREFIX, DLQ_PREFIX = "%RETRY%", "%DLQ%"
 _S = TypeVar("_S")
 
 
@@ -47,6 +48,11 @@ def counter(name: str, labels: str, text: str, samples: Callable[[_S], Samples])
 
 def histogram(name: str, labels: str, text: str, buckets: Callable[[_S], Buckets]) -> Metric[_S]:
     return Metric(name, Kind.HISTOGRAM, tuple(labels.split()), text, lambda snapshot: (), buckets)
+
+
+def is_inner(topic: str) -> bool:
+    """Return True for a retry topic and for a topic of dead letters."""
+    return topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
 
 
 def seconds(milliseconds: float | None) -> float | None:

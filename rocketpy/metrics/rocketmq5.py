@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterable
 import attrs
 
 from .counters import COUNTERS, PLACES
-from .metric import Buckets, Metric, Samples, counter, gauge, histogram
+from .metric import DLQ_PREFIX, RETRY_PREFIX, Buckets, Metric, Samples, counter, gauge, histogram, is_inner
 from .snapshot import ConsumptionSnapshot, Snapshot, StoreSnapshot, TopicSnapshot
 
-RETRY_PREFIX, DLQ_PREFIX = "%RETRY%", "%DLQ%"
 NODE = "cluster node_type node_id "
 _STORAGE = NODE + "storage_type storage_medium"
 _IN = NODE + "topic message_type is_system"
@@ -45,13 +44,9 @@ def _with_node(
     return lambda s: [((*_node(s), *labels), value) for labels, value in samples(s)]
 
 
-def _is_inner(topic: str) -> bool:
-    return topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
-
-
 def _of_topics(read: Callable[[TopicSnapshot], float | None]) -> Callable[[Snapshot], Samples]:
     return _with_node(
-        lambda s: [((t.topic, "normal", _text(t.is_system)), read(t)) for t in s.topics or () if not _is_inner(t.topic)]
+        lambda s: [((t.topic, "normal", _text(t.is_system)), read(t)) for t in s.topics or () if not is_inner(t.topic)]
     )
 
 
@@ -60,7 +55,7 @@ def _got(read: Callable[[ConsumptionSnapshot], float | None]) -> Callable[[Snaps
         lambda s: [
             ((row.topic, row.group, _text(row.is_system)), read(row))
             for row in s.consumption
-            if not _is_inner(row.topic)
+            if not is_inner(row.topic)
         ]
     )
 
