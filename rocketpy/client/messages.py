@@ -125,8 +125,7 @@ class ReceivedMessage:
     `offset_msg_id` names this copy on this broker. Properties, ids and hosts are decoded when they are looked at: that
     takes as long as everything else that a consumer does.
 
-    Args:
-        record: the message as its broker stored it; its phy_offset is -1 if it comes from no log.
+    `_record` is the message as its broker stored it; its phy_offset is -1 if it comes from no log.
     """
 
     topic: str

@@ -125,8 +125,8 @@ class ConsumeResult:
     """A handler's result for the messages it was given; returning None is SUCCESS, raising is RETRY.
 
     Args:
-        delay_level: of a retry: 0 lets the broker lengthen the delay with each attempt, -1 is the dead letter topic
-        (ordered consumers, too, which the reference does not do; other levels mean nothing to them).
+        delay_level: of a retry: 0 lets the broker lengthen the delay with each attempt, -1 is the dead letter topic, of
+            ordered consumers as well, which the reference does not do; other levels mean nothing to those.
         ack_index: of a batch: the last message that is done (0-based); None for all of them.
         suspend_s: of a suspension: seconds before the queue goes on; None for the consumer's setting.
         auto_commit: False on ordered SUCCESS keeps the messages handed out until a later COMMIT.

@@ -21,7 +21,6 @@ from rocketpy.cli.pipeline.frame import (
 )
 from rocketpy.cli.pipeline.stopping import stopped_by_signals
 from rocketpy.errors import ConfigError, RocketError
-from rocketpy.store.inspection.findings import NoListener
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,6 +80,8 @@ def _archive(places: tuple[Path, ...], master: str | None, inline: bool, given: 
     if not given["continuous"]:
         with job_session(master, inline) as spark, job_progress(inline) as listener:
             return _run(spark, places, given, listener)
+    from rocketpy.store.inspection.findings import NoListener  # which needs the compiled core
+
     given["live_tail"] = not given["name_server"]
     with stopped_by_signals() as stop, job_session(master, inline, has_bar=False) as spark:
         given["is_stopped"], status = lambda: stop.is_set, 0
