@@ -60,3 +60,8 @@ def test_a_server_loads_nothing_that_is_not_in_use() -> None:
     unused = {"rocketpy.acl", "rocketpy.broker.access", "rocketpy.client", "rocketpy.tls", "rocketpy.transport.tls"}
     unused |= {"rocketpy.filter.expression", "rocketpy.transport.asyncio_stream", "rocketpy.transport.signing"}
     assert not within(loaded, unused | OF_EXTRAS | {"asyncio", "click", "difflib", "lark", "prometheus_client"})
+
+
+def test_command_lines_are_read_without_the_compiled_core() -> None:
+    """Fault: Without it a server said nothing but the names of modules, because one of the commands imported it."""
+    assert not within(loaded_by("import rocketpy.cli.command_line, rocketpy.admin.cli"), COMPILED)
