@@ -53,10 +53,16 @@ def describe(fault: BaseException | str) -> str:
     """One line that says what happened, then the innermost frames; bounded, with control characters escaped."""
     if isinstance(fault, str):
         return printable(fault)
-    while isinstance(fault, BaseExceptionGroup):
-        fault = fault.exceptions[0]
+    fault = first_of(fault)
     frames = "".join(traceback.format_tb(fault.__traceback__, limit=-FRAMES_MAX))
     return f"{type(fault).__name__}: {printable(str(fault))}" + (f"\n{frames}" if frames else "")
+
+
+def first_of(fault: BaseException) -> BaseException:
+    """Return the first exception within groups; `fault` itself if it is no group."""
+    while isinstance(fault, BaseExceptionGroup):
+        fault = fault.exceptions[0]
+    return fault
 
 
 def printable(text: str) -> str:

@@ -22,6 +22,7 @@ import click
 from rocketpy import aio
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import BrokerError, RocketError
+from rocketpy.faults import first_of
 
 from .admin import Admin
 from .connection import shared_options, take_settings
@@ -176,7 +177,7 @@ def _run(function: CommandBody, kind: _Kind, options: dict[str, Any]) -> int:
     except KeyboardInterrupt:
         return interrupted
     except BaseExceptionGroup as group:
-        return interrupted if group.subgroup(KeyboardInterrupt) else _report(_first(group), debug)
+        return interrupted if group.subgroup(KeyboardInterrupt) else _report(first_of(group), debug)
     except Exception as error:
         return _report(error, debug)
 
@@ -197,11 +198,6 @@ async def _within(
         if watch is None:
             return await function(admin, out, **options)
         return await watch.run(lambda round_out: function(admin, round_out, **options), out)
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    first = group.exceptions[0]
-    return _first(first) if isinstance(first, BaseExceptionGroup) else first
 
 
 def _report(error: BaseException, debug: bool) -> int:

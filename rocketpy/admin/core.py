@@ -17,7 +17,6 @@ from rocketpy.errors import ClientError, RocketError
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.schema import Header
 
-MASTER_ID = 0
 TIMEOUT_S = 5.0
 TO_THE_END = -1  # a timestamp that means the end of the queue
 

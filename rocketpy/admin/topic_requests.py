@@ -6,7 +6,7 @@ from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.errors import BrokerError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.bodies.group import GroupList
-from rocketpy.remoting.bodies.route import ClusterInfo, TopicRouteData
+from rocketpy.remoting.bodies.route import MASTER_ID, ClusterInfo, TopicRouteData
 from rocketpy.remoting.bodies.topic import (
     TopicConfig,
     TopicConfigSerializeWrapper,
@@ -17,7 +17,7 @@ from rocketpy.remoting.bodies.topic import (
 from rocketpy.remoting.headers.admin import CreateTopicRequestHeader, TopicRequestHeader, TopicStatsRequestHeader
 from rocketpy.remoting.headers.namesrv import DeleteTopicInNamesrvRequestHeader
 
-from .core import MASTER_ID, AdminCore, NotFound, each
+from .core import AdminCore, NotFound, each
 
 NO_CLUSTER = "Make sure the specified clusterName exists or the name server connected to is correct."  # Java's words
 

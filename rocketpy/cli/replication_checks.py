@@ -16,6 +16,7 @@ from rocketpy.acl.credentials import read_credentials
 from rocketpy.admin.admin import Admin
 from rocketpy.config import BrokerSettings
 from rocketpy.errors import ConfigError, RocketError, StoreError
+from rocketpy.remoting.bodies.route import MASTER_ID
 from rocketpy.remoting.networks import parse_networks
 from rocketpy.remoting.signature import Credentials
 from rocketpy.replication.connection import connect, no_tls
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 3.0
 CLOSED_SOON_S = 0.5  # a master closes the connection of a stranger at once
-MASTER_ID = 0
 
 
 def replication_findings(settings: BrokerSettings) -> Iterator[Finding]:

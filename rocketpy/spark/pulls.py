@@ -17,13 +17,13 @@ import attrs
 import trio
 
 from rocketpy.client.cluster.instance import ClientInstance
-from rocketpy.client.cluster.route import MASTER_ID
 from rocketpy.client.consuming.subscription import SQL92, Sql92, build_subscription
 from rocketpy.client.results import ClientCode, PullStatus, StoredPull
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import BrokerError, ClientError, RocketError, TransportError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.bodies.client import SubscriptionData
+from rocketpy.remoting.bodies.route import MASTER_ID
 from rocketpy.remoting.headers.pull import PullMessageRequestHeader, PullSysFlag
 
 from .connection import BUSY_CODES

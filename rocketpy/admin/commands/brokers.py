@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from rocketpy.codes import RequestCode
 from rocketpy.errors import RocketError
 from rocketpy.message.numbers import long_or
+from rocketpy.remoting.bodies.route import MASTER_ID
 
 from ..admin import Admin
 from ..base import EXIT_PARTIAL, WATCH, broker_or_cluster, brokers_named, command, option
-from ..core import MASTER_ID, NotFound
+from ..core import NotFound
 from ..output import Column, Output, Table, second_text
 from ..statistics import first_number
 

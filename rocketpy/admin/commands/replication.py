@@ -12,10 +12,11 @@ from rocketpy.config import BrokerSettings, load_broker_config
 from rocketpy.errors import RocketError
 from rocketpy.message.numbers import long_or
 from rocketpy.remoting.bodies.broker import HaStatus
+from rocketpy.remoting.bodies.route import MASTER_ID
 
 from ..admin import Admin
 from ..base import EXIT_PARTIAL, WATCH, command, option
-from ..core import MASTER_ID, NotFound
+from ..core import NotFound
 from ..output import Column, Output, Table
 from .failover import GroupUnreadable, show_group
 

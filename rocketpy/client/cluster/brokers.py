@@ -10,13 +10,13 @@ import attrs
 from rocketpy.errors import ClientError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.record import RECORD_HEAD_MAX, queue_offset_of, store_timestamp_of
+from rocketpy.remoting.bodies.route import MASTER_ID
 from rocketpy.remoting.bodies.topic import TopicOffset
 from rocketpy.remoting.headers.pull import PullMessageRequestHeader, PullSysFlag
 
 from ..messages import ReceivedMessage
 from ..results import ClientCode, PullStatus
 from .instance import ClientInstance
-from .route import MASTER_ID
 from .time_search import StoredAt, first_offset_since
 
 SEND_BACK_TIMEOUT_S = 5.0

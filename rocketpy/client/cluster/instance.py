@@ -19,13 +19,12 @@ from rocketpy.codes import ResponseCode
 from rocketpy.errors import BrokerError, ClientError, RocketError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.bodies.client import ConsumerData, HeartbeatData, ProducerData
-from rocketpy.remoting.bodies.route import TopicRouteData
+from rocketpy.remoting.bodies.route import MASTER_ID, TopicRouteData
 
 from ..options import ClientOptions
 from ..results import ClientCode
 from .api import MQClientAPI
 from .route import (
-    MASTER_ID,
     PublishInfo,
     find_address,
     limit_queue_nums,

@@ -11,11 +11,9 @@ import attrs
 
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.numbers import int_or
-from rocketpy.remoting.bodies.route import QueueData, TopicRouteData
+from rocketpy.message.sys_flag import PermName
+from rocketpy.remoting.bodies.route import MASTER_ID, QueueData, TopicRouteData
 
-PERM_WRITE = 2
-PERM_READ = 4
-MASTER_ID = 0
 QUEUE_NUMS_MAX = 65_536  # of one topic on one broker
 
 
@@ -47,7 +45,7 @@ def publish_info(topic: str, route: TopicRouteData) -> PublishInfo:
     queues = tuple(
         MessageQueue(topic, data.broker_name, queue_id)
         for data in sorted(route.queue_datas, key=lambda data: data.broker_name)
-        if data.perm & PERM_WRITE and data.broker_name in with_master
+        if data.perm & PermName.WRITE and data.broker_name in with_master
         for queue_id in range(data.write_queue_nums)
     )
     return PublishInfo(topic, queues, write_queue_nums)
@@ -58,7 +56,7 @@ def subscribe_queues(topic: str, route: TopicRouteData) -> frozenset[MessageQueu
     return frozenset(
         MessageQueue(topic, data.broker_name, queue_id)
         for data in route.queue_datas
-        if data.perm & PERM_READ
+        if data.perm & PermName.READ
         for queue_id in range(data.read_queue_nums)
     )
 

@@ -24,6 +24,12 @@ MessageHandler = Callable[[ReceivedMessage], ConsumeResult | Awaitable[ConsumeRe
 BatchHandler = Callable[[Sequence[ReceivedMessage]], ConsumeResult | Awaitable[ConsumeResult | None] | None]
 
 
+def is_async(function: object) -> bool:
+    """Return True for a coroutine function, or an object that is called like one."""
+    call = getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__ is meant
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+
 class Handled(NamedTuple):
     """The result of a handler call. `error` is the exception that it raised; then the result is a retry."""
 
@@ -47,9 +53,7 @@ class Handler:
 
     def __attrs_post_init__(self) -> None:
         self._slots, self._threads = aio.Semaphore(self.concurrency), aio.open_threads(self.concurrency)
-        self._is_async = inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(
-            getattr(self.function, "__call__", None)  # noqa: B004 - an object with an async __call__ is meant
-        )
+        self._is_async = is_async(self.function)
 
     async def handle(self, messages: Sequence[ReceivedMessage]) -> Handled:
         """Call the user's handler with `messages`. Raises only cancellation of the caller."""

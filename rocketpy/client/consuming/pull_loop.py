@@ -17,10 +17,10 @@ from rocketpy.codes import MQVersion, ResponseCode
 from rocketpy.errors import BrokerError, ClientError, RocketError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.bodies.client import SubscriptionData
+from rocketpy.remoting.bodies.route import MASTER_ID
 from rocketpy.remoting.headers.pull import PullMessageRequestHeader, PullSysFlag
 
 from ..cluster.instance import ClientInstance
-from ..cluster.route import MASTER_ID
 from ..cluster.route_renewal import tells_of_change
 from ..messages import ReceivedMessage
 from ..results import PullResult, PullStatus

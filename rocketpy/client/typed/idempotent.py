@@ -24,9 +24,9 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from rocketpy import aio
 
+from ..consuming.handler import is_async
 from ..messages import ReceivedMessage
 from ..results import ConsumeAction, ConsumeResult
-from .retry import is_async
 
 H = TypeVar("H", bound=Callable[..., Any])
 D = TypeVar("D", covariant=True)

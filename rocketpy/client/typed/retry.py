@@ -10,7 +10,6 @@ Source: RocketMQ 4.9 `setMaxReconsumeTimes`, `ConsumeConcurrentlyContext#setDela
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from enum import Enum
@@ -22,7 +21,7 @@ from rocketpy import aio
 from rocketpy.errors import RocketError
 from rocketpy.message import properties as names
 
-from ..consuming.handler import MessageHandler
+from ..consuming.handler import MessageHandler, is_async
 from ..messages import Message, ReceivedMessage
 from ..options import PushOptions, between
 from ..producer import Producer
@@ -184,9 +183,3 @@ def _decide(policy: RetryPolicy, message: ReceivedMessage, error: Exception) -> 
 def _not_buried(message: ReceivedMessage) -> ConsumeResult:
     logger.warning("the handler of dead letters failed on message %s", message.msg_id, exc_info=True)
     return ConsumeResult.dead_letter()
-
-
-def is_async(function: object) -> bool:
-    """Return True for a coroutine function, or an object that is called like one."""
-    call = getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__ is meant
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)

@@ -19,7 +19,7 @@ from typing import Generic, TypedDict, TypeVar, Unpack
 
 import attrs
 
-from ..consuming.handler import MessageHandler
+from ..consuming.handler import MessageHandler, is_async
 from ..consuming.subscription import Sql92
 from ..messages import Message, ReceivedMessage
 from ..options import PushOptions
@@ -27,7 +27,7 @@ from ..producer import Producer
 from ..push_consumer import PushConsumer
 from ..results import ConsumeResult, SendResult
 from ..sending.handles import SendHandle
-from .retry import BodyUndecodable, RetryPolicy, is_async, with_policy
+from .retry import BodyUndecodable, RetryPolicy, with_policy
 from .serializers import JSON, Serializer
 
 T = TypeVar("T")

@@ -27,7 +27,7 @@ from rocketpy.failover.rules.records import TEXT_MAX, GroupConfig, MemberRecord
 from rocketpy.failover.rules.requests import Orders, Outcome, Report, RevokeLease, Transaction, View
 from rocketpy.failover.rules.settings import Settings, differences, overruled
 from rocketpy.failover.rules.states import DUTIES, EXPLANATIONS, Change, Event, State
-from rocketpy.faults import Faults
+from rocketpy.faults import Faults, first_of
 
 from .gateway import EtcdUnavailable
 from .group_keys import GroupKeys
@@ -51,9 +51,8 @@ def boot_clock() -> float:
 
 def text_of(group: BaseException) -> str:
     """Return the text of the first fault of a group."""
-    while isinstance(group, BaseExceptionGroup):
-        group = group.exceptions[0]
-    return f"{type(group).__name__}: {group}"
+    fault = first_of(group)
+    return f"{type(fault).__name__}: {fault}"
 
 
 @attrs.frozen(kw_only=True)
