@@ -286,7 +286,7 @@ def test_asyncio_a_second_cancellation_does_not_break_the_shield() -> None:
 
 
 def test_a_function_in_a_thread_may_return_a_coroutine(backend: str) -> None:
-    """Fault: trio refuses them, so handlers like `lambda message: work(message)` failed on each message."""
+    """Fault: Under trio, handlers like `lambda message: work(message)` failed on each message."""
 
     async def work() -> int:
         return 7

@@ -8,8 +8,10 @@ from rocketpy.cli.findings import Finding, report
 
 
 def test_texts_are_shown_as_they_are(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault: rich took `[...]` for markup: addresses of IPv6 lost theirs, and `[/...]` ended the report with a
-    traceback. A broker's name could clear the screen."""
+    """Fault: An IPv6 address in brackets was left out as markup, and a path in brackets ended the report.
+
+    A broker's name could clear the screen.
+    """
     monkeypatch.setenv("COLUMNS", "200")
     text = "[fe80::1]:10911 [/data] \x1b[2J\x07"
     assert report([Finding(text, "a"), Finding("b", text), Finding("c", "d", text, is_fatal=True)]) == 1
