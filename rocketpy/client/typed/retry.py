@@ -10,6 +10,7 @@ Source: RocketMQ 4.9 `setMaxReconsumeTimes`, `ConsumeConcurrentlyContext#setDela
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from enum import Enum
