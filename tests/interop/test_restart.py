@@ -42,6 +42,7 @@ def test_restart(start_broker: Callable[..., AbstractContextManager[AnyBroker]],
             launch.start(name, "push", topic=TOPIC, group=GROUP, instance=f"member-{name}")
             for name in ("java-4.9.8", "go", "python")
         ]
+        staying.append(launch.start("python", "push", topic=TOPIC, group=GROUP, instance="trio", backend="trio"))
         leaving = launch.start("java-5.3.3", "push", topic=TOPIC, group=LEFT_GROUP)
         for member in [*staying, leaving]:
             member.wait_until(lambda member=member: member.queues, "queues")

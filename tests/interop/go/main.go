@@ -82,6 +82,8 @@ func main() {
 		reply(given)
 	case "transaction":
 		transaction(given)
+	case "allocate":
+		allocate(given)
 	case "attempts":
 		attempts(given)
 	default:

@@ -1,5 +1,5 @@
-"""Our own client under asyncio, driven like the official ones: send, push, litepull, request, reply or transaction.
-Runs until its input ends."""
+"""Our own client, driven like the official ones: send, push, litepull, request, reply or transaction.
+Runs until its input ends, under asyncio, or with --backend trio under trio."""
 
 from __future__ import annotations
 
@@ -314,7 +314,12 @@ def main() -> None:
         "reply": reply,
         "transaction": transaction,
     }
-    aio.run(commands[command], given)
+    if given.get("backend") == "trio":
+        import trio
+
+        trio.run(commands[command], given)
+    else:
+        aio.run(commands[command], given)
 
 
 if __name__ == "__main__":

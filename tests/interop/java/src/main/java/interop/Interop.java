@@ -1,7 +1,7 @@
 package interop;
 
 /**
- * One official Java client, driven by arguments: send, push, litepull, request, reply, transaction or attempts.
+ * One official Java client, driven by arguments: send, push, litepull, request, reply, transaction, allocate or attempts.
  *
  * Prints one JSON object per line. A consumer runs until its standard input ends, then leaves its group in good order.
  */
@@ -18,6 +18,7 @@ public final class Interop {
             case "request" -> RequestReply.request(arguments);
             case "reply" -> RequestReply.reply(arguments);
             case "transaction" -> Transactions.run(arguments);
+            case "allocate" -> Allocate.run(arguments);
             case "attempts" -> Attempts.run(arguments);
             default -> throw new IllegalArgumentException("no such command: " + arguments.command);
         }
