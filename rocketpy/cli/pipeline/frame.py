@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from subprocess import SubprocessError
 from typing import TYPE_CHECKING
@@ -42,15 +42,17 @@ def connection_options(given: Iterable[str]) -> dict[str, str]:
 
 
 @contextmanager
-def job_session(master: str | None, inline: bool, *, has_bar: bool = True) -> Iterator[SparkSession | None]:
+def job_session(
+    master: str | None, inline: bool, *, has_bar: bool = True, config: Mapping[str, str] | None = None
+) -> Iterator[SparkSession | None]:
     """A session that shows Spark's own bar of tasks on a terminal, if `has_bar`; None with `inline`."""
     if inline:
         yield None
         return
     from rocketpy.spark.session import session
 
-    config = {"spark.ui.showConsoleProgress": str(has_bar and sys.stderr.isatty()).lower(), "spark.log.level": "ERROR"}
-    spark = session(master, name="rocketpy pipeline", config=config)
+    ours = {"spark.ui.showConsoleProgress": str(has_bar and sys.stderr.isatty()).lower(), "spark.log.level": "ERROR"}
+    spark = session(master, name="rocketpy pipeline", config=ours | dict(config or {}))
     try:
         yield spark
     except (KeyboardInterrupt, SystemExit):  # a signal, in the middle of a talk with the JVM: it ends with this process

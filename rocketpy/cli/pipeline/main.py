@@ -18,6 +18,7 @@ from rocketpy.cli.pipeline.demo import demo_command
 from rocketpy.cli.pipeline.frame import AS_JSON, INLINE, MASTER, job_progress, job_session, status_of
 from rocketpy.cli.pipeline.rebuild import rebuild_command
 from rocketpy.cli.pipeline.replay import replay_command
+from rocketpy.cli.pipeline.run import run_command
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -78,7 +79,7 @@ def _audit(
     return int(any(problem.code in fatal for problem in report.problems))
 
 
-for command in (archive_command, rebuild_command, replay_command, *COMMANDS, demo_command):
+for command in (archive_command, rebuild_command, replay_command, run_command, *COMMANDS, demo_command):
     pipeline.add_command(command)
 
 if __name__ == "__main__":
