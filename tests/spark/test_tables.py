@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
+from rocketpy.client import Message, ProducerOptions
+from rocketpy.client.sync import Producer
 from rocketpy.errors import ConfigError
 from rocketpy.spark.columns import COLUMNS, DIAGNOSTICS, ddl_of
 from rocketpy.spark.table_options import (
@@ -19,6 +22,7 @@ from rocketpy.spark.table_options import (
     schema_with,
 )
 from rocketpy.spark.topic_source import TopicSource
+from tests.spark.catalog_process import run_statements
 from tests.support.broker import RunningBroker
 
 PLAIN = StructType([StructField("body", BinaryType())])
@@ -101,3 +105,14 @@ def test_a_table_is_made_filled_and_read(spark: Any, broker: RunningBroker, tabl
     spark.table("made").write.format("rocketmq").mode("append").options(**copy).save()
     plain = spark.read.format("rocketmq").options(nameServer=broker.namesrv, topic="Plain", waitForTopic="30s")
     assert plain.load().count() == 50
+
+
+def test_a_table_is_read_in_a_new_session(java: None, broker: RunningBroker, tmp_path: Path) -> None:
+    """Its options are in the catalog's schema: another JVM reads it by its name alone."""
+    with Producer("makers", ProducerOptions(name_servers=broker.namesrv)) as producer:
+        for number in range(5):
+            producer.send(Message("Kept", b"%d" % number, tags="blue"))
+    where = f"nameServer '{broker.namesrv}', topic 'Kept', columns 'tags,body'"
+    assert run_statements(tmp_path, f"CREATE TABLE kept USING rocketmq OPTIONS ({where})") == []
+    query = "SELECT count(tags), sum(cast(cast(body AS string) AS int)) FROM kept"
+    assert run_statements(tmp_path, query) == [[5, 10]]
