@@ -92,8 +92,13 @@ $(VENV)/.spark: $(VENV)/.dev setup.py
 	@sh deploy/with_progress.sh $(VENV)/pip.log env $(INSTALL) --editable ".[spark]"
 	@touch $@
 
+$(VENV)/.delta: $(VENV)/.spark
+	@echo "installing the extra delta, and DuckDB and pandas, which read tables in tests (about 150 MB) ..."
+	@sh deploy/with_progress.sh $(VENV)/pip.log env $(INSTALL) --editable ".[spark,delta]" "duckdb>=1" "pandas<3"
+	@touch $@
+
 test-spark: export ROCKETPY_PRELOADED = 1
-test-spark: $(VENV)/.spark  ## the data source for PySpark on local[2], against a real broker (Java 17)
+test-spark: $(VENV)/.spark $(VENV)/.delta  ## the data source for PySpark on local[2], against a real broker (Java 17)
 	@sh deploy/java_17.sh
 	$(PYTEST) $(PARALLEL) tests/spark
 

@@ -103,6 +103,7 @@ setup(
         "protobuf": ["protobuf>=4"],
         # 4.2: admission control and availableNow; 4.3.0 is tested. matplotlib: the plots of jobs
         "spark": ["pyspark>=4.2,<4.4", "pyarrow>=18", "matplotlib>=3.8"],
+        "delta": ["deltalake>=1.1"],  # `rocketpy pipeline archive --format delta`, beside the extra spark
         "failover": ["httpcore>=1,<2"],
         "tls": ["cryptography>=42"],  # only for the certificate of tls.test.mode.enable
         "site": ["mkdocs-material>=9.6", "mkdocstrings[python]>=1"],  # `make site`

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MUST_RUN = os.environ.get("CI") == "true"
-MISSING = [name for name in ("pyarrow", "pyspark") if importlib.util.find_spec(name) is None]
+NEEDED = ("pyarrow", "pyspark")
+NEEDED_BY = {"test_archive_delta.py": ("deltalake", "duckdb", "pandas")}
 
 TASK_TRIES = 3  # local[N] alone never tries a task again
 
@@ -33,12 +34,19 @@ class Skipped(pytest.Module):
     """A module that cannot be imported here."""
 
     def collect(self) -> list[pytest.Item | pytest.Collector]:
-        pytest.skip(f"{' and '.join(MISSING)} not installed: make test-spark installs the extra")
+        missing = " and ".join(missing_of(self.path))
+        pytest.skip(f"{missing} not installed: make test-spark installs what these tests need")
+
+
+def missing_of(module_path: Path) -> list[str]:
+    """Return the packages that a test file needs and that are not installed."""
+    needed = (*NEEDED, *NEEDED_BY.get(module_path.name, ()))
+    return [name for name in needed if importlib.util.find_spec(name) is None]
 
 
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
     """Skip with the reason what would fail to import."""
-    return Skipped.from_parent(parent, path=module_path) if MISSING and not MUST_RUN else None
+    return Skipped.from_parent(parent, path=module_path) if missing_of(module_path) and not MUST_RUN else None
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""`rocketpy pipeline archive`: a store, or topics of running brokers, as Parquet files."""
+"""`rocketpy pipeline archive`: a store, or topics of running brokers, as Parquet files or a Delta table."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import click
 
 from rocketpy.cli.pipeline.frame import (
     INLINE,
     MASTER,
     OPTIONS,
-    connection_options,
     job_progress,
     job_session,
+    key_values,
     status_of,
 )
 from rocketpy.cli.pipeline.stopping import stopped_by_signals
@@ -30,20 +31,24 @@ if TYPE_CHECKING:
 
 OF_STORE = {"broker": "--broker", "live_tail": "--live-tail", "skip_damage": "--skip-damage"}
 OF_TOPICS = {"topics": "--topic", "options": "--option"}
+OF_PARQUET = {"skip_damage": "--skip-damage"}
+OF_DELTA = {"storage_options": "--storage-option", "vacuum_days": "--vacuum"}
 OF_BOTH = ("allow_gap", "commit_bytes", "is_stopped")  # arguments of both jobs
 
 
-@click.command("archive", short_help="A store, or topics, as Parquet files.")
-@click.argument("places", nargs=-1, metavar="[DIRECTORY] TARGET", type=click.Path(path_type=Path))
+@click.command("archive", short_help="A store, or topics, as Parquet files or a Delta table.")
+@click.argument("places", nargs=-1, metavar="[DIRECTORY] TARGET")
 @click.option("--broker", help="Name of the broker of DIRECTORY; tells the stores in one archive apart.")
 @click.option("-n", "--name-server", metavar="HOST:PORT;...", help="Read topics of running brokers, not a DIRECTORY.")
 @click.option("-t", "--topic", "topics", multiple=True, help="Topic to archive, with -n. May be repeated.")
 @click.option("--allow-gap", is_flag=True, help="Go on where records were deleted before they were archived.")
-@click.option("--compact", is_flag=True, help="Then merge small files. Nothing should be reading the archive.")
+@click.option(
+    "--compact", is_flag=True, help="Then merge small files. With --format parquet nothing should be reading."
+)
 @click.option(
     "--commit-bytes",
     type=click.IntRange(1),
-    help="Commit after this many bytes, about: a killed run goes on from there.  [default: 2 GiB]",
+    help="Commit after about so many bytes: a killed run goes on from there.  [default: 2 GiB; delta: 128 MiB]",
 )
 @click.option("--continuous", is_flag=True, help="Go on with what is new until SIGTERM. Implies --live-tail.")
 @click.option(
@@ -54,13 +59,32 @@ OF_BOTH = ("allow_gap", "commit_bytes", "is_stopped")  # arguments of both jobs
     show_default=True,
     help="Seconds from run to run, with --continuous.",
 )
+@click.option(
+    "--format",
+    "format_name",
+    type=click.Choice(["parquet", "delta"]),
+    default="parquet",
+    show_default=True,
+    help="Files with manifests, or a Delta table, which this process writes without Spark.",
+)
+@click.option(
+    "--storage-option",
+    "storage_options",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Option of deltalake for TARGET, like aws_endpoint=URL. May be repeated.",
+)
+@click.option(
+    "--vacuum", "vacuum_days", type=click.IntRange(0), help="Delta: then remove files unused for so many days."
+)
 @click.option("--live-tail", is_flag=True, help="A broker is writing: its unfinished record ends the log.")
 @click.option("--skip-damage", is_flag=True, help="Go on after damage; what it was is in the table of bad rows.")
 @OPTIONS
 @MASTER
 @INLINE
-def archive_command(places: tuple[Path, ...], master: str | None, inline: bool, **given: Any) -> None:
-    """Write what is new in a store, or in topics, to Parquet files: TARGET/topic=T/dt=YYYY-MM-DD/BROKER-….parquet.
+def archive_command(places: tuple[str, ...], master: str | None, inline: bool, **given: Any) -> None:
+    """Write what is new in a store, or in topics, to Parquet files: TARGET/topic=T/dt=YYYY-MM-DD/BROKER-….parquet, or
+    to the Delta table TARGET, a directory or a URL like s3://BUCKET/TABLE.
 
     The first run archives all that is there, a later one goes on after it. A run may be cut short and repeated: each
     record is in the archive once. What cannot be read of a store is in TARGET/_rocketpy/BROKER/bad, with the reason.
@@ -68,6 +92,7 @@ def archive_command(places: tuple[Path, ...], master: str | None, inline: bool, 
     \b
     rocketpy pipeline archive --broker broker-a /var/lib/rocketmq/store /archive
     rocketpy pipeline archive -n 127.0.0.1:9876 -t Orders /archive
+    rocketpy pipeline archive -n 127.0.0.1:9876 -t Orders --format delta --continuous /tables/orders
 
     Prints a line of JSON; with --continuous one for each run that has archived something. Exit status 1: there are new
     bad rows.
@@ -75,8 +100,9 @@ def archive_command(places: tuple[Path, ...], master: str | None, inline: bool, 
     sys.exit(status_of(lambda: _archive(places, master, inline, given)))
 
 
-def _archive(places: tuple[Path, ...], master: str | None, inline: bool, given: dict[str, Any]) -> int:
+def _archive(places: tuple[str, ...], master: str | None, inline: bool, given: dict[str, Any]) -> int:
     _check(places, given)
+    inline = inline or given["format_name"] == "delta"
     if not given["continuous"]:
         with job_session(master, inline) as spark, job_progress(inline) as listener:
             return _run(spark, places, given, listener)
@@ -96,13 +122,13 @@ def _archive(places: tuple[Path, ...], master: str | None, inline: bool, given: 
         return status
 
 
-def _run(
-    spark: SparkSession | None, places: tuple[Path, ...], given: dict[str, Any], listener: ProgressListener
-) -> int:
+def _run(spark: SparkSession | None, places: tuple[str, ...], given: dict[str, Any], listener: ProgressListener) -> int:
     """Archive what is new. Returns the exit status."""
+    if given["format_name"] == "delta":
+        return _run_delta(places, given)
     from rocketpy.spark.jobs.compact import compact
 
-    target, run = places[-1], _of_topics if given["name_server"] else _of_store
+    target, run = Path(places[-1]), _of_topics if given["name_server"] else _of_store
     began_s = time.monotonic()
     manifests = run(spark, places, given, listener)
     merged = [compact(spark, target, broker) for broker in _brokers(target, given)] if given["compact"] else []
@@ -123,7 +149,28 @@ def _run(
     return int(bad_rows > 0)
 
 
-def _check(places: tuple[Path, ...], given: dict[str, Any]) -> None:
+def _run_delta(places: tuple[str, ...], given: dict[str, Any]) -> int:
+    """As `_run`, into a Delta table."""
+    from rocketpy.spark.jobs.delta_archive import DeltaArchive, archive_store, archive_topics
+
+    began_s = time.monotonic()
+    table = DeltaArchive.opened(places[-1], key_values(given["storage_options"], "--storage-option"))
+    chosen = _chosen(given, OF_BOTH)
+    if given["name_server"]:
+        archive_topics(table, given["topics"], _connection(given), **chosen)
+    else:
+        archive_store(table, Path(places[0]), given["broker"], live_tail=given["live_tail"], **chosen)
+    if given["compact"]:
+        table.compact()
+    if given["vacuum_days"] is not None:
+        table.vacuum(given["vacuum_days"])
+    report = table.done()
+    if report.commits or not given["continuous"]:
+        click.echo(json.dumps(attrs.asdict(report) | {"seconds": round(time.monotonic() - began_s, 3)}))
+    return int(report.unreadable > 0)
+
+
+def _check(places: tuple[str, ...], given: dict[str, Any]) -> None:
     """Raises ConfigError for options that do not go together."""
     is_store = not given["name_server"]
     if len(places) != 1 + is_store:
@@ -132,26 +179,36 @@ def _check(places: tuple[Path, ...], given: dict[str, Any]) -> None:
     for name, option in (OF_TOPICS if is_store else OF_STORE).items():
         if given[name]:
             raise ConfigError("belongs to topics (-n)" if is_store else "belongs to a store, not to -n", key=option)
+    is_delta = given["format_name"] == "delta"
+    for name, option in (OF_PARQUET if is_delta else OF_DELTA).items():
+        if given[name] not in (None, False, ()):
+            raise ConfigError(f"does not belong to --format {given['format_name']}", key=option)
+    if not is_delta and (Path(places[-1]) / "_delta_log").exists():
+        raise ConfigError(f"{places[-1]} is a Delta table: use --format delta")
     if is_store and not given["broker"]:
         raise ConfigError("is needed: it tells the stores in one archive apart", key="--broker")
 
 
 def _of_store(
-    spark: SparkSession | None, places: tuple[Path, ...], given: dict[str, Any], listener: ProgressListener
+    spark: SparkSession | None, places: tuple[str, ...], given: dict[str, Any], listener: ProgressListener
 ) -> list[Manifest]:
     from rocketpy.spark.jobs.archive import archive
 
     names = ("broker", "live_tail", "skip_damage", *OF_BOTH)
-    return archive(spark, places[0], places[1], **_chosen(given, names), listener=listener)
+    return archive(spark, Path(places[0]), Path(places[1]), **_chosen(given, names), listener=listener)
 
 
 def _of_topics(
-    spark: SparkSession | None, places: tuple[Path, ...], given: dict[str, Any], listener: ProgressListener
+    spark: SparkSession | None, places: tuple[str, ...], given: dict[str, Any], listener: ProgressListener
 ) -> list[Manifest]:
     from rocketpy.spark.jobs.archive_topics import archive_topics
 
-    connection = {**connection_options(given["options"]), "nameServer": given["name_server"]}
-    return archive_topics(spark, places[-1], given["topics"], connection, **_chosen(given, OF_BOTH), listener=listener)
+    chosen = _chosen(given, OF_BOTH)
+    return archive_topics(spark, Path(places[-1]), given["topics"], _connection(given), **chosen, listener=listener)
+
+
+def _connection(given: dict[str, Any]) -> dict[str, str]:
+    return {**key_values(given["options"], "--option"), "nameServer": given["name_server"]}
 
 
 def _chosen(given: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rocketpy.store.inspection.findings import ProgressListener
 
 FAILED = 2
+EXTRAS = {"pyspark": "spark", "pyarrow": "spark", "matplotlib": "spark", "deltalake": "spark,delta"}
 MASTER = click.option("--master", help="Spark master.  [default: that of spark-submit, otherwise local[*]]")
 INLINE = click.option("--inline", is_flag=True, help="Run in this process, without Spark.")
 OPTIONS = click.option(
@@ -32,11 +33,16 @@ AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 def connection_options(given: Iterable[str]) -> dict[str, str]:
     """What `--option` gives. Raises ConfigError."""
+    return key_values(given, "--option")
+
+
+def key_values(given: Iterable[str], option: str) -> dict[str, str]:
+    """The values of an option that takes KEY=VALUE. Raises ConfigError."""
     options = {}
     for one in given:
         key, equals, value = one.partition("=")
         if not equals:
-            raise ConfigError(f'"{one}" is not KEY=VALUE', key="--option")
+            raise ConfigError(f'"{one}" is not KEY=VALUE', key=option)
         options[key] = value
     return options
 
@@ -78,9 +84,10 @@ def status_of(job: Callable[[], int]) -> int:
     except (RocketError, OSError, SubprocessError) as exc:
         click.echo(f"rocketpy: {exc}", err=True)
     except ModuleNotFoundError as exc:
-        if (exc.name or "").split(".")[0] not in ("pyspark", "pyarrow", "matplotlib"):
+        extra = EXTRAS.get((exc.name or "").split(".")[0])
+        if extra is None:
             raise
-        click.echo(f'rocketpy: {exc.name} is not installed: pip install "rocketpy-mq[spark]"', err=True)
+        click.echo(f'rocketpy: {exc.name} is not installed: pip install "rocketpy-mq[{extra}]"', err=True)
     except Exception as exc:
         if not type(exc).__module__.startswith(("pyspark.", "py4j.")):
             raise

@@ -93,18 +93,19 @@ def archive(
     root, target = root.absolute(), target.absolute()
     list_segments(root)  # before anything is made: the store may be misspelt
     with ArchiveLog.opened(target, broker) as log:
-        begin = _begin(root, log, allow_gap)
-        options = parse_options(
-            StoreOptions,
-            {
-                "path": str(root),
-                "brokerName": broker,
-                "startPhysicalOffset": str(begin),
-                "splitBytes": str(min(split_bytes, commit_bytes)),
-                "liveTail": str(live_tail).lower(),
-                "checkCRC": "true",
-                "onCorrupt": "skip" if skip_damage else "fail",
-            },
+        if log.positions:
+            raise StoreError(
+                f"{target}: the archive of broker {broker} is made of its topics; rows would be there twice: name "
+                "another directory"
+            )
+        begin = begin_after(root, log.end, allow_gap)
+        options = options_of(
+            root,
+            broker,
+            begin,
+            split_bytes=min(split_bytes, commit_bytes),
+            live_tail=live_tail,
+            skip_damage=skip_damage,
         )
         manifests: list[Manifest] = []
         pieces = plan(options, begins_at_record=True)
@@ -120,25 +121,42 @@ def archive(
         return manifests
 
 
-def _begin(root: Path, log: ArchiveLog, allow_gap: bool) -> int:
-    """The phy offset from which on this run reads."""
+def begin_after(root: Path, archived: int | None, allow_gap: bool) -> int:
+    """Return the phy offset from which on a run reads; `archived` is where the run before has ended, if there was one.
+
+    Raises:
+        StoreError: the log does not go on there.
+    """
     segments = list_segments(root)
     first, end = (segments[0].start, segments[-1].end) if segments else (0, 0)
-    if log.end is None:
+    if archived is None:
         return first
-    if log.positions:
+    if archived > end:
+        raise StoreError(f"{root}: the log ends before {end}, but is archived up to {archived}: this is another store")
+    if archived < first and not allow_gap:
         raise StoreError(
-            f"{log.target}: the archive of broker {log.directory.name} is made of its topics; "
-            "rows would be there twice: name another directory"
-        )
-    if log.end > end:
-        raise StoreError(f"{root}: the log ends before {end}, but is archived up to {log.end}: this is another store")
-    if log.end < first and not allow_gap:
-        raise StoreError(
-            f"{root}: the log begins at {first}, and is archived up to {log.end}: what was between is deleted; "
+            f"{root}: the log begins at {first}, and is archived up to {archived}: what was between is deleted; "
             "--allow-gap goes on without it"
         )
-    return max(first, log.end)
+    return max(first, archived)
+
+
+def options_of(
+    root: Path, broker: str, begin: int, *, split_bytes: int, live_tail: bool, skip_damage: bool
+) -> StoreOptions:
+    """Return the options of the source for a run."""
+    return parse_options(
+        StoreOptions,
+        {
+            "path": str(root),
+            "brokerName": broker,
+            "startPhysicalOffset": str(begin),
+            "splitBytes": str(split_bytes),
+            "liveTail": str(live_tail).lower(),
+            "checkCRC": "true",
+            "onCorrupt": "skip" if skip_damage else "fail",
+        },
+    )
 
 
 def archive_piece(options: StoreOptions, pending: Path, piece: Piece) -> PieceResult:

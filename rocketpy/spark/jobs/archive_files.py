@@ -43,7 +43,7 @@ def write_rows(batches: Iterable[Any], pending: Path, name_of: NameOf) -> tuple[
     """
     files: list[ArchivedFile] = []
     attempt, number, end = new_attempt(), 0, 0
-    for chunk in _chunks(batches):
+    for chunk in chunks(batches, CHUNK_BYTES):
         files += _write_chunk(chunk, pending, attempt, name_of(number, chunk))
         ends = pc.add(chunk["physicalOffset"], pc.cast(chunk["storeSize"], pa.int64()))
         end, number = max(end, pc.max(ends).as_py()), number + 1
@@ -51,24 +51,29 @@ def write_rows(batches: Iterable[Any], pending: Path, name_of: NameOf) -> tuple[
     return files, end
 
 
-def _chunks(batches: Iterable[Any]) -> Iterator[Any]:
-    """Tables of about CHUNK_BYTES."""
+def chunks(batches: Iterable[Any], chunk_bytes: int) -> Iterator[Any]:
+    """Tables of about so many bytes."""
     held: list[Any] = []
     size = 0
     for batch in batches:
         held.append(batch)
         size += batch.nbytes
-        if size >= CHUNK_BYTES:
+        if size >= chunk_bytes:
             yield pa.Table.from_batches(held, arrow_schema(COLUMNS))
             held, size = [], 0
     if held:
         yield pa.Table.from_batches(held, arrow_schema(COLUMNS))
 
 
+def sorted_by_day(table: Any) -> Any:
+    """The rows with the column `dt`, the UTC day of storing, by topic, day, queue and offset."""
+    table = table.append_column("dt", pc.cast(pc.floor_temporal(table["storeTimestamp"], unit="day"), pa.date32()))
+    return table.sort_by([(column, "ascending") for column in ORDER])
+
+
 def _write_chunk(table: Any, pending: Path, attempt: str, name: str) -> list[ArchivedFile]:
     """A file for each topic and day."""
-    table = table.append_column("dt", pc.cast(pc.floor_temporal(table["storeTimestamp"], unit="day"), pa.date32()))
-    table = table.sort_by([(column, "ascending") for column in ORDER])
+    table = sorted_by_day(table)
     queues = table.group_by(["topic", "dt", "queueId"]).aggregate([("queueOffset", "min"), ("queueOffset", "max")])
     ranges: dict[tuple[str, Any], dict[str, list[int]]] = {}
     for row in queues.to_pylist():

@@ -83,7 +83,12 @@ def archive_topics(
     for broker in sorted({queue.broker_name for queue in bounds}):
         of_broker = {queue: ends for queue, ends in sorted(bounds.items()) if queue.broker_name == broker}
         with ArchiveLog.opened(target.absolute(), broker) as log:
-            slices = _new_slices(log, of_broker, allow_gap)
+            if log.end is not None and not log.positions:
+                raise StoreError(
+                    f"{target}: the archive of broker {broker} is made of its store; rows would be there twice: name "
+                    "another directory"
+                )
+            slices = new_slices(log.positions, of_broker, allow_gap)
             size = mean_message_bytes(options, slices)
             parts = list(cut_parts(slices, max(1, min(part_bytes, commit_bytes) // size)))
             work, per_commit = partial(_make_work, options, log), max(1, commit_bytes // part_bytes)
@@ -117,16 +122,11 @@ def parse_connection(topics: tuple[str, ...], connection: Mapping[str, str], *, 
     return parse_options(TopicOptions, {**connection, **chosen})
 
 
-def _new_slices(log: ArchiveLog, bounds: Mapping[MessageQueue, Bounds], allow_gap: bool) -> list[Slice]:
+def new_slices(positions: Positions, bounds: Mapping[MessageQueue, Bounds], allow_gap: bool) -> list[Slice]:
     """From where each queue is archived to where it ends now. Raises StoreError."""
-    if log.end is not None and not log.positions:
-        raise StoreError(
-            f"{log.target}: the archive of broker {log.directory.name} is made of its store; "
-            "rows would be there twice: name another directory"
-        )
     slices = []
     for queue, ends in bounds.items():
-        begin = log.positions.get(queue.topic, {}).get(str(queue.queue_id), ends.min_offset)
+        begin = positions.get(queue.topic, {}).get(str(queue.queue_id), ends.min_offset)
         if begin > ends.max_offset:
             raise StoreError(f"{queue} ends at {ends.max_offset}, but is archived up to {begin}: it is another one")
         if begin < ends.min_offset and not allow_gap:
@@ -174,8 +174,14 @@ def write_part(options: TopicOptions, pending: Path, prefix: str, part: TopicPar
     Raises:
         StoreError: messages were deleted while the run was reading.
     """
+    files, _ = write_rows(read_part(options, part), pending, partial(_name, prefix, part.number))
+    return files
+
+
+def read_part(options: TopicOptions, part: TopicPart) -> Iterator[Any]:
+    """The batches of a part, with all columns. Raises StoreError: messages were deleted meanwhile."""
     try:
-        files, _ = write_rows(read_slices(options, COLUMNS, part.slices), pending, partial(_name, prefix, part.number))
+        yield from read_slices(options, COLUMNS, part.slices)
     except RecordsGone as error:
         raise StoreError(
             f"{error.queue}: the broker skips offset {error.wanted}: its record was deleted meanwhile, or is damaged; "
@@ -186,7 +192,6 @@ def write_part(options: TopicOptions, pending: Path, prefix: str, part: TopicPar
             f"{error.queue} begins at {error.min_offset} now, and is archived up to {error.wanted}: what was between "
             "was deleted meanwhile; --allow-gap goes on without it"
         ) from error
-    return files
 
 
 def _name(prefix: str, part: int, number: int, _: Any) -> str:
