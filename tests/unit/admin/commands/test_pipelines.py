@@ -124,6 +124,7 @@ def test_a_failed_send_is_repeated_with_skip(mqadmin: Mqadmin, tmp_path: Path) -
     assert [one["body"] for one in stored(mqadmin.cluster.brokers["broker-a"])] == [b"b"]
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_an_interrupted_send_says_how_to_go_on(mqadmin: Mqadmin, tmp_path: Path) -> None:
     path = tmp_path / "lines"
     path.write_text('{"body": "a"}\n\n{"body": "b"}\n{"body": "c"}\n')
