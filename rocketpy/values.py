@@ -1,4 +1,4 @@
-"""Value: equality and repr for attrs classes of many fields, or of which there are many.
+"""Value, FrozenValue: equality and repr for attrs classes of many fields, or of which there are many.
 
     @attrs.frozen(eq=False, repr=False)
     class Limits(Value):
@@ -7,7 +7,7 @@
 attrs writes both for each class anew, and Python compiles them at each start: 7 % of a broker's CPU time and 5 % of
 its idle memory (processes/boot/memory.py).
 
-Short: one class, for the configuration, headers and bodies alike.
+Short: one class and its frozen kind, for the configuration, headers and bodies alike.
 """
 
 from __future__ import annotations
@@ -32,3 +32,12 @@ class Value:
     def __repr__(self) -> str:
         members = (f"{field.name}={getattr(self, field.name)!r}" for field in self.__attrs_attrs__ if field.repr)
         return f"{self.__class__.__qualname__}({', '.join(members)})"
+
+
+class FrozenValue(Value):
+    """A Value that never changes, so it has a hash and may be a key."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:  # type: ignore[override]  # Value has none
+        return hash((self.__class__, *(getattr(self, field.name) for field in self.__attrs_attrs__)))

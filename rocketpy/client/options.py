@@ -22,7 +22,7 @@ from rocketpy.message.numbers import int_or
 from rocketpy.message.sys_flag import CompressionType
 from rocketpy.remoting.signature import Credentials
 from rocketpy.transport.address_server import address_server_url
-from rocketpy.values import Value
+from rocketpy.values import FrozenValue
 
 from .allocation import Allocation, Averagely
 from .hooks.layer import Hook
@@ -139,7 +139,7 @@ START_FIRST = StartFrom("CONSUME_FROM_FIRST_OFFSET")
 
 
 @attrs.frozen(eq=False, repr=False, kw_only=True)
-class ClientOptions(Value):
+class ClientOptions(FrozenValue):
     """The options that producers, consumers and the admin client share. A line says: what (default), when to set it."""
 
     name_servers: str = attrs.field(factory=lambda: os.environ.get("NAMESRV_ADDR", ""), validator=_are_addresses)

@@ -25,7 +25,7 @@ import attrs
 
 from rocketpy.errors import ConfigError
 from rocketpy.remoting.signature import Credentials
-from rocketpy.values import Value
+from rocketpy.values import FrozenValue, Value
 
 FILE_BYTES_MAX = 1 << 16
 KEY_PASSWORD_VARIABLE = "ROCKETMQ_TLS_KEY_PASSWORD"
@@ -45,7 +45,7 @@ _VARIABLES = {
 
 
 @attrs.frozen(eq=False, repr=False, kw_only=True)
-class TlsOptions(Value):
+class TlsOptions(FrozenValue):
     """Encrypts the connections to name servers and brokers. Files are PEM.
 
     The certificate of a server has to name the host name or the IP address to which the client connects. The official

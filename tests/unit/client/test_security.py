@@ -170,3 +170,9 @@ def test_a_producer_within_a_client_has_its_options_and_not_the_environment(monk
     options = PushOptions(name_servers="n:1", credentials=Credentials("a", "k"), tls=None, vip_channel=True)
     inner = ProducerOptions.of_client(options)
     assert (inner.name_servers, inner.credentials, inner.vip_channel) == ("n:1", Credentials("a", "k"), True)
+
+
+def test_equal_options_are_one_key() -> None:
+    """Fault: Spark keeps one client for equal options, and could not once they had no hash."""
+    one, same = (PushOptions(name_servers="n:1", credentials=Credentials("a", "k"), tls=TlsOptions()) for _ in range(2))
+    assert len({one: 1, same: 2, PushOptions(name_servers="m:1"): 3}) == 2
