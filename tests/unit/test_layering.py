@@ -115,6 +115,7 @@ ONLY_IN: dict[str, set[str]] = {
     "asyncio": {"aio.on_asyncio", "transport.asyncio_stream"},
     "pyspark": {"spark"},
     "pyarrow": {"spark"},
+    "deltalake": {"spark"},
     "matplotlib": {"spark.jobs.plots"},
     "prometheus_client": {"metrics", "client.hooks.prometheus"},
     "opentelemetry": {"client.hooks.opentelemetry"},
