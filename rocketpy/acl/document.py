@@ -179,7 +179,7 @@ def _entry(node: Any, loader: Any, file: str, key: str) -> Entry:
     if isinstance(node, yaml.ScalarNode):
         try:
             value = loader.construct_object(node)
-        except (ValueError, OverflowError):  # `2020-13-45` is no date
+        except (ValueError, OverflowError, AttributeError, LookupError):  # `2020-13-45`, `!!timestamp x`, `!!bool x`
             value = float("nan")
         return Entry(value, file, line, key, raw=None if node.style else node.value)
     if isinstance(node, yaml.SequenceNode) and kind == "seq":

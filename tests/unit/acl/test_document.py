@@ -41,6 +41,13 @@ def test_forms_of_the_same(text: str) -> None:
     assert read(text).plain() == {"a": 1, "b": ["x", "y"], "c": {"d": True, "e": None}}
 
 
+@pytest.mark.parametrize("value", ["2020-13-45", "!!timestamp x", "!!bool x", "!!int x", "!!int ''"])
+def test_a_value_that_is_not_what_its_tag_says(value: str) -> None:
+    """Fault: PyYAML raised AttributeError, KeyError and IndexError for such values."""
+    with pytest.raises(ConfigError, match=r"f\.yml:1: a: expected a text"):
+        read(f"a: {value}\n").mapping()["a"].text()
+
+
 @pytest.mark.parametrize("text", ["", "\n\n", "# only a comment\n", "\ufeff", "---\n", "~"])
 def test_nothing(text: str) -> None:
     assert read(text).plain() is None and read(text).mapping() == {} and read(text).items() == []
