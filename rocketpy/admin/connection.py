@@ -1,4 +1,4 @@
-"""How a command reaches the servers: the options of TLS and credentials, and the settings of `Admin` that they make.
+"""Connection of a command to the servers: options for TLS and credentials become settings of `Admin`.
 
 They stand behind the command or before it, `mqadmin --tls clusterList`; the ones behind it win. The list of commands is
 shown without the client, so its modules are imported where they are used.
@@ -65,7 +65,7 @@ def shared_options(*, with_environment: bool) -> Callable[[Any], Any]:
 
 
 def take_settings(ctx: click.Context, options: dict[str, Any]) -> Callable[[], dict[str, Any]]:
-    """Take the options of the connection out of those of a command.
+    """Pop the options for TLS and credentials from a command's options.
 
     Returns: a function that makes the settings of `Admin`. It raises what is wrong with files.
     Raises:
@@ -128,7 +128,8 @@ def tool_credentials(settings: SecuritySettings) -> Credentials | None:
 
     if settings.credentials_file is not None:
         return settings.credentials()
-    found = SecuritySettings.from_environment().credentials()
+    account = {**os.environ, _VARIABLES["tls"]: "false"}  # the options have read the variables of TLS
+    found = SecuritySettings.from_environment(account).credentials()
     home = os.environ.get("ROCKETMQ_HOME")
     if found is not None or not home:
         return found

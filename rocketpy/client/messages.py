@@ -277,6 +277,8 @@ def check_message(message: Message, size_max: int) -> None:
         raise MessageInvalid("the message body is empty")
     if len(message.body) > size_max:
         raise MessageInvalid(f"the message body has {len(message.body)} bytes, allowed are {size_max}")
+    if not -1 << 31 <= message.flag < 1 << 31:
+        raise MessageInvalid(f"the flag {message.flag} does not fit 32 bits")
     if message.tags is not None and "||" in message.tags:
         raise MessageInvalid(f"a message can have one tag only; {message.tags!r} is a subscription expression")
     for key in message.keys:

@@ -185,7 +185,7 @@ class Producer:
                 return await (await self._accumulate(outgoing, messages[0], timeout, queue, None, None)).wait()
             return await self._send(outgoing, messages[0], timeout, queue, None, None)
 
-        if self._hooks is None:
+        if self._hooks is None or not messages:  # hooks get no empty batch; it is refused
             return await send(messages)
         return needed(await self._hooks.send([self._with_id(message) for message in messages], send))
 

@@ -104,6 +104,14 @@ def test_options_behind_the_command_win(monkeypatch: pytest.MonkeyPatch) -> None
     assert settings_of([*before, "--tls-ca", "/behind"])["tls"] == TlsOptions(ca_file=Path("/behind"))
 
 
+def test_the_certificate_of_an_option_belongs_to_the_key_of_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: The look for an account in the environment refused a key without a certificate."""
+    monkeypatch.setenv("ROCKETMQ_TLS", "true")
+    monkeypatch.setenv("ROCKETMQ_TLS_KEY", "/key")
+    made = settings_of(["clusterList", "--tls-cert", "/certificate"])
+    assert made["tls"] == TlsOptions(certificate_file=Path("/certificate"), key_file=Path("/key"))
+
+
 def test_credentials_of_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

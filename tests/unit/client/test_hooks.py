@@ -145,6 +145,20 @@ def test_a_message_is_checked_after_the_hooks() -> None:
     run(scenario)
 
 
+def test_hooks_get_no_empty_batch() -> None:
+    """Fault: The hook for Prometheus raised IndexError; now the batch is refused as without hooks."""
+    watching = Watching()
+
+    async def scenario(cluster: FakeCluster) -> None:
+        cluster.add_broker(T=1)
+        async with producer(cluster, hooks=(watching,)) as sender:
+            with pytest.raises(MessageInvalid):
+                await sender.send_batch([])
+        assert watching.ends == []
+
+    run(scenario)
+
+
 def test_errors_of_a_send_pass_the_hooks_and_those_of_a_hook_are_the_sends() -> None:
     watching = Watching()
 

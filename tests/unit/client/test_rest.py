@@ -274,3 +274,10 @@ def test_a_timer_has_the_property_of_5_x_clients(message: Message, wire: dict[st
 def test_a_message_that_cannot_be_a_timer_is_refused(message: Message) -> None:
     with pytest.raises(MessageInvalid):
         check_message(message, 100)
+
+
+@pytest.mark.parametrize("flag", [1 << 31, -(1 << 31) - 1])
+def test_a_flag_beyond_32_bits_is_refused(flag: int) -> None:
+    """Fault: In a batch it raised struct.error."""
+    with pytest.raises(MessageInvalid, match="does not fit 32 bits"):
+        check_message(Message("T", b"1", flag=flag), 100)
