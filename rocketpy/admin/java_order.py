@@ -25,7 +25,7 @@ def string_hash(text: str) -> int:
 
 
 def hash_order(names: Iterable[str], *, buckets: int = BUCKETS) -> list[str]:
-    """The names as a HashMap lists them that got them one by one. `buckets`: those that it had at first."""
+    """Return the names in the order of a HashMap that got them one by one. `buckets`: number of buckets at first."""
     listed = list(names)
     while 4 * len(listed) > FULL_QUARTERS * buckets:
         buckets *= 2

@@ -59,7 +59,7 @@ class Source:
 
     @property
     def remedy(self) -> str:
-        """What was sent, and how to send the rest."""
+        """Sentence that counts the messages sent and names the option that sends the rest."""
         rest = f"--skip {self.sent_line}" if self.given.lines_file else "the rest as --count"
         return f"{self.sent} messages were sent; go on with {rest}"
 

@@ -1,4 +1,4 @@
-"""Where a pipeline of messages goes on: the next offset of each queue, in a file, and the pace of it.
+"""Progress file of a pipeline: the next offset of each queue; and a bound for its messages per second.
 
 consumeMessage starts `--from` such a file. The last command of a pipeline writes it (`--save`): what it has not done
 yet is read again. The file is replaced whole, once a second and at the end.

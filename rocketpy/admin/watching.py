@@ -27,7 +27,7 @@ NARROWEST = 20
 
 @attrs.frozen
 class Watch:
-    """How often to show something."""
+    """Interval and number of rounds of a command that is shown again and again."""
 
     every_s: float
     rounds: int | None  # None: until it is interrupted

@@ -416,7 +416,7 @@ class RocketpyConfig(Value):
         "rocketpy,exporter",
         "metricsNames",
         "Names under which a broker shows its metrics, comma-separated: `rocketpy`; `exporter`: those of "
-        "rocketmq-exporter; `rocketmq5`: those of a 5.x broker; `rocketmq5_units`: the same with their units.",
+        "rocketmq-exporter; `rocketmq5`: names of a 5.x broker; `rocketmq5_units`: its names with units.",
     )
     metrics_use_tls: bool = setting(
         False,

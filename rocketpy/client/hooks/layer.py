@@ -80,7 +80,7 @@ class HookChain:
         return cls(tuple(hooks), group, client_id) if hooks else None
 
     async def send(self, messages: Sequence[Message], send: SendNext) -> SendResult | None:
-        """Send messages through the hooks. Raises: as `send`, and whatever a hook raises."""
+        """Send messages through the hooks. Raises: errors of `send` and of hooks."""
         for hook in reversed(self.hooks):
             send = partial(self._send_by, hook, send)
         return await send(messages)
@@ -91,7 +91,7 @@ class HookChain:
     async def consume(
         self, messages: Sequence[ReceivedMessage], handle: ConsumeNext, *, is_polled: bool = False
     ) -> ConsumeResult:
-        """Give messages to a handler through the hooks. Raises: as `handle`, and whatever a hook raises."""
+        """Give messages to a handler through the hooks. Raises: errors of `handle` and of hooks."""
         for hook in self.hooks:
             handle = partial(self._consume_by, hook, handle, is_polled)
         return await handle(messages)
@@ -102,7 +102,7 @@ class HookChain:
         return await hook.consume(Delivery(tuple(messages), self.group, self.client_id, is_polled), call_next)
 
     async def received(self, messages: Sequence[ReceivedMessage]) -> list[ReceivedMessage]:
-        """Pass messages that a call returns through the hooks. Returns those that came through."""
+        """Pass messages that a call returns through the hooks. Returns: the messages that all hooks passed on."""
         passed: list[ReceivedMessage] = []
 
         async def take(messages: Sequence[ReceivedMessage]) -> ConsumeResult:

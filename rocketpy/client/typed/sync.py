@@ -53,9 +53,8 @@ class TypedConsumer(sync.PushConsumer, Generic[T]):
         tags: str | Sql92 = "*",
         options: PushOptions | None = None,
     ) -> None:
-        policy = retry or RetryPolicy()
-        chosen = policy.options(options or PushOptions())
-        super().__init__(group, {topic.name: tags}, topic.handler(handler, policy), options=chosen)
+        function, chosen = topic.consumption(handler, retry or RetryPolicy(), options or PushOptions())
+        super().__init__(group, {topic.name: tags}, function, options=chosen)
 
 
 @attrs.frozen

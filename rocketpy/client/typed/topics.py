@@ -85,6 +85,12 @@ class TypedTopic(Generic[T]):
 
         return with_policy(consume, retry or RetryPolicy(), in_loop=is_async(function))
 
+    def consumption(
+        self, function: TypedHandler[T], retry: RetryPolicy, options: PushOptions
+    ) -> tuple[MessageHandler, PushOptions]:
+        """Return handler and options of a consumer of this topic."""
+        return self.handler(function, retry), retry.options(options)
+
 
 @attrs.frozen
 class TypedProducer(Generic[T]):
@@ -126,9 +132,8 @@ class TypedConsumer(PushConsumer, Generic[T]):
         tags: str | Sql92 = "*",
         options: PushOptions | None = None,
     ) -> None:
-        policy = retry or RetryPolicy()
-        chosen = policy.options(options or PushOptions())
-        super().__init__(group, {topic.name: tags}, topic.handler(handler, policy), options=chosen)
+        function, chosen = topic.consumption(handler, retry or RetryPolicy(), options or PushOptions())
+        super().__init__(group, {topic.name: tags}, function, options=chosen)
 
 
 def _media_type(text: str) -> str:
