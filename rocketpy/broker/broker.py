@@ -77,7 +77,7 @@ from .services import BrokerServices
 from .slaves.master_duties import MasterDuties
 from .slaves.slave_synchronize import SlaveSynchronize
 from .store_api import Store
-from .topics_of_log import KEEP_S, TopicsOfLog, adopt_queues, finish_deletions
+from .topics_of_log import TopicsOfLog, adopt_queues, finish_deletions
 from .transactions.transaction_progress import TransactionProgress
 from .transactions.transaction_questions import Questions
 from .transactions.transactions import TransactionService
@@ -328,7 +328,7 @@ class BrokerController:
         duties = [  # they save what no request waits for: groups created by pulls, order flags, failed saves
             Duty("detecting process pauses", CHECK_INTERVAL_S, as_duty(self._pauses.check)),
             Duty("saving topics", CONFIG_SAVE_S, services.topics.file.save),
-            Duty("keeping the position of topics", KEEP_S, self.topics_of_log.keep, first_s=0.0),
+            Duty("keeping the position of topics", RESTART_S, self.topics_of_log.run, first_s=0.0),
             Duty("saving subscription groups", CONFIG_SAVE_S, services.groups.file.save),
             Duty("saving offsets", settings.broker.flush_consumer_offset_interval / 1000, services.offsets.file.save),
             Duty("saving delays", settings.store.flush_delay_offset_interval / 1000, services.schedule.file.save),

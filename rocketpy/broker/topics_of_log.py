@@ -15,6 +15,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 
+import trio
+
 from rocketpy.errors import RocketError
 from rocketpy.transport.steps import Steps, finished
 
@@ -23,6 +25,7 @@ from .services import BrokerServices
 logger = logging.getLogger(__name__)
 
 KEEP_S = 0.05  # a start after a kill reads at most the log of this time, 15 MiB at full load
+REST_S = 0.4  # while the log does not grow; at most the first 120 MiB after a rest are read again
 PIECE_BYTES = 16 << 20  # of the log, between two saves of the position: less than a second
 SCAN_BYTES_MAX = 4 << 30  # about a minute; more can lie there if a Java broker has used the store
 
@@ -61,14 +64,20 @@ class TopicsOfLog:
                 self._services.fast_path.topic_removed(queue.topic)
             await steps.did()
 
-    async def keep(self) -> None:
-        """Write the position; first compare the table with the messages that a send worker has stored by the tables of
-        the last manager."""
+    async def run(self) -> None:
+        """Keep the position until cancelled; less often while the log does not grow."""
+        while True:
+            has_moved = await self.keep()
+            await trio.sleep(KEEP_S if has_moved else REST_S)
+
+    async def keep(self) -> bool:
+        """Write the position, and return True if it has moved; first compare the table with the messages that a send
+        worker has stored by the tables of the last manager."""
         if self._known is not None:
             await self._adopt_until(await self._services.fast_path.position())
             self._known = None
             self._topics.position.log_end = self._store.log_end
-        await self._topics.position.keep()
+        return await self._topics.position.keep()
 
     async def _adopt_until(self, end: int) -> None:
         position = self._topics.position

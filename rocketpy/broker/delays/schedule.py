@@ -49,7 +49,8 @@ from .levels import DelayLevels, DelayProgress
 logger = logging.getLogger(__name__)
 
 FIRST_LOOK_S = 1.0
-LOOK_INTERVAL_S = 0.1
+LOOK_INTERVAL_S = 0.1  # while messages wait
+REST_MAX_S = 0.5  # while none waits
 AFTER_ERROR_S = 10.0
 RETRY_S = 1.0
 FIND_S = 10.0  # to look for the last deliveries of all levels, before the first delivery
@@ -133,11 +134,12 @@ class ScheduleService:
         async with trio.open_nursery() as nursery:
             while True:
                 self._watch_clock()
-                for level in range(1, self.levels.level_max + 1):
-                    if level not in self._busy and self._may_have_work(level):
+                waiting = [level for level in range(1, self.levels.level_max + 1) if self._has_messages(level)]
+                for level in waiting:
+                    if level not in self._busy and trio.current_time() >= self._rest_until.get(level, 0.0):
                         self._busy.add(level)
                         nursery.start_soon(self._work_off, level)
-                await trio.sleep(LOOK_INTERVAL_S)
+                await trio.sleep(LOOK_INTERVAL_S if waiting else self._rest_s())
 
     async def _find_progress(self) -> None:
         """Begin each level without progress after its last delivered message in the log."""
@@ -163,11 +165,13 @@ class ScheduleService:
                 "messages keep their delay"
             )
 
-    def _may_have_work(self, level: int) -> bool:
-        if trio.current_time() < self._rest_until.get(level, 0.0):
-            return False
+    def _has_messages(self, level: int) -> bool:
         low, high = self._bounds(level)
         return max(self._progress.offsets.get(level, low), low) < high
+
+    def _rest_s(self) -> float:
+        """Seconds in which no message can become due if none waits: it is found in half of its delay."""
+        return min(REST_MAX_S, max(LOOK_INTERVAL_S, min(self.levels.delays_ms, default=0) / 2000))
 
     async def _work_off(self, level: int) -> None:
         try:

@@ -76,8 +76,8 @@ class TopicsPosition:
         """The table has all topics of the messages below this position."""
         self._below = max(self._below, below)
 
-    async def keep(self, *, sync: bool | None = None) -> None:
-        """Write the position, if it has moved and topics.json has all changes of the table.
+    async def keep(self, *, sync: bool | None = None) -> bool:
+        """Write the position, if it has moved and topics.json has all changes of the table; return False if not.
 
         `sync`: on return it is on the disk; False: it need not be; None: it is from time to time. A failure is
         logged: more of the log will be read at the next start.
@@ -85,7 +85,7 @@ class TopicsPosition:
         async with self._lock:
             table, below = self._table, self.below
             if below < 0 or self._file.is_dirty or ((table, below) == self._written and not sync):
-                return
+                return False
             now_s = trio.current_time()
             if sync is None:
                 sync = below - self._synced_below >= SYNC_BYTES or now_s >= self._synced_s + SYNC_S
@@ -94,10 +94,11 @@ class TopicsPosition:
             except OSError as exc:
                 if told := self._limit.take():
                     logger.warning("cannot write %s: %s%s", self._slots.path, exc, and_more(told))
-                return
+                return False
             self._written = table, below
             if sync:
                 self._synced_below, self._synced_s = below, now_s
+            return True
 
     async def pass_deletion(self) -> None:
         """After the send worker has dropped a deleted topic: bring a position behind its messages to the disk. A start

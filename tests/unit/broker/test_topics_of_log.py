@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
 from rocketpy.broker import topics_of_log
 from rocketpy.broker.managers.topics_position import saved_position
@@ -220,3 +221,21 @@ def test_a_slave_repeats_a_deletion_with_the_bound_that_it_had(
             await rig.broker.stop()
 
     trio.run(main)
+
+
+def test_the_position_follows_a_growing_log_closely_and_rests_with_it(tmp_path: Path) -> None:
+    rig = opened(tmp_path)
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(rig.broker.topics_of_log.run)
+            await trio.sleep(10)
+            for end, within_s in ((5000, topics_of_log.REST_S), (6000, topics_of_log.KEEP_S)):
+                rig.store.end = end
+                begun_s = trio.current_time()
+                while saved_position(tmp_path / "config" / "topics.json")[1] != end:
+                    await trio.sleep(0.001)
+                    assert trio.current_time() - begun_s < within_s + 0.01
+            nursery.cancel_scope.cancel()
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))

@@ -304,6 +304,33 @@ def test_the_service_looks_ten_times_a_second(tmp_path: Path) -> None:
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
+def test_while_no_message_waits_the_service_rests_for_half_of_the_shortest_delay(tmp_path: Path) -> None:
+    rig = SlowPathRig(tmp_path, message_delay_level="1s 5s 10s")
+    looks: list[float] = []
+    schedule = rig.services.schedule
+    watch = schedule._watch_clock
+
+    def look() -> None:
+        looks.append(trio.current_time())
+        watch()
+
+    schedule._watch_clock = look  # type: ignore[method-assign]
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(schedule.run)
+            await trio.sleep(5.05)
+            assert len(looks) == 9, "from the first second on, twice a second"
+            delayed(rig, NOW_MS + 1000)
+            await trio.sleep(0.5)
+            rig.clock.advance(1000)
+            await trio.sleep(0.11)
+            assert len(rig.fast_path.puts) == 1
+            nursery.cancel_scope.cancel()
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
 def test_the_operator_is_told_when_the_clock_goes_at_half_speed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
