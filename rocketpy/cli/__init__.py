@@ -1,6 +1,7 @@
 """The commands of `rocketpy`, `mqbroker`, `mqnamesrv`, and what they look at.
 
 main, command_line      entry points, arguments, what a command prints
+late_commands           commands that are imported when one is named
 cluster                 several brokers of one directory, for trials
 completion              scripts for bash, zsh and fish
 pipeline/               jobs on Spark

@@ -22,13 +22,14 @@ from rocketpy.processes.boot.serving import Deliver, Order
 
 from ..processes.boot.serving import exit_status
 from .completion import SHELLS, AdminCommand, complete_admin, completion_script
-from .pipeline.main import pipeline
+from .late_commands import LateCommands
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 _FILE = click.Path(exists=False, dir_okay=False)
+_LATE = {"pipeline": ("rocketpy.cli.pipeline.main", "pipeline")}
 
 
-@click.group(context_settings=_CONTEXT)
+@click.group(cls=LateCommands, late=_LATE, context_settings=_CONTEXT)
 @click.version_option(__version__, prog_name="rocketpy")
 def cli() -> None:
     """rocketpy: an Apache RocketMQ 4.x compatible message broker.
@@ -303,9 +304,6 @@ def store_set_aside(config: str) -> None:
         return 0
 
     sys.exit(exit_status(run))
-
-
-cli.add_command(pipeline)
 
 
 @cli.command()

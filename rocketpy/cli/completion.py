@@ -9,15 +9,20 @@ Short: one use of click's completion.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import click
-from click.shell_completion import CompletionItem, ShellComplete, get_completion_class
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 SHELLS = ("bash", "zsh", "fish")
 
 
 def completion_script(shell: str, programs: Mapping[str, click.Command]) -> str:
     """The text for a shell, of all programs."""
+    from click.shell_completion import get_completion_class
+
     found = get_completion_class(shell)
     assert found is not None, f"click has no completion for {shell}"
     return "\n".join(found(command, {}, name, variable_of(name)).source() for name, command in programs.items())
@@ -37,6 +42,8 @@ class AdminCommand(click.Command):
 
 def complete_admin(ctx: click.Context, param: click.Parameter | None, incomplete: str) -> list[CompletionItem]:
     """Return how the last word of an mqadmin command line may end. `ctx` has the words before it."""
+    from click.shell_completion import ShellComplete
+
     from rocketpy.admin.cli import mqadmin
 
     return ShellComplete(mqadmin, {}, "mqadmin", "").get_completions(list(ctx.params["arguments"]), incomplete)
