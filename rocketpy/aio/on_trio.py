@@ -138,7 +138,7 @@ class TrioBackend:
     name = "trio"
 
     def clock(self) -> Callable[[], float]:
-        return trio.current_time
+        return trio.lowlevel.current_clock().current_time
 
     def future(self) -> TrioFuture:
         return TrioFuture()

@@ -87,9 +87,11 @@ class Producer:
         self._requests = PendingRequests(self._lifetime.rng)
         self._in_flight = self._new_in_flight()  # background sends and requests
         self._accumulator: Accumulator | None = None  # with a linger
+        self._clock: Callable[[], float]
 
     async def __aenter__(self) -> Self:
         self._open = await self._lifetime.open()
+        self._clock = aio.clock()
         instance = self._open.instance
         instance.producer_groups.add(self.group)
         sender = Sender(instance, self.group, self.options, self._open.next_id)
@@ -163,7 +165,8 @@ class Producer:
         _, send_loop = self._ready
         if self._hooks is not None:
             return await self._submission(message, NO_PROPERTIES, queue, selector, key).send(timeout)
-        message = self._named(message)
+        if self.namespace:
+            message = self._named(message)
         if self._accumulator is not None:
             return await (await self._accumulate(None, message, timeout, queue, selector, key)).wait()
         return await self._send(send_loop.sender.prepare(message), message, timeout, queue, selector, key)
@@ -227,26 +230,29 @@ class Producer:
         """The message as hooks see it."""
         return message if message.msg_id else attrs.evolve(message, msg_id=self._ready[0].next_id())
 
-    async def _send(
+    def _send(
         self,
         outgoing: OutgoingMessage,
         message: Message,
-        timeout: float | None,  # noqa: ASYNC109 - a budget of the protocol, not of the caller
+        timeout: float | None,
         queue: MessageQueue | None,
         selector: QueueSelector | None,
         key: object,
         *,
         is_async: bool = False,
-    ) -> SendResult:
-        _, send_loop = self._ready
+    ) -> Awaitable[SendResult]:
         timeout_s = self.options.send_timeout if timeout is None else timeout
-        begin_s = send_loop.sender.instance.clock()
-        target = None
-        if queue is not None or selector is not None or key is not None or message.chooses_queue:
-            target = await self._target(message, queue, selector, key)
-        return await self._deliver(outgoing, target, begin_s, timeout_s, is_async=is_async)
+        begin_s = self._clock()
+        if queue is None and selector is None and key is None and not message.chooses_queue:
+            return self._deliver(outgoing, None, begin_s, timeout_s, is_async=is_async)
 
-    async def _deliver(
+        async def send_to_target() -> SendResult:
+            target = await self._target(message, queue, selector, key)
+            return await self._deliver(outgoing, target, begin_s, timeout_s, is_async=is_async)
+
+        return send_to_target()
+
+    def _deliver(
         self,
         outgoing: OutgoingMessage,
         queue: MessageQueue | None,
@@ -254,18 +260,25 @@ class Producer:
         timeout_s: float,
         *,
         is_async: bool = False,
-    ) -> SendResult:
+    ) -> Awaitable[SendResult]:
         """Send a message or a batch whose timeout runs since `begin_s`, to `queue` if there is one, and trace it."""
-        _, send_loop = self._ready
+        if self._open is None or self._send_loop is None:
+            raise ClientError("the producer was closed")
         retries = self.options.async_retries if is_async else self.options.retries
         if queue is not None and is_async:
             retries = 0  # later messages for the queue may be under way already
         budget = SendBudget(timeout_s, 1 + retries, begin_s)
-        result = await send_loop.send(outgoing, budget, queue=queue, is_async=is_async)
-        if self._traces is not None and outgoing.topic != self.options.trace_topic:
-            instance = send_loop.sender.instance
-            cost_ms = round((instance.clock() - begin_s) * 1000)
-            self._traces.write(sends_of(self.group, outgoing, result, instance.now_ms() - cost_ms, cost_ms))
+        sent = self._send_loop.send(outgoing, budget, queue=queue, is_async=is_async)
+        if self._traces is None or outgoing.topic == self.options.trace_topic:
+            return sent
+        return self._traced(self._traces, outgoing, begin_s, sent)
+
+    async def _traced(
+        self, traces: TraceWriter, outgoing: OutgoingMessage, begin_s: float, sent: Awaitable[SendResult]
+    ) -> SendResult:
+        result = await sent
+        cost_ms = round((self._clock() - begin_s) * 1000)
+        traces.write(sends_of(self.group, outgoing, result, self._lifetime.now_ms() - cost_ms, cost_ms))
         return result
 
     async def _accumulate(

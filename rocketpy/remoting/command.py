@@ -159,16 +159,14 @@ class RemotingCommand:
             LocalProtocolError: a field does not fit its place on the wire.
         """
         given = self._ext_fields
+        fields = self.code, self.language, self.version, self.opaque, self.flag, self.remark
         if self.serialize_type is SerializeType.ROCKETMQ:
-            header = rocketmq_header.encode_header(self._header_fields(self.ext_fields))
+            header = rocketmq_header.encode_header(HeaderFields(*fields, self.ext_fields))
         elif given is None or isinstance(given, dict):
-            header = json_header.encode_header(self._header_fields(given))
+            header = json_header.encode_header(HeaderFields(*fields, given))
         else:
-            header = json_header.encode_header(self._header_fields(None), given.to_json())
+            header = json_header.join_header(*fields, given.to_json())
         return encode_frame(self.serialize_type, header, self.body)
-
-    def _header_fields(self, ext_fields: dict[str, str] | None) -> HeaderFields:
-        return HeaderFields(self.code, self.language, self.version, self.opaque, self.flag, self.remark, ext_fields)
 
     def encode_response(self) -> tuple[bytes, Exception | None]:
         """The whole frame of a response, its remark cut to REMARK_BYTES_MAX. There is always a frame, because the peer

@@ -95,12 +95,13 @@ class Connection(Generic[T]):
             TooManyRequests: too many are in flight.
             LocalProtocolError: the request does not fit a frame.
         """
-        self._check_open()
+        if self.state is not ConnectionState.OPEN:
+            self._check_open()
         if len(self._in_flight) >= self._in_flight_max:
             raise TooManyRequests(f"{len(self._in_flight)} requests are in flight on one connection")
-        request.opaque = self._new_opaque()
+        request.opaque = opaque = self._new_opaque()
         data = request.encode()
-        self._in_flight[request.opaque] = (token, deadline)
+        self._in_flight[opaque] = (token, deadline)
         return data
 
     def send(self, command: RemotingCommand) -> bytes:

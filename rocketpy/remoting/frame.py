@@ -43,6 +43,7 @@ class SerializeType(IntEnum):
     ROCKETMQ = 1
 
 
+_made = tuple.__new__  # of a named tuple: the class itself takes three times as long
 SERIALIZE_TYPES = tuple(SerializeType)  # by number: a call of the class takes ten times as long
 
 
@@ -83,7 +84,7 @@ class FrameCutter:
     def __init__(self, *, frame_size_max: int = FRAME_SIZE_MAX, header_size_max: int = HEADER_SIZE_MAX) -> None:
         self._frame_size_max = frame_size_max
         self._header_size_max = header_size_max
-        self._buffer = bytearray()
+        self._buffer: bytes | bytearray = b""  # what came last, as long as it ends with a frame: mostly it does
         self._start = 0  # where the next frame begins; bytes before it are spent
 
     @property
@@ -93,10 +94,15 @@ class FrameCutter:
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         """Take bytes as they came from the peer."""
-        if self._start:
+        if self._start == len(self._buffer):
+            self._buffer = bytes(data)
+        elif isinstance(self._buffer, bytes):
+            self._buffer = bytearray(self._buffer[self._start :])
+            self._buffer += data
+        else:
             del self._buffer[: self._start]
-            self._start = 0
-        self._buffer += data
+            self._buffer += data
+        self._start = 0
 
     def next_frame(self) -> Frame | None:
         """The next whole frame, or None: more bytes are needed.
@@ -105,16 +111,17 @@ class FrameCutter:
             FrameTooLarge: the length is beyond the limit, known as soon as four bytes are there.
             HeaderInvalid: the descriptor contradicts the length or names no serialisation.
         """
-        buffered_size = self.buffered_size
-        if buffered_size < LENGTH_SIZE:
+        buffer, start = self._buffer, self._start
+        if len(buffer) - start < LENGTH_SIZE:
             return None
-        (length,) = LENGTH.unpack_from(self._buffer, self._start)
-        _check_length(length, self._frame_size_max)
-        if buffered_size < LENGTH_SIZE + length:
+        (length,) = LENGTH.unpack_from(buffer, start)
+        if not 4 <= length <= self._frame_size_max - LENGTH_SIZE:
+            _check_length(length, self._frame_size_max)
+        end = start + LENGTH_SIZE + length
+        if len(buffer) < end:
             return None
-        image = memoryview(self._buffer)[self._start : self._start + LENGTH_SIZE + length]
-        frame = cut_frame(image, header_size_max=self._header_size_max)
-        self._start += LENGTH_SIZE + length
+        frame = _frame_between(buffer, start, end, self._header_size_max)
+        self._start = end
         return frame
 
 
@@ -129,21 +136,32 @@ def cut_frame(
     """
     if len(image) < PREFIX_SIZE:
         raise HeaderInvalid(f"frame of {len(image)} bytes, at least {PREFIX_SIZE} are needed")
-    length, descriptor = PREFIX.unpack_from(image)
+    (length,) = LENGTH.unpack_from(image)
     _check_length(length, frame_size_max)
-    header_size = descriptor & HEADER_SIZE_MAX
     if LENGTH_SIZE + length != len(image):
         raise HeaderInvalid(f"length field {length}, but {len(image) - LENGTH_SIZE} bytes follow it")
+    return _frame_between(image, 0, len(image), header_size_max)
+
+
+def _frame_between(data: bytes | bytearray | memoryview, start: int, end: int, header_size_max: int) -> Frame:
+    """The frame that these bytes are; its length field is right.
+
+    Raises:
+        HeaderInvalid: the descriptor contradicts the length or names no serialisation.
+    """
+    length, descriptor = PREFIX.unpack_from(data, start)
+    header_size = descriptor & HEADER_SIZE_MAX
     if header_size > length - 4:
         raise HeaderInvalid(f"header of {header_size} bytes in a frame of length {length}")
     if header_size > header_size_max:
         raise HeaderInvalid(f"header of {header_size} bytes, at most {header_size_max} are allowed")
     if descriptor >> 24 > SerializeType.ROCKETMQ:
         raise HeaderInvalid(f"serialize type {descriptor >> 24}, known are 0 (JSON) and 1 (ROCKETMQ)")
-    header_end = PREFIX_SIZE + header_size
-    return Frame(
-        SERIALIZE_TYPES[descriptor >> 24], bytes(image[PREFIX_SIZE:header_end]), bytes(image[header_end:]) or None
-    )
+    if not isinstance(data, bytes):
+        data = memoryview(data)  # of which a slice is no copy
+    header_end = start + PREFIX_SIZE + header_size
+    header = bytes(data[start + PREFIX_SIZE : header_end])
+    return _made(Frame, (SERIALIZE_TYPES[descriptor >> 24], header, bytes(data[header_end:end]) or None))
 
 
 class HeaderFields(NamedTuple):

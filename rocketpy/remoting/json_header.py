@@ -8,11 +8,14 @@ unknown languages. Absent numbers are 0.
 from __future__ import annotations
 
 import json
+import operator
 import re
+from collections.abc import Callable
+from typing import Any
 
 from rocketpy.codes import LanguageCode
 from rocketpy.errors import HeaderInvalid, NumberInvalid
-from rocketpy.message.numbers import DIGITS_MAX, INT_MAX, int_or, parse_int
+from rocketpy.message.numbers import INT_MAX, int_or, parse_int
 
 from .frame import HeaderFields, format_bool, language_or_none
 
@@ -21,30 +24,44 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 # Numbers stay text: extFields want them as they were spelled, and no digit string can be made expensive.
 _DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str, strict=False)
-_NAMES = {language: language.name for language in LanguageCode}
+_PLAIN: Any = json.JSONDecoder(strict=False)  # Any: typeshed leaves scan_once out
+_scan: Callable[[str, int], tuple[Any, int]] = _PLAIN.scan_once  # of a text without blanks around it
+_NAMES = [language.name for language in LanguageCode]  # by number
+assert list(LanguageCode) == list(range(len(_NAMES)))
 _TEXT = {str}
 _NUMBERS = ("code", "version", "opaque", "flag")
+_numbers_of = operator.itemgetter(*_NUMBERS)
 _SPELLED = frozenset(
     ("code", "extFields", "flag", "language", "opaque", "remark", "serializeTypeCurrentRPC", "version")
 )
 _SPELLING = {key.lower(): key for key in _SPELLED}
-_LANGUAGES = {name: language for language, name in _NAMES.items()}
+_made = tuple.__new__  # of a named tuple: the class itself takes three times as long
+_LANGUAGES = {language.name: language for language in LanguageCode}
 
 
-def encode_header(fields: HeaderFields, ext_fields_text: str | None = None) -> bytes:
-    """The bytes of a header; a lone surrogate in a string becomes `?`, as in Java.
+def encode_header(fields: HeaderFields) -> bytes:
+    """The bytes of a header; a lone surrogate in a string becomes `?`, as in Java."""
+    code, language, version, opaque, flag, remark, ext_fields = fields
+    text = None if ext_fields is None else json_of_fields(ext_fields)
+    return join_header(code, language, version, opaque, flag, remark, text)
 
-    Args:
-        ext_fields_text: the JSON of the extFields, if there is one already; `fields.ext_fields` do not count then.
-    """
-    language = _NAMES[LanguageCode.OTHER if fields.language is None else fields.language]
-    if ext_fields_text is None and fields.ext_fields is not None:
-        ext_fields_text = json_of_fields(fields.ext_fields)
+
+def join_header(
+    code: int,
+    language: LanguageCode | None,
+    version: int,
+    opaque: int,
+    flag: int,
+    remark: str | None,
+    ext_fields_text: str | None,
+) -> bytes:
+    """As `encode_header`, with the JSON of the extFields."""
+    name = _NAMES[LanguageCode.OTHER if language is None else language]
     ext_fields = "" if ext_fields_text is None else f'"extFields":{ext_fields_text},'
-    remark = "" if fields.remark is None else f'"remark":{_ENCODER.encode(fields.remark)},'
+    quoted = "" if remark is None else f'"remark":{_ENCODER.encode(remark)},'
     return (
-        f'{{"code":{int(fields.code)},{ext_fields}"flag":{fields.flag},"language":"{language}",'
-        f'"opaque":{fields.opaque},{remark}"serializeTypeCurrentRPC":"JSON","version":{fields.version}}}'
+        f'{{"code":{int(code)},{ext_fields}"flag":{flag},"language":"{name}",'
+        f'"opaque":{opaque},{quoted}"serializeTypeCurrentRPC":"JSON","version":{version}}}'
     ).encode("utf-8", "replace")
 
 
@@ -60,7 +77,7 @@ def decode_header(header: bytes) -> HeaderFields:
         HeaderInvalid: not UTF-8, not a JSON object, nested beyond all measure, or a number field holds no number.
     """
     try:
-        return _fields(_object(header))
+        return _as_written(header) or _fields(_object(header))
     except UnicodeDecodeError as exc:
         raise HeaderInvalid(f"JSON header is not UTF-8: {exc}") from exc
     except ValueError as exc:
@@ -69,14 +86,33 @@ def decode_header(header: bytes) -> HeaderFields:
         raise HeaderInvalid(f"JSON header of {len(header)} bytes is nested too deeply") from None
 
 
+def _as_written(header: bytes) -> HeaderFields | None:
+    """The fields of a header in the form in which brokers and clients write it; None: it is to be read leniently."""
+    if b"\\u" in header and _SURROGATE_ESCAPE.search(header):
+        return None
+    text = header.decode()
+    try:
+        decoded, end = _scan(text, 0)
+        code, version, opaque, flag = _numbers_of(decoded)
+        language = _LANGUAGES[decoded["language"]]
+    except (StopIteration, ValueError, LookupError, TypeError):
+        return None
+    if not (type(code) is type(version) is type(opaque) is type(flag) is int):
+        return None
+    remark, ext_fields = decoded.get("remark"), decoded.get("extFields")
+    if (
+        end != len(text)
+        or not 0 <= code | version | opaque | flag <= INT_MAX  # so is each of them
+        or not decoded.keys() <= _SPELLED
+        or not (remark is None or type(remark) is str)
+        or not (ext_fields is None or (type(ext_fields) is dict and set(map(type, ext_fields.values())) <= _TEXT))
+    ):
+        return None
+    return _made(HeaderFields, (code, language, version, opaque, flag, remark, ext_fields))
+
+
 def _object(header: bytes) -> dict[str, object]:
-    text = header.decode("utf-8")
-    if text.startswith("{") and text.endswith("}"):
-        decoded, end = _DECODER.raw_decode(text)
-    else:
-        decoded, end = None, -1
-    if end != len(text):
-        decoded = _DECODER.decode(text)  # there are blanks around it, or it is no object: then this says so
+    decoded = _DECODER.decode(header.decode("utf-8"))
     if not isinstance(decoded, dict):
         raise HeaderInvalid(f"JSON header is not an object but {type(decoded).__name__}")
     has_surrogates = b"\\u" in header and _SURROGATE_ESCAPE.search(header)
@@ -87,16 +123,7 @@ def _fields(decoded: dict[str, object]) -> HeaderFields:
     values = decoded
     if not decoded.keys() <= _SPELLED:
         values = {_SPELLING.get(key.lower(), key): value for key, value in decoded.items()}
-    try:
-        texts = [values[key] for key in _NUMBERS]
-        together = "".join(texts)  # type: ignore[arg-type]  # it says if one is no text
-        if not (together.isascii() and together.isdigit() and len(together) <= 4 * DIGITS_MAX):
-            raise ValueError
-        code, version, opaque, flag = map(int, texts)  # type: ignore[arg-type]
-        if max(code, version, opaque, flag) > INT_MAX:
-            raise ValueError
-    except (KeyError, TypeError, ValueError):
-        code, version, opaque, flag = (_number(values, key) for key in _NUMBERS)
+    code, version, opaque, flag = (_number(values, key) for key in _NUMBERS)
     return HeaderFields(
         code,
         _language(values.get("language")),

@@ -50,6 +50,8 @@ class ChannelLimits:
     """Bytes of one read; more cost less CPU where large frames come, and memory for each connection."""
     close_flush_s: float = 1.0
     """How long `close` waits until queued data is written."""
+    silence_s: float = math.inf
+    """A connection on which a request was not answered in time, and nothing else came for so long, is closed."""
 
 
 class Holder(Protocol):
@@ -310,6 +312,7 @@ class StreamChannel:
             for answer in self._protocol.expire(now_s):
                 limit_ms = answer.timeout_s * 1000
                 answer.finish(RequestTimeout(f"wait response on the channel <{self._peer}> timeout, {limit_ms:.0f} ms"))
+                self._close_if_silent()
             idle_at_s = self._last_traffic_s + self._limits.idle_s
             if now_s > idle_at_s + LATE_S:  # this process was paused: first read what came meanwhile
                 await self._backend.sleep(LATE_S)
@@ -317,6 +320,12 @@ class StreamChannel:
                 break
         logger.debug("%r: closed the connection, idle for %g s", self, self._limits.idle_s)
         self.close()
+
+    def _close_if_silent(self) -> None:
+        """A request was not answered in time."""
+        if not self._closing and self.silence_s >= self._limits.silence_s:
+            logger.warning("%r: closed the connection: no answer for %.0f s", self, self.silence_s)
+            self.close()
 
     def _expect(self, now_s: float, deadline_s: float) -> None:
         """A request was sent."""
@@ -427,6 +436,7 @@ class StreamChannel:
                         self._room = aio.Event()
                     await self._room.wait()
             if scope.cancelled_caught:
+                self._close_if_silent()
                 raise RequestTimeout(f"the channel <{self._peer}> has no room to write within the timeout")
         if not self.is_open:
             raise ConnectionLost(f"the connection to <{self._peer}> is closed")

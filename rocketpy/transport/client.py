@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import attrs
 
 from rocketpy import aio
-from rocketpy.errors import ConnectFailed, RequestTimeout, TransportError
+from rocketpy.errors import ConnectFailed, TransportError
 from rocketpy.remoting.abc import Processor
 from rocketpy.remoting.answers import RequestTable
 from rocketpy.remoting.command import RemotingCommand
@@ -56,7 +56,8 @@ class RemotingClient:
         `connection_closed` is called with the address and the number of each closed connection.
         """
         self._nursery = nursery
-        self._owner = ChannelOwner(RequestTable(processors or {}), limits or ChannelLimits())
+        limits = attrs.evolve(limits or ChannelLimits(), silence_s=SILENCE_S)
+        self._owner = ChannelOwner(RequestTable(processors or {}), limits)
         self._connector = connector
         self._connect_timeout_s = connect_timeout_s
         self._connection_closed = connection_closed
@@ -84,9 +85,9 @@ class RemotingClient:
             for answer in itertools.takewhile(lambda answer: answer.sent_s <= sent_until_s, answers):
                 yield address, answer
 
-    async def invoke(
+    def invoke(
         self, address: str, request: RemotingCommand, timeout_s: float, *, about: object = None
-    ) -> RemotingCommand:
+    ) -> Awaitable[RemotingCommand]:
         """Send a request and wait for its response; `timeout_s` includes connecting.
 
         An error response is returned like any other: the caller checks its code. `about` is for `waiting`.
@@ -96,14 +97,14 @@ class RemotingClient:
         """
         slot = self._slots.get(address)
         if slot is not None and slot.channel is not None and slot.channel.is_open:
-            channel, left_s = slot.channel, timeout_s
-        else:
-            channel, left_s = await self._within(address, timeout_s, about)
-        try:
-            return await channel.invoke(request, left_s, about)
-        except RequestTimeout:
-            self._close_if_silent(channel)
-            raise
+            return slot.channel.invoke(request, timeout_s, about)
+        return self._connect_and_invoke(address, request, timeout_s, about)
+
+    async def _connect_and_invoke(
+        self, address: str, request: RemotingCommand, timeout_s: float, about: object
+    ) -> RemotingCommand:
+        channel, left_s = await self._within(address, timeout_s, about)
+        return await channel.invoke(request, left_s, about)
 
     async def invoke_all(
         self, address: str, requests: Sequence[RemotingCommand], timeout_s: float
@@ -111,22 +112,13 @@ class RemotingClient:
         """As `invoke`, for requests that are sent together. Their responses come in the order of the requests; if one
         is missing there is none."""
         channel, left_s = await self._within(address, timeout_s)
-        try:
-            return await channel.invoke_all(requests, left_s)
-        except RequestTimeout:
-            self._close_if_silent(channel)
-            raise
+        return await channel.invoke_all(requests, left_s)
 
     async def _within(self, address: str, timeout_s: float, about: object = None) -> tuple[StreamChannel, float]:
         """The connection, and the time that is left after connecting."""
         end_s = aio.now_s() + timeout_s
         channel = await self.channel(address, timeout_s, about)
         return channel, max(0.0, end_s - aio.now_s())
-
-    def _close_if_silent(self, channel: StreamChannel) -> None:
-        if channel.silence_s >= SILENCE_S:
-            logger.warning("%r: closed the connection: no answer for %.0f s", channel, channel.silence_s)
-            channel.close()
 
     async def invoke_oneway(self, address: str, request: RemotingCommand, timeout_s: float) -> None:
         """Send a request that is not answered; returns when it is queued.

@@ -52,7 +52,7 @@ LARGE_TOPICS = 10_000  # a larger table is sent only if its version differs, eve
 class NameServerClient(Protocol):
     """The part of transport's RemotingClient that is used here."""
 
-    async def invoke(self, address: str, request: RemotingCommand, timeout_s: float) -> RemotingCommand: ...
+    def invoke(self, address: str, request: RemotingCommand, timeout_s: float) -> Awaitable[RemotingCommand]: ...
 
 
 @attrs.frozen

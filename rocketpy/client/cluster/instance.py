@@ -10,6 +10,7 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Protocol
 
 import attrs
@@ -38,6 +39,7 @@ from .unanswered_sends import UnansweredSends
 
 logger = logging.getLogger(__name__)
 
+NO_ADDRESSES: Mapping[int, str] = MappingProxyType({})
 FIRST_HEARTBEAT_S = 1.0
 NEW_HEARTBEAT_S = 0.5  # for the heartbeat of a broker that is new in a route
 
@@ -192,7 +194,7 @@ class ClientInstance:
     def known_publish_info(self, topic: str) -> PublishInfo | None:
         """Return the queues for messages of `topic` if its route is known and has any."""
         info = self._publish_infos.get(topic)
-        return info if info is not None and info.is_usable else None
+        return info if info is not None and info.queues else None
 
     async def publish_info(self, topic: str, template: str, queue_nums: int) -> PublishInfo:
         """Return the queues for messages of `topic`. A topic that does not exist gets the template's route: brokers
@@ -244,8 +246,8 @@ class ClientInstance:
 
     def send_address(self, broker_name: str) -> str | None:
         """Return the address that messages of a broker are sent to: its master's, or the VIP port of its master."""
-        master = self.master_address(broker_name)
-        return None if master is None else self.vip(master)
+        master = self.brokers.get(broker_name, NO_ADDRESSES).get(MASTER_ID)
+        return self.vip(master) if master is not None and self.options.vip_channel else master
 
     async def _ask_route(self, topic: str) -> None:
         """Ask for a route that lacks a broker: not more often than the renewal does, if that runs."""

@@ -8,7 +8,7 @@ that accepts connections and does not answer costs one request a part of its tim
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from typing import Protocol
 
 import attrs
@@ -24,9 +24,9 @@ from ..results import ClientCode
 class Remoting(Protocol):
     """The part of a transport that the API uses; `rocketpy.transport.RemotingClient` implements it."""
 
-    async def invoke(
+    def invoke(
         self, address: str, command: RemotingCommand, timeout_s: float, *, about: object = None
-    ) -> RemotingCommand: ...
+    ) -> Awaitable[RemotingCommand]: ...
 
     async def invoke_all(
         self, address: str, requests: Sequence[RemotingCommand], timeout_s: float

@@ -46,7 +46,8 @@ class RoundRobin:
                 queue = queues[self.next_index() % len(queues)]
                 if queue.broker_name != avoid_broker:
                     return queue
-        return queues[self.next_index() % len(queues)]
+        self.index = (self.index + 1) & INDEX_MASK
+        return queues[self.index % len(queues)]
 
 
 def java_hash(key: object) -> int:

@@ -52,7 +52,7 @@ class SendBudget:
 
     def begin_attempt(self, now_s: float) -> float | None:
         """Seconds this attempt may take; None when attempts or time are used up."""
-        remaining_s = self.remaining_s(now_s)
+        remaining_s = self.started_s + self.timeout_s - now_s
         if self.attempts >= self.attempts_max or remaining_s <= 0:
             return None
         self.attempts += 1

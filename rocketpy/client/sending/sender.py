@@ -19,17 +19,16 @@ from rocketpy.message import properties as names
 from rocketpy.message.batch import encode_entry
 from rocketpy.message.compression import compress
 from rocketpy.message.message_queue import MessageQueue
-from rocketpy.message.names import is_retry_topic
-from rocketpy.message.numbers import parse_int
 from rocketpy.message.sys_flag import TRANSACTION_PREPARED, with_compression
-from rocketpy.remoting.headers.send import SendMessageRequestHeaderV2
 
 from ..cluster.instance import ClientInstance
 from ..cluster.route_renewal import tells_of_change
 from ..messages import Message, check_batch, check_message
 from ..options import ProducerOptions
 from ..results import SendResult
+from .send_headers import SendHeader, SendHeaders
 
+HEADERS_MAX = 4096  # queues whose headers are kept
 ROUTE_S = 1.0  # for a failed attempt to wait for the route
 NO_PROPERTIES: Mapping[str, str] = MappingProxyType({})
 
@@ -86,6 +85,7 @@ class Sender:
     options: ProducerOptions
     next_id: Callable[[], str]
     _namespace: str = attrs.field(init=False)
+    _headers: dict[MessageQueue, SendHeaders] = attrs.field(init=False, factory=dict)
 
     @_namespace.default
     def _find_namespace(self) -> str:
@@ -145,28 +145,28 @@ class Sender:
             msg_id = properties[names.UNIQ_KEY] = self.next_id()
         return msg_id, encode_entry(message.body, names.encode_properties(properties).encode(), message.flag)
 
-    def header(self, message: OutgoingMessage, queue: MessageQueue) -> SendMessageRequestHeaderV2:
-        """The request header. The attempts of a retried message travel as fields and, as in Java, as properties."""
-        reconsume_times, reconsume_times_max = 0, None
-        if is_retry_topic(message.topic):
-            reconsume_times = parse_int(message.properties.get(names.RECONSUME_TIME, "0"))
-            times_max = message.properties.get(names.MAX_RECONSUME_TIMES)
-            reconsume_times_max = None if times_max is None else parse_int(times_max)
-        return SendMessageRequestHeaderV2(
-            producer_group=self.group,
-            topic=message.topic,
-            default_topic=self.options.create_topic_key,
-            default_topic_queue_nums=self.options.default_topic_queue_nums,
-            queue_id=queue.queue_id,
-            sys_flag=message.sys_flag,
-            born_timestamp_ms=message.born_at_ms or self.instance.now_ms(),
-            flag=message.flag,
-            properties=names.encode_properties(message.properties),
-            reconsume_times=reconsume_times,
+    def header(self, message: OutgoingMessage, queue: MessageQueue) -> SendHeader:
+        """The request header."""
+        headers = self._headers.get(queue)
+        if headers is None:
+            headers = self._headers[queue] = self._headers_of(queue)
+        return headers.write(
+            message.properties,
+            message.sys_flag,
+            message.flag,
+            message.born_at_ms or self.instance.now_ms(),
+            message.is_batch,
+        )
+
+    def _headers_of(self, queue: MessageQueue) -> SendHeaders:
+        if len(self._headers) >= HEADERS_MAX:
+            self._headers.clear()
+        return SendHeaders.of(
+            queue,
+            group=self.group,
+            template_topic=self.options.create_topic_key,
+            template_queue_nums=self.options.default_topic_queue_nums,
             unit_mode=self.options.unit_mode,
-            max_reconsume_times=reconsume_times_max,
-            batch=message.is_batch,
-            broker_name=queue.broker_name,
         )
 
     async def send_to(self, queue: MessageQueue, message: OutgoingMessage, timeout_s: float) -> SendResult:

@@ -1,9 +1,14 @@
 """The JSON header: what fastjson accepts is accepted, the rest is HeaderInvalid and nothing else."""
 
+import json
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rocketpy.codes import LanguageCode
 from rocketpy.errors import HeaderInvalid
+from rocketpy.remoting import json_header
 from rocketpy.remoting.frame import HeaderFields
 from rocketpy.remoting.json_header import decode_header, encode_header
 
@@ -92,6 +97,35 @@ def test_no_depth_of_nesting_escapes_as_recursion_error(depth: int, leaf: bytes)
         assert decode_header(header).ext_fields is not None
     except HeaderInvalid as exc:
         assert "deeply" in str(exc)
+
+
+NUMBERS = st.integers(-1, 1 << 31) | st.sampled_from([True, None, 1.5, "7", "x", 1 << 70, [], {}])
+VALUES = st.text(max_size=3) | NUMBERS
+NAMES = ("code", "version", "opaque", "flag", "language", "remark", "extFields", "Code", "other")
+WRITTEN = {"code": 310, "version": 409, "opaque": 5, "flag": 0, "language": "JAVA"}
+
+
+def outcome(header: bytes, *, leniently: bool) -> HeaderFields | type[Exception]:
+    try:
+        return json_header._fields(json_header._object(header)) if leniently else decode_header(header)
+    except ValueError:
+        return HeaderInvalid
+    except HeaderInvalid:
+        return HeaderInvalid
+
+
+@given(
+    changes=st.dictionaries(st.sampled_from(NAMES), VALUES | st.dictionaries(st.text(max_size=2), VALUES), max_size=3),
+    left_out=st.sets(st.sampled_from(NAMES), max_size=1),
+    escapes=st.booleans(),
+    blank=st.sampled_from(["", "", " "]),
+)
+def test_headers_as_written_are_read_as_lenient_reading_does(
+    changes: dict[str, object], left_out: set[str], escapes: bool, blank: str
+) -> None:
+    values = {name: value for name, value in (WRITTEN | changes).items() if name not in left_out}
+    header = (json.dumps(values, ensure_ascii=escapes) + blank).encode("utf-8", "replace")
+    assert outcome(header, leniently=False) == outcome(header, leniently=True)
 
 
 def test_written_compact_sorted_and_without_nulls() -> None:
