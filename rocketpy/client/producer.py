@@ -373,7 +373,15 @@ class Producer:
         a broker's refusal is final.
         """
         if self._accumulator is not None and self._hooks is None:
-            return await self._accumulate(None, self._named(message), timeout, queue, selector, key, on_done)
+            if self.namespace:
+                message = self._named(message)
+            if queue is None and selector is None and key is None and not message.chooses_queue:
+                timeout_s = self.options.send_timeout if timeout is None else timeout
+                if self._accumulator.takes(message):
+                    handle = self._accumulator.add_nowait(message, None, timeout_s, None, on_done)
+                    if handle is not None:
+                        return handle
+            return await self._accumulate(None, message, timeout, queue, selector, key, on_done)
         submission = self._submission(message, NO_PROPERTIES, queue, selector, key, is_async=True)
         send = partial(submission.send, timeout)
         return await self._begin(SendHandle(submission.msg_id, on_done), len(message.body), send)

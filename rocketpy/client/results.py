@@ -49,6 +49,9 @@ class SendResult(NamedTuple):
     """A former master has passed the message on: the client asks for the route again."""
 
 
+_made = tuple.__new__  # of a named tuple: the class itself takes three times as long
+
+
 def results_of_members(result: SendResult, msg_ids: Sequence[str]) -> Iterator[SendResult]:
     """Return the results of the messages of a batch, from the result of the batch.
 
@@ -57,18 +60,9 @@ def results_of_members(result: SendResult, msg_ids: Sequence[str]) -> Iterator[S
     offset_ids = result.offset_msg_id.split(",")
     if len(offset_ids) != len(msg_ids):  # a queue that keeps batches whole
         offset_ids = [result.offset_msg_id] * len(msg_ids)
-    for offset, (msg_id, offset_id) in enumerate(zip(msg_ids, offset_ids, strict=True), result.queue_offset):
-        yield SendResult(
-            result.status,
-            msg_id,
-            offset_id,
-            result.queue,
-            offset,
-            result.transaction_id,
-            result.region_id,
-            result.trace_on,
-            result.passed_on,
-        )
+    status, _, _, queue, first_offset, *others = result
+    for offset, (msg_id, offset_id) in enumerate(zip(msg_ids, offset_ids, strict=True), first_offset):
+        yield _made(SendResult, (status, msg_id, offset_id, queue, offset, *others))
 
 
 class PullStatus(Enum):

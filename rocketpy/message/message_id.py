@@ -69,6 +69,7 @@ class UniqueIdGenerator:
         middle = _UNIQUE_MIDDLE.pack(process_id & 0xFFFF, loader_hash & 0xFFFFFFFF)
         self._begin = (pack_host((address, 0))[:-4] + middle).hex().upper()
         self._counter = 0
+        self._elapsed_ms, self._begin_now = -1, ""  # the beginning of the ids of this millisecond
         self._month_start_s = 0.0
         self._month_end_s = 0.0
 
@@ -79,7 +80,9 @@ class UniqueIdGenerator:
         counter = self._counter
         self._counter = (counter + 1) & 0xFFFF
         elapsed_ms = int((now_s - self._month_start_s) * 1000)  # Java's int, which turns negative on the 25th
-        return f"{self._begin}{elapsed_ms & 0xFFFFFFFF:08X}{counter:04X}"
+        if elapsed_ms != self._elapsed_ms:
+            self._elapsed_ms, self._begin_now = elapsed_ms, f"{self._begin}{elapsed_ms & 0xFFFFFFFF:08X}"
+        return f"{self._begin_now}{counter:04X}"
 
     def _enter_month(self, now_s: float) -> None:
         first = datetime.fromtimestamp(now_s).replace(day=1, hour=0, minute=0, second=0, microsecond=0)

@@ -104,10 +104,27 @@ class Accumulator:
         """Return True if the message may be in a batch: brokers refuse some kinds, and batches are not compressed."""
         return (
             len(message.body) < self._size_max
-            and not message.is_delayed
+            and not (message.delay_level or message.delay_ms or message.deliver_at_ms)
             and message.__class__ is not Reply
             and not message.topic.startswith(RETRY_PREFIX)
         )
+
+    def add_nowait(
+        self,
+        message: Message,
+        queue: MessageQueue | None,
+        timeout_s: float,
+        begin_s: float | None = None,
+        on_done: Callable[[SendHandle], None] | None = None,
+    ) -> SendHandle | None:
+        """As `add`, if there is room at once, and other tasks have had their turn since the last batch was closed; None
+        if not."""
+        if self._has_closed or self._is_over or self.in_flight.is_waited_for:
+            return None
+        msg_id, entry = self.sender.prepare_member(message)
+        if not self.in_flight.take(len(entry)):
+            return None
+        return self._put(message, queue, timeout_s, begin_s, SendHandle(msg_id, on_done), entry)
 
     async def add(
         self,
@@ -134,7 +151,19 @@ class Accumulator:
             begin_s = await self._wait_for_room(size, timeout_s, begin_s)
         if self._is_over:
             self._refuse(msg_id, size)
-        handle = SendHandle(msg_id, on_done)
+        return self._put(message, queue, timeout_s, begin_s, SendHandle(msg_id, on_done), entry)
+
+    def _put(
+        self,
+        message: Message,
+        queue: MessageQueue | None,
+        timeout_s: float,
+        begin_s: float | None,
+        handle: SendHandle,
+        entry: bytes,
+    ) -> SendHandle:
+        """Put an encoded message, which has its place, into a batch."""
+        size = len(entry)
         kind = (message.wait_store, message.born_at_ms, timeout_s)
         place = message.topic if queue is None else queue
         batch = self._open.get(place)

@@ -90,10 +90,10 @@ class InFlight:
 
     def take(self, size: int) -> bool:
         """Take a place for a message of `size` bytes at once; False: `acquire` would have to wait."""
-        if self._waiting or not self._has_room(size):
+        count, total = self.count, self.bytes + size
+        if self._waiting or count >= self.count_max or (count and total > self.bytes_max):
             return False
-        self.count += 1
-        self.bytes += size
+        self.count, self.bytes = count + 1, total
         return True
 
     async def acquire(self, size: int) -> None:

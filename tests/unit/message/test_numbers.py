@@ -67,7 +67,6 @@ OTHER_TEXTS = {
     "config/relations.py": "settings; their length is checked",
     "config/setting.py": "settings; their length is checked",
     "message/numbers.py": "the parser",
-    "remoting/json_header.py": "the four numbers of a header, of bounded length together",
     "remoting/fastjson.py": "a literal that its pattern has found, of bounded length",
     "cli/doctor.py": "the kernel's release",
     "store/services/cleaning.py": "settings; checked by config/relations.py",
