@@ -6,6 +6,7 @@ cluster                 several brokers of one directory, for trials
 completion              scripts for bash, zsh and fish
 pipeline/               jobs on Spark
 doctor, findings        what keeps a broker or a client from working, and the remedy
+liveness                do the servers that run here answer
 client_checks           ... of a client: routes, addresses, subscriptions, clocks
 account_checks          ... of accounts
 tls_checks              ... of certificates

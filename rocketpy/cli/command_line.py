@@ -45,11 +45,7 @@ def cli() -> None:
     "--store", "store", type=click.Path(file_okay=False), help="Directory of the store.  [default: your data directory]"
 )
 @click.option(
-    "--port",
-    type=click.IntRange(3, 65534),
-    default=10911,
-    show_default=True,
-    help="Port of the broker. PORT - 2 is used as well.",
+    "--port", type=click.IntRange(3, 65534), help="Port of the broker. PORT - 2 is used as well.  [default: 10911]"
 )
 @click.option(
     "--namesrv-port", type=click.IntRange(1, 65535), default=9876, show_default=True, help="Port of the name server."
@@ -61,9 +57,7 @@ def cli() -> None:
 )
 @click.option(
     "--bind",
-    default="127.0.0.1",
-    show_default=True,
-    help="Address to listen on. Any address but loopback lets other hosts connect.",
+    help="Address to listen on. Any address but loopback lets other hosts connect.  [default: 127.0.0.1]",
 )
 @click.option("-c", "--config", type=_FILE, help="Broker configuration file (Java property names).")
 @click.option(
@@ -73,10 +67,10 @@ def cli() -> None:
 def standalone(
     deliver: Deliver,
     store: str | None,
-    port: int,
+    port: int | None,
     namesrv_port: int,
     metrics_port: int | None,
-    bind: str,
+    bind: str | None,
     config: str | None,
     settings: tuple[str, ...],
 ) -> None:
@@ -85,13 +79,12 @@ def standalone(
     \b
     Example: rocketpy standalone --store /var/lib/rocketpy --set flushDiskType=SYNC_FLUSH
     """
-    overrides = {
-        "storePathRootDir": str(Path(store or default_store()).absolute()),
-        "listenPort": str(port),
-        "bindAddress": bind,
-    } | pairs(settings)
-    if metrics_port is not None:
-        overrides.setdefault("metricsPort", str(metrics_port))
+    from rocketpy.config.environment import variable_of
+
+    given = {"listenPort": port, "bindAddress": bind, "metricsPort": metrics_port}
+    overrides = {key: str(value) for key, value in given.items() if value is not None} | pairs(settings)
+    if store or variable_of("storePathRootDir") not in os.environ:
+        overrides.setdefault("storePathRootDir", str(Path(store or default_store()).absolute()))
     deliver(Order("standalone", {"config": config, "overrides": overrides, "namesrv_port": namesrv_port}))
 
 
@@ -151,6 +144,9 @@ def namesrv(
     )
 
 
+SERVER_PROGRAMS = {"rocketpy": cli, "mqbroker": broker, "mqnamesrv": namesrv}
+
+
 @cli.command(
     "admin", cls=AdminCommand, context_settings=_CONTEXT | {"ignore_unknown_options": True}, add_help_option=False
 )
@@ -174,8 +170,7 @@ def completion(shell: str) -> None:
     """
     from rocketpy.admin.cli import mqadmin
 
-    programs = {"rocketpy": cli, "mqadmin": mqadmin, "mqbroker": broker, "mqnamesrv": namesrv}
-    click.echo(completion_script(shell, programs))
+    click.echo(completion_script(shell, SERVER_PROGRAMS | {"mqadmin": mqadmin}))
 
 
 @cli.group()
@@ -338,6 +333,7 @@ def cluster(directory: str, store: str | None, port: int | None, namesrv_port: i
 
 
 @cli.command()
+@click.option("--live", "is_live", is_flag=True, help="Ask the servers that run here for an answer, and nothing else.")
 @click.option("--client", "is_client", is_flag=True, help="Look from a client's side, with NAMESRV_ADDR.")
 @click.option("-n", "--namesrvAddr", "name_servers", help="Name servers of a client, host:port;host:port.")
 @click.option("-t", "--topic", help="Topic to find.")
@@ -349,8 +345,10 @@ def cluster(directory: str, store: str | None, port: int | None, namesrv_port: i
     "-c", "config", metavar="FILE", help="Configuration of a broker whose replication and TLS are to be checked, too."
 )
 @click.option("--namesrv", metavar="FILE", help="Configuration of a name server whose TLS is to be checked, too.")
-def doctor(store: str | None, config: str | None, namesrv: str | None, is_client: bool, **asked: Any) -> None:
-    """Check whether this machine can run a broker, or why a client does not work.
+def doctor(
+    store: str | None, config: str | None, namesrv: str | None, is_live: bool, is_client: bool, **asked: Any
+) -> None:
+    """Check whether this machine can run a broker, why a client does not work, or whether servers are alive.
 
     Checks compiled core, limits, ports and disk; with -c replication and TLS. While the broker runs, its ports are in
     use.
@@ -358,12 +356,18 @@ def doctor(store: str | None, config: str | None, namesrv: str | None, is_client
     \b
     rocketpy doctor -c /etc/rocketpy/broker.conf          before a broker is started
     rocketpy doctor --client -t Orders -g billing         where a client fails
+    rocketpy doctor --live                                for health checks: do the servers that run here answer?
 
     With --client, -n, -t, -g or --cluster: name servers, addresses of brokers, clocks, disks, accounts, certificates;
     the route and the permissions of a topic; members and subscriptions of a group.
 
-    Exit status: 1 if something in red keeps the broker or the client from working.
+    Exit status: 1 if something in red keeps the broker or the client from working; with --live, if a server does not
+    answer, or none runs.
     """
+    if is_live:
+        from .liveness import examine_servers
+
+        sys.exit(examine_servers(SERVER_PROGRAMS))
     if is_client or any(asked[name] for name in ("name_servers", "topic", "group", "cluster")):
         sys.exit(exit_status(lambda: _look_as_client(**asked)))
 

@@ -9,8 +9,16 @@ from pathlib import Path
 
 import attrs
 
-from rocketpy.config import BrokerSettings, NamesrvSettings, Note, load_broker_config, load_namesrv_config
+from rocketpy.config import (
+    BrokerSettings,
+    NamesrvSettings,
+    Note,
+    load_broker_config,
+    load_namesrv_config,
+    this_machine,
+)
 from rocketpy.errors import ConfigError
+from rocketpy.message.host import format_host
 from rocketpy.native import require_core
 from rocketpy.reactor.worker_spec import WorkerSpec
 
@@ -26,7 +34,7 @@ OPEN_NAME_SERVER = Note(
 
 
 def run_standalone(
-    config: str | None, overrides: Mapping[str, str], namesrv_port: int, environ: Mapping[str, str]
+    config: str | Path | None, overrides: Mapping[str, str], namesrv_port: int, environ: Mapping[str, str]
 ) -> int:
     """Run both until SIGTERM or SIGINT; the exit status.
 
@@ -34,34 +42,12 @@ def run_standalone(
         RocketError: one line; nothing was started.
     """
     require_core()
-    bind = overrides.get("bindAddress", "127.0.0.1")
-    reach = "127.0.0.1" if bind in ("0.0.0.0", "") else bind
-    namesrv_addr = f"[{reach}]:{namesrv_port}" if ":" in reach else f"{reach}:{namesrv_port}"
-    settings = load_broker_config(
-        config, {"brokerName": "broker-a"} | dict(overrides) | {"namesrvAddr": namesrv_addr}, environ
-    )
-    if settings.store.is_automatic:
-        raise ConfigError(
-            "automatic is for `rocketpy broker`, with name servers of their own: one that ends with a broker does not "
-            "tell clients of a new master",
-            key="haMode",
-        )
-    namesrv = load_namesrv_config(
-        None,
-        {
-            "listenPort": str(namesrv_port),
-            "bindAddress": bind,
-            "kvConfigPath": str(Path(settings.store.store_path_root_dir) / "config" / "kvConfig.json"),
-        },
-        environ,
-    )
-    namesrv = attrs.evolve(namesrv, server=attrs.evolve(namesrv.server, bind_address=bind), tls=settings.tls)
-    if settings.broker.acl_enable and settings.broker.acl_credentials_file:
-        namesrv = with_accounts_of(settings, namesrv)
-    elif settings.broker.acl_enable:
+    settings, namesrv = standalone_settings(config, overrides, namesrv_port, environ)
+    if settings.broker.acl_enable and not namesrv.namesrv.acl_enable:
         settings = attrs.evolve(settings, notes=(*settings.notes, OPEN_NAME_SERVER))
+    namesrv_addr = settings.broker.namesrv_addr or ""
     manager = ServiceManager.of(environ)
-    with listen(manager, bind, namesrv_port, key="--namesrv-port") as listener:
+    with listen(manager, settings.server.bind_address, namesrv_port, key="--namesrv-port") as listener:
 
         def name_server() -> list[WorkerSpec]:
             from .namesrv import namesrv_spec  # while the store is being opened
@@ -74,6 +60,42 @@ def run_standalone(
             ready_lines=lambda running: welcome(running, namesrv_addr),
             manager=manager,
         )
+
+
+def standalone_settings(
+    config: str | Path | None, overrides: Mapping[str, str], namesrv_port: int, environ: Mapping[str, str]
+) -> tuple[BrokerSettings, NamesrvSettings]:
+    """Return the settings of both; the name server has the broker's address, certificates and accounts.
+
+    Raises:
+        ConfigError: as load_broker_config, or the broker is a member of a group.
+    """
+    machine = attrs.evolve(this_machine(), host_name="broker-a")  # the default of brokerName
+    own = {"namesrvAddr": f"127.0.0.1:{namesrv_port}"}
+    settings = load_broker_config(config, {**overrides, **own}, environ, machine=machine)
+    if settings.store.is_automatic:
+        raise ConfigError(
+            "automatic is for `rocketpy broker`, with name servers of their own: one that ends with a broker does not "
+            "tell clients of a new master",
+            key="haMode",
+        )
+    bind = settings.server.bind_address
+    if bind not in ("0.0.0.0", ""):
+        namesrv_addr = format_host((bind, namesrv_port))
+        settings = attrs.evolve(settings, broker=attrs.evolve(settings.broker, namesrv_addr=namesrv_addr))
+    namesrv = load_namesrv_config(
+        None,
+        {
+            "listenPort": str(namesrv_port),
+            "bindAddress": bind,
+            "kvConfigPath": str(Path(settings.store.store_path_root_dir) / "config" / "kvConfig.json"),
+        },
+        environ,
+    )
+    namesrv = attrs.evolve(namesrv, tls=settings.tls)
+    if settings.broker.acl_enable and settings.broker.acl_credentials_file:
+        namesrv = with_accounts_of(settings, namesrv)
+    return settings, namesrv
 
 
 def with_accounts_of(broker: BrokerSettings, namesrv: NamesrvSettings) -> NamesrvSettings:

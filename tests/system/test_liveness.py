@@ -1,0 +1,68 @@
+"""`rocketpy doctor --live` asks real servers, as the health checks of the image and of Kubernetes do."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
+
+from rocketpy.cli import liveness
+from rocketpy.cli.command_line import SERVER_PROGRAMS
+from tests.support.accounts import write_accounts, write_credentials
+from tests.support.broker import RunningBroker, running_broker
+from tests.support.certificates import Authority
+
+
+def look_at(broker: RunningBroker, directory: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, list[str]]:
+    """The exit status and the lines of a check that sees the processes of this broker only."""
+    assert broker.process is not None
+    directory.mkdir(exist_ok=True)
+    for name in (str(broker.process.pid), *map(str, broker.workers().values()), "self"):
+        (directory / name).unlink(missing_ok=True)
+        (directory / name).symlink_to(f"/proc/{name}")
+    capsys.readouterr()
+    status = liveness.examine_servers(SERVER_PROGRAMS, directory)
+    return status, capsys.readouterr().out.splitlines()
+
+
+def test_servers_that_answer_and_a_broker_that_hangs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running_broker(is_new=True) as broker:
+        status, lines = look_at(broker, tmp_path, capsys)
+        assert status == 0
+        assert sorted(line.partition(": answers in")[0] for line in lines) == [
+            f"broker at {broker.address}",
+            f"name server at {broker.namesrv}",
+        ]
+        monkeypatch.setattr(liveness, "TIMEOUT_S", 0.3)
+        manager = broker.workers()["manager"]
+        os.kill(manager, signal.SIGSTOP)
+        try:
+            status, lines = look_at(broker, tmp_path, capsys)
+        finally:
+            os.kill(manager, signal.SIGCONT)
+        (failed,) = (line for line in lines if "does not answer" in line)
+        assert status == 1
+        assert failed.startswith(f"rocketpy: broker at {broker.address} does not answer: ")
+        status, lines = look_at(broker, tmp_path, capsys)
+        assert status == 0, lines
+
+
+def test_a_broker_that_serves_accounts_by_tls_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its own account signs the question: the check counts as no failed authentication."""
+    issued = Authority(tmp_path).issue("127.0.0.1")
+    settings = {
+        **issued.settings(),
+        "tls.server.mode": "enforcing",
+        "useTLS": "false",
+        **write_accounts(tmp_path),
+        **write_credentials(tmp_path),
+    }
+    with running_broker(settings, is_new=True) as broker:
+        status, lines = look_at(broker, tmp_path / "processes", capsys)
+        assert (status, len(lines)) == (0, 2), lines

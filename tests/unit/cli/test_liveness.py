@@ -1,0 +1,92 @@
+"""`rocketpy doctor --live`: which servers run, by their command lines, and at which addresses they are asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
+
+from rocketpy.cli.command_line import SERVER_PROGRAMS
+from rocketpy.cli.liveness import Port, examine_servers, order_of, ports_of
+
+ENVIRONMENT = {"HOME": "/home/somebody"}
+
+
+def words_of(line: str) -> list[str]:
+    """A command line as the kernel has it for a script."""
+    program, *rest = line.split()
+    return ["/usr/lib/rocketpy/bin/python3", f"/usr/lib/rocketpy/bin/{program}", *rest]
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        (words_of("rocketpy standalone --port 7000"), "standalone"),
+        (words_of("rocketpy broker -n 10.0.0.1:9876"), "broker"),
+        (words_of("rocketpy namesrv"), "namesrv"),
+        (words_of("mqbroker -c broker.conf"), "broker"),
+        (words_of("mqnamesrv"), "namesrv"),
+        (["python3", "-X", "dev", "-m", "rocketpy", "broker", "-n", "10.0.0.1:9876"], "broker"),
+        (words_of("rocketpy doctor --live"), None),
+        (words_of("rocketpy admin topicList"), None),
+        (words_of("rocketpy"), None),
+        (words_of("mqbroker --help"), None),
+        (words_of("mqbroker --no-such-option"), None),
+        (["rocketpy: selector-0"], None),
+        (["vi", "broker.conf"], None),
+        ([], None),
+    ],
+)
+def test_servers_are_told_from_other_commands(
+    capsys: pytest.CaptureFixture[str], words: list[str], kind: str | None
+) -> None:
+    order = order_of(words, SERVER_PROGRAMS)
+    assert (order.kind if order else None) == kind
+
+
+@pytest.mark.parametrize(
+    ("line", "environment", "expected"),
+    [
+        ("mqnamesrv", {}, [Port("name server", ("127.0.0.1", 9876))]),
+        ("mqnamesrv --set listenPort=1", {"ROCKETPY_BIND_ADDRESS": "::"}, [Port("name server", ("::1", 1))]),
+        ("mqbroker -c broker.conf", {}, [Port("broker", ("10.0.0.7", 7000))]),
+        ("mqbroker -c broker.conf", {"ROCKETPY_LISTEN_PORT": "7100"}, [Port("broker", ("10.0.0.7", 7100))]),
+        (
+            "rocketpy standalone",
+            {"ROCKETPY_LISTEN_PORT": "7200", "ROCKETPY_BIND_ADDRESS": "0.0.0.0"},
+            [Port("name server", ("127.0.0.1", 9876)), Port("broker", ("127.0.0.1", 7200))],
+        ),
+        (
+            "rocketpy standalone --port 7300 --namesrv-port 7301 --bind 10.0.0.9",
+            {"ROCKETPY_LISTEN_PORT": "7200", "ROCKETPY_BIND_ADDRESS": "0.0.0.0"},
+            [Port("name server", ("10.0.0.9", 7301)), Port("broker", ("10.0.0.9", 7300))],
+        ),
+    ],
+)
+def test_a_server_is_asked_where_its_own_configuration_says(
+    tmp_path: Path, line: str, environment: dict[str, str], expected: list[Port]
+) -> None:
+    """With the file of the directory in which it was started, and its environment, not with ours."""
+    (tmp_path / "broker.conf").write_text("bindAddress=10.0.0.7\nlistenPort=7000\nnamesrvAddr=10.0.0.1:9876\n")
+    order = order_of(words_of(line), SERVER_PROGRAMS)
+    assert order is not None
+    assert list(ports_of(order, ENVIRONMENT | environment, tmp_path)) == expected
+
+
+def test_tls_account_and_proxies_are_those_of_the_server(tmp_path: Path) -> None:
+    settings = (
+        *("tls.server.mode=enforcing", "tls.server.certPath=c", "tls.server.keyPath=k", "useTLS=false"),
+        *("aclCredentialsFile=/etc/rocketpy/account.yml", "proxyProtocolFrom=127.0.0.2"),
+    )
+    line = " --set ".join(["mqbroker -n 10.0.0.1:9876", *settings])
+    order = order_of(words_of(line), SERVER_PROGRAMS)
+    assert order is not None
+    (port,) = ports_of(order, ENVIRONMENT, tmp_path)
+    assert (port.is_tls, port.credentials_file, port.proxies) == (True, "/etc/rocketpy/account.yml", "127.0.0.2")
+
+
+def test_where_no_server_runs_the_check_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert examine_servers(SERVER_PROGRAMS, tmp_path) == 1
+    assert capsys.readouterr().out.startswith("rocketpy: no server runs here")
