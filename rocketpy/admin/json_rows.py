@@ -92,6 +92,7 @@ JSON_ROWS: Mapping[str, str] = MappingProxyType(
         "getNamesrvConfig": _CONFIG,
         "updateNamesrvConfig": "key value",
         "wipeWritePerm": "name_server broker_name topics",
+        "drainBroker": "name_server broker_name topics | group members unread | broker_name drained unread",
         "addWritePerm": "name_server broker_name topics",
         "exportMetadata": "path",
         "exportConfigs": "path",

@@ -56,8 +56,9 @@ class LiveBroker:
     data_version: DataVersion = attrs.field(init=False, default=UNKNOWN_VERSION)
 
 
-def packed(config: TopicConfig) -> bytes:
-    return QUEUES.pack(config.read_queue_nums, config.write_queue_nums, config.perm, config.topic_sys_flag)
+def packed(config: TopicConfig, removed_perm: int) -> bytes:
+    perm = config.perm & ~removed_perm
+    return QUEUES.pack(config.read_queue_nums, config.write_queue_nums, perm, config.topic_sys_flag)
 
 
 def unpacked(broker_name: str, entry: bytes) -> QueueData:

@@ -20,6 +20,8 @@ again on another connection stays when the old one closes.
 - A master with automatic failover registers its epoch. It cannot replace a master of a newer one, and one that leaves
 stays in routes until its successor registers (`LeavingMasters`).
 - Unregistering removes the broker's own address only, whoever has its id now.
+- A wiped write permission stays wiped when the broker registers other topics or again: until it is given back, or the
+master unregisters, as it does when it stops (the reference gives it back with the next changed DataVersion).
 
 Source: RocketMQ 4.9 `RouteInfoManager`. Different here: a connection that closes takes every broker that registered on
 it (the reference takes one), and a connection that no broker registered on is not looked up by its remote address.
@@ -86,6 +88,7 @@ class RouteInfoManager(RouteQuestions):
         self._addrs_of: dict[int, set[str]] = {}  # connection -> what was last registered on it
         self._leaving = LeavingMasters()
         self._gone: set[str] = set()  # broker names whose topics are still to be removed
+        self._wiped: set[str] = set()  # broker names without write permission; as many as administrators have named
 
     # --- brokers come -------------------------------------------------------------------------------------------------
 
@@ -127,7 +130,7 @@ class RouteInfoManager(RouteQuestions):
             for number, (topic, config) in enumerate(registration.topics.items(), 1):
                 queues = self._topics.setdefault(topic, {})
                 self._route_count += name not in queues
-                queues[name] = packed(config)
+                queues[name] = packed(config, removed_perm=PERM_WRITE if name in self._wiped else 0)
                 if number % TOPICS_PER_STEP == 0:
                     yield
                     if self._live.get(addr) is not live:
@@ -220,7 +223,11 @@ class RouteInfoManager(RouteQuestions):
 
     def unregister(self, broker_addr: str) -> None:
         """Code 104: a broker that stops says so. Another broker may have its id by now: only the address goes."""
-        if broker_addr in self._live:
+        live = self._live.get(broker_addr)
+        if live is not None:
+            broker = self._brokers.get(live.broker_name)
+            if broker is not None and broker.master_addr == broker_addr:
+                self._wiped.discard(live.broker_name)
             self._drop_addr(broker_addr)
         self._forget_if_few()
 
@@ -324,11 +331,14 @@ class RouteInfoManager(RouteQuestions):
     # --- changes by administrators ------------------------------------------------------------------------------------
 
     def wipe_write_perm(self, broker_name: str) -> Generator[None, None, int]:
-        """Code 205: producers turn away from the broker, until its topics change. Returns how many topics."""
+        """Code 205: producers turn away from the broker. Returns how many topics."""
+        if broker_name in self._brokers:
+            self._wiped.add(broker_name)
         return self._change_perm(broker_name, lambda perm: perm & ~PERM_WRITE)
 
     def add_write_perm(self, broker_name: str) -> Generator[None, None, int]:
         """Code 327: set the permission of all topics of a broker to read and write, as the reference does."""
+        self._wiped.discard(broker_name)
         return self._change_perm(broker_name, lambda perm: PERM_READ_WRITE)
 
     def _change_perm(self, broker_name: str, change: Callable[[int], int]) -> Generator[None, None, int]:

@@ -3,7 +3,7 @@
     magic: the slave's lowest -> CHALLENGE: the master's range -> HELLO: the highest common version, the slave's range
 
 A release speaks the last version and its own, so that a group is upgraded one member after the other
-(docs/run/install.md). Version 2 had no ranges: a peer that names none speaks one version.
+(docs/run/upgrade.md). Version 2 had no ranges: a peer that names none speaks one version.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A group that runs the last release is upgraded one member after the other, under load, as docs/run/install.md says:
+"""A group that runs the last release is upgraded one member after the other, under load, as docs/run/upgrade.md says:
 slaves first, then the master after a planned change. Nothing that was acknowledged is lost, and nothing is delivered
 that was not sent: by plain, delayed and transactional senders, request-reply and a group of consumers."""
 

@@ -103,6 +103,7 @@ REGISTRY: Mapping[str, Entry] = MappingProxyType(
         wipeWritePerm="Take a broker's write permission out of the routes",
         addWritePerm="Give a broker its write permission back",
     )
+    | _entries("draining", drainBroker="Empty a broker of unread messages before it is stopped")
     | _entries(
         "exports",
         exportMetadata="Write the settings of topics and groups to a file",

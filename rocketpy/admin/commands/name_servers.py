@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from rocketpy.remoting.bodies.route import BrokerData
+
 from ..admin import Admin
 from ..base import command, option
 from ..core import NotFound
@@ -63,27 +65,33 @@ async def update_namesrv_config(admin: Admin, out: Output, key: str, value: str)
 @command(example="mqadmin wipeWritePerm -n 127.0.0.1:9876 -b broker-a")
 @option("-b", "--brokerName", required=True, help="Broker name.")
 async def wipe_write_perm(admin: Admin, out: Output, broker_name: str) -> None:
-    """Take a broker's write permission out of the routes, to drain it before a restart."""
-    await _known_broker(admin, broker_name)
-    _tell_write_perm(out, "wipe", broker_name, await admin.wipe_write_perm(broker_name))
+    """Take a broker's write permission out of the routes. drainBroker also waits for the readers."""
+    await known_broker(admin, broker_name)
+    tell_write_perm(out, "wipe", broker_name, await admin.wipe_write_perm(broker_name))
 
 
 @command(example="mqadmin addWritePerm -n 127.0.0.1:9876 -b broker-a")
 @option("-b", "--brokerName", required=True, help="Broker name.")
 async def add_write_perm(admin: Admin, out: Output, broker_name: str) -> None:
     """Give a broker its write permission back: all its topics get permission 6."""
-    await _known_broker(admin, broker_name)
-    _tell_write_perm(out, "add", broker_name, await admin.add_write_perm(broker_name))
+    await known_broker(admin, broker_name)
+    tell_write_perm(out, "add", broker_name, await admin.add_write_perm(broker_name))
 
 
-def _tell_write_perm(out: Output, what: str, broker_name: str, topics: Mapping[str, int]) -> None:
+def tell_write_perm(out: Output, what: str, broker_name: str, topics: Mapping[str, int]) -> None:
     """`topics`: how many were changed, by name server."""
     for address, count in topics.items():
         text = f"{what} write perm of broker[{broker_name}] in name server[{address}] OK, {count}"
         out.done(text, name_server=address, broker_name=broker_name, topics=count)
 
 
-async def _known_broker(admin: Admin, broker_name: str) -> None:
+async def known_broker(admin: Admin, broker_name: str) -> BrokerData:
+    """Return the addresses of a broker.
+
+    Raises:
+        NotFound: none of this name is registered.
+    """
     known = (await admin.cluster_info()).broker_addr_table
     if broker_name not in known:
         raise NotFound(f"no broker {broker_name} is registered; there are: {', '.join(sorted(known)) or 'none'}")
+    return known[broker_name]

@@ -237,11 +237,35 @@ def test_write_permission_is_taken_and_given(routes: RouteInfoManager) -> None:
     assert result_of(routes.wipe_write_perm("unknown")) == 0
 
 
-def test_a_new_version_undoes_the_wipe(routes: RouteInfoManager) -> None:
+def perms(routes: RouteInfoManager, topic: str) -> dict[str, int]:
+    route = routes.route(topic)
+    return {} if route is None else {queue.broker_name: queue.perm for queue in route.queue_datas}
+
+
+def test_no_registration_undoes_a_wipe(routes: RouteInfoManager) -> None:
     """Holds: trap, a wiped write permission comes back."""
     result_of(routes.wipe_write_perm("a"))
+    routes.register(registration(topic("T1"), topic("New"), counter=2), 1, 0)
+    assert (perms(routes, "T1")["a"], perms(routes, "New")) == (4, {"a": 4})
+    routes.connection_closed(1, 0)
+    routes.register(registration(topic("T1"), counter=2), 9, 0)
+    assert perms(routes, "T1")["a"] == 4, "a lost connection is no restart"
+    result_of(routes.add_write_perm("a"))
+    routes.register(registration(topic("T1"), counter=3), 9, 0)
+    assert perms(routes, "T1")["a"] == 6
+
+
+def test_a_master_that_stops_takes_its_wipe_along(routes: RouteInfoManager) -> None:
+    slave = registration(broker_addr="10.0.0.8:10911", broker_id=1)
+    routes.register(slave, 7, 0)
+    result_of(routes.wipe_write_perm("a"))
+    routes.unregister("10.0.0.8:10911")
     routes.register(registration(topic("T1"), counter=2), 1, 0)
-    assert [queue.perm for queue in routes.route("T1").queue_datas] == [6, 6]  # type: ignore[union-attr]
+    assert perms(routes, "T1")["a"] == 4, "a slave has stopped"
+    routes.register(slave, 7, 0)
+    routes.unregister(registration().broker_addr)
+    routes.register(registration(topic("T1"), counter=2), 9, 0)
+    assert perms(routes, "T1")["a"] == 6
 
 
 def test_delete_topic(routes: RouteInfoManager) -> None:

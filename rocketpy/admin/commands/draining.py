@@ -1,0 +1,144 @@
+"""drainBroker, a command of our own: take a broker out of service without stranding messages on it.
+
+Producers turn away when they next ask for routes, every 30 s by default, and the broker takes their messages until
+then: no send fails. Nothing stops the broker from here, since the protocol has no such request: the exit status tells a
+script that it may.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import attrs
+import click
+
+from rocketpy import aio
+from rocketpy.codes import ResponseCode
+from rocketpy.errors import BrokerError, ClientError, RocketError
+
+from ..admin import Admin
+from ..base import EXIT_PARTIAL, command, option
+from ..output import Column, Output, Table
+from .name_servers import known_broker, tell_write_perm
+
+LOOK_S = 2.0
+WIPE_AGAIN_S = 10.0  # a name server of the reference gives the permission back with each new topic
+TOLD_S = 10.0
+STATS_TIMEOUT_S = 50.0
+GROUPS = Table((Column("Group", 64), Column("Members", 8), Column("Unread")))
+
+
+@attrs.frozen
+class Unread:
+    """A group that has not read everything on the broker."""
+
+    group: str
+    members: int
+    messages: int
+
+
+@command(example="mqadmin drainBroker -n 127.0.0.1:9876 -b broker-a --wait && systemctl stop rocketpy-broker")
+@option("-b", "--brokerName", required=True, help="Broker name.")
+@click.option("--wait", is_flag=True, help="Return when every group has read what is on the broker.")
+@click.option(
+    "--wait-seconds",
+    type=click.FloatRange(min=0),
+    default=600,
+    show_default=True,
+    help="With --wait: give up after this time, with status 3.",
+)
+@click.option(
+    "--route-seconds",
+    type=click.FloatRange(min=0),
+    default=35,
+    show_default=True,
+    help="Seconds in which every producer asks for routes (pollNameServerInterval and a bit).",
+)
+@click.option("--online-only", is_flag=True, help="Do not wait for groups without a member.")
+async def drain_broker(
+    admin: Admin,
+    out: Output,
+    broker_name: str,
+    wait: bool,
+    wait_seconds: float,
+    route_seconds: float,
+    online_only: bool,
+) -> int | None:
+    """Turn producers away from a broker, and wait until consumers have read what is on it.
+
+    Name servers of rocketpy keep its write permission wiped until it stops in order, or until addWritePerm. Those of
+    RocketMQ give it back when a topic changes; --wait wipes it again.
+
+    \b
+    Exit status: 0 drained (without --wait: producers are turned away), 3 groups have unread messages, which are listed.
+    Groups that broadcast keep their offsets themselves, and are not seen. Delayed messages and open transactions stay.
+    """
+    await known_broker(admin, broker_name)
+    tell_write_perm(out, "wipe", broker_name, await admin.wipe_write_perm(broker_name))
+    if not wait:
+        out.line(f"producers turn away from {broker_name} within {route_seconds:g} s")
+        return None
+    left = await _wait(admin, out, broker_name, wait_seconds, route_seconds, online_only)
+    unread = sum(each.messages for each in left)
+    if left:
+        out.table(GROUPS, [(each.group, each.members, each.messages) for each in left])
+        out.warn(f"{broker_name} is not drained: {unread} messages are unread after {wait_seconds:g} s")
+    else:
+        out.line(f"{broker_name} is drained: stop it now; addWritePerm takes this back")
+    out.record(broker_name=broker_name, drained=not left, unread=unread)
+    return EXIT_PARTIAL if left else None
+
+
+async def _wait(
+    admin: Admin, out: Output, broker_name: str, wait_s: float, route_s: float, online_only: bool
+) -> list[Unread]:
+    """Look until nothing is unread and all producers have turned away. Returns: the groups that have unread messages
+    when the time is over."""
+    begun_s = wiped_s = aio.now_s()
+    told_s, first = float("-inf"), await _unread(admin, broker_name, online_only)
+    left, total = first, sum(each.messages for each in first)
+    with out.bar.task(f"unread on {broker_name}", total) as reached:
+        while True:
+            now_s, unread = aio.now_s(), sum(each.messages for each in left)
+            if not left and now_s - begun_s >= route_s:
+                return []
+            if now_s - begun_s >= max(wait_s, route_s):
+                return left
+            reached(max(0, total - unread))
+            if now_s - told_s >= TOLD_S:
+                told_s = now_s
+                out.line(f"{unread} messages unread by {len(left)} groups")
+            await aio.sleep(LOOK_S)
+            with suppress(RocketError):  # the next look counts; a broker that stays away ends the wait by its time
+                if now_s - wiped_s >= WIPE_AGAIN_S:
+                    wiped_s = now_s
+                    await admin.wipe_write_perm(broker_name)
+                left = await _unread(admin, broker_name, online_only)
+
+
+async def _unread(admin: Admin, broker_name: str, online_only: bool) -> list[Unread]:
+    address = (await known_broker(admin, broker_name)).master_addr
+    if address is None:
+        raise ClientError(f"no master of {broker_name} is registered: nobody can tell what is unread")
+    found = []
+    stats = await admin.broker_consume_stats(address, is_order=False, timeout_s=STATS_TIMEOUT_S)
+    for by_group in stats.consume_stats_list:
+        for group, stats_of_topics in by_group.items():
+            behind = sum(
+                max(0, offset.broker_offset - offset.consumer_offset)
+                for stats_of_topic in stats_of_topics
+                for offset in stats_of_topic.offset_table.values()
+            )
+            members = await _members(admin, group, address) if behind else 0
+            if behind and (members or not online_only):
+                found.append(Unread(group, members, behind))
+    return found
+
+
+async def _members(admin: Admin, group: str, address: str) -> int:
+    try:
+        return len((await admin.consumer_connection(group, address)).connection_set)
+    except BrokerError as error:
+        if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
+            raise
+        return 0

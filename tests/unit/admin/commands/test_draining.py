@@ -1,0 +1,112 @@
+"""drainBroker against a scripted cluster: when it is done, what it waits for, and what it tells a script."""
+
+from __future__ import annotations
+
+import json
+
+from rocketpy.codes import RequestCode, ResponseCode
+from rocketpy.message.message_queue import MessageQueue
+from rocketpy.remoting.abc import Channel
+from rocketpy.remoting.bodies.client import Connection, ConsumerConnection
+from rocketpy.remoting.bodies.offset import ConsumeStats, ConsumeStatsList, OffsetWrapper
+from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.headers.admin import GetConsumerConnectionListRequestHeader
+from rocketpy.remoting.headers.namesrv import WipeWritePermOfBrokerResponseHeader
+from tests.support.admin import Mqadmin
+from tests.support.cluster import FakeCluster
+from tests.support.scripted_server import no
+
+QUEUE = MessageQueue("T", "broker-a", 0)
+DRAIN = ("drainBroker", "-b", "broker-a", "--wait", "--output", "json")
+
+
+class Draining:
+    """A broker with 100 messages, whose groups have so many unread at each look; the last look stays."""
+
+    def __init__(self, *looks: dict[str, int], online: frozenset[str] = frozenset({"g"})) -> None:
+        self.looks = list(looks)
+        self.online = online
+        self.wipes = 0
+        self.asked = 0
+
+    def __call__(self, cluster: FakeCluster) -> None:
+        broker = cluster.add_broker(T=1)
+        broker.answers[RequestCode.GET_BROKER_CONSUME_STATS] = self.stats
+        broker.answers[RequestCode.GET_CONSUMER_CONNECTION_LIST] = self.members
+        cluster.name_server.answers[RequestCode.WIPE_WRITE_PERM_OF_BROKER] = self.wipe
+
+    def wipe(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        self.wipes += 1
+        return RemotingCommand.response(header=WipeWritePermOfBrokerResponseHeader(wipe_topic_count=3))
+
+    def stats(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        unread = self.looks[min(self.asked, len(self.looks) - 1)]
+        self.asked += 1
+        tables = {
+            group: [ConsumeStats(offset_table={QUEUE: OffsetWrapper(broker_offset=100, consumer_offset=100 - count)})]
+            for group, count in unread.items()
+        }
+        return RemotingCommand.response(body=ConsumeStatsList(consume_stats_list=[tables]).encode())
+
+    def members(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        if GetConsumerConnectionListRequestHeader.of(request).consumer_group not in self.online:
+            return no(ResponseCode.CONSUMER_NOT_ONLINE)
+        return RemotingCommand.response(body=ConsumerConnection(connection_set=[Connection(client_id="c")]).encode())
+
+
+def rows(lines: list[str]) -> list[dict[str, object]]:
+    return [json.loads(line) for line in lines]
+
+
+def test_it_returns_when_every_group_has_read_all(mqadmin: Mqadmin) -> None:
+    draining = Draining({"g": 30, "h": 0}, {"g": 7, "h": 2}, {"g": 0, "h": 0})
+    wiped, done = rows(mqadmin(*DRAIN, "--route-seconds", "0", script=draining))
+    assert wiped == {"name_server": "ns:9876", "broker_name": "broker-a", "topics": 3}
+    assert done == {"broker_name": "broker-a", "drained": True, "unread": 0}
+    assert draining.asked == 3
+
+
+def test_producers_have_time_to_turn_away(mqadmin: Mqadmin) -> None:
+    """Messages that come after the first look are waited for, too; and a permission that comes back is wiped again."""
+    draining = Draining(*[{"g": 0}] * 10, {"g": 5}, {"g": 0})
+    mqadmin(*DRAIN, script=draining)
+    assert draining.asked >= 35 / 2, "a look every 2 s, for the time in which producers ask for routes"
+    assert draining.wipes == 4, "at first and every 10 s"
+
+
+def test_what_is_unread_is_told_by_group(mqadmin: Mqadmin) -> None:
+    draining = Draining({"g": 30, "gone": 4, "read": 0})
+    _, online, gone, done = rows(mqadmin(*DRAIN, "--wait-seconds", "60", script=draining, status=3))
+    assert online == {"group": "g", "members": 1, "unread": 30}
+    assert gone == {"group": "gone", "members": 0, "unread": 4}
+    assert done == {"broker_name": "broker-a", "drained": False, "unread": 34}
+    assert "34 messages are unread after 60 s" in mqadmin.error
+
+
+def test_groups_without_members_may_be_left_out(mqadmin: Mqadmin) -> None:
+    mqadmin(*DRAIN, "--online-only", script=Draining({"g": 0, "gone": 4}))
+
+
+def test_a_broker_that_does_not_answer_for_a_while(mqadmin: Mqadmin) -> None:
+    draining = Draining({"g": 3}, {"g": 0})
+
+    def script(cluster: FakeCluster) -> None:
+        draining(cluster)
+        broker = cluster.brokers["broker-a"]
+        answer, calls = broker.answers[RequestCode.GET_BROKER_CONSUME_STATS], [0]
+
+        def sometimes(request: RemotingCommand, channel: Channel) -> RemotingCommand:
+            calls[0] += 1
+            return no(ResponseCode.SYSTEM_BUSY) if calls[0] in (2, 3) else draining.stats(request, channel)
+
+        assert answer is not None
+        broker.answers[RequestCode.GET_BROKER_CONSUME_STATS] = sometimes
+
+    assert rows(mqadmin(*DRAIN, script=script))[-1]["drained"] is True
+
+
+def test_without_waiting_producers_are_turned_away(mqadmin: Mqadmin) -> None:
+    draining = Draining({"g": 30})
+    _, line = mqadmin("drainBroker", "-b", "broker-a", script=draining)
+    assert line == "producers turn away from broker-a within 35 s" and draining.asked == 0
+    mqadmin("drainBroker", "-b", "broker-z", script=draining, status=4)
