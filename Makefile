@@ -12,7 +12,7 @@ PYTHON_SOURCES := rocketpy tests bench csrc deploy docs setup.py
 WITHOUT_CORE := build/without-core
 CORE_SOURCES := $(sort $(shell find csrc -name "*.[ch]")) csrc/build_native.py csrc/objects.py rocketpy/metrics/counters.py
 ROOMS := $(filter-out csrc/__pycache__,$(shell find csrc -mindepth 1 -type d))
-C_SOURCES := $(filter-out %/_driver.c,$(sort $(shell find csrc -name "*.[ch]")) $(wildcard tests/csrc/*.[ch] bench/driver/*.[ch]))
+C_SOURCES := $(sort $(shell find csrc -name "*.[ch]")) $(wildcard tests/csrc/*.[ch] rocketpy/bench/driver/*.[ch])
 
 .PHONY: always help run run-cluster build dev objects test test-long test-python test-spark spark-demo test-fault test-ha test-ha-short soak-client test-dist test-deploy interop sanitize fuzz mutants known-mutants lint style types check coverage \
         bench bench-compare bench-spark bench-smoke docs site dist clean

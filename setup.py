@@ -78,7 +78,11 @@ setup(
     python_requires=">=3.11",
     packages=[*find_packages(include=["rocketpy", "rocketpy.*"]), *SPARK_SHIMS],
     package_dir={name: f"rocketpy/spark/shims/{name}" for name in SPARK_SHIMS},
-    package_data={"rocketpy": ["py.typed"], "rocketpy.native": ["*.pyi"]},
+    package_data={
+        "rocketpy": ["py.typed"],
+        "rocketpy.native": ["*.pyi"],
+        "rocketpy.bench": ["scenarios/*.yaml", "driver/*.[ch]"],
+    },
     cmdclass={"build_ext": BuildExtension},
     cffi_modules=NATIVE,  # known to setuptools because pyproject.toml asks for cffi at build time
     # The extension has the stable ABI: one wheel for Python 3.11 and all that follow.
@@ -105,6 +109,7 @@ setup(
         "spark": ["pyspark>=4.2,<4.4", "pyarrow>=18", "matplotlib>=3.8"],
         "delta": ["deltalake>=1.1"],  # `rocketpy pipeline archive --format delta`, beside the extra spark
         "failover": ["httpcore>=1,<2"],
+        "bench": ["hdrhistogram>=0.10", "matplotlib>=3.8"],  # `rocketpy bench`
         "tls": ["cryptography>=42"],  # only for the certificate of tls.test.mode.enable
         "site": ["mkdocs-material>=9.6", "mkdocstrings[python]>=1"],  # `make site`
         "dev": [
@@ -121,6 +126,7 @@ setup(
             "types-cffi",
             "types-PyYAML",
             "hdrhistogram>=0.10",
+            "matplotlib>=3.8",
             "trustme>=1.1",  # certificates of tests
             "cattrs>=23.1",  # the serializers of typed topics
             "protobuf>=4",

@@ -16,10 +16,10 @@ from pathlib import Path
 import attrs
 import click
 
+from rocketpy.bench.load import Load, Mode, Workload
+
 from . import report
 from .brokers import HOST, NO_SETTINGS, WHITE, Broker, boot, work_directory
-from .encoding import unique_key_prefix
-from .load import Load, Mode, Workload
 from .scenarios import Bar
 
 TOPIC, QUEUES = "bench_access", 16
@@ -71,7 +71,7 @@ def running(candidate: Candidate) -> Iterator[Broker]:
 
 def measure(broker: Broker, seconds: float) -> dict[str, float]:
     """One run of the load. Raises ConnectionError: nothing was acknowledged."""
-    with Load(WORKLOAD, host=HOST, port=broker.port, topic=TOPIC, queues=QUEUES, prefix=unique_key_prefix()) as load:
+    with Load(WORKLOAD, host=HOST, port=broker.port, topic=TOPIC, queues=QUEUES) as load:
         before_s = broker.cpu_s()
         result = load.measure(seconds, warm_up_s=seconds / 4)
         cpu_s = broker.cpu_s() - before_s
@@ -86,7 +86,7 @@ def measure(broker: Broker, seconds: float) -> dict[str, float]:
 def is_guarded(broker: Broker) -> bool:
     """Return True if the broker refuses the load's requests once their signature is wrong."""
     wrong = attrs.evolve(WORKLOAD, account=(ACCOUNT[0], "wrong-secret"), connections=1, in_flight=1, requests_max=1)
-    with Load(wrong, host=HOST, port=broker.port, topic=TOPIC, queues=QUEUES, prefix=unique_key_prefix()) as load:
+    with Load(wrong, host=HOST, port=broker.port, topic=TOPIC, queues=QUEUES) as load:
         load.run(5.0)
         load.drain()
         return load.result(1.0, 0.0).messages == 0

@@ -9,34 +9,30 @@ from __future__ import annotations
 import compileall
 import contextlib
 import os
-import random
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO
 
 import attrs
 
-from . import proc
+from rocketpy.bench import proc
+from rocketpy.bench.driver import cache_directory
+from rocketpy.bench.own_broker import BOOT_TIMEOUT_S, HOST, free_ports, start_process, stop_process, tail
+
 from .control import Control, RequestFailed
 
 JAVA_VERSION = "4.9.7"
-HOST = "127.0.0.1"
 WHITE = "127.0.0.2"  # of control connections to brokers with access control, in their white list
-PORTS = range(12_002, 31_998)
 BROKER_NAME = "bench-broker"
 SLAVE_NOT_AVAILABLE = 11  # the message is stored: a master that waits for slaves has none yet
 ROOT = Path(__file__).resolve().parent.parent  # of the checkout that is measured
-BOOT_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 60.0
 TOPIC_BOOT = "bench_boot"  # made by the broker itself on the first send
 TARGETS = ("rocketpy", "java")
 
@@ -131,31 +127,12 @@ class Broker:
     def stop(self) -> None:
         """Stop with SIGTERM, wait, and kill only then; the broker stops before its name server."""
         for process in reversed(self.processes):
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
-            try:
-                process.wait(STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                for pid in proc.tree(process.pid):
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
-                process.wait()
+            stop_process(process)
 
 
 def compile_bytecode(root: Path) -> None:
     """Write bytecode as in an installed package, independent of PYTHONDONTWRITEBYTECODE; current files stay."""
     compileall.compile_dir(root / "rocketpy", quiet=1)
-
-
-def tail(directory: Path, size: int = 2000) -> str:
-    """The ends of the logs, for an error message."""
-    return "\n".join(
-        f"--- {path.name}\n{path.read_text(errors='replace')[-size:]}" for path in sorted(directory.glob("*.log"))
-    )
-
-
-def cache_directory() -> Path:
-    return Path(os.environ.get("ROCKETPY_BENCH_CACHE", "~/.cache/rocketpy-bench")).expanduser()
 
 
 def java_class_path() -> str:
@@ -183,37 +160,6 @@ def fetch_jars(lib: Path) -> None:
         subprocess.run(command, cwd=work, check=True)
         shutil.rmtree(lib, ignore_errors=True)
         Path(work, "lib").rename(lib)
-
-
-def free_ports(count: int, *, apart: int = 4) -> list[int]:
-    """Free ports with room around them: a broker also listens on port - 2 and port + 1. They lie below the range that
-    the kernel takes the near ends of connections from."""
-    found: list[int] = []
-    with contextlib.ExitStack() as stack:
-        while len(found) < count:
-            port = random.choice(PORTS)
-            try:
-                for near in range(port - 2, port + 3):
-                    stack.enter_context(socket.socket()).bind((HOST, near))
-            except OSError:
-                continue
-            if all(abs(port - other) > apart for other in found):
-                found.append(port)
-    return found
-
-
-def start_process(command: Sequence[str], directory: Path, log: str, **environment: str) -> subprocess.Popen[bytes]:
-    output: IO[bytes]
-    with (directory / log).open("wb") as output:
-        return subprocess.Popen(
-            command,
-            cwd=directory,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env=os.environ | environment,
-            start_new_session=True,
-        )
 
 
 def python_of(root: Path) -> str:

@@ -20,7 +20,8 @@ import attrs
 import click
 import trustme
 
-from . import proc
+from rocketpy.bench import proc
+
 from .brokers import Broker, BrokerFailed, running, tail
 from .lag import ControlView
 from .pairs import extent, slave_of

@@ -23,9 +23,9 @@ from typing import TypeAlias
 import attrs
 
 from rocketpy import aio
+from rocketpy.bench import proc
 from rocketpy.client import START_FIRST, Message, Producer, ProducerOptions, PushConsumer, PushOptions, ReceivedMessage
 
-from . import proc
 from .brokers import HOST, Broker
 
 TOPIC, QUEUES = "BenchClient", 8

@@ -13,10 +13,11 @@ import attrs
 import click
 from rich.console import Console
 
+from rocketpy.bench.load import Progress
+
 from . import report
 from .ballast import full_page_cache
 from .brokers import TARGETS, BrokerFailed, running
-from .load import Progress
 from .scenarios import select
 from .turn import Measurement, Plan, run_turn
 

@@ -11,7 +11,7 @@ from types import TracebackType
 
 import attrs
 
-from .encoding import SEND_MESSAGE_V2, frame, properties, pull_fields, send_fields, unique_key_prefix
+from rocketpy.bench.encoding import SEND_MESSAGE_V2, frame, properties, pull_fields, send_fields, unique_key_prefix
 
 UPDATE_AND_CREATE_TOPIC, GET_MAX_OFFSET, GET_ROUTEINFO_BY_TOPIC, PULL_MESSAGE = 17, 30, 105, 11
 GET_BROKER_RUNTIME_INFO = 28

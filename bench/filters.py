@@ -16,14 +16,14 @@ from pathlib import Path
 import attrs
 import click
 
+from rocketpy.bench.encoding import PRODUCER_GROUP, SEND_BATCH_MESSAGE, batch_entry, send_fields, unique_key_prefix
+from rocketpy.bench.load import Load, Mode, Workload
 from rocketpy.client.consuming.subscription import Sql92, build_subscription
 from rocketpy.remoting.bodies.client import ConsumerData, HeartbeatData
 
 from . import report
 from .brokers import HOST, TARGETS, Broker, running
 from .control import Control
-from .encoding import PRODUCER_GROUP, SEND_BATCH_MESSAGE, batch_entry, send_fields, unique_key_prefix
-from .load import Load, Mode, Workload
 
 HEART_BEAT = 34
 TOPIC, QUEUES = "bench_filters", 16
@@ -112,9 +112,7 @@ def measure(broker: Broker, question: Question, ends: list[int], seconds: float)
     workload = Workload(
         Mode.FILTERED, CONNECTIONS, IN_FLIGHT, group=question.group, expression_type=question.expression_type
     )
-    load = Load(
-        workload, host=HOST, port=broker.port, topic=TOPIC, queues=QUEUES, prefix=unique_key_prefix(), offsets=ends
-    )
+    load = Load(workload, host=HOST, port=broker.port, topic=TOPIC, queues=QUEUES, offsets=ends)
     with load:
         load.run(WARM_UP_S[broker.target])
         before_s = broker.cpu_s()

@@ -26,7 +26,8 @@ from pathlib import Path
 
 import attrs
 
-from . import proc
+from rocketpy.bench import proc
+
 from .brokers import HOST, Broker, running
 
 INTERVAL_S = 30.0

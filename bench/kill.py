@@ -21,11 +21,11 @@ from collections.abc import Iterable, Sequence
 import attrs
 import click
 
-from . import proc
+from rocketpy.bench import proc
+from rocketpy.bench.load import Ack, Load, Mode, Workload
+
 from .brokers import HOST, Broker, running
 from .control import StoredMessage
-from .encoding import unique_key_prefix
-from .load import Ack, Load, Mode, Workload
 from .scenarios import QUEUES
 
 TOPIC = "bench_kill"
@@ -103,11 +103,10 @@ def kill_one(broker: Broker, worker: str, kills: int, seconds: float, workload: 
         BrokerFailed: the broker ended.
     """
     broker.create_topic(TOPIC, QUEUES)
-    prefix = unique_key_prefix()
     if len(find_workers(broker, worker)) != 1:
         names = sorted(proc.command_name(pid) for root in broker.roots for pid in proc.tree(root))
         raise click.UsageError(f"not one worker {worker!r} among {names}")
-    with Load(workload, host=HOST, port=broker.port, topic=TOPIC, queues=QUEUES, prefix=prefix) as load:
+    with Load(workload, host=HOST, port=broker.port, topic=TOPIC, queues=QUEUES) as load:
         killer = Killer(broker, worker, kills, seconds)
         killer.start()
         load.run(seconds)
@@ -126,7 +125,7 @@ def kill_one(broker: Broker, worker: str, kills: int, seconds: float, workload: 
         kept_gap_max_ms=max((round(gap_ms, 3) for gap_ms, lost in gaps if not lost), default=0.0),
         connections_cut=sum(1 for _, lost in gaps if lost),
         errors=result.errors,
-        **compare(acks, stored, prefix),
+        **compare(acks, stored, load.prefix),
     )
 
 

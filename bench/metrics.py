@@ -19,10 +19,10 @@ from pathlib import Path
 import attrs
 import click
 
+from rocketpy.bench.load import Load, Mode, Workload
+
 from . import report
 from .brokers import HOST, Broker, boot, free_ports, work_directory
-from .encoding import unique_key_prefix
-from .load import Load, Mode, Workload
 
 TOPIC, QUEUES = "bench_metrics", 16
 WORKLOAD = Workload(Mode.SEND, 64, 64, 1024)
@@ -125,8 +125,7 @@ def under_load(seconds: float, turns: int) -> Row:
     with scraped(NAMES["default names"]) as (broker, scrape):
         broker.create_topic(TOPIC, QUEUES)
         rates: list[float] = []
-        prefix = unique_key_prefix()
-        with Load(WORKLOAD, host=HOST, port=broker.port, topic=TOPIC, queues=QUEUES, prefix=prefix) as load:
+        with Load(WORKLOAD, host=HOST, port=broker.port, topic=TOPIC, queues=QUEUES) as load:
             load.measure(seconds, warm_up_s=seconds)
             for window in range(2 * turns + 1):
                 if window % 2:

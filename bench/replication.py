@@ -17,10 +17,11 @@ from pathlib import Path
 import attrs
 import click
 
-from . import proc, report
+from rocketpy.bench import proc
+from rocketpy.bench.load import Load, Mode, Result, Workload
+
+from . import report
 from .brokers import HOST, TARGETS, Broker, running
-from .encoding import unique_key_prefix
-from .load import Load, Mode, Result, Workload
 from .pairs import GROUP_SETTINGS, slave_of, wait_until_copied
 from .scenarios import STORE_BYTES_MAX
 
@@ -66,7 +67,7 @@ class Figures:
 def open_load(broker: Broker, in_flight: int) -> Load:
     bound = STORE_BYTES_MAX // (BODY + RECORD_OVERHEAD)
     workload = Workload(Mode.SEND, 64, in_flight, BODY, requests_max=bound)
-    return Load(workload, host=HOST, port=broker.port, topic=TOPIC, queues=QUEUES, prefix=unique_key_prefix())
+    return Load(workload, host=HOST, port=broker.port, topic=TOPIC, queues=QUEUES)
 
 
 def figures_of(result: Result, before: Cpu, after: Cpu) -> Figures:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import attrs
 
-from .encoding import Serialize
-from .load import Mode, Workload
+from rocketpy.bench.encoding import Serialize
+from rocketpy.bench.load import Mode, Workload
 
 QUEUES = 16
 PRELOAD_MESSAGES = 160_000  # for pulls: more than any CPU cache holds, far less than the page cache

@@ -7,11 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rocketpy.bench.load import Load, Mode, Workload
 from rocketpy.spark import read, session
 
 from .brokers import HOST, Broker, boot
-from .encoding import unique_key_prefix
-from .load import Load, Mode, Workload
 from .spark_floor import FloorSource
 from .spark_resent import ResentSource
 
@@ -29,7 +28,7 @@ def fill(broker: Broker, topic: str, queues: int, body: int, messages: int) -> N
     """Send so many messages to the queues in turn."""
     broker.create_topic(topic, queues)
     workload = Workload(Mode.SEND, 16, 16, body, requests_max=messages)
-    with Load(workload, host=HOST, port=broker.port, topic=topic, queues=queues, prefix=unique_key_prefix()) as load:
+    with Load(workload, host=HOST, port=broker.port, topic=topic, queues=queues) as load:
         load.run(SENT_S)
     with broker.control() as control:
         control.wait_for_offsets(topic, queues, messages)

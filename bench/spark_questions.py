@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from rocketpy.bench import proc
 from rocketpy.spark.columns import parse_columns
 from rocketpy.spark.jobs.archive import archive
 from rocketpy.spark.jobs.running import run_parts
 
-from . import proc
 from .brokers import HOST, running
 from .spark_floor import FLOOR
 from .spark_inputs import QUEUES, SIZES, TOPICS, fill, frame_rows, start_spark, stopped_stores

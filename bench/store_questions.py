@@ -13,14 +13,14 @@ from pathlib import Path
 
 import attrs
 
-from . import proc
+from rocketpy.bench import proc
+from rocketpy.bench.load import Load, Mode, Workload
+
 from .ballast import full_page_cache
 from .brokers import HOST, ROOT, Broker, BrokerFailed, boot, running, work_directory
 from .compare import WARM_UP_S
 from .control import decode_records
-from .encoding import unique_key_prefix
 from .lag import ControlView, LagSampler
-from .load import Load, Mode, Workload
 from .scenarios import QUEUES, Bar
 from .turn import TOPIC_SEND, TOPIC_WARM_UP, Watch, figures, wait_until_stored, warm_up
 
@@ -69,7 +69,7 @@ def serving(target: str, directory: Path, root: Path = ROOT) -> Iterator[Broker]
 
 
 def open_load(broker: Broker, workload: Workload, topics: str | Sequence[str], queues: int = QUEUES) -> Load:
-    return Load(workload, host=HOST, port=broker.port, topic=topics, queues=queues, prefix=unique_key_prefix())
+    return Load(workload, host=HOST, port=broker.port, topic=topics, queues=queues)
 
 
 def fill(broker: Broker, size: int, watch: Watch) -> None:

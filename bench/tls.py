@@ -22,10 +22,10 @@ import attrs
 import click
 import trustme
 
+from rocketpy.bench.load import Load, Mode, Result, Workload
+
 from . import report
 from .brokers import HOST, TARGETS, Broker, running
-from .encoding import unique_key_prefix
-from .load import Load, Mode, Result, Workload
 from .scenarios import PRELOAD_MESSAGES, Bar
 from .turn import preload
 
@@ -89,9 +89,7 @@ def tls_broker(target: str, chain: Path, key: Path) -> Iterator[Broker]:
 
 
 def measure(broker: Broker, workload: Workload, offsets: list[int], seconds: float) -> Result:
-    with Load(
-        workload, host=HOST, port=broker.port, topic=TOPIC, queues=QUEUES, prefix=unique_key_prefix(), offsets=offsets
-    ) as load:
+    with Load(workload, host=HOST, port=broker.port, topic=TOPIC, queues=QUEUES, offsets=offsets) as load:
         result = load.measure(seconds, warm_up_s=seconds / 4)
     broker.check_alive()
     return result

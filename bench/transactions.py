@@ -18,10 +18,11 @@ from pathlib import Path
 import attrs
 import click
 
+from rocketpy.bench.encoding import PRODUCER_GROUP, frame
+from rocketpy.bench.load import Load, Mode, Workload
+
 from . import report
 from .brokers import HOST, TARGETS, Broker, running
-from .encoding import PRODUCER_GROUP, frame, unique_key_prefix
-from .load import Load, Mode, Workload
 
 TOPIC, QUEUES = "bench_transactions", 16  # the consumer holds a pull per queue
 IN_FLIGHT = (1, 16)  # per connection
@@ -54,7 +55,6 @@ def open_load(broker: Broker, in_flight: int) -> Load:
         port=broker.port,
         topic=TOPIC,
         queues=QUEUES,
-        prefix=unique_key_prefix(),
         offsets=offsets,
     )
 
@@ -103,10 +103,8 @@ class SilentProducer:
 
 def open_halves(broker: Broker) -> tuple[float, int]:
     """(percent of a core, bytes of checks) while OPEN half messages are open, over whole rounds of checks."""
-    workload = Workload(Mode.SEND, CONNECTIONS, 4, 1024, requests_max=OPEN, in_transactions=True)
-    load = Load(
-        workload, host=HOST, port=broker.port, topic=TOPIC, queues=QUEUES, prefix=unique_key_prefix(), commits=False
-    )
+    workload = Workload(Mode.SEND, CONNECTIONS, 4, 1024, requests_max=OPEN, in_transactions=True, commits=False)
+    load = Load(workload, host=HOST, port=broker.port, topic=TOPIC, queues=QUEUES)
     with load:
         load.run(60)
     producer = SilentProducer(broker.port)

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
+from rocketpy.bench.load import Load, Mode, Progress, Result, Workload
+
 from .brokers import HOST, Broker
-from .encoding import unique_key_prefix
-from .load import Load, Mode, Progress, Result, Workload
 from .scenarios import PRELOAD_MESSAGES, QUEUES, Scenario
 
 TOPIC_SEND, TOPIC_PULL, TOPIC_WARM_UP = "bench_send", "bench_pull", "bench_warm_up"
@@ -42,9 +42,7 @@ Watch = Callable[[str], Progress]  # given a label, a place to report progress t
 
 
 def open_load(broker: Broker, workload: Workload, topic: str, offsets: Sequence[int] = ()) -> Load:
-    return Load(
-        workload, host=HOST, port=broker.port, topic=topic, queues=QUEUES, prefix=unique_key_prefix(), offsets=offsets
-    )
+    return Load(workload, host=HOST, port=broker.port, topic=topic, queues=QUEUES, offsets=offsets)
 
 
 def wait_until_stored(broker: Broker, topic: str, expected: int) -> list[int]:

@@ -2,6 +2,8 @@
 
 main, command_line      entry points, arguments, what a command prints
 late_commands           commands that are imported when one is named
+settings                properties and store that several commands take
+bench                   benchmarks: run scenario files, compare and show results
 cluster                 several brokers of one directory, for trials
 completion              scripts for bash, zsh and fish
 pipeline/               jobs on Spark

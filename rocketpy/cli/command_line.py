@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +23,11 @@ from rocketpy.processes.boot.serving import Deliver, Order
 from ..processes.boot.serving import exit_status
 from .completion import SHELLS, AdminCommand, complete_admin, completion_script
 from .late_commands import LateCommands
+from .settings import default_store, pairs
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 _FILE = click.Path(exists=False, dir_okay=False)
-_LATE = {"pipeline": ("rocketpy.cli.pipeline.main", "pipeline")}
+_LATE = {"bench": ("rocketpy.cli.bench", "bench"), "pipeline": ("rocketpy.cli.pipeline.main", "pipeline")}
 
 
 @click.group(cls=LateCommands, late=_LATE, context_settings=_CONTEXT)
@@ -397,20 +398,3 @@ def _look_as_client(
     settings: dict[str, Any] = {"name_servers": name_servers} if name_servers else {}  # else the environment's
     settings |= {"tls": security.tls_options(), "credentials": tool_credentials(security)}
     return examine_client(Admin(**settings), Question(topic, group, cluster))
-
-
-def default_store() -> Path:
-    """`rocketpy` in the user's data directory (XDG)."""
-    data = os.environ.get("XDG_DATA_HOME")
-    return (Path(data) if data else Path.home() / ".local" / "share") / "rocketpy"
-
-
-def pairs(settings: Sequence[str]) -> dict[str, str]:
-    """KEY=VALUE of --set to a table."""
-    found: dict[str, str] = {}
-    for setting in settings:
-        key, equals, value = setting.partition("=")
-        if not equals or not key.strip():
-            raise click.BadParameter(f"{setting!r} is not KEY=VALUE", param_hint="--set")
-        found[key.strip()] = value.strip()
-    return found

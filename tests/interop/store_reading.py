@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 
 from bench.control import Control, RequestFailed
-from bench.encoding import pull_fields
+from rocketpy.bench.encoding import pull_fields
 from rocketpy.message.properties import decode_properties
 from rocketpy.message.record import StoredRecord, decode_record
 from rocketpy.remoting import fastjson

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench.control import Control
-from bench.encoding import SEND_MESSAGE_V2, send_fields
+from rocketpy.bench.encoding import SEND_MESSAGE_V2, send_fields
 from rocketpy.message.message_id import decode_offset_message_id
 from rocketpy.store.inspection.dump import StoreDump
 from tests.interop.brokers import AnyBroker, create_topic, max_offsets, running_target, wait_until

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from bench.control import Control
-from bench.encoding import SEND_MESSAGE_V2, send_fields
+from rocketpy.bench.encoding import SEND_MESSAGE_V2, send_fields
 from rocketpy.message.properties import decode_properties
 from rocketpy.message.record import StoredRecord
 from rocketpy.store.inspection.dump import StoreDump

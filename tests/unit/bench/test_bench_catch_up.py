@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import time
 
-from bench import proc
 from bench.catch_up import costs_per_gb
+from rocketpy.bench import proc
 
 
 def test_costs_are_of_the_bytes_that_were_copied() -> None:

@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from bench.encoding import (
+from rocketpy.bench.encoding import (
     OPAQUE,
     Serialize,
     Template,
@@ -16,7 +16,7 @@ from bench.encoding import (
     send_template,
     unique_key_prefix,
 )
-from bench.load import ffi, lib
+from rocketpy.bench.load import ffi, lib
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.signature import is_signed
 

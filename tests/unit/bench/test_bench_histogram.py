@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.load import lib, summarize, to_hdr
+from rocketpy.bench.load import lib, summarize, to_hdr
 
 VALUE_MAX = (1 << 42) - 1
 

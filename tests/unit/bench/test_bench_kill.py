@@ -2,7 +2,7 @@
 
 from bench.control import StoredMessage
 from bench.kill import compare
-from bench.load import Ack
+from rocketpy.bench.load import Ack
 
 PREFIX = "0123456789ABCDEF"
 

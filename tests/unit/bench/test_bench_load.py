@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from bench.load import Load, Mode, Workload
+from rocketpy.bench.load import Load, Mode, Workload
 
 TIMEOUT_S = 30.0  # never reached: every run here ends when its requests are answered
 Answer = Callable[[int, dict[str, object]], bytes | None]  # of the n-th request; None: hang up
@@ -86,7 +86,7 @@ def serve() -> Iterator[Callable[[Answer], Broker]]:
 
 
 def open_load(broker: Broker, workload: Workload, offsets: tuple[int, ...] = ()) -> Load:
-    return Load(workload, host="127.0.0.1", port=broker.port, topic="T", queues=2, prefix="0" * 16, offsets=offsets)
+    return Load(workload, host="127.0.0.1", port=broker.port, topic="T", queues=2, offsets=offsets)
 
 
 @pytest.mark.parametrize("rate", [0.0, 100_000.0])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from bench.load import Latency, Result
 from bench.replication import (
     ALONE,
     FOLLOWED,
@@ -19,6 +18,7 @@ from bench.replication import (
     rows,
     slave_rows,
 )
+from rocketpy.bench.load import Latency, Result
 
 
 def result(messages: int, seconds: float) -> Result:

@@ -155,6 +155,7 @@ load *load_open(const load_config *config) {
     l->connection_count = config->producers + config->consumers;
     l->template_size_max = largest_template(config);
     l->next_key = config->key_first;
+    l->random = (uint64_t)load_now_ns() | 1;
     l->address = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons((uint16_t)config->port)};
     l->connections = calloc(l->connection_count, sizeof *l->connections);
     l->dirty = calloc(l->connection_count, sizeof *l->dirty);
@@ -201,7 +202,7 @@ void load_close(load *l) {
     free(l);
 }
 
-void load_stop(load *l) { __atomic_store_n(&l->stop, 1, __ATOMIC_RELAXED); }
+void load_stop(load *l, uint32_t stop) { __atomic_store_n(&l->stop, stop, __ATOMIC_RELAXED); }
 uint64_t load_messages(const load *l) { return __atomic_load_n(&l->stats.messages_ok, __ATOMIC_RELAXED); }
 uint64_t load_errors(const load *l) { return __atomic_load_n(&l->stats.requests_failed, __ATOMIC_RELAXED); }
 void load_stats_get(const load *l, load_stats *stats) { *stats = l->stats; }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -18,6 +18,7 @@ from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped]  # hdrhi
 from .driver import load_driver
 from .encoding import (
     CONSUMER_GROUP,
+    NO_MORE,
     OFFSET_DIGITS_MAX,
     Serialize,
     Template,
@@ -25,6 +26,7 @@ from .encoding import (
     end_template,
     pull_template,
     send_template,
+    unique_key_prefix,
 )
 
 _driver = load_driver()
@@ -56,8 +58,13 @@ class Workload:
     reconnect: bool = False
     is_tls: bool = False  # needs OpenSSL's headers when the driver is built (Debian: libssl-dev)
     record_acks: bool = False
+    consumers: int = 1  # end to end: connections that share the queues
+    stamp_shift_ms: int = 0  # end to end: added to the due time, for delayed messages
+    properties: Mapping[str, str] = NO_MORE  # of single messages, beside those that every producer sets
+    random_pages: bool = False  # pulls: pages in random order
     timeout_s: float = 5.0
-    in_transactions: bool = False  # each send is a half message, committed when it is acknowledged
+    in_transactions: bool = False  # each send is a half message
+    commits: bool = True  # half messages are committed when they are acknowledged, else left open
     account: tuple[str, str] | None = None  # single sends: access key and secret; without, they are not signed
     group: str = CONSUMER_GROUP
     expression_type: str = "TAG"  # filtered pulls: of the group's subscription
@@ -77,6 +84,8 @@ class Latency:
 
 @attrs.frozen
 class Result:
+    """What a load did in a run."""
+
     seconds: float
     messages: int
     units: int  # of filtered pulls: queue offsets that they have passed
@@ -150,6 +159,7 @@ def _send_template(workload: Workload, topic: str, queue_id: int, prefix: str, b
             prefix=prefix,
             born_timestamp_ms=born_timestamp_ms,
             serialize=workload.serialize,
+            stamped=workload.mode is Mode.END_TO_END,
         )
     return send_template(
         topic,
@@ -161,6 +171,7 @@ def _send_template(workload: Workload, topic: str, queue_id: int, prefix: str, b
         stamped=workload.mode is Mode.END_TO_END,
         is_half=workload.in_transactions,
         account=workload.account,
+        more=workload.properties,
     )
 
 
@@ -188,19 +199,19 @@ class Load:
         port: int,
         topic: str | Sequence[str],
         queues: int,
-        prefix: str,
         offsets: Sequence[int] = (),
-        commits: bool = True,
     ) -> None:
-        """`queues` of each topic. `offsets` per queue: for pulls where it ends, end to end where it begins. `commits`:
-        half messages are committed, else left open."""
+        """`queues` of each topic. `offsets` per queue: for pulls where it ends, end to end where it begins."""
         self.workload = workload
+        self.prefix = unique_key_prefix()  # of the ids of its messages
         topics = (topic,) if isinstance(topic, str) else topic
         destinations = [(name, queue_id) for name in topics for queue_id in range(queues)]
-        sends, pulls = encode(workload, destinations, prefix)
+        sends, pulls = encode(workload, destinations, self.prefix)
         self._keep: list[Any] = []  # what the driver borrows
         pulls_alone = workload.mode in (Mode.PULL, Mode.FILTERED)
-        consumers = workload.connections if pulls_alone else {Mode.SEND: 0, Mode.END_TO_END: 1}[workload.mode]
+        consumers = (
+            workload.connections if pulls_alone else {Mode.SEND: 0, Mode.END_TO_END: workload.consumers}[workload.mode]
+        )
         config = ffi.new("load_config *")
         config.host = self._borrow(ffi.new("char[]", host.encode()))
         config.port = port
@@ -213,13 +224,15 @@ class Load:
         config.reconnect = workload.reconnect
         config.is_tls = workload.is_tls
         config.record_acks = workload.record_acks
+        config.stamp_shift_ns = workload.stamp_shift_ms * 1_000_000
+        config.random_pages = workload.random_pages
         config.rate = workload.rate
         config.requests_max = workload.requests_max
         config.key_first = 0
         config.timeout_ns = int(workload.timeout_s * 1e9)
         config.send = self._templates(sends)
         config.pull = self._templates(pulls)
-        if workload.in_transactions and commits:
+        if workload.in_transactions and workload.commits:
             end = end_template()
             config.end.bytes = self._borrow(ffi.from_buffer("uint8_t[]", end.frame))
             config.end.size = len(end.frame)
@@ -242,7 +255,8 @@ class Load:
             entry.size = len(template.frame)
             entry.opaque_at, entry.opaque_is_binary = template.opaque_at, template.opaque_is_binary
             entry.offset_at, entry.offset_digits = template.offset_at, template.offset_digits
-            entry.stamp_at, entry.messages = template.stamp_at, template.messages
+            entry.stamp_at, entry.stamp_step = template.stamp_at, template.stamp_step
+            entry.messages = template.messages
             entry.key_count = len(template.key_at)
             entry.key_at = self._borrow(ffi.new("uint32_t[]", template.key_at))
         return array
@@ -280,7 +294,7 @@ class Load:
                     elapsed_s = (lib.load_now_ns() - start_ns) / 1e9
                     progress(elapsed_s, lib.load_messages(self._load), lib.load_errors(self._load))
         except BaseException:
-            lib.load_stop(self._load)
+            self.stop()
             thread.join()
             raise
         code, errno = outcome[0]
@@ -308,8 +322,7 @@ class Load:
         return self.run(timeout_s, drain=True)
 
     def result(self, elapsed_s: float, driver_cpu_s: float) -> Result:
-        stats = ffi.new("load_stats *")
-        lib.load_stats_get(self._load, stats)
+        stats = self.stats()
         errors = {str(stats.codes[i]): int(stats.code_counts[i]) for i in range(stats.code_count)}
         named = {
             "timeouts": stats.timeouts,
@@ -334,15 +347,36 @@ class Load:
             driver_cpu_s=round(driver_cpu_s, 3),
         )
 
+    def stats(self) -> Any:
+        """The driver's counters (`load_stats`), also while it runs."""
+        stats = ffi.new("load_stats *")
+        lib.load_stats_get(self._load, stats)
+        return stats
+
+    def reset(self) -> None:
+        """Forget counters and histograms; what is in flight stays."""
+        lib.load_reset(self._load)
+
+    def stop(self) -> None:
+        """Have `run` return, from any thread, until `allow`."""
+        lib.load_stop(self._load, 1)
+
+    def allow(self) -> None:
+        lib.load_stop(self._load, 0)
+
+    def max_ns(self, which: int) -> int:
+        return int(lib.load_histogram_max_ns(self._load, which))
+
+    def counts(self, which: int) -> list[int]:
+        """The buckets of a histogram, also while the driver runs: 0 requests, 1 end to end."""
+        return list(ffi.unpack(lib.load_histogram(self._load, which), lib.load_bucket_count()))
+
     def histogram(self, which: int) -> HdrHistogram:
-        counts = ffi.unpack(lib.load_histogram(self._load, which), lib.load_bucket_count())
-        return to_hdr(counts, lib.load_histogram_max_ns(self._load, which))
+        return to_hdr(self.counts(which), self.max_ns(which))
 
     def received(self) -> int:
         """Messages that the consumer has, end to end, since the warm-up."""
-        stats = ffi.new("load_stats *")
-        lib.load_stats_get(self._load, stats)
-        return int(stats.messages_received)
+        return int(self.stats().messages_received)
 
     def acks(self) -> list[Ack]:
         count = ffi.new("uint64_t *")

@@ -47,10 +47,9 @@ void load_patch(const load_template *t, uint8_t *frame, uint32_t opaque, uint64_
     }
     for (uint32_t i = 0; i < t->key_count; i++) put_hex16(frame + t->key_at[i], key + i);
     if (t->offset_at) put_decimal(frame + t->offset_at, t->offset_digits, offset);
-    if (t->stamp_at) {
-        uint64_t big = __builtin_bswap64((uint64_t)stamp_ns);
-        memcpy(frame + t->stamp_at, &big, sizeof big);
-    }
+    if (!t->stamp_at) return;
+    const uint64_t big = __builtin_bswap64((uint64_t)stamp_ns);
+    for (uint32_t i = 0; i < t->messages; i++) memcpy(frame + t->stamp_at + i * t->stamp_step, &big, sizeof big);
 }
 
 uint32_t wire_frame_size(const uint8_t *data, uint64_t size) {

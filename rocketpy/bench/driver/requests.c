@@ -94,7 +94,7 @@ static int start_request(load *l, connection *c, const load_template *t, uint32_
                 .opaque = WIRE_OPAQUE_FIRST + c->generation * c->slot_count + index,
                 .messages = t->messages};
     memcpy(frame, t->bytes, t->size);
-    load_patch(t, frame, s->opaque, s->key, offset, now);
+    load_patch(t, frame, s->opaque, s->key, offset, now + l->config.stamp_shift_ns);
     c->out.end += t->size;
     l->next_key += t->key_count;
     l->in_flight++;
@@ -129,13 +129,25 @@ int start_pull(load *l, connection *c, uint32_t queue, uint64_t offset, int64_t 
     return start_request(l, c, pull_template(l, queue, offset), queue, offset, now);
 }
 
-/* The next page of the next queue that has any; whole pages only, back to the first one at the end. */
+/* Marsaglia's xorshift. */
+static uint64_t next_random(load *l) {
+    l->random ^= l->random << 13;
+    l->random ^= l->random >> 7;
+    l->random ^= l->random << 17;
+    return l->random;
+}
+
+/* A page of the next queue that has any; whole pages only: at random, or in order and again from the first. */
 static int start_walk(load *l, connection *c, int64_t now) {
     for (uint32_t tried = 0; tried < l->config.queue_count; tried++) {
         uint32_t queue = l->next_queue;
         l->next_queue = (queue + 1) % l->config.queue_count;
         if (l->config.offsets[queue] < l->config.pull_count) continue;
-        if (l->cursors[queue] + l->config.pull_count > l->config.offsets[queue]) l->cursors[queue] = 0;
+        if (l->config.random_pages)
+            l->cursors[queue] =
+                next_random(l) % (l->config.offsets[queue] / l->config.pull_count) * l->config.pull_count;
+        else if (l->cursors[queue] + l->config.pull_count > l->config.offsets[queue])
+            l->cursors[queue] = 0;
         if (start_pull(l, c, queue, l->cursors[queue], now) != 0) return -1;
         l->cursors[queue] += l->config.pull_count;
         return 0;

@@ -16,6 +16,7 @@ typedef struct load_template {
     uint32_t offset_at;        /* pulls: offset_digits decimal digits */
     uint32_t offset_digits;
     uint32_t stamp_at;         /* 8 bytes: the intended send time, big-endian nanoseconds of CLOCK_MONOTONIC */
+    uint32_t stamp_step;       /* a batch: from the stamp of one message to that of the next */
     uint32_t messages;         /* a batch holds many */
     uint32_t key_count;
     const uint32_t *key_at;    /* 16 hexadecimal digits each: the tail of a unique message id */
@@ -42,7 +43,9 @@ typedef struct load_config {
     uint32_t pull_count;       /* messages asked for in one pull */
     uint32_t is_tls;           /* 1: by TLS; not with `reconnect` */
     uint32_t reconnect;        /* 1: a lost connection is opened again; 0: it stays lost */
+    uint32_t random_pages;     /* 1: LOAD_PULL asks for pages in random order */
     uint32_t record_acks;      /* 1: remember every acknowledged send (JSON replies only) */
+    int64_t stamp_shift_ns;    /* added to the stamps: the delay of delayed messages, whose lateness counts */
     double rate;               /* requests per second of all producers; 0: closed loop */
     uint64_t requests_max;     /* 0: no limit */
     uint64_t key_first;        /* first unique id tail */
@@ -98,8 +101,8 @@ void load_close(load *l);
  * LOAD_RUNNING time is up; LOAD_DONE nothing is left to do; LOAD_STOPPED; LOAD_DEAD every connection is lost and
  * stays so; LOAD_FAULT with errno. */
 int load_run(load *l, int64_t until_ns, int drain);
-/* From any thread: have load_run return. */
-void load_stop(load *l);
+/* From any thread: have load_run return, now and when it is called again (1), or no more (0). */
+void load_stop(load *l, uint32_t stop);
 /* From any thread while load_run runs: messages so far (acknowledged or pulled), and error replies so far. */
 uint64_t load_messages(const load *l);
 uint64_t load_errors(const load *l);

@@ -13,6 +13,7 @@ import json
 import os
 import struct
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import attrs
 
@@ -25,7 +26,11 @@ END_DIGITS = 19  # as the driver writes both offsets
 OPAQUE = 100_000_000  # nine digits, as the driver keeps them
 OFFSET_DIGITS_MAX = 10
 KEY_TAIL = "0123456789ABCDEF"  # 16 hexadecimal digits that the driver counts up
+ENTRY_HEAD = 20  # bytes of a batch's entry before its body
 PULL_SYS_FLAG_SUSPEND, PULL_SYS_FLAG_SUBSCRIPTION = 2, 4
+
+
+NO_MORE: Mapping[str, str] = MappingProxyType({})
 
 
 class Serialize(enum.Enum):
@@ -42,6 +47,7 @@ class Template:
     opaque_is_binary: bool
     key_at: tuple[int, ...] = ()
     stamp_at: int = 0
+    stamp_step: int = 0  # in a batch, from one message's to the next one's
     offset_at: int = 0
     offset_digits: int = 0
     messages: int = 1
@@ -112,9 +118,9 @@ def unique_key_prefix() -> str:
     return "7F000001" + os.urandom(4).hex().upper()
 
 
-def properties(prefix: str, *, wait: bool = True) -> str:
+def properties(prefix: str, *, wait: bool = True, more: Mapping[str, str] = NO_MORE) -> str:
     """What a producer sets on every message: its unique id, WAIT, and here a tag; separators 0x01 and 0x02."""
-    pairs = {"UNIQ_KEY": prefix + KEY_TAIL} | ({"WAIT": "true"} if wait else {}) | {"TAGS": "TagA"}
+    pairs = {"UNIQ_KEY": prefix + KEY_TAIL} | ({"WAIT": "true"} if wait else {}) | {"TAGS": "TagA"} | dict(more)
     return "".join(f"{name}\x01{value}\x02" for name, value in pairs.items())
 
 
@@ -174,10 +180,13 @@ def send_template(
     stamped: bool = False,
     is_half: bool = False,
     account: tuple[str, str] | None = None,
+    more: Mapping[str, str] = NO_MORE,
 ) -> Template:
     """A single send (310). `stamped`: the body starts with the time it should have been sent at. `is_half`: it is a
-    half message. `account`: its access key and secret; signed messages are alike, for their id is signed."""
-    props = properties(prefix) + (f"TRAN_MSG\x01true\x02PGROUP\x01{PRODUCER_GROUP}\x02" if is_half else "")
+    half message. `account`: its access key and secret; signed messages are alike, for their id is signed. `more`:
+    properties."""
+    half = {"TRAN_MSG": "true", "PGROUP": PRODUCER_GROUP} if is_half else {}
+    props = properties(prefix, more={**half, **more})
     fields = send_fields(topic, queue_id, props, born_timestamp_ms=born_timestamp_ms, batch=False)
     if is_half:
         fields["f"] = str(SYS_FLAG_PREPARED)
@@ -197,7 +206,7 @@ def send_template(
 def batch_entry(body: bytes, props: str) -> bytes:
     """size 4, magic 4, CRC 4, flag 4, body size 4, body, properties size 2, properties; the broker fills the CRC."""
     encoded = props.encode()
-    size = 22 + len(body) + len(encoded)
+    size = ENTRY_HEAD + len(body) + 2 + len(encoded)
     return struct.pack(">iiiii", size, 0, 0, 0, len(body)) + body + struct.pack(">h", len(encoded)) + encoded
 
 
@@ -210,9 +219,12 @@ def batch_template(
     prefix: str,
     born_timestamp_ms: int,
     serialize: Serialize = Serialize.JSON,
+    stamped: bool = False,
 ) -> Template:
-    """A batch send (320) of `count` messages to one queue, each with its own unique id; WAIT belongs to the batch."""
-    entries = batch_entry(_body(body_size, queue_id), properties(prefix, wait=False)) * count
+    """A batch send (320) of `count` messages to one queue, each with its own unique id; WAIT belongs to the batch.
+    `stamped`: each body starts with the time at which the batch should have been sent."""
+    entry = batch_entry(_body(body_size, queue_id), properties(prefix, wait=False))
+    entries = entry * count
     fields = send_fields(topic, queue_id, "WAIT\x01true\x02", born_timestamp_ms=born_timestamp_ms, batch=True)
     data = frame(SEND_BATCH_MESSAGE, fields, entries, serialize=serialize)
     return Template(
@@ -220,6 +232,8 @@ def batch_template(
         opaque_at=_opaque_at(data, serialize),
         opaque_is_binary=serialize is Serialize.ROCKETMQ,
         key_at=_holes(data, KEY_TAIL),
+        stamp_at=len(data) - len(entries) + ENTRY_HEAD if stamped else 0,
+        stamp_step=len(entry),
         messages=count,
     )
 

@@ -1,0 +1,17 @@
+"""What `rocketpy bench` runs: scenario files, the load that they describe, results, and their comparison.
+
+Owns: the load driver in C, which bench/ uses as well. Runs in the process of the command, and starts brokers of its
+own if it is given no name server. Needs the extra `bench`.
+
+    scenario     scenario files: keys, sweeps, and the points that they make
+    runner       all runs of all points
+    native       a run through the C driver
+    load         the driver as a Python object; driver/ has its C, encoding the requests that it sends
+    cluster      the brokers that are measured, and topics for a run
+    own_broker   a broker for a run
+    proc         CPU and memory of a tree of processes
+    result       result files
+    compare      what changed between two results beyond noise
+    report       results as Markdown
+    plots        results as pictures
+"""

@@ -1,0 +1,220 @@
+"""`rocketpy bench`: run scenario files, compare their results, write their pages.
+
+Exit status: 0 done, 1 it failed or (compare) a figure is worse, 2 wrong arguments.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rocketpy.admin.connection import security_settings, shared_options, tool_credentials
+
+from ..processes.boot.serving import exit_status
+
+if TYPE_CHECKING:
+    from rocketpy.bench.runner import Plan, Watch
+
+_RESULT = click.Path(dir_okay=False, path_type=Path)
+GENERATORS = ("native", "client")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+def bench() -> None:
+    """Measure a broker: throughput, latency, and what changed.
+
+    \b
+    Needs the extra: pip install "rocketpy-mq[bench]", and a C compiler for the generator `native`.
+    rocketpy bench run throughput                      a broker of its own, in a temporary store
+    rocketpy bench run mine.yaml -n 10.0.0.1:9876      any RocketMQ cluster
+    rocketpy bench compare before.json after.json      what changed beyond noise
+    """
+
+
+@bench.command("scenarios")
+@click.argument("name", required=False)
+def scenarios(name: str | None) -> None:
+    """List the scenarios that rocketpy ships, or print the file of one."""
+
+    def run() -> int:
+        from rocketpy.bench.scenario import KEYS, shipped
+        from rocketpy.errors import ConfigError
+
+        files = shipped()
+        if name is not None and name not in files:
+            raise ConfigError(f"there is no scenario {name}; shipped are {', '.join(files)}")
+        if name is not None:
+            click.echo(files[name], nl=False)
+            return 0
+        for each, text in files.items():
+            click.echo(f"{each:<24}{text.partition(chr(10))[0].removeprefix('# ')}")
+        click.echo(f"\nKeys: {', '.join(KEYS)}.")
+        return 0
+
+    sys.exit(exit_status(run))
+
+
+@bench.command("run")
+@click.argument("scenario")
+@click.option(
+    "-n", "--namesrvAddr", "name_servers", default="", help="Name servers of the cluster, host:port;host:port."
+)
+@click.option("--cluster", help="Cluster, if the name servers know several.")
+@shared_options(with_environment=True)
+@click.option("--runs", type=click.IntRange(1), default=3, show_default=True, help="Runs of each point.")
+@click.option("--minutes", type=click.FloatRange(0.01), help="Replaces testDurationMinutes.")
+@click.option(
+    "--generator", type=click.Choice(GENERATORS), default="native", show_default=True, help="Origin of the load."
+)
+@click.option(
+    "--store",
+    type=click.Path(file_okay=False, exists=True, path_type=Path),
+    help="Disk to measure: directory of stores.",
+)
+@click.option(
+    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Property of brokers started here; may be repeated."
+)
+@click.option("-o", "--output", type=_RESULT, help="Result file.  [default: NAME.json]")
+@click.option("--plots", is_flag=True, help="Also write a page and plots beside it.")
+def run_command(
+    scenario: str,
+    name_servers: str,
+    cluster: str | None,
+    runs: int,
+    minutes: float | None,
+    generator: str,
+    store: Path | None,
+    settings: tuple[str, ...],
+    output: Path | None,
+    plots: bool,
+    **connection: Any,
+) -> None:
+    """Run SCENARIO, a YAML or TOML file or the name of a shipped one.
+
+    Without -n each run has a broker of its own, with an empty store and default properties (--set, and `broker` in the
+    file, change them). With -n the topics of the run are made on that cluster, and deleted after it.
+
+    \b
+    rocketpy bench run throughput --set flushDiskType=SYNC_FLUSH
+    rocketpy bench run latency -n 10.0.0.1:9876 --runs 5 -o before.json
+    """
+
+    def run() -> int:
+        from rocketpy.bench.cluster import Access
+        from rocketpy.bench.runner import Plan
+
+        security = security_settings(connection)
+        access = Access(name_servers, security.tls_options(), tool_credentials(security))
+        plan = Plan(access=access, runs=runs, generator=generator, cluster=cluster, store=store)
+        return _run(scenario, plan, minutes, settings, output, plots=plots)
+
+    sys.exit(exit_status(run))
+
+
+def _run(
+    source: str, plan: Plan, minutes: float | None, settings: tuple[str, ...], output: Path | None, *, plots: bool
+) -> int:
+    from rocketpy.bench import report, runner, scenario
+
+    from .settings import pairs
+
+    changed = {"test_duration_minutes": minutes} if minutes else {}
+    points = [
+        scenario.changed(point, {**changed, "broker": {**point.scenario.broker, **pairs(settings)}})
+        for point in scenario.read(source)
+    ]
+    if plan.access.name_servers and any(point.scenario.broker for point in points):
+        raise click.UsageError("`broker` and --set are for brokers that are started here: leave out -n, or them")
+    with _progress() as watch:
+        found = runner.run_all(points, plan, watch)
+    target = output or Path(f"{found.name}.json")
+    found.write(target)
+    click.echo(report.figures(found.points))
+    if errors := report.errors(found.points):
+        click.echo(f"\nErrors, by response code or kind:\n{errors}")
+    click.echo(f"\nwrote {target}")
+    if plots:
+        _write_page(target)
+    return 0
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Callable[[str], Watch]]:
+    """Yield the place to report progress to: a line that is drawn over on a terminal, a line per phase elsewhere."""
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    said: set[str] = set()
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("start", total=None)
+
+        def watch(label: str) -> Watch:
+            progress.update(task, description=label)
+
+            def draw(phase: str, at_s: float, messages: int, errors: int) -> None:
+                text = f"{label}: {phase}"
+                if not console.is_terminal and text not in said:
+                    said.add(text)
+                    click.echo(text, err=True)
+                counted = f"{messages:>13,} messages {errors} errors"
+                progress.update(task, description=f"{text} {at_s:5.0f} s {counted}")
+
+            return draw
+
+        yield watch
+
+
+@bench.command("compare")
+@click.argument("before", type=_RESULT)
+@click.argument("after", type=_RESULT)
+@click.option(
+    "--threshold", type=click.FloatRange(0, 10), default=0.05, show_default=True, help="Smallest change that counts."
+)
+@click.option("--fail-on-regression", is_flag=True, help="Exit status 1 if a figure is worse.")
+@click.option("--all", "show_all", is_flag=True, help="Show all figures, also those without a change.")
+def compare_command(before: Path, after: Path, threshold: float, fail_on_regression: bool, show_all: bool) -> None:
+    """Tell what changed from BEFORE to AFTER, two results of one scenario.
+
+    A figure is better or worse if the 95 % interval of its change, which the runs give, leaves out 1, and the change
+    reaches the threshold. It is the same if the interval lies below the threshold, else unclear: more runs tell.
+    """
+
+    def run() -> int:
+        from rocketpy.bench import compare, report, result
+
+        old, new = result.read(before), result.read(after)
+        found = list(compare.changes(old, new, threshold))
+        shown = found if show_all else [change for change in found if change.verdict in ("better", "worse")]
+        click.echo(report.comparison(shown, compare.differences(old, new)))
+        counted = Counter(change.verdict for change in found)
+        click.echo("\n" + ", ".join(f"{counted[name]} {name}" for name in compare.VERDICTS))
+        return 1 if fail_on_regression and counted["worse"] else 0
+
+    sys.exit(exit_status(run))
+
+
+@bench.command("report")
+@click.argument("result", type=_RESULT)
+@click.option("--no-plots", is_flag=True, help="Without plots, which need matplotlib.")
+def report_command(result: Path, no_plots: bool) -> None:
+    """Write a Markdown page and plots (SVG, PNG) beside a result file."""
+    sys.exit(exit_status(lambda: _write_page(result, with_plots=not no_plots)))
+
+
+def _write_page(path: Path, *, with_plots: bool = True) -> int:
+    from rocketpy.bench import plots, report, result
+
+    found = result.read(path)
+    names = plots.write(found, path.parent, path.stem) if with_plots else []
+    page = path.with_suffix(".md")
+    page.write_text(report.page(found, names))
+    click.echo(f"wrote {page}{f' and {len(names)} plots' if names else ''}")
+    return 0

@@ -1,0 +1,29 @@
+"""What several commands read from their arguments: properties, and the place of a store.
+
+Short: two functions that commands share, which could otherwise not import each other.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+
+def default_store() -> Path:
+    """`rocketpy` in the user's data directory (XDG)."""
+    data = os.environ.get("XDG_DATA_HOME")
+    return (Path(data) if data else Path.home() / ".local" / "share") / "rocketpy"
+
+
+def pairs(settings: Sequence[str]) -> dict[str, str]:
+    """KEY=VALUE of --set to a table."""
+    found: dict[str, str] = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals or not key.strip():
+            raise click.BadParameter(f"{setting!r} is not KEY=VALUE", param_hint="--set")
+        found[key.strip()] = value.strip()
+    return found

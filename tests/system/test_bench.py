@@ -1,0 +1,98 @@
+"""`rocketpy bench run` against real brokers: each kind of load runs, and its result says what came of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
+
+from rocketpy import aio
+from rocketpy.admin.admin import Admin
+from rocketpy.bench.load import HdrHistogram
+from tests.support import preloaded
+from tests.support.broker import running_broker
+
+SHORT = {"testDurationMinutes": 0.02, "warmupDurationMinutes": 0.01, "partitionsPerTopic": 4}
+SMALL_FILES = {"mappedFileSizeCommitLog": "16777216"}
+STEADY = {"producerRate": 500, "producersPerTopic": 2, **SHORT}
+
+
+def bench(directory: Path, scenario: dict[str, Any], *options: str) -> dict[str, Any]:
+    """Run a scenario; return its result."""
+    (directory / "s.yaml").write_text(json.dumps(scenario))
+    words = [*preloaded.COMMAND, "bench", "run", str(directory / "s.yaml"), "-o", str(directory / "out.json"), *options]
+    done = preloaded.run(words, timeout=120)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads((directory / "out.json").read_text())
+    return found
+
+
+def count(run: dict[str, Any], kind: str) -> int:
+    return int(HdrHistogram.decode(run["histograms"][kind]).get_total_count())
+
+
+def test_a_steady_load_on_brokers_of_its_own(tmp_path: Path) -> None:
+    scenario = {**STEADY, "topics": 2, "consumerPerSubscription": 2, "batchSize": [1, 4], "broker": SMALL_FILES}
+    found = bench(tmp_path, scenario, "--runs", "2", "--store", str(tmp_path))
+    assert [point["name"] for point in found["points"]] == ["batchSize=1", "batchSize=4"]
+    for batch, point in zip((1, 4), found["points"], strict=True):
+        assert len(point["runs"]) == 2 and point["scenario"]["broker"] == SMALL_FILES
+        for run in point["runs"]:
+            assert run["errors"] == {}
+            sent = run["figures"]["messages_per_s"] * run["seconds"]
+            assert sent == pytest.approx(count(run, "send") * batch, rel=0.01)
+            assert sent == pytest.approx(500 * run["seconds"], rel=0.5)
+            assert count(run, "end_to_end") == pytest.approx(sent, rel=0.5)
+            assert run["figures"]["send_p50_us"] <= run["figures"]["end_to_end_p99_us"]
+            assert run["figures"]["broker_pss_mib"] > 10 and run["intervals"]
+    assert list(tmp_path.glob("rocketpy-bench-*")) == [], "the stores are removed"
+
+
+def test_other_loads_on_a_cluster_that_runs(tmp_path: Path) -> None:
+    scenarios: dict[str, dict[str, Any]] = {
+        "two groups": {**STEADY, "subscriptionsPerTopic": 2},
+        "delays": {**STEADY, "delayMillis": 200},
+        "transactions": {**STEADY, "transactions": True},
+        "closed loop": {**SHORT, "inFlightPerProducer": 1, "subscriptionsPerTopic": 0},
+        "drain": {**SHORT, "consumerBacklogSizeGB": 0.005, "producersPerTopic": 0, "testDurationMinutes": 1},
+        "random reads": {**SHORT, "consumerBacklogSizeGB": 0.005, "randomReads": True},
+    }
+    with running_broker(SMALL_FILES) as broker:
+        figures = {}
+        for name, scenario in scenarios.items():
+            found = bench(tmp_path, scenario, "-n", broker.namesrv, "--runs", "1")
+            (run,) = found["points"][0]["runs"]
+            assert run["errors"] == {}, name
+            figures[name] = run["figures"]
+        topics = aio.run(_topics, broker.namesrv)
+    assert not [topic for topic in topics if topic.startswith("RocketpyBench")], "the topics are deleted"
+    both = figures["two groups"]
+    assert both["consumed_per_s"] == pytest.approx(2 * both["messages_per_s"], rel=0.2)
+    assert 0 < figures["delays"]["end_to_end_p50_us"] < 150_000, "end to end counts from the time of delivery"
+    assert figures["transactions"]["consumed_per_s"] > 100, "half messages are committed"
+    assert figures["closed loop"]["messages_per_s"] > 100 and "consumed_per_s" not in figures["closed loop"]
+    assert figures["drain"]["drain_s"] > 0 and "end_to_end_p50_us" not in figures["drain"]
+    assert figures["random reads"]["read_messages_per_s"] == pytest.approx(
+        32 * figures["random reads"]["reads_per_s"], rel=0.01
+    )
+
+
+async def _topics(name_servers: str) -> list[str]:
+    async with Admin(name_servers=name_servers) as admin:
+        return await admin.topics()
+
+
+def test_mistakes_are_one_line(tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text("topics: 0\n")
+    for words, expected in (
+        ((str(tmp_path / "s.yaml"),), "topics is 0"),
+        (("latency", "-n", "127.0.0.1:1"), "127.0.0.1:1"),
+        (("latency", "--set", "flushDiskTyp=X", "--minutes", "0.01"), "flushDiskTyp"),
+    ):
+        done = preloaded.run([*preloaded.COMMAND, "bench", "run", *words], timeout=120)
+        assert done.returncode == 1 and expected in done.stderr, done.stderr
+        assert "Traceback" not in done.stderr
