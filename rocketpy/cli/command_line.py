@@ -176,9 +176,9 @@ def completion(shell: str) -> None:
 
 @cli.group()
 def store() -> None:
-    """Inspect a store, also of a Java broker.
+    """Inspect or copy a store, also of a Java broker.
 
-    Only set-aside changes something.
+    Only set-aside changes it.
 
     \b
     Exit status: 0 the store is sound, 1 it is damaged, 2 it cannot be read.
@@ -274,6 +274,27 @@ def store_stats(directory: str, commitlog: str, as_json: bool) -> None:
     from .store_tools import stats
 
     sys.exit(_look(lambda: stats(Path(directory), as_json=as_json, commitlog=commitlog)))
+
+
+@store.command("backup")
+@_DIRECTORY
+@click.argument("target", type=click.Path(file_okay=False))
+@_COMMITLOG
+@click.option("--keep", type=click.IntRange(1), help="Remove older complete copies, until this many are left.")
+@_SLOTS
+def store_backup(directory: str, target: str, commitlog: str, keep: int | None, slots: int | None) -> None:
+    """Copy a store, also of a running broker, to TARGET/TIME, and check the copy.
+
+    The copy has every message that was acknowledged before it began, and opens like a store after a loss of power.
+    Later copies to the same TARGET share its full log files, and an interrupted one is continued. Properties, keys
+    and accounts are not in it.
+
+    
+    Example: rocketpy store backup /var/lib/rocketpy/store /backup --keep 7
+    """
+    from .store_tools import backup
+
+    sys.exit(_look(lambda: backup(Path(directory), Path(target), keep=keep, slots=slots, commitlog=commitlog)))
 
 
 @store.command("set-aside")

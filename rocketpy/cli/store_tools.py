@@ -1,4 +1,5 @@
-"""`rocketpy store dump|verify|stats`: print and check a store directory. Read-only; shows progress on a terminal.
+"""`rocketpy store dump|verify|stats|backup`: print, check and copy a store directory, which is only read; progress is
+shown on a terminal.
 
 Exit status: 0 sound, 1 damaged, 2 cannot be read (main.py turns errors into it).
 """
@@ -18,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from rocketpy.errors import StoreError
+from rocketpy.store.backup.backup import back_up
 from rocketpy.store.inspection.dump import (
     StoreDump,
     damage_fields,
@@ -96,6 +98,24 @@ def stats(directory: Path, *, as_json: bool = False, commitlog: str = "") -> int
     console.print(_stats_table(str(directory), found))
     if found.topics:
         console.print(_topics_table(found))
+    return 0
+
+
+def backup(
+    directory: Path, target: Path, *, keep: int | None = None, slots: int | None = None, commitlog: str = ""
+) -> int:
+    """Copy a store, also of a running broker, and print what the copy has; returns 1 if anything in it is damaged."""
+    with StoreProgress() as progress:
+        made = back_up(directory, target, commitlog, keep=keep, slots=slots, listener=progress)
+    print_report(made.report, made.seconds, as_json=False)
+    if not made.is_complete:
+        print(f"{made.path} is no backup; remove it and repeat, if `rocketpy store verify {directory}` finds no damage")
+        return 1
+    report, shared = made.report, f"; {made.linked_bytes / 1e6:.0f} MB are shared with the copy before"
+    print(
+        f"backup {made.path}: {report.records} messages up to log offset {report.log_end}, the last stored at "
+        f"{_time(report.last_store_timestamp_ms)}" + (shared if made.linked_bytes else "")
+    )
     return 0
 
 

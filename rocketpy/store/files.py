@@ -132,7 +132,7 @@ def store_error(exc: OSError, path: Path, doing: str) -> StoreError:
     return kind(f"cannot {doing} {path}: {exc.strerror or exc}")
 
 
-def _data_spans(descriptor: int, offset: int) -> Iterator[tuple[int, int]]:
+def data_spans(descriptor: int, offset: int) -> Iterator[tuple[int, int]]:
     """(start, end) of the allocated parts from `offset` on."""
     while True:
         try:
@@ -204,7 +204,7 @@ class DiskFiles:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
                 # All of them before the first read: the kernel reads ahead into a hole, which makes data of it.
-                for start, end in list(_data_spans(descriptor, offset)):
+                for start, end in list(data_spans(descriptor, offset)):
                     for at in range(start, end, READ_STEP):
                         data = os.pread(descriptor, min(READ_STEP, end - at), at)
                         if data.count(0) < len(data):
@@ -218,7 +218,7 @@ class DiskFiles:
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
             try:
                 # Not by ftruncate, twice: a death between the two leaves a file of a size that no store takes.
-                for start, end in list(_data_spans(descriptor, offset)):
+                for start, end in list(data_spans(descriptor, offset)):
                     for at in range(start, end, READ_STEP):
                         os.pwrite(descriptor, bytes(min(READ_STEP, end - at)), at)
                 os.fsync(descriptor)

@@ -86,6 +86,7 @@ ROOMS: dict[str, tuple[set[str], ...]] = {
         {"recovery"},
         {"services"},
         {"inspection"},
+        {"backup"},
         {"rebuilding"},
     ),
     "failover": ({"rules"}, {"etcd"}),

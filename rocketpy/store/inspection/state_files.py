@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import attrs
 
@@ -106,17 +107,24 @@ def read_control(files: Files, paths: StorePaths) -> ControlState | None:
 
 def read_deletions(files: Files, paths: StorePaths) -> dict[tuple[str, int], int]:
     """Queues of deleted topics -> log offset below which their records need no units. Empty without a control block."""
+    queues = _queues(files, paths)
+    return {_name_of(files, paths, queue): queue.deleted_below for queue in queues if queue.deleted_below}
+
+
+def read_unit_ends(files: Files, paths: StorePaths) -> dict[tuple[str, int], int]:
+    """Queues -> their number of units, those that were deleted included. Empty without a control block."""
+    return {_name_of(files, paths, queue): queue.max_offset for queue in _queues(files, paths)}
+
+
+def _queues(files: Files, paths: StorePaths) -> Any:
     control = read_control(files, paths)
-    if control is None:
-        return {}
-    data = files.read(paths.control, QUEUES_AT, control.queue_count * QUEUE.size)
-    found = {}
-    for queue in ffi.from_buffer("rp_queue[]", data):
-        if queue.deleted_below:
-            name = files.read(paths.control, TOPICS_AT + queue.topic * TOPIC_SIZE, TOPIC_SIZE)
-            topic = name[1 : 1 + name[0]].decode("utf-8", "replace") if name else ""
-            found[topic, queue.queue_id] = queue.deleted_below
-    return found
+    count = control.queue_count if control is not None else 0
+    return ffi.from_buffer("rp_queue[]", files.read(paths.control, QUEUES_AT, count * QUEUE.size) if count else b"")
+
+
+def _name_of(files: Files, paths: StorePaths, queue: Any) -> tuple[str, int]:
+    name = files.read(paths.control, TOPICS_AT + queue.topic * TOPIC_SIZE, TOPIC_SIZE)
+    return name[1 : 1 + name[0]].decode("utf-8", "replace") if name else "", int(queue.queue_id)
 
 
 def lock_holder(path: Path, locks: Path = LOCKS) -> int | None:

@@ -21,6 +21,7 @@ class VerifyReport:
     log_begin: int
     log_end: int
     records: int
+    last_store_timestamp_ms: int  # -1: no message
     queues: int
     units: int
     index_units: int
@@ -85,6 +86,7 @@ def verify_store(
             log_begin=log.begin,
             log_end=log.end,
             records=log.totals.records,
+            last_store_timestamp_ms=log.totals.last_store_timestamp_ms,
             queues=queues.queues,
             units=queues.units,
             index_units=index.units,

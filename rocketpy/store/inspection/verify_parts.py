@@ -50,6 +50,7 @@ class LogPart:
     end: int
     continues: bool  # after the piece
     records: int
+    last_store_timestamp_ms: int
     tallies: list[QueueTally]
     damages: list[int]
     problems: list[Problem]
@@ -82,6 +83,7 @@ class JoinedLog:
     is_dispatch_known: bool
     end: int = 0
     records: int = 0
+    last_store_timestamp_ms: int = attrs.field(init=False, default=-1)
     damages: list[int] = attrs.field(factory=list)
     queues: dict[tuple[str, int], QueueTally] = attrs.field(factory=dict)
 
@@ -92,6 +94,7 @@ class JoinedLog:
         """Join the next part. Yields (phy offset, what is wrong) where queue offsets do not go on."""
         self.end = part.end
         self.records += part.records
+        self.last_store_timestamp_ms = max(self.last_store_timestamp_ms, part.last_store_timestamp_ms)
         self.damages += part.damages
         for tally in part.tallies:
             key = (tally.topic, tally.queue_id)
@@ -162,6 +165,7 @@ def verify_in_parts(
         log_begin=log.begin,
         log_end=log.end,
         records=log.records,
+        last_store_timestamp_ms=log.last_store_timestamp_ms,
         queues=queues.queues,
         units=queues.units,
         index_units=index.units,
@@ -186,6 +190,7 @@ def check_log_piece(store: Store, piece: LogPiece) -> LogPart:
             end=log.end,
             continues=continues,
             records=log.totals.records,
+            last_store_timestamp_ms=log.totals.last_store_timestamp_ms,
             tallies=list(log.tallies()),
             damages=log.damages,
             problems=inspected.findings.problems,

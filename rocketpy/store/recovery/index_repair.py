@@ -83,7 +83,7 @@ def _repair(path: Path, hash_slot_num: int, index_num: int, phy_limit: int) -> t
         if not hash_slot_num or os.fstat(file.fileno()).st_size != size:
             return 0, False  # created with other sizes; opening it reports that
         with mmap.mmap(file.fileno(), size) as image:
-            is_repaired = _repair_image(image, hash_slot_num, index_num, phy_limit)
+            is_repaired = repair_image(image, hash_slot_num, index_num, phy_limit)
             end = int.from_bytes(image[END_PHY_OFFSET_AT:SLOT_COUNT_AT], "big")
     if is_repaired is None:
         logger.warning("index file %s removed: it is damaged; its keys will be indexed again", path)
@@ -93,7 +93,7 @@ def _repair(path: Path, hash_slot_num: int, index_num: int, phy_limit: int) -> t
     return end, is_repaired
 
 
-def _repair_image(image: mmap.mmap, hash_slot_num: int, index_num: int, phy_limit: int) -> bool | None:
+def repair_image(image: mmap.mmap, hash_slot_num: int, index_num: int, phy_limit: int) -> bool | None:
     """Keep the leading units that are consistent, and make slots and header fit them.
 
     A slot that names the next unit to be written is inconsistent too: that unit may be lost, or may be used by another

@@ -113,6 +113,24 @@ def test_a_wrong_directory_is_one_line_and_status_2(tmp_path: Path, command: str
         assert result.exit_code == 2 and text in result.output and len(result.output.splitlines()) == 1
 
 
+def test_backup_says_what_the_copy_has(root: Path, tmp_path: Path) -> None:
+    said = lines("backup", root, tmp_path / "copies")
+    end = values("stats", root)[0]["log_end"]
+    assert said[-1].startswith(f"backup {tmp_path / 'copies'}/") and said[-2] == "sound"
+    assert f": 150 messages up to log offset {end}, the last stored at 20" in said[-1]
+    (copy,) = (tmp_path / "copies").iterdir()
+    assert lines("verify", copy)[-1] == "sound"
+
+
+def test_a_damaged_copy_is_told_by_the_exit_status(root: Path, tmp_path: Path) -> None:
+    path = root / "commitlog" / file_name(0)
+    image = bytearray(path.read_bytes())
+    image[image.index(b"body 1")] ^= 1
+    path.write_bytes(image)
+    result = run("backup", root, tmp_path / "copies")
+    assert result.exit_code == 1 and ".part is no backup; remove it and repeat, if" in result.output
+
+
 def test_a_time_that_is_no_date(root: Path) -> None:
     path = root / "checkpoint"
     path.write_bytes((1 << 62).to_bytes(8, "big") + path.read_bytes()[8:])
