@@ -82,6 +82,7 @@ setup(
         "rocketpy": ["py.typed"],
         "rocketpy.native": ["*.pyi"],
         "rocketpy.bench": ["scenarios/*.yaml", "driver/*.[ch]"],
+        "rocketpy.console": ["templates/*.html", "static/*"],
     },
     cmdclass={"build_ext": BuildExtension},
     cffi_modules=NATIVE,  # known to setuptools because pyproject.toml asks for cffi at build time
@@ -108,6 +109,7 @@ setup(
         # 4.2: admission control and availableNow; 4.3.0 is tested. matplotlib: the plots of jobs
         "spark": ["pyspark>=4.2,<4.4", "pyarrow>=18", "matplotlib>=3.8"],
         "delta": ["deltalake>=1.1"],  # `rocketpy pipeline archive --format delta`, beside the extra spark
+        "console": ["jinja2>=3.1.5", "starlette>=0.40", "uvicorn>=0.30"],
         "failover": ["httpcore>=1,<2"],
         "bench": ["hdrhistogram>=0.10", "matplotlib>=3.8"],  # `rocketpy bench`
         "tls": ["cryptography>=42"],  # only for the certificate of tls.test.mode.enable
@@ -127,6 +129,9 @@ setup(
             "types-PyYAML",
             "hdrhistogram>=0.10",
             "matplotlib>=3.8",
+            "jinja2>=3.1.5",  # the console
+            "starlette>=0.40",
+            "uvicorn>=0.30",
             "trustme>=1.1",  # certificates of tests
             "cattrs>=23.1",  # the serializers of typed topics
             "protobuf>=4",

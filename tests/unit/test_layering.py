@@ -42,6 +42,7 @@ ALLOWED: dict[str, set[str]] = {
     "client": {"acl", "aio", "transport", "tls", "remoting", "filter", "message", "config"},
     "admin": {"acl", "aio", "client", "failover.etcd", "failover.rules", "remoting", "message", "config"},
     "bench": {"admin", "aio", "client", "remoting", "message"},
+    "console": {"acl", "admin", "aio", "client", "config", "message", "remoting", "tls"},
     "spark": {"client", "store", "filter", "message", "config", "native", "remoting"},
     "metrics": set(),
     # where the parts of a server meet: all but what clients and tools are made of
@@ -125,6 +126,9 @@ ONLY_IN: dict[str, set[str]] = {
     "cryptography": {"tls.throw_away"},
     "yaml": {"acl.document", "bench.scenario"},
     "httpcore": {"failover.etcd.gateway"},
+    "starlette": {"console"},
+    "uvicorn": {"console.server"},
+    "jinja2": {"console.rendering"},
     "cattrs": {"client.typed.serializers"},
     "pydantic": {"client.typed.serializers"},
     "sqlite3": {"client.typed.sqlite_ids"},

@@ -22,6 +22,7 @@ PAGES = (
     "run/upgrade.md",
     "run/tls.md",
     "run/monitor.md",
+    "run/console.md",
     "run/backup-and-repair.md",
     "run/replication.md",
     "run/failover.md",
@@ -31,7 +32,7 @@ PAGES = (
 TEXT = "\n".join(Page.read(page).text for page in PAGES)
 METRICS = (ROOT / "docs" / "run" / "metrics.md").read_text()
 PROPERTIES = (ROOT / "docs" / "run" / "configuration.md").read_text()
-SERVER = ("broker", "failover", "namesrv", "processes", "reactor", "replication", "store", "tls", "transport")
+SERVER = ("broker", "console", "failover", "namesrv", "processes", "reactor", "replication", "store", "tls", "transport")
 LOGS = (  # the packages that write lines, the page and section that explains them
     (SERVER, "run/monitor.md", "Log lines"),
     (("client",), "use/client.md", "Log lines"),

@@ -1,0 +1,181 @@
+"""Alarms: conditions of groups and brokers that are raised once, repeated while they last, and cleared.
+
+`look` compares what the poller has seen with the limits; it asks nobody. Figures that are older than STALE_MS tell
+nothing: an alarm about them stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from urllib.parse import quote
+
+import attrs
+
+from .alarm_file import AlarmSettings
+from .cluster import ClusterState
+
+ALARMS_MAX = 1000  # at the same time
+STALE_MS = 15 * 60_000
+CLEARED_MAX = 50  # that the page remembers
+MINUTE_MS = 60_000
+
+
+class Change(Enum):
+    """The reason of a notice."""
+
+    RAISED = "raised"
+    REPEATED = "repeated"
+    CLEARED = "cleared"
+
+
+@attrs.frozen
+class Condition:
+    """Something beyond its limit: now, by these numbers."""
+
+    kind: str  # backlog, age, disk, no_master
+    subject: str  # the group or broker
+    text: str
+    value: float
+    limit: float
+    page: str  # path of the console
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.kind, self.subject
+
+
+@attrs.define
+class Alarm:
+    """A condition that lasts. `told_ms`: the last notice."""
+
+    condition: Condition
+    raised_ms: float
+    told_ms: float
+    cleared_ms: float | None = None
+
+
+@attrs.frozen
+class Notice:
+    """What is told, and why. `link` is empty if the file of alarms has no address of the console."""
+
+    change: Change
+    condition: Condition
+    raised_ms: float
+    now_ms: float
+    link: str
+
+
+@attrs.define(eq=False)
+class Alarms:
+    """All alarms of the console. `left_out`: conditions beyond ALARMS_MAX at the last look."""
+
+    settings: AlarmSettings
+    active: dict[tuple[str, str], Alarm] = attrs.field(factory=dict)
+    cleared: list[Alarm] = attrs.field(factory=list)
+    left_out: int = 0
+    _masterless_ms: dict[tuple[str, str], float] = attrs.field(factory=dict)  # since when
+
+    def look(self, state: ClusterState, now_ms: float) -> list[Notice]:
+        """Compare, and return what is to be told."""
+        found = {condition.key: condition for condition in self._conditions(state, now_ms)}
+        unknown = set(self._unknown(state, now_ms))
+        notices = []
+        for key in [key for key in self.active if key not in found and key not in unknown]:
+            alarm = self.active.pop(key)
+            alarm.cleared_ms = now_ms
+            self.cleared = [alarm, *self.cleared][:CLEARED_MAX]
+            notices.append(self._notice(Change.CLEARED, alarm, now_ms))
+        self.left_out = 0
+        for key, condition in found.items():
+            known = self.active.get(key)
+            if known is not None:
+                known.condition = condition
+                if now_ms - known.told_ms >= self.settings.repeat_minutes * MINUTE_MS:
+                    known.told_ms = now_ms
+                    notices.append(self._notice(Change.REPEATED, known, now_ms))
+            elif len(self.active) < ALARMS_MAX:
+                self.active[key] = Alarm(condition, now_ms, now_ms)
+                notices.append(self._notice(Change.RAISED, self.active[key], now_ms))
+            else:
+                self.left_out += 1
+        return notices
+
+    def _notice(self, change: Change, alarm: Alarm, now_ms: float) -> Notice:
+        link = self.settings.link and self.settings.link + alarm.condition.page
+        return Notice(change, alarm.condition, alarm.raised_ms, now_ms, link)
+
+    def _conditions(self, state: ClusterState, now_ms: float) -> Iterator[Condition]:
+        yield from self._of_brokers(state, now_ms)
+        for group in state.groups.values():
+            if not group.sampled_ms or now_ms - group.sampled_ms > STALE_MS:
+                continue
+            rule = self.settings.rule_of(group.name)
+            if rule is None:
+                continue
+            page = f"/group?name={quote(group.name, safe='')}"
+            if rule.backlog is not None and group.lag > rule.backlog:
+                text = f"group {group.name}: {group.lag} messages not consumed, limit {rule.backlog}"
+                yield Condition("backlog", group.name, text, group.lag, rule.backlog, page)
+            if rule.age_minutes is not None and group.age_ms and group.age_ms > rule.age_minutes * MINUTE_MS:
+                minutes = group.age_ms / MINUTE_MS
+                text = f"group {group.name}: a message has waited for {minutes:.1f} min, limit {rule.age_minutes:g} min"
+                yield Condition("age", group.name, text, round(minutes, 1), rule.age_minutes, page)
+
+    def _of_brokers(self, state: ClusterState, now_ms: float) -> Iterator[Condition]:
+        limit = self.settings.disk_percent
+        for broker in state.sorted_brokers():
+            percent = broker.disk_percent
+            if limit is not None and broker.is_up and percent is not None and percent > limit:
+                subject = f"{broker.name} {broker.address}"
+                text = f"broker {subject}: disk {percent:.1f} % full, limit {limit:g} %"
+                yield Condition("disk", subject, text, round(percent, 1), limit, _broker_page(broker.name))
+        allowed_s = self.settings.no_master_seconds
+        if allowed_s is None:
+            return
+        if state.error:
+            return  # nobody knows
+        without = state.without_master()
+        self._masterless_ms = {key: self._masterless_ms.get(key, now_ms) for key in without}
+        for (cluster, name), since_ms in self._masterless_ms.items():
+            seconds = (now_ms - since_ms) / 1000
+            if seconds >= allowed_s:
+                text = (
+                    f"broker {name} of cluster {cluster}: no master answers for {seconds:.0f} s, limit {allowed_s:g} s"
+                )
+                yield Condition("no_master", f"{cluster}/{name}", text, round(seconds), allowed_s, _broker_page(name))
+
+    def _unknown(self, state: ClusterState, now_ms: float) -> Iterator[tuple[str, str]]:
+        """Yield the alarms whose figures are not known now, or are only those of some brokers."""
+        up = {f"{broker.name} {broker.address}" for broker in state.brokers.values() if broker.is_up}
+        listed = {f"{broker.name} {broker.address}" for broker in state.brokers.values()}
+        for kind, subject in self.active:
+            group = state.groups.get(subject)
+            if kind in ("backlog", "age") and group is not None:
+                is_unknown = bool(group.error) or now_ms - group.sampled_ms > STALE_MS
+            elif kind == "disk":
+                is_unknown = subject in listed - up
+            else:
+                is_unknown = kind == "no_master" and bool(state.error)
+            if is_unknown:
+                yield kind, subject
+
+
+def _broker_page(name: str) -> str:
+    return f"/broker?name={quote(name, safe='')}"
+
+
+def as_json(notice: Notice) -> Mapping[str, object]:
+    """Return the object that a webhook gets."""
+    condition = notice.condition
+    return {
+        "text": f"{notice.change.value}: {condition.text}" + (f" {notice.link}" if notice.link else ""),
+        "state": notice.change.value,
+        "kind": condition.kind,
+        "subject": condition.subject,
+        "value": condition.value,
+        "limit": condition.limit,
+        "raised_ms": int(notice.raised_ms),
+        "time_ms": int(notice.now_ms),
+        "link": notice.link,
+    }

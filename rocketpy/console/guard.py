@@ -1,0 +1,155 @@
+"""Guard: the outermost layer of the console. Every request passes it, and every answer gets its headers.
+
+It refuses hosts that are not ours (DNS rebinding), bodies that are too large, and more requests at a time than it has
+places; it ends a request that takes too long; and it turns a fault into one line in the log and an answer of one line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from rocketpy import aio
+from rocketpy.faults import Faults, printable
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+REQUESTS_MAX = 32  # at the same time
+REQUEST_S = 20.0  # the body, the brokers' answers and the page together
+BODY_BYTES_MAX = 64 * 1024
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = (
+    (b"content-security-policy", POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"same-origin"),  # `no-referrer` would also take the header Origin from forms
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+
+
+def host_of(header: str) -> str:
+    """Return the name in a header Host, without its port, in small letters."""
+    if header.startswith("["):
+        return header[1:].partition("]")[0].lower()
+    return header.partition(":")[0].lower()
+
+
+class Guard:
+    """An ASGI application around another one."""
+
+    def __init__(self, app: App, hosts: frozenset[str]) -> None:
+        self._app = app
+        self._hosts = hosts
+        self._places = aio.Semaphore(REQUESTS_MAX)
+        self._faults = Faults(name="console")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return  # uvicorn is told to serve nothing else
+        answer = _Answer(scope, send)
+        refusal = self._refusal(scope)
+        if refusal is not None:
+            await answer.plain(*refusal)
+        elif not self._places.take():
+            await answer.plain(503, f"{REQUESTS_MAX} requests are in progress; try again in a moment")
+        else:
+            try:
+                await self._within_time(scope, receive, answer)
+            finally:
+                self._places.release()
+
+    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
+        """Return status and text if the request is refused by its head."""
+        hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
+        if len(hosts) != 1 or host_of(hosts[0]) not in self._hosts:
+            shown = printable(host_of(hosts[0])) if hosts else ""
+            return 421, f"the host {shown!r} is not one of this console; start it with --host {shown or 'NAME'}"
+        if scope["method"] not in ("GET", "HEAD", "POST"):
+            return 405, "only GET, HEAD and POST"
+        return None
+
+    async def _within_time(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
+        try:
+            with aio.move_on_after(REQUEST_S) as time:
+                body = await _read(receive)
+                if body is None:
+                    await answer.plain(413, f"a body of more than {BODY_BYTES_MAX} bytes")
+                else:
+                    await self._app(scope, _replay(body, receive), answer.send)
+            if time.cancelled_caught:
+                await answer.plain(504, f"no page within {REQUEST_S:g} s; the brokers are slow")
+        except Exception as fault:
+            if aio.is_stray_cancellation(fault):
+                raise
+            self._faults.report(f"page {scope['path'][:100]!r}"[:100] if answer.is_known_path else "a page", fault)
+            await answer.plain(500, "an unexpected error; the log of the console tells more")
+
+
+async def _read(receive: Receive) -> bytes | None:
+    """Return the body; None: it is too large."""
+    pieces: list[bytes] = []
+    size = 0
+    while True:
+        event = await receive()
+        if event["type"] != "http.request":
+            return b"".join(pieces)  # the browser is gone
+        pieces.append(event.get("body", b""))
+        size += len(pieces[-1])
+        if size > BODY_BYTES_MAX:
+            return None
+        if not event.get("more_body", False):
+            return b"".join(pieces)
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """Return a `receive` that gives the whole body first."""
+    is_given = False
+
+    async def replayed() -> MutableMapping[str, Any]:
+        nonlocal is_given
+        if is_given:
+            return await receive()
+        is_given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replayed
+
+
+class _Answer:
+    """Puts the headers into an answer. An answer that has begun is not begun again."""
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self._scope = scope
+        self._send = send
+        self._has_begun = False
+
+    @property
+    def is_known_path(self) -> bool:
+        """Return True if a page has the path: the places of faults are bounded."""
+        return "route" in self._scope or "endpoint" in self._scope
+
+    async def send(self, event: MutableMapping[str, Any]) -> None:
+        if event["type"] == "http.response.start":
+            self._has_begun = True
+            given = {name.lower() for name, _ in event["headers"]}
+            more = [*HEADERS, (b"cache-control", b"no-store")]
+            event["headers"] = [*event["headers"], *(pair for pair in more if pair[0] not in given)]
+        await self._send(event)
+
+    async def plain(self, status: int, text: str) -> None:
+        """Answer with one line of text, if nothing was sent yet."""
+        if self._has_begun:
+            return
+        body = b"" if self._scope["method"] == "HEAD" else f"{text}\n".encode()
+        headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode())]
+        if status == 503:
+            headers.append((b"retry-after", b"2"))
+        await self.send({"type": "http.response.start", "status": status, "headers": headers})
+        await self.send({"type": "http.response.body", "body": body})

@@ -1,0 +1,196 @@
+"""Notices: each goes to the webhook and by mail, in a thread, within a time, three times at most.
+
+One task and one bounded queue for each target: a target that does not answer delays no other, and no page. When its
+queue is full the oldest notice is dropped, which the log tells.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import logging
+import smtplib
+import socket
+import ssl
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from email.message import EmailMessage
+from email.utils import formatdate, make_msgid
+from urllib.parse import urlsplit
+
+from rocketpy import aio
+from rocketpy.errors import RocketError
+from rocketpy.faults import printable
+
+from .alarm_file import AlarmSettings, Mail, Webhook
+from .alarms import Notice, as_json
+
+logger = logging.getLogger(__name__)
+
+WAITING_MAX = 200
+PAUSES_S = (2.0, 10.0)  # before the second and the third try
+WHOLE = 2  # times the time for one step: what all steps may take together
+
+
+class NoticeFailed(RocketError):
+    """A target did not take a notice."""
+
+
+class Notifier:
+    """Hands notices to the targets of the file of alarms."""
+
+    def __init__(self, settings: AlarmSettings) -> None:
+        self._targets: list[_Target] = []
+        if (webhook := settings.webhook) is not None:
+            self._targets.append(_Target("webhook", lambda notice: post(webhook, notice)))
+        if (mail := settings.mail) is not None:
+            self._targets.append(_Target("mail", lambda notice: send_mail(mail, notice)))
+
+    def tell(self, notice: Notice) -> None:
+        for target in self._targets:
+            target.put(notice)
+
+    async def run(self) -> None:
+        """Until cancelled. A thread that is in the middle of a notice is waited for."""
+        async with aio.open_nursery() as nursery:
+            for target in self._targets:
+                nursery.start_soon(target.run)
+            await aio.sleep_forever()
+
+
+class _Target:
+    """A place where notices go, and those that wait for it."""
+
+    def __init__(self, name: str, send: Callable[[Notice], None]) -> None:
+        self._name = name
+        self._send = send
+        self._waiting: deque[Notice] = deque()
+        self._arrived = aio.Event()
+
+    def put(self, notice: Notice) -> None:
+        if len(self._waiting) >= WAITING_MAX:
+            dropped = self._waiting.popleft()
+            logger.error("dropped a notice for the %s, %d wait: %s", self._name, WAITING_MAX, _line(dropped))
+        self._waiting.append(notice)
+        self._arrived.set()
+
+    async def run(self) -> None:
+        while True:
+            await self._arrived.wait()
+            self._arrived = aio.Event()
+            while self._waiting:
+                await self._deliver(self._waiting.popleft())
+
+    async def _deliver(self, notice: Notice) -> None:
+        for pause_s in (*PAUSES_S, None):
+            try:
+                await aio.in_thread(self._send, notice)
+                logger.info("told the %s: %s", self._name, _line(notice))
+                return
+            except NoticeFailed as error:
+                reason = str(error)
+            if pause_s is not None:
+                await aio.sleep(pause_s)
+        logger.error("the %s did not take a notice: %s; the notice was: %s", self._name, reason, _line(notice))
+
+
+def _line(notice: Notice) -> str:
+    return printable(f"{notice.change.value}: {notice.condition.text}")
+
+
+@contextlib.contextmanager
+def cut_off(seconds: float, connection: Callable[[], socket.socket | None]) -> Iterator[None]:
+    """Shut a socket down after a time: a server that sends a byte now and then would never run into a time-out.
+
+    Raises:
+        TimeoutError: it was shut down, although what was read up to there looked like an answer.
+    """
+    is_cut = threading.Event()
+
+    def cut() -> None:
+        is_cut.set()
+        with contextlib.suppress(OSError):
+            if (found := connection()) is not None:
+                found.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(seconds, cut)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+    if is_cut.is_set():
+        raise TimeoutError(f"no answer within {seconds:g} s")
+
+
+def post(webhook: Webhook, notice: Notice) -> None:
+    """POST a notice as JSON.
+
+    Raises:
+        NoticeFailed: also for a redirect, which could lead into the network of the console.
+    """
+    parts = urlsplit(webhook.url)
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = kind(parts.hostname or "", parts.port, timeout=webhook.timeout_s)
+    headers = {"Content-Type": "application/json", "User-Agent": "rocketpy-console", "Connection": "close"}
+    if webhook.authorization is not None:
+        headers["Authorization"] = webhook.authorization
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    try:
+        with cut_off(webhook.timeout_s * WHOLE, lambda: connection.sock):
+            connection.request("POST", target, json.dumps(as_json(notice)), headers)
+            status = connection.getresponse().status
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise NoticeFailed(f"{parts.hostname}: {printable(str(error) or type(error).__name__)}") from error
+    finally:
+        connection.close()
+    if 300 <= status < 400:
+        raise NoticeFailed(f"{parts.hostname}: status {status}, a redirect; write the address that it leads to")
+    if status >= 300:
+        raise NoticeFailed(f"{parts.hostname}: status {status}")
+
+
+def mail_of(mail: Mail, notice: Notice) -> EmailMessage:
+    """Make the mail. Names come from the cluster: what is not printable is escaped."""
+    condition = notice.condition
+    message = EmailMessage()
+    message["Subject"] = printable(f"[rocketpy] {notice.change.value}: {condition.text}")
+    message["From"], message["To"] = mail.sender, ", ".join(mail.to)
+    message["Date"], message["Message-ID"] = formatdate(notice.now_ms / 1000), make_msgid(domain="rocketpy-console")
+    lines = [
+        printable(condition.text),
+        "",
+        f"State: {notice.change.value}",
+        f"Value: {condition.value:g}",
+        f"Limit: {condition.limit:g}",
+        f"Raised: {formatdate(notice.raised_ms / 1000)}",
+    ]
+    message.set_content("\n".join([*lines, *([f"Link: {notice.link}"] if notice.link else [])]) + "\n")
+    return message
+
+
+def send_mail(mail: Mail, notice: Notice) -> None:
+    """Send a notice by SMTP. Raises NoticeFailed."""
+    smtp: smtplib.SMTP | None = None
+    try:
+        context = ssl.create_default_context()
+        if mail.security == "tls":
+            smtp = smtplib.SMTP_SSL(mail.host, mail.port, timeout=mail.timeout_s, context=context)
+        else:
+            smtp = smtplib.SMTP(mail.host, mail.port, timeout=mail.timeout_s)
+        opened = smtp
+        with cut_off(mail.timeout_s * WHOLE, lambda: opened.sock):
+            if mail.security == "starttls":
+                smtp.starttls(context=context)
+            if mail.user is not None:
+                smtp.login(mail.user, mail.password or "")
+            smtp.send_message(mail_of(mail, notice))
+            smtp.quit()
+    except (OSError, smtplib.SMTPException, ValueError) as error:
+        raise NoticeFailed(f"{mail.host}: {printable(str(error) or type(error).__name__)}") from error
+    finally:
+        if smtp is not None:
+            smtp.close()

@@ -1,0 +1,189 @@
+"""Server: what the console runs, from its settings to its end."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import logging
+import signal
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from rocketpy import aio
+from rocketpy.admin.admin import Admin
+from rocketpy.errors import ConfigError, RocketError
+from rocketpy.faults import printable
+
+from .alarm_file import AlarmSettings, read_alarm_file
+from .login import REVIEW_S, AccountFile, Sessions
+from .settings import ConsoleSettings
+
+if TYPE_CHECKING:
+    from .alarms import Alarms
+    from .guard import App
+    from .notices import Notifier
+
+logger = logging.getLogger(__name__)
+
+EXTRA = ("starlette", "uvicorn", "jinja2")
+TIMEOUT_S = 3.0  # of one request to a broker or name server
+ALARMS_S = 5.0
+CERTIFICATE_S = 5.0
+CONNECTIONS_MAX = 256
+IDLE_CONNECTION_S = 30
+HEAD_BYTES_MAX = 16 * 1024
+BACKLOG = 128
+END_S = 3  # for requests that are in progress when the console ends
+
+
+def run_console(settings: ConsoleSettings, make_admin: Callable[..., Admin], **options: Any) -> int:
+    """Serve until a signal. `options` are the name servers and the security of the admin client.
+
+    Raises:
+        ConfigError: one line; nothing was opened.
+    """
+    missing = [name for name in EXTRA if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ConfigError(f"{', '.join(missing)} is not installed: pip install 'rocketpy-mq[console]'")
+    alarms = read_alarm_file(settings.alarms) if settings.alarms is not None else AlarmSettings()
+    accounts = AccountFile(settings.accounts) if settings.accounts is not None else None
+    if accounts is not None:
+        accounts.check()
+    certificates = _Certificates(settings)
+    admin = make_admin(timeout=TIMEOUT_S, **options)
+    if not admin.options.name_server_list and not admin.options.address_server_url:
+        raise ConfigError("no name server is named: give -n HOST:PORT or NAMESRV_ADDR")
+    with contextlib.closing(listener(settings)) as listening:
+        if settings.is_secret_in_clear:
+            logger.warning("secret keys come without TLS; give --certificate and --key, or put a proxy in front")
+        aio.run(_Serving(settings, alarms, accounts, certificates).run, admin, listening)
+    return 0
+
+
+def listener(settings: ConsoleSettings) -> socket.socket:
+    """Return a socket that listens. Raises ConfigError."""
+    try:
+        family = socket.getaddrinfo(settings.bind, settings.port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((settings.bind, settings.port), family=family, backlog=BACKLOG)
+    except (OSError, UnicodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        where = f"{settings.bind}:{settings.port}"
+        raise ConfigError(f"cannot listen on {where}: {why}; choose another --bind or --port") from error
+
+
+class _Certificates:
+    """The certificate of the console; connections get the one that was loaded last."""
+
+    def __init__(self, settings: ConsoleSettings) -> None:
+        self.context: ssl.SSLContext | None = None
+        if (tls := settings.tls) is not None:
+            from rocketpy.tls import Certificates
+
+            self._files = Certificates.of_server(tls)
+            self.context = self._files.context
+            self.context.sni_callback = self._choose
+
+    def _choose(self, connection: Any, name: str | None, context: ssl.SSLContext) -> None:
+        connection.context = self._files.context
+
+    async def run(self) -> None:
+        while self.context is not None:
+            await aio.sleep(CERTIFICATE_S)
+            if self._files.has_changed():
+                await aio.in_thread(self._files.reload)
+
+
+@attrs.frozen
+class _Serving:
+    """The tasks of the console."""
+
+    settings: ConsoleSettings
+    alarm_settings: AlarmSettings
+    account_file: AccountFile | None
+    certificates: _Certificates
+
+    async def run(self, admin: Admin, listening: socket.socket) -> None:
+        from .alarms import Alarms
+        from .cluster import ClusterState
+        from .guard import Guard
+        from .message_views import MessagePages
+        from .notices import Notifier
+        from .poller import Poller
+        from .questions import Questions
+        from .views import Access, Console, application
+
+        state, alarms = ClusterState(), Alarms(self.alarm_settings)
+        access = Access(Sessions(aio.clock()), self.account_file, self.settings)
+        async with admin:
+            console = Console(Questions(admin, state), alarms, access)
+            app = Guard(application(console, MessagePages(console).routes()), self.settings.allowed_hosts)
+            notifier = Notifier(self.alarm_settings)
+            async with aio.open_nursery() as nursery:
+                nursery.start_soon(Poller(admin, state, self.alarm_settings).run)
+                nursery.start_soon(notifier.run)
+                nursery.start_soon(self._look_for_alarms, alarms, notifier, console)
+                nursery.start_soon(self._review_sessions, access.sessions)
+                nursery.start_soon(self.certificates.run)
+                await self._serve(app, listening)
+                nursery.cancel()
+
+    async def _look_for_alarms(self, alarms: Alarms, notifier: Notifier, console: Any) -> None:
+        while True:
+            await aio.sleep(ALARMS_S)
+            for notice in alarms.look(console.state, console.questions.now_ms):
+                logger.info("alarm %s: %s", notice.change.value, printable(notice.condition.text))
+                notifier.tell(notice)
+
+    async def _review_sessions(self, sessions: Sessions) -> None:
+        while self.account_file is not None:
+            await aio.sleep(REVIEW_S)
+            if not len(sessions):
+                continue
+            try:
+                sessions.review(await aio.in_thread(self.account_file.digests))
+            except RocketError as error:
+                logger.error("sessions are kept, the accounts cannot be read: %s", printable(str(error)))
+
+    async def _serve(self, app: App, listening: socket.socket) -> None:
+        """Serve HTTP until a signal."""
+        import uvicorn
+
+        logging.getLogger("uvicorn").setLevel(logging.WARNING)
+        config = uvicorn.Config(
+            app,
+            http="h11",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            limit_concurrency=CONNECTIONS_MAX,
+            timeout_keep_alive=IDLE_CONNECTION_S,
+            timeout_graceful_shutdown=END_S,
+            h11_max_incomplete_event_size=HEAD_BYTES_MAX,
+        )
+        config.load()
+        config.ssl = self.certificates.context
+
+        class Server(uvicorn.Server):
+            """Ends at a signal with status 0, where uvicorn would raise the signal again."""
+
+            @contextlib.contextmanager
+            def capture_signals(self) -> Iterator[None]:
+                before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+                try:
+                    yield
+                finally:
+                    for number, handler in before.items():
+                        signal.signal(number, handler)
+
+        scheme = "http" if self.certificates.context is None else "https"
+        host, port = listening.getsockname()[:2]
+        shown = f"[{host}]" if ":" in host else host
+        logger.info("console on %s://%s:%d", scheme, shown, port)
+        await Server(config).serve(sockets=[listening])

@@ -1,0 +1,394 @@
+"""Views: one function per page about brokers, topics and groups. Pages about messages are in message_views.py."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import attrs
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from rocketpy import aio
+from rocketpy.admin.core import NotFound
+from rocketpy.errors import ConfigError, RocketError
+from rocketpy.faults import printable
+from rocketpy.message.names import DLQ_PREFIX
+
+from .alarms import Alarms
+from .charts import Line, chart, legend, spark
+from .cluster import ClusterState
+from .login import AccountFile, Session, Sessions
+from .message_search import parse_offset
+from .questions import Questions, TooBusy
+from .rendering import Paging, Renderer, address, duration, number, rate
+from .settings import ConsoleSettings
+
+COOKIE = "rocketpy_console"
+REFRESH_S = 5
+SLOW_REFRESH_S = 15  # of pages that ask brokers
+BROKERS_SHOWN_IN_CHART = 6
+GROUPS_IN_OVERVIEW = 10
+FORM_FIELDS_MAX = 20
+
+
+@attrs.define(eq=False)
+class Access:
+    """Sessions, and the file of accounts; None: nobody logs in, and everybody reads."""
+
+    sessions: Sessions
+    accounts: AccountFile | None
+    settings: ConsoleSettings
+
+    def session_of(self, request: Request) -> Session | None:
+        token = request.cookies.get(COOKIE)
+        return self.sessions.find(token, is_use="x-refresh" not in request.headers)
+
+
+@attrs.frozen
+class Page:
+    """A request that may see the page, and what all pages show."""
+
+    request: Request
+    session: Session | None
+
+    def query(self, name: str) -> str:
+        return self.request.query_params.get(name, "")
+
+    @property
+    def number(self) -> int:
+        return parse_offset(self.query("page") or "0", "page", 1_000_000)
+
+
+Handler = Callable[["Page"], Awaitable[Response]]
+
+
+class Console:
+    """What pages are made of."""
+
+    def __init__(self, questions: Questions, alarms: Alarms, access: Access) -> None:
+        self.questions = questions
+        self.alarms = alarms
+        self.access = access
+        self._renderer = Renderer()
+
+    @property
+    def state(self) -> ClusterState:
+        return self.questions.state
+
+    def show(
+        self, page: Page | None, template: str, *, title: str, status: int = 200, refresh_s: int = 0, **values: Any
+    ) -> Response:
+        """Render a page."""
+        session = page.session if page is not None else None
+        common = {
+            "title": title,
+            "now_ms": self.questions.now_ms,
+            "state": self.state,
+            "alarm_count": len(self.alarms.active),
+            "user": session.user if session is not None else "",
+            "form_token": session.form_token if session is not None else "",
+            "may_change": self.access.settings.allow_changes and session is not None,
+            "has_login": self.access.accounts is not None,
+            "refresh_s": refresh_s,
+            "path": page.request.url.path if page is not None else "",
+            "message": _take_message(session),
+        }
+        return HTMLResponse(self._renderer.page(template, common | values), status)
+
+    def guarded(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+        """Return the endpoint: it asks for a login, and makes errors pages."""
+
+        async def endpoint(request: Request) -> Response:
+            session = self.access.session_of(request)
+            if self.access.accounts is not None and session is None:
+                here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+                return RedirectResponse(address("/login", next=here if request.method != "POST" else "/"), 303)
+            page = Page(request, session)
+            try:
+                return await handler(page)
+            except NotFound as error:
+                return self._failed(page, 404, error)
+            except ConfigError as error:  # of the query
+                return self._failed(page, 400, error)
+            except TooBusy as error:
+                return self._failed(page, 503, error)
+            except RocketError as error:
+                return self._failed(page, 502, error)
+
+        return endpoint
+
+    def _failed(self, page: Page, status: int, error: RocketError) -> Response:
+        text = printable(str(error))
+        return self.show(page, "error.html", title="Error", status=status, text=text, refresh_s=SLOW_REFRESH_S)
+
+
+def _take_message(session: Session | None) -> str:
+    if session is None:
+        return ""
+    message, session.message = session.message, ""
+    return message
+
+
+async def form_of(request: Request) -> Mapping[str, str]:
+    """Read a form. Raises ConfigError: it has too many fields or is no UTF-8."""
+    try:
+        return dict(parse_qsl((await request.body()).decode(), True, max_num_fields=FORM_FIELDS_MAX))
+    except ValueError as error:
+        raise ConfigError(f"the form cannot be read: {error}") from error
+
+
+def is_own_form(request: Request) -> bool:
+    """Return True unless the browser says that the form is one of another site."""
+    origin, host = request.headers.get("origin"), request.headers.get("host")
+    site = request.headers.get("sec-fetch-site")
+    if site is not None and site not in ("same-origin", "none"):
+        return False
+    return origin is None or urlsplit(origin).netloc == host
+
+
+class ClusterPages:
+    """Overview, brokers, failover, topics, groups."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._state = console.state
+        self._questions = console.questions
+
+    def routes(self) -> list[Route]:
+        pages: Mapping[str, Handler] = {
+            "/": self.overview,
+            "/brokers": self.brokers,
+            "/broker": self.broker,
+            "/failover": self.failover,
+            "/topics": self.topics,
+            "/topic": self.topic,
+            "/groups": self.groups,
+            "/group": self.group,
+            "/member": self.member,
+            "/alarms": self.alarm_list,
+        }
+        return [Route(path, self._console.guarded(handler)) for path, handler in pages.items()]
+
+    async def overview(self, page: Page) -> Response:
+        state, now_ms = self._state, self._questions.now_ms
+        masters = [broker for broker in state.sorted_brokers() if broker.is_master][:BROKERS_SHOWN_IN_CHART]
+        lines = [Line(f"{broker.name} in", broker.rates_in) for broker in masters]
+        behind = sorted((group for group in state.groups.values() if group.lag), key=lambda group: -group.lag)
+        return self._console.show(
+            page,
+            "overview.html",
+            title="Overview",
+            refresh_s=REFRESH_S,
+            brokers=state.sorted_brokers(),
+            without_master=state.without_master(),
+            alarms=list(self._console.alarms.active.values()),
+            behind=behind[:GROUPS_IN_OVERVIEW],
+            sampled=sum(1 for group in state.groups.values() if group.sampled_ms),
+            chart=chart("Messages in per second", lines, now_ms, rate),
+            legend=legend(lines),
+            spark=lambda label, history: spark(label, history, now_ms),
+        )
+
+    async def brokers(self, page: Page) -> Response:
+        now_ms = self._questions.now_ms
+        return self._console.show(
+            page,
+            "brokers.html",
+            title="Brokers",
+            refresh_s=REFRESH_S,
+            brokers=self._state.sorted_brokers(),
+            spark=lambda label, history: spark(label, history, now_ms),
+        )
+
+    async def broker(self, page: Page) -> Response:
+        name, now_ms = page.query("name"), self._questions.now_ms
+        brokers = [broker for broker in self._state.sorted_brokers() if broker.name == name]
+        if not brokers:
+            raise NotFound(f"no broker has the name {name}")
+        charts = []
+        for broker in brokers:
+            rates = [Line("in", broker.rates_in), Line("out", broker.rates_out)]
+            charts.append(
+                (
+                    broker,
+                    chart("Messages per second", rates, now_ms, rate),
+                    legend(rates),
+                    chart("Time of 99 % of puts", [Line("p99", broker.latencies)], now_ms, duration),
+                )
+            )
+        return self._console.show(page, "broker.html", title=f"Broker {name}", refresh_s=REFRESH_S, charts=charts)
+
+    async def failover(self, page: Page) -> Response:
+        names: dict[tuple[str, str], list[Any]] = {}
+        for broker in self._state.sorted_brokers():
+            names.setdefault((broker.cluster, broker.name), []).append(broker)
+        return self._console.show(
+            page,
+            "failover.html",
+            title="Failover",
+            refresh_s=REFRESH_S,
+            names=names,
+            without_master=set(self._state.without_master()),
+        )
+
+    async def topics(self, page: Page) -> Response:
+        paging = Paging.of(self._state.topics, page.query("search"), page.number)
+        async with self._questions.place():
+            rows = await self._questions.topic_rows(paging.rows)
+        return self._console.show(
+            page, "topics.html", title="Topics", refresh_s=SLOW_REFRESH_S, paging=paging, rows=rows
+        )
+
+    async def topic(self, page: Page) -> Response:
+        name = page.query("name")
+        if not name:
+            raise NotFound("the address names no topic")
+        async with self._questions.place():
+            answers = await self._questions.topic_page(name)
+        return self._console.show(
+            page, "topic.html", title=f"Topic {name}", refresh_s=SLOW_REFRESH_S, name=name, answers=answers
+        )
+
+    async def groups(self, page: Page) -> Response:
+        names = sorted(self._state.groups, key=lambda name: (-self._state.groups[name].lag, name))
+        paging = Paging.of(names, page.query("search"), page.number)
+        now_ms = self._questions.now_ms
+        return self._console.show(
+            page,
+            "groups.html",
+            title="Groups",
+            refresh_s=REFRESH_S,
+            paging=paging,
+            groups=[self._state.groups[name] for name in paging.rows],
+            spark=lambda label, history: spark(label, history, now_ms),
+        )
+
+    async def group(self, page: Page) -> Response:
+        name, now_ms = page.query("name"), self._questions.now_ms
+        group = self._state.look_at(name, now_ms)
+        if group is None:
+            raise NotFound(f"no group {name}; names of new groups appear within a minute")
+        async with self._questions.place():
+            members = await self._questions.members(name)
+        lags, ages = [Line("messages", group.lags)], [Line("age", group.ages)]
+        return self._console.show(
+            page,
+            "group.html",
+            title=f"Group {name}",
+            refresh_s=REFRESH_S,
+            group=group,
+            members=members,
+            lag_chart=chart("Messages not consumed", lags, now_ms, number),
+            age_chart=chart("Age of the oldest of them", ages, now_ms, duration),
+            has_dead_letters=DLQ_PREFIX + name in self._state.dead_letter_topics,
+            spark=lambda label, history: spark(label, history, now_ms),
+        )
+
+    async def member(self, page: Page) -> Response:
+        group, client_id = page.query("group"), page.query("id")
+        async with self._questions.place():
+            answer = await self._questions.member(group, client_id)
+        return self._console.show(
+            page, "member.html", title=f"Member of {group}", group=group, client_id=client_id, answer=answer
+        )
+
+    async def alarm_list(self, page: Page) -> Response:
+        alarms = self._console.alarms
+        return self._console.show(
+            page,
+            "alarms.html",
+            title="Alarms",
+            refresh_s=REFRESH_S,
+            active=sorted(alarms.active.values(), key=lambda alarm: -alarm.raised_ms),
+            cleared=alarms.cleared,
+            settings=alarms.settings,
+            left_out=alarms.left_out,
+        )
+
+
+class LoginPages:
+    """Log in and out."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._access = console.access
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/login", self.form, methods=["GET"]),
+            Route("/login", self.log_in, methods=["POST"]),
+            Route("/logout", self._console.guarded(self.log_out), methods=["POST"]),
+        ]
+
+    def _show(self, target: str, fault: str = "", status: int = 200) -> Response:
+        return self._console.show(None, "login.html", title="Log in", status=status, target=target, fault=fault)
+
+    async def form(self, request: Request) -> Response:
+        if self._access.accounts is None or self._access.session_of(request) is not None:
+            return RedirectResponse("/", 303)
+        return self._show(local_path(request.query_params.get("next", "/")))
+
+    async def log_in(self, request: Request) -> Response:
+        if self._access.accounts is None:
+            return RedirectResponse("/", 303)
+        client = request.client.host if request.client is not None else ""
+        try:
+            form = await form_of(request)
+        except ConfigError as error:
+            return self._show("/", printable(str(error)), 400)
+        target = local_path(form.get("next", "/"))
+        if not is_own_form(request):
+            return self._show(target, "The form is not one of this console.", 403)
+        if not self._access.sessions.may_try(client):
+            return self._show(target, "Too many failures; try again in a minute.", 429)
+        try:
+            digests = await aio.in_thread(self._access.accounts.digests)
+        except ConfigError as error:
+            return self._show(target, printable(str(error)), 503)
+        token = self._access.sessions.log_in(client, form.get("user", ""), form.get("secret", ""), digests)
+        if token is None:
+            return self._show(target, "No administrator has this access key and secret key.", 403)
+        answer = RedirectResponse(target, 303)
+        secure = self._access.settings.certificate is not None
+        answer.set_cookie(COOKIE, token, path="/", httponly=True, samesite="strict", secure=secure)
+        return answer
+
+    async def log_out(self, page: Page) -> Response:
+        form = await form_of(page.request)
+        answer = RedirectResponse("/", 303)
+        if page.session is not None and form.get("token") == page.session.form_token:
+            self._access.sessions.end(page.request.cookies.get(COOKIE))
+            answer.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
+        return answer
+
+
+def local_path(text: str) -> str:
+    """Return a path of the console that a login leads to; `/` for anything else: a link must not lead elsewhere."""
+    is_local = text.startswith("/") and not text.startswith("//") and "\\" not in text and text.isprintable()
+    return text if is_local else "/"
+
+
+class LongLived(StaticFiles):
+    """Files of the package."""
+
+    def file_response(self, *arguments: Any, **options: Any) -> Response:
+        response = super().file_response(*arguments, **options)
+        response.headers["cache-control"] = "max-age=3600"
+        return response
+
+
+def application(console: Console, more: list[Route]) -> Starlette:
+    """Return the pages as an ASGI application."""
+
+    async def nothing(page: Page) -> Response:
+        raise NotFound(f"there is no page {page.request.url.path[:200]}")
+
+    static = Mount("/static", LongLived(directory=Path(__file__).parent / "static"))
+    routes = [*ClusterPages(console).routes(), *LoginPages(console).routes(), *more, static]
+    return Starlette(routes=[*routes, Route("/{path:path}", console.guarded(nothing), methods=["GET", "POST"])])

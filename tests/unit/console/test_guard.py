@@ -1,0 +1,129 @@
+"""The guard: which requests it refuses, and that every answer has the headers that protect a browser."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from rocketpy import aio
+from rocketpy.console import guard
+from rocketpy.console.guard import BODY_BYTES_MAX, REQUEST_S, REQUESTS_MAX, Guard, host_of
+from tests.support import loops
+from tests.support.cases import cases
+from tests.support.console import Browser
+
+
+async def echo(scope: Any, receive: Any, send: Any) -> None:
+    body = (await receive())["body"]
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": body})
+
+
+def browse(test: Callable[[Browser], Awaitable[None]], app: Any = echo) -> None:
+    async def main() -> None:
+        await test(Browser(Guard(app, frozenset({"localhost", "console.example.com", "::1"}))))
+
+    loops.run(main, backend="asyncio")
+
+
+@cases(
+    "header, host",
+    [("localhost:8180", "localhost"), ("Console.Example.com", "console.example.com"), ("[::1]:8180", "::1"), ("", "")],
+)
+def test_hosts(header: str, host: str) -> None:
+    assert host_of(header) == host
+
+
+@cases("host", ["evil.example.com", "localhost.evil.example.com:8180", "127.0.0.2", "", "[::2]", "<script>"])
+def test_a_foreign_host_is_refused(host: str) -> None:
+    """A page of another site whose name was made to lead to this console must not read it."""
+
+    async def test(browser: Browser) -> None:
+        browser.host = host
+        assert (await browser.get("/")).status == 421
+
+    browse(test)
+
+
+def test_every_answer_is_protected() -> None:
+    async def test(browser: Browser) -> None:
+        for reply in (await browser.get("/"), await browser.ask("DELETE", "/", b"", {})):
+            policy = reply.headers["content-security-policy"]
+            assert "default-src 'none'" in policy
+            assert "script-src 'self'" in policy
+            assert "unsafe" not in policy
+            assert (reply.headers["x-content-type-options"], reply.headers["cache-control"]) == ("nosniff", "no-store")
+            assert reply.headers["referrer-policy"] == "same-origin"
+
+    browse(test)
+
+
+def test_methods_and_sizes() -> None:
+    async def test(browser: Browser) -> None:
+        assert (await browser.ask("PUT", "/", b"", {})).status == 405
+        assert (await browser.ask("POST", "/", b"x" * BODY_BYTES_MAX, {})).status == 200
+        assert (await browser.ask("POST", "/", b"x" * (BODY_BYTES_MAX + 1), {})).status == 413
+
+    browse(test)
+
+
+def test_a_page_that_takes_too_long_ends() -> None:
+    async def never(scope: Any, receive: Any, send: Any) -> None:
+        await aio.sleep_forever()
+
+    async def test(browser: Browser) -> None:
+        with loops.within(REQUEST_S + 1):
+            assert (await browser.get("/")).status == 504
+
+    browse(test, never)
+
+
+def test_more_requests_than_places_are_refused_at_once() -> None:
+    async def slow(scope: Any, receive: Any, send: Any) -> None:
+        await aio.sleep(1)
+        await echo(scope, receive, send)
+
+    async def test(browser: Browser) -> None:
+        replies = []
+
+        async def get() -> None:
+            replies.append((await browser.get("/")).status)
+
+        async with aio.open_nursery() as nursery:
+            for _ in range(REQUESTS_MAX + 5):
+                nursery.start_soon(get)
+        assert sorted(replies) == [200] * REQUESTS_MAX + [503] * 5
+        assert (await browser.get("/")).status == 200
+
+    browse(test, slow)
+
+
+def test_a_fault_is_one_line_for_the_browser_and_a_trace_for_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def faulty(scope: Any, receive: Any, send: Any) -> None:
+        raise KeyError("secret of the cluster")
+
+    async def test(browser: Browser) -> None:
+        reply = await browser.get("/")
+        assert (reply.status, reply.text.count("\n")) == (500, 1)
+        assert "secret" not in reply.text
+
+    browse(test, faulty)
+    assert "KeyError" in caplog.text
+
+
+def test_an_answer_that_has_begun_is_not_begun_again() -> None:
+    async def broken(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        raise ValueError("later")
+
+    async def test(browser: Browser) -> None:
+        assert (await browser.get("/")).status == 200
+
+    browse(test, broken)
+
+
+def test_the_policy_allows_nothing_inline() -> None:
+    assert "inline" not in guard.POLICY
+    assert "frame-ancestors 'none'" in guard.POLICY

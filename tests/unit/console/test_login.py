@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rocketpy.console.login import (
+    ADDRESSES_MAX,
+    FAILURES_MAX,
+    FAILURES_S,
+    IDLE_S,
+    SESSION_S,
+    SESSIONS_MAX,
+    AccountFile,
+    Sessions,
+    digest,
+)
+from rocketpy.errors import ConfigError
+
+ACCOUNTS = """accounts:
+- accessKey: operator
+  secretKey: operator-secret
+  admin: true
+- accessKey: shop-orders
+  secretKey: shop-orders-secret
+"""
+DIGESTS = {"operator": digest("operator-secret")}
+
+
+class Clock:
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def sessions(clock: Clock) -> Sessions:
+    return Sessions(clock)
+
+
+def test_only_administrators_of_the_file_count(tmp_path: Path) -> None:
+    path = tmp_path / "plain_acl.yml"
+    path.write_text(ACCOUNTS)
+    AccountFile(path).check()
+    assert AccountFile(path).digests() == DIGESTS
+    path.write_text(ACCOUNTS.replace("admin: true", "admin: false"))
+    with pytest.raises(ConfigError, match="no account with `admin: true`"):
+        AccountFile(path).check()
+    with pytest.raises(ConfigError, match="correct --accounts"):
+        AccountFile(tmp_path / "none.yml").check()
+
+
+def test_a_session_begins_with_the_right_secret_alone(sessions: Sessions) -> None:
+    assert sessions.log_in("a", "operator", "wrong", DIGESTS) is None
+    assert sessions.log_in("a", "nobody", "operator-secret", DIGESTS) is None
+    assert sessions.log_in("a", "", "", DIGESTS) is None
+    token = sessions.log_in("a", "operator", "operator-secret", DIGESTS)
+    session = sessions.find(token, is_use=True)
+    assert session is not None
+    assert "operator-secret" not in repr(session)
+    assert [sessions.find(other, is_use=True) for other in (None, "", "x")] == [None] * 3
+    sessions.end(token)
+    assert sessions.find(token, is_use=True) is None
+
+
+def test_sessions_end_when_idle_and_after_a_day_of_work(sessions: Sessions, clock: Clock) -> None:
+    token = sessions.log_in("a", "operator", "operator-secret", DIGESTS)
+    while clock.now_s < SESSION_S:
+        assert sessions.find(token, is_use=True) is not None
+        clock.now_s += IDLE_S
+    clock.now_s += 1
+    assert sessions.find(token, is_use=True) is None
+
+
+def test_a_page_that_refreshes_itself_does_not_keep_a_session(sessions: Sessions, clock: Clock) -> None:
+    token = sessions.log_in("a", "operator", "operator-secret", DIGESTS)
+    for _ in range(10):
+        clock.now_s += IDLE_S / 10
+        assert sessions.find(token, is_use=False) is not None
+    clock.now_s += 1
+    assert sessions.find(token, is_use=False) is None
+
+
+def test_sessions_are_bounded(sessions: Sessions, clock: Clock) -> None:
+    tokens = []
+    for _ in range(SESSIONS_MAX + 1):
+        clock.now_s += 1
+        tokens.append(sessions.log_in("a", "operator", "operator-secret", DIGESTS))
+    assert len(sessions) == SESSIONS_MAX
+    assert sessions.find(tokens[0], is_use=True) is None
+    assert sessions.find(tokens[-1], is_use=True) is not None
+
+
+def test_an_address_that_fails_often_waits_and_others_do_not(sessions: Sessions, clock: Clock) -> None:
+    for _ in range(FAILURES_MAX):
+        assert sessions.may_try("a")
+        sessions.log_in("a", "operator", "guess", DIGESTS)
+    assert (sessions.may_try("a"), sessions.may_try("b")) == (False, True)
+    clock.now_s += FAILURES_S
+    assert sessions.may_try("a")
+    for n in range(2 * ADDRESSES_MAX):
+        sessions.log_in(f"address {n}", "operator", "guess", DIGESTS)
+    assert len(sessions._failures) == ADDRESSES_MAX
+
+
+def test_a_changed_or_removed_account_loses_its_sessions(sessions: Sessions) -> None:
+    token = sessions.log_in("a", "operator", "operator-secret", DIGESTS)
+    sessions.review(DIGESTS)
+    assert sessions.find(token, is_use=True) is not None
+    sessions.review({"operator": digest("another")})
+    assert sessions.find(token, is_use=True) is None

@@ -1,0 +1,195 @@
+"""Notices over real sockets: what webhooks and mail servers get, and what happens when they are slow or gone."""
+
+from __future__ import annotations
+
+import contextlib
+import email
+import email.policy
+import http.server
+import json
+import socketserver
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+import pytest
+
+from rocketpy import aio
+from rocketpy.console import notices as module
+from rocketpy.console.alarm_file import AlarmSettings, Mail, Webhook
+from rocketpy.console.alarms import Change, Condition, Notice
+from rocketpy.console.notices import WAITING_MAX, NoticeFailed, Notifier, mail_of, post, send_mail
+
+CONDITION = Condition(
+    "backlog", "billing", "group billing: 11 messages not consumed, limit 10", 11, 10, "/group?name=x"
+)
+NOTICE = Notice(
+    Change.RAISED, CONDITION, 1_700_000_000_000, 1_700_000_060_000, "https://console.example.com/group?name=x"
+)
+
+
+@contextlib.contextmanager
+def serving(handler: type[socketserver.BaseRequestHandler]) -> Iterator[int]:
+    """A server on a free port of this machine."""
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), handler) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@attrs.define
+class Hook:
+    """What webhooks got, and what they answer."""
+
+    got: list[tuple[str, dict[str, str], Any]] = attrs.field(factory=list)
+    statuses: list[int] = attrs.field(factory=lambda: [204])
+
+    def handler(self) -> type[http.server.BaseHTTPRequestHandler]:
+        hook = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                hook.got.append((self.path, dict(self.headers), json.loads(body)))
+                status = hook.statuses[min(len(hook.got), len(hook.statuses)) - 1]
+                self.send_response(status)
+                if status == 302:
+                    self.send_header("Location", "/elsewhere")
+                self.end_headers()
+
+            def log_message(self, *arguments: Any) -> None:
+                """Nothing on standard error."""
+
+        return Handler
+
+
+def test_a_webhook_gets_the_numbers_and_a_link() -> None:
+    hook = Hook()
+    with serving(hook.handler()) as port:
+        post(Webhook(f"http://127.0.0.1:{port}/hook?a=b", authorization="Bearer abc"), NOTICE)
+    ((path, headers, told),) = hook.got
+    assert (path, headers["Authorization"]) == ("/hook?a=b", "Bearer abc")
+    assert (told["state"], told["kind"], told["subject"], told["value"], told["limit"]) == (
+        *("raised", "backlog", "billing"),
+        *(11, 10),
+    )
+    assert told["link"] == NOTICE.link
+
+
+def test_a_redirect_is_not_followed_and_a_refusal_is_a_failure() -> None:
+    hook = Hook(statuses=[302, 500])
+    with serving(hook.handler()) as port:
+        webhook = Webhook(f"http://127.0.0.1:{port}/")
+        with pytest.raises(NoticeFailed, match="status 302, a redirect"):
+            post(webhook, NOTICE)
+        with pytest.raises(NoticeFailed, match="status 500"):
+            post(webhook, NOTICE)
+    assert [path for path, _, _ in hook.got] == ["/", "/"]
+
+
+def test_a_webhook_that_is_gone_or_drips_is_a_failure_within_its_time() -> None:
+    class Drip(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with contextlib.suppress(OSError):
+                self.request.sendall(b"HTTP/1.1 200 OK\r\nX: ")
+                for _ in range(100):
+                    self.request.sendall(b"a")
+                    time.sleep(0.1)
+
+    with serving(Drip) as port:
+        begun_s = time.monotonic()
+        with pytest.raises(NoticeFailed):
+            post(Webhook(f"http://127.0.0.1:{port}/", timeout_s=0.5), NOTICE)
+        assert time.monotonic() - begun_s < 5
+    with pytest.raises(NoticeFailed, match=r"127\.0\.0\.1: "):
+        post(Webhook(f"http://127.0.0.1:{port}/"), NOTICE)
+
+
+def smtp_handler(got: list[bytes], *, refuses: bool = False) -> type[socketserver.StreamRequestHandler]:
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            self.wfile.write(b"220 mail.example.com\r\n")
+            while line := self.rfile.readline():
+                word = line.split()[0].upper()
+                if word == b"DATA":
+                    self.wfile.write(b"354 go on\r\n")
+                    lines = list(iter(self.rfile.readline, b".\r\n"))
+                    got.append(b"".join(lines))
+                    self.wfile.write(b"250 taken\r\n")
+                elif word == b"RCPT" and refuses:
+                    self.wfile.write(b"550 no such user\r\n")
+                else:
+                    self.wfile.write(b"221 bye\r\n" if word == b"QUIT" else b"250 ok\r\n")
+
+    return Handler
+
+
+def test_a_mail_has_the_numbers_and_a_link() -> None:
+    got: list[bytes] = []
+    with serving(smtp_handler(got)) as port:
+        send_mail(Mail("127.0.0.1", port, "c@example.com", ("a@example.com", "b@example.com"), "none"), NOTICE)
+    (data,) = got
+    mail = email.message_from_bytes(data, policy=email.policy.default)
+    assert mail["Subject"] == f"[rocketpy] raised: {CONDITION.text}"
+    assert mail["To"] == "a@example.com, b@example.com"
+    body = mail.get_content()
+    for line in ("Value: 11", "Limit: 10", f"Link: {NOTICE.link}", "Raised: Tue, 14 Nov 2023 22:13:20 -0000"):
+        assert line in body
+
+
+def test_a_mail_that_is_refused_or_lacks_tls_is_a_failure() -> None:
+    with serving(smtp_handler([], refuses=True)) as port:
+        mail = Mail("127.0.0.1", port, "c@example.com", ("a@example.com",), "none")
+        with pytest.raises(NoticeFailed, match="no such user"):
+            send_mail(mail, NOTICE)
+        with pytest.raises(NoticeFailed, match="STARTTLS"):
+            send_mail(attrs.evolve(mail, security="starttls"), NOTICE)
+
+
+def test_names_cannot_add_headers_to_a_mail() -> None:
+    condition = attrs.evolve(CONDITION, text="broker a\r\nBcc: evil@example.com: no master")
+    mail = mail_of(Mail("h", 25, "c@example.com", ("a@example.com",)), attrs.evolve(NOTICE, condition=condition))
+    assert mail["Bcc"] is None
+    assert "\\r\\nBcc" in mail["Subject"]
+
+
+def test_a_target_that_fails_twice_gets_the_notice_at_the_third_try(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "PAUSES_S", (0.01, 0.01))
+    hook = Hook(statuses=[500, 500, 200, 500, 500, 500, 200])
+
+    async def main(port: int) -> None:
+        notifier = Notifier(AlarmSettings(webhook=Webhook(f"http://127.0.0.1:{port}/")))
+        async with aio.open_nursery() as nursery:
+            nursery.start_soon(notifier.run)
+            for _ in range(3):
+                notifier.tell(NOTICE)
+            with aio.move_on_after(30):
+                while len(hook.got) < 7:
+                    await aio.sleep(0.01)
+            nursery.cancel()
+
+    with serving(hook.handler()) as port:
+        aio.run(main, port)
+    assert len(hook.got) == 7
+    assert (
+        "the webhook did not take a notice: 127.0.0.1: status 500; the notice was: raised: group billing" in caplog.text
+    )
+
+
+def test_notices_that_wait_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        notifier = Notifier(AlarmSettings(webhook=Webhook("http://127.0.0.1:9/")))
+        for _ in range(WAITING_MAX + 2):
+            notifier.tell(NOTICE)
+
+    aio.run(main)
+    assert caplog.text.count("dropped a notice for the webhook") == 2

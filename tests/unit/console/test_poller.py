@@ -1,0 +1,152 @@
+"""The poller: what it learns, what a broker that fails does to it, and that groups take little of a broker's time."""
+
+from __future__ import annotations
+
+from rocketpy import aio
+from rocketpy.codes import RequestCode, ResponseCode
+from rocketpy.console.alarm_file import AlarmSettings, GroupRule
+from rocketpy.console.poller import REST, ROUND_MIN_S, WATCHED_S, delays_ms
+from rocketpy.message.message_queue import MessageQueue
+from rocketpy.remoting.abc import Channel
+from rocketpy.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
+from rocketpy.remoting.bodies.offset import ConsumeStats, OffsetWrapper
+from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.headers.admin import GetConsumeStatsRequestHeader
+from tests.support.console import Rig, prepare, run
+
+STATS = ConsumeStats(offset_table={MessageQueue("T", "broker-a", 0): OffsetWrapper(broker_offset=9, consumer_offset=4)})
+SPAN = b'{"consumeTimeSpanSet":[{"delayTime":1500},{"delayTime":700}]}'
+
+
+def test_brokers_topics_and_groups_are_known_after_a_round() -> None:
+    async def test(rig: Rig) -> None:
+        await rig.look()
+        (broker,) = rig.state.brokers.values()
+        assert broker.is_up
+        assert broker.disk_percent == 40
+        assert (rig.state.topics, sorted(rig.state.groups)) == (("T", "TBW102"), ["g", "h"])
+
+    run(test, T=2, **{"%RETRY%h": 1})
+
+
+def test_a_broker_that_does_not_answer_is_down_and_the_others_are_not() -> None:
+    async def test(rig: Rig) -> None:
+        other = rig.cluster.add_broker("broker-b", T=1)
+        prepare(other)
+        await rig.look()
+        rig.broker.unreachable = True
+        rig.broker.mute.add(RequestCode.GET_BROKER_RUNTIME_INFO)
+        await rig.look()
+        first, second = rig.state.sorted_brokers()
+        assert (first.is_up, second.is_up) == (False, True)
+        assert first.error
+        assert rig.state.without_master() == [("DefaultCluster", "broker-a")]
+
+    run(test, T=2)
+
+
+def test_name_servers_that_do_not_answer_leave_the_brokers_known() -> None:
+    async def test(rig: Rig) -> None:
+        await rig.look()
+        rig.cluster.name_server.mute.add(RequestCode.GET_BROKER_CLUSTER_INFO)
+        await rig.poller._brokers()
+        assert rig.state.error
+        assert [broker.is_up for broker in rig.state.sorted_brokers()] == [True]
+
+    run(test, T=2)
+
+
+def test_a_sample_and_the_age_of_a_group_with_an_alarm() -> None:
+    async def test(rig: Rig) -> None:
+        rig.broker.answer(RequestCode.GET_CONSUME_STATS, STATS)
+        rig.broker.answer(RequestCode.QUERY_CONSUME_TIME_SPAN, SPAN)
+        await rig.look()
+        for name in ("g", "other"):
+            await rig.poller.sample(rig.state.groups[name])
+        assert (rig.state.groups["g"].lag, rig.state.groups["g"].age_ms) == (5, 1500)
+        assert (rig.state.groups["other"].lag, rig.state.groups["other"].age_ms) == (5, None)
+
+    run(test, alarms=AlarmSettings(groups=(GroupRule("g", age_minutes=1),)), **{"%RETRY%g": 1, "%RETRY%other": 1})
+
+
+def test_a_sample_that_fails_says_why_and_keeps_the_figures() -> None:
+    async def test(rig: Rig) -> None:
+        rig.broker.answer(RequestCode.GET_CONSUME_STATS, STATS)
+        await rig.look()
+        group = rig.state.groups["g"]
+        await rig.poller.sample(group)
+        rig.broker.refuse(RequestCode.GET_CONSUME_STATS, ResponseCode.SYSTEM_ERROR)
+        await rig.poller.sample(group)
+        assert group.error.startswith("broker-a: ")
+        assert group.lag == 5
+        await rig.poller.sample(group)
+        assert group.error == ""
+
+    run(test, T=1)
+
+
+def test_samples_rest_for_most_of_the_time() -> None:
+    """A broker that takes 10 ms for an answer works less than 2 % of the time for groups, however many there are."""
+
+    async def test(rig: Rig) -> None:
+        took_s = 0.01
+        asked: list[tuple[float, str]] = []
+
+        async def slow(request: RemotingCommand, channel: Channel) -> RemotingCommand:
+            asked.append((aio.now_s(), GetConsumeStatsRequestHeader.of(request).consumer_group))
+            await aio.sleep(took_s)
+            return RemotingCommand.response(body=ConsumeStats().encode())
+
+        rig.broker.answers[RequestCode.GET_CONSUME_STATS] = slow
+        names = {f"g{n}": SubscriptionGroupConfig(group_name=f"g{n}") for n in range(500)}
+        wrapper = SubscriptionGroupWrapper(subscription_group_table=names)
+        rig.broker.answer(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, wrapper)
+        begun_s = aio.now_s()
+        with aio.move_on_after(200):
+            await rig.poller.run()
+        seconds = aio.now_s() - begun_s
+        assert len(asked) > 100
+        assert len(asked) * took_s / seconds <= 1.02 / (REST + 1) < 0.02
+        assert len({group for _, group in asked}) == len(asked), "each group has its turn before one comes again"
+
+    run(test, T=1)
+
+
+def test_groups_that_are_looked_at_come_often_and_others_seldom() -> None:
+    async def test(rig: Rig) -> None:
+        asked: list[str] = []
+
+        def answer(request: RemotingCommand, channel: Channel) -> RemotingCommand:
+            asked.append(GetConsumeStatsRequestHeader.of(request).consumer_group)
+            return RemotingCommand.response(body=ConsumeStats().encode())
+
+        rig.broker.answers[RequestCode.GET_CONSUME_STATS] = answer
+        await rig.look()
+        rig.state.look_at("g", rig.poller._now_ms)
+        with aio.move_on_after(10 * ROUND_MIN_S):
+            await rig.poller.run()
+        counts = {name: asked.count(name) for name in ("g", "seldom", "named")}
+        often = 10 * ROUND_MIN_S / WATCHED_S
+        assert counts["seldom"] in range(8, 12)
+        assert often * 0.8 < counts["g"] < often * 1.2
+        assert often * 0.8 < counts["named"] < often * 1.2
+
+    rules = (GroupRule("named", backlog=1), GroupRule("*", backlog=1))
+    run(test, alarms=AlarmSettings(groups=rules), **{f"%RETRY%{name}": 1 for name in ("g", "seldom", "named")})
+
+
+def test_a_job_that_fails_is_done_again() -> None:
+    async def test(rig: Rig) -> None:
+        rig.broker.answer(RequestCode.GET_BROKER_RUNTIME_INFO, b"[]")  # no such body
+        with aio.move_on_after(12):
+            await rig.poller.run()
+        assert len(rig.broker.got(RequestCode.GET_BROKER_RUNTIME_INFO)) >= 2
+
+    run(test, T=1)
+
+
+def test_odd_answers_have_no_age() -> None:
+    assert delays_ms(SPAN) == [1500, 700]
+    assert [delays_ms(body) for body in (None, b"{}", b"[]", b'{"consumeTimeSpanSet":[1,{"delayTime":"x"}]}')] == [
+        []
+    ] * 4

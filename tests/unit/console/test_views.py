@@ -1,0 +1,317 @@
+"""Pages about brokers, topics and groups: what they show, that names stay text, and what they do without a broker."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from rocketpy import aio
+from rocketpy.codes import RequestCode, ResponseCode
+from rocketpy.console.alarm_file import AlarmSettings, GroupRule
+from rocketpy.console.questions import PAGES_MAX
+from rocketpy.console.settings import ConsoleSettings
+from rocketpy.console.views import local_path
+from rocketpy.message.message_queue import MessageQueue
+from rocketpy.remoting.bodies.client import Connection, ConsumerConnection, SubscriptionData
+from rocketpy.remoting.bodies.offset import ConsumeStats, OffsetWrapper
+from rocketpy.remoting.bodies.route import BrokerData, ClusterInfo
+from rocketpy.remoting.bodies.topic import TopicOffset, TopicStatsTable
+from tests.support.cases import cases
+from tests.support.console import Reply, Rig, run
+from tests.unit.console.test_login import ACCOUNTS
+
+MARKUP = "\"><img src=x onerror=alert(1)><script>alert(2)</script>'&{{7*7}}"
+PAGES = ("/", "/brokers", "/topics", "/groups", "/messages", "/dead-letters", "/failover", "/alarms")
+VOID = {"meta", "link", "input", "img", "br"}
+
+
+class Tags(HTMLParser):
+    """What a browser would make of a page: elements, and whether each is closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+        self.attributes: set[str] = set()
+        self.open: list[str] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.names.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: Any) -> None:
+        self.names.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag, f"</{tag}> closes another element"
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def well_formed(reply: Reply) -> Tags:
+    """Check that nothing of a page runs or loads but our own files."""
+    tags = Tags(reply.text)
+    assert not tags.open
+    assert "img" not in tags.names
+    assert not {name for name in tags.attributes if name.startswith("on") or name == "style"}
+    assert reply.text.count("<script") == 1, "console.js alone"
+    return tags
+
+
+def test_every_page_is_there_before_anything_is_known() -> None:
+    async def test(rig: Rig) -> None:
+        for path in PAGES:
+            reply = await rig.browser.get(path)
+            assert reply.status == 200, path
+            well_formed(reply)
+
+    run(test, T=1)
+
+
+def test_the_overview_has_brokers_and_the_groups_that_are_behind() -> None:
+    async def test(rig: Rig) -> None:
+        offsets = {MessageQueue("T", "broker-a", 0): OffsetWrapper(broker_offset=12_345, consumer_offset=0)}
+        rig.broker.answer(RequestCode.GET_CONSUME_STATS, ConsumeStats(offset_table=offsets))
+        await rig.look()
+        await rig.poller.sample(rig.state.groups["g"])
+        text = well_formed(await rig.browser.get("/")).text
+        assert "broker-a" in text
+        assert "12\u202f345" in text
+        assert "1 of 1" in text
+
+    run(test, T=1)
+
+
+def test_a_broker_that_dies_is_shown_as_such_on_each_page() -> None:
+    async def test(rig: Rig) -> None:
+        await rig.look()
+        rig.broker.unreachable = True
+        rig.broker.mute |= {RequestCode.GET_BROKER_RUNTIME_INFO, RequestCode.GET_TOPIC_STATS_INFO}
+        await rig.look()
+        assert "does not answer" in (await rig.browser.get("/")).text
+        assert "no master answers" in (await rig.browser.get("/")).text
+        assert "No master answers" in (await rig.browser.get("/failover")).text
+        assert "does not answer" in (await rig.browser.get("/broker?name=broker-a")).text
+        for path in (*PAGES, "/topic?name=T", "/group?name=g", "/messages?topic=T"):
+            reply = await rig.browser.get(path)
+            assert (reply.status, "Traceback" in reply.text) == (200, False), path
+        rig.cluster.brokers.clear()  # the name server has noticed
+        await rig.look()
+        assert "gone since" in (await rig.browser.get("/")).text
+
+    run(test, T=1, **{"%RETRY%g": 1})
+
+
+def test_name_servers_that_do_not_answer_are_told_on_each_page() -> None:
+    async def test(rig: Rig) -> None:
+        await rig.look()
+        rig.cluster.name_server.unreachable = True
+        rig.cluster.name_server.mute.add(RequestCode.GET_BROKER_CLUSTER_INFO)
+        await rig.poller._brokers()
+        for path in PAGES:
+            assert "The name servers do not answer" in (await rig.browser.get(path)).text
+
+    run(test, T=1)
+
+
+def test_names_with_markup_stay_text_on_each_page() -> None:
+    async def test(rig: Rig) -> None:
+        rig.cluster.name_server.answer(
+            RequestCode.GET_BROKER_CLUSTER_INFO,
+            ClusterInfo(
+                broker_addr_table={MARKUP: BrokerData(broker_addrs={0: rig.broker.address}, broker_name=MARKUP)},
+                cluster_addr_table={MARKUP: [MARKUP]},
+            ),
+        )
+        queue = MessageQueue(MARKUP, MARKUP, 0)
+        rig.broker.topics[MARKUP] = 1
+        rig.broker.topics[f"%RETRY%{MARKUP}"] = 1
+        rig.broker.topics[f"%DLQ%{MARKUP}"] = 1
+        rig.broker.answer(
+            RequestCode.GET_CONSUME_STATS,
+            ConsumeStats(offset_table={queue: OffsetWrapper(broker_offset=7, consumer_offset=1)}),
+        )
+        rig.broker.answer(RequestCode.GET_TOPIC_STATS_INFO, TopicStatsTable(offset_table={queue: TopicOffset()}))
+        rig.broker.answer(RequestCode.QUERY_CONSUME_TIME_SPAN, b"{}")
+        member = Connection(client_addr=MARKUP, client_id=MARKUP)
+        subscriptions = {MARKUP: SubscriptionData(topic=MARKUP, sub_string=MARKUP)}
+        connection = ConsumerConnection(connection_set=[member], subscription_table=subscriptions)
+        rig.broker.answer(RequestCode.GET_CONSUMER_CONNECTION_LIST, connection)
+        await rig.look()
+        rig.state.look_at(MARKUP, rig.poller._now_ms)
+        await rig.poller.sample(rig.state.groups[MARKUP])
+        rig.alarms.look(rig.state, rig.poller._now_ms)
+        assert rig.alarms.active, rig.state.groups[MARKUP]
+        name = quote(MARKUP, safe="")
+        named = (
+            f"/broker?name={name}",
+            f"/topic?name={name}",
+            f"/group?name={name}",
+            f"/messages?topic={name}&id={name}",
+        )
+        more = (f"/dead-letters/group?name={name}", f"/topics?search={name}", f"/group?name={name}x", f"/{name}")
+        shown = 0
+        for path in (*PAGES, *named, *more):
+            reply = await rig.browser.get(path)
+            shown += MARKUP in well_formed(reply).text
+        assert shown >= 12
+
+    run(test, alarms=AlarmSettings(groups=(GroupRule("*", backlog=1),)))
+
+
+def test_ten_thousand_topics_are_asked_for_page_by_page() -> None:
+    async def test(rig: Rig) -> None:
+        for n in range(10_000):
+            rig.broker.topics[f"topic-{n:05}"] = 4
+        await rig.look()
+        reply = await rig.browser.get("/topics?page=3")
+        assert "topic-00150" in reply.text
+        assert reply.text.count('href="/topic?') == 50
+        assert len(rig.cluster.name_server.got(RequestCode.GET_ROUTEINFO_BY_TOPIC)) == 50
+        assert "topic-09999" in (await rig.browser.get("/topics?search=9999")).text
+        assert len(reply.text) < 60_000
+
+    run(test)
+
+
+def test_a_group_shows_queues_members_and_subscriptions() -> None:
+    async def test(rig: Rig) -> None:
+        offsets = {MessageQueue("T", "broker-a", 0): OffsetWrapper(broker_offset=70, consumer_offset=11)}
+        rig.broker.answer(RequestCode.GET_CONSUME_STATS, ConsumeStats(consume_tps=2.5, offset_table=offsets))
+        rig.broker.answer(RequestCode.QUERY_CONSUME_TIME_SPAN, b'{"consumeTimeSpanSet":[{"delayTime":65000}]}')
+        subscriptions = {"T": SubscriptionData(topic="T", sub_string="paid")}
+        members = [Connection(client_addr="10.0.0.9:1", client_id="10.0.0.9@7")]
+        connection = ConsumerConnection(connection_set=members, subscription_table=subscriptions)
+        rig.broker.answer(RequestCode.GET_CONSUMER_CONNECTION_LIST, connection)
+        await rig.look()
+        await rig.browser.get("/group?name=g")  # from now on it is watched
+        await rig.poller.sample(rig.state.groups["g"])
+        text = well_formed(await rig.browser.get("/group?name=g")).text
+        for part in ("59", "1 min", "2.5", "10.0.0.9@7", "paid"):
+            assert part in text
+
+    run(test, T=1, **{"%RETRY%g": 1})
+
+
+def test_a_group_without_members_is_no_error() -> None:
+    async def test(rig: Rig) -> None:
+        rig.broker.refuse(RequestCode.GET_CONSUMER_CONNECTION_LIST, ResponseCode.CONSUMER_NOT_ONLINE)
+        await rig.look()
+        assert "No member is online" in (await rig.browser.get("/group?name=g")).text
+
+    run(test, T=1, **{"%RETRY%g": 1})
+
+
+@cases("path, status", [("/group?name=none", 404), ("/broker?name=x", 404), ("/none", 404), ("/topics?page=-1", 400)])
+def test_what_is_not_there_is_a_page_too(path: str, status: int) -> None:
+    async def test(rig: Rig) -> None:
+        reply = await rig.browser.get(path)
+        assert reply.status == status
+        well_formed(reply)
+
+    run(test, T=1)
+
+
+def test_pages_that_wait_for_brokers_are_bounded() -> None:
+    async def test(rig: Rig) -> None:
+        await rig.look()
+        rig.broker.mute.add(RequestCode.GET_TOPIC_STATS_INFO)
+        statuses = []
+
+        async def get() -> None:
+            statuses.append((await rig.browser.get("/topic?name=T")).status)
+
+        async with aio.open_nursery() as nursery:
+            for _ in range(3 * PAGES_MAX):
+                nursery.start_soon(get)
+        assert set(statuses) == {200, 503}
+        assert statuses.count(503) >= PAGES_MAX
+
+    run(test, T=1)
+
+
+# --- login ------------------------------------------------------------------------------------------------------------
+
+
+def with_login(tmp_path: Path, **more: Any) -> ConsoleSettings:
+    path = tmp_path / "plain_acl.yml"
+    path.write_text(ACCOUNTS)
+    return ConsoleSettings(accounts=path, **more)
+
+
+RIGHT = {"user": "operator", "secret": "operator-secret", "next": "/topics"}
+
+
+def test_nothing_is_shown_without_a_login(tmp_path: Path) -> None:
+    async def test(rig: Rig) -> None:
+        await rig.look()
+        for path in (*PAGES, "/topic?name=T", "/none"):
+            reply = await rig.browser.get(path)
+            assert reply.status == 303
+            assert reply.headers["location"].startswith("/login?next=%2F")
+        assert "broker-a" not in (await rig.browser.get("/login")).text
+
+    run(test, settings=with_login(tmp_path), with_threads=True, T=1)
+
+
+def test_a_login_leads_where_one_wanted_to_go(tmp_path: Path) -> None:
+    async def test(rig: Rig) -> None:
+        await rig.look()
+        for user, secret in (("operator", "x"), ("shop-orders", "shop-orders-secret"), ("", "")):
+            assert (await rig.browser.post("/login", {"user": user, "secret": secret})).status == 403
+        reply = await rig.browser.post("/login", RIGHT)
+        assert (reply.status, reply.headers["location"]) == (303, "/topics")
+        cookie = reply.headers["set-cookie"].lower()
+        assert "httponly" in cookie
+        assert "samesite=strict" in cookie
+        assert (await rig.browser.get("/topics")).status == 200
+        token = (await rig.browser.get("/")).text.partition('name="token" value="')[2].partition('"')[0]
+        await rig.browser.post("/logout", {"token": "wrong"})
+        assert (await rig.browser.get("/")).status == 200
+        kept = rig.browser.cookie
+        await rig.browser.post("/logout", {"token": token})
+        rig.browser.cookie = kept
+        assert (await rig.browser.get("/")).status == 303
+
+    run(test, settings=with_login(tmp_path), with_threads=True, T=1)
+
+
+def test_a_login_form_of_another_site_is_refused(tmp_path: Path) -> None:
+    async def test(rig: Rig) -> None:
+        for headers in ({"origin": "https://evil.example.com"}, {"origin": "null"}, {"sec_fetch_site": "cross-site"}):
+            assert (await rig.browser.post("/login", RIGHT, **headers)).status == 403
+        assert (await rig.browser.post("/login", RIGHT, origin="http://localhost:8180")).status == 303
+
+    run(test, settings=with_login(tmp_path), with_threads=True, T=1)
+
+
+def test_guesses_are_slowed_down(tmp_path: Path) -> None:
+    async def test(rig: Rig) -> None:
+        for _ in range(10):
+            assert (await rig.browser.post("/login", {"user": "operator", "secret": "guess"})).status == 403
+        assert (await rig.browser.post("/login", RIGHT)).status == 429
+
+    run(test, settings=with_login(tmp_path), with_threads=True, T=1)
+
+
+@cases(
+    "text, path",
+    [("/a?b=c", "/a?b=c"), ("//evil", "/"), ("https://evil", "/"), ("/\\evil", "/"), ("", "/"), ("/\n", "/")],
+)
+def test_a_login_leads_nowhere_else(text: str, path: str) -> None:
+    assert local_path(text) == path
+
+
+def test_an_odd_form_is_a_page(tmp_path: Path) -> None:
+    async def test(rig: Rig) -> None:
+        assert (await rig.browser.ask("POST", "/login", b"user=%ff\xff&" * 3, {})).status == 400
+        assert (await rig.browser.ask("POST", "/login", b"a=b&" * 100, {})).status == 400
+
+    run(test, settings=with_login(tmp_path), with_threads=True, T=1)
