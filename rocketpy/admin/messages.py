@@ -154,7 +154,7 @@ async def pulls(
             subscription,
             offset,
             count_max=PULL_COUNT_MAX,
-            sys_flag=PullSysFlag.SUBSCRIPTION,
+            sys_flag=int(PullSysFlag.SUBSCRIPTION),
             suspend_s=0,
             timeout_s=admin.timeout_s * 3,
         )

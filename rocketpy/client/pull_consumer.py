@@ -246,7 +246,7 @@ class PullConsumer(GroupMember):
             build_subscription(queue.topic, expression, 0),
             offset,
             count_max=max_messages,
-            sys_flag=flag,
+            sys_flag=int(flag),
             suspend_s=suspend,
             timeout_s=(10.0 + suspend) if timeout is None else timeout,
         )
@@ -352,7 +352,7 @@ class PullConsumer(GroupMember):
     def _pull_settings(self) -> PullSettings:
         return PullSettings(
             count_max=self.options.pull_batch_size,
-            sys_flag=PullSysFlag.SUSPEND | PullSysFlag.SUBSCRIPTION | PullSysFlag.LITE_PULL,
+            sys_flag=int(PullSysFlag.SUSPEND | PullSysFlag.SUBSCRIPTION | PullSysFlag.LITE_PULL),
             suspend_s=self.options.broker_suspend,
             timeout_s=self.options.pull_timeout,
             interval_s=0.0,

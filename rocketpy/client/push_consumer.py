@@ -223,7 +223,7 @@ class PushConsumer(GroupMember):
             flag |= PullSysFlag.SUBSCRIPTION
         return PullSettings(
             count_max=self.options.pull_batch_size,
-            sys_flag=flag,
+            sys_flag=int(flag),
             suspend_s=self.options.broker_suspend,
             timeout_s=self.options.pull_timeout,
             interval_s=self.options.pull_interval,

@@ -69,6 +69,7 @@ _FIXED = {  # all fields up to the body, by the bits of the hosts in sys flag
     for born_v6, born_size in ((0, HOST_SIZE_V4), (flags.BORN_HOST_V6, HOST_SIZE_V6))
     for store_v6, store_size in ((0, HOST_SIZE_V4), (flags.STORE_HOST_V6, HOST_SIZE_V6))
 }
+_made = tuple.__new__  # of a named tuple: the class itself takes three times as long
 _SYS_FLAG_LOW_AT, _HOSTS_V6 = 39, flags.BORN_HOST_V6 | flags.STORE_HOST_V6
 RECORD_START = struct.Struct(">ii")  # size, magic
 MAGIC_AT, PHY_OFFSET_AT = 4, 28
@@ -286,13 +287,13 @@ def decode_records(
 
 def read_records(image: bytes | memoryview) -> Iterator[RecordFields]:
     """As decode_records, of what was received: without the conversions, which take longer than the rest."""
-    position = 0
+    image, position = bytes(image), 0
     while position < len(image):
-        fields = _read(image, position, position)
+        fields = _read_sound(image, position) or _read(image, position, position)
         if fields is None:
             return
         yield fields
-        position += fields.size
+        position += fields[0]
 
 
 def _decode_at(image: bytes | memoryview, at: int, phy_offset: int, *, check_crc: bool) -> StoredRecord | None:
@@ -322,6 +323,31 @@ def _decode_at(image: bytes | memoryview, at: int, phy_offset: int, *, check_crc
         topic=fields.topic.decode("utf-8", "replace"),
         properties=fields.properties,
     )
+
+
+def _read_sound(image: bytes, at: int) -> RecordFields | None:
+    """Read a V1 record whose sizes hold, in half the time of `_read`; None: `_read` says what is there."""
+    try:
+        fixed = _FIXED[image[at + _SYS_FLAG_LOW_AT] & _HOSTS_V6]
+        fields = fixed.unpack_from(image, at)
+        body_at, end = at + fixed.size, at + fields[0]
+        body_end = body_at + fields[-1]
+        topic_at = body_end + 1
+        topic_end = topic_at + image[body_end]
+        size_high, size_low = image[topic_end], image[topic_end + 1]
+    except (struct.error, IndexError):
+        return None
+    properties_at = topic_end + _SHORT.size
+    if (
+        fields[1] != MESSAGE_MAGIC_CODE
+        or not body_at <= body_end < end <= len(image)
+        or topic_end - topic_at > TOPIC_LENGTH_MAX
+        or size_high > 0x7F
+        or properties_at + (size_high << 8 | size_low) != end
+    ):
+        return None
+    texts = image[body_at:body_end], image[topic_at:topic_end], image[properties_at:end]
+    return _made(RecordFields, fields + texts)
 
 
 def _read(image: bytes | memoryview, at: int, phy_offset: int) -> RecordFields | None:

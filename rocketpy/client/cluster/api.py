@@ -7,7 +7,7 @@ Source: RocketMQ 4.9 `MQClientAPIImpl`, `AclClientRPCHook`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Awaitable, Collection, Iterable, Sequence
 
 import attrs
 
@@ -64,11 +64,11 @@ class MQClientAPI:
     name_servers: NameServers
     credentials: Credentials | None = None
 
-    async def invoke(self, address: str, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
+    def invoke(self, address: str, command: RemotingCommand, timeout_s: float) -> Awaitable[RemotingCommand]:
         """The response, with any code."""
         if self.credentials is not None:
             sign(command, self.credentials)
-        return await self.remoting.invoke(address, command, timeout_s)
+        return self.remoting.invoke(address, command, timeout_s)
 
     async def ask(
         self,

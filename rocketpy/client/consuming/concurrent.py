@@ -137,8 +137,9 @@ class ConcurrentService:
         context, process_queue = self.context, chunk.process_queue
         now_ms = context.now_ms()
         process_queue.last_consume_ms = now_ms
+        started_ms = process_queue.started_ms
         for message in chunk.messages:
-            process_queue.started_ms[message.queue_offset] = now_ms
+            started_ms[message.queue_offset] = now_ms
         handled = await context.handler.handle(context.restored(chunk.messages))
         if process_queue.dropped:
             logger.info(

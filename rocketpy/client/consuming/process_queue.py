@@ -6,8 +6,9 @@ Source: RocketMQ 4.9 `ProcessQueue`; `DefaultMQPushConsumerImpl#pullMessage`, `R
 
 from __future__ import annotations
 
+from bisect import insort
+from collections import deque
 from collections.abc import Iterable
-from heapq import heapify, heappop, heappush
 
 import attrs
 
@@ -23,7 +24,7 @@ PULL_MAX_IDLE_MS = 120_000
 class ProcessQueue:
     """The committed offset of a queue is its smallest unfinished offset, so one slow message holds it back.
 
-    `_order` is a heap over the keys of `_messages` with lazy deletion, because messages leave out of order.
+    `_order` has the keys of `_messages`, ascending, and offsets that are gone: they leave it when they come first.
     `consume_lock` is held while an ordered handler runs, so that a release of the queue waits for it.
     """
 
@@ -43,7 +44,7 @@ class ProcessQueue:
     started_ms: dict[int, int] = attrs.field(init=False, factory=dict, repr=False)  # offset -> call of its handler
     _messages: dict[int, ReceivedMessage] = attrs.field(init=False, factory=dict, repr=False)
     _handed_out: dict[int, ReceivedMessage] = attrs.field(init=False, factory=dict, repr=False)
-    _order: list[int] = attrs.field(init=False, factory=list, repr=False)
+    _order: deque[int] = attrs.field(init=False, factory=deque, repr=False)
 
     def __attrs_post_init__(self) -> None:
         self.last_pull_ms = self.last_consume_ms = self.created_ms
@@ -56,9 +57,10 @@ class ProcessQueue:
     @property
     def min_offset(self) -> int | None:
         """The smallest offset not yet handed out or finished."""
-        while self._order and self._order[0] not in self._messages:
-            heappop(self._order)
-        return self._order[0] if self._order else None
+        order, table = self._order, self._messages
+        while order and order[0] not in table:
+            order.popleft()
+        return order[0] if order else None
 
     @property
     def oldest(self) -> ReceivedMessage | None:
@@ -90,16 +92,19 @@ class ProcessQueue:
     def put(self, messages: Iterable[ReceivedMessage]) -> bool:
         """Cache pulled messages. Returns True if an ordered consumer has to start a task for this queue."""
         table, order = self._messages, self._order
+        newest, size = self.queue_offset_max, 0
         for message in messages:
             offset = message.queue_offset
             if offset not in table:
-                if offset > self.queue_offset_max:
-                    order.append(offset)  # larger than all others: it is still a heap
-                    self.queue_offset_max = offset
+                if offset > newest:
+                    order.append(offset)
+                    newest = offset
                 else:
-                    heappush(order, offset)
-                self.cached_bytes += len(message.body)
+                    insort(order, offset)
+                size += len(message.body)
             table[offset] = message
+        self.queue_offset_max = newest
+        self.cached_bytes += size
         if table and not self.is_consuming:
             self.is_consuming = True
             return True
@@ -111,12 +116,15 @@ class ProcessQueue:
         Returns: the offset that may be committed: the smallest still cached, one past the newest when none is left;
             -1 when nothing was cached to begin with, which must never be committed.
         """
-        if not self._messages:
+        table, started_ms, size = self._messages, self.started_ms, 0
+        if not table:
             return -1
         for message in messages:
-            if self._messages.pop(message.queue_offset, None) is not None:
-                self.cached_bytes -= len(message.body)
-                self.started_ms.pop(message.queue_offset, None)
+            offset = message.queue_offset
+            if table.pop(offset, None) is not None:
+                size += len(message.body)
+                started_ms.pop(offset, None)
+        self.cached_bytes -= size
         self.wake()
         first = self.min_offset
         return self.queue_offset_max + 1 if first is None else first
@@ -147,11 +155,9 @@ class ProcessQueue:
         self.put_back(list(self._handed_out.values()))
 
     def put_back(self, messages: Iterable[ReceivedMessage]) -> None:
-        for message in messages:
-            if self._handed_out.pop(message.queue_offset, None) is not None:
-                self._messages[message.queue_offset] = message
-                self._order.append(message.queue_offset)
-        heapify(self._order)
+        back = [message for message in messages if self._handed_out.pop(message.queue_offset, None) is not None]
+        self._messages.update((message.queue_offset, message) for message in back)
+        self._order = deque(sorted(self._messages))
 
     def replace(self, message: ReceivedMessage) -> None:
         """Exchange a cached or handed-out message for its newer version (one more attempt counted)."""

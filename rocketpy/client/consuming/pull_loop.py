@@ -7,7 +7,7 @@ Source: RocketMQ 4.9 `DefaultMQPushConsumerImpl#pullMessage`, `PullAPIWrapper`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 import attrs
@@ -31,6 +31,9 @@ logger = logging.getLogger(__name__)
 
 FLOW_CONTROL_RECHECK_S = 1.0  # while a queue is full its loop is woken by consumption; this only bounds the wait
 NOT_LOCKED_DELAY_S = 1.0
+COMMIT_OFFSET, SUBSCRIPTION, CLASS_FILTER = map(
+    int, (PullSysFlag.COMMIT_OFFSET, PullSysFlag.SUBSCRIPTION, PullSysFlag.CLASS_FILTER)
+)  # numbers: an operation of an IntFlag takes a microsecond
 SUBSCRIPTION_UNKNOWN = frozenset(
     {
         ResponseCode.SUBSCRIPTION_NOT_EXIST,
@@ -56,7 +59,7 @@ class Puller:
         offset: int,
         *,
         count_max: int,
-        sys_flag: PullSysFlag,
+        sys_flag: int,
         suspend_s: float,
         timeout_s: float,
         commit_offset: int = 0,
@@ -72,18 +75,17 @@ class Puller:
         if subscription.expression_type != TAG and version is not None and version < MQVersion.V4_1_0_SNAPSHOT:
             raise ClientError(f"broker {address} (version {version}) cannot filter by {subscription.expression_type}")
         if broker_id != MASTER_ID:
-            sys_flag &= ~PullSysFlag.COMMIT_OFFSET
-        with_subscription = PullSysFlag.SUBSCRIPTION in sys_flag
+            sys_flag &= ~COMMIT_OFFSET
         header = PullMessageRequestHeader(
             consumer_group=self.group,
             topic=queue.topic,
             queue_id=queue.queue_id,
             queue_offset=offset,
             max_msg_nums=count_max,
-            sys_flag=int(sys_flag),
+            sys_flag=sys_flag,
             commit_offset=commit_offset,
             suspend_timeout_ms=int(suspend_s * 1000),
-            subscription=subscription.sub_string if with_subscription else None,
+            subscription=subscription.sub_string if sys_flag & SUBSCRIPTION else None,
             sub_version=subscription.sub_version,
             expression_type=subscription.expression_type,
             broker_name=queue.broker_name,
@@ -111,7 +113,7 @@ class PullSettings:
     """Pull settings of a kind of consumer."""
 
     count_max: int
-    sys_flag: PullSysFlag
+    sys_flag: int  # PullSysFlag
     suspend_s: float
     timeout_s: float
     interval_s: float
@@ -161,6 +163,7 @@ class PullLoop:
     queue: MessageQueue
     process_queue: ProcessQueue
     next_offset: int
+    _clock: Callable[[], float] = attrs.field(init=False, factory=aio.clock)
 
     async def run(self) -> None:
         """Pull until the queue is dropped."""
@@ -176,7 +179,8 @@ class PullLoop:
             delay_s = await self._pull_once()
             if delay_s is None:
                 return
-            await aio.sleep(delay_s)
+            if delay_s:  # else the pull itself has let other tasks run
+                await aio.sleep(delay_s)
 
     async def _wait_for_room(self) -> None:
         while not self.process_queue.dropped and self.host.limits.blocks(self.process_queue):
@@ -190,7 +194,7 @@ class PullLoop:
         subscription = self.host.subscription(self.queue.topic)
         if subscription is None:
             return self.settings.error_delay_s
-        begin_s, addresses = aio.now_s(), self.puller.addresses(self.queue)
+        begin_s, addresses = self._clock(), self.puller.addresses(self.queue)
         try:
             result = await self._ask(subscription)
         except BrokerError as error:
@@ -208,17 +212,19 @@ class PullLoop:
                 return self.settings.error_delay_s
             await self.puller.wait_changed(self.queue, addresses, self.settings.error_delay_s)
             return 0.0
-        self.host.pulled(self.queue, len(result.messages), aio.now_s() - begin_s)
+        self.host.pulled(self.queue, len(result.messages), self._clock() - begin_s)
         if self.process_queue.dropped:
             return None
         return await self._act(result)
 
-    async def _ask(self, subscription: SubscriptionData) -> PullResult:
+    def _ask(self, subscription: SubscriptionData) -> Awaitable[PullResult]:
         commit_offset = self.host.offset_to_commit(self.queue)
-        flag = self.settings.sys_flag | (PullSysFlag.COMMIT_OFFSET if commit_offset > 0 else PullSysFlag(0))
-        if PullSysFlag.SUBSCRIPTION not in flag and subscription.class_filter_mode:
-            flag |= PullSysFlag.CLASS_FILTER
-        return await self.puller.pull(
+        flag = self.settings.sys_flag
+        if commit_offset > 0:
+            flag |= COMMIT_OFFSET
+        if subscription.class_filter_mode and not flag & SUBSCRIPTION:
+            flag |= CLASS_FILTER
+        return self.puller.pull(
             self.queue,
             subscription,
             self.next_offset,
