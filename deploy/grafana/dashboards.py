@@ -137,7 +137,21 @@ REPLICATION = (
     Panel("etcd: database", "bytes", {"{{instance}}": f"rocketpy_ha_etcd_database_bytes{BROKERS}"}),
 )  # fmt: skip
 
-DASHBOARDS = {"broker": BROKER, "cluster": CLUSTER, "groups": GROUP, "replication": REPLICATION}
+SPARK = (
+    Panel("Messages behind", "short", {
+        "{{query}} {{topic}}": 'rocketpy_spark_lag_messages{queues="sum"}',
+        "{{query}} {{topic}} worst queue": 'rocketpy_spark_lag_messages{queues="max"}',
+    }),
+    Panel("Bytes behind", "bytes", {"{{query}} {{topic}}": 'rocketpy_spark_lag_bytes{queues="sum"}'}),
+    Panel("Age of the oldest unread message", "s", {
+        "{{query}} {{topic}}": 'rocketpy_spark_lag_seconds{queues="max"}',
+    }),
+    Panel("Rows read", "cps", {"{{query}}": "rate(rocketpy_spark_rows_total[$__rate_interval])"}),
+    Panel("Time of a micro-batch", "s", {"{{query}}": "rocketpy_spark_batch_seconds"}),
+    Panel("Running", "short", {"{{query}}": "rocketpy_spark_running"}),
+)  # fmt: skip
+
+DASHBOARDS = {"broker": BROKER, "cluster": CLUSTER, "groups": GROUP, "replication": REPLICATION, "spark": SPARK}
 
 
 def variable(name: str, query: str) -> dict[str, Any]:
@@ -177,8 +191,9 @@ def dashboard(name: str, rows: Sequence[Panel]) -> str:
     """Return the JSON that Grafana imports, a panel in each line."""
     variables = [
         {"name": "datasource", "type": "datasource", "query": "prometheus"},
-        variable("instance", "label_values(rocketpy_build_info, instance)"),
     ]
+    if name != "spark":
+        variables.append(variable("instance", "label_values(rocketpy_build_info, instance)"))
     if name == "groups":
         variables.append(variable("group", "label_values(rocketpy_consumer_lag_messages, group)"))
     head = {

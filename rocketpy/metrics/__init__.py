@@ -13,8 +13,11 @@ Nothing here counts anything: workers add to plain counters in shared memory, an
 The collector and the endpoint are imported where they are used: prometheus_client is memory that the other processes of
 a broker do without.
 
-A metric is one row, of counters.py, table.py, replication.py, exporter.py or rocketmq5.py; docs/run/metrics.md is
-generated from them (`python -m rocketpy.metrics.reference`).
+A metric is one row; docs/run/metrics.md is generated from the rows (`python -m rocketpy.metrics.reference`).
+
+    metric, counters, table, replication, exporter, rocketmq5, streams      the rows; streams: of queries in Spark
+    snapshot, process_memory                                                what they are read from
+    collector, address, endpoint, reference                                 how they are shown
 """
 
 from .address import listen, listen_by_default, port_of

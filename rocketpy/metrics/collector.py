@@ -13,7 +13,8 @@ from .counters import Kind
 from .exporter import EXPORTER_METRICS, RUNTIME_METRICS
 from .metric import Metric
 from .rocketmq5 import ROCKETMQ5_METRICS, WITH_UNITS
-from .snapshot import NamesrvSnapshot, Snapshot
+from .snapshot import NamesrvSnapshot, Snapshot, StreamsSnapshot
+from .streams import STREAM_METRICS
 from .table import NAMESRV_METRICS, OWN_METRICS, QUEUE_METRICS, Queues
 
 _S = TypeVar("_S")
@@ -68,6 +69,13 @@ class NamesrvCollector(_RowCollector[NamesrvSnapshot]):
 
     def __init__(self, snapshot: Callable[[], NamesrvSnapshot]) -> None:
         super().__init__(snapshot, NAMESRV_METRICS)
+
+
+class StreamsCollector(_RowCollector[StreamsSnapshot]):
+    """Samples of streaming queries."""
+
+    def __init__(self, snapshot: Callable[[], StreamsSnapshot]) -> None:
+        super().__init__(snapshot, STREAM_METRICS)
 
 
 def _family(metric: Metric[_S], snapshot: _S) -> Family:

@@ -1,7 +1,7 @@
 """A metric is one row: name, kind, labels, meaning, and how its samples are read from a snapshot.
 
 The collector shows the rows and docs/run/metrics.md lists them, so nothing else names a metric. Rows are in table.py,
-replication.py, exporter.py and rocketmq5.py; counters.py has those of the workers.
+replication.py, exporter.py, rocketmq5.py and streams.py; counters.py has those of the workers.
 Short: the tables import it, and the collector imports them.
 """
 

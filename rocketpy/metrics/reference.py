@@ -14,6 +14,7 @@ from .counters import Kind
 from .exporter import EXPORTER_METRICS, RUNTIME_LABELS, RUNTIME_METRICS
 from .metric import Metric
 from .rocketmq5 import NODE, ROCKETMQ5_METRICS, WITH_UNITS
+from .streams import STREAM_METRICS
 from .table import NAMESRV_METRICS, OWN_METRICS, QUEUE_METRICS
 
 _INTRODUCTION = """\
@@ -74,6 +75,9 @@ def page() -> str:
             f"{', '.join(f'`{metric.exposed_name}`' for metric in WITH_UNITS)}.",
             "\n## Name server\n",
             *_items(NAMESRV_METRICS),
+            "\n## Streaming queries in Spark\n",
+            "Served by `rocketpy pipeline run --metrics-port`, and by StreamMetrics (docs/use/spark.md).\n",
+            *_items(STREAM_METRICS),
             "",
         ]
     )

@@ -249,3 +249,31 @@ class NamesrvSnapshot:
     tls: TlsSnapshot | None = None  # None: TLS is off
     access: AccessSnapshot | None = None  # None: there is no access control
     rss_bytes: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class QuerySnapshot:
+    """A streaming query of Spark."""
+
+    is_running: bool
+    rows: int
+    batch_s: float | None  # None: no batch has ended yet
+
+
+@attrs.frozen(kw_only=True)
+class UnreadSnapshot:
+    """What a streaming query has not read of a topic, by queue; a figure may be unknown for some queues."""
+
+    query: str
+    topic: str
+    messages: Sequence[int]
+    sizes: Sequence[int]
+    ages_s: Sequence[float]
+
+
+@attrs.frozen(kw_only=True)
+class StreamsSnapshot:
+    """The streaming queries of a session."""
+
+    queries: Mapping[str, QuerySnapshot]
+    unread: Sequence[UnreadSnapshot]

@@ -20,6 +20,9 @@ up; `topic` modules are of the first source, `store` modules of the second:
     slices, pulls, stored_queue                     topics: how a task reads them
     first_messages, data_lost                       topics: which ones were made again, and what is missing
     topic_source, stream, group_progress            topics: what Spark asks of a source; progress for tools
+    lag, stream_metrics             how far streams are behind, for Prometheus
+    advice                          options that would save a query work
+    bodies/                         columns from bodies in JSON, Avro and Protobuf
     segments, consume_queues        stores: the log in pieces, and where it ends
     store_source, store_stream      stores: what Spark asks of a source
     sink, sending, outgoing         rows to messages; the options of the sink

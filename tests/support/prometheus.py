@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import re
 import shutil
@@ -24,6 +25,7 @@ from tests.support.waiting import wait_until
 FILES = ROOT / "deploy" / "prometheus"
 UNPACKED = ROOT / "build" / "prometheus" / "usr" / "bin"  # `make test-deploy` unpacks Debian's package there
 INTERVAL_S = 0.5  # between scrapes, and between evaluations of the rules
+CHOICES = {"$__rate_interval": "20s", "$instance": ".*", "$group": ".*"}  # of the variables of dashboards
 FIRES_S = 120.0  # a group that loses a member may first lose its lease on a busy machine, and elects again
 needs_prometheus = pytest.mark.skipif(
     not (shutil.which("promtool") or UNPACKED.is_dir()),
@@ -88,6 +90,18 @@ class Prometheus:
     def wait_until_fires(self, alert: str) -> dict[str, Any]:
         wait_until(lambda: alert in self.firing(), f"the alert {alert}", FIRES_S)
         return self.firing()[alert]
+
+    def wait_until_panels_have_data(self, dashboard: Path) -> None:
+        """Return when each query of a dashboard of `deploy/grafana` has a value; fail for one that gets none."""
+        for panel in json.loads(dashboard.read_text())["panels"]:
+            for target in panel["targets"]:
+                query = target["expr"]
+                for name, value in CHOICES.items():
+                    query = query.replace(name, value)
+                wait_until(lambda query=query: self._has_data(query), f"data of {panel['title']}: {query}")  # type: ignore[misc]
+
+    def _has_data(self, query: str) -> bool:
+        return any(math.isfinite(value) for _, value in self.query(query))
 
 
 @contextlib.contextmanager

@@ -43,7 +43,7 @@ ALLOWED: dict[str, set[str]] = {
     "admin": {"acl", "aio", "client", "failover.etcd", "failover.rules", "remoting", "message", "config"},
     "bench": {"admin", "aio", "client", "remoting", "message"},
     "console": {"acl", "admin", "aio", "client", "config", "message", "remoting", "tls"},
-    "spark": {"client", "store", "filter", "message", "config", "native", "remoting"},
+    "spark": {"client", "store", "filter", "message", "metrics", "config", "native", "remoting"},
     "metrics": set(),
     # where the parts of a server meet: all but what clients and tools are made of
     "processes": {

@@ -32,7 +32,18 @@ PAGES = (
 TEXT = "\n".join(Page.read(page).text for page in PAGES)
 METRICS = (ROOT / "docs" / "run" / "metrics.md").read_text()
 PROPERTIES = (ROOT / "docs" / "run" / "configuration.md").read_text()
-SERVER = ("broker", "console", "failover", "namesrv", "processes", "reactor", "replication", "store", "tls", "transport")
+SERVER = (
+    "broker",
+    "console",
+    "failover",
+    "namesrv",
+    "processes",
+    "reactor",
+    "replication",
+    "store",
+    "tls",
+    "transport",
+)
 LOGS = (  # the packages that write lines, the page and section that explains them
     (SERVER, "run/monitor.md", "Log lines"),
     (("client",), "use/client.md", "Log lines"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import click
@@ -27,8 +28,12 @@ POLL_S = 1.0
     show_default=True,
     help="Seconds from one report of each query to the next.",
 )
+@click.option(
+    "--metrics-port", type=click.IntRange(0, 65_535), help="Serve lag and rows of the queries to Prometheus here."
+)
+@click.option("--metrics-host", default="127.0.0.1", show_default=True, help="Address of that port.")
 @MASTER
-def run_command(file: Path, master: str | None, report_s: int) -> None:
+def run_command(file: Path, master: str | None, report_s: int, metrics_port: int | None, metrics_host: str) -> None:
     """Start the streaming queries that FILE declares, and start a query again when it fails, from its checkpoint.
 
     \b
@@ -42,20 +47,24 @@ def run_command(file: Path, master: str | None, report_s: int) -> None:
     Tells on standard error what it does. SIGTERM stops the queries. Exit status: 0 stopped or all done, 2 a query has
     an error that a restart cannot repair.
     """
-    sys.exit(status_of(lambda: _run(file, master, report_s)))
+    sys.exit(status_of(lambda: _run(file, master, report_s, metrics_port, metrics_host)))
 
 
-def _run(file: Path, master: str | None, report_s: int) -> int:
+def _run(file: Path, master: str | None, report_s: int, metrics_port: int | None, metrics_host: str) -> int:
     from rocketpy.spark.jobs.queries import Pipeline
     from rocketpy.spark.jobs.supervisor import Supervisor
+    from rocketpy.spark.lag import StreamLags
+    from rocketpy.spark.stream_metrics import LagListener, serve
 
-    pipeline = Pipeline.read(file)
+    pipeline, lags = Pipeline.read(file), StreamLags()
     with (
+        nullcontext() if metrics_port is None else serve(lags, metrics_host, metrics_port),
         stopped_by_signals() as stop,
         job_session(master or pipeline.master, False, has_bar=False, config=pipeline.config) as spark,
     ):
         assert spark is not None
-        supervisor = Supervisor(spark, say=lambda line: click.echo(line, err=True))
+        spark.streams.addListener(LagListener(lags, pipeline.client_of))
+        supervisor = Supervisor(spark, say=lambda line: click.echo(line, err=True), lags=lags.now)
         supervisor.add(pipeline.queries)
         reported_s = time.monotonic()
         while supervisor.step() and not stop.wait(POLL_S):

@@ -21,12 +21,15 @@ from typing import TYPE_CHECKING, Any, Self
 import attrs
 
 from rocketpy.errors import ConfigError
+from rocketpy.client.options import ClientOptions
 
 from ..columns import nearest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
+from ..options import parse_options
+from ..topic_options import TopicOptions
 
 SOURCE = "{source}"  # where an SQL query names the messages
 AVAILABLE_NOW = "available now"
@@ -35,6 +38,7 @@ Options = Mapping[str, str]
 
 
 @attrs.frozen
+TOPICS = "rocketmq"
 class QuerySpec:
     """A streaming query, as a file declares it.
 
@@ -71,7 +75,7 @@ class QuerySpec:
             if not isinstance(options, dict):
                 raise ConfigError(f"needs {key} = {{ … }}, the options of Spark", file=path, key=place)
             given[key] = {option: _text(value) for option, value in options.items()}
-        given["source"] = {"format": "rocketmq"} | given["source"]
+        given["source"] = {"format": TOPICS} | given["source"]
         for key in ("checkpoint", *(key for key in ("sql", "trigger", "mode") if key in given)):
             if not isinstance(given.get(key), str) or not given[key]:
                 raise ConfigError(f"needs {key}, a text", file=path, key=place)
@@ -94,6 +98,15 @@ class QuerySpec:
         elif self.trigger:
             writer = writer.trigger(processingTime=self.trigger)
         return writer.start()
+    def client(self) -> ClientOptions | None:
+        """The connection of the source; None if it reads no topic, or has a wrong option, which the start reports."""
+        if self.source["format"] != TOPICS:
+            return None
+        try:
+            return parse_options(TopicOptions, _without_format(self.source)).client_options()
+        except ConfigError:
+            return None
+
 
 
 @attrs.frozen
@@ -146,6 +159,10 @@ def _refuse_shared_checkpoints(queries: list[QuerySpec], path: Path) -> None:
 def _text(value: Any) -> str:
     """An option as Spark writes it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+    def client_of(self, name: str) -> ClientOptions | None:
+        """The connection of the query's source; None if it reads no topic."""
+        return next((query.client() for query in self.queries if query.name == name), None)
 
 
 def _without_format(options: Options) -> dict[str, str]:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
+from ..lag import QueueLags, lag_text
 from ..session import reason_of
 
 if TYPE_CHECKING:
@@ -63,12 +64,14 @@ class Supervisor:
 
     Attributes:
         say: gets a line for people: a start, a failure with its reason, an end.
+        lags: of the queries by name, for reports.
         has_given_up: on a query.
     """
 
     spark: SparkSession
     say: Callable[[str], None]
     clock: Callable[[], float] = time.monotonic
+    lags: Callable[[], Mapping[str, QueueLags]] = dict
     has_given_up: bool = attrs.field(init=False, default=False)
     _runs: list[_Run] = attrs.field(init=False, factory=list)
 
@@ -94,10 +97,12 @@ class Supervisor:
 
     def report(self) -> None:
         """Say how far each query is."""
+        lags = self.lags()
         for run in self._runs:
             if run.query is not None and (progress := run.query.lastProgress) is not None:
                 batch, rows = progress["batchId"], progress["processedRowsPerSecond"]
-                self.say(f"{run.spec.name}: batch {batch}, {rows:.0f} rows/s")
+                behind = f", {lag_text(lags[run.spec.name])}" if run.spec.name in lags else ""
+                self.say(f"{run.spec.name}: batch {batch}, {rows:.0f} rows/s{behind}")
 
     def _start(self, run: _Run) -> None:
         run.started_s = self.clock()
