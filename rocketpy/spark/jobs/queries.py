@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import attrs
 
-from rocketpy.errors import ConfigError
 from rocketpy.client.options import ClientOptions
+from rocketpy.errors import ConfigError
 
 from ..columns import nearest
 
@@ -38,7 +38,6 @@ Options = Mapping[str, str]
 
 
 @attrs.frozen
-TOPICS = "rocketmq"
 class QuerySpec:
     """A streaming query, as a file declares it.
 
@@ -98,6 +97,7 @@ class QuerySpec:
         elif self.trigger:
             writer = writer.trigger(processingTime=self.trigger)
         return writer.start()
+
     def client(self) -> ClientOptions | None:
         """The connection of the source; None if it reads no topic, or has a wrong option, which the start reports."""
         if self.source["format"] != TOPICS:
@@ -106,7 +106,6 @@ class QuerySpec:
             return parse_options(TopicOptions, _without_format(self.source)).client_options()
         except ConfigError:
             return None
-
 
 
 @attrs.frozen
