@@ -3,10 +3,12 @@
 main, command_line      entry points, arguments, what a command prints
 late_commands           commands that are imported when one is named
 settings                properties and store that several commands take
+console                 options of `rocketpy console`
 bench                   benchmarks: run scenario files, compare and show results
 cluster                 several brokers of one directory, for trials
 completion              scripts for bash, zsh and fish
 pipeline/               jobs on Spark
+doctor_command          options of `rocketpy doctor`
 doctor, findings        what keeps a broker or a client from working, and the remedy
 liveness                do the servers that run here answer
 client_checks           ... of a client: routes, addresses, subscriptions, clocks

@@ -16,7 +16,6 @@ from typing import Any
 import click
 
 from rocketpy import __version__
-from rocketpy.admin.connection import SHARED, security_settings, shared_options, tool_credentials
 from rocketpy.errors import RocketError
 from rocketpy.processes.boot.serving import Deliver, Order
 
@@ -27,8 +26,12 @@ from .settings import default_store, pairs
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 _FILE = click.Path(exists=False, dir_okay=False)
-_LATE = {"bench": ("rocketpy.cli.bench", "bench"), "pipeline": ("rocketpy.cli.pipeline.main", "pipeline")}
-_PATH = click.Path(dir_okay=False, path_type=Path)
+_LATE = {
+    "bench": ("rocketpy.cli.bench", "bench"),
+    "console": ("rocketpy.cli.console", "console"),
+    "doctor": ("rocketpy.cli.doctor_command", "doctor"),
+    "pipeline": ("rocketpy.cli.pipeline.main", "pipeline"),
+}
 
 
 @click.group(cls=LateCommands, late=_LATE, context_settings=_CONTEXT)
@@ -353,103 +356,3 @@ def cluster(directory: str, store: str | None, port: int | None, namesrv_port: i
     files, overrides = Path(directory), pairs(settings)
     root = Path(store) if store else default_store().with_name("rocketpy-clusters") / files.resolve().name
     sys.exit(exit_status(lambda: run_cluster(plan(files, root.absolute(), namesrv_port, port, overrides), click.echo)))
-
-
-@cli.command()
-@click.option("--live", "is_live", is_flag=True, help="Ask the servers that run here for an answer, and nothing else.")
-@click.option("--client", "is_client", is_flag=True, help="Look from a client's side, with NAMESRV_ADDR.")
-@click.option("-n", "--namesrvAddr", "name_servers", help="Name servers of a client, host:port;host:port.")
-@click.option("-t", "--topic", help="Topic to find.")
-@click.option("-g", "--group", help="Consumer group whose members to check.")
-@click.option("--cluster", help="Cluster that the client is to use.")
-@shared_options(with_environment=True)
-@click.option("--store", "store", type=click.Path(file_okay=False), help="Directory of the store to check.")
-@click.option(
-    "-c", "config", metavar="FILE", help="Configuration of a broker whose replication and TLS are to be checked, too."
-)
-@click.option("--namesrv", metavar="FILE", help="Configuration of a name server whose TLS is to be checked, too.")
-def doctor(
-    store: str | None, config: str | None, namesrv: str | None, is_live: bool, is_client: bool, **asked: Any
-) -> None:
-    """Check whether this machine can run a broker, why a client does not work, or whether servers are alive.
-
-    Checks compiled core, limits, ports and disk; with -c replication and TLS. While the broker runs, its ports are in
-    use.
-
-    \b
-    rocketpy doctor -c /etc/rocketpy/broker.conf          before a broker is started
-    rocketpy doctor --client -t Orders -g billing         where a client fails
-    rocketpy doctor --live                                for health checks: do the servers that run here answer?
-
-    With --client, -n, -t, -g or --cluster: name servers, addresses of brokers, clocks, disks, accounts, certificates;
-    the route and the permissions of a topic; members and subscriptions of a group.
-
-    Exit status: 1 if something in red keeps the broker or the client from working; with --live, if a server does not
-    answer, or none runs.
-    """
-    if is_live:
-        from .liveness import examine_servers
-
-        sys.exit(examine_servers(SERVER_PROGRAMS))
-    if is_client or any(asked[name] for name in ("name_servers", "topic", "group", "cluster")):
-        sys.exit(exit_status(lambda: _look_as_client(**asked)))
-
-    def check() -> int:
-        from rocketpy.config import load_broker_config, load_namesrv_config
-
-        from .doctor import examine
-
-        of_namesrv = load_namesrv_config(namesrv, environ=os.environ) if namesrv is not None else None
-        if config is None:
-            return examine(Path(store or default_store()), namesrv=of_namesrv)
-        settings = load_broker_config(config, environ=os.environ)
-        return examine(Path(store or settings.store.store_path_root_dir), settings, of_namesrv)
-
-    sys.exit(exit_status(check))
-
-
-@cli.command()
-@click.option("-n", "--namesrvAddr", "name_servers", envvar="NAMESRV_ADDR", help="Name servers.  [env: NAMESRV_ADDR]")
-@shared_options(with_environment=True)
-@click.option("--bind", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8180, show_default=True, help="0: any free port.")
-@click.option("--host", "hosts", multiple=True, help="Further name by which browsers reach it; may be repeated.")
-@click.option("--accounts", type=_PATH, help="plain_acl.yml: its administrators may log in, nobody else sees anything.")
-@click.option("--allow-changes", is_flag=True, help="Let them send dead letters again.")
-@click.option("--certificate", type=_PATH, help="PEM: serve by TLS.")
-@click.option("--key", type=_PATH, help="PEM: key of --certificate.")
-@click.option("--alarms", type=_PATH, help="TOML: limits, and where notices go.")
-def console(name_servers: str | None, **given: Any) -> None:
-    """Show a cluster in a browser: brokers, topics, groups, messages, dead letters, failover; raise alarms.
-
-    \b
-    Example: rocketpy console -n 127.0.0.1:9876
-    """
-
-    def serve() -> int:
-        from rocketpy.admin.admin import Admin
-        from rocketpy.console.server import run_console
-        from rocketpy.console.settings import ConsoleSettings
-        from rocketpy.logs import set_up_logging
-
-        security = security_settings({name: given.pop(name) for name in SHARED})
-        settings = ConsoleSettings(**given)
-        set_up_logging("INFO")
-        options = {"tls": security.tls_options(), "credentials": tool_credentials(security)}
-        return run_console(settings, Admin, name_servers=name_servers or "", **options)
-
-    sys.exit(exit_status(serve))
-
-
-def _look_as_client(
-    *, name_servers: str | None, topic: str | None, group: str | None, cluster: str | None, **connection: Any
-) -> int:
-    """Run `doctor` with the account and the TLS of mqadmin."""
-    from rocketpy.admin.admin import Admin
-
-    from .client_checks import Question, examine_client
-
-    security = security_settings(connection)
-    settings: dict[str, Any] = {"name_servers": name_servers} if name_servers else {}  # else the environment's
-    settings |= {"tls": security.tls_options(), "credentials": tool_credentials(security)}
-    return examine_client(Admin(**settings), Question(topic, group, cluster))
