@@ -154,7 +154,9 @@ def _registered(infos: Mapping[str, ClusterInfo], info: ClusterInfo, question: Q
 async def _broker(admin: Admin, subject: str, address: str) -> list[Finding]:
     """Reach a broker at the address that it advertises, and look at its clock, its disk and its version."""
     port = address.rpartition(":")[2]
-    remedy = "let the broker advertise an address that this host reaches (brokerIP1; Docker, NAT, loopback)"
+    remedy = (
+        "let the broker advertise an address that this host reaches (advertisedAddresses, or brokerIP1; Docker, NAT)"
+    )
     begun_s = now_s()
     try:
         table = await admin.runtime_info(address)

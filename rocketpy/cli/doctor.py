@@ -132,6 +132,7 @@ def _tls(settings: BrokerSettings | NamesrvSettings | None) -> Iterator[Finding]
         return
     broker, ports = settings.broker, [port]
     names = {"brokerIP1": broker.broker_ip1}
+    names |= {f"advertisedAddresses, {host}": host for host in settings.advertised.hosts}
     if not settings.is_slave or settings.store.is_automatic:
         ports.append(ServedPort.of_slaves((address, settings.store.ha_listen_port)))
         names["brokerIP2"] = broker.broker_ip2

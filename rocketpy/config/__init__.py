@@ -17,10 +17,12 @@ from the declarations (`python -m rocketpy.config.reference`). Those that nothin
     replication_config              what of them is about replication
     rocketpy_config, failover_config        settings that the reference does not have
     relations, failover_relations   what must hold between them
+    advertised                      addresses of a broker that depend on who asks
     properties, environment, load, machine      from text, variables, arguments and machine to settings
     update                          changes at run time, and the file that keeps them
 """
 
+from .advertised import Advertised
 from .broker_config import BrokerConfig
 from .failover_config import HaMode
 from .load import load_broker_config, load_namesrv_config
@@ -35,6 +37,7 @@ from .tls_config import ClientAuth, TlsConfig, TlsMode
 from .update import Update, update_broker, update_namesrv
 
 __all__ = [
+    "Advertised",
     "BrokerConfig",
     "BrokerRole",
     "BrokerSettings",

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from rocketpy.errors import ConfigError
 
+from .advertised import Advertised, parse_listeners
 from .failover_relations import failover_fault, is_of_this_machine
 from .replication_config import BrokerRole
 from .settings import BrokerSettings, NamesrvSettings, Note
@@ -100,6 +101,10 @@ class _Checker:
             self._fail("metricsNames", f"{min(strange)!r} is none of {', '.join(sorted(METRICS_NAMES))}")
         self._check_networks("adminAddresses", settings.rocketpy.admin_addresses)
         self._check_networks("proxyProtocolFrom", settings.rocketpy.proxy_protocol_from)
+        try:
+            parse_listeners(settings.rocketpy.listeners)
+        except ValueError as exc:
+            self._fail("listeners", str(exc))
         if isinstance(settings, BrokerSettings):
             self._check_networks("haAddresses", settings.store.ha_addresses)
             for key, limit in (
@@ -143,6 +148,10 @@ class _Checker:
             self._fail(
                 "haTruncateDiverged", "needs haSecretFile, on both: a master that proves nothing may name any cut"
             )
+        try:
+            Advertised.parse(settings.rocketpy.advertised_addresses, settings.server.listen_port, shift=1)
+        except ValueError as exc:
+            self._fail("advertisedAddresses", str(exc))
         addresses = {"namesrvAddr": broker.namesrv_addr, "haMasterAddress": settings.store.ha_master_address}
         for key, address in addresses.items():
             if address:

@@ -388,6 +388,21 @@ class RocketpyConfig(Value):
         "names. Other connections have no header: give a proxy on this machine an address of its own (127.0.0.2), so "
         "that local tools need none.",
     )
+    advertised_addresses: str = setting(
+        "",
+        "advertisedAddresses",
+        "Addresses of the broker for clients and slaves that cannot use brokerIP1, `WHERE=HOST:PORT` separated by `;`. "
+        "WHERE: a network of clients, or the name of a listener of the name server. PORT - 2 and PORT + 1 must lead to "
+        "the broker's ports, too. Slaves are given HOST and PORT + 1 unless brokerIP2 is set.",
+        default_text="none: brokerIP1 for all",
+    )
+    listeners: str = setting(
+        "",
+        "listeners",
+        "Further ports of a name server, `NAME=HOST:PORT` separated by `;`: who asks there is told the addresses that "
+        "brokers advertise under NAME.",
+        default_text="none",
+    )
     timer_max_delay_sec: int = setting(
         259_200,
         "timerMaxDelaySec",

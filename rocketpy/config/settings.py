@@ -12,6 +12,7 @@ from rocketpy.errors import ConfigError
 from rocketpy.values import Value
 
 from . import properties
+from .advertised import Advertised, parse_listeners
 from .broker_config import BrokerConfig
 from .message_store_config import FlushDiskType, MessageStoreConfig
 from .replication_config import BrokerRole
@@ -97,6 +98,18 @@ class BrokerSettings(Value):
         return _address(self.broker.broker_ip2, self.store.ha_listen_port)
 
     @property
+    def advertised(self) -> Advertised:
+        """Addresses for other clients than those of `broker_addr`."""
+        return Advertised.parse(self.rocketpy.advertised_addresses, self.server.listen_port)
+
+    @property
+    def ha_advertised(self) -> Advertised:
+        """The same for slaves; nothing if brokerIP2 says where they dial."""
+        is_same = self.broker.broker_ip2 == self.broker.broker_ip1
+        text = self.rocketpy.advertised_addresses if is_same else ""
+        return Advertised.parse(text, self.server.listen_port, shift=1)
+
+    @property
     def vip_port(self) -> int:
         return self.server.listen_port - 2
 
@@ -123,6 +136,11 @@ class NamesrvSettings(Value):
     notes: tuple[Note, ...] = ()
     next_start: Mapping[tuple[str, str], Any] = attrs.field(factory=dict, hash=False)
     """Values by (part, attribute) that were changed while the server runs and take effect when it starts again."""
+
+    @property
+    def listeners(self) -> dict[str, tuple[str, int]]:
+        """Host and port of each listener by name; the name of the one of bindAddress and listenPort is empty."""
+        return {"": (self.server.bind_address, self.server.listen_port)} | parse_listeners(self.rocketpy.listeners)
 
     @property
     def update_path(self) -> Path:

@@ -11,9 +11,11 @@ import math
 import signal
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 import trio
@@ -50,6 +52,7 @@ LEAVING_INTERVAL_S = 0.5
 KV_LOG_FIRST_S = 60.0
 KV_LOG_INTERVAL_S = 600.0
 KV_LOGGED_MAX = 100
+Listeners: TypeAlias = Mapping[str, Sequence[trio.SocketListener]]
 READY_LINE = "The Name Server boot success. serializeType=JSON"
 
 
@@ -103,33 +106,35 @@ class NameServer:
         """The current settings; run-time updates replace them."""
         return self._processor.settings
 
-    async def listen(self, passed: socket.socket | None = None) -> Sequence[trio.SocketListener]:
+    async def listen(self, passed: Mapping[str, socket.socket] = MappingProxyType({})) -> Listeners:
         """The sockets to `run` with.
 
         Args:
-            passed: a socket that listens already; None: listen on the address of the configuration.
+            passed: sockets that listen already; for others, listen on the addresses of the configuration.
 
         Raises:
-            ConfigError: the address cannot be listened on, in one line that says why.
+            ConfigError: an address cannot be listened on, in one line that says why.
         """
-        config = self._server_config
-        if passed is not None:
-            listeners: Sequence[trio.SocketListener] = [trio.SocketListener(trio.socket.from_stdlib_socket(passed))]
-        else:
-            listeners = await _listen(config.bind_address, config.listen_port, config.server_socket_backlog)
-        self.port = listening_port(listeners[0])
-        return listeners
+        opened: dict[str, Sequence[trio.SocketListener]] = {}
+        for name, (host, port) in self.settings.listeners.items():
+            if name in passed:
+                opened[name] = [trio.SocketListener(trio.socket.from_stdlib_socket(passed[name]))]
+            else:
+                opened[name] = await _listen(name, host, port, self._server_config.server_socket_backlog)
+        self.port = listening_port(opened[""][0])
+        return opened
 
     async def run(
         self,
-        listeners: Sequence[trio.SocketListener],
+        listeners: Listeners,
         *,
         task_status: TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         """Serve until cancelled."""
         self._scanned_at_s = trio.current_time()
         async with trio.open_nursery() as nursery:
-            await nursery.start(self._server.run, listeners)
+            for name, sockets in listeners.items():
+                await nursery.start(partial(self._server.run, sockets, name=name))
             for duty in self.duties():
                 nursery.start_soon(run_duty, duty, self.faults)
             logger.info("serving on %s:%d", self._server_config.bind_address, self.port)
@@ -197,14 +202,14 @@ class NameServer:
 def run_namesrv(
     settings: NamesrvSettings,
     started: Callable[[NameServer], None] = lambda server: None,
-    passed: socket.socket | None = None,
+    passed: Mapping[str, socket.socket] = MappingProxyType({}),
     beat: Callable[[float], None] = lambda now_s: None,
 ) -> int:
     """Run a name server in this process, until SIGTERM or SIGINT. Must be called in the main thread.
 
     Args:
         started: called once it serves, after the ready line is on standard output.
-        passed: a socket that listens already, of a service manager.
+        passed: sockets that listen already, of a service manager, by the names of `settings.listeners`.
         beat: called each BEAT_S by the loop that serves, with the time of its clock.
     Returns: the exit status.
     Raises:
@@ -225,7 +230,7 @@ def run_namesrv(
 async def _serve_until_signal(
     server: NameServer,
     started: Callable[[NameServer], None],
-    passed: socket.socket | None,
+    passed: Mapping[str, socket.socket],
     beat: Callable[[float], None],
 ) -> None:
     listeners = await server.listen(passed)  # outside of a nursery: else the error of a port in use would be a group
@@ -247,16 +252,17 @@ async def _beat(beat: Callable[[float], None]) -> None:
         await trio.sleep(BEAT_S)
 
 
-async def _listen(host: str, port: int, backlog: int) -> Sequence[trio.SocketListener]:
+async def _listen(name: str, host: str, port: int, backlog: int) -> Sequence[trio.SocketListener]:
+    port_key, host_key = ("listenPort", "bindAddress") if not name else ("listeners", "listeners")
     try:
         return await open_listeners(host, port, backlog=backlog)
     except OSError as exc:
         if exc.errno == errno.EADDRINUSE:
             reason = f"{host}:{port} is in use by another process; stop it or choose another port"
-            raise ConfigError(reason, key="listenPort") from exc
+            raise ConfigError(reason, key=port_key) from exc
         if exc.errno == errno.EACCES:
-            raise ConfigError(f"{host}:{port} needs privileges; choose a port above 1023", key="listenPort") from exc
-        raise ConfigError(f"cannot listen on {host}:{port}: {exc.strerror or exc}", key="bindAddress") from exc
+            raise ConfigError(f"{host}:{port} needs privileges; choose a port above 1023", key=port_key) from exc
+        raise ConfigError(f"cannot listen on {host}:{port}: {exc.strerror or exc}", key=host_key) from exc
 
 
 def _tls_acceptor(settings: NamesrvSettings) -> TlsAcceptor | None:

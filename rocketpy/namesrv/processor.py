@@ -14,12 +14,12 @@ from collections.abc import Awaitable, Callable, Mapping
 import trio
 
 from rocketpy.codes import MQVersion, RequestCode, ResponseCode
-from rocketpy.config import NamesrvSettings, properties, update_namesrv
+from rocketpy.config import Advertised, NamesrvSettings, properties, update_namesrv
 from rocketpy.config.update import change_file
 from rocketpy.errors import RequestRefused
 from rocketpy.logs import LogLimit, and_more
 from rocketpy.message.names import text_fault
-from rocketpy.remoting.abc import Channel, Peer
+from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.admin_guard import AdminGuard
 from rocketpy.remoting.answers import not_supported
 from rocketpy.remoting.bodies.register import RegisterBrokerBody
@@ -34,7 +34,7 @@ from rocketpy.transport.steps import encoded_body, finished
 
 from .admission import Admission
 from .kv_config import ORDER_TOPIC_CONFIG, KVConfigManager
-from .registration import MasterInfo, Registration
+from .registration import MasterInfo, Registration, Viewer
 from .registration_gate import NO_CONNECTION, RegistrationGate
 from .route_info import RouteInfoManager
 
@@ -158,9 +158,7 @@ class NamesrvProcessor:
         """Read and apply a registration. It is a separate function so that its topics are freed before the next one."""
         work = RegisterBrokerBody.reading(request.body, compressed=header.compressed, version=request.version)
         body = await finished(work)
-        registration = _registration(
-            header, body, channel.peer, says_filter_servers=request.version >= MQVersion.V3_0_11
-        )
+        registration = _registration(header, body, channel, says_filter_servers=request.version >= MQVersion.V3_0_11)
         await finished(self._routes.forgetting())  # removed topics must not count
         await finished(self.admission.checking(registration))
         try:
@@ -212,14 +210,14 @@ class NamesrvProcessor:
         return RemotingCommand.response(header=headers.AddWritePermOfBrokerResponseHeader(add_topic_count=count))
 
     async def _get_cluster_info(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        return RemotingCommand.response(body=await encoded_body(self._routes.cluster_info()))
+        return RemotingCommand.response(body=await encoded_body(self._routes.cluster_info(Viewer.of(channel))))
 
     # --- topics -------------------------------------------------------------------------------------------------------
 
     async def _get_route_info(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         """The route of a topic; to clients before 4.9.4 with bare numbers as keys, as fastjson wrote them for them."""
         header = headers.GetRouteInfoRequestHeader.of(request)
-        route = self._routes.route(header.topic)
+        route = self._routes.route(header.topic, Viewer.of(channel))
         if route is None:
             remark = f"No topic route info in name server for the topic: {header.topic}{FAQ}"
             return RemotingCommand.response(ResponseCode.TOPIC_NOT_EXIST, remark)
@@ -241,7 +239,7 @@ class NamesrvProcessor:
         return await _topic_list(await finished(self._routes.topics_of_cluster(cluster)))
 
     async def _get_system_topics(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        names, addr = self._routes.system_topics()
+        names, addr = self._routes.system_topics(Viewer.of(channel))
         return await _topic_list(names, addr)
 
     async def _get_unit_topics(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
@@ -284,8 +282,13 @@ async def _topic_list(topics: list[str], broker_addr: str | None = None) -> Remo
 
 
 def _registration(
-    header: headers.RegisterBrokerRequestHeader, body: RegisterBrokerBody, peer: Peer, *, says_filter_servers: bool
+    header: headers.RegisterBrokerRequestHeader,
+    body: RegisterBrokerBody,
+    channel: Channel,
+    *,
+    says_filter_servers: bool,
 ) -> Registration:
+    """Take the fields of a request. Raises: RequestRefused: the advertised addresses cannot be read."""
     return Registration(
         cluster=header.cluster_name,
         broker_name=header.broker_name,
@@ -296,5 +299,15 @@ def _registration(
         topics=body.topic_config_serialize_wrapper.topic_config_table,
         filter_servers=tuple(body.filter_server_list) if says_filter_servers else None,
         master_epoch=header.master_epoch,
-        peer=str(peer),
+        peer=str(channel.peer),
+        viewer=Viewer.of(channel),
+        advertised=_advertised("advertisedAddrs", header.advertised_addrs),
+        ha_advertised=_advertised("advertisedHaAddrs", header.advertised_ha_addrs),
     )
+
+
+def _advertised(field: str, text: str | None) -> Advertised | None:
+    try:
+        return Advertised.parse(text, 0) if text else None
+    except ValueError as exc:
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"{field}: {exc}") from None

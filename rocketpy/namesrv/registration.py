@@ -12,11 +12,35 @@ from collections.abc import Mapping
 
 import attrs
 
+from rocketpy.config import Advertised
+from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.bodies.route import QueueData
 from rocketpy.remoting.bodies.topic import DataVersion, TopicConfig
+from rocketpy.remoting.networks import parse_address
 
 QUEUES = struct.Struct(">4i")
 UNKNOWN_VERSION = DataVersion(counter=-(1 << 63), timestamp_ms=0)  # of a broker whose topics are being registered
+
+
+@attrs.frozen
+class Viewer:
+    """From where a client or a broker asks: what decides which address of a broker it is told."""
+
+    listener: str = ""
+    host: str = "0.0.0.0"
+
+    @classmethod
+    def of(cls, channel: Channel) -> Viewer:
+        return cls(channel.listener, channel.peer.host)
+
+    def sees(self, address: str, advertised: Advertised | None) -> str:
+        """`address`, or another one of the same broker that is advertised for this viewer."""
+        if advertised is None:
+            return address
+        return advertised.seen_by(self.listener, parse_address(self.host)) or address
+
+
+ANYBODY = Viewer()  # sees the addresses of brokerIP1
 
 
 @attrs.frozen
@@ -33,6 +57,9 @@ class Registration:
     filter_servers: tuple[str, ...] | None = ()  # None: not given (brokers before 3.0.11)
     master_epoch: int | None = None  # of a master with automatic failover
     peer: str = ""  # the other end of the connection that it came on
+    viewer: Viewer = ANYBODY
+    advertised: Advertised | None = None  # other addresses of broker_addr and ha_server_addr; None: there are none
+    ha_advertised: Advertised | None = None
 
 
 @attrs.frozen
@@ -43,6 +70,15 @@ class MasterInfo:
     ha_server_addr: str | None = None
 
 
+@attrs.frozen
+class Reach:
+    """The addresses of a broker, beside the one by which it is known."""
+
+    ha_server_addr: str
+    advertised: Advertised | None = None
+    ha_advertised: Advertised | None = None
+
+
 @attrs.define
 class LiveBroker:
     """A registered broker address."""
@@ -50,7 +86,7 @@ class LiveBroker:
     broker_name: str
     last_update_ms: int
     connection: int
-    ha_server_addr: str
+    reach: Reach
     master_epoch: int | None = None
     peer: str = ""
     data_version: DataVersion = attrs.field(init=False, default=UNKNOWN_VERSION)

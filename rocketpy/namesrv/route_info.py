@@ -40,7 +40,7 @@ from rocketpy.remoting.bodies.route import MASTER_ID, BrokerData
 from rocketpy.remoting.bodies.topic import DataVersion
 from rocketpy.remoting.work import result_of
 
-from .registration import QUEUES, LiveBroker, MasterInfo, Registration, packed
+from .registration import QUEUES, LiveBroker, MasterInfo, Reach, Registration, Viewer, packed
 from .route_questions import TOPICS_PER_STEP, RouteQuestions
 
 BROKER_EXPIRY_MS = 120_000  # BROKER_CHANNEL_EXPIRED_TIME: silence after which a broker is dropped
@@ -119,8 +119,8 @@ class RouteInfoManager(RouteQuestions):
         elif registration.filter_servers is not None:
             self._filter_servers.pop(addr, None)
         epoch = registration.master_epoch if registration.broker_id == MASTER_ID else self._epoch_of(addr)
-        ha_addr, peer = registration.ha_server_addr, registration.peer
-        live = LiveBroker(name, now_ms, connection, ha_addr, epoch, peer)
+        reach = Reach(registration.ha_server_addr, registration.advertised, registration.ha_advertised)
+        live = LiveBroker(name, now_ms, connection, reach, epoch, registration.peer)
         self._forget_live(addr)
         self._live[addr] = live
         self._addrs_of.setdefault(connection, set()).add(addr)
@@ -136,7 +136,8 @@ class RouteInfoManager(RouteQuestions):
                     if self._live.get(addr) is not live:
                         return MasterInfo()
         live.data_version = registration.data_version
-        return MasterInfo() if registration.broker_id == MASTER_ID else self._master_of(name, addr)
+        is_master = registration.broker_id == MASTER_ID
+        return MasterInfo() if is_master else self._master_of(name, addr, registration.viewer)
 
     def _refuse_replaced_master(self, registration: Registration) -> None:
         """Refuse a master that was paused or cut off, and does not know yet that its group has another one."""
@@ -213,11 +214,14 @@ class RouteInfoManager(RouteQuestions):
             live.last_update_ms = now_ms
         return changed, live.data_version
 
-    def _master_of(self, broker_name: str, own_addr: str) -> MasterInfo:
+    def _master_of(self, broker_name: str, own_addr: str, viewer: Viewer) -> MasterInfo:
         """The master of a slave. It is not the slave itself, which may have been the last one."""
         addr = self._brokers[broker_name].broker_addrs.get(MASTER_ID)
         live = self._live.get(addr) if addr is not None else None
-        return MasterInfo() if live is None or addr == own_addr else MasterInfo(addr, live.ha_server_addr)
+        if addr is None or live is None or addr == own_addr:
+            return MasterInfo()
+        reach = live.reach
+        return MasterInfo(viewer.sees(addr, reach.advertised), viewer.sees(reach.ha_server_addr, reach.ha_advertised))
 
     # --- brokers go ---------------------------------------------------------------------------------------------------
 

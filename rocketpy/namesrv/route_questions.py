@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Mapping, Set
 
 from rocketpy.remoting.bodies.route import BrokerData, ClusterInfo, TopicRouteData
 
-from .registration import QUEUES, LiveBroker, unpacked
+from .registration import ANYBODY, QUEUES, LiveBroker, Viewer, unpacked
 
 TOPIC_UNIT = 1  # topicSysFlag bits (TopicSysFlag)
 TOPIC_UNIT_SUB = 2
@@ -28,7 +28,7 @@ class RouteQuestions:
         self._live: dict[str, LiveBroker] = {}
         self._filter_servers: dict[str, tuple[str, ...]] = {}
 
-    def route(self, topic: str) -> TopicRouteData | None:
+    def route(self, topic: str, viewer: Viewer = ANYBODY) -> TopicRouteData | None:
         """Code 105: queues and addresses; None when there is no such topic or none of its brokers is known."""
         queues = self._topics.get(topic)
         if queues is None:
@@ -38,21 +38,21 @@ class RouteQuestions:
         if not brokers:
             return None
         filter_servers = {
-            addr: list(self._filter_servers[addr])
+            self._seen(addr, viewer): list(self._filter_servers[addr])
             for broker in brokers
             for addr in broker.broker_addrs.values()
             if addr in self._filter_servers
         }
         return TopicRouteData(
             queue_datas=[unpacked(name, queue) for name, queue in queues.items()],
-            broker_datas=[_copy(broker) for broker in brokers],
+            broker_datas=[self._seen_broker(broker, viewer) for broker in brokers],
             filter_server_table=filter_servers,
         )
 
-    def cluster_info(self) -> ClusterInfo:
+    def cluster_info(self, viewer: Viewer = ANYBODY) -> ClusterInfo:
         """Code 106."""
         return ClusterInfo(
-            broker_addr_table={name: _copy(broker) for name, broker in self._brokers.items()},
+            broker_addr_table={name: self._seen_broker(broker, viewer) for name, broker in self._brokers.items()},
             cluster_addr_table={cluster: sorted(names) for cluster, names in self._clusters.items()},
         )
 
@@ -65,10 +65,10 @@ class RouteQuestions:
         names = frozenset(self._clusters.get(cluster, ()))
         return self._topics_where(lambda queues: not names.isdisjoint(queues))
 
-    def system_topics(self) -> tuple[list[str], str | None]:
+    def system_topics(self, viewer: Viewer = ANYBODY) -> tuple[list[str], str | None]:
         """Code 304: names of clusters and brokers (each is a topic), and the address of a broker to ask for more."""
         names = [*self._clusters, *self._brokers]
-        addrs = (addr for broker in self._brokers.values() for addr in broker.broker_addrs.values())
+        addrs = (self._seen(at, viewer) for broker in self._brokers.values() for at in broker.broker_addrs.values())
         return names, next(addrs, None)
 
     def unit_topics(self) -> Generator[None, None, list[str]]:
@@ -124,6 +124,11 @@ class RouteQuestions:
         """The names of the brokers that have the topic; a view."""
         return self._topics.get(topic, {}).keys()
 
+    def _seen(self, addr: str, viewer: Viewer) -> str:
+        live = self._live.get(addr)
+        return addr if live is None else viewer.sees(addr, live.reach.advertised)
 
-def _copy(broker: BrokerData) -> BrokerData:
-    return BrokerData(cluster=broker.cluster, broker_name=broker.broker_name, broker_addrs=dict(broker.broker_addrs))
+    def _seen_broker(self, broker: BrokerData, viewer: Viewer) -> BrokerData:
+        """A copy, with the addresses for who asks."""
+        addrs = {broker_id: self._seen(addr, viewer) for broker_id, addr in broker.broker_addrs.items()}
+        return BrokerData(cluster=broker.cluster, broker_name=broker.broker_name, broker_addrs=addrs)

@@ -161,6 +161,10 @@ class RingChannel:
     _gateway: Gateway = attrs.field(repr=False)
 
     @property
+    def listener(self) -> str:
+        return ""
+
+    @property
     def is_writable(self) -> bool:
         return self._gateway.is_writable(self.connection)
 

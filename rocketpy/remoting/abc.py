@@ -43,6 +43,10 @@ class Channel(Protocol):
         """True when the connection came in by the VIP port (listenPort - 2), which serves everything but pulls."""
 
     @property
+    def listener(self) -> str:
+        """The name of the listener that the connection came in by; empty: by one of the server's own ports."""
+
+    @property
     def is_writable(self) -> bool:
         """False: earlier output waits in this process, so a push would wait behind it, or be dropped."""
 

@@ -136,7 +136,9 @@ class StreamChannel:
     peer has a third.
     """
 
-    def __init__(self, stream: ByteStream, owner: ChannelOwner, *, connection: int, is_vip: bool = False) -> None:
+    def __init__(
+        self, stream: ByteStream, owner: ChannelOwner, *, connection: int, is_vip: bool = False, listener: str = ""
+    ) -> None:
         self._limits = owner.limits
         self._budget = owner.budget
         self._table = owner.table
@@ -144,6 +146,7 @@ class StreamChannel:
         self._id = connection
         self._peer = stream.peer
         self._is_vip = is_vip
+        self._listener = listener
         self._protocol = owner.protocol()
         self._work = _Work(owner)
         self._backend = aio.running()
@@ -170,6 +173,10 @@ class StreamChannel:
     @property
     def is_vip(self) -> bool:
         return self._is_vip
+
+    @property
+    def listener(self) -> str:
+        return self._listener
 
     @property
     def is_open(self) -> bool:

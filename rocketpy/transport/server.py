@@ -71,18 +71,19 @@ class RemotingServer:
         listeners: Sequence[trio.SocketListener],
         *,
         is_vip: bool = False,
+        name: str = "",
         task_status: TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Serve until cancelled. May run several times at once, as for the VIP port."""
+        """Serve until cancelled. May run several times at once, as for the VIP port, or for listeners with names."""
 
         async def serve(stream: trio.abc.Stream) -> None:
-            await self.serve_stream(stream, is_vip=is_vip)
+            await self.serve_stream(stream, is_vip=is_vip, listener=name)
 
         async with trio.open_nursery() as nursery:
             task_status.started(None)
             await trio.serve_listeners(serve, list(listeners), handler_nursery=nursery)
 
-    async def serve_stream(self, stream: trio.abc.Stream, *, is_vip: bool = False) -> None:
+    async def serve_stream(self, stream: trio.abc.Stream, *, is_vip: bool = False, listener: str = "") -> None:
         """Serve one connection until it ends; never raises an Exception."""
         accepted = None
         try:
@@ -93,7 +94,11 @@ class RemotingServer:
             await trio.aclose_forcefully(stream)
             return
         channel = StreamChannel(
-            TrioByteStream(*accepted), self._owner, connection=next(self._connection_ids), is_vip=is_vip
+            TrioByteStream(*accepted),
+            self._owner,
+            connection=next(self._connection_ids),
+            is_vip=is_vip,
+            listener=listener,
         )
         self._channels[channel.connection] = channel
         try:

@@ -30,12 +30,12 @@ async def connect(address: str) -> trio.SocketStream:
 
 
 async def open_listeners(host: str, port: int, *, backlog: int = BACKLOG) -> Sequence[trio.SocketListener]:
-    """Listening sockets on `host`; an empty host is every interface, port 0 any free one.
+    """Listening sockets on `host`; an empty one, or `::`, is every interface by IPv6 and IPv4. Port 0 is any free one.
 
     Raises:
         OSError: the port is taken.
     """
-    return await trio.open_tcp_listeners(port, host=host or None, backlog=backlog)
+    return await trio.open_tcp_listeners(port, host=None if host in ("", "::") else host, backlog=backlog)
 
 
 def listening_port(listener: trio.SocketListener) -> int:

@@ -17,10 +17,11 @@ from rocketpy.remoting.command import RemotingCommand
 class FakeChannel:
     """A connection that only has a number."""
 
-    def __init__(self, connection: int) -> None:
+    def __init__(self, connection: int, host: str = "127.0.0.1", listener: str = "") -> None:
         self.connection = connection
-        self.peer = Peer("127.0.0.1", 50_000 + connection)
+        self.peer = Peer(host, 50_000 + connection)
         self.is_vip = False
+        self.listener = listener
         self.is_writable = True
 
     def push(self, command: RemotingCommand) -> None:
@@ -55,16 +56,23 @@ class Asker:
         *,
         version: int = 409,
         connection: int = 1,
+        host: str = "127.0.0.1",
+        listener: str = "",
     ) -> RemotingCommand:
         request = RemotingCommand.request(code, body=body, ext_fields=ext_fields)
         request.version = version
-        response = trio.run(self.processor.process, request, FakeChannel(connection))
+        response = trio.run(self.processor.process, request, FakeChannel(connection, host, listener))
         assert response is not None
         return response
 
     def register(
-        self, topics: dict[str, dict[str, object]] | None = None, broker_id: int = 0, addr: str = "127.0.0.1:4444"
+        self,
+        topics: dict[str, dict[str, object]] | None = None,
+        broker_id: int = 0,
+        addr: str = "127.0.0.1:4444",
+        **fields: str,
     ) -> RemotingCommand:
+        """Register a broker of `topics`, with more fields of the header."""
         topics = topics or {}
         body = {
             "filterServerList": [],
@@ -73,7 +81,7 @@ class Asker:
                 "topicConfigTable": {name: {"topicName": name, **config} for name, config in topics.items()},
             },
         }
-        fields = registration_fields(brokerId=str(broker_id), brokerAddr=addr)
+        fields = registration_fields(brokerId=str(broker_id), brokerAddr=addr, **fields)
         return self.ask(RequestCode.REGISTER_BROKER, fields, json.dumps(body).encode(), connection=broker_id + 1)
 
 

@@ -20,6 +20,7 @@ from tests.support.rules import ROOT, enough, hold, name_of, nodes_of
 PAGES = (
     "run/install.md",
     "run/upgrade.md",
+    "run/addresses.md",
     "run/tls.md",
     "run/monitor.md",
     "run/console.md",

@@ -294,6 +294,8 @@ class BrokerOuterApi:
                 ha_server_addr=settings.ha_server_addr,
                 broker_id=registered.broker_id,
                 master_epoch=registered.master_epoch,
+                advertised_addrs=str(settings.advertised) or None,
+                advertised_ha_addrs=str(settings.ha_advertised) or None,
                 compressed=settings.broker.compressed_register,
                 body_crc32=zlib.crc32(part.body) & 0x7FFFFFFF,
             )

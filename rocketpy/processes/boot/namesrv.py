@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
+from collections.abc import Mapping
 
 import attrs
 import trio
@@ -29,8 +30,12 @@ def run_name_server(settings: NamesrvSettings) -> int:
         ConfigError: the port is taken, or the key-value table is damaged; one line.
     """
     set_up_logging(settings.rocketpy.log_level)
-    manager, config = ServiceManager.of(os.environ), settings.server
-    passed = manager.take_listener(config.bind_address, config.listen_port, "listenPort")
+    manager = ServiceManager.of(os.environ)
+    taken = {
+        name: manager.take_listener(host, port, "listeners" if name else "listenPort")
+        for name, (host, port) in settings.listeners.items()
+    }
+    passed = {name: listener for name, listener in taken.items() if listener is not None}
     manager.close_rest()
 
     def started(server: NameServer) -> None:
@@ -63,14 +68,14 @@ def _serve_metrics(settings: NamesrvSettings, server: NameServer) -> None:
     serve(own.metrics_host, own.metrics_port, NamesrvCollector(take), contexts)
 
 
-def namesrv_spec(settings: NamesrvSettings, listener: socket.socket) -> WorkerSpec:
-    """A name server as a worker; `listener` is opened before the fork, so that a restart loses no connection."""
+def namesrv_spec(settings: NamesrvSettings, listeners: Mapping[str, socket.socket]) -> WorkerSpec:
+    """A name server as a worker; its listeners are opened before the fork, so that a restart loses no connection."""
     return WorkerSpec(
         name=NAMESRV,
         role=NAMESRV,
         block=WorkerBlock(NAMESRV, 255),
-        main=NamesrvMain(settings, listener),
-        keep_fds=(listener.fileno(),),
+        main=NamesrvMain(settings, listeners),
+        keep_fds=tuple(listener.fileno() for listener in listeners.values()),
         stop_phase=StopPhase.SELECTORS,
     )
 
@@ -80,7 +85,7 @@ class NamesrvMain:
     """`main` of the name server worker."""
 
     settings: NamesrvSettings
-    listener: socket.socket
+    listeners: Mapping[str, socket.socket]
 
     def __call__(self, context: WorkerContext) -> None:
         with short_collections():
@@ -89,7 +94,7 @@ class NamesrvMain:
     async def _run(self, context: WorkerContext) -> None:
         server = NameServer(self.settings)
         async with trio.open_nursery() as nursery:
-            await nursery.start(server.run, [trio.SocketListener(trio.socket.from_stdlib_socket(self.listener))])
+            await nursery.start(server.run, await server.listen(self.listeners))
             context.report_ready()
             while not context.block.stop:
                 context.block.beat(time.monotonic_ns())

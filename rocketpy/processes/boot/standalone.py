@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ from rocketpy.config import (
     load_namesrv_config,
     this_machine,
 )
+from rocketpy.config.machine import is_concrete
 from rocketpy.errors import ConfigError
 from rocketpy.message.host import format_host
 from rocketpy.native import require_core
@@ -47,12 +49,16 @@ def run_standalone(
         settings = attrs.evolve(settings, notes=(*settings.notes, OPEN_NAME_SERVER))
     namesrv_addr = settings.broker.namesrv_addr or ""
     manager = ServiceManager.of(environ)
-    with listen(manager, settings.server.bind_address, namesrv_port, key="--namesrv-port") as listener:
+    with contextlib.ExitStack() as stack:
+        listeners = {
+            name: stack.enter_context(listen(manager, host, port, key="listeners" if name else "--namesrv-port"))
+            for name, (host, port) in namesrv.listeners.items()
+        }
 
         def name_server() -> list[WorkerSpec]:
             from .namesrv import namesrv_spec  # while the store is being opened
 
-            return [namesrv_spec(namesrv, listener)]
+            return [namesrv_spec(namesrv, listeners)]
 
         return run_broker(
             settings,
@@ -80,7 +86,7 @@ def standalone_settings(
             key="haMode",
         )
     bind = settings.server.bind_address
-    if bind not in ("0.0.0.0", ""):
+    if is_concrete(bind):
         namesrv_addr = format_host((bind, namesrv_port))
         settings = attrs.evolve(settings, broker=attrs.evolve(settings.broker, namesrv_addr=namesrv_addr))
     namesrv = load_namesrv_config(
@@ -88,6 +94,7 @@ def standalone_settings(
         {
             "listenPort": str(namesrv_port),
             "bindAddress": bind,
+            "listeners": settings.rocketpy.listeners,
             "kvConfigPath": str(Path(settings.store.store_path_root_dir) / "config" / "kvConfig.json"),
         },
         environ,

@@ -40,6 +40,8 @@ class RegisterBrokerRequestHeader(Header):
     compressed: bool = wire("compressed", default=False)
     body_crc32: Int = wire("bodyCrc32", default=0)  # over the body as sent, low 31 bits; 0: not checked
     master_epoch: int | None = wire("masterEpoch", default=None)  # rocketpy: of a master with automatic failover
+    advertised_addrs: str | None = wire("advertisedAddrs", default=None)  # rocketpy: config/advertised.py
+    advertised_ha_addrs: str | None = wire("advertisedHaAddrs", default=None)
 
 
 @header

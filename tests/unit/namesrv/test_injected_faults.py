@@ -25,6 +25,7 @@ class Asker:
     connection: int = 1
     peer: Peer = attrs.field(factory=lambda: Peer("127.0.0.1", 1))
     is_vip: bool = False
+    listener: str = ""
 
 
 def make(root: Path) -> NameServer:
@@ -70,7 +71,7 @@ def test_a_duty_that_fails(tmp_path: Path, name: str) -> None:
 
     async def main() -> None:
         with trio.move_on_after(9.5):
-            await server.run(await open_listeners("127.0.0.1", 0))
+            await server.run({"": await open_listeners("127.0.0.1", 0)})
         assert calls[name] == 10 and all(calls.values()) and server.faults.counts == {name: 10}
 
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
