@@ -26,6 +26,7 @@ from .settings import default_store, pairs
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 _FILE = click.Path(exists=False, dir_okay=False)
+STORE_VARIABLE = "ROCKETPY_STORE_PATH_ROOT_DIR"  # that of storePathRootDir; its module would bring all properties along
 _LATE = {
     "bench": ("rocketpy.cli.bench", "bench"),
     "console": ("rocketpy.cli.console", "console"),
@@ -84,11 +85,9 @@ def standalone(
     \b
     Example: rocketpy standalone --store /var/lib/rocketpy --set flushDiskType=SYNC_FLUSH
     """
-    from rocketpy.config.environment import variable_of
-
     given = {"listenPort": port, "bindAddress": bind, "metricsPort": metrics_port}
     overrides = {key: str(value) for key, value in given.items() if value is not None} | pairs(settings)
-    if store or variable_of("storePathRootDir") not in os.environ:
+    if store or STORE_VARIABLE not in os.environ:
         overrides.setdefault("storePathRootDir", str(Path(store or default_store()).absolute()))
     deliver(Order("standalone", {"config": config, "overrides": overrides, "namesrv_port": namesrv_port}))
 

@@ -6,6 +6,8 @@ import sys
 import pytest
 
 import rocketpy.client
+from rocketpy.cli.command_line import STORE_VARIABLE
+from rocketpy.config.environment import variable_of
 
 COMPILED = {"cffi", "_cffi_backend", "rocketpy.native"}
 OF_EXTRAS = {"cryptography", "etcd3gw", "httpcore", "lz4", "pyspark", "uvloop", "yaml", "zstandard"}
@@ -60,6 +62,20 @@ def test_a_server_loads_nothing_that_is_not_in_use() -> None:
     unused = {"rocketpy.acl", "rocketpy.broker.access", "rocketpy.client", "rocketpy.tls", "rocketpy.transport.tls"}
     unused |= {"rocketpy.filter.expression", "rocketpy.transport.asyncio_stream", "rocketpy.transport.signing"}
     assert not within(loaded, unused | OF_EXTRAS | {"asyncio", "click", "difflib", "lark", "prometheus_client"})
+
+
+def test_the_arguments_of_a_server_are_read_without_its_settings_and_other_commands() -> None:
+    """Fault: Their modules were imported a second time at each start, which took a fifth of its processor time."""
+    words = ["standalone", "--port", "1234"]
+    call = f"cli({words}, obj=lambda order: None, standalone_mode=False)"
+    loaded = loaded_by(f"from rocketpy.cli.command_line import cli; {call}")
+    assert "rocketpy.cli.command_line" in loaded
+    others = {f"rocketpy.cli.{name}" for name in ("bench", "console", "doctor_command", "pipeline")}
+    assert not within(loaded, others | COMPILED | {"rocketpy.config", "rocketpy.admin", "trio"})
+
+
+def test_the_variable_of_the_store_has_the_name_of_its_property() -> None:
+    assert variable_of("storePathRootDir") == STORE_VARIABLE
 
 
 def test_command_lines_are_read_without_the_compiled_core() -> None:
