@@ -96,13 +96,12 @@ class ClientInstance:
 
     # --- jobs ---------------------------------------------------------------------------------------------------------
 
-    async def run(self) -> None:
-        """The periodic jobs; ends by cancellation only."""
-        async with aio.open_nursery() as nursery:
-            nursery.start_soon(self._every, self.options.poll_name_server_interval, self.refresh_routes)
-            nursery.start_soon(self._renewal.run)
-            nursery.start_soon(self.unanswered_sends.run)
-            nursery.start_soon(self._heartbeats)
+    def start(self, nursery: aio.Nursery) -> None:
+        """Begin the periodic jobs; they end by cancellation only."""
+        nursery.start_soon(self._every, self.options.poll_name_server_interval, self.refresh_routes)
+        nursery.start_soon(self._renewal.run)
+        nursery.start_soon(self.unanswered_sends.run)
+        nursery.start_soon(self._heartbeats)
 
     async def _every(self, interval_s: float, job: Callable[[], Awaitable[object]]) -> None:
         while True:

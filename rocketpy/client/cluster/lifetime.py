@@ -145,7 +145,7 @@ class Open:
 
     def start(self) -> None:
         """Begin the periodic jobs."""
-        self.nursery.start_soon(self.instance.run)
+        self.instance.start(self.nursery)
 
     def check_fork(self) -> None:
         """Raises ClientError in a forked child: connections and ids belong to the parent."""

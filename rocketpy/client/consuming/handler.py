@@ -49,11 +49,12 @@ class Handler:
     _is_async: bool = attrs.field(init=False)
     _clock: Callable[[], float] = attrs.field(init=False, factory=aio.clock)
     _slots: aio.Semaphore = attrs.field(init=False)
-    _threads: aio.Threads = attrs.field(init=False)
+    _threads: aio.Threads | None = attrs.field(init=False, default=None)  # of a plain function
 
     def __attrs_post_init__(self) -> None:
-        self._slots, self._threads = aio.Semaphore(self.concurrency), aio.open_threads(self.concurrency)
-        self._is_async = is_async(self.function)
+        self._slots, self._is_async = aio.Semaphore(self.concurrency), is_async(self.function)
+        if not self._is_async:
+            self._threads = aio.open_threads(self.concurrency)
 
     async def handle(self, messages: Sequence[ReceivedMessage]) -> Handled:
         """Call the user's handler with `messages`. Raises only cancellation of the caller."""
@@ -86,7 +87,7 @@ class Handler:
 
     async def _call(self, messages: Sequence[ReceivedMessage]) -> ConsumeResult:
         argument = tuple(messages) if self.takes_batch else messages[0]
-        if self._is_async:
+        if self._threads is None:
             result = await self.function(argument)
         else:
             result = await self._threads.run(self.function, argument)
@@ -96,7 +97,8 @@ class Handler:
 
     def close(self) -> None:
         """Let the threads end; no call may be running."""
-        self._threads.close()
+        if self._threads is not None:
+            self._threads.close()
 
 
 def checked(result: object) -> ConsumeResult:

@@ -7,7 +7,6 @@ Source: RocketMQ 4.9 `ProcessQueue`; `DefaultMQPushConsumerImpl#pullMessage`, `R
 from __future__ import annotations
 
 from bisect import insort
-from collections import deque
 from collections.abc import Iterable
 
 import attrs
@@ -44,7 +43,7 @@ class ProcessQueue:
     started_ms: dict[int, int] = attrs.field(init=False, factory=dict, repr=False)  # offset -> call of its handler
     _messages: dict[int, ReceivedMessage] = attrs.field(init=False, factory=dict, repr=False)
     _handed_out: dict[int, ReceivedMessage] = attrs.field(init=False, factory=dict, repr=False)
-    _order: deque[int] = attrs.field(init=False, factory=deque, repr=False)
+    _order: list[int] = attrs.field(init=False, factory=list, repr=False)
 
     def __attrs_post_init__(self) -> None:
         self.last_pull_ms = self.last_consume_ms = self.created_ms
@@ -58,8 +57,12 @@ class ProcessQueue:
     def min_offset(self) -> int | None:
         """The smallest offset not yet handed out or finished."""
         order, table = self._order, self._messages
-        while order and order[0] not in table:
-            order.popleft()
+        gone = 0
+        for offset in order:
+            if offset in table:
+                break
+            gone += 1
+        del order[:gone]
         return order[0] if order else None
 
     @property
@@ -157,7 +160,7 @@ class ProcessQueue:
     def put_back(self, messages: Iterable[ReceivedMessage]) -> None:
         back = [message for message in messages if self._handed_out.pop(message.queue_offset, None) is not None]
         self._messages.update((message.queue_offset, message) for message in back)
-        self._order = deque(sorted(self._messages))
+        self._order = sorted(self._messages)
 
     def replace(self, message: ReceivedMessage) -> None:
         """Exchange a cached or handed-out message for its newer version (one more attempt counted)."""
