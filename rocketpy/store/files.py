@@ -129,7 +129,15 @@ def translated(path: Path, doing: str) -> Iterator[None]:
 
 def store_error(exc: OSError, path: Path, doing: str) -> StoreError:
     kind = DiskFull if exc.errno in (errno.ENOSPC, errno.EDQUOT) else StoreError
-    return kind(f"cannot {doing} {path}: {exc.strerror or exc}")
+    remedy = _owner_remedy(path) if exc.errno == errno.EACCES else ""
+    return kind(f"cannot {doing} {path}: {exc.strerror or exc}{remedy}")
+
+
+def _owner_remedy(path: Path) -> str:
+    """Return the end of a sentence: the file or directory that this user may not use, and its owner."""
+    place = next(found for found in (path, *path.absolute().parents) if os.path.exists(found))
+    user, owner = os.geteuid(), os.stat(place).st_uid
+    return f": user {user} may not use {place} of user {owner}; chown {user} {place} (of a container: the volume)"
 
 
 def data_spans(descriptor: int, offset: int) -> Iterator[tuple[int, int]]:

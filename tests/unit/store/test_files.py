@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
 from rocketpy.errors import DiskFull, StoreError
-from rocketpy.store.files import DiskFiles, file_name, numbered_files
+from rocketpy.store.files import DiskFiles, file_name, numbered_files, store_error
 
 FILES = DiskFiles()
 
@@ -40,6 +41,16 @@ def test_errors_are_one_line_with_the_path(tmp_path: Path) -> None:
     (tmp_path / "directory").mkdir()
     with pytest.raises(StoreError, match="is a directory"):
         numbered_files(FILES, tmp_path, 10)
+
+
+def test_a_store_of_another_user_names_both_and_the_remedy(tmp_path: Path) -> None:
+    """As in a container, whose volume belongs to root."""
+    denied = OSError(errno.EACCES, os.strerror(errno.EACCES))
+    me, owner = os.geteuid(), tmp_path.stat().st_uid
+    assert str(store_error(denied, tmp_path / "store/commitlog", "make")) == (
+        f"cannot make {tmp_path}/store/commitlog: Permission denied: user {me} may not use {tmp_path} of user {owner}; "
+        f"chown {me} {tmp_path} (of a container: the volume)"
+    )
 
 
 def test_a_file_that_is_wiped_keeps_its_size_at_every_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
