@@ -51,7 +51,9 @@ def cli() -> None:
     "--store", "store", type=click.Path(file_okay=False), help="Directory of the store.  [default: your data directory]"
 )
 @click.option(
-    "--port", type=click.IntRange(3, 65534), help="Port of the broker. PORT - 2 is used as well.  [default: 10911]"
+    "--port",
+    type=click.IntRange(3, 65534),
+    help="Port of the broker. PORT - 2 and PORT + 1 are used as well.  [default: 10911]",
 )
 @click.option(
     "--namesrv-port", type=click.IntRange(1, 65535), default=9876, show_default=True, help="Port of the name server."
@@ -82,14 +84,23 @@ def standalone(
 ) -> None:
     """Run a name server and a broker together, with their own store.
 
+    Options are stronger than --config and variables of the environment (ROCKETPY_LISTEN_PORT), defaults are weaker.
+
     \b
     Example: rocketpy standalone --store /var/lib/rocketpy --set flushDiskType=SYNC_FLUSH
     """
-    given = {"listenPort": port, "bindAddress": bind, "metricsPort": metrics_port}
+    given = {
+        "storePathRootDir": None if store is None else str(Path(store).absolute()),
+        "listenPort": port,
+        "bindAddress": bind,
+        "metricsPort": metrics_port,
+    }
     overrides = {key: str(value) for key, value in given.items() if value is not None} | pairs(settings)
-    if store or STORE_VARIABLE not in os.environ:
-        overrides.setdefault("storePathRootDir", str(Path(store or default_store()).absolute()))
-    deliver(Order("standalone", {"config": config, "overrides": overrides, "namesrv_port": namesrv_port}))
+    defaults = {}
+    if "storePathRootDir" not in overrides and STORE_VARIABLE not in os.environ:
+        defaults["storePathRootDir"] = str(default_store().absolute())  # which needs a home directory
+    order = {"config": config, "overrides": overrides, "defaults": defaults, "namesrv_port": namesrv_port}
+    deliver(Order("standalone", order))
 
 
 @cli.command("broker", context_settings=_CONTEXT)

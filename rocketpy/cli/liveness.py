@@ -179,7 +179,9 @@ def ports_of(order: Order, environ: Mapping[str, str], directory: Path) -> Itera
     else:
         from rocketpy.processes.boot.standalone import standalone_settings
 
-        broker, namesrv = standalone_settings(file, given["overrides"], given["namesrv_port"], environ)
+        broker, namesrv = standalone_settings(
+            file, given["overrides"], given["defaults"], given["namesrv_port"], environ
+        )
         yield _namesrv_port(namesrv, broker.broker.acl_credentials_file or "")
     yield _port("broker", broker, broker.broker.acl_credentials_file or "")
 

@@ -44,6 +44,7 @@ def load_broker_config(
     overrides: Mapping[str, str] | None = None,
     environ: Mapping[str, str] | None = None,
     *,
+    defaults: Mapping[str, str] | None = None,
     machine: Machine | None = None,
 ) -> BrokerSettings:
     """The settings of a broker.
@@ -52,12 +53,13 @@ def load_broker_config(
         path: the -c file; None when there is none.
         overrides: Java key to text, from the command line (-n is `namesrvAddr`); stronger than the file.
         environ: NAMESRV_ADDR, ROCKETMQ_HOME and HOME, weaker than the file; ROCKETPY_..., stronger (environment.py).
+        defaults: Java key to text, where neither file, environment nor overrides have the key.
     Raises:
         ConfigError: unreadable file, unknown key, a value that is not allowed, or settings that contradict.
     """
     environ = environ or {}
     machine = machine or this_machine()
-    loaded = _read(BrokerSettings(path=Path(path) if path else None), path, overrides or {}, environ)
+    loaded = _read(BrokerSettings(path=Path(path) if path else None), path, overrides or {}, environ, defaults or {})
     settings, given = loaded.settings, loaded.given
     port = settings.server.listen_port or BROKER_PORT
     derived = _addresses_and_paths(settings, port, environ, machine)
@@ -108,7 +110,7 @@ def load_namesrv_config(
     """The settings of a name server; arguments and errors as for `load_broker_config`."""
     environ = environ or {}
     machine = machine or this_machine()
-    loaded = _read(NamesrvSettings(path=Path(path) if path else None), path, overrides or {}, environ)
+    loaded = _read(NamesrvSettings(path=Path(path) if path else None), path, overrides or {}, environ, {})
     settings = loaded.settings
     store_path = str(path) if path else settings.namesrv.config_store_path
     derived: dict[tuple[str, str], Any] = {
@@ -133,14 +135,20 @@ class _Loaded(Generic[_S]):
     notes: tuple[Note, ...]
 
 
-def _read(empty: _S, path: str | Path | None, overrides: Mapping[str, str], environ: Mapping[str, str]) -> _Loaded[_S]:
-    """Parse the file, the environment and the overrides into `empty`; nothing derived yet."""
+def _read(
+    empty: _S,
+    path: str | Path | None,
+    overrides: Mapping[str, str],
+    environ: Mapping[str, str],
+    defaults: Mapping[str, str],
+) -> _Loaded[_S]:
+    """Parse the defaults, the file, the environment and the overrides into `empty`; nothing derived yet."""
     file = Path(path) if path else None
     known = known_settings(empty)
     values: dict[tuple[str, str], Any] = {}
     lines: dict[str, int] = {}
     notes: dict[str, Note] = {}
-    given_texts: list[tuple[str, str, int | None]] = []
+    given_texts: list[tuple[str, str, int | None]] = [(key, text, None) for key, text in defaults.items()]
     if file:
         given_texts += [(entry.key, entry.value, entry.line) for entry in _entries(file)]
     given_texts += [(key, text, None) for key, text in from_environment(environ, known).items()]

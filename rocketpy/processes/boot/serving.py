@@ -38,10 +38,12 @@ class Order:
 Deliver = Callable[[Order], None]  # hands an order on to the process that runs the server
 
 
-def serve_standalone(config: str | None, overrides: Mapping[str, str], namesrv_port: int) -> int:
+def serve_standalone(
+    config: str | None, overrides: Mapping[str, str], defaults: Mapping[str, str], namesrv_port: int
+) -> int:
     from . import standalone
 
-    return standalone.run_standalone(config, overrides, namesrv_port, os.environ)
+    return standalone.run_standalone(config, overrides, defaults, namesrv_port, os.environ)
 
 
 def serve_broker(config: str | None, overrides: Mapping[str, str], to_print: str | None) -> int:

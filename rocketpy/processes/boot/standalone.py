@@ -16,7 +16,6 @@ from rocketpy.config import (
     Note,
     load_broker_config,
     load_namesrv_config,
-    this_machine,
 )
 from rocketpy.config.machine import is_concrete
 from rocketpy.errors import ConfigError
@@ -36,15 +35,22 @@ OPEN_NAME_SERVER = Note(
 
 
 def run_standalone(
-    config: str | Path | None, overrides: Mapping[str, str], namesrv_port: int, environ: Mapping[str, str]
+    config: str | None,
+    overrides: Mapping[str, str],
+    defaults: Mapping[str, str],
+    namesrv_port: int,
+    environ: Mapping[str, str],
 ) -> int:
     """Run both until SIGTERM or SIGINT; the exit status.
+
+    Args:
+        defaults: properties of the broker that neither file, environment nor `overrides` have.
 
     Raises:
         RocketError: one line; nothing was started.
     """
     require_core()
-    settings, namesrv = standalone_settings(config, overrides, namesrv_port, environ)
+    settings, namesrv = standalone_settings(config, overrides, defaults, namesrv_port, environ)
     if settings.broker.acl_enable and not namesrv.namesrv.acl_enable:
         settings = attrs.evolve(settings, notes=(*settings.notes, OPEN_NAME_SERVER))
     namesrv_addr = settings.broker.namesrv_addr or ""
@@ -69,26 +75,27 @@ def run_standalone(
 
 
 def standalone_settings(
-    config: str | Path | None, overrides: Mapping[str, str], namesrv_port: int, environ: Mapping[str, str]
+    config: str | Path | None,
+    overrides: Mapping[str, str],
+    defaults: Mapping[str, str],
+    namesrv_port: int,
+    environ: Mapping[str, str],
 ) -> tuple[BrokerSettings, NamesrvSettings]:
     """Return the settings of both; the name server has the broker's address, certificates and accounts.
 
     Raises:
         ConfigError: as load_broker_config, or the broker is a member of a group.
     """
-    machine = attrs.evolve(this_machine(), host_name="broker-a")  # the default of brokerName
-    own = {"namesrvAddr": f"127.0.0.1:{namesrv_port}"}
-    settings = load_broker_config(config, {**overrides, **own}, environ, machine=machine)
+    settings = load_broker_config(config, overrides, environ, defaults={"brokerName": "broker-a"} | dict(defaults))
+    bind = settings.server.bind_address
+    namesrv_addr = format_host((bind if is_concrete(bind) else "127.0.0.1", namesrv_port))
+    settings = attrs.evolve(settings, broker=attrs.evolve(settings.broker, namesrv_addr=namesrv_addr))
     if settings.store.is_automatic:
         raise ConfigError(
             "automatic is for `rocketpy broker`, with name servers of their own: one that ends with a broker does not "
             "tell clients of a new master",
             key="haMode",
         )
-    bind = settings.server.bind_address
-    if is_concrete(bind):
-        namesrv_addr = format_host((bind, namesrv_port))
-        settings = attrs.evolve(settings, broker=attrs.evolve(settings.broker, namesrv_addr=namesrv_addr))
     namesrv = load_namesrv_config(
         None,
         {

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
+from rocketpy.cli import command_line
+from rocketpy.config import BrokerSettings
+from rocketpy.processes.boot import standalone
+from rocketpy.processes.boot.serving import Order
 from rocketpy.processes.boot.standalone import activation
+from tests.support.broker import free_ports
 
 
 @pytest.mark.parametrize(
@@ -23,3 +29,48 @@ def test_a_venv_that_is_not_on_the_path_is_named(
 ) -> None:
     monkeypatch.setattr(sys, "prefix", prefix)
     assert activation({"PATH": path}) == expected
+
+
+def settings_of(words: list[str], environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> BrokerSettings:
+    """The settings of the broker that `rocketpy standalone` would run, with the name server at a free port."""
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    orders: list[Order] = []
+    _, namesrv_port = free_ports()
+    command_line.cli.main(
+        ["standalone", "--namesrv-port", str(namesrv_port), *words], standalone_mode=False, obj=orders.append
+    )
+    found: list[BrokerSettings] = []
+
+    def run_broker(settings: BrokerSettings, **_: object) -> int:
+        found.append(settings)
+        return 0
+
+    monkeypatch.setattr(standalone, "run_broker", run_broker)
+    assert orders[0].run() == 0
+    return found[0]
+
+
+def test_variables_and_the_file_are_stronger_than_defaults_and_weaker_than_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault: Defaults of options hid ROCKETPY_BIND_ADDRESS and the file's storePathRootDir, as in a container."""
+    file = tmp_path / "broker.conf"
+    file.write_text(f"storePathRootDir={tmp_path}\nbrokerName=of-the-file\nlistenPort=10921\n")
+    environ = {"ROCKETPY_BIND_ADDRESS": "::1", "ROCKETPY_LISTEN_PORT": "10931", "HOME": str(tmp_path)}
+    loaded = settings_of(["-c", str(file)], environ, monkeypatch)
+    assert (loaded.store.store_path_root_dir, loaded.broker.broker_name) == (str(tmp_path), "of-the-file")
+    assert (loaded.server.bind_address, loaded.server.listen_port) == ("::1", 10931)
+    assert (loaded.broker.namesrv_addr or "").startswith("[::1]:")
+    words = ["-c", str(file), "--store", str(tmp_path / "s"), "--port", "10941", "--bind", "127.0.0.1"]
+    loaded = settings_of(words, environ, monkeypatch)
+    assert (loaded.server.bind_address, loaded.server.listen_port) == ("127.0.0.1", 10941)
+    assert loaded.store.store_path_root_dir == str(tmp_path / "s")
+    monkeypatch.setenv("ROCKETPY_STORE_PATH_ROOT_DIR", str(tmp_path / "v"))
+    assert settings_of([], environ, monkeypatch).store.store_path_root_dir == str(tmp_path / "v")
+
+
+def test_without_anything_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = settings_of([], {"XDG_DATA_HOME": str(tmp_path)}, monkeypatch)
+    assert (loaded.broker.broker_name, loaded.broker_addr) == ("broker-a", "127.0.0.1:10911")
+    assert loaded.store.store_path_root_dir == str(tmp_path / "rocketpy")
