@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import logging
+import os
 import signal
 import socket
 import ssl
@@ -70,7 +71,7 @@ def listener(settings: ConsoleSettings) -> socket.socket:
         family = socket.getaddrinfo(settings.bind, settings.port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((settings.bind, settings.port), family=family, backlog=BACKLOG)
     except (OSError, UnicodeError) as error:
-        why = getattr(error, "strerror", None) or error
+        why = os.strerror(error.errno) if isinstance(error, OSError) and (error.errno or 0) > 0 else error
         where = f"{settings.bind}:{settings.port}"
         raise ConfigError(f"cannot listen on {where}: {why}; choose another --bind or --port") from error
 
