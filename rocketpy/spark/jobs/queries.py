@@ -13,6 +13,7 @@ what SQL cannot say needs a program of its own.
 
 from __future__ import annotations
 
+import logging
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,13 +24,16 @@ import attrs
 from rocketpy.client.options import ClientOptions
 from rocketpy.errors import ConfigError
 
+from ..advice import advice
+from ..bodies import VALUE, Format, decode, encode
+from ..bodies.formats import format_of
 from ..columns import nearest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
-from ..options import parse_options
-from ..topic_options import TopicOptions
+
+logger = logging.getLogger(__name__)
 
 SOURCE = "{source}"  # where an SQL query names the messages
 AVAILABLE_NOW = "available now"
@@ -110,6 +114,10 @@ class QuerySpec:
 
 @attrs.frozen
 class Pipeline:
+        for line in advice(frame):
+            logger.warning("query %s: %s", self.name, line)
+        if self.encode is not None:
+            frame = encode(frame, self.encode).drop(VALUE)
     """A file of queries.
 
     Attributes:

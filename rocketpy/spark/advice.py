@@ -1,0 +1,152 @@
+"""Options that would save work in a query: Spark reads what it then throws away.
+
+Spark offers Python sources no pruning of columns, in any version. It offers them filters (`pushFilters`), but up to 4.3
+keeps what a source has pushed for later queries of the same DataFrame, which then lack rows. So the sources take
+neither; both are chosen by options, and this module names those, by the text of a query's plan.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import io
+import re
+import zoneinfo
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import attrs
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+TABLE = re.compile(r"RelationV2\[(?P<columns>[^\]]*)\] (?P<source>rocketmq(?:_store)?)\b")
+STREAM = re.compile(
+    r"StreamingRelationV2 \S+, (?P<source>rocketmq(?:_store)?), .*, \[(?P<columns>[^\]]*)\](?:, name=.*)?$"
+)
+INDENT = " :|+-"
+ATTRIBUTE = re.compile(r"(\w+)#(\d+)")
+COMPARISON = re.compile(r"\((\w+)#\d+L? (=|>=|>|<=|<) ([^()]+)\)")
+MEMBERSHIP = re.compile(r"\b(\w+)#\d+L? IN \(([^()]+)\)")
+PASSES_ALL = ("Filter", "Sort", "GlobalLimit", "LocalLimit", "Sample", "Repartition", "RepartitionByExpression")
+NAMES_ONLY = ("SubqueryAlias ", "View ")
+MAX_TOLD = "more fields"  # of a list that Spark cuts short
+
+
+@attrs.frozen
+class Line:
+    """A node of a plan."""
+
+    depth: int
+    text: str
+
+
+def explain(frame: DataFrame) -> None:
+    """Print the plan of a query, and the options that would save work."""
+    frame.explain()
+    for line in advice(frame):
+        print(f"rocketpy: {line}")
+
+
+def advice(frame: DataFrame) -> list[str]:
+    """The options that would save work, a line for each; none if there are none."""
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        frame.explain(extended=True)
+    zone = str(frame.sparkSession.conf.get("spark.sql.session.timeZone"))
+    plan = _section(printed.getvalue(), "Optimized")
+    if (
+        "AnalysisException" in plan
+    ):  # Spark optimizes no stream that is read through a view, as in spark.sql(…, source=…)
+        plan = _section(printed.getvalue(), "Analyzed")
+    return list(dict.fromkeys(advice_of(plan, zone)))
+
+
+def _section(text: str, name: str) -> str:
+    return text.partition(f"== {name} Logical Plan ==\n")[2].partition("\n== ")[0]
+
+
+def advice_of(plan: str, zone: str) -> Iterator[str]:
+    """Lines for a logical plan.
+
+    Args:
+        zone: the time zone in which the plan writes times.
+    """
+    lines = [_line(text) for text in plan.splitlines() if text.strip()]
+    lines = [line for line in lines if not line.text.startswith(NAMES_ONLY)]
+    for at, line in enumerate(lines):
+        match = TABLE.match(line.text) or STREAM.match(line.text)
+        if match is None:
+            continue
+        above = list(_above(lines, at))
+        columns = ATTRIBUTE.findall(match["columns"])
+        if MAX_TOLD not in plan and (used := _used(columns, above)) is not None and len(used) < len(columns):
+            names = ",".join(used) or "queueId"
+            yield f"{match['source']} reads {len(columns)} columns for {len(used)}: set the option columns={names}"
+        if above and above[0].text.startswith("Filter ") and " OR " not in above[0].text:
+            yield from _of_filter(above[0].text, match["source"], zone)
+
+
+def _line(text: str) -> Line:
+    """Nodes of a stream have a tilde before them."""
+    node = text.lstrip(INDENT)
+    return Line(len(text) - len(node), node.removeprefix("~"))
+
+
+def _above(lines: list[Line], at: int) -> Iterator[Line]:
+    """The nodes from a line up to the root."""
+    depth = lines[at].depth
+    for line in reversed(lines[:at]):
+        if line.depth < depth:
+            depth = line.depth
+            yield line
+
+
+def _used(columns: list[tuple[str, str]], above: list[Line]) -> list[str] | None:
+    """The columns that nodes above name; None if the query returns all."""
+    if all(line.text.startswith(PASSES_ALL) for line in above):
+        return None
+    named = {number for line in above for _, number in ATTRIBUTE.findall(line.text)}
+    return [name for name, number in columns if number in named]
+
+
+def _of_filter(text: str, source: str, zone: str) -> Iterator[str]:
+    """Lines for a condition over the columns by which a source chooses."""
+    found = [(name, sign, [value]) for name, sign, value in COMPARISON.findall(text)]
+    found += [(name, "=", values.split(",")) for name, values in MEMBERSHIP.findall(text)]
+    for name, sign, values in found:
+        option = (
+            _of_store(name, sign, values, zone) if source == "rocketmq_store" else _of_topics(name, sign, values, zone)
+        )
+        if option:
+            yield f"{source} reads rows without {name} {sign} {','.join(values)}, too: set the option {option}"
+
+
+def _of_topics(name: str, sign: str, values: list[str], zone: str) -> str:
+    if (name, sign) == ("queueId", "="):
+        return f'assign={{"TOPIC": {{"BROKER": [{", ".join(values)}]}}}}'
+    if (name, sign) == ("tags", "="):
+        return f"subExpression={' || '.join(values)}"
+    if (name, sign) == ("topic", "="):
+        return f"subscribe={','.join(values)}"
+    if name == "queueOffset" and sign != "=":
+        return f"{'starting' if sign[0] == '>' else 'ending'}Offsets (JSON)"
+    if name == "storeTimestamp" and sign != "=":
+        return f"{'starting' if sign[0] == '>' else 'ending'}Timestamp={_bound_ms(values[0], sign, zone)}"
+    return ""
+
+
+def _of_store(name: str, sign: str, values: list[str], zone: str) -> str:
+    if (name, sign) == ("queueId", "="):
+        return f"queueIds={','.join(values)}"
+    if (name, sign) == ("topic", "="):
+        return f"topics={','.join(values)}"
+    if name == "storeTimestamp" and sign != "=":
+        return f"{'from' if sign[0] == '>' else 'to'}StoreTimestamp={_bound_ms(values[0], sign, zone)}"
+    return ""
+
+
+def _bound_ms(text: str, sign: str, zone: str) -> int:
+    """The option's value: starts are inclusive, ends are exclusive. Store times have whole milliseconds."""
+    time = datetime.datetime.fromisoformat(text).replace(tzinfo=zoneinfo.ZoneInfo(zone))
+    micros = (time - datetime.datetime.fromtimestamp(0, datetime.UTC)) // datetime.timedelta(microseconds=1)
+    return micros // 1000 + 1 if sign in (">", "<=") else -(-micros // 1000)
