@@ -106,6 +106,7 @@ setup(
         "attrs": ["cattrs>=23.1"],
         "pydantic": ["pydantic>=2"],
         "protobuf": ["protobuf>=4"],
+        "avro": ["fastavro>=1.9"],  # bodies in Avro, beside the extra spark
         # 4.2: admission control and availableNow; 4.3.0 is tested. matplotlib: the plots of jobs
         "spark": ["pyspark>=4.2,<4.4", "pyarrow>=18", "matplotlib>=3.8"],
         "delta": ["deltalake>=1.1"],  # `rocketpy pipeline archive --format delta`, beside the extra spark

@@ -60,11 +60,17 @@ def test_the_examples_run(
 ) -> None:
     """One after the other, as a reader would, with addresses and paths of this test."""
     make_store(tmp_path / "store", 60)
-    assert len(EXAMPLES) == 4
+    assert len(EXAMPLES) == 6
     scope: dict[str, Any] = {}
     for example in EXAMPLES:
-        code = example.replace("127.0.0.1:9876", broker.namesrv).replace("/tmp/numbers-copy", str(tmp_path / "copy"))
+        code = (
+            example.replace("127.0.0.1:9876", broker.namesrv)
+            .replace("port=5560", "port=0")
+            .replace("/tmp/numbers-copy", str(tmp_path / "copy"))
+        )
         exec(code.replace("/var/lib/rocketmq/store", str(tmp_path / "store")), scope)
+    scope["metrics"].close()
+    assert scope["bad"].count() == 1000, "numbers are no orders"
     printed = capsys.readouterr().out
     assert printed.count("|  t0|  334|") == 2, "the table and the stream count the same"
     assert scope["store"].count() == 60

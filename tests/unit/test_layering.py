@@ -120,6 +120,7 @@ ONLY_IN: dict[str, set[str]] = {
     "pyarrow": {"spark"},
     "deltalake": {"spark"},
     "matplotlib": {"spark.jobs.plots", "bench.plots"},
+    "fastavro": {"spark.bodies.avro"},
     "prometheus_client": {"metrics", "client.hooks.prometheus"},
     "opentelemetry": {"client.hooks.opentelemetry"},
     "lark": {"filter.grammar"},

@@ -28,6 +28,8 @@ from ..advice import advice
 from ..bodies import VALUE, Format, decode, encode
 from ..bodies.formats import format_of
 from ..columns import nearest
+from ..options import parse_options
+from ..topic_options import TopicOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SOURCE = "{source}"  # where an SQL query names the messages
+TOPICS = "rocketmq"
 AVAILABLE_NOW = "available now"
 MASTER = "local[2,3]"  # a task is tried three times, which `local[2]` does not do
 Options = Mapping[str, str]
@@ -54,6 +57,8 @@ class QuerySpec:
         trigger: a duration as `10 seconds`, or `available now`, which ends the query when it has read what is there;
             none: the next micro-batch begins when one has ended.
         mode: append, update or complete.
+        decode: the format of bodies: {source} has the columns `value` and `bodyError` as well (bodies.decode).
+        encode: the format in which the column `value` becomes bodies (bodies.encode).
     """
 
     name: str
@@ -63,6 +68,8 @@ class QuerySpec:
     sql: str = ""
     trigger: str = ""
     mode: str = "append"
+    decode: Format | None = None
+    encode: Format | None = None
 
     @classmethod
     def parse(cls, name: str, table: Any, path: Path) -> Self:
@@ -82,25 +89,14 @@ class QuerySpec:
         for key in ("checkpoint", *(key for key in ("sql", "trigger", "mode") if key in given)):
             if not isinstance(given.get(key), str) or not given[key]:
                 raise ConfigError(f"needs {key}, a text", file=path, key=place)
+        for key in ("decode", "encode"):
+            if key in given:
+                given[key] = _format(given[key], path, f"{place} {key}")
         if "format" not in given["sink"]:
             raise ConfigError('sink needs a format, like "parquet"', file=path, key=place)
         if given.get("sql") and SOURCE not in given["sql"]:
             raise ConfigError(f"sql must read FROM {SOURCE}", file=path, key=place)
         return cls(name=name, **given)
-
-    def start(self, spark: SparkSession) -> StreamingQuery:
-        """Start the query, or raise what Spark raises."""
-        reader = spark.readStream.format(self.source["format"])
-        frame = reader.options(**_without_format(self.source)).load()
-        if self.sql:
-            frame = spark.sql(self.sql, source=frame)
-        writer = frame.writeStream.format(self.sink["format"]).options(**_without_format(self.sink))
-        writer = writer.queryName(self.name).outputMode(self.mode).option("checkpointLocation", self.checkpoint)
-        if self.trigger == AVAILABLE_NOW:
-            writer = writer.trigger(availableNow=True)
-        elif self.trigger:
-            writer = writer.trigger(processingTime=self.trigger)
-        return writer.start()
 
     def client(self) -> ClientOptions | None:
         """The connection of the source; None if it reads no topic, or has a wrong option, which the start reports."""
@@ -111,13 +107,29 @@ class QuerySpec:
         except ConfigError:
             return None
 
-
-@attrs.frozen
-class Pipeline:
+    def start(self, spark: SparkSession) -> StreamingQuery:
+        """Start the query, or raise what Spark raises."""
+        reader = spark.readStream.format(self.source["format"])
+        frame = reader.options(**_without_format(self.source)).load()
+        if self.decode is not None:
+            frame = decode(frame, self.decode)
+        if self.sql:
+            frame = spark.sql(self.sql, source=frame)
         for line in advice(frame):
             logger.warning("query %s: %s", self.name, line)
         if self.encode is not None:
             frame = encode(frame, self.encode).drop(VALUE)
+        writer = frame.writeStream.format(self.sink["format"]).options(**_without_format(self.sink))
+        writer = writer.queryName(self.name).outputMode(self.mode).option("checkpointLocation", self.checkpoint)
+        if self.trigger == AVAILABLE_NOW:
+            writer = writer.trigger(availableNow=True)
+        elif self.trigger:
+            writer = writer.trigger(processingTime=self.trigger)
+        return writer.start()
+
+
+@attrs.frozen
+class Pipeline:
     """A file of queries.
 
     Attributes:
@@ -148,11 +160,24 @@ class Pipeline:
         config = {key: _text(value) for key, value in dict(session.get("config", {})).items()}
         return cls(queries, str(session.get("master", MASTER)), config)
 
+    def client_of(self, name: str) -> ClientOptions | None:
+        """The connection of the query's source; None if it reads no topic."""
+        return next((query.client() for query in self.queries if query.name == name), None)
+
 
 def _refuse_unknown(table: Mapping[str, Any], known: list[str], path: Path, place: str) -> None:
     for key in table:
         if key not in known:
             raise ConfigError(f"unknown key {key}{nearest(key, known)}", file=path, key=place or None)
+
+
+def _format(table: Any, path: Path, place: str) -> Format:
+    if not isinstance(table, dict):
+        raise ConfigError('is no table, as { format = "avro", schema = "order.avsc" }', file=path, key=place)
+    try:
+        return format_of(table)
+    except ConfigError as error:
+        raise ConfigError(str(error), file=path, key=place) from None
 
 
 def _refuse_shared_checkpoints(queries: list[QuerySpec], path: Path) -> None:
@@ -166,10 +191,6 @@ def _refuse_shared_checkpoints(queries: list[QuerySpec], path: Path) -> None:
 def _text(value: Any) -> str:
     """An option as Spark writes it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-    def client_of(self, name: str) -> ClientOptions | None:
-        """The connection of the query's source; None if it reads no topic."""
-        return next((query.client() for query in self.queries if query.name == name), None)
 
 
 def _without_format(options: Options) -> dict[str, str]:

@@ -1,0 +1,90 @@
+"""The wire format of schema registries, and their HTTP API (Confluent's, which Apicurio and Karapace have as well).
+
+A body is the byte 0, the schema's id in 4 bytes, and the encoded value; of Protobuf the place of the message type in
+its file is between them. Ids never change their meaning, so each process asks once for each.
+The variable SCHEMA_REGISTRY_USER_INFO holds `user:password`, on every node.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import json
+import os
+import struct
+import urllib.error
+import urllib.parse
+import urllib.request
+from typing import Any
+
+from rocketpy.errors import ConfigError
+
+HEAD = struct.Struct(">bi")  # magic byte, id of the schema
+MAGIC = 0
+ASK_S = 10.0
+ANSWER_MAX = 16 << 20
+SCHEMAS_MAX = 1000  # that a process keeps
+USER_INFO = "SCHEMA_REGISTRY_USER_INFO"
+MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
+
+
+class BodyUnreadable(ValueError):
+    """Why a body is not of its format; it becomes the reason in the column of errors."""
+
+
+def split(body: bytes) -> tuple[int, bytes]:
+    """The schema's id and what follows it. Raises BodyUnreadable."""
+    if len(body) < HEAD.size or body[0] != MAGIC:
+        raise BodyUnreadable("does not begin with the byte 0 and the id of a schema")
+    return int(HEAD.unpack_from(body)[1]), body[HEAD.size :]
+
+
+def head(schema_id: int) -> bytes:
+    """The beginning of a body."""
+    return HEAD.pack(MAGIC, schema_id)
+
+
+@functools.lru_cache(SCHEMAS_MAX)
+def schema_of_id(registry: str, schema_id: int) -> str:
+    """The text of a schema. Raises BodyUnreadable: the registry does not have it. ConfigError: it cannot be asked."""
+    answer = _ask(registry, f"/schemas/ids/{schema_id}")
+    if answer is None:
+        raise BodyUnreadable(f"schema {schema_id} is not in the registry")
+    return str(answer["schema"])
+
+
+def latest_schema(registry: str, subject: str) -> str:
+    """The newest schema of a subject. Raises ConfigError."""
+    answer = _ask(registry, f"/subjects/{urllib.parse.quote(subject, safe='')}/versions/latest")
+    if answer is None:
+        raise ConfigError(f"{registry} has no subject {subject}", key="subject")
+    return str(answer["schema"])
+
+
+def id_of_schema(registry: str, subject: str, schema: str) -> int:
+    """The id of a schema, which is registered if it is new. Raises ConfigError."""
+    path = f"/subjects/{urllib.parse.quote(subject, safe='')}/versions"
+    answer = _ask(registry, path, {"schema": schema})
+    if answer is None:
+        raise ConfigError(f"{registry} has no subjects", key="registry")
+    return int(answer["id"])
+
+
+def _ask(registry: str, path: str, body: dict[str, str] | None = None) -> Any:
+    """The answer; None: 404."""
+    url = registry.rstrip("/") + path
+    if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
+        raise ConfigError(f'"{registry}" is no address such as http://host:8081', key="registry")
+    request = urllib.request.Request(url, None if body is None else json.dumps(body).encode())
+    request.add_header("Content-Type", MEDIA_TYPE)
+    if user := os.environ.get(USER_INFO):
+        request.add_header("Authorization", f"Basic {base64.b64encode(user.encode()).decode()}")
+    try:
+        with urllib.request.urlopen(request, timeout=ASK_S) as answer:
+            return json.loads(answer.read(ANSWER_MAX))
+    except urllib.error.HTTPError as error:
+        if error.code == 404:
+            return None
+        raise ConfigError(f"{url} answers {error.code}: {error.read(500).decode(errors='replace')}") from error
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{url} cannot be asked: {error}") from error

@@ -1,0 +1,350 @@
+"""Columns from bodies and back: JSON, Avro and Protobuf; the wire format of registries; reasons for bad rows."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import io
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+
+import fastavro
+import pyarrow as pa
+import pytest
+from google.protobuf import descriptor_pb2
+
+import rocketpy.spark
+from rocketpy.client import Message, ProducerOptions
+from rocketpy.client.sync import Producer
+from rocketpy.errors import ConfigError
+from rocketpy.spark import bodies
+from rocketpy.spark.bodies import registry
+from rocketpy.spark.bodies.avro import AvroSchema
+from rocketpy.spark.bodies.formats import decoded, format_of
+from rocketpy.spark.bodies.protobuf import ProtobufSchema, indexes_of, without_indexes
+from rocketpy.spark.bodies.registry import BodyUnreadable
+from rocketpy.spark.bodies.types import ddl_of, plain
+from rocketpy.spark.jobs.queries import Pipeline
+from tests.support.broker import RunningBroker
+
+NOON = datetime.datetime(2026, 11, 29, 12, 0, 0, 123000, tzinfo=datetime.UTC)
+ORDER = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "note", "type": ["null", "string"], "default": None},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}},
+        {"name": "key", "type": {"type": "string", "logicalType": "uuid"}},
+        {"name": "lines", "type": {"type": "array", "items": {"type": "record", "name": "Line", "fields": [
+            {"name": "sku", "type": "string"}, {"name": "count", "type": "int"}]}}},
+        {"name": "labels", "type": {"type": "map", "values": "double"}},
+        {"name": "first", "type": ["Line", "null"]},
+    ],
+}  # fmt: skip
+TEXT = json.dumps(ORDER)
+ROW: dict[str, Any] = {
+    "id": 7,
+    "note": None,
+    "at": NOON,
+    "price": decimal.Decimal("12.50"),
+    "key": "k",
+    "lines": [{"sku": "a", "count": 2}],
+    "labels": {"x": 1.5},
+    "first": {"sku": "b", "count": 1},
+}
+DDL = (
+    "struct<`id`: bigint, `note`: string, `at`: timestamp, `price`: decimal(10,2), `key`: string, "
+    "`lines`: array<struct<`sku`: string, `count`: int>>, `labels`: map<string,double>, "
+    "`first`: struct<`sku`: string, `count`: int>>"
+)
+
+
+def written(schema: Any, value: Any) -> bytes:
+    stream = io.BytesIO()
+    fastavro.schemaless_writer(stream, fastavro.parse_schema(schema), value)
+    return stream.getvalue()
+
+
+# --- Avro -------------------------------------------------------------------------------------------------------------
+
+
+def test_avro_is_what_its_library_writes() -> None:
+    schema = AvroSchema(TEXT)
+    assert ddl_of(schema.arrow) == DDL
+    data = written(ORDER, ROW)
+    assert schema.decode(data) == ROW
+    assert schema.encode(plain(pa.array([ROW], schema.arrow).to_pylist()[0], schema.arrow)) == data
+
+
+def test_bodies_that_are_no_avro_say_why() -> None:
+    schema = AvroSchema(TEXT)
+    data = written(ORDER, ROW)
+    for bad, reason in ((data[:-1], "is no Avro"), (data + b"x", "1 bytes follow the value"), (b"", "is no Avro")):
+        with pytest.raises(BodyUnreadable, match=reason):
+            schema.decode(bad)
+    with pytest.raises(ValueError, match="does not fit the schema"):
+        schema.encode({"id": "x"})
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{", "is no schema of Avro"),
+        ('{"type": "record", "name": "A", "fields": [{"name": "a", "type": "B"}]}', "is no schema of Avro"),
+        ('"long"', "is no record"),
+        ('{"type": "record", "name": "A", "fields": [{"name": "a", "type": ["int", "string"]}]}', r"schema\.a is a un"),
+        ('{"type": "record", "name": "A", "fields": [{"name": "a", "type": ["null", "A"]}]}', r"schema\.a is A, which"),
+    ],
+)
+def test_schemas_that_spark_cannot_have(text: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        AvroSchema(text)
+
+
+# --- Protobuf ---------------------------------------------------------------------------------------------------------
+
+FIELD = descriptor_pb2.FieldDescriptorProto
+
+
+def descriptor_set() -> bytes:
+    """Of a file whose second message is the order: syntax 3, an optional, an enum, a list, a map, a time."""
+    file = descriptor_pb2.FileDescriptorProto(name="shop.proto", package="shop", syntax="proto3")
+    file.dependency.append("google/protobuf/timestamp.proto")
+    time = descriptor_pb2.FileDescriptorProto(
+        name="google/protobuf/timestamp.proto", package="google.protobuf", syntax="proto3"
+    )
+    stamp = time.message_type.add(name="Timestamp")
+    stamp.field.add(name="seconds", number=1, type=FIELD.TYPE_INT64, label=FIELD.LABEL_OPTIONAL)
+    stamp.field.add(name="nanos", number=2, type=FIELD.TYPE_INT32, label=FIELD.LABEL_OPTIONAL)
+    line = file.message_type.add(name="Line")
+    line.field.add(name="sku", number=1, type=FIELD.TYPE_STRING, label=FIELD.LABEL_OPTIONAL)
+    kind = file.enum_type.add(name="Kind")
+    kind.value.add(name="NEW", number=0)
+    kind.value.add(name="PAID", number=1)
+    order = file.message_type.add(name="Order")
+    order.field.add(name="id", number=1, type=FIELD.TYPE_UINT64, label=FIELD.LABEL_OPTIONAL)
+    order.field.add(name="kind", number=2, type=FIELD.TYPE_ENUM, type_name=".shop.Kind", label=FIELD.LABEL_OPTIONAL)
+    order.field.add(name="lines", number=3, type=FIELD.TYPE_MESSAGE, type_name=".shop.Line", label=FIELD.LABEL_REPEATED)
+    entry = order.nested_type.add(name="CountsEntry")
+    entry.options.map_entry = True
+    entry.field.add(name="key", number=1, type=FIELD.TYPE_STRING, label=FIELD.LABEL_OPTIONAL)
+    entry.field.add(name="value", number=2, type=FIELD.TYPE_INT32, label=FIELD.LABEL_OPTIONAL)
+    of_entry = ".shop.Order.CountsEntry"
+    order.field.add(name="counts", number=4, type=FIELD.TYPE_MESSAGE, type_name=of_entry, label=FIELD.LABEL_REPEATED)
+    order.oneof_decl.add(name="_note")
+    order.field.add(
+        name="note", number=5, type=FIELD.TYPE_STRING, label=FIELD.LABEL_OPTIONAL, oneof_index=0, proto3_optional=True
+    )
+    stamp_name = ".google.protobuf.Timestamp"
+    order.field.add(name="at", number=6, type=FIELD.TYPE_MESSAGE, type_name=stamp_name, label=FIELD.LABEL_OPTIONAL)
+    order.field.add(name="raw", number=7, type=FIELD.TYPE_BYTES, label=FIELD.LABEL_OPTIONAL)
+    return bytes(descriptor_pb2.FileDescriptorSet(file=[time, file]).SerializeToString())
+
+
+FULL = {
+    "id": 2**64 - 1,
+    "kind": "PAID",
+    "lines": [{"sku": "a"}, {"sku": ""}],
+    "counts": {"x": 1},
+    "note": "",
+    "at": NOON,
+    "raw": b"\0\1",
+}
+
+
+def test_protobuf_there_and_back() -> None:
+    schema = ProtobufSchema(descriptor_set(), "shop.Order")
+    assert ddl_of(schema.arrow) == (
+        "struct<`id`: decimal(20,0), `kind`: string, `lines`: array<struct<`sku`: string>>, "
+        "`counts`: map<string,int>, `note`: string, `at`: timestamp, `raw`: binary>"
+    )
+    data = schema.encode(FULL)
+    assert schema.decode(data) == FULL | {"counts": [("x", 1)]}
+    array = decoded(pa.array([data]), schema.decode, schema.arrow)
+    (row,) = array.field("value").to_pylist()
+    assert plain(row, schema.arrow) == FULL, "and through Arrow"
+    empty = schema.decode(b"")
+    assert empty["note"] is None and empty["at"] is None and (empty["id"], empty["kind"]) == (0, "NEW")
+    with pytest.raises(BodyUnreadable, match=r"is no shop\.Order"):
+        schema.decode(b"\x08")
+    with pytest.raises(ValueError, match=r"does not fit shop\.Order"):
+        schema.encode({"nothing": 1})
+    with pytest.raises(ConfigError, match=r"has no message shop\.Ordr"):
+        ProtobufSchema(descriptor_set(), "shop.Ordr")
+
+
+def test_the_place_of_a_message_type_is_in_the_body() -> None:
+    assert indexes_of(ProtobufSchema(descriptor_set(), "shop.Line")) == b"\0"
+    assert indexes_of(ProtobufSchema(descriptor_set(), "shop.Order")) == b"\2\2", "one number, zigzag: the second type"
+    assert without_indexes(b"\0rest") == without_indexes(b"\2\2rest") == without_indexes(b"\4\2\x80\1rest") == b"rest"
+    for bad in (b"", b"\2", b"\4\2\x80"):
+        with pytest.raises(BodyUnreadable, match="ends within"):
+            without_indexes(bad)
+
+
+# --- registries -------------------------------------------------------------------------------------------------------
+
+
+class Registry(BaseHTTPRequestHandler):
+    """The part of the API that is used, on schemas in memory: no registry runs without Kafka."""
+
+    schemas: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        if self.path == "/subjects/orders-value/versions/latest" and self.schemas:
+            self._answer({"schema": self.schemas[-1]})
+        elif self.path.startswith("/schemas/ids/") and int(self.path[13:]) <= len(self.schemas):
+            self._answer({"schema": self.schemas[int(self.path[13:]) - 1]})
+        else:
+            self._answer({"error_code": 40403}, 404)
+
+    def do_POST(self) -> None:
+        schema = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["schema"]
+        if schema not in self.schemas:
+            self.schemas.append(schema)
+        self._answer({"id": self.schemas.index(schema) + 1})
+
+    def _answer(self, value: Any, status: int = 200) -> None:
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(json.dumps(value).encode())
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Requests are not logged."""
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("OneRegistry", (Registry,), {"schemas": []}))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_registry_that_cannot_be_asked_is_one_line(address: str) -> None:
+    with pytest.raises(ConfigError, match="has no subject orders-value"):
+        registry.latest_schema(address, "orders-value")
+    with pytest.raises(BodyUnreadable, match="schema 9 is not in the registry"):
+        registry.schema_of_id(address, 9)
+    with pytest.raises(ConfigError, match=r"http://127\.0\.0\.1:1/subjects/s/versions/latest cannot be asked"):
+        registry.latest_schema("http://127.0.0.1:1", "s")
+    with pytest.raises(ConfigError, match="is no address such as"):
+        registry.latest_schema("file:///etc", "s")
+    for bad in (b"", b"\0\0\0\0", b"\1\0\0\0\1x"):
+        with pytest.raises(BodyUnreadable, match="does not begin with the byte 0"):
+            registry.split(bad)
+    assert registry.split(registry.head(258) + b"x") == (258, b"x") == (258, b"x")
+
+
+def test_formats_of_a_file(tmp_path: Path) -> None:
+    assert format_of({"format": "json", "schema": "a int"}) == bodies.Json("a int")
+    assert format_of({"format": "avro", "schema": "o.avsc"}) == bodies.Avro("o.avsc")
+    for options, reason in (
+        ({"format": "xml"}, '"xml" is none of json, avro, protobuf'),
+        ({"format": "avro", "shema": "x"}, 'unknown key shema; did you mean "schema"'),
+        ({"format": "protobuf", "schema": "x"}, "protobuf needs more"),
+    ):
+        with pytest.raises(ConfigError, match=reason):
+            format_of(options)
+    for form in (bodies.Avro(tmp_path / "no.avsc"), bodies.Protobuf(tmp_path / "no.desc", "a.B")):
+        with pytest.raises(ConfigError, match=r"schema.*cannot be read"):
+            form.decoder()
+    with pytest.raises(ConfigError, match="or registry and subject"):
+        bodies.Avro().decoder()
+
+
+def test_a_value_that_no_column_holds_is_a_bad_row() -> None:
+    kind = pa.struct([("n", pa.int32())])
+    array = decoded(pa.array([b"1", b"2", None]), lambda body: {"n": int(body) << 31 if body == b"2" else 1}, kind)
+    assert array.field("value").to_pylist() == [{"n": 1}, None, None]
+    reasons = array.field("bodyError").to_pylist()
+    assert reasons[0] is None and reasons[1].startswith("does not fit the column: ") and reasons[2] == "is null"
+
+
+# --- in Spark ---------------------------------------------------------------------------------------------------------
+
+
+def test_every_format_in_spark(spark: Any, tmp_path: Path, address: str) -> None:
+    """Each format encodes rows, decodes them, and names what is wrong with others."""
+    (tmp_path / "order.avsc").write_text(TEXT)
+    (tmp_path / "order.desc").write_bytes(descriptor_set())
+    registry.id_of_schema(address, "orders-value", json.dumps({**ORDER, "fields": ORDER["fields"][:1]}))  # type: ignore[index]
+    with_registry = bodies.Avro(tmp_path / "order.avsc", registry=address, subject="orders-value")
+    columns = "id bigint, at timestamp"
+    forms = [
+        bodies.Json(columns),
+        bodies.Json(columns, with_id=True, schema_id=3),
+        bodies.Avro(tmp_path / "order.avsc"),
+        with_registry,
+        bodies.Protobuf(tmp_path / "order.desc", "shop.Order"),
+        bodies.Protobuf(tmp_path / "order.desc", "shop.Order", with_id=True, schema_id=9),
+    ]
+    full = "cast(null AS string) AS note, at, 12.50BD AS price, 'k' AS key, "
+    full += "array(struct('a' AS sku, 2 AS count)) AS lines, map('x', 1.5D) AS labels, "
+    full += "struct('b' AS sku, 1 AS count) AS first"
+    rows = spark.range(3).selectExpr("id", "timestamp_millis(1764417600123 + id) AS at")
+    for form in forms:
+        value = "struct(id, at)"
+        if isinstance(form, bodies.Avro):
+            value = f"struct(id, {full})"
+        made = bodies.encode(rows, form, value).select("body").union(spark.sql("SELECT X'07'"))
+        found = bodies.decode(made.coalesce(1), form).select("value.id", "value.at", "bodyError").collect()
+        assert [int(row.id) for row in found[:3]] == [0, 1, 2], form
+        assert [row.at.microsecond for row in found[:3]] == [123000, 124000, 125000], form
+        assert [row.bodyError for row in found[:3]] == [None] * 3
+        assert found[3].id is None and found[3].bodyError is not None, form
+    newest = bodies.decode(
+        spark.createDataFrame([(registry.head(2) + written(ORDER, ROW),)], "body binary"),
+        bodies.Avro(registry=address, subject="orders-value"),
+    )
+    assert newest.select("value.key", "value.lines").collect()[0].key == "k"
+
+
+QUERY = """
+[query.{name}]
+source = {{ nameServer = "{namesrv}", topic = "Orders", startingOffsets = "earliest", columns = "body" }}
+decode = {{ format = "avro", schema = "{directory}/order.avsc" }}
+sql = "{sql}"
+encode = {{ format = "json" }}
+sink = {{ format = "rocketmq", nameServer = "{namesrv}", topic = "{name}" }}
+checkpoint = "{directory}/{name}"
+trigger = "available now"
+"""
+
+
+def test_a_query_of_a_file_decodes_and_encodes(spark: Any, broker: RunningBroker, tmp_path: Path) -> None:
+    """Rows in Avro become JSON of another topic, a bad one with its reason."""
+    (tmp_path / "order.avsc").write_text(TEXT)
+    with Producer("makers", ProducerOptions(name_servers=broker.namesrv, send_timeout=10)) as producer:
+        for body in (written(ORDER, ROW), b"bad", written(ORDER, ROW | {"id": 8})):
+            producer.send(Message("Orders", body, tags="eu"))
+    sql = "SELECT struct(value.id, hex(body) AS body, bodyError) AS value FROM {source}"
+    text = QUERY.format(name="Copies", sql=sql, namesrv=broker.namesrv, directory=tmp_path)
+    (tmp_path / "p.toml").write_text(text)
+    (query,) = Pipeline.read(tmp_path / "p.toml").queries
+    query.start(spark).awaitTermination()
+    copies = rocketpy.spark.read(spark, nameServer=broker.namesrv, topic="Copies", columns="body").collect()
+    bad, *good = sorted((json.loads(bytes(row.body)) for row in copies), key=lambda row: row.get("id", 0))
+    assert [row["id"] for row in good] == [7, 8] and "bodyError" not in good[0]
+    assert bytes.fromhex(bad["body"]) == b"bad" and bad["bodyError"].startswith("is no Avro of the schema")
+    (tmp_path / "p.toml").write_text(text.replace('"avro"', '"arvo"'))
+    with pytest.raises(ConfigError, match=r'\[query\.Copies\] decode.*"arvo" is none of json, avro, protobuf'):
+        Pipeline.read(tmp_path / "p.toml")
+
+
+def test_a_query_of_a_file_says_what_would_save_work(
+    spark: Any, broker: RunningBroker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = QUERY.format(name="Wide", sql="SELECT body FROM {source}", namesrv=broker.namesrv, directory=tmp_path)
+    lines = [line for line in text.splitlines() if "code = " not in line]
+    (tmp_path / "p.toml").write_text("\n".join(lines).replace('columns = "body"', 'columns = "std"'))
+    (query,) = Pipeline.read(tmp_path / "p.toml").queries
+    query.start(spark).stop()
+    assert "query Wide: rocketmq reads 11 columns for 1: set the option columns=body" in caplog.text
