@@ -347,4 +347,4 @@ def test_a_query_of_a_file_says_what_would_save_work(
     (tmp_path / "p.toml").write_text("\n".join(lines).replace('columns = "body"', 'columns = "std"'))
     (query,) = Pipeline.read(tmp_path / "p.toml").queries
     query.start(spark).stop()
-    assert "query Wide: rocketmq reads 11 columns for 1: set the option columns=body" in caplog.text
+    assert "query Wide would read less: rocketmq reads 11 columns for 1: set the option columns=body" in caplog.text

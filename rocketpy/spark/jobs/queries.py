@@ -116,7 +116,7 @@ class QuerySpec:
         if self.sql:
             frame = spark.sql(self.sql, source=frame)
         for line in advice(frame):
-            logger.warning("query %s: %s", self.name, line)
+            logger.warning("query %s would read less: %s", self.name, line)
         if self.encode is not None:
             frame = encode(frame, self.encode).drop(VALUE)
         writer = frame.writeStream.format(self.sink["format"]).options(**_without_format(self.sink))
