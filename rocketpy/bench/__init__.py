@@ -9,6 +9,8 @@ own if it is given no name server. Needs the extra `bench`.
     load         the driver as a Python object; driver/ has its C, encoding the requests that it sends
     cluster      the brokers that are measured, and topics for a run
     own_broker   a broker for a run
+    neighbours   NATS and Kafka: how they are started
+    clients/     a run through the Python client of a system
     proc         CPU and memory of a tree of processes
     result       result files
     compare      what changed between two results beyond noise

@@ -50,20 +50,27 @@ class Cluster:
         run = os.urandom(4).hex()
         names = [f"RocketpyBench-{run}-{number}" for number in range(count)]
         try:
-            aio.run(self._make, names, queues)
+            aio.run(self.make, names, queues)
             yield names
         finally:
             with contextlib.suppress(RocketError, OSError):  # the broker may be gone: the first error counts
-                aio.run(self._delete, names)
+                aio.run(self.delete, names)
 
-    async def _make(self, names: Sequence[str], queues: int) -> None:
+    def described(self) -> dict[str, Any]:
+        """Return what a result says of the system that was measured."""
+        settings = {name: value for name, value in self.settings.items() if name != VERSION}
+        version = self.settings.get(VERSION, "")
+        return {"system": "rocketmq", "version": version, "masters": dict(self.masters), "settings": settings}
+
+    async def make(self, names: Sequence[str], queues: int) -> None:
+        """Create topics on every master."""
         async with Admin(**self.access.options()) as admin:
             for address in self.masters.values():
                 for name in names:
                     config = TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues)
                     await admin.create_topic(address, config)
 
-    async def _delete(self, names: Sequence[str]) -> None:
+    async def delete(self, names: Sequence[str]) -> None:
         async with Admin(**self.access.options()) as admin:
             for name in names:
                 await admin.delete_topic(name, self.name)

@@ -18,17 +18,14 @@ from .cluster import BenchFailed, Cluster, numeric
 from .encoding import CONSUMER_GROUP
 from .load import Load, Mode, Workload, to_hdr
 from .own_broker import OwnBroker
-from .result import Figures, Run
+from .result import PERCENTILES, Figures, Run, Tick, latency_figures
 from .scenario import Scenario
 
 LEVELS_S = (0, 1, 5, 10, 30, *range(60, 601, 60), 1200, 1800, 3600, 7200)  # of delays, unless a broker has others
-PERCENTILES = {"p50": 50, "p90": 90, "p99": 99, "p999": 99.9, "p9999": 99.99, "max": 100}
 INTERVAL_S = 1.0
 SENDS, END_TO_END = 0, 1  # histograms of a load
 FILL_S_MAX = 3600.0
 FILLERS, FILL_IN_FLIGHT = 16, 16
-
-Tick = Callable[[str, float, int, int], None]  # phase, seconds so far, messages so far, errors so far
 
 
 def delay_ms(scenario: Scenario) -> int:
@@ -39,17 +36,6 @@ def delay_properties(scenario: Scenario) -> dict[str, str]:
     if scenario.delay_level:
         return {"DELAY": str(scenario.delay_level)}
     return {"TIMER_DELAY_MS": str(scenario.delay_millis)} if scenario.delay_millis else {}
-
-
-def latency_figures(counts: Sequence[int], max_ns: int, prefix: str, percentiles: Sequence[str]) -> Figures:
-    """Return percentiles in microseconds, by metric; none of an empty histogram."""
-    histogram = to_hdr(counts, max_ns)
-    if not histogram.get_total_count():
-        return {}
-    return {
-        f"{prefix}_{name}_us": round(histogram.get_value_at_percentile(PERCENTILES[name]) / 1000, 1)
-        for name in percentiles
-    }
 
 
 @attrs.define
@@ -87,7 +73,7 @@ class Totals:
         }
         for which, prefix in ((SENDS, "send"), (END_TO_END, "end_to_end")):
             counts = [new - old for new, old in zip(self.histograms[which], last.histograms[which], strict=True)]
-            row |= latency_figures(counts, max_ns[which], prefix, ("p50", "p99", "max"))
+            row |= latency_figures(to_hdr(counts, max_ns[which]), prefix, ("p50", "p99", "max"))
         return row
 
 
@@ -321,10 +307,10 @@ class NativeGenerator:
         for which, prefix in ((SENDS, "read" if scenario.random_reads else "send"), (END_TO_END, "end_to_end")):
             if which == END_TO_END and is_drain:
                 continue  # it would be the age of the backlog
-            found = latency_figures(totals.histograms[which], largest[which], prefix, tuple(PERCENTILES))
-            if found:
-                figures |= found
-                histograms[prefix] = to_hdr(totals.histograms[which], largest[which]).encode().decode()
+            histogram = to_hdr(totals.histograms[which], largest[which])
+            if histogram.get_total_count():
+                figures |= latency_figures(histogram, prefix, tuple(PERCENTILES))
+                histograms[prefix] = histogram.encode().decode()
         errors = self._errors(loads, seconds)
         return Run(seconds=round(seconds, 3), figures=figures, errors=errors, intervals=rows, histograms=histograms)
 

@@ -1,4 +1,7 @@
-"""A broker of its own for a benchmark: name server and broker on free ports of this host, with an empty store."""
+"""A broker of its own for a benchmark, on free ports of this host, with an empty store.
+
+rocketpy with a name server; or a neighbour, whose server the machine has.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 import attrs
 
@@ -24,6 +27,7 @@ from . import proc
 from .cluster import Access, BenchFailed, Cluster, find
 
 HOST = "127.0.0.1"
+T = TypeVar("T")
 PORTS = range(12_002, 31_998)
 BOOT_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
@@ -84,11 +88,11 @@ def tail(directory: Path, size: int = 2000) -> str:
 
 @attrs.define(eq=False)
 class OwnBroker:
-    """A running name server and broker."""
+    """A running server: rocketpy's name server and broker, or a neighbour's."""
 
     process: subprocess.Popen[bytes]
     directory: Path
-    name_servers: str
+    address: str  # of the name server, or of the neighbour
 
     @property
     def store(self) -> Path:
@@ -114,51 +118,65 @@ class OwnBroker:
 
 
 @contextlib.contextmanager
-def own_broker(settings: Mapping[str, str], parent: Path | None, access: Access) -> Iterator[tuple[OwnBroker, Cluster]]:
-    """Start a broker with an empty store below `parent` (the directory of temporary files by default); at the end stop
-    it and remove the store. `access` says how clients reach it; its name servers are replaced.
+def server(
+    command: Callable[[Path, int], Sequence[str]], parent: Path | None, **environment: str
+) -> Iterator[OwnBroker]:
+    """Start a server in a directory of its own below `parent` (the directory of temporary files by default); at the end
+    stop it and remove the directory.
 
-    Raises:
-        BenchFailed: it does not serve.
+    Args:
+        command: of the directory and a free port, from which two to each side are free as well.
     """
     directory = Path(tempfile.mkdtemp(prefix="rocketpy-bench-", dir=parent))
     process = None
     try:
-        port, namesrv_port = free_ports(2)
-        ports = ("--port", str(port), "--namesrv-port", str(namesrv_port), "--metrics-port", "0")
-        properties = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
-        words = [
-            sys.executable,
-            "-m",
-            "rocketpy",
-            "standalone",
-            "--store",
-            str(directory / "store"),
-            *ports,
-            *properties,
-        ]
-        process = start_process(words, directory, "broker.log", PYTHONPATH=python_path())
-        broker = OwnBroker(process, directory, f"{HOST}:{namesrv_port}")
-        yield broker, _wait_ready(broker, attrs.evolve(access, name_servers=broker.name_servers))
+        (port,) = free_ports(1)
+        process = start_process(command(directory, port), directory, "server.log", **environment)
+        yield OwnBroker(process, directory, f"{HOST}:{port}")
     finally:
         if process is not None:
             stop_process(process)
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def python_path() -> str:
-    """Return the search path with the package that runs now, however it was found."""
-    root = str(Path(__file__).resolve().parents[2])
-    return os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+@contextlib.contextmanager
+def own_broker(settings: Mapping[str, str], parent: Path | None, access: Access) -> Iterator[tuple[OwnBroker, Cluster]]:
+    """Start rocketpy with these properties. `access` says how clients reach it; its name servers are replaced.
+
+    Raises:
+        BenchFailed: it does not serve.
+    """
+
+    def command(directory: Path, port: int) -> list[str]:
+        (broker_port,) = free_ports(1)
+        ports = ("--port", str(broker_port), "--namesrv-port", str(port), "--metrics-port", "0")
+        properties = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+        words = (sys.executable, "-m", "rocketpy", "standalone", "--store", str(directory / "store"))
+        return [*words, *ports, *properties]
+
+    with server(command, parent, PYTHONPATH=python_path()) as broker:
+        reached = attrs.evolve(access, name_servers=broker.address)
+        yield broker, wait_ready(broker, lambda: find(reached))
 
 
-def _wait_ready(broker: OwnBroker, access: Access) -> Cluster:
+def wait_ready(broker: OwnBroker, ask: Callable[[], T]) -> T:
+    """Repeat `ask` until it succeeds; returns its answer.
+
+    Raises:
+        BenchFailed: the server ended, or is not there after BOOT_TIMEOUT_S.
+    """
     deadline_s = time.monotonic() + BOOT_TIMEOUT_S
     while True:
         broker.guard()
         try:
-            return find(access)
+            return ask()
         except (RocketError, OSError) as error:
             if time.monotonic() > deadline_s:
                 raise BenchFailed(f"the broker is not ready after {BOOT_TIMEOUT_S:g} s: {error}") from error
         time.sleep(0.1)
+
+
+def python_path() -> str:
+    """Return the search path with the package that runs now, however it was found."""
+    root = str(Path(__file__).resolve().parents[2])
+    return os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))

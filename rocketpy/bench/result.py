@@ -18,6 +18,7 @@ import os
 import platform
 import statistics
 import subprocess
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,9 @@ from rocketpy.atomic_file import write_atomically
 from rocketpy.errors import ConfigError
 
 SCHEMA = 1
+PERCENTILES = {"p50": 50, "p90": 90, "p99": 99, "p999": 99.9, "p9999": 99.99, "max": 100}
 Figures = dict[str, float]
+Tick = Callable[[str, float, int, int], None]  # phase, seconds so far, messages so far, errors so far
 
 
 @attrs.frozen(kw_only=True)
@@ -100,6 +103,16 @@ def read(path: Path) -> Result:
         return Result(points=points, **content)
     except (KeyError, TypeError) as error:
         raise ConfigError(f"{path}: the result file is incomplete: {error}") from error
+
+
+def latency_figures(histogram: Any, prefix: str, percentiles: Sequence[str]) -> Figures:
+    """Return percentiles of an HdrHistogram of nanoseconds, in microseconds, by metric; none of an empty one."""
+    if not histogram.get_total_count():
+        return {}
+    return {
+        f"{prefix}_{name}_us": round(histogram.get_value_at_percentile(PERCENTILES[name]) / 1000, 1)
+        for name in percentiles
+    }
 
 
 def is_better_high(metric: str) -> bool:

@@ -1,7 +1,8 @@
-"""Runs a scenario file: every point as often as asked for, on a cluster or on brokers of its own."""
+"""Runs a scenario file: every point as often as asked for, on a system that runs or on servers of its own."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -10,12 +11,13 @@ from typing import Any, Protocol
 import attrs
 
 from . import result
-from .cluster import VERSION, Access, Cluster, find
-from .own_broker import OwnBroker, own_broker
-from .result import PointResult, Result, Run
+from .cluster import Access, find
+from .neighbours import SYSTEMS
+from .own_broker import own_broker
+from .result import PointResult, Result, Run, Tick
 from .scenario import Point, Scenario
 
-Watch = Callable[[str, float, int, int], None]  # phase, seconds so far, messages so far, errors so far
+ROCKETMQ = "rocketmq"
 
 
 class Generator(Protocol):
@@ -30,7 +32,7 @@ class Generator(Protocol):
 class Plan:
     """How a scenario is run, independent of what it asks for.
 
-    `access.name_servers` is empty where rocketpy starts brokers of its own, below `store`.
+    An address (for RocketMQ `access.name_servers`) that is empty asks for servers of our own, below `store`.
     """
 
     access: Access
@@ -38,46 +40,40 @@ class Plan:
     generator: str = "native"
     cluster: str | None = None
     store: Path | None = None
-
-
-@attrs.frozen
-class Place:
-    """The cluster of one run, and the broker if it is our own."""
-
-    cluster: Cluster
-    broker: OwnBroker | None
-
-    def described(self) -> dict[str, Any]:
-        settings = {name: value for name, value in self.cluster.settings.items() if name != VERSION}
-        version = self.cluster.settings.get(VERSION, "")
-        addresses = dict(self.cluster.masters)
-        own = self.broker is not None
-        return {"system": "rocketmq", "version": version, "masters": addresses, "is_own": own, "settings": settings}
+    target: str = ROCKETMQ
+    address: str = ""
 
 
 @contextlib.contextmanager
-def place(plan: Plan, scenario: Scenario) -> Iterator[Place]:
-    """Find the cluster, or start a broker for this run."""
-    if plan.access.name_servers:
-        yield Place(find(plan.access, plan.cluster), None)
+def place(plan: Plan, scenario: Scenario, tick: Tick) -> Iterator[tuple[Generator, dict[str, Any]]]:
+    """Find the system, or start one for this run; yields the generator and the system's description."""
+    if plan.target != ROCKETMQ:
+        system = SYSTEMS[plan.target]
+        with system.open(plan.address, plan.store) as (connect, broker):
+            from .clients.generator import ClientGenerator, described
+
+            about = asyncio.run(described(connect)) | {"is_own": broker is not None}
+            about["version"] = about["version"] or (system.version() if broker else "")
+            yield ClientGenerator(connect, tick, broker), about
         return
-    with own_broker(scenario.broker, plan.store, plan.access) as (broker, cluster):
-        yield Place(cluster, broker)
+    with contextlib.ExitStack() as stack:
+        if plan.access.name_servers:
+            broker, cluster = None, find(plan.access, plan.cluster)
+        else:
+            broker, cluster = stack.enter_context(own_broker(scenario.broker, plan.store, plan.access))
+        about = cluster.described() | {"is_own": broker is not None}
+        if plan.generator == "native":
+            from .native import NativeGenerator
+
+            yield NativeGenerator(cluster, tick, broker), about
+        else:
+            from .clients import rocketmq
+            from .clients.generator import ClientGenerator
+
+            yield ClientGenerator(lambda: rocketmq.connect(cluster, scenario.pull_batch_size), tick, broker), about
 
 
-def make_generator(plan: Plan, where: Place, watch: Watch) -> Generator:
-    from .native import NativeGenerator
-
-    return NativeGenerator(where.cluster, watch, where.broker)
-
-
-def run_point(plan: Plan, point: Point, watch: Watch) -> tuple[Run, dict[str, Any]]:
-    """Return one run of a point, and the description of what it ran against."""
-    with place(plan, point.scenario) as where:
-        return make_generator(plan, where, watch).run(point.scenario), where.described()
-
-
-def run_all(points: Sequence[Point], plan: Plan, watch: Callable[[str], Watch]) -> Result:
+def run_all(points: Sequence[Point], plan: Plan, watch: Callable[[str], Tick]) -> Result:
     """Run every point `plan.runs` times. The runs of a point lie far apart: a slow minute of the machine meets one run
     of each point, and not all runs of one.
 
@@ -90,8 +86,9 @@ def run_all(points: Sequence[Point], plan: Plan, watch: Callable[[str], Watch]) 
     for turn in range(plan.runs):
         for index, point in enumerate(points):
             label = " ".join(filter(None, (f"[{turn + 1}/{plan.runs}]", point.scenario.name, point.name)))
-            run, target = run_point(plan, point, watch(label))
-            runs[index].append(run)
+            with place(plan, point.scenario, watch(label)) as (generator, about):
+                runs[index].append(generator.run(point.scenario))
+                target = about
     found = [
         PointResult(name=point.name, scenario=point.scenario.as_keys(), runs=done)
         for point, done in zip(points, runs, strict=True)

@@ -19,10 +19,12 @@ from rocketpy.admin.connection import security_settings, shared_options, tool_cr
 from ..processes.boot.serving import exit_status
 
 if TYPE_CHECKING:
-    from rocketpy.bench.runner import Plan, Watch
+    from rocketpy.bench.result import Tick
+    from rocketpy.bench.runner import Plan
 
 _RESULT = click.Path(dir_okay=False, path_type=Path)
 GENERATORS = ("native", "client")
+TARGETS = ("rocketmq", "nats", "kafka")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -65,6 +67,8 @@ def scenarios(name: str | None) -> None:
 @click.option(
     "-n", "--namesrvAddr", "name_servers", default="", help="Name servers of the cluster, host:port;host:port."
 )
+@click.option("--target", type=click.Choice(TARGETS), default="rocketmq", show_default=True, help="System.")
+@click.option("--address", default="", help="Of NATS or Kafka, host:port; without, one is started.")
 @click.option("--cluster", help="Cluster, if the name servers know several.")
 @shared_options(with_environment=True)
 @click.option("--runs", type=click.IntRange(1), default=3, show_default=True, help="Runs of each point.")
@@ -85,6 +89,8 @@ def scenarios(name: str | None) -> None:
 def run_command(
     scenario: str,
     name_servers: str,
+    target: str,
+    address: str,
     cluster: str | None,
     runs: int,
     minutes: float | None,
@@ -103,6 +109,7 @@ def run_command(
     \b
     rocketpy bench run throughput --set flushDiskType=SYNC_FLUSH
     rocketpy bench run latency -n 10.0.0.1:9876 --runs 5 -o before.json
+    rocketpy bench run latency --target nats -o nats.json              the same load on a neighbour, by its client
     """
 
     def run() -> int:
@@ -111,7 +118,8 @@ def run_command(
 
         security = security_settings(connection)
         access = Access(name_servers, security.tls_options(), tool_credentials(security))
-        plan = Plan(access=access, runs=runs, generator=generator, cluster=cluster, store=store)
+        system: dict[str, Any] = {"target": target, "address": address, "cluster": cluster, "store": store}
+        plan = Plan(access=access, runs=runs, generator=generator if target == "rocketmq" else "client", **system)
         return _run(scenario, plan, minutes, settings, output, plots=plots)
 
     sys.exit(exit_status(run))
@@ -145,7 +153,7 @@ def _run(
 
 
 @contextlib.contextmanager
-def _progress() -> Iterator[Callable[[str], Watch]]:
+def _progress() -> Iterator[Callable[[str], Tick]]:
     """Yield the place to report progress to: a line that is drawn over on a terminal, a line per phase elsewhere."""
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -156,7 +164,7 @@ def _progress() -> Iterator[Callable[[str], Watch]]:
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("start", total=None)
 
-        def watch(label: str) -> Watch:
+        def watch(label: str) -> Tick:
             progress.update(task, description=label)
 
             def draw(phase: str, at_s: float, messages: int, errors: int) -> None:

@@ -96,3 +96,12 @@ def test_mistakes_are_one_line(tmp_path: Path) -> None:
         done = preloaded.run([*preloaded.COMMAND, "bench", "run", *words], timeout=120)
         assert done.returncode == 1 and expected in done.stderr, done.stderr
         assert "Traceback" not in done.stderr
+
+
+def test_the_python_client_as_the_generator(tmp_path: Path) -> None:
+    scenario = {**STEADY, "producerRate": 100, "subscriptionsPerTopic": 2, "broker": SMALL_FILES}
+    found = bench(tmp_path, scenario, "--generator", "client", "--runs", "1", "--store", str(tmp_path))
+    (run,) = found["points"][0]["runs"]
+    assert found["generator"] == "client" and found["target"]["system"] == "rocketmq" and run["errors"] == {}
+    assert run["figures"]["consumed_per_s"] == pytest.approx(2 * run["figures"]["messages_per_s"], rel=0.5)
+    assert count(run, "send") > 0 and count(run, "end_to_end") > 0

@@ -115,7 +115,7 @@ GROUND_ALLOWED: dict[str, set[str]] = {
 
 # Whoever else names these has gone round the seam. Places are modules or packages, dotted, below rocketpy.
 ONLY_IN: dict[str, set[str]] = {
-    "asyncio": {"aio.on_asyncio", "transport.asyncio_stream"},
+    "asyncio": {"aio.on_asyncio", "transport.asyncio_stream", "bench"},
     "pyspark": {"spark"},
     "pyarrow": {"spark"},
     "deltalake": {"spark"},
@@ -136,6 +136,8 @@ ONLY_IN: dict[str, set[str]] = {
     "rocketpy.native._rocketpy": {"native.core"},
     "cffi": {"bench.driver"},  # the load driver
     "hdrh": {"bench"},
+    "nats": {"bench.clients.nats"},
+    "aiokafka": {"bench.clients.kafka"},
     "rocketpy.native.core": {
         *("broker.fast_path", "failover.member_block", "native", "processes", "reactor"),
         *("replication", "spark", "store"),
