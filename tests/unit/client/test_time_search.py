@@ -6,14 +6,16 @@ import random
 from datetime import UTC, datetime, timedelta
 
 import pytest
-import trio
 
 from rocketpy.admin.messages import offset_range
 from rocketpy.client.cluster.time_search import StoredAt, first_offset_since
 from rocketpy.client.options import START_FIRST, StartFrom, ms_since_epoch
 from rocketpy.message.message_queue import MessageQueue
+from tests.support import loops
 from tests.support.clients import admin_client, pull_consumer
 from tests.support.cluster import FakeBroker, FakeCluster, run
+
+pytestmark = pytest.mark.usefixtures("backend")
 
 QUEUE = MessageQueue("T", "broker-a", 0)
 IN_ONE_MS = 300
@@ -32,7 +34,7 @@ def search(times: list[int | None], moment: int, guess: int, low: int = 0) -> tu
     async def main() -> int:
         return await first_offset_since(moment, guess, low, len(times), look)
 
-    return trio.run(main), looks
+    return loops.run(main), looks
 
 
 @pytest.mark.parametrize("gaps", [0.0, 0.3])

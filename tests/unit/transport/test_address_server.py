@@ -13,13 +13,13 @@ import attrs
 import outcome
 import pytest
 import trio
-import trio.testing
 
 from rocketpy import aio
 from rocketpy.errors import ConnectFailed, RemoteProtocolError, RocketError
 from rocketpy.transport import address_server
 from rocketpy.transport.address_server import AddressLookup, address_server_url, ask_address_server
 from rocketpy.transport.streams import listening_port
+from tests.support import loops
 
 Serve = Callable[[trio.SocketStream], Awaitable[None]]
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -93,7 +93,7 @@ def test_where_it_is_asked(domain: str, subgroup: str | None, unit: str | None, 
 def test_the_first_line_is_the_list() -> None:
     """Holds: cluster, four ways to name the name servers."""
 
-    async def main() -> None:
+    async def main() -> None:  # under trio, as the service; `ask` asks under both
         async with service(answering(OK + b"\r\n", b" 10.0.0.1:9876;", b"ns.example:9877;;[::1]:1 \r\nmore")) as made:
             found = await ask_address_server(made.url)
             assert found == ["10.0.0.1:9876", "ns.example:9877", "[::1]:1"]
@@ -146,11 +146,16 @@ def test_a_service_that_does_not_answer_takes_its_time_and_no_more(pieces: tuple
         ask(answering(*pieces, is_left_open=True), timeout_s=0.05)
 
 
+@pytest.mark.usefixtures("backend")
 def test_nobody_listens() -> None:
-    with pytest.raises(ConnectFailed):
-        trio.run(ask_address_server, "http://127.0.0.1:1/rocketmq/nsaddr")
+    async def main() -> None:
+        with pytest.raises(ConnectFailed):
+            await ask_address_server("http://127.0.0.1:1/rocketmq/nsaddr", timeout_s=1e9)
+
+    loops.run(main)
 
 
+@pytest.mark.usefixtures("backend")
 def test_a_list_is_followed_and_kept_when_the_service_fails(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     answers: list[list[str] | RocketError] = [
@@ -165,19 +170,19 @@ def test_a_list_is_followed_and_kept_when_the_service_fails(caplog: pytest.LogCa
     taken: list[list[str]] = []
 
     async def answer(url: str) -> list[str]:
-        asked_s.append(trio.current_time())
+        asked_s.append(aio.now_s())
         if not answers:
-            await trio.sleep_forever()
+            await aio.sleep_forever()
         found = answers.pop(0)
         if isinstance(found, RocketError):
             raise found
         return found
 
     async def main() -> None:
-        with trio.move_on_after(1000):
+        with aio.move_on_after(1000):
             await AddressLookup("http://x/", taken.append, answer).run()
 
-    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    loops.run(main)
     assert taken == [["a:1", "b:1"], ["c:1"]]
     gaps = [round(later - earlier) for earlier, later in itertools.pairwise(asked_s)]
     assert gaps == [address_server.AFTER_FAILURE_S, *[address_server.REFRESH_S] * 5]

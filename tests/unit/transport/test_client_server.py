@@ -1,4 +1,8 @@
-"""RemotingClient against RemotingServer over real sockets on ports that the system picks."""
+"""RemotingClient against RemotingServer over real sockets on ports that the system picks.
+
+A server runs under trio alone, so these tests do as well, but for those without one. Under asyncio the client's streams
+are tested by test_connector.py, its connections by test_channel.py, and all of it by tests/unit/client.
+"""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -9,6 +13,7 @@ import pytest
 import trio
 import trio.testing
 
+from rocketpy import aio
 from rocketpy.errors import ConnectFailed, ConnectionLost, RequestTimeout
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.answers import RequestTable
@@ -16,11 +21,12 @@ from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.connection import Connection, RequestReceived
 from rocketpy.remoting.networks import parse_networks
 from rocketpy.transport.byte_stream import ByteStream
+from rocketpy.transport.channel import ChannelLimits
 from rocketpy.transport.client import RemotingClient, open_remoting_client
 from rocketpy.transport.server import RemotingServer
 from rocketpy.transport.streams import connect, listening_port, open_listeners
-from rocketpy.transport.trio_stream import TrioByteStream
-from tests.support.memory_streams import PEER
+from tests.support import loops
+from tests.support.memory_streams import MemoryStream, memory_streams
 
 
 class Service:
@@ -193,6 +199,7 @@ def test_listener_that_fails_hurts_nobody() -> None:
     trio.run(main)
 
 
+@pytest.mark.usefixtures("backend")
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "nonsense", "127.0.0.1:x"])
 def test_nobody_listens(address: str) -> None:
     async def main() -> None:
@@ -201,75 +208,102 @@ def test_nobody_listens(address: str) -> None:
                 await ask(client, address, 10)
             assert client._slots == {}
 
-    trio.run(main)
+    loops.run(main)
 
 
+@pytest.mark.usefixtures("backend")
 def test_connecting_is_bounded_in_time() -> None:
     async def never(address: str) -> ByteStream:
-        await trio.sleep_forever()
+        await aio.sleep_forever()
         raise AssertionError
 
     async def main() -> None:
+        start_s = aio.now_s()
         async with open_remoting_client(connector=never, connect_timeout_s=3) as client:
             with pytest.raises(ConnectFailed, match="within 3 s"):
                 await ask(client, "192.0.2.1:1", 10)
             with pytest.raises(ConnectFailed, match="within 1 s"):
                 await client.invoke_oneway("192.0.2.1:1", RemotingCommand.oneway(10), 1)
-            assert trio.current_time() == pytest.approx(start_s + 4)
+            assert aio.now_s() == pytest.approx(start_s + 4)
 
-    clock = trio.testing.MockClock(autojump_threshold=0)
-    start_s = clock.current_time()
-    trio.run(main, clock=clock)
+    loops.run(main)
 
 
+@pytest.mark.usefixtures("backend")
 def test_a_connection_that_went_silent_is_replaced() -> None:
     """As after a firewall has forgotten it: what is sent is never answered, and the peer does not close it.
     Fault: A client kept a connection forgotten by a firewall for up to a quarter of an hour."""
-    made: list[trio.testing.MemoryReceiveStream] = []
+    made: list[MemoryStream] = []
 
     async def silent(address: str) -> ByteStream:
-        near, far = trio.testing.memory_stream_pair()
-        made.append(far.receive_stream)
-        return TrioByteStream(near, PEER)
+        near, far = memory_streams()
+        made.append(far)
+        return near
 
     async def main() -> None:
         async with open_remoting_client(connector=silent) as client:
             for timeout_s, connections in ((3, 1), (3, 1), (3, 1), (3, 2), (9, 2), (1, 3)):
                 with pytest.raises(RequestTimeout):
                     await client.invoke("192.0.2.1:1", RemotingCommand.request(10), timeout_s)
-                assert len(made) == connections, f"after {trio.current_time() - start_s} s"
+                assert len(made) == connections, f"after {aio.now_s()} s"
 
-    clock = trio.testing.MockClock(autojump_threshold=0)
-    start_s = clock.current_time()
-    trio.run(main, clock=clock)
+    loops.run(main)
 
 
-def test_a_connection_that_answers_others_is_kept() -> None:
+@pytest.mark.usefixtures("backend")
+def test_a_connection_whose_peer_reads_nothing_is_replaced() -> None:
+    """As above, with more waiting to be written than a connection may hold: then a request waits for room alone."""
+    made: list[MemoryStream] = []
+
+    async def choked(address: str) -> ByteStream:
+        near, far = memory_streams()
+        far.is_choked = True
+        made.append(near)
+        return near
+
     async def main() -> None:
-        near, far = trio.testing.memory_stream_pair()
+        async with open_remoting_client(connector=choked, limits=ChannelLimits(outgoing_size_max=10)) as client:
+            for connections in (1, 1, 1, 2):
+                with pytest.raises(RequestTimeout):
+                    await client.invoke("192.0.2.1:1", RemotingCommand.request(10, body=bytes(100)), 3)
+                assert len(made) == connections
+
+    loops.run(main)
+
+
+@pytest.mark.usefixtures("backend")
+def test_a_connection_that_answers_others_is_kept() -> None:
+    class AnswersSmallOnes:
+        """A receiver."""
+
+        def __init__(self, stream: MemoryStream) -> None:
+            self.stream, self.peer = stream, Connection[None]()
+
+        def received(self, data: bytes | bytearray) -> None:
+            self.peer.receive_data(data)
+            while isinstance(event := self.peer.next_event(), RequestReceived):
+                if event.command.code == 10:
+                    self.stream.write(self.peer.send(RemotingCommand.response(0).answering(event.command)))
+
+        def drained(self) -> None: ...
+
+    async def main() -> None:
+        near, far = memory_streams()
 
         async def connector(address: str) -> ByteStream:
-            return TrioByteStream(near, PEER)
+            return near
 
-        async def answer_small_ones() -> None:
-            peer = Connection[None]()
-            while data := await far.receive_some():
-                peer.receive_data(data)
-                while isinstance(event := peer.next_event(), RequestReceived):
-                    if event.command.code == 10:
-                        await far.send_all(peer.send(RemotingCommand.response(0).answering(event.command)))
-
-        async with open_remoting_client(connector=connector) as client, trio.open_nursery() as nursery:
-            nursery.start_soon(answer_small_ones)
+        async with open_remoting_client(connector=connector) as client, aio.open_nursery() as nursery:
+            nursery.start_soon(far.run, AnswersSmallOnes(far), 65_536)
             nursery.start_soon(client.invoke, "192.0.2.1:1", RemotingCommand.request(11), 1000)
             for _ in range(5):
-                await trio.sleep(4)
+                await aio.sleep(4)
                 await ask(client, "192.0.2.1:1", 10)
                 with pytest.raises(RequestTimeout):
                     await client.invoke("192.0.2.1:1", RemotingCommand.request(12), 4)
-            nursery.cancel_scope.cancel()
+            nursery.cancel()
 
-    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    loops.run(main)
 
 
 PROXY_LINE = b"PROXY TCP4 192.0.2.7 10.0.0.1 51234 10911\r\n"

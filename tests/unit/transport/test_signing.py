@@ -1,4 +1,4 @@
-"""A client that signs."""
+"""A client that signs: of brokers, which run under trio alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Encrypted connections: who is trusted, what a failure says, and commands that travel over them."""
+"""Encrypted connections: who is trusted, what a failure says, and commands that travel over them.
+
+Under trio, as servers have them; test_connector.py has the client's under each loop.
+"""
 
 from __future__ import annotations
 
