@@ -93,8 +93,8 @@ $(VENV)/.spark: $(VENV)/.dev setup.py
 	@touch $@
 
 $(VENV)/.delta: $(VENV)/.spark
-	@echo "installing the extras delta and avro, and DuckDB and pandas, which read tables in tests (about 150 MB) ..."
-	@sh deploy/with_progress.sh $(VENV)/pip.log env $(INSTALL) --editable ".[spark,delta,avro]" "duckdb>=1" "pandas<3"
+	@echo "installing the extras delta, iceberg and avro, and what reads tables and plays S3 in tests (about 300 MB) ..."
+	@sh deploy/with_progress.sh $(VENV)/pip.log env $(INSTALL) --editable ".[spark,delta,iceberg,avro]" "duckdb>=1" "pandas<3" "moto[server]>=5"
 	@touch $@
 
 test-spark: export ROCKETPY_PRELOADED = 1

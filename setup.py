@@ -110,6 +110,7 @@ setup(
         # 4.2: admission control and availableNow; 4.3.0 is tested. matplotlib: the plots of jobs
         "spark": ["pyspark>=4.2,<4.4", "pyarrow>=18", "matplotlib>=3.8"],
         "delta": ["deltalake>=1.1"],  # `rocketpy pipeline archive --format delta`, beside the extra spark
+        "iceberg": ["pyiceberg[pyiceberg-core,sql-sqlite]>=0.12,<0.13"],  # compaction uses its internals
         "console": ["jinja2>=3.1.5", "starlette>=0.40", "uvicorn>=0.30"],
         "failover": ["httpcore>=1,<2"],
         "bench": ["hdrhistogram>=0.10", "matplotlib>=3.8"],  # `rocketpy bench`

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 MUST_RUN = os.environ.get("CI") == "true"
 NEEDED = ("pyarrow", "pyspark")
-NEEDED_BY = {"test_archive_delta.py": ("deltalake", "duckdb", "pandas"), "test_bodies.py": ("fastavro",)}
+NEEDED_BY = {
+    "test_archive_tables.py": ("deltalake", "duckdb", "moto", "pandas", "pyiceberg"),
+    "test_bodies.py": ("fastavro",),
+}
 
 TASK_TRIES = 3  # local[N] alone never tries a task again
 

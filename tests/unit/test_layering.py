@@ -119,6 +119,8 @@ ONLY_IN: dict[str, set[str]] = {
     "pyspark": {"spark"},
     "pyarrow": {"spark"},
     "deltalake": {"spark"},
+    "pyiceberg": {"spark"},
+    "sqlalchemy": {"spark"},  # the errors of pyiceberg's SQL catalog
     "matplotlib": {"spark.jobs.plots", "bench.plots"},
     "fastavro": {"spark.bodies.avro"},
     "prometheus_client": {"metrics", "client.hooks.prometheus"},

@@ -1,4 +1,4 @@
-"""`rocketpy pipeline archive`: a store, or topics of running brokers, as Parquet files or a Delta table."""
+"""`rocketpy pipeline archive`: a store, or topics of running brokers, as Parquet files, a Delta or an Iceberg table."""
 
 from __future__ import annotations
 
@@ -27,16 +27,19 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rocketpy.spark.jobs.archive_log import Manifest
+    from rocketpy.spark.jobs.table_archive import TableArchive
     from rocketpy.store.inspection.findings import ProgressListener
 
 OF_STORE = {"broker": "--broker", "live_tail": "--live-tail", "skip_damage": "--skip-damage"}
 OF_TOPICS = {"topics": "--topic", "options": "--option"}
 OF_PARQUET = {"skip_damage": "--skip-damage"}
-OF_DELTA = {"storage_options": "--storage-option", "vacuum_days": "--vacuum"}
+OF_TABLES = {"storage_options": "--storage-option", "vacuum_days": "--vacuum"}
+OF_ICEBERG = {"table_name": "--table"}
+FOREIGN = {"parquet": OF_TABLES | OF_ICEBERG, "delta": OF_PARQUET | OF_ICEBERG, "iceberg": OF_PARQUET}
 OF_BOTH = ("allow_gap", "commit_bytes", "is_stopped")  # arguments of both jobs
 
 
-@click.command("archive", short_help="A store, or topics, as Parquet files or a Delta table.")
+@click.command("archive", short_help="A store, or topics, as Parquet files or a table.")
 @click.argument("places", nargs=-1, metavar="[DIRECTORY] TARGET")
 @click.option("--broker", help="Name of the broker of DIRECTORY; tells the stores in one archive apart.")
 @click.option("-n", "--name-server", metavar="HOST:PORT;...", help="Read topics of running brokers, not a DIRECTORY.")
@@ -48,7 +51,7 @@ OF_BOTH = ("allow_gap", "commit_bytes", "is_stopped")  # arguments of both jobs
 @click.option(
     "--commit-bytes",
     type=click.IntRange(1),
-    help="Commit after about so many bytes: a killed run goes on from there.  [default: 2 GiB; delta: 128 MiB]",
+    help="Commit after about so many bytes: a killed run goes on from there.  [default: 2 GiB; tables: 128 MiB]",
 )
 @click.option("--continuous", is_flag=True, help="Go on with what is new until SIGTERM. Implies --live-tail.")
 @click.option(
@@ -62,20 +65,23 @@ OF_BOTH = ("allow_gap", "commit_bytes", "is_stopped")  # arguments of both jobs
 @click.option(
     "--format",
     "format_name",
-    type=click.Choice(["parquet", "delta"]),
+    type=click.Choice(["parquet", "delta", "iceberg"]),
     default="parquet",
     show_default=True,
-    help="Files with manifests, or a Delta table, which this process writes without Spark.",
+    help="Files with manifests, or a Delta or Iceberg table, which this process writes without Spark.",
 )
 @click.option(
     "--storage-option",
     "storage_options",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Option of deltalake for TARGET, like aws_endpoint=URL. May be repeated.",
+    help="Option of deltalake or pyiceberg, like aws_endpoint=URL or s3.endpoint=URL. May be repeated.",
 )
 @click.option(
-    "--vacuum", "vacuum_days", type=click.IntRange(0), help="Delta: then remove files unused for so many days."
+    "--table", "table_name", metavar="NAMESPACE.NAME", help="Iceberg: name in the catalog.  [rocketmq.TARGET]"
+)
+@click.option(
+    "--vacuum", "vacuum_days", type=click.IntRange(0), help="Tables: then remove versions older than so many days."
 )
 @click.option("--live-tail", is_flag=True, help="A broker is writing: its unfinished record ends the log.")
 @click.option("--skip-damage", is_flag=True, help="Go on after damage; what it was is in the table of bad rows.")
@@ -84,7 +90,7 @@ OF_BOTH = ("allow_gap", "commit_bytes", "is_stopped")  # arguments of both jobs
 @INLINE
 def archive_command(places: tuple[str, ...], master: str | None, inline: bool, **given: Any) -> None:
     """Write what is new in a store, or in topics, to Parquet files: TARGET/topic=T/dt=YYYY-MM-DD/BROKER-….parquet, or
-    to the Delta table TARGET, a directory or a URL like s3://BUCKET/TABLE.
+    to the table TARGET, a directory or a URL like s3://BUCKET/TABLE.
 
     The first run archives all that is there, a later one goes on after it. A run may be cut short and repeated: each
     record is in the archive once. What cannot be read of a store is in TARGET/_rocketpy/BROKER/bad, with the reason.
@@ -102,7 +108,7 @@ def archive_command(places: tuple[str, ...], master: str | None, inline: bool, *
 
 def _archive(places: tuple[str, ...], master: str | None, inline: bool, given: dict[str, Any]) -> int:
     _check(places, given)
-    inline = inline or given["format_name"] == "delta"
+    inline = inline or given["format_name"] != "parquet"
     if not given["continuous"]:
         with job_session(master, inline) as spark, job_progress(inline) as listener:
             return _run(spark, places, given, listener)
@@ -124,8 +130,8 @@ def _archive(places: tuple[str, ...], master: str | None, inline: bool, given: d
 
 def _run(spark: SparkSession | None, places: tuple[str, ...], given: dict[str, Any], listener: ProgressListener) -> int:
     """Archive what is new. Returns the exit status."""
-    if given["format_name"] == "delta":
-        return _run_delta(places, given)
+    if given["format_name"] != "parquet":
+        return _run_table(places, given)
     from rocketpy.spark.jobs.compact import compact
 
     target, run = Path(places[-1]), _of_topics if given["name_server"] else _of_store
@@ -149,12 +155,12 @@ def _run(spark: SparkSession | None, places: tuple[str, ...], given: dict[str, A
     return int(bad_rows > 0)
 
 
-def _run_delta(places: tuple[str, ...], given: dict[str, Any]) -> int:
-    """As `_run`, into a Delta table."""
-    from rocketpy.spark.jobs.delta_archive import DeltaArchive, archive_store, archive_topics
+def _run_table(places: tuple[str, ...], given: dict[str, Any]) -> int:
+    """As `_run`, into a table."""
+    from rocketpy.spark.jobs.table_archive import archive_store, archive_topics
 
     began_s = time.monotonic()
-    table = DeltaArchive.opened(places[-1], key_values(given["storage_options"], "--storage-option"))
+    table = _opened(places[-1], given)
     chosen = _chosen(given, OF_BOTH)
     if given["name_server"]:
         archive_topics(table, given["topics"], _connection(given), **chosen)
@@ -170,6 +176,17 @@ def _run_delta(places: tuple[str, ...], given: dict[str, Any]) -> int:
     return int(report.unreadable > 0)
 
 
+def _opened(target: str, given: dict[str, Any]) -> TableArchive:
+    options = key_values(given["storage_options"], "--storage-option")
+    if given["format_name"] == "delta":
+        from rocketpy.spark.jobs.delta_archive import DeltaArchive
+
+        return DeltaArchive.opened(target, options)
+    from rocketpy.spark.jobs.iceberg_archive import IcebergArchive
+
+    return IcebergArchive.opened(target, options, given["table_name"])
+
+
 def _check(places: tuple[str, ...], given: dict[str, Any]) -> None:
     """Raises ConfigError for options that do not go together."""
     is_store = not given["name_server"]
@@ -179,14 +196,23 @@ def _check(places: tuple[str, ...], given: dict[str, Any]) -> None:
     for name, option in (OF_TOPICS if is_store else OF_STORE).items():
         if given[name]:
             raise ConfigError("belongs to topics (-n)" if is_store else "belongs to a store, not to -n", key=option)
-    is_delta = given["format_name"] == "delta"
-    for name, option in (OF_PARQUET if is_delta else OF_DELTA).items():
+    format_name = given["format_name"]
+    for name, option in FOREIGN[format_name].items():
         if given[name] not in (None, False, ()):
-            raise ConfigError(f"does not belong to --format {given['format_name']}", key=option)
-    if not is_delta and (Path(places[-1]) / "_delta_log").exists():
-        raise ConfigError(f"{places[-1]} is a Delta table: use --format delta")
+            raise ConfigError(f"does not belong to --format {format_name}", key=option)
+    if format_name == "parquet":
+        _check_directory(places[-1])
     if is_store and not given["broker"]:
         raise ConfigError("is needed: it tells the stores in one archive apart", key="--broker")
+
+
+def _check_directory(target: str) -> None:
+    """Raises ConfigError or StoreError if Parquet files cannot be archived there."""
+    if "://" in target:
+        raise ConfigError(f"{target} is in an object store, where --format parquet cannot commit: use delta or iceberg")
+    from rocketpy.spark.jobs.table_archive import check_free
+
+    check_free(target, "parquet")
 
 
 def _of_store(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 FAILED = 2
 EXTRAS = {"pyspark": "spark", "pyarrow": "spark", "matplotlib": "spark", "deltalake": "spark,delta"}
+EXTRAS |= dict.fromkeys(("pyiceberg", "sqlalchemy"), "spark,iceberg")
 MASTER = click.option("--master", help="Spark master.  [default: that of spark-submit, otherwise local[*]]")
 INLINE = click.option("--inline", is_flag=True, help="Run in this process, without Spark.")
 OPTIONS = click.option(

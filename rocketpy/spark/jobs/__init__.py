@@ -7,7 +7,7 @@ through the JVM (docs/adr/0104). Without a session the parts run one after the o
     inputs, report, plots           of jobs that analyse messages: where they read, what they found
     archive, archive_topics         a store, or topics of brokers, as Parquet; compact merges its small files
     archive_log, archive_files, archived            manifests and files of an archive
-    delta_archive                   an archive as a Delta table, which the library deltalake writes
+    table_archive                   an archive as a table, which a library writes: delta_archive, iceberg_archive
     replay/                         an archive back into topics
     audit, rebuild                  checks a store; makes its queues and index anew
     stats, committed, draining      what topics hold, how far groups are and how fast

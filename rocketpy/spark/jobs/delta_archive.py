@@ -1,56 +1,29 @@
-"""Job archive with `--format delta`: the records of a store, or messages of topics, as a Delta table.
+"""Job archive with `--format delta`: the library `deltalake` (delta-rs) writes the files and the log of the table.
 
-The library `deltalake` (delta-rs) writes the files and the log of the table; there are no manifests of ours. A commit
-adds rows together with the position after them: an application transaction of the Delta protocol, whose version is a
-queue offset, or a phy offset of a store's log. A killed run leaves at most files that no commit names, which a vacuum
-removes. Of two runs that append the same rows, the protocol refuses the second commit.
+A position is an application transaction of the Delta protocol, whose version is a queue offset, or a phy offset of a
+store's log. Of two runs that append the same rows, the protocol refuses the second commit. Files that no commit names
+are removed by a vacuum.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Self
 
 import attrs
 import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from rocketpy.errors import StoreError
 
-from ..cluster import CLUSTERS
-from ..columns import TIMES, arrow_schema
-from ..segments import list_segments
-from ..slices import mean_message_bytes
-from ..store_source import PieceReader, plan
-from .archive import SPLIT_BYTES, begin_after, options_of
-from .archive_files import COLUMNS, chunks, sorted_by_day
-from .archive_topics import PART_BYTES, TopicPart, cut_parts, new_slices, parse_connection, read_part
+from .archive_files import sorted_by_day
+from .table_archive import ROWS_SCHEMA, TableReport, check_free
 
-logger = logging.getLogger(__name__)
-
-COMMIT_BYTES = 128 << 20  # of rows in memory: a commit is sorted, which takes them three times
 PARTITIONS = ["topic", "dt"]
 HOURS_PER_DAY = 24
-FIELDS = [pa.field(name, pa.timestamp("us", "UTC")) if name in TIMES else arrow_schema([name])[0] for name in COLUMNS]
-SCHEMA = pa.schema([*FIELDS, pa.field("dt", pa.date32())])
-"""The columns of the source; Delta knows no milliseconds."""
-
-
-@attrs.define
-class TableReport:
-    """The work of a run."""
-
-    rows: int = 0
-    commits: int = 0
-    unreadable: int = 0  # bodies that could not be decompressed, archived as stored
-    version: int = 0  # of the table
-    merged_files: int = 0
-    vacuumed_files: int = 0
+SCHEMA = pa.schema([*ROWS_SCHEMA, pa.field("dt", pa.date32())])
 
 
 @contextmanager
@@ -76,11 +49,10 @@ class DeltaArchive:
         """Open a table, or make it.
 
         Raises:
-            StoreError: it cannot be reached, or the directory is an archive of `--format parquet`.
+            StoreError: it cannot be reached, or the directory is an archive of another format.
         """
         options = dict(storage_options)
-        if (Path(uri) / "_rocketpy").exists():
-            raise StoreError(f"{uri} is an archive of --format parquet: name another directory")
+        check_free(uri, "delta")
         with _translated(uri):
             if DeltaTable.is_deltatable(uri, options):
                 return cls(uri, DeltaTable(uri, storage_options=options))
@@ -123,97 +95,3 @@ class DeltaArchive:
         """The report of this run."""
         self.report.version = self.table.version()
         return self.report
-
-
-def archive_store(
-    archive: DeltaArchive,
-    root: Path,
-    broker: str,
-    *,
-    commit_bytes: int = COMMIT_BYTES,
-    allow_gap: bool = False,
-    live_tail: bool = False,
-    is_stopped: Callable[[], bool] = lambda: False,
-) -> None:
-    """Append what is new in a store.
-
-    Args: as of `archive.archive`; `commit_bytes` is of rows in memory.
-    Raises:
-        StoreError: records are gone, the store is another one, or another run is busy. RecordCorrupt: damage.
-    """
-    root, name = root.absolute(), _name_of(broker)
-    list_segments(root)
-    if archive.position(f"{name}/topics") is not None:
-        raise StoreError(f"{archive.uri}: broker {broker} is archived by its topics; rows would be there twice")
-    begin = begin_after(root, archive.position(name), allow_gap)
-    options = options_of(root, broker, begin, split_bytes=SPLIT_BYTES, live_tail=live_tail, skip_damage=False)
-
-    def batches() -> Iterator[Any]:
-        for piece in plan(options, begins_at_record=True):
-            reader = PieceReader(options, COLUMNS, piece)
-            reader.decoder.bad = []
-            yield from reader.batches()
-            archive.report.unreadable += len(reader.decoder.bad)
-            for place in reader.decoder.bad:
-                logger.warning("the body at log offset %d is archived as stored: %s", place.phy_offset, place.reason)
-
-    for rows in chunks(batches(), commit_bytes):
-        ends = pc.add(rows["physicalOffset"], pc.cast(rows["storeSize"], pa.int64()))
-        archive.append(rows, {name: pc.max(ends).as_py()})
-        if is_stopped():
-            return
-
-
-def archive_topics(
-    archive: DeltaArchive,
-    topics: tuple[str, ...],
-    connection: Mapping[str, str],
-    *,
-    commit_bytes: int = COMMIT_BYTES,
-    allow_gap: bool = False,
-    is_stopped: Callable[[], bool] = lambda: False,
-) -> None:
-    """Append what is new in topics of running brokers.
-
-    Args: as of `archive_topics.archive_topics`; `commit_bytes` is of rows in memory.
-    Raises: as there; StoreError also if another run is busy.
-    """
-    options = parse_connection(topics, connection, allow_gap=allow_gap)
-    cluster = CLUSTERS.get(options.client_options())
-    bounds = cluster.bounds(cluster.queues(topics))
-    for broker in sorted({queue.broker_name for queue in bounds}):
-        if archive.position(_name_of(broker)) is not None:
-            raise StoreError(f"{archive.uri}: broker {broker} is archived by its store; rows would be there twice")
-    slices = []
-    for queue, ends in sorted(bounds.items()):
-        position = archive.position(_name_of(queue.broker_name, queue.topic, queue.queue_id))
-        known = {} if position is None else {queue.topic: {str(queue.queue_id): position}}
-        slices += new_slices(known, {queue: ends}, allow_gap)
-    size = mean_message_bytes(options, slices)
-    for part in cut_parts(slices, max(1, min(PART_BYTES, commit_bytes) // size)):
-        if is_stopped():
-            return
-        _append_part(archive, part, read_part(options, part), commit_bytes)
-
-
-def _append_part(archive: DeltaArchive, part: TopicPart, batches: Iterable[Any], commit_bytes: int) -> None:
-    """Commit the rows of a part, usually at once. The last commit also passes offsets without a message."""
-    ends = {f"{_name_of(one.queue.broker_name)}/topics": 1 for one in part.slices}
-    ends |= {_name_of(one.queue.broker_name, one.queue.topic, one.queue.queue_id): one.end for one in part.slices}
-    held = None
-    for rows in chunks(batches, commit_bytes):
-        if held is not None:
-            archive.append(held, _positions_after(held))
-        held = rows
-    archive.append(arrow_schema(COLUMNS).empty_table() if held is None else held, ends)
-
-
-def _positions_after(rows: Any) -> dict[str, int]:
-    """The positions after rows, which are in order of each queue."""
-    last = rows.group_by(["brokerName", "topic", "queueId"]).aggregate([("queueOffset", "max")]).to_pylist()
-    return {_name_of(row["brokerName"], row["topic"], row["queueId"]): row["queueOffset_max"] + 1 for row in last}
-
-
-def _name_of(*parts: object) -> str:
-    """The application id of a position: of a broker's log, or of a queue."""
-    return "/".join(("rocketpy", *map(str, parts)))

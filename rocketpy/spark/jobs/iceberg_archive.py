@@ -1,0 +1,236 @@
+"""Job archive with `--format iceberg`: the library `pyiceberg` writes the files and the metadata of the table.
+
+The positions of all queues are a property of each snapshot that a run makes, as JSON: a table that is rolled back goes
+on from where the older snapshot was. A snapshot without them, of a compaction by another program, has those of its
+parent.
+
+pyiceberg itself repeats a commit that met another one, on top of the rows that were committed meanwhile. Here that
+would be the same rows again, so a commit is tried once. If the positions are still as they were, another program has
+maintained the table, and the run tries again; otherwise it fails.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Self
+
+import attrs
+from pyiceberg.catalog import load_catalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NoSuchTableError,
+    RESTError,
+    TableAlreadyExistsError,
+    ValidationException,
+)
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import ArrowScan, _dataframe_to_data_files  # the latter is what Table.append writes with
+from pyiceberg.table import FileScanTask, Table
+from pyiceberg.transforms import DayTransform
+from sqlalchemy.exc import SQLAlchemyError
+
+from rocketpy.errors import ConfigError, StoreError
+
+from .archive_files import sorted_by_day
+from .table_archive import MARKS, ROWS_SCHEMA, TableReport, check_free
+
+NAMESPACE = "rocketmq"
+CATALOG_FILE = MARKS["iceberg"]  # in the table's directory, unless options name a catalog
+POSITIONS = "rocketpy.positions"
+ONCE = {"commit.retry.num-retries": "0"}
+TRIES_MAX = 5
+PROPERTIES = {
+    "write.parquet.compression-codec": "zstd",
+    "write.metadata.delete-after-commit.enabled": "true",  # a table that is kept fresh has a commit each minute
+    "commit.manifest-merge.enabled": "true",
+}
+MERGED_BYTES = 64 << 20  # of files that become one, compressed: their rows are in memory
+
+
+@contextmanager
+def _translated(uri: str) -> Iterator[None]:
+    try:
+        yield
+    except (CommitFailedException, ValidationException) as error:
+        raise StoreError(f"{uri}: another run has changed the table meanwhile: {error}") from error
+    except (RESTError, SQLAlchemyError, OSError, ValueError) as error:
+        raise StoreError(f"{uri}: {error}") from error
+
+
+@attrs.define(eq=False)
+class IcebergArchive:
+    """An open table, as it was at its last commit."""
+
+    uri: str
+    table: Table
+    positions: dict[str, int]
+    report: TableReport = attrs.field(factory=TableReport)
+
+    @classmethod
+    def opened(cls, uri: str, options: Mapping[str, str], name: str | None = None) -> Self:
+        """Open a table, or make it; give it columns that it lacks.
+
+        Args:
+            uri: the table's location, a directory or a URL.
+            options: of pyiceberg's catalog and file systems. Without `uri` and `type` the catalog of a directory is an
+                SQLite file in it, that of a URL the one of pyiceberg's configuration.
+            name: of the table in the catalog; NAMESPACE and the last part of `uri` if it is None.
+        Raises:
+            ConfigError: no catalog is named. StoreError: it cannot be reached, the directory is an archive of another
+            format, or the table has rows and no positions.
+        """
+        identifier = tuple((name or f"{NAMESPACE}.{Path(uri).name}").rsplit(".", 1))
+        location, properties = uri, dict(options)
+        if is_local := "://" not in uri:
+            path = Path(uri).absolute()
+            check_free(uri, "iceberg")
+            location = f"file://{path}"
+        with _translated(uri):
+            if is_local and not properties.keys() & {"uri", "type"}:
+                path.mkdir(parents=True, exist_ok=True)
+                properties["uri"] = f"sqlite:///{path / CATALOG_FILE}"
+            try:
+                catalog = load_catalog(**properties)
+            except ValueError as error:
+                raise ConfigError(f"{uri}: which catalog? {error}", key="--storage-option uri=...") from error
+            catalog.create_namespace_if_not_exists(identifier[:-1])
+            table = _loaded(catalog, identifier, location)
+            with table.update_schema() as update:
+                update.union_by_name(ROWS_SCHEMA)
+            return cls(uri, table, _positions_of(table))
+
+    def position(self, name: str) -> int | None:
+        """The position that was committed under a name."""
+        return self.positions.get(name)
+
+    def append(self, rows: Any, positions: Mapping[str, int]) -> None:
+        """Commit rows and positions, both or none of them."""
+        rows = sorted_by_day(rows).select(ROWS_SCHEMA.names).cast(ROWS_SCHEMA)
+        after = {**self.positions, **positions}
+        with _translated(self.uri):
+            for tries_left in reversed(range(TRIES_MAX)):
+                try:
+                    with self._once() as transaction:
+                        transaction.append(rows, snapshot_properties=_summary(after))
+                    break
+                except CommitFailedException:
+                    self.table.refresh()
+                    if not tries_left or _positions_of(self.table) != self.positions:
+                        raise
+            self.table.refresh()
+        self.positions = after
+        self.report.rows += rows.num_rows
+        self.report.commits += 1
+
+    def compact(self) -> None:
+        """Merge small files in one commit. Readers keep the snapshot that they have opened."""
+        with _translated(self.uri):
+            groups = list(_groups(self.table))
+            if not groups:
+                return
+            with (
+                self._once() as transaction,
+                transaction.update_snapshot(snapshot_properties=_summary(self.positions)).overwrite() as snapshot,
+            ):
+                for group in groups:
+                    for task in group:
+                        snapshot.delete_data_file(task.file)
+                    scan = ArrowScan(self.table.metadata, self.table.io, self.table.schema(), AlwaysTrue())
+                    rows = sorted_by_day(scan.to_table(group)).drop_columns(["dt"])
+                    for file in _dataframe_to_data_files(self.table.metadata, rows, self.table.io):
+                        snapshot.append_data_file(file)
+            self.table.refresh()
+        self.report.merged_files += sum(map(len, groups))
+
+    def vacuum(self, days: int) -> None:
+        """Expire snapshots older than `days` days, then remove the files that only they named."""
+        with _translated(self.uri):
+            before = _files_of(self.table)
+            oldest = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=days)
+            self.table.maintenance.expire_snapshots().older_than(oldest).commit()
+            self.table.refresh()
+            unused = before - _files_of(self.table)
+            for path in unused:
+                with suppress(FileNotFoundError):  # by a vacuum beside this one
+                    self.table.io.delete(path)
+        self.report.vacuumed_files += len(unused)
+
+    def done(self) -> TableReport:
+        """The report of this run."""
+        snapshot = self.table.current_snapshot()
+        self.report.version = snapshot.snapshot_id if snapshot else 0
+        return self.report
+
+    def _once(self) -> Any:
+        """A transaction that does not repeat its commit: it reads how often from the properties of its own table."""
+        table = self.table
+        metadata = table.metadata.model_copy(update={"properties": table.properties | ONCE})
+        return Table(table.name(), metadata, table.metadata_location, table.io, table.catalog).transaction()
+
+
+def _loaded(catalog: Any, identifier: tuple[str, ...], location: str) -> Table:
+    """The table; a new one is partitioned by topic and day in the commit that makes it."""
+    try:
+        return catalog.load_table(identifier)
+    except NoSuchTableError:
+        pass
+    try:
+        with (
+            catalog.create_table_transaction(identifier, ROWS_SCHEMA, location, properties=PROPERTIES) as transaction,
+            transaction.update_spec() as spec,
+        ):
+            spec.add_identity("topic")
+            spec.add_field("storeTimestamp", DayTransform(), "dt")
+    except (TableAlreadyExistsError, CommitFailedException):
+        pass  # another run was first
+    return catalog.load_table(identifier)
+
+
+def _positions_of(table: Table) -> dict[str, int]:
+    """The positions of the newest snapshot that has them. Raises StoreError."""
+    current = snapshot = table.current_snapshot()
+    while snapshot is not None:
+        if snapshot.summary is not None and (text := snapshot.summary.additional_properties.get(POSITIONS)):
+            found: dict[str, int] = json.loads(text)
+            return found
+        snapshot = table.snapshot_by_id(snapshot.parent_snapshot_id) if snapshot.parent_snapshot_id else None
+    if current is not None:
+        raise StoreError(
+            f"{table.location()} has rows, and no snapshot says how far it is archived: the table is not of rocketpy, "
+            "or another program has expired its snapshots. Name another table"
+        )
+    return {}
+
+
+def _summary(positions: Mapping[str, int]) -> dict[str, str]:
+    return {POSITIONS: json.dumps(positions, separators=(",", ":"))}
+
+
+def _groups(table: Table) -> Iterator[list[FileScanTask]]:
+    """Small files of a partition that become one. Files with deleted rows are left to programs that delete rows."""
+    partitions: dict[str, list[FileScanTask]] = {}
+    for task in table.scan().plan_files():
+        if task.file.file_size_in_bytes < MERGED_BYTES // 2 and not task.delete_files:
+            partitions.setdefault(f"{task.file.spec_id} {task.file.partition}", []).append(task)
+    for tasks in partitions.values():
+        group, size = list[FileScanTask](), 0
+        for task in sorted(tasks, key=lambda task: task.file.file_path):
+            if group and size + task.file.file_size_in_bytes > MERGED_BYTES:
+                if len(group) > 1:
+                    yield group
+                group, size = [], 0
+            group.append(task)
+            size += task.file.file_size_in_bytes
+        if len(group) > 1:
+            yield group
+
+
+def _files_of(table: Table) -> set[str]:
+    """All files that the table's snapshots name."""
+    lists = {snapshot.manifest_list for snapshot in table.snapshots()}
+    manifests = set(table.inspect.all_manifests()["path"].to_pylist())
+    return lists | manifests | set(table.inspect.all_files()["file_path"].to_pylist())

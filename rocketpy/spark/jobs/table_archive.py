@@ -1,0 +1,176 @@
+"""Job archive with `--format delta` or `iceberg`: the records of a store, or messages of topics, in a table.
+
+A well-kept library writes the files and the log of the table; there are no manifests of ours. A commit adds rows
+together with the positions after them, in the same atomic step. A killed run leaves at most files that no commit names.
+How a format keeps positions, and how it refuses the second of two runs that append the same rows, is said in
+delta_archive.py and iceberg_archive.py.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import attrs
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rocketpy.errors import StoreError
+
+from ..cluster import CLUSTERS
+from ..columns import TIMES, arrow_schema
+from ..segments import list_segments
+from ..slices import mean_message_bytes
+from ..store_source import PieceReader, plan
+from .archive import SPLIT_BYTES, begin_after, options_of
+from .archive_files import COLUMNS, chunks
+from .archive_topics import PART_BYTES, TopicPart, cut_parts, new_slices, parse_connection, read_part
+
+logger = logging.getLogger(__name__)
+
+COMMIT_BYTES = 128 << 20  # of rows in memory: a commit is sorted, which takes them three times
+ROWS_SCHEMA = pa.schema(
+    [pa.field(name, pa.timestamp("us", "UTC")) if name in TIMES else arrow_schema([name])[0] for name in COLUMNS]
+)
+"""The columns of the source."""
+
+
+MARKS = {"parquet": "_rocketpy", "delta": "_delta_log", "iceberg": "catalog.db"}
+"""What the directory of an archive has, by its format."""
+
+
+def check_free(target: str, format_name: str) -> None:
+    """Raises StoreError if a directory is an archive of another format."""
+    for other, mark in MARKS.items():
+        if other != format_name and (Path(target) / mark).exists():
+            raise StoreError(f"{target} is an archive of --format {other}: name another directory")
+
+
+@attrs.define
+class TableReport:
+    """The work of a run."""
+
+    rows: int = 0
+    commits: int = 0
+    unreadable: int = 0  # bodies that could not be decompressed, archived as stored
+    version: int = 0  # of the table: what its format calls a version, or a snapshot
+    merged_files: int = 0
+    vacuumed_files: int = 0
+
+
+class TableArchive(Protocol):
+    """An open table, as it was at its last commit. Every method raises StoreError when the table cannot be reached."""
+
+    uri: str
+    report: TableReport
+
+    def position(self, name: str) -> int | None:
+        """The position that was committed under a name."""
+
+    def append(self, rows: Any, positions: Mapping[str, int]) -> None:
+        """Commit rows and positions, both or none of them. Raises StoreError also if another run has committed."""
+
+    def compact(self) -> None:
+        """Merge small files. Readers keep the version that they have opened."""
+
+    def vacuum(self, days: int) -> None:
+        """Forget versions older than `days` days, and remove files that only they name."""
+
+    def done(self) -> TableReport:
+        """The report of this run."""
+
+
+def archive_store(
+    archive: TableArchive,
+    root: Path,
+    broker: str,
+    *,
+    commit_bytes: int = COMMIT_BYTES,
+    allow_gap: bool = False,
+    live_tail: bool = False,
+    is_stopped: Callable[[], bool] = lambda: False,
+) -> None:
+    """Append what is new in a store.
+
+    Args: as of `archive.archive`; `commit_bytes` is of rows in memory.
+    Raises:
+        StoreError: records are gone, the store is another one, or another run is busy. RecordCorrupt: damage.
+    """
+    root, name = root.absolute(), _name_of(broker)
+    list_segments(root)
+    if archive.position(f"{name}/topics") is not None:
+        raise StoreError(f"{archive.uri}: broker {broker} is archived by its topics; rows would be there twice")
+    begin = begin_after(root, archive.position(name), allow_gap)
+    options = options_of(root, broker, begin, split_bytes=SPLIT_BYTES, live_tail=live_tail, skip_damage=False)
+
+    def batches() -> Iterator[Any]:
+        for piece in plan(options, begins_at_record=True):
+            reader = PieceReader(options, COLUMNS, piece)
+            reader.decoder.bad = []
+            yield from reader.batches()
+            archive.report.unreadable += len(reader.decoder.bad)
+            for place in reader.decoder.bad:
+                logger.warning("the body at log offset %d is archived as stored: %s", place.phy_offset, place.reason)
+
+    for rows in chunks(batches(), commit_bytes):
+        ends = pc.add(rows["physicalOffset"], pc.cast(rows["storeSize"], pa.int64()))
+        archive.append(rows, {name: pc.max(ends).as_py()})
+        if is_stopped():
+            return
+
+
+def archive_topics(
+    archive: TableArchive,
+    topics: tuple[str, ...],
+    connection: Mapping[str, str],
+    *,
+    commit_bytes: int = COMMIT_BYTES,
+    allow_gap: bool = False,
+    is_stopped: Callable[[], bool] = lambda: False,
+) -> None:
+    """Append what is new in topics of running brokers.
+
+    Args: as of `archive_topics.archive_topics`; `commit_bytes` is of rows in memory.
+    Raises: as there; StoreError also if another run is busy.
+    """
+    options = parse_connection(topics, connection, allow_gap=allow_gap)
+    cluster = CLUSTERS.get(options.client_options())
+    bounds = cluster.bounds(cluster.queues(topics))
+    for broker in sorted({queue.broker_name for queue in bounds}):
+        if archive.position(_name_of(broker)) is not None:
+            raise StoreError(f"{archive.uri}: broker {broker} is archived by its store; rows would be there twice")
+    slices = []
+    for queue, ends in sorted(bounds.items()):
+        position = archive.position(_name_of(queue.broker_name, queue.topic, queue.queue_id))
+        known = {} if position is None else {queue.topic: {str(queue.queue_id): position}}
+        slices += new_slices(known, {queue: ends}, allow_gap)
+    size = mean_message_bytes(options, slices)
+    for part in cut_parts(slices, max(1, min(PART_BYTES, commit_bytes) // size)):
+        if is_stopped():
+            return
+        _append_part(archive, part, read_part(options, part), commit_bytes)
+
+
+def _append_part(archive: TableArchive, part: TopicPart, batches: Iterable[Any], commit_bytes: int) -> None:
+    """Commit the rows of a part, usually at once. The last commit also passes offsets without a message."""
+    ends = {f"{_name_of(one.queue.broker_name)}/topics": 1 for one in part.slices}
+    ends |= {_name_of(one.queue.broker_name, one.queue.topic, one.queue.queue_id): one.end for one in part.slices}
+    held = None
+    for rows in chunks(batches, commit_bytes):
+        if held is not None:
+            archive.append(held, _positions_after(held))
+        held = rows
+    archive.append(arrow_schema(COLUMNS).empty_table() if held is None else held, ends)
+
+
+def _positions_after(rows: Any) -> dict[str, int]:
+    """The positions after rows, which are in order of each queue."""
+    last = rows.group_by(["brokerName", "topic", "queueId"]).aggregate([("queueOffset", "max")]).to_pylist()
+    return {_name_of(row["brokerName"], row["topic"], row["queueId"]): row["queueOffset_max"] + 1 for row in last}
+
+
+def _name_of(*parts: object) -> str:
+    """The application id of a position: of a broker's log, or of a queue."""
+    return "/".join(("rocketpy", *map(str, parts)))

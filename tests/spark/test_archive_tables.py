@@ -1,0 +1,214 @@
+"""Archives as tables: each record once over runs and kills, read back by others; upkeep is the libraries'."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import duckdb
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+
+from rocketpy.cli.command_line import cli
+from rocketpy.errors import ConfigError, StoreError
+from rocketpy.spark.jobs.table_archive import ROWS_SCHEMA, archive_store, archive_topics
+from tests.spark.following import Following
+from tests.spark.tables import BUCKET, DELTA, FORMATS, ICEBERG, Format, logged, places, s3_server
+from tests.spark.test_archive_topics import send
+from tests.spark.test_segments import make_store
+from tests.support.broker import RunningBroker, running_broker
+
+BROKER = "b"
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[RunningBroker]:
+    with running_broker({"defaultTopicQueueNums": "3"}) as started:
+        yield started
+
+
+@pytest.fixture(params=FORMATS, ids=lambda kind: kind.name)
+def kind(request: pytest.FixtureRequest) -> Format:
+    return request.param  # type: ignore[no-any-return]  # pytest's Any
+
+
+def run(kind: Format, words: list[str]) -> dict[str, Any]:
+    done = CliRunner().invoke(cli, ["pipeline", "archive", "--format", kind.name, *words])
+    assert done.exit_code == 0, done.output
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
+
+
+def test_a_kill_of_a_run_leaves_each_record_once(kind: Format, tmp_path: Path) -> None:
+    """SIGKILL at a random moment, also within a commit; `make kill-pipeline` does many."""
+    make_store(tmp_path / "s", 300)
+    target = tmp_path / "a"
+    print("seed", seed := random.randrange(1 << 32))
+    chance = random.Random(seed)
+    wanted = chance.randint(1, 8)  # files; a commit has two
+    words = ("--format", kind.name, "--broker", BROKER, "--commit-bytes", "4000", str(tmp_path / "s"))
+    with Following(target, *words) as following:
+        following.wait_until(lambda: len(list(target.rglob("*.parquet"))) >= wanted)
+        time.sleep(chance.uniform(0, 0.1))
+    rows = places(kind.rows(target))
+    assert rows == logged(tmp_path / "s")[: len(rows)], "rows and position are one commit"
+    archive_store(archive := kind.opened(target), tmp_path / "s", BROKER)
+    assert archive.report.rows == 300 - len(rows)
+    assert places(kind.rows(target)) == logged(tmp_path / "s")
+
+
+def test_duckdb_and_pandas_read_the_table(kind: Format, broker: RunningBroker, tmp_path: Path) -> None:
+    """A topic with a name that a path must escape; runs go on after each other, and queues keep their positions.
+
+    DuckDB gets the files of the table's newest version: its own extensions for tables are not in its package.
+    """
+    topic, orders, target = f"%RETRY%{kind.name}", f"Orders-{kind.name}", tmp_path / "t"
+    words = ["-n", broker.namesrv, "-t", topic, "-t", orders, str(target)]
+    send(broker, topic, 30)
+    send(broker, orders, 10)
+    report = run(kind, ["--commit-bytes", "3000", *words])
+    assert report["rows"] == 40 and report["commits"] > 2
+    assert (run(kind, words)["rows"], run(kind, words)["commits"]) == (0, 0)
+    send(broker, topic, 25)
+    assert run(kind, words)["rows"] == 25
+    counts = duckdb.sql(
+        "SELECT topic, count(*), count(DISTINCT (queueId, queueOffset)), min(octet_length(body)) > 0 "
+        f"FROM read_parquet({kind.files(target)}, hive_partitioning = {kind.name == 'delta'}) GROUP BY topic ORDER BY 1"
+    ).fetchall()
+    assert counts == [(topic, 55, 55, True), (orders, 10, 10, True)]
+    frame = kind.rows(target).to_pandas()
+    frame = frame[frame["topic"] == topic]
+    assert len(frame) == 55 and set(frame["keys"]) == {f"k{n}" for n in range(30)}
+    assert str(frame["storeTimestamp"].dtype) == "datetime64[us, UTC]"
+
+
+def test_rows_that_others_have_appended_meanwhile_are_refused(kind: Format, tmp_path: Path) -> None:
+    make_store(tmp_path / "s", 60)
+    first, second = kind.opened(tmp_path / "a"), kind.opened(tmp_path / "a")
+    archive_store(first, tmp_path / "s", BROKER)
+    with pytest.raises(StoreError, match=r"another run has .* meanwhile"):
+        archive_store(second, tmp_path / "s", BROKER)
+    assert places(kind.rows(tmp_path / "a")) == logged(tmp_path / "s")
+
+
+def test_compaction_vacuum_and_time_travel(kind: Format, tmp_path: Path) -> None:
+    make_store(tmp_path / "s", 60)
+    target = tmp_path / "a"
+    words = ["--broker", BROKER, "--commit-bytes", "2000", str(tmp_path / "s"), str(target)]
+    first = run(kind, words)
+    before = kind.files(target)
+    report = run(kind, ["--compact", *words])
+    assert report["merged_files"] == len(before) > len(after := kind.files(target))
+    assert places(kind.rows(target, first["version"])) == places(kind.rows(target)) == logged(tmp_path / "s")
+    assert run(kind, ["--compact", *words])["merged_files"] == 0
+    assert run(kind, ["--vacuum", "1", *words])["vacuumed_files"] == 0, "the versions are younger"
+    assert run(kind, ["--vacuum", "0", *words])["vacuumed_files"] >= report["merged_files"]
+    assert {str(path) for path in target.rglob("*.parquet")} == set(after)
+    assert places(kind.rows(target)) == logged(tmp_path / "s")
+    make_store(tmp_path / "more", 90)
+    assert run(kind, [*words[:-2], str(tmp_path / "more"), str(target)])["rows"] == 30, "the position is kept"
+
+
+def test_an_iceberg_table_is_partitioned_by_topic_and_day(tmp_path: Path) -> None:
+    make_store(tmp_path / "s", 60)
+    archive_store(ICEBERG.opened(tmp_path / "a"), tmp_path / "s", BROKER)
+    (topic, day) = ICEBERG.table(tmp_path / "a").spec().fields
+    assert (topic.name, str(topic.transform), day.name, str(day.transform)) == ("topic", "identity", "dt", "day")
+    (file, *_) = ICEBERG.table(tmp_path / "a").scan("storeTimestamp < '2023-11-15T00:00:00+00:00'").plan_files()
+    assert "/topic=A/dt=2023-11-14/" in file.file.file_path
+
+
+def test_tables_of_other_schemas_get_the_columns_that_they_lack(tmp_path: Path) -> None:
+    make_store(tmp_path / "s", 60)
+    lacking = [field for field in DELTA.opened(tmp_path / "new").table.schema().to_arrow() if field.name != "bodyCRC"]
+    own = pa.field("reviewed", pa.bool_())
+    schema = pa.schema([*(pa.field(field) for field in lacking), own])
+    deltalake.DeltaTable.create(str(tmp_path / "d"), schema, partition_by=["topic", "dt"])
+    archive_store(DELTA.opened(tmp_path / "d"), tmp_path / "s", BROKER)
+    with ICEBERG.opened(tmp_path / "i").table.update_schema() as update:
+        update.delete_column("bodyCRC")
+        update.add_column("reviewed", ICEBERG.table(tmp_path / "i").schema().find_type("topic"))
+    archive = ICEBERG.opened(tmp_path / "i")
+    archive_store(archive, tmp_path / "s", BROKER, commit_bytes=2000)
+    archive.compact()
+    for rows in (DELTA.rows(tmp_path / "d"), ICEBERG.rows(tmp_path / "i")):
+        assert set(ROWS_SCHEMA.names) <= set(rows.column_names)
+        assert rows["bodyCRC"].null_count == 0 and rows["reviewed"].null_count == rows.num_rows == 60
+
+
+def test_an_iceberg_table_that_others_maintain_or_roll_back(tmp_path: Path) -> None:
+    """A commit meets a compaction by another program; an older snapshot has the position of that time."""
+    make_store(tmp_path / "s", 60)
+    make_store(tmp_path / "more", 90)
+    table = ICEBERG.opened(tmp_path / "a")
+    archive_store(table, tmp_path / "s", BROKER, commit_bytes=2000)
+    ICEBERG.opened(tmp_path / "a").compact()
+    archive_store(table, tmp_path / "more", BROKER)
+    assert places(ICEBERG.rows(tmp_path / "a")) == logged(tmp_path / "more")
+    ICEBERG.table(tmp_path / "a").delete("topic == 'A'")  # a snapshot without positions
+    archive_store(table := ICEBERG.opened(tmp_path / "a"), tmp_path / "more", BROKER)
+    assert table.report.rows == 0
+    table.table.manage_snapshots().rollback_to_snapshot(table.table.snapshots()[0].snapshot_id).commit()
+    archive_store(ICEBERG.opened(tmp_path / "a"), tmp_path / "more", BROKER)
+    assert places(ICEBERG.rows(tmp_path / "a")) == logged(tmp_path / "more")
+
+
+def test_an_iceberg_table_of_another_program_is_refused(tmp_path: Path) -> None:
+    table = ICEBERG.opened(tmp_path / "a").table
+    table.append(ROWS_SCHEMA.empty_table())
+    with pytest.raises(StoreError, match="no snapshot says how far it is archived"):
+        ICEBERG.opened(tmp_path / "a")
+    with pytest.raises(ConfigError, match=r"--storage-option uri=.*which catalog\?"):
+        ICEBERG.opened("s3://lake/a")
+
+
+def test_archives_of_different_kinds_are_not_mixed(broker: RunningBroker, tmp_path: Path) -> None:
+    send(broker, "Mixed", 5)
+    connection = {"nameServer": broker.namesrv}
+    archive_topics(DELTA.opened(tmp_path / "t"), ("Mixed",), connection)
+    with pytest.raises(StoreError, match="is archived by its topics"):
+        archive_store(DELTA.opened(tmp_path / "t"), broker.store, "broker-a", live_tail=True)
+    archive_store(ICEBERG.opened(tmp_path / "s"), broker.store, "broker-a", live_tail=True)
+    with pytest.raises(StoreError, match="is archived by its store"):
+        archive_topics(ICEBERG.opened(tmp_path / "s"), ("Mixed",), connection)
+    (tmp_path / "p/_rocketpy").mkdir(parents=True)
+    for kind, name, other in ((DELTA, "p", "parquet"), (ICEBERG, "p", "parquet"), (ICEBERG, "t", "delta")):
+        with pytest.raises(StoreError, match=f"is an archive of --format {other}"):
+            kind.opened(tmp_path / name)
+    with pytest.raises(StoreError, match="is an archive of --format iceberg"):
+        DELTA.opened(tmp_path / "s")
+    for words, message in (
+        (["--format", "delta", "--skip-damage", "s"], "--skip-damage: does not belong to --format delta"),
+        (["--format", "delta", "--table", "a.b", "s"], "--table: does not belong to --format delta"),
+        (["--vacuum", "7", "s"], "--vacuum: does not belong to --format parquet"),
+        (["t"], "t is an archive of --format delta: name another directory"),
+        (["s"], "s is an archive of --format iceberg"),
+        (["s3://lake/t"], "s3://lake/t is in an object store, where --format parquet cannot commit: use delta or"),
+    ):
+        target = words.pop() if "://" in words[-1] else str(tmp_path / words.pop())
+        command = ["pipeline", "archive", "--inline", *words, "--broker", "broker-a", str(broker.store), target]
+        done = CliRunner().invoke(cli, command)
+        assert done.exit_code == 2 and message in done.stderr, done.output
+
+
+def test_tables_in_an_object_store(tmp_path: Path) -> None:
+    """An S3 server in a process of its own, through the file systems of the libraries."""
+    make_store(tmp_path / "s", 60)
+    with s3_server(tmp_path) as url:
+        for kind in FORMATS:
+            target, options = f"s3://{BUCKET}/{kind.name}", kind.of_s3(url, tmp_path)
+            chosen = [word for key, value in options.items() for word in ("--storage-option", f"{key}={value}")]
+            words = [*chosen, "--broker", BROKER, "--commit-bytes", "2000", str(tmp_path / "s"), target]
+            late = kind.opened(target, **options)
+            assert run(kind, words)["commits"] > 3
+            with pytest.raises(StoreError, match=r"another run has .* meanwhile"):
+                archive_store(late, tmp_path / "s", BROKER)
+            report = run(kind, ["--compact", "--vacuum", "0", *words])
+            assert report["rows"] == 0 and report["merged_files"] > 3 and report["vacuumed_files"] > 3
+            assert places(kind.rows(target, **options)) == logged(tmp_path / "s")
