@@ -71,7 +71,11 @@ def listener(settings: ConsoleSettings) -> socket.socket:
         family = socket.getaddrinfo(settings.bind, settings.port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((settings.bind, settings.port), family=family, backlog=BACKLOG)
     except (OSError, UnicodeError) as error:
-        why = os.strerror(error.errno) if isinstance(error, OSError) and (error.errno or 0) > 0 else error
+        why = (
+            os.strerror(error.errno)
+            if isinstance(error, OSError) and error.errno is not None and error.errno > 0
+            else error
+        )
         where = f"{settings.bind}:{settings.port}"
         raise ConfigError(f"cannot listen on {where}: {why}; choose another --bind or --port") from error
 
