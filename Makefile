@@ -14,7 +14,7 @@ CORE_SOURCES := $(sort $(shell find csrc -name "*.[ch]")) csrc/build_native.py c
 ROOMS := $(filter-out csrc/__pycache__,$(shell find csrc -mindepth 1 -type d))
 C_SOURCES := $(sort $(shell find csrc -name "*.[ch]")) $(wildcard tests/csrc/*.[ch] rocketpy/bench/driver/*.[ch])
 
-.PHONY: always help run run-cluster build dev objects test test-long test-python test-spark spark-demo test-fault test-ha test-ha-short soak-client test-dist test-console test-deploy interop sanitize fuzz mutants known-mutants lint style types check coverage \
+.PHONY: always help run run-cluster build dev objects test test-long test-python test-spark spark-demo test-fault test-ha test-ha-short soak soak-client test-dist test-console test-deploy interop sanitize fuzz mutants known-mutants lint style types check coverage \
         bench bench-compare bench-spark bench-smoke docs site dist clean
 
 help:  ## this list
@@ -120,6 +120,9 @@ test-ha-short: $(VENV)/.dev  ## the part of test-ha that CI runs
 
 soak-client: $(VENV)/.dev  ## the client in restarts, failovers and slow networks: make soak-client OPTIONS="--minutes 20 --backend trio" (etcd; root)
 	$(BIN)/python -m tests.support.soak $(OPTIONS)
+
+soak: $(VENV)/.dev  ## a steady load for 30 minutes; memory, descriptors and processes of the broker stay: make soak OPTIONS="--minutes 5"
+	$(BIN)/rocketpy bench soak $(OPTIONS)
 
 test-dist: $(VENV)/.site dist  ## the distributions of `make dist` in clean environments, the units of deploy/ in a real systemd, the links of the site
 	$(PYTEST) --numprocesses 0 tests/packages

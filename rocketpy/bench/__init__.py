@@ -6,9 +6,11 @@ own if it is given no name server. Needs the extra `bench`.
     scenario     scenario files: keys, sweeps, and the points that they make
     runner       all runs of all points
     native       a run through the C driver
+    idle         clients that only send heartbeats
     load         the driver as a Python object; driver/ has its C, encoding the requests that it sends
     cluster      the brokers that are measured, and topics for a run
     own_broker   a broker for a run
+    soak         a long run: do memory, descriptors and processes stay as they are?
     neighbours   NATS and Kafka: how they are started
     clients/     a run through the Python client of a system
     proc         CPU and memory of a tree of processes

@@ -16,6 +16,7 @@ import attrs
 
 from .cluster import BenchFailed, Cluster, numeric
 from .encoding import CONSUMER_GROUP
+from .idle import Tally, idle_clients, sum_of
 from .load import Load, Mode, Workload, to_hdr
 from .own_broker import OwnBroker
 from .result import PERCENTILES, Figures, Run, Tick, latency_figures
@@ -124,6 +125,20 @@ def run_together(loads: Sequence[Load], seconds: float, tick: Callable[[float], 
     return ended_s - started_s
 
 
+def with_heartbeats(run: Run, idle: Sequence[Tally]) -> Run:
+    """Add what the idle clients saw to the figures and errors of a run."""
+    if idle:
+        tally = sum_of(list(idle))
+        run.figures["heartbeat_p50_us"] = tally.quantile_ms(0.5) * 1000
+        run.figures["heartbeat_p99_us"] = tally.quantile_ms(0.99) * 1000
+        if idle[0].pss_bytes:
+            run.figures["broker_idle_connection_bytes"] = idle[0].pss_bytes
+        for name, count in (("heartbeats refused", tally.refused), ("idle connections lost", tally.lost)):
+            if count:
+                run.errors[name] = count
+    return run
+
+
 @attrs.frozen
 class NativeGenerator:
     """Runs scenarios against one cluster. `broker`: its only one, if this benchmark has started it."""
@@ -131,8 +146,6 @@ class NativeGenerator:
     cluster: Cluster
     tick: Tick
     broker: OwnBroker | None = None
-
-    name = "native"
 
     def run(self, scenario: Scenario) -> Run:
         """Return one run of a point, with topics of its own.
@@ -146,8 +159,25 @@ class NativeGenerator:
             if scenario.random_reads:
                 with self._open(self._reads(scenario, topics, backlog)) as loads:
                     return self._measure(scenario, loads, 0)
-            with self._open(self._loads(scenario, topics)) as loads:
-                return self._measure(scenario, loads, backlog)
+            with self._idle(scenario) as idle, self._open(self._loads(scenario, topics)) as loads:
+                run = self._measure(scenario, loads, backlog)
+            return with_heartbeats(run, idle)
+
+    @contextlib.contextmanager
+    def _idle(self, scenario: Scenario) -> Iterator[list[Tally]]:
+        """Keep the idle clients of a scenario, on the first master: they come from addresses of this host."""
+        if not scenario.idle_connections:
+            yield []
+            return
+        before_mib = self.broker.pss_mib() if self.broker is not None else 0.0
+        self.tick("connect idle clients", 0.0, 0, 0)
+        host, port = numeric(next(iter(self.cluster.masters.values())))
+        if not host.startswith("127."):
+            raise BenchFailed(f"idleConnections need a broker on this host, and it is at {host}")
+        with idle_clients(port, scenario.idle_connections) as tallies:
+            grown_mib = self.broker.pss_mib() - before_mib if self.broker is not None else 0.0
+            yield tallies
+        tallies[0].pss_bytes = round(grown_mib * 2**20 / scenario.idle_connections)
 
     def _check(self, scenario: Scenario) -> None:
         if self.cluster.access.credentials is not None and (

@@ -13,7 +13,7 @@ import attrs
 from . import result
 from .cluster import Access, find
 from .neighbours import SYSTEMS
-from .own_broker import own_broker
+from .own_broker import OwnBroker, own_broker
 from .result import PointResult, Result, Run, Tick
 from .scenario import Point, Scenario
 
@@ -23,7 +23,8 @@ ROCKETMQ = "rocketmq"
 class Generator(Protocol):
     """Makes the load of a scenario."""
 
-    name: str
+    @property
+    def broker(self) -> OwnBroker | None: ...
 
     def run(self, scenario: Scenario) -> Run: ...
 

@@ -60,6 +60,7 @@ class Scenario:
     delay_level: int = key(0, "delay level of each message; end to end counts from its delivery time", 0, 18)
     delay_millis: int = key(0, "the same as a time, for brokers with timers", 0, 86_400_000)
     random_reads: bool = key(False, "read pages of the backlog in random order, instead of sending")
+    idle_connections: int = key(0, "clients of the first broker that only send heartbeats, beside the load", 0, 200_000)
     broker: Mapping[str, str] = attrs.field(
         factory=dict, metadata={"text": "properties of a broker that `rocketpy bench` starts itself"}
     )

@@ -180,6 +180,35 @@ def _progress() -> Iterator[Callable[[str], Tick]]:
         yield watch
 
 
+@bench.command("soak")
+@click.option("--minutes", type=click.FloatRange(0.5), default=30, show_default=True, help="Time of the load.")
+@click.option("--store", type=click.Path(file_okay=False, exists=True, path_type=Path), help="Directory of the store.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Property of the broker; may be repeated.")
+def soak_command(minutes: float, store: Path | None, settings: tuple[str, ...]) -> None:
+    """Load a broker of its own steadily, and fail if its memory or descriptors grow, or a process of it is replaced.
+
+    Allowed are 10 MiB and 10 descriptors an hour, after the first fifth of the time; and no failed request.
+    """
+
+    def run() -> int:
+        from rocketpy.bench import report, scenario, soak
+
+        from .settings import pairs
+
+        (point,) = scenario.read("soak")
+        changed = {"test_duration_minutes": minutes, "broker": {**point.scenario.broker, **pairs(settings)}}
+        with _progress() as watch:
+            found, samples = soak.soak(scenario.changed(point, changed), store, watch("soak"))
+        click.echo("\n".join(soak.summary(samples)))
+        click.echo(f"{report.number(found.figures['messages_per_s'])} messages/s, errors: {found.errors or 'none'}")
+        faults = soak.faults(samples) + [f"requests failed: {found.errors}"] * bool(found.errors)
+        for fault in faults:
+            click.echo(f"rocketpy: {fault}", err=True)
+        return 1 if faults else 0
+
+    sys.exit(exit_status(run))
+
+
 @bench.command("compare")
 @click.argument("before", type=_RESULT)
 @click.argument("after", type=_RESULT)

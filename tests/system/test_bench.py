@@ -57,6 +57,7 @@ def test_other_loads_on_a_cluster_that_runs(tmp_path: Path) -> None:
         "two groups": {**STEADY, "subscriptionsPerTopic": 2},
         "delays": {**STEADY, "delayMillis": 200},
         "transactions": {**STEADY, "transactions": True},
+        "idle clients": {**STEADY, "idleConnections": 300},
         "closed loop": {**SHORT, "inFlightPerProducer": 1, "subscriptionsPerTopic": 0},
         "drain": {**SHORT, "consumerBacklogSizeGB": 0.005, "producersPerTopic": 0, "testDurationMinutes": 1},
         "random reads": {**SHORT, "consumerBacklogSizeGB": 0.005, "randomReads": True},
@@ -74,6 +75,7 @@ def test_other_loads_on_a_cluster_that_runs(tmp_path: Path) -> None:
     assert both["consumed_per_s"] == pytest.approx(2 * both["messages_per_s"], rel=0.2)
     assert 0 < figures["delays"]["end_to_end_p50_us"] < 150_000, "end to end counts from the time of delivery"
     assert figures["transactions"]["consumed_per_s"] > 100, "half messages are committed"
+    assert figures["idle clients"]["heartbeat_p99_us"] > 0
     assert figures["closed loop"]["messages_per_s"] > 100 and "consumed_per_s" not in figures["closed loop"]
     assert figures["drain"]["drain_s"] > 0 and "end_to_end_p50_us" not in figures["drain"]
     assert figures["random reads"]["read_messages_per_s"] == pytest.approx(

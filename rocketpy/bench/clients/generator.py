@@ -29,7 +29,10 @@ STAMP = struct.Struct(">q")
 IN_FLIGHT_MAX = 4096  # of all producers: each is a task
 INTERVAL_S = 1.0
 STOP_S_MAX = 10.0
-SHORT_OF = ("batch_size", "transactions", "delay_level", "delay_millis", "random_reads", "consumer_backlog_size_gb")
+SHORT_OF = (
+    *("batch_size", "transactions", "delay_level", "delay_millis"),
+    *("random_reads", "consumer_backlog_size_gb", "idle_connections"),
+)
 SENDS, END_TO_END = "send", "end_to_end"
 
 
@@ -131,8 +134,6 @@ class ClientGenerator:
     connect: Connect
     tick: Tick
     broker: OwnBroker | None = None
-
-    name = "client"
 
     def run(self, scenario: Scenario) -> Run:
         """Return one run of a point, with topics of its own.

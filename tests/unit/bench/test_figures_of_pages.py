@@ -138,9 +138,9 @@ def test_exceptions_are_used() -> None:
 )
 def test_a_figure_without_a_source_is_seen(text: str, expected: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(globals(), "measured", lambda page: {56.96, 1234.0})
-    found = [offence for block in blocks(Path("x.md"), text) for offence in offences(block)]
+    found = [offence for block in blocks(Path("page"), text) for offence in offences(block)]
     assert [
-        offence.split(" is ")[0].split(" has ")[0].removeprefix("x.md: ").rpartition(" ")[0].removesuffix(" a")
+        offence.split(" is ")[0].split(" has ")[0].removeprefix("page: ").rpartition(" ")[0].removesuffix(" a")
         for offence in found
     ] == expected
 

@@ -1,0 +1,116 @@
+"""A soak: a steady load for a long time, while memory, descriptors and processes of a broker must stay as they are.
+
+Each is sampled every few seconds; a line is fitted to the samples after the first fifth, in which tables fill.
+A resource grows if its line rises faster than its limit, and by more than the noise of one sample.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+
+import attrs
+
+from . import proc
+from .cluster import Access
+from .own_broker import OwnBroker
+from .result import Run, Tick
+from .runner import Plan, place
+from .scenario import Point
+
+SAMPLE_EVERY_S = 5.0
+SETTLE_SHARE = 0.2
+SAMPLES_MIN = 5
+
+
+@attrs.frozen
+class Limit:
+    """A resource may grow by `per_hour`; less than `noise` in the whole run is no growth."""
+
+    per_hour: float
+    noise: float
+
+
+LIMITS = {"pss_mib": Limit(per_hour=10.0, noise=3.0), "descriptors": Limit(per_hour=10.0, noise=5.0)}
+
+
+@attrs.frozen
+class Sample:
+    """The resources of a broker at a time."""
+
+    at_s: float
+    pss_mib: float
+    descriptors: int
+    pids: frozenset[int]
+
+
+def descriptors(pid: int) -> int:
+    """Return the number of open files of a process; 0 if it is gone."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return len(os.listdir(f"/proc/{pid}/fd"))
+    return 0
+
+
+def take(broker: OwnBroker, at_s: float) -> Sample:
+    pids = frozenset(proc.tree(broker.process.pid))
+    return Sample(at_s, broker.pss_mib(), sum(map(descriptors, pids)), pids)
+
+
+def settled(samples: Sequence[Sample]) -> list[Sample]:
+    return [one for one in samples if one.at_s >= samples[-1].at_s * SETTLE_SHARE]
+
+
+def slope_per_hour(samples: Sequence[Sample], resource: str) -> float:
+    """Return the slope of the line through the samples (least squares)."""
+    times, values = [one.at_s for one in samples], [float(getattr(one, resource)) for one in samples]
+    return statistics.linear_regression(times, values).slope * 3600
+
+
+def faults(samples: Sequence[Sample]) -> list[str]:
+    """Return what did not stay as it was, as lines; none: all did."""
+    found = []
+    counted = settled(samples) if samples else []
+    if len(counted) < SAMPLES_MIN:
+        return [f"{len(counted)} samples are too few to see a slope: let it run longer"]
+    hours = (counted[-1].at_s - counted[0].at_s) / 3600
+    for resource, limit in LIMITS.items():
+        slope = slope_per_hour(counted, resource)
+        if slope > limit.per_hour and slope * hours > limit.noise:
+            found.append(f"{resource} grows by {slope:.1f} an hour, allowed are {limit.per_hour:g}")
+    gone = counted[0].pids - counted[-1].pids
+    if gone:
+        found.append(f"{len(gone)} processes of the broker ended: its log says why they were replaced")
+    return found
+
+
+def summary(samples: Sequence[Sample]) -> list[str]:
+    """Return a line for each resource: first, last, slope."""
+    counted = settled(samples)
+    return [
+        f"{resource}: {getattr(counted[0], resource):g} to {getattr(counted[-1], resource):g}, "
+        f"{slope_per_hour(counted, resource):+.1f} an hour"
+        for resource in LIMITS
+    ]
+
+
+def soak(point: Point, store: Path | None, tick: Tick) -> tuple[Run, list[Sample]]:
+    """Run a scenario on a broker of its own; returns the run and the samples.
+
+    Raises:
+        BenchFailed: the load could not go on.
+    """
+    samples: list[Sample] = []
+    brokers: list[OwnBroker] = []
+
+    def watch(phase: str, at_s: float, messages: int, errors: int) -> None:
+        if phase == "measure" and (not samples or at_s >= samples[-1].at_s + SAMPLE_EVERY_S):
+            samples.append(take(brokers[0], at_s))
+        tick(phase, at_s, messages, errors)
+
+    with place(Plan(access=Access(""), store=store), point.scenario, watch) as (generator, _):
+        assert generator.broker is not None  # the plan names no cluster
+        brokers.append(generator.broker)
+        return generator.run(point.scenario), samples
