@@ -19,10 +19,18 @@ import attrs
 from rocketpy import aio
 from rocketpy.admin.admin import Admin
 from rocketpy.client.options import TOPIC_UNTIL_CREATED
-from rocketpy.codes import OUR_VERSION, LanguageCode, RequestCode, ResponseCode, version_name
+from rocketpy.codes import (
+    HIGHER_VERSION,
+    OUR_VERSION,
+    LanguageCode,
+    MQVersion,
+    RequestCode,
+    ResponseCode,
+    version_name,
+)
 from rocketpy.errors import BrokerError, ClientError, ConnectionLost, RocketError
 from rocketpy.message.names import retry_topic
-from rocketpy.message.numbers import long_or
+from rocketpy.message.numbers import int_or, long_or
 from rocketpy.message.sys_flag import PermName
 from rocketpy.remoting.bodies.client import ConsumerConnection, ConsumerRunningInfo
 from rocketpy.remoting.bodies.route import MASTER_ID, ClusterInfo, QueueData, TopicRouteData
@@ -34,7 +42,7 @@ SKEW_S = 5.0  # beyond it delays, retention and traces are noticeably off
 DISK_NEAR, DISK_FULL = 0.75, 0.90  # the reference deletes early from the first on, and refuses sends from the second on
 _ROLE = re.compile(r"need admin permission|no default permission", re.IGNORECASE)  # the account itself is right
 _ACCOUNT = re.compile(r"access ?key|signature|\bacl", re.IGNORECASE)
-_UPTIME = re.compile(r"(\d+) days, (\d+) hours, (\d+) minutes, (\d+) seconds")
+_UPTIME = re.compile(r"(-?\d+) days, (\d+) hours, (\d+) minutes, (\d+) seconds")
 
 
 @attrs.frozen
@@ -163,7 +171,7 @@ async def _broker(admin: Admin, subject: str, address: str) -> list[Finding]:
     except RocketError as error:
         return [_failed(subject, error, f"{remedy}, and open its ports {port} and {port} - 2")]
     found = f"reached at {address}; version {table.get('brokerVersionDesc', 'unknown')}, this client {OUR_VERSION.name}"
-    findings = [Finding(subject, found), *_disk(subject, table)]
+    findings = [Finding(subject, found), *_age(subject, table), *_disk(subject, table)]
     skew_s = clock_skew_s(table, (begun_s + now_s()) / 2)
     if skew_s is not None and abs(skew_s) > SKEW_S:
         found = f"its clock is {abs(skew_s):.0f} s {'ahead of' if skew_s > 0 else 'behind'} this host's"
@@ -174,13 +182,25 @@ async def _broker(admin: Admin, subject: str, address: str) -> list[Finding]:
 def clock_skew_s(table: Mapping[str, str], seen_s: float) -> float | None:
     """Return by how many seconds a broker's clock is ahead, to a second; None if its answer does not tell.
 
-    Brokers tell the time at which they have started, and for how long they have run by the same clock.
+    Brokers tell the time at which they have started, and for how long they have run by the same clock: a negative time
+    if that was set to before the start.
     """
     uptime, boot_ms = _UPTIME.search(table.get("runtime", "")), long_or(table.get("bootTimestamp"), -1)
     if uptime is None or boot_ms < 0:
         return None
     days, hours, minutes, seconds = map(int, uptime.groups())
     return boot_ms / 1000 + ((days * 24 + hours) * 60 + minutes) * 60 + seconds + 0.5 - seen_s
+
+
+def _age(subject: str, table: Mapping[str, str]) -> Iterator[Finding]:
+    """Judge the version of a broker. One that tells none is left alone."""
+    version = int_or(table.get("brokerVersion"), OUR_VERSION)
+    if version < MQVersion.V4_1_0_SNAPSHOT:
+        found = f"its version {version_name(version)} is older than 4.1: it filters by tags alone, not by SQL"
+        yield Finding(subject, found, "upgrade the broker: clients are tried with 4.9 and 5.x")
+    elif version >= HIGHER_VERSION:
+        found = f"its version number {version} is newer than all that this client knows"
+        yield Finding(subject, found, "upgrade the client (pip install --upgrade rocketpy-mq)")
 
 
 def _disk(subject: str, table: Mapping[str, str]) -> Iterator[Finding]:

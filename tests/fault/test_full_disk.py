@@ -15,8 +15,13 @@ import pytest
 
 pytest.importorskip("rocketpy.native._rocketpy", reason="the broker needs the compiled core")
 
+from rocketpy import aio
+from rocketpy.admin.admin import Admin
+from rocketpy.cli.client_checks import Question, client_findings
+from rocketpy.cli.findings import Finding
 from tests.support.broker import RunningBroker, running_broker
 from tests.support.history import Connection, Load, check, send_request
+from tests.support.waiting import wait_until
 
 SEED = int(os.environ.get("ROCKETPY_FAULT_SEED", random.SystemRandom().randrange(1 << 32)))
 DISK_MIB = 96
@@ -123,3 +128,41 @@ def test_a_full_disk_refuses_and_a_free_one_serves_again(disk: Path) -> None:
         (disk / "ballast").unlink()
         broker.start()
         print(check(broker.port, loads))
+
+
+def disk_findings(broker: RunningBroker) -> list[Finding]:
+    async def look() -> list[Finding]:
+        async with Admin(name_servers=broker.namesrv) as admin:
+            return [each for each in await client_findings(admin, Question()) if "disk" in each.found]
+
+    found: list[Finding] = aio.run(look)
+    return found
+
+
+def disk_finding(broker: RunningBroker, *, is_fatal: bool) -> Finding:
+    """The finding, as soon as the broker has looked at its disk."""
+    found: list[Finding] = []
+
+    def is_there() -> bool:
+        found[:] = [each for each in disk_findings(broker) if each.is_fatal == is_fatal]
+        return bool(found)
+
+    wait_until(is_there, "a finding about the disk")
+    return found[0]
+
+
+def test_doctor_tells_how_full_the_disk_is(disk: Path) -> None:
+    """With the thresholds as they are without a setting, the broker does what doctor says: it refuses sends."""
+    small = {key: value for key, value in SETTINGS.items() if not key.startswith("disk")}
+    with running_broker(small, store=disk / "store") as broker:
+        assert disk_findings(broker) == []
+        for used, is_fatal, text in ((0.82, False, "deleted before"), (0.95, True, "sends are refused")):
+            (disk / "ballast").unlink(missing_ok=True)
+            fill(disk, keep_bytes=round((1 - used) * (DISK_MIB << 20)))
+            finding = disk_finding(broker, is_fatal=is_fatal)
+            assert text in finding.found and "free space" in finding.remedy
+        deadline, connection = time.monotonic() + 60, Connection(broker.port, timeout_s=10)
+        while connection.ask(send_request("probe", 0, [b"0 probe 0 x"], 1)).code != SERVICE_NOT_AVAILABLE:
+            assert time.monotonic() < deadline, "sends are not refused"
+            time.sleep(0.1)
+        connection.close()

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy import aio
 from rocketpy.admin.admin import Admin
-from rocketpy.cli import client_checks
 from rocketpy.cli.client_checks import Question, client_findings
 from rocketpy.cli.findings import Finding
 from rocketpy.client import Credentials, Message, ProducerOptions, PushOptions, TlsOptions
 from rocketpy.client.sync import Producer, PushConsumer
+from rocketpy.codes import HIGHER_VERSION, MQVersion
 from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
 from tests.support import preloaded
 from tests.support.accounts import ACCOUNTS, OPERATOR, SECRET, write_accounts
 from tests.support.broker import RunningBroker, free_ports, running_broker
 from tests.support.certificates import Authority
+from tests.support.ha.clocks import MISSING as CLOCKS_MISSING
+from tests.support.ha.clocks import TurnedClock, built_library, compiler
 from tests.support.pair import LoneBroker, NameServer
 from tests.support.routes import topic
 from tests.support.waiting import wait_until
@@ -154,15 +157,54 @@ def test_a_group_that_may_not_consume(broker: RunningBroker) -> None:
     assert offline[1] == "no member is connected"
 
 
-@pytest.mark.parametrize(("moved_s", "text"), [(3600, "behind"), (-3600, "ahead of")])
-def test_a_clock_that_is_off(broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, moved_s: int, text: str) -> None:
-    """The clock of this host is moved; the broker's stays."""
-    assert not [each for each in looked(broker.namesrv) if "clock" in each.found]
-    now_s = time.time
-    monkeypatch.setattr(client_checks, "now_s", lambda: now_s() + moved_s)
-    [finding] = [each for each in looked(broker.namesrv) if "clock" in each.found]
-    assert finding.found.endswith(f"s {text} this host's") and "NTP" in finding.remedy and not finding.is_fatal
-    assert abs(int(finding.found.split()[3]) - 3600) < 60, finding.found
+@attrs.define(eq=False)
+class ChangedBroker(RunningBroker):
+    """A broker with other words before its command, which starts an interpreter of its own."""
+
+    prefix: list[str] = attrs.field(factory=list, kw_only=True)
+
+    def command(self) -> list[str]:
+        return [*self.prefix, *super().command()]
+
+
+@contextlib.contextmanager
+def changed_broker(directory: Path, prefix: list[str]) -> Iterator[RunningBroker]:
+    broker = ChangedBroker(directory / "store", *free_ports(), directory / "log", BROKER, prefix=prefix)
+    broker.start()
+    try:
+        yield broker
+    finally:
+        broker.kill_all()
+
+
+@pytest.mark.skipif(compiler() is None, reason=CLOCKS_MISSING)
+def test_a_broker_whose_clock_is_off(tmp_path: Path) -> None:
+    """Its processes see a wall clock that somebody sets while they run."""
+    clock = TurnedClock(built_library(tmp_path), tmp_path / "clock")
+    with changed_broker(tmp_path, clock.prefix) as broker:
+        assert not [each for each in looked(broker.namesrv) if "clock" in each.found]
+        for step_s, text in ((3600, "ahead of"), (-7200, "behind")):
+            clock.step(wall_s=step_s)
+            [finding] = [each for each in looked(broker.namesrv) if "clock" in each.found]
+            assert finding.found.endswith(f"s {text} this host's") and "NTP" in finding.remedy and not finding.is_fatal
+            assert abs(int(finding.found.split()[3]) - 3600) < 60, finding.found
+    clock.close()
+
+
+@pytest.mark.parametrize(
+    ("version", "text", "remedy"),
+    [
+        (MQVersion.V3_4_9, "its version V3_4_9 is older than 4.1", "upgrade the broker"),
+        (HIGHER_VERSION + 1, "its version number 613 is newer", "upgrade the client"),
+    ],
+)
+def test_a_broker_of_another_age(tmp_path: Path, version: int, text: str, remedy: str) -> None:
+    """A broker whose processes say that they are of that version."""
+    patch = f"import rocketpy.codes\nrocketpy.codes.OUR_VERSION = {int(version)}\n"
+    (tmp_path / "sitecustomize.py").write_text(patch)
+    with changed_broker(tmp_path, ["env", f"PYTHONPATH={tmp_path}"]) as broker:
+        [finding] = [each for each in looked(broker.namesrv) if "its version" in each.found]
+        assert text in finding.found and remedy in finding.remedy and not finding.is_fatal
 
 
 @pytest.mark.parametrize(
@@ -171,7 +213,7 @@ def test_a_clock_that_is_off(broker: RunningBroker, monkeypatch: pytest.MonkeyPa
 def test_a_disk_that_is_nearly_full(
     broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, ratio: str, is_fatal: bool, text: str
 ) -> None:
-    """The broker's figure is replaced: tests/fault fills disks."""
+    """The broker's figure is replaced; tests/fault/test_full_disk.py fills a disk."""
     runtime_info = Admin.runtime_info
 
     async def nearly_full(admin: Admin, address: str) -> dict[str, str]:

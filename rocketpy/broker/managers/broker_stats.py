@@ -82,7 +82,6 @@ class BrokerStatsManager:
     def __init__(self, settings: CurrentSettings, counters: Callable[[], WorkerCounters], clock: Clock) -> None:
         self._settings = settings
         self.boot_timestamp_ms = clock.now_ms()
-        self._booted_ms = clock.monotonic_ms()
         self._cluster = settings.broker.broker_cluster_name
         self._counters = counters
         self._clock = clock
@@ -191,7 +190,8 @@ class BrokerStatsManager:
 
     @property
     def uptime_s(self) -> int:
-        return (self._clock.monotonic_ms() - self._booted_ms) // 1000
+        """By the clock of the boot timestamp, as in the reference: with it, it tells what time it is here."""
+        return (self._clock.now_ms() - self.boot_timestamp_ms) // 1000
 
     def sample_second(self) -> None:
         self._seconds.append(_Second(self._clock.monotonic_ms(), self._counters()))
