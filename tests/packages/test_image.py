@@ -1,0 +1,169 @@
+"""The image of deploy/docker, built of this tree and run (`make test-packages`): as any user, with a root that is
+read-only and without capabilities, it serves, stops in order, and says why it cannot."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
+
+from rocketpy.client import Message, ProducerOptions
+from rocketpy.client.sync import Producer
+from rocketpy.errors import RocketError
+from tests.support.broker import free_ports
+from tests.support.image import Container, Image, built_image, container, missing_tools
+from tests.support.waiting import wait_until
+
+SIZE_MAX_MB = 150.0
+SEND_MAX_S = 2.0  # from the start of the container to the first acknowledged send
+TRIES = 3  # of that: the machine does other things as well
+USER = 4711  # nobody's, and not that of the image
+READY = "boot success"
+# A process that ends at once; its child gets process 1 as parent, and ends, too.
+ORPHAN = """
+import os, pathlib, time
+if os.fork() == 0:
+    pathlib.Path("/proc/self/comm").write_text("orphan")
+    time.sleep(0.3)
+"""
+NAMES = """
+import pathlib
+for process in sorted(pathlib.Path("/proc").glob("[0-9]*"), key=lambda path: int(path.name)):
+    print((process / "comm").read_text().strip())
+"""
+
+pytestmark = pytest.mark.skipif(bool(missing_tools()), reason=f"missing: {', '.join(missing_tools())}")
+
+
+@pytest.fixture(scope="module")
+def image() -> Iterator[Image]:
+    with built_image() as image:
+        yield image
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Path:
+    """A directory of USER."""
+    directory = tmp_path / "volume"
+    directory.mkdir()
+    os.chown(directory, USER, USER)
+    return directory
+
+
+def ports() -> tuple[int, int, dict[str, str]]:
+    """Ports of the broker and of the name server, and the variables by which a standalone broker takes them."""
+    port, namesrv = free_ports()
+    return (
+        port,
+        namesrv,
+        {
+            "ROCKETPY_LISTEN_PORT": str(port),
+            "ROCKETPY_BROKER_IP1": "127.0.0.1",
+            "ROCKETPY_METRICS_PORT": "-1",
+            "ROCKETPY_MAPPED_FILE_SIZE_COMMIT_LOG": "67108864",
+        },
+    )
+
+
+def standalone(image: Image, volume: Path, namesrv: int, variables: dict[str, str]) -> Container:
+    return container(image, volume, "standalone", "--namesrv-port", str(namesrv), user=USER, environment=variables)
+
+
+def wait_ready(running: Container) -> None:
+    wait_until(lambda: READY in running.text() or running.process.poll() is not None, "the broker")
+    assert running.process.poll() is None, running.text()
+
+
+def send(namesrv: int) -> str:
+    """Send until a broker acknowledges it."""
+    due_s = time.monotonic() + 30
+    while True:
+        try:
+            with socket.create_connection(("127.0.0.1", namesrv), 1):
+                pass
+            with Producer("image", ProducerOptions(name_servers=f"127.0.0.1:{namesrv}")) as producer:
+                return producer.send(Message("Parcels", b"from outside")).status.name
+        except (OSError, RocketError):
+            assert time.monotonic() < due_s, "nobody acknowledged a message"
+            time.sleep(0.01)
+
+
+def test_the_size(image: Image) -> None:
+    number, unit = image.size.split()
+    assert unit == "MB" and float(number) < SIZE_MAX_MB, image.size
+
+
+def test_it_serves_is_healthy_and_stops_in_order(image: Image, volume: Path) -> None:
+    """A second start finds what the first has stored."""
+    _, namesrv, variables = ports()
+    for is_empty in (True, False):
+        with standalone(image, volume, namesrv, variables) as running:
+            assert send(namesrv) == "SEND_OK"
+            checked = running.execute(*image.config["Healthcheck"]["Test"][1:])
+            assert (checked.returncode, len(checked.stdout.splitlines())) == (0, 2), checked.stdout + checked.stderr
+            assert running.stop() == 0, running.text()
+            text = running.text()
+            assert "after a clean stop" in text and "Traceback" not in text, text
+            assert ("log ends at 0," in text) == is_empty, text
+
+
+def test_the_time_to_the_first_acknowledged_send(image: Image, tmp_path: Path) -> None:
+    seconds = []
+    for number in range(TRIES):
+        volume = tmp_path / f"volume-{number}"
+        volume.mkdir()
+        os.chown(volume, USER, USER)
+        _, namesrv, variables = ports()
+        begun_s = time.monotonic()
+        with standalone(image, volume, namesrv, variables) as running:
+            assert send(namesrv) == "SEND_OK"
+            seconds.append(time.monotonic() - begun_s)
+            assert running.stop() == 0
+    print(f"seconds to the first acknowledged send: {', '.join(f'{each:.2f}' for each in sorted(seconds))}")
+    assert min(seconds) <= SEND_MAX_S
+
+
+def test_a_stop_while_it_starts(image: Image, volume: Path) -> None:
+    """Process 1 has no default actions of signals: without an init the signal would be lost."""
+    _, namesrv, variables = ports()
+    with standalone(image, volume, namesrv, variables) as running:
+        wait_until(lambda: running.execute("rocketpy", "--version").returncode == 0, "the container")
+        begun_s = time.monotonic()
+        running.stop()
+        assert time.monotonic() - begun_s < 5, running.text()
+
+
+def test_orphans_are_reaped(image: Image, volume: Path) -> None:
+    """Of a killed broker, whose workers lose their parent, and of health checks."""
+    _, namesrv, variables = ports()
+    with standalone(image, volume, namesrv, variables) as running:
+        wait_ready(running)
+        assert running.execute("python3", "-c", ORPHAN).returncode == 0
+        wait_until(lambda: "orphan" not in running.execute("python3", "-c", NAMES).stdout, "the end of the orphan")
+        assert running.execute("python3", "-c", NAMES).stdout.splitlines()[0] == "tini"
+        assert running.stop() == 0
+
+
+@pytest.mark.parametrize("command", ["standalone", "broker"])
+def test_a_volume_that_is_not_writable_is_one_line(image: Image, tmp_path: Path, command: str) -> None:
+    volume = tmp_path / "volume"
+    volume.mkdir(mode=0o755)
+    _, namesrv, variables = ports()
+    variables["ROCKETPY_NAMESRV_ADDR"] = f"127.0.0.1:{namesrv}"
+    with container(image, volume, command, user=USER, environment=variables) as running:
+        assert running.process.wait(20) == 1, running.text()
+    (line,) = [line for line in running.text().splitlines() if " INFO " not in line and " WARNING " not in line]
+    assert line.startswith("rocketpy: ") and "/var/lib/rocketpy" in line and str(USER) in line, line
+
+
+def test_doctor_and_mqadmin_run_without_a_server(image: Image, volume: Path) -> None:
+    for arguments, status in ((("doctor", "--live"), 1), (("doctor",), 0), (("admin", "--help"), 0)):
+        with container(image, volume, *arguments, user=USER) as running:
+            assert running.process.wait(30) == status, running.text()
+            assert "Traceback" not in running.text()

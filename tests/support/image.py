@@ -1,0 +1,184 @@
+"""The image of deploy/docker, built and run without Docker: buildah, mmdebstrap and crun of Debian, by root.
+
+base        what the Dockerfile's debian:bookworm-slim is: minbase, without manuals and languages, by mmdebstrap
+image       by buildah, in a chroot; all that it keeps is in build/image
+container   by crun, as `docker run --read-only --cap-drop ALL --user UID --network host --volume DIRECTORY` would:
+            processes of its own below process 1, variables and arguments of the image
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from tests.support.rules import ROOT
+
+TOOLS = ("buildah", "mmdebstrap", "crun")
+WORK = ROOT / "build/image"
+BASE, IMAGE = "localhost/debian:bookworm-slim", "localhost/rocketpy"
+LEFT_OUT = ("path-exclude=/usr/share/man/*", "path-exclude=/usr/share/locale/*", "path-exclude=/usr/share/doc/*")
+OURS = ("/etc/pip.conf", "/usr/local/share/ca-certificates")  # with what this machine reaches PyPI, if it has that
+NAMESPACES = ("pid", "mount", "ipc", "uts")
+# A view of cgroups of its own: crun refuses machines that have those of both versions.
+ALONE = ("unshare", "--mount", "sh", "-c", 'mount -t cgroup2 cgroup2 /sys/fs/cgroup && exec "$@"', "sh")
+CRUN = (*ALONE, "crun", "--cgroup-manager=disabled", "--root", str(WORK / "crun"))
+STOP_S = 30.0
+
+
+def missing_tools() -> list[str]:
+    return [tool for tool in TOOLS if not shutil.which(tool)] + (["root"] if os.geteuid() else [])
+
+
+def run(*words: object, timeout_s: float = 1800.0) -> str:
+    """Run a command, and return its output; fail with all of it if the command does."""
+    command = [str(word) for word in words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout_s, cwd=ROOT)
+    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def buildah(*words: object) -> str:
+    place = ("--root", WORK / "storage", "--runroot", WORK / "run", "--storage-driver", "vfs")
+    return run("buildah", *place, *words).strip()
+
+
+def make_base() -> None:
+    """Make the base, if build/ does not have it."""
+    if BASE in buildah("images", "--format", "{{.Name}}:{{.Tag}}").split():
+        return
+    WORK.mkdir(parents=True, exist_ok=True)
+    archive = WORK / "base.tar"
+    options = [f"--dpkgopt={option}" for option in LEFT_OUT]
+    options += ["--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr", "--include=usr-is-merged"]
+    run("mmdebstrap", "--variant=minbase", '--aptopt=Acquire::Check-Valid-Until "false"', *options, "bookworm", archive)
+    container = buildah("from", "scratch")
+    buildah("add", container, archive, "/")
+    buildah("commit", container, BASE)
+    buildah("rm", container)
+    archive.unlink()
+
+
+@attrs.frozen
+class Image:
+    """A built image, and the directory in which its files are unpacked."""
+
+    root: Path
+    config: Mapping[str, Any]  # Entrypoint, Cmd, Env, User, Healthcheck ...
+    size: str  # of its layers, as `docker images` shows it
+
+
+@contextlib.contextmanager
+def built_image() -> Iterator[Image]:
+    """Build the image of this tree and unpack it; layers that have not changed are taken from build/."""
+    make_base()
+    volumes = [f"--volume={path}:{path}:ro" for path in OURS if Path(path).exists()]
+    options = ("--isolation", "chroot", "--network", "host", "--format", "docker", "--layers", *volumes)
+    file = "deploy/docker/Dockerfile"
+    options += ("--build-arg", f"BASE={BASE}", "--ignorefile", f"{file}.dockerignore", "--file", file)
+    buildah("build", *options, "--tag", IMAGE, ".")
+    config = json.loads(buildah("inspect", "--type", "image", IMAGE))["Docker"]["config"]
+    size = buildah("images", "--format", "{{.Size}}", IMAGE)
+    container = buildah("from", IMAGE)
+    try:
+        yield Image(Path(buildah("mount", container)), config, size)
+    finally:
+        buildah("rm", container)
+
+
+@attrs.define(eq=False)
+class Container:
+    """A running container."""
+
+    name: str
+    process: subprocess.Popen[bytes]  # crun; its exit status is that of process 1
+    log: Path
+    user: int
+
+    def execute(self, *words: object) -> subprocess.CompletedProcess[str]:
+        """As `docker exec`."""
+        command = [*CRUN, "exec", "--user", f"{self.user}:{self.user}", self.name, *map(str, words)]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=STOP_S)
+
+    def stop(self) -> int:
+        """As `docker stop`: SIGTERM to process 1. Returns: its exit status."""
+        run(*CRUN, "kill", self.name, "TERM")
+        return self.process.wait(STOP_S)
+
+    def text(self) -> str:
+        return self.log.read_text(errors="replace")
+
+
+@contextlib.contextmanager
+def container(
+    image: Image,
+    volume: Path,
+    *arguments: str,
+    user: int,
+    environment: Mapping[str, str] | None = None,
+    files: Mapping[str, Path] | None = None,
+    place: Sequence[str] = (),
+) -> Iterator[Container]:
+    """Start a container; killed at the end, if it has not stopped.
+
+    Args:
+        volume: becomes /var/lib/rocketpy.
+        arguments: of the image; none: its own.
+        environment: variables beside those of the image.
+        files: of this machine, by their paths in the container.
+        place: the first words of a command that runs in another network.
+    """
+    name = f"rocketpy-{uuid.uuid4().hex[:8]}"
+    bundle = volume.with_name(name)
+    bundle.mkdir()
+    words = [*image.config["Entrypoint"], *(arguments or image.config["Cmd"])]
+    variables = [*image.config["Env"], *(f"{key}={value}" for key, value in (environment or {}).items())]
+    shared = {"/var/lib/rocketpy": volume, **(files or {})}
+    (bundle / "config.json").write_text(json.dumps(_runtime(image.root, shared, words, variables, user)))
+    log = bundle / "log"
+    with log.open("wb") as output:
+        command = [*place, *CRUN, "run", "--bundle", str(bundle), name]
+        process = subprocess.Popen(command, stdout=output, stderr=output)
+    try:
+        yield Container(name, process, log, user)
+    finally:
+        if process.poll() is None:
+            subprocess.run([*CRUN, "kill", name, "KILL"], check=False)
+            process.wait(STOP_S)
+
+
+def _runtime(
+    root: Path, shared: Mapping[str, Path], words: Sequence[str], variables: Sequence[str], user: int
+) -> dict[str, Any]:
+    """The configuration of the OCI runtime: no capabilities, nothing to write to but the volume and /dev/shm."""
+    quiet = ["nosuid", "noexec", "nodev"]
+    return {
+        "ociVersion": "1.0.2",
+        "root": {"path": str(root), "readonly": True},
+        "process": {
+            "user": {"uid": user, "gid": user},
+            "args": list(words),
+            "env": list(variables),
+            "cwd": "/",
+            "noNewPrivileges": True,
+            "capabilities": {},
+        },
+        "mounts": [
+            {"destination": "/proc", "type": "proc", "source": "proc"},
+            {"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "mode=755"]},
+            {"destination": "/dev/shm", "type": "tmpfs", "source": "shm", "options": [*quiet, "mode=1777"]},
+            *(
+                {"destination": target, "type": "bind", "source": str(source), "options": ["bind", "rw"]}
+                for target, source in shared.items()
+            ),
+        ],
+        "linux": {"namespaces": [{"type": namespace} for namespace in NAMESPACES]},
+    }
