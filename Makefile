@@ -14,7 +14,7 @@ CORE_SOURCES := $(sort $(shell find csrc -name "*.[ch]")) csrc/build_native.py c
 ROOMS := $(filter-out csrc/__pycache__,$(shell find csrc -mindepth 1 -type d))
 C_SOURCES := $(sort $(shell find csrc -name "*.[ch]")) $(wildcard tests/csrc/*.[ch] rocketpy/bench/driver/*.[ch])
 
-.PHONY: always help run run-cluster build dev objects test test-long test-python test-spark spark-demo test-fault test-ha test-ha-short soak soak-client test-dist test-packages test-console test-deploy interop sanitize fuzz mutants known-mutants lint style types check coverage \
+.PHONY: always help run run-cluster build dev objects test test-long test-python test-spark spark-demo test-fault test-ha test-ha-short soak soak-client test-dist follow-pages test-packages test-console test-deploy interop sanitize fuzz mutants known-mutants lint style types check coverage \
         bench bench-compare bench-spark bench-smoke docs site dist clean
 
 help:  ## this list
@@ -144,6 +144,10 @@ $(VENV)/.console: $(VENV)/.dev setup.py
 test-console: $(VENV)/.console  ## the console in headless Chromium, and the screenshots of its page (Debian: chromium, chromium-driver)
 	$(PYTEST) --numprocesses 0 tests/console
 
+follow-pages: $(VENV)/.dev  ## the commands of pages for operators, literally, on fresh machines with a systemd of their own (root, network; committed state)
+	$(BIN)/python -m tests.support.follow_page docs/run/install.md docs/run/monitor.md docs/run/backup-and-repair.md
+	$(BIN)/python -m tests.support.follow_page docs/run/install.md docs/run/public-network.md
+
 # Unpacked, because Debian's package would start a service.
 build/prometheus:
 	@mkdir -p $@ && cd $@ && apt-get download -qq prometheus && dpkg -x prometheus_*.deb . || rm -r $(CURDIR)/$@
@@ -200,11 +204,12 @@ bench-spark: $(VENV)/.spark  ## Spark's sources beside the same work without Spa
 bench-smoke: $(VENV)/.dev  ## every scenario briefly, rocketpy alone
 	$(BIN)/python -m bench.compare --quick --target rocketpy
 
-docs: $(VENV)/.built  ## generate the pages that are made from code: configuration, metrics, access control, failover, the list of decisions; the dashboards
+docs: $(VENV)/.built  ## generate the pages that are made from code: configuration, metrics, access control, failover, log lines, the list of decisions; the dashboards
 	$(BIN)/python -m rocketpy.config.reference > docs/run/configuration.md
 	$(BIN)/python -m rocketpy.metrics.reference > docs/run/metrics.md
 	$(BIN)/python -m rocketpy.acl.reference > docs/run/access-control-codes.md
 	$(BIN)/python -m rocketpy.failover.rules.reference > docs/run/failover-reference.md
+	$(BIN)/python docs/run/log_lines.py > docs/run/log-lines.md
 	$(BIN)/python docs/adr/index.py > docs/adr/README.md
 	$(BIN)/python deploy/grafana/dashboards.py
 

@@ -46,7 +46,7 @@ class Faults:
         self._counts[place] += 1
         told = self._limit.take(place)
         if told:
-            self._log.error("%s failed%s: %s", place, and_more(told), describe(fault))
+            self._log.error("failed: %s%s: %s", place, and_more(told), describe(fault))
 
 
 def describe(fault: BaseException | str) -> str:

@@ -194,7 +194,7 @@ class AclFiles:
         self.failing.pop(path, None)
         self._read_ms[path] = self._now_ms()
         for warning in file.warnings:
-            logger.warning("%s", printable(warning))
+            logger.warning("accounts: %s", printable(warning))
         logger.info("read %d accounts from %s", len(file.accounts), path)
         return file
 

@@ -326,7 +326,7 @@ class AccountsKeeper:
             if accounts is not None and self._is_known:
                 self._published.publish(accounts)
                 self._count = len(accounts.by_key)
-                logger.info("%d accounts are in effect", self._count)
+                logger.info("accounts in effect: %d", self._count)
 
         async with self._busy:
             await trio.to_thread.run_sync(work)

@@ -5,6 +5,7 @@ Short: one command.
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -40,11 +41,11 @@ def console(name_servers: str | None, **given: Any) -> None:
         from rocketpy.admin.admin import Admin
         from rocketpy.console.server import run_console
         from rocketpy.console.settings import ConsoleSettings
-        from rocketpy.logs import set_up_logging
+        from rocketpy.logs import FORMAT_VARIABLE, set_up_logging
 
         security = security_settings({name: given.pop(name) for name in SHARED})
         settings = ConsoleSettings(**given)
-        set_up_logging("INFO")
+        set_up_logging("INFO", os.environ.get(FORMAT_VARIABLE, "text"))
         options = {"tls": security.tls_options(), "credentials": tool_credentials(security)}
         return run_console(settings, Admin, name_servers=name_servers or "", **options)
 

@@ -19,6 +19,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rocketpy.logs import set_up_logging_of_command
+
 if TYPE_CHECKING:
     from rocketpy.processes.boot.serving import Deliver, Order
 
@@ -44,6 +46,7 @@ def rocketpy() -> None:
         sys.exit(_serve("cli", "rocketpy"))
     from .command_line import cli
 
+    set_up_logging_of_command()
     cli(prog_name="rocketpy")
 
 
@@ -61,6 +64,7 @@ def mqadmin() -> None:
     """Entry point of `mqadmin`."""
     from rocketpy.admin.cli import main
 
+    set_up_logging_of_command()
     sys.exit(int(main(sys.argv[1:]) or 0))
 
 

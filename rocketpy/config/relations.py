@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 
 from rocketpy.errors import ConfigError
+from rocketpy.logs import FORMATS
 
 from .advertised import Advertised, parse_listeners
 from .failover_relations import failover_fault, is_of_this_machine
@@ -91,6 +92,8 @@ class _Checker:
         settings = self._settings
         if settings.rocketpy.log_level not in ("DEBUG", "INFO", "WARNING", "ERROR"):
             self._fail("logLevel", f"{settings.rocketpy.log_level!r} is none of DEBUG, INFO, WARNING, ERROR")
+        if settings.rocketpy.log_format not in FORMATS:
+            self._fail("logFormat", f"{settings.rocketpy.log_format!r} is none of {', '.join(FORMATS)}")
         self._check_tls(settings)
         is_checked = settings.broker.acl_enable if isinstance(settings, BrokerSettings) else settings.namesrv.acl_enable
         if is_checked and not settings.server.rocketmq_home:

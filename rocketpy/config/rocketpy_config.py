@@ -445,6 +445,20 @@ class RocketpyConfig(Value):
         "DEBUG, INFO, WARNING or ERROR; the log goes to standard error.",
         effect=Effect.AT_RESTART,
     )
+    log_format: str = setting(
+        "text",
+        "logFormat",
+        "text, or json: each line is an object with `event` (the text without values), level, time, process, message, "
+        "and the connection, opaque, topic, group, queue and offset that it names.",
+        effect=Effect.AT_RESTART,
+    )
+    request_log_sample: int = setting(
+        0,
+        "requestLogSample",
+        "Every Nth request that Python serves is logged, with its answer and time; 0: none. C serves sends, pulls, "
+        "commits of offsets and ends of transactions: the metrics count them, and no line names them.",
+        effect=Effect.AT_RESTART,
+    )
 
     @property
     def shown_names(self) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ from rocketpy.errors import ConfigError
 from rocketpy.faults import Faults
 from rocketpy.remoting.answers import RequestTable
 from rocketpy.remoting.networks import parse_networks
+from rocketpy.remoting.request_log import sampled
 from rocketpy.transport.channel import ChannelLimits
 from rocketpy.transport.duties import Duty, as_duty, run_duty
 from rocketpy.transport.server import RemotingServer, TaskStatus
@@ -88,8 +89,9 @@ class NameServer:
         self.tls = _tls_acceptor(settings)
         """None: TLS is off."""
         self._access = _access_control(settings, self._processor)
+        processor, sample = self._access or self._processor, settings.rocketpy.request_log_sample
         self._server = RemotingServer(
-            RequestTable({}, default=self._access or self._processor, faults=self.faults),
+            RequestTable({}, default=sampled({0: processor}, sample)[0], faults=self.faults),
             connection_listeners=[self],
             limits=ChannelLimits(
                 idle_s=settings.server.server_channel_max_idle_time_seconds,
@@ -217,7 +219,7 @@ def run_namesrv(
     """
     server = NameServer(settings)
     for note in settings.notes:
-        logger.warning("%s", note)
+        logger.warning("configuration: %s", note)
     handlers = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGTERM, signal.SIGINT)}
     try:  # ignored before and after the receiver: a second signal to a server that is stopping does not kill it
         trio.run(_serve_until_signal, server, started, passed, beat)

@@ -19,9 +19,11 @@ import contextlib
 import logging
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import RocketError
+from rocketpy.native.core import Layout
 from rocketpy.remoting.command import RemotingCommand
 
 from .ring import Ring, RingReader, RingWriter, WorkerBlock
@@ -49,6 +51,11 @@ REQUESTS = frozenset(
         WorkerMessage.END_TRANSACTION,
     }
 )
+FIXED: dict[int, Layout] = {
+    WorkerMessage.SEND: SEND_REQUEST,
+    WorkerMessage.PULL: PULL_REQUEST,
+    WorkerMessage.END_TRANSACTION: END_REQUEST,
+}
 TELL_TRIES, TELL_WAIT_S = 100, 0.01  # while the reply ring is full
 _log = logging.getLogger(__name__)
 
@@ -88,18 +95,16 @@ def _take_from(ring: Ring, connection: int) -> tuple[int, bytes] | None:
 
 
 def describe_request(kind: int, record: bytes) -> str:
-    """Describe the request for the log: peer, code and size."""
-    code: int | str = "unknown"
-    if kind == WorkerMessage.SEND:
-        code = SEND_REQUEST.read(record).code
-    elif kind == WorkerMessage.PULL:
-        code = PULL_REQUEST.read(record).code
-    elif kind == WorkerMessage.END_TRANSACTION:
-        code = END_REQUEST.read(record).code
+    """Describe the request for the log: peer, code, size, and its names in lines of other processes."""
+    found: Any = None
+    if kind in FIXED:
+        found = FIXED[kind].read(record)
     else:
         with contextlib.suppress(RocketError):
-            code = RemotingCommand.decode(frame_of(record)).code
-    return f"a request of {decode_origin(record).peer} (code {code}, {len(record)} bytes)"
+            found = RemotingCommand.decode(frame_of(record))
+    code, opaque = (found.code, found.opaque) if found is not None else ("unknown", "unknown")
+    names = f"connection {connection_of(record):x}, opaque {opaque}"
+    return f"a request of {decode_origin(record).peer} (code {code}, {len(record)} bytes; {names})"
 
 
 def close_connection(replies: Sequence[Ring], connection: int) -> None:

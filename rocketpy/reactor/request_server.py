@@ -24,6 +24,7 @@ import trio
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import LocalProtocolError, RocketError
 from rocketpy.faults import Faults
+from rocketpy.logs import serving
 from rocketpy.native.core import lib
 from rocketpy.remoting.abc import Channel, Detached, Preparation, Processor, Response, Rest
 from rocketpy.remoting.answers import OVERLOAD, error_response, not_supported, too_old
@@ -233,6 +234,7 @@ class RequestServer:
                     break
         moved = self.gateway.deaths.turn(self._drop_connections) or moved
         self.block.serve(0)
+        serving.set(None)
         self.gateway.flush()
         if (fast_path := self.handlers.fast_path) is not None and fast_path.turn():
             moved = True
@@ -286,6 +288,7 @@ class RequestServer:
     def _take_send(self, slow_path: SlowPath, record: bytes) -> None:
         record, frame, is_counted = unchecked(record, WorkerMessage.SEND)
         request, fast_path = decode_send(record, self._channel(decode_origin(record))), self.handlers.fast_path
+        serving.set((request.channel.connection, request.opaque))
         try:
             if fast_path is not None:
                 fast_path.took(request)
@@ -300,6 +303,7 @@ class RequestServer:
     def _take_pull(self, slow_path: SlowPath, record: bytes) -> None:
         record, frame, is_counted = unchecked(record, WorkerMessage.PULL)
         request = decode_pull(record, self._channel(decode_origin(record)))
+        serving.set((request.channel.connection, request.opaque))
         try:
             if frame is not None:
                 self._check_fast(frame, request.channel, request.topic, request.consumer_group, is_counted)
@@ -364,6 +368,7 @@ class RequestServer:
         while (job := await queue.take()) is not None:
             rest: Detached | Preparation | None = None
             self.block.serve(job.connection.channel.connection)
+            serving.set((job.connection.channel.connection, job.request.opaque))
             try:
                 rest = await self._serve(queue, job)
                 if isinstance(rest, Detached):
@@ -372,6 +377,7 @@ class RequestServer:
                 self._fail(job.request, job.connection.channel.push, exc)
             finally:
                 self.block.serve(0)
+                serving.set(None)
                 if isinstance(rest, Preparation) and self._nursery is not None:
                     self._preparations.begin(self._nursery, queue, job, rest)
                 else:
@@ -433,6 +439,7 @@ class RequestServer:
 
     async def _finish(self, job: _Job, rest: Detached, pool: str) -> None:
         channel = job.connection.channel
+        serving.set((channel.connection, job.request.opaque))
         try:
             response = await self.detached.run(rest)
             if response is None:

@@ -166,7 +166,7 @@ class Complaints:
             told = self._limit.take(counter, count - self._seen[counter])
             self._seen[counter] = count
             if told:
-                logger.warning("%s: closed %d connections: %s", self._block.name, told, reason)
+                logger.warning("closed %d connections of %s: %s", told, self._block.name, reason)
 
 
 def network_array(networks: Sequence[Network]) -> Any:

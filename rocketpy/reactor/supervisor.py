@@ -12,6 +12,7 @@ Time in which this process itself was paused does not count as silence of a work
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import select
@@ -19,7 +20,6 @@ import signal
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Sequence
 
 import attrs
@@ -30,7 +30,9 @@ from .process import Identity, expect_frames, forget_handlers, hold_signals, own
 from .ring import STOP_INTAKE, STOP_LEAVE
 from .worker_spec import EXIT_REOPEN, WorkerContext, WorkerSpec
 
-EXIT_CANNOT_BOOT = 78  # EX_CONFIG: its one-line reason is on standard error
+logger = logging.getLogger(__name__)
+
+EXIT_CANNOT_BOOT = 78  # EX_CONFIG: its one-line reason is in the log
 EXIT_CRASHED = 70  # EX_SOFTWARE: a traceback is
 OWN_FAULTS = frozenset({-signal.SIGSEGV, -signal.SIGBUS, -signal.SIGABRT, -signal.SIGILL, -signal.SIGFPE, EXIT_CRASHED})
 FAULT_DELAY_MAX_S = 0.5  # longest wait before a restart after a crash by a request
@@ -40,18 +42,13 @@ INSIST_AFTER_S = 1.0  # a second signal within it is the same request: `timeout`
 PHASE_GRACE_S = 1.0  # minimum time of each stop phase, even after the stop's deadline
 
 
-def report(line: str) -> None:
-    """Print one line for the operator."""
-    print(f"rocketpy: {line}", file=sys.stderr, flush=True)
-
-
 @attrs.frozen
 class ParentProcess:
     """The process in which children are watched: its clock and chance, its log, and its way to fork."""
 
     clock: Callable[[], float] = time.monotonic  # the clock of heartbeats
     jitter: Callable[[], float] = random.random  # of waits before a restart
-    log: Callable[[str], None] = report
+    log: Callable[..., None] = logger.warning  # a text, and its values
     fork: Callable[[], int] = os.fork
 
 
@@ -175,7 +172,7 @@ class Supervisor:
         self._turned_at = now
         if late_s <= LATE_S:
             return
-        self.process.log(f"paused for {late_s:.1f} s (stopped, frozen or short of CPU): missed heartbeats are excused")
+        self.process.log("paused for %.1f s (stopped, frozen or short of CPU): missed heartbeats are excused", late_s)
         self._watching_since = now
         self._deadline += late_s
         self._phase_deadline += late_s
@@ -270,8 +267,9 @@ class Supervisor:
         delay_s = child.spec.restart.delay_s(child.failed_forks, self.process.jitter())
         child.restart_at = self.process.clock() + delay_s
         self.process.log(
-            f"cannot start worker {child.spec.name}: fork: {why.strerror}; trying again in {delay_s * 1000:.0f} ms "
-            "(limits: `ulimit -u`, pids.max and memory.max of the cgroup)"
+            "cannot start worker %s: fork: %s; trying again in %.0f ms (limits: `ulimit -u`, pids.max and memory.max "
+            "of the cgroup)",
+            *(child.spec.name, why.strerror, delay_s * 1000),
         )
 
     def _become(self, child: _Child, parent: int | None = None) -> None:
@@ -286,10 +284,10 @@ class Supervisor:
         except BaseException as exc:
             own_standard_streams()
             if isinstance(exc, RocketError) and not spec.block.is_ready:
-                report(f"worker {spec.name} cannot start: {exc}")
+                logger.error("worker %s cannot start: %s", spec.name, exc)
                 status = EXIT_CANNOT_BOOT
             else:
-                traceback.print_exc()
+                logger.critical("worker %s failed", spec.name, exc_info=True)
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
@@ -325,8 +323,8 @@ class Supervisor:
         deaths = child.faults if suspect else child.restarts
         deaths[:] = [at for at in deaths if at > now - policy.window_s]
         if not suspect and policy.limit is not None and len(deaths) >= policy.limit:
-            many = f"{len(deaths)} restarts in {policy.window_s:g} s"
-            self.process.log(f"worker {child.spec.name} {how}, after {many}: stopping")
+            dead = child.spec.name, how, len(deaths), policy.window_s
+            self.process.log("worker %s %s, after %d restarts in %g s: stopping", *dead)
             self._give_up()
             return
         delay_s = policy.delay_s(len(deaths), self.process.jitter())
@@ -335,9 +333,8 @@ class Supervisor:
             child.spec.block.suspect_of(suspect)
             how += f" while it served a request of connection {suspect:x}"
             delay_s = min(delay_s, FAULT_DELAY_MAX_S)
-        self.process.log(
-            f"worker {child.spec.name} {how}; restarting {'now' if delay_s == 0 else f'in {delay_s * 1000:.0f} ms'}"
-        )
+        when = "now" if delay_s == 0 else f"in {delay_s * 1000:.0f} ms"
+        self.process.log("worker %s %s; restarting %s", child.spec.name, how, when)
         if delay_s == 0:
             self._start([child])
         else:
@@ -360,7 +357,7 @@ class Supervisor:
                 continue
             silent_s = now - max(child.spec.block.heartbeat_ns / 1e9, self._watching_since)
             if silent_s > limit_s:
-                self.process.log(f"worker {child.spec.name} has not sent a heartbeat for {silent_s:.1f} s: killing it")
+                self.process.log("worker %s has not sent a heartbeat for %.1f s: killing it", child.spec.name, silent_s)
                 signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
                 child.is_hung = True
                 child.spec.block.beat(int(now * 1e9))  # one kill is enough
@@ -390,7 +387,7 @@ class Supervisor:
             if leaving and now < self._phase_deadline:
                 return
             for child in leaving:
-                self.process.log(f"worker {child.spec.name} did not stop in time: killing it")
+                self.process.log("worker %s did not stop in time: killing it", child.spec.name)
                 signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
                 self._exit_status = 1
             if leaving:

@@ -6,6 +6,7 @@ schema, headers/, bodies/       header fields and JSON bodies as attrs classes, 
 fastjson, json_stream, json_writer      JSON in the dialect of all bodies; large ones in steps
 work                            long work as generators
 abc, fast_path                  the interfaces between reactor and broker
+request_log                     a sample of the requests in the log
 answers                         from a request code to its handler; answers to what cannot be served
 signature                       what a client with an account signs, and how a server checks it
 admin_guard, networks, proxy_header, limits     who may ask, from which address, and how much

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import RocketError
 from rocketpy.faults import Faults
+from rocketpy.logs import serving
 
 from .abc import Channel, Processor, finished
 from .command import RemotingCommand
@@ -74,7 +75,9 @@ class RequestTable:
         if processor is None:
             response: RemotingCommand | None = not_supported(request.code)
         else:
+            serving.set((channel.connection, request.opaque))
             response = await self._process(processor, request, channel)
+            serving.set(None)
         if response is None or request.is_oneway:
             return None
         return response.answering(request)

@@ -379,4 +379,4 @@ class Master:
             "behind": max(0, end - acked),
         }
         level = logging.INFO if reason in EXPECTED else logging.WARNING
-        logger.log(level, "%s%s", WHY[reason] % facts, and_more(told))
+        logger.log(level, "replication: %s%s", WHY[reason] % facts, and_more(told))

@@ -188,7 +188,7 @@ class SlaveReplicator:
     def _tell(self, text: str) -> None:
         told = self._limit.take()
         if told:
-            logger.warning("%s%s", text, and_more(told))
+            logger.warning("replication: %s%s", text, and_more(told))
 
     # --- turns ------------------------------------------------------------------------------------------------------
 

@@ -331,7 +331,7 @@ class StreamChannel:
     def _close_if_silent(self) -> None:
         """A request was not answered in time."""
         if not self._closing and self.silence_s >= self._limits.silence_s:
-            logger.warning("%r: closed the connection: no answer for %.0f s", self, self.silence_s)
+            logger.warning("closed the connection %r: no answer for %.0f s", self, self.silence_s)
             self.close()
 
     def _expect(self, now_s: float, deadline_s: float) -> None:

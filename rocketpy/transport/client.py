@@ -189,7 +189,7 @@ class RemotingClient:
         try:
             await channel.run()
         except Exception:
-            logger.exception("%r: closed the connection after an unexpected error", channel)
+            logger.exception("closed the connection %r after an unexpected error", channel)
         finally:
             if slot.channel is channel:
                 slot.channel = None

@@ -30,7 +30,7 @@ SHAPES = {
     "three of each pool": {"codecWorkers": "1", "pullWorkers": "3", "queryWorkers": "3"},
 }
 TOPICS = [("alpha", 4), ("beta", 4), ("gamma", 4)]
-RESTARTED = re.compile(r"^rocketpy: worker (\S+) was killed by SIGKILL; restarting ", re.MULTILINE)
+RESTARTED = re.compile(r"supervisor: worker (\S+) was killed by SIGKILL; restarting ", re.MULTILINE)
 SUSPENDED_PULLS = 3
 HOLD_MS = 600_000  # far beyond the test: whatever ends a suspended pull, it is not its time
 
@@ -155,7 +155,7 @@ def test_workers_that_stand_still_are_replaced() -> None:
                 load.wait_for_answers(10)
         print(check(broker.port, [load]))
         reported = re.findall(
-            r"^rocketpy: worker (\S+) has not sent a heartbeat for [\d.]+ s: killing it$", broker.text(), re.MULTILINE
+            r"supervisor: worker (\S+) has not sent a heartbeat for [\d.]+ s: killing it$", broker.text(), re.MULTILINE
         )
         assert sorted(name.replace("-", " ") for name in reported) == names, broker.text()[-4000:]
         assert broker.stop() == 0, broker.text()[-4000:]

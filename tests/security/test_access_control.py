@@ -73,9 +73,9 @@ class Guarded:
 
     def write(self, text: str) -> None:
         """Replace the accounts, and wait until they are in effect."""
-        count = self.broker.text().count("are in effect")
+        count = self.broker.text().count("accounts in effect: ")
         self.replace(text)
-        until(lambda: self.broker.text().count("are in effect") > count, "the accounts are in effect")
+        until(lambda: self.broker.text().count("accounts in effect: ") > count, "the accounts are in effect")
 
 
 @contextlib.contextmanager

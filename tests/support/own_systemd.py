@@ -7,7 +7,7 @@ starts nothing but what the test starts; root is needed. The boot of a whole mac
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -53,8 +53,16 @@ class OwnSystemd:
 
     def run(self, *command: object) -> subprocess.CompletedProcess[str]:
         """Run a command inside."""
-        words = ["nsenter", "-t", str(self.pid), "-p", "-m", "-n", "-i", "-u", *map(str, command)]
+        words = [*self._inside(), *map(str, command)]
         return subprocess.run(words, capture_output=True, text=True, check=False, timeout=COMMAND_S)
+
+    def call(self, command: Sequence[str], *, timeout_s: float, has_network: bool) -> int:
+        """Run a command inside that shows its output here. `has_network`: that of this machine, not its own."""
+        words = [word for word in self._inside() if not (has_network and word == "-n")]
+        return subprocess.run([*words, *command], stdin=subprocess.DEVNULL, check=False, timeout=timeout_s).returncode
+
+    def _inside(self) -> list[str]:
+        return ["nsenter", "-t", str(self.pid), "-p", "-m", "-n", "-i", "-u", "-C"]
 
     def start(self, unit: str) -> None:
         """`systemctl start`: returns when the unit has said that it is ready."""
@@ -68,9 +76,15 @@ class OwnSystemd:
 @contextmanager
 def own_systemd(rocketpy: Path, configuration: Path, directory: Path) -> Iterator[OwnSystemd]:
     """Boot it; `directory` has the units in `units/` and gets its log. All of its processes end with the block."""
+    with booted(BOOT, [str(rocketpy), str(configuration), str(directory)], directory / "systemd.log") as own:
+        yield own
+
+
+@contextmanager
+def booted(script: str, arguments: Sequence[str], log: Path) -> Iterator[OwnSystemd]:
+    """Run a script in namespaces of its own, which becomes a systemd and reaches `only.target`."""
     words = ["unshare", "--fork", "--pid", "--mount", "--uts", "--ipc", "--net", "--cgroup", "--mount-proc"]
-    words += ["--kill-child", "sh", "-c", BOOT, "sh", str(rocketpy), str(configuration), str(directory)]
-    log = directory / "systemd.log"
+    words += ["--kill-child", "sh", "-c", script, "sh", *arguments]
     with log.open("w") as output:
         outer = subprocess.Popen(words, stdout=output, stderr=subprocess.STDOUT)
     children = Path(f"/proc/{outer.pid}/task/{outer.pid}/children")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -94,6 +95,7 @@ class Launcher:
         pid = os.fork()
         if pid == 0:
             status = 99
+            logging.root.handlers.clear()  # those of pytest keep lines in memory
             try:
                 specs = [_spec(blocks[name], entry, journal) for name, entry in mains.items()]
                 status = _supervisor(specs, journal, stop_timeout_s, process).run()
@@ -127,7 +129,9 @@ def _supervisor(
         stop_timeout_s,
         on_ready=lambda: journal.say("all ready"),
         on_reload=lambda: journal.say("reload"),
-        process=ParentProcess(jitter=lambda: 0.0, log=lambda line: journal.say(f"log: {line}"), **process),
+        process=ParentProcess(
+            jitter=lambda: 0.0, log=lambda text, *values: journal.say(f"log: {text % values}"), **process
+        ),
     )
 
 

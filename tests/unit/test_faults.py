@@ -31,16 +31,16 @@ def test_the_first_of_a_place_is_logged_the_next_are_counted(caplog: pytest.LogC
         faults.report("HEART_BEAT", ValueError("bad"))
     faults.report("a duty", "went wrong")
     assert faults.counts == {"HEART_BEAT": 1000, "a duty": 1}
-    assert lines(caplog) == ["HEART_BEAT failed: ValueError: bad", "a duty failed: went wrong"]
+    assert lines(caplog) == ["failed: HEART_BEAT: ValueError: bad", "failed: a duty: went wrong"]
     clock.now_s += LOG_INTERVAL_S
     faults.report("HEART_BEAT", ValueError("again"))
-    assert lines(caplog) == ["HEART_BEAT failed (and 999 more since the last line about it): ValueError: again"]
+    assert lines(caplog) == ["failed: HEART_BEAT (and 999 more since the last line about it): ValueError: again"]
 
 
 def test_a_line_is_bounded_and_on_one_line(caplog: pytest.LogCaptureFixture) -> None:
     Faults().report("x", ValueError("\n\x1b[2J\ud800é" + "a" * 10_000_000))
     (line,) = lines(caplog)
-    assert line.startswith("x failed: ValueError: \\n\\x1b[2J\\ud800\\xe9aaa")
+    assert line.startswith("failed: x: ValueError: \\n\\x1b[2J\\ud800\\xe9aaa")
     assert len(line) < 2 * TEXT_MAX and line.isascii() and line.isprintable()
 
 

@@ -1,13 +1,12 @@
 """The pages for operators: the metrics, properties, commands, files and log lines that they name exist, and each
-warning or error has a row that begins with the line's first words."""
+warning or error has its remedy."""
 
 from __future__ import annotations
 
-import ast
 import re
 import runpy
 from collections.abc import Iterator
-from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +14,7 @@ from rocketpy.admin.commands import REGISTRY
 from rocketpy.failover.rules.fences import MARGIN_S
 from tests.support import prometheus
 from tests.support.doc_examples import Page
-from tests.support.rules import ROOT, enough, hold, name_of, nodes_of
+from tests.support.rules import ROOT, enough, hold, name_of
 
 PAGES = (
     "run/install.md",
@@ -35,25 +34,12 @@ PAGES = (
 TEXT = "\n".join(Page.read(page).text for page in PAGES)
 METRICS = (ROOT / "docs" / "run" / "metrics.md").read_text()
 PROPERTIES = (ROOT / "docs" / "run" / "configuration.md").read_text()
-SERVER = (
-    "broker",
-    "console",
-    "failover",
-    "namesrv",
-    "processes",
-    "reactor",
-    "replication",
-    "store",
-    "tls",
-    "transport",
+LOG_LINES = runpy.run_path(str(ROOT / "docs" / "run" / "log_lines.py"))
+LOGS = (  # the packages of libraries that write lines, and the page that explains them in its section "Log lines"
+    ("client", "use/client.md"),
+    ("spark", "use/spark.md"),
 )
-LOGS = (  # the packages that write lines, the page and section that explains them
-    (SERVER, "run/monitor.md", "Log lines"),
-    (("client",), "use/client.md", "Log lines"),
-    (("spark",), "use/spark.md", "Log lines"),
-)
-LEVELS = {"warning", "error", "exception", "critical"}
-LEAST = 20  # characters of a text that says something without its values
+HEADING = "Log lines"
 
 
 def named(pattern: str) -> list[str]:
@@ -120,63 +106,48 @@ def rows_of(page: str, heading: str) -> list[str]:
     return [line for row in rows for line in re.findall(r"`([^`]+)`", "".join(row))]
 
 
-def pieces(line: str) -> list[str]:
-    """Return the fixed texts of a line: N, NAME, ADDRESS and ... stand for values, which may be texts of their own."""
-    return [piece.strip() for piece in re.split(r"\bN\b|\bNAME\b|\bADDRESS\b|\.\.\.|: ", line) if piece.strip()]
-
-
-SECTIONS = {(page, heading) for _, page, heading in LOGS} | {("run/automatic-failover.md", "Disasters")}
-
-
 def test_log_lines() -> None:
     source = literals()
-    lines = enough((line for section in sorted(SECTIONS) for line in rows_of(*section)), 100, "log lines")
-    strange = (f"{line}: {piece}" for line in lines for piece in pieces(line) if piece not in source)
-    hold(strange, "name a line that is logged")
+    sections = sorted({*((page, HEADING) for _, page in LOGS), ("run/automatic-failover.md", "Disasters")})
+    words = [line for section in sections for line in rows_of(*section)]
+    words += [line for entry in LOG_LINES["entries"]() for line in entry.words]
+    pieces = ((line, piece) for line in enough(words, 200, "log lines") for piece in LOG_LINES["pieces"](line))
+    hold((f"{line}: {piece}" for line, piece in pieces if piece not in source), "name a line that is logged")
 
 
-def texts_of(node: ast.expr, module: Path) -> Iterator[str]:
-    """Yield the strings that an argument may be; a value within one is shown as %s. Of a variable: each string that its
-    function assigns to it."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        yield node.value
-    elif isinstance(node, ast.JoinedStr):
-        yield "".join(str(part.value) if isinstance(part, ast.Constant) else "%s" for part in node.values)
-    elif isinstance(node, ast.Name):
-        for found in ast.walk(function_of(node, module)):
-            if isinstance(found, ast.Assign) and ast.unparse(found.targets[0]) == node.id:
-                yield from () if isinstance(found.value, ast.Name) else texts_of(found.value, module)
+def logged(*packages: str) -> Iterator[Any]:
+    for path in (path for name in packages for path in sorted((ROOT / "rocketpy" / name).rglob("*.py"))):
+        yield from (line for line in LOG_LINES["lines_of"](path) if line.level != "info")
 
 
-def function_of(node: ast.expr, module: Path) -> ast.AST:
-    """Return the function around a name: the last one that begins before it."""
-    functions = (each for each in nodes_of(module) if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef))
-    return max((each for each in functions if each.lineno < node.lineno), key=lambda each: each.lineno)
-
-
-def logged(package: str) -> Iterator[tuple[Path, str]]:
-    """Yield the texts that a package logs at WARNING and above, and those of supervisor and guardian."""
-    for path in enough(sorted((ROOT / "rocketpy" / package).rglob("*.py")), 3, f"modules of {package}"):
-        for call in nodes_of(path):
-            if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)):
-                continue
-            if call.func.attr in LEVELS | {"_warn"} or ast.unparse(call.func) == "self.process.log":
-                texts = (text for argument in call.args[:2] for text in texts_of(argument, path))
-                yield from ((path, text) for text in texts if len(re.sub("%[a-z]", "", text)) > LEAST)
-
-
-def begins(text: str, line: str) -> bool:
-    """Return True if `line` is the beginning of `text`, or of what follows its first value (`group %s: `)."""
-    lead = r"(?:failover: )?(?:(?:[a-z]+ ){0,3}%[.\w]+\W*){0,2}"
-    return re.match(lead + ".*?".join(map(re.escape, pieces(line))), text) is not None
-
-
-@pytest.mark.parametrize(("packages", "page", "heading"), LOGS)
-def test_each_warning_has_a_row_that_begins_as_it_does(packages: tuple[str, ...], page: str, heading: str) -> None:
-    """An operator searches a page for the first words of a line."""
-    found = enough((each for package in packages for each in logged(package)), 15, "log lines")
-    rows = rows_of(page, heading)
+@pytest.mark.parametrize(("package", "page"), LOGS)
+def test_each_warning_of_a_library_has_a_row_that_begins_as_it_does(package: str, page: str) -> None:
+    """A user searches a page for the first words of a line."""
+    rows = rows_of(page, HEADING)
     hold(
-        (f"{name_of(path)}: {text}" for path, text in found if not any(begins(text, row) for row in rows)),
-        f"add the line's first words to docs/{page}, {heading}, with the remedy",
+        (
+            f"{name_of(line.module)}: {line.text}"
+            for line in enough(logged(package), 15, "log lines")
+            if not any(LOG_LINES["begins"](line.text, row) for row in rows)
+        ),
+        f"add the line's first words to docs/{page}, {HEADING}, with the remedy",
+    )
+
+
+def test_each_warning_of_a_server_has_a_remedy() -> None:
+    """The page is made of the sources, so it has each line; somebody has to write what to do."""
+    known = list(LOG_LINES["entries"]())
+    found = [line for line in enough(LOG_LINES["lines"](), 150, "log lines") if line.level != "info"]
+    hold(
+        (f"{name_of(line.module)}: {line.text}" for line in found if LOG_LINES["entry_of"](line, known) is None),
+        "add the line's first words to docs/run/log_lines.py, with the remedy, and run make docs",
+    )
+
+
+def test_lines_begin_with_constant_text() -> None:
+    """So that lines of one event can be found and counted."""
+    lines = enough(LOG_LINES["lines"](), 150, "log lines")
+    hold(
+        (f"{name_of(line.module)}: {line.text}" for line in lines if line.text.startswith("%")),
+        "name the event first, and then the thing",
     )

@@ -89,7 +89,7 @@ class ConsumerOffsetManager:
             if at:
                 self._put(group, topic, queues)
             else:
-                logger.warning("%s: ignored the offsets of key %r: expected topic@group", self.file.path, key)
+                logger.warning("ignored the offsets of key %r in %s: expected topic@group", key, self.file.path)
         self._restore()
         self._count = sum(len(queues) for topics in self._offsets.values() for queues in topics.values())
 

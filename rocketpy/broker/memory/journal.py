@@ -307,7 +307,7 @@ class Journal:
         self._generation += 1
         self._copy.seal(self._generation)
         if self._active is None:
-            logger.warning("%s fit into the shared memory again: a restarted manager will restore them", self._name)
+            logger.warning("shared memory has room again for %s: a restarted manager will restore them", self._name)
         self._active, self._copy = self._copy, None
 
     def _finish_copy(self) -> None:
@@ -318,7 +318,7 @@ class Journal:
     def _lose(self) -> None:
         if self._active is not None:
             logger.error(
-                "%s take %d bytes, more than their shared memory: a restarted manager will start without them; %s",
+                "shared memory is too small for %s of %d bytes: a restarted manager will start without them; %s",
                 self._name,
                 self._live_bytes,
                 self._remedy,

@@ -214,7 +214,7 @@ class ReplyProcessor(TableProcessor):
 
     def _warn(self, kind: str, text: str) -> None:
         if told := self._log.take(kind):
-            logger.warning("%s%s", text, and_more(told))
+            logger.warning("reply: %s%s", text, and_more(told))
 
 
 def _stored(reply: SendRequest, target: Target) -> MessageToPut:

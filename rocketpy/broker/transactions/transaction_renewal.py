@@ -82,7 +82,7 @@ class TransactionRenewal:
         told = self._limit.take()
         if told:
             logger.warning(
-                "%d transactions are open among the oldest of %d half messages: after %d half messages sends in "
+                "transactions stay open: %d among the oldest of %d half messages; after %d half messages sends in "
                 "transactions will be refused; see which producer groups do not end theirs%s",
                 count,
                 behind,

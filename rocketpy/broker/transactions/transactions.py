@@ -171,7 +171,7 @@ class TransactionService:
         lost = states.count_open(states.base, low)
         if lost:
             logger.error(
-                "%d open transactions are lost: their half messages were deleted with their log files, before they "
+                "open transactions are lost: the half messages of %d were deleted with their log files, before they "
                 "were decided; a longer fileReservedTime keeps them",
                 lost,
             )

@@ -56,9 +56,9 @@ def run_broker(
         ConfigError, TransportError, StoreError, NativeMissing: one line each; nothing was started.
     """
     require_core()
-    set_up_logging(settings.rocketpy.log_level)
+    set_up_logging(settings.rocketpy.log_level, settings.rocketpy.log_format)
     for note in settings.notes:
-        logger.warning("%s", note)
+        logger.warning("configuration: %s", note)
     say = ready_lines or (lambda settings: [ready_line(settings)])
     certificates = _certificates(settings)
     run = partial(run_tree, certificates=certificates, access=_access(settings))

@@ -29,7 +29,7 @@ def run_name_server(settings: NamesrvSettings) -> int:
     Raises:
         ConfigError: the port is taken, or the key-value table is damaged; one line.
     """
-    set_up_logging(settings.rocketpy.log_level)
+    set_up_logging(settings.rocketpy.log_level, settings.rocketpy.log_format)
     manager = ServiceManager.of(os.environ)
     taken = {
         name: manager.take_listener(host, port, "listeners" if name else "listenPort")

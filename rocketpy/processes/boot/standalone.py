@@ -102,6 +102,7 @@ def standalone_settings(
             "listenPort": str(namesrv_port),
             "bindAddress": bind,
             "listeners": settings.rocketpy.listeners,
+            "requestLogSample": str(settings.rocketpy.request_log_sample),
             "kvConfigPath": str(Path(settings.store.store_path_root_dir) / "config" / "kvConfig.json"),
         },
         environ,

@@ -98,7 +98,7 @@ def begin_replication(opened: OpenedStore, settings: BrokerSettings) -> None:
     header.replicated_phy_offset = 0
     text = None if settings.is_slave else lost_end(opened, settings.store.flush_disk_type)
     if text:
-        logger.warning("%s", text)
+        logger.warning("replication: %s", text)
 
 
 def lost_end(opened: OpenedStore, flush: FlushDiskType) -> str | None:

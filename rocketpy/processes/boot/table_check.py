@@ -75,11 +75,11 @@ def check_marked(path: Path, extent: LogExtent) -> None:
     lowered = marks.to_save(extent.end)
     _replace(path, pretty_pieces(lowered))
     logger.warning(
-        "%s presumed the log up to %d, which ends at %d: lowered it to what the log had at %d",
+        "lowered %s to what the log had at %d: it presumed the log up to %d, which ends at %d",
         path.name,
+        lowered.phy_offset,
         newest.phy_offset,
         extent.end,
-        lowered.phy_offset,
     )
 
 
@@ -115,8 +115,8 @@ def check_offsets(path: Path, end: int, control: ControlBlock, kind: RecoveryKin
         _replace(path, pretty_pieces({"offsetTable": saved.offset_table, PHY_OFFSET: end}))
     if lowered:
         logger.warning(
-            "%s had %d committed offsets beyond the ends of their queues, because the log lost its end (now at %d): "
-            "lowered them to those ends",
+            "lowered committed offsets of %s to the ends of their queues: %d were beyond, because the log lost its end "
+            "(now at %d)",
             path.name,
             lowered,
             end,

@@ -13,11 +13,11 @@ so that it can fork at any moment.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import select
 import signal
 import sys
-import traceback
 from collections.abc import Callable
 
 import attrs
@@ -25,11 +25,13 @@ import attrs
 from rocketpy.errors import RocketError
 from rocketpy.failover.member_block import MemberOrders
 from rocketpy.reactor.process import Identity, forget_handlers, hold_signals, own_standard_streams
-from rocketpy.reactor.supervisor import EXIT_CANNOT_BOOT, EXIT_CRASHED, INSIST_AFTER_S, ParentProcess, report
+from rocketpy.reactor.supervisor import EXIT_CANNOT_BOOT, EXIT_CRASHED, INSIST_AFTER_S, ParentProcess
 from rocketpy.reactor.worker_spec import RestartPolicy
 
 from .marks import EXIT_OTHER_EPOCH
 from .tree import MemberMemory, Role
+
+logger = logging.getLogger(__name__)
 
 REPLACE_S = 2.0  # for a process tree to stop when another one is to start; then it is killed
 LEAVE_S = 3.0  # for the coordinator to hand the group on
@@ -219,8 +221,9 @@ class Guardian:
         if self._cuts.is_given_up:
             self.memory.block.set_diverged()
             self.process.log(
-                f"the log cannot be cut at {cut_at}, which the master asks for: this member stops following; see why "
-                "above, stop it, and let it join with an empty store: rocketpy store set-aside"
+                "the log cannot be cut at %d, which the master asks for: this member stops following; see why above, "
+                "stop it, and let it join with an empty store: rocketpy store set-aside",
+                cut_at,
             )
         return None
 
@@ -240,7 +243,7 @@ class Guardian:
             return
         silent_s = now - max(turned_s, self._watching_since)
         if silent_s > limit_s:
-            self.process.log(f"coordinator has made no turn for {silent_s:.1f} s: killing it")
+            self.process.log("coordinator has made no turn for %.1f s: killing it", silent_s)
             self._watching_since = now  # one kill is enough, but one that has no effect is repeated
             self._signal(coordinator, signal.SIGKILL)
 
@@ -283,10 +286,10 @@ class Guardian:
             own_standard_streams()
             status = child.main(child.role)
         except RocketError as exc:
-            report(f"{child.name} cannot start: {exc}")
+            logger.error("process %s cannot start: %s", child.name, exc)
             status = EXIT_CANNOT_BOOT
         except BaseException:
-            traceback.print_exc()
+            logger.critical("process %s failed", child.name, exc_info=True)
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
@@ -318,7 +321,7 @@ class Guardian:
 
     def _hold_another_election(self, tree: Child) -> None:
         """The store has lost bytes of the epoch that is wanted: another coordinator gives the group another master."""
-        self.process.log(f"this store cannot serve epoch {tree.role.epoch}: leaving the mastership")
+        self.process.log("this store cannot serve epoch %d: leaving the mastership", tree.role.epoch)
         self._refused, tree.role, tree.start_at = tree.role.epoch, Role(), self.process.clock()
         self._signal(self.coordinator, signal.SIGKILL)
 
@@ -328,7 +331,8 @@ class Guardian:
         delay_s = LATER.delay_s(len(child.deaths), self.process.jitter())
         child.deaths.append(now)
         child.start_at = now + delay_s
-        self.process.log(f"{child.name} {how}; restarting {'now' if delay_s == 0 else f'in {delay_s * 1000:.0f} ms'}")
+        when = "now" if delay_s == 0 else f"in {delay_s * 1000:.0f} ms"
+        self.process.log("process %s %s; restarting %s", child.name, how, when)
 
     def _stop(self) -> None:
         """Hand the group on, then stop the process tree. A second request kills both."""
@@ -351,7 +355,7 @@ class Guardian:
             self._signal(child, signal.SIGTERM)
 
     def _insist(self, child: Child) -> None:
-        self.process.log(f"{child.name} did not end in time: killing it")
+        self.process.log("process %s did not end in time: killing it", child.name)
         child.ends_by = float("inf")
         if self._stop_asked_at is not None and child is self.tree:
             self._status = 1

@@ -29,6 +29,7 @@ from rocketpy.reactor.ring import RingReader, RingWriter
 from rocketpy.reactor.topology import MANAGER, SEND, STORE, Topology
 from rocketpy.reactor.worker_spec import WorkerContext
 from rocketpy.remoting.limits import PoolLoad
+from rocketpy.remoting.request_log import sampled
 from rocketpy.replication.slave_table import SlaveTable
 from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.transport.client import RemotingClient, open_remoting_client
@@ -162,7 +163,7 @@ class ManagerMain(RequestServerMain):
                     gateway=gateway,
                     pools=inherited.pools,
                     handlers=Handlers(
-                        processors=controller.processors(),
+                        processors=sampled(controller.processors(), inherited.settings.rocketpy.request_log_sample),
                         slow_path=controller,
                         fast_path=fast_path,
                         access=controller.services.access,

@@ -21,6 +21,7 @@ from rocketpy.reactor.request_server import Handlers, RequestServer
 from rocketpy.reactor.ring import RingReader, RingWriter
 from rocketpy.reactor.topology import SelectorDeaths
 from rocketpy.reactor.worker_spec import WorkerContext
+from rocketpy.remoting.request_log import sampled
 from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.transport.duties import Duty, as_duty, run_duty
 
@@ -63,13 +64,16 @@ class QueryMain(RequestServerMain):
         topology, faults = self.inherited.topology, Faults()
         drop_crashed_request(context.block, topology)
         settings, access = CurrentSettings(self.inherited.settings), self.inherited.access_control()
+        sample = self.inherited.settings.rocketpy.request_log_sample
         server = RequestServer(
             block=context.block,
             inputs=[RingReader(ring) for ring in topology.inputs(context.name)],
             gateway=self._gateway(context, faults),
             pools=self.inherited.pools.served_by(QUERY),
             handlers=Handlers(
-                processors=queries_by_code(store, settings, access), on_settings=settings.apply, access=access
+                processors=sampled(queries_by_code(store, settings, access), sample),
+                on_settings=settings.apply,
+                access=access,
             ),
         )
         async with trio.open_nursery() as nursery:

@@ -47,7 +47,7 @@ class Progress:
             return
         self._said_s = now
         done, total = (at - self._start) >> 20, max(self._end - self._start, at - self._start) >> 20
-        logger.info("%s: %d of %d MiB, %.0f MiB/s", self._what, done, total, done / (now - self._began_s))
+        logger.info("progress of %s: %d of %d MiB, %.0f MiB/s", self._what, done, total, done / (now - self._began_s))
 
 
 @attrs.frozen

@@ -102,6 +102,6 @@ class Housekeeping:
                 allocate_ahead(self._control, self._commitlog, is_slave=self.config.is_slave)
             except DiskFull as exc:
                 if not was_full:
-                    logger.error("%s", exc)
+                    logger.error("store: %s", exc)
                 return True
         return False

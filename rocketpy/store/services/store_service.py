@@ -229,7 +229,7 @@ class StoreService:
         self._cut_short = cut_short
         if told:
             logger.warning(
-                "%d messages have more than %d KEYS; only the first ones are indexed", told, lib.RP_INDEX_KEYS_MAX
+                "messages have more than %d KEYS, of which only the first are indexed: %d", lib.RP_INDEX_KEYS_MAX, told
             )
 
     def _finish(self, dispatch: Dispatch) -> None:
@@ -337,7 +337,7 @@ class StoreService:
                 # Data that was not synced may be lost although the kernel marks it clean: refuse messages from now on.
                 self._flags.put(RunningFlag.NOT_WRITEABLE, True)
                 logger.error(
-                    "%s: refusing messages until the broker is restarted; check the disk",
+                    "refusing messages until the broker is restarted: %s; check the disk",
                     fail("cannot flush the CommitLog", status),
                 )
                 return

@@ -43,7 +43,7 @@ class FaultLog:
         told = self._limit.take(step)
         if told:
             is_ours = not isinstance(exc, (StoreError, OSError))
-            logger.error("%s: %s; trying again%s", step, exc, and_more(told), exc_info=exc if is_ours else None)
+            logger.error("store: %s: %s; trying again%s", step, exc, and_more(told), exc_info=exc if is_ours else None)
 
 
 @attrs.frozen(eq=False)

@@ -134,6 +134,7 @@ def launch() -> Iterator[Callable[..., Run]]:
         pid = os.fork()
         if pid == 0:
             status = 99
+            logging.root.handlers.clear()  # those of pytest keep lines in memory
             try:
                 spec = WorkerSpec(
                     name=SEND, role=SEND, block=topology.blocks[SEND], main=Eater(topology), restart=QUICK, **fields

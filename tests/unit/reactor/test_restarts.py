@@ -32,7 +32,7 @@ def test_a_worker_that_cannot_boot_stops_the_start_with_one_line(
     run = launch({"a": serve, "acceptor": cannot_boot})
     assert run.end() == 1
     shown = capfd.readouterr().err
-    assert "rocketpy: worker acceptor cannot start: listenPort: port 10911 is taken\n" in shown
+    assert "worker acceptor cannot start: listenPort: port 10911 is taken\n" in shown
     assert "Traceback" not in shown
 
 

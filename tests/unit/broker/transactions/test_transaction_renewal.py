@@ -69,7 +69,7 @@ def test_it_is_tried_again(rig: SlowPathRig) -> None:
 def test_many_open_ones_are_named_instead(rig: SlowPathRig, caplog: pytest.LogCaptureFixture) -> None:
     rig.fast_path.half_states.ended -= {4, 5}
     assert renew(rig) == []
-    assert "3 transactions are open among the oldest of 37 half messages" in caplog.text
+    assert "transactions stay open: 3 among the oldest of 37 half messages" in caplog.text
 
 
 def test_one_that_cannot_be_read_is_left_to_the_check(rig: SlowPathRig) -> None:

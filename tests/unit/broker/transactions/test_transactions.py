@@ -254,7 +254,7 @@ def test_half_messages_whose_files_are_deleted_are_named(tmp_path: Path, caplog:
     rig.fast_path.half_states.ended = {1}
     rig.store.low[HALF, 0] = 2
     check(rig)
-    assert "1 open transactions are lost" in caplog.text
+    assert "open transactions are lost: the half messages of 1 were" in caplog.text
     assert rig.fast_path.half_states.base == 2
 
 

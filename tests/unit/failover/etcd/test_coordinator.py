@@ -339,7 +339,7 @@ def test_an_etcd_that_is_away_is_told_in_single_lines(caplog: pytest.LogCaptureF
         keys.is_away = False
         await group.until_in_sync()
         told = [record.getMessage() for record in caplog.records if "failed" in record.getMessage()]
-        assert any("lease failed: EtcdUnavailable: connection refused" in line for line in told)
+        assert any("lease: EtcdUnavailable: connection refused" in line for line in told)
         assert not [line for line in told if "\n" in line or "File " in line]
 
     play(story)

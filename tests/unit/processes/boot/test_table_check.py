@@ -46,7 +46,7 @@ def test_progress_is_lowered_to_what_the_log_has(path: Path, caplog: pytest.LogC
     check_marked(path, LogExtent(29))
     assert json_file.load_as(path, MarkedOffsets) == LogMarks([mark(10, 1), mark(20, 2)]).to_save(29)
     assert not Path(f"{path}.bak").exists(), "it presumes what the file presumed"
-    assert "presumed the log up to 30, which ends at 29" in caplog.text
+    assert "it presumed the log up to 30, which ends at 29" in caplog.text
 
 
 def test_a_file_that_the_log_supports_stays(path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -131,7 +131,7 @@ def test_offsets_beyond_the_ends_of_their_queues_are_lowered(
 ) -> None:
     found = lowered(opened, BEYOND % (1 << 40), RecoveryKind.TRUSTED)
     assert found == {"A@G": {0: 50, 1: 50}, "B@G": {7: 50}, "B@H": {7: 3}, "Gone@G": {0: 0}, "odd": {0: 0}}
-    assert "had 4 committed offsets beyond" in caplog.text
+    assert "to the ends of their queues: 4 were beyond" in caplog.text
     path = opened.paths.root / "config" / "consumerOffset.json"
     text = path.read_bytes()
     check_offsets(path, int(opened.control.published_phy_offset), opened.control, RecoveryKind.FLUSHED)

@@ -61,6 +61,9 @@ class Toy:
         self.journal.say("tree is replaced" if self.memory.marks.is_replaced else "tree leaves")
         return 0
 
+    def say(self, text: str, *values: object) -> None:
+        self.journal.say(f"log: {text % values}")
+
     def start(self, tree: Main | None = None, coordinator: Main | None = None, clock: Clock = time.monotonic) -> None:
         self.pid = os.fork()
         if self.pid == 0:
@@ -72,7 +75,7 @@ class Toy:
                     Child("coordinator", coordinator or self.coordinator, keep),
                     Child("broker", tree or self.tree, keep),
                     self.bell,
-                    process=ParentProcess(clock, lambda: 0.0, lambda line: self.journal.say(f"log: {line}")),
+                    process=ParentProcess(clock, lambda: 0.0, self.say),
                 ).run()
             except BaseException:
                 traceback.print_exc()
@@ -150,7 +153,7 @@ def test_a_tree_that_was_lost_while_nobody_knows_who_is_master_is_a_slave(toy: T
     pids = toy.started()
     toy.give(attrs.evolve(MASTER_3, epoch=-1))
     os.kill(pids["master 3"], signal.SIGKILL)
-    assert toy.journal.line() == "log: broker was killed by SIGKILL; restarting now"
+    assert toy.journal.line() == "log: process broker was killed by SIGKILL; restarting now"
     assert toy.next()[0] == "slave"
 
 
@@ -162,7 +165,7 @@ def test_a_log_that_must_be_cut_is_cut_by_the_next_tree(toy: Toy) -> None:
     what, pid = toy.next()
     assert what == "slave cut 700" and toy.memory.block.cut_phy_offset is None
     os.kill(pid, signal.SIGKILL)
-    assert toy.journal.line() == "log: broker was killed by SIGKILL; restarting now"
+    assert toy.journal.line() == "log: process broker was killed by SIGKILL; restarting now"
     assert toy.next()[0] == "slave", "it is cut once; if that failed it is found again"
 
 
@@ -192,7 +195,7 @@ def test_a_child_that_dies_is_replaced_and_the_other_stays(toy: Toy, who: str) -
     pids = toy.started()
     os.kill(pids[who], signal.SIGKILL)
     name = "broker" if who == "slave" else who
-    assert toy.journal.line() == f"log: {name} was killed by SIGKILL; restarting now"
+    assert toy.journal.line() == f"log: process {name} was killed by SIGKILL; restarting now"
     what, pid = toy.next()
     assert what == who and pid not in pids.values()
     assert toy.stop() == 0
@@ -209,7 +212,7 @@ def test_a_tree_that_does_not_give_way_is_killed(toy: Toy, monkeypatch: pytest.M
     toy.start(stubborn)
     toy.started()
     toy.give(MASTER_3)
-    assert toy.journal.line() == "log: broker did not end in time: killing it"
+    assert toy.journal.line() == "log: process broker did not end in time: killing it"
     assert toy.next()[0] == "master"
 
 
@@ -222,7 +225,7 @@ def test_a_store_that_cannot_serve_the_epoch_leaves_the_mastership(toy: Toy) -> 
     toy.give(MASTER_3)
     lines = [toy.journal.line() for _ in range(5)]
     assert lines[:2] == ["tree is replaced", "log: this store cannot serve epoch 3: leaving the mastership"]
-    assert "log: coordinator was killed by SIGKILL; restarting now" in lines
+    assert "log: process coordinator was killed by SIGKILL; restarting now" in lines
     assert sorted(line.split()[0] for line in lines[2:]) == ["coordinator", "log:", "slave"]
     toy.give(MemberOrders(is_master=True, epoch=4))
     assert toy.journal.line() == "tree is replaced" and toy.next()[0] == "master 4"
@@ -273,7 +276,7 @@ def test_a_request_to_end_is_obeyed_from_the_fork_on(toy: Toy, monkeypatch: pyte
     monkeypatch.setattr("rocketpy.processes.member.guardian.Identity", Interrupted)
     toy.start()
     lines = {toy.journal.line().partition(" ")[0::2] for _ in range(2)}
-    assert ("log:", "broker was killed by SIGTERM; restarting now") in lines
+    assert ("log:", "process broker was killed by SIGTERM; restarting now") in lines
 
 
 def test_a_tree_that_still_opens_the_store_needs_no_order(toy: Toy) -> None:
@@ -336,7 +339,7 @@ def test_a_pause_of_all_processes_is_no_hanging_coordinator() -> None:
         Child("coordinator", lambda _role: 0, ()),
         Child("supervisor", lambda _role: 0, ()),
         bell=-1,
-        process=ParentProcess(lambda: now[0], log=killed.append),
+        process=ParentProcess(lambda: now[0], log=lambda text, *values: killed.append(text % values)),
     )
     guardian.coordinator.pid = 1
     for seconds in (0.25, 60.0, 0.25, HANGS_S - 1.0, LATE_S):

@@ -207,8 +207,8 @@ def test_refused_connections_are_told_with_their_setting_and_not_too_often(caplo
     for _ in range(5):
         block.add(lib.RP_COUNT_CONNECTIONS_REFUSED)
         complaints.report()
-    assert caplog.text.count("connections: the limit") == 1 and "selector-0: closed 1 connections" in caplog.text
+    assert caplog.text.count(": the limit") == 1 and "closed 1 connections of selector-0:" in caplog.text
     assert "connectionsMax" in caplog.text
     now_s[0] += 10.0
     complaints.report()
-    assert "selector-0: closed 4 connections" in caplog.text
+    assert "closed 4 connections of selector-0:" in caplog.text

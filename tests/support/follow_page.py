@@ -1,0 +1,134 @@
+"""Follows pages literally on a fresh machine: `python -m tests.support.follow_page docs/run/install.md` (root, Linux).
+
+The machine is the system of this one under an overlay, with an empty /root, a systemd and a network of its own. A copy
+of the checkout is the working directory. Each page is one session of bash, which ends at the first command that fails.
+A comment before a block says what is different about it:
+
+    <!-- follow: network -->         it installs packages: it runs with the network of this machine
+    <!-- follow: any status -->      its commands may fail, as the text says
+    <!-- follow: not run: REASON --> this machine cannot run it
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import attrs
+
+from .own_systemd import OwnSystemd, booted
+from .rules import ROOT
+
+BLOCK = re.compile(r"(?:^<!-- follow: (.+?) -->\n+)?^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
+NETWORK, ANY_STATUS, NOT_RUN = "network", "any status", "not run: "
+CHECKOUT = "/root/rocketpy"
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+PAGE_S = 1800.0
+
+# $1: an empty directory on a disk that overlays can use, $2: the checkout
+BOOT = """
+set -e
+ip link set lo up
+ip address add 203.0.113.7/32 dev lo
+mkdir "$1/upper" "$1/work" "$1/root"
+mount --make-rprivate /
+mount -t overlay overlay -o "lowerdir=/,upperdir=$1/upper,workdir=$1/work" "$1/root"
+cd "$1/root"
+for place in root run tmp var/tmp opt; do mount -t tmpfs tmpfs $place; done
+rm -rf etc/rocketpy var/lib/rocketpy
+echo '203.0.113.7 broker.example.org' >> etc/hosts
+git -c safe.directory='*' clone --quiet "$2" root/rocketpy
+mkdir -p run/lock old
+mount --rbind /sys sys
+mount --rbind /dev dev
+mount -t proc proc proc
+for kind in service socket; do
+    mkdir -p etc/systemd/system/$kind.d
+    printf '[Unit]\\nDefaultDependencies=no\\n' > etc/systemd/system/$kind.d/alone.conf
+done
+printf '[Unit]\\nDescription=nothing\\nDefaultDependencies=no\\nAllowIsolate=yes\\n' > etc/systemd/system/only.target
+pivot_root . old
+umount -l /old
+export container=test
+exec /lib/systemd/systemd --system --unit=only.target --log-target=console --show-status=no
+"""
+
+
+@attrs.frozen
+class Block:
+    """Commands of a page."""
+
+    line: int
+    mark: str
+    commands: str
+
+
+def blocks_of(text: str) -> list[Block]:
+    """List the sh blocks of a page. Raises: ValueError: a mark that is none."""
+    found = []
+    for match in BLOCK.finditer(text):
+        mark = match[1] or ""
+        if mark not in ("", NETWORK, ANY_STATUS) and not mark.startswith(NOT_RUN):
+            raise ValueError(f"`<!-- follow: {mark} -->` is no mark; see tests/support/follow_page.py")
+        found.append(Block(text.count("\n", 0, match.start(2)) + 1, mark, match[2]))
+    return found
+
+
+def sessions_of(blocks: list[Block]) -> Iterator[tuple[bool, str]]:
+    """Yield (with the network of this machine, script) for runs of blocks that share a shell."""
+    script = ""
+    for block in blocks:
+        if block.mark.startswith(NOT_RUN):
+            script += f"echo '--- line {block.line}: {block.mark}'\n"
+            continue
+        commands = f"echo '--- line {block.line}'\n{block.commands}"
+        if block.mark == NETWORK:
+            yield from [(False, script)] if script else []
+            yield True, commands
+            script = ""
+        else:
+            script += f"set +e\n{commands}set -e\n" if block.mark == ANY_STATUS else commands
+    if script:
+        yield False, script
+
+
+@contextmanager
+def fresh_machine() -> Iterator[OwnSystemd]:
+    """Boot a machine; all of it is gone after the block."""
+    with ExitStack() as stack:
+        name = stack.enter_context(tempfile.TemporaryDirectory(prefix="rocketpy-fresh-"))
+        own = stack.enter_context(booted(BOOT, [name, str(ROOT)], Path(name) / "systemd.log"))
+        own.run("systemctl", "start", "systemd-journald.socket", "systemd-journald.service")
+        yield own
+
+
+def follow(own: OwnSystemd, page: Path) -> int:
+    """Run the commands of a page. Returns: the status of the first that failed, or 0."""
+    for has_network, script in sessions_of(blocks_of(page.read_text(encoding="utf-8"))):
+        words = ["env", "-i", f"PATH={PATH}", "HOME=/root", "LANG=C.UTF-8", "DEBIAN_FRONTEND=noninteractive"]
+        words += ["bash", "-c", f"cd {CHECKOUT}\nset -eo pipefail\nset -v\n{script}"]
+        status = own.call(words, timeout_s=PAGE_S, has_network=has_network)
+        if status:
+            return status
+    return 0
+
+
+def main(pages: list[str]) -> int:
+    """Follow the pages one after the other on one machine; the exit status is 1 if a command failed."""
+    with fresh_machine() as own:
+        for page in pages:
+            print(f"=== {page}", flush=True)
+            status = follow(own, ROOT / page)
+            if status:
+                print(f"=== {page}: a command ended with status {status}", flush=True)
+                return 1
+    print("=== every command of every page worked")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
