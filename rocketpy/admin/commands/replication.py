@@ -18,7 +18,7 @@ from ..admin import Admin
 from ..base import EXIT_PARTIAL, WATCH, command, option
 from ..core import NotFound
 from ..output import Column, Output, Table
-from .failover import GroupUnreadable, show_group
+from .failover import GroupUnreadable, run_in_trio, show_group
 
 BROKERS = Table(
     (
@@ -58,7 +58,7 @@ class Member:
     status: HaStatus
 
 
-@command(example="mqadmin haStatus -n 127.0.0.1:9876 -c DefaultCluster", watch=WATCH)
+@command(example="mqadmin haStatus -n 127.0.0.1:9876 -c DefaultCluster", watch=WATCH, run=run_in_trio)
 @option("-b", "--broker", help="Brokers of one name; or one broker, host:port.")
 @option("-c", "--clusterName", help="All brokers of this cluster. Default: all clusters.")
 @option("-f", "--configFile", help="File of a broker with haMode=automatic: show its group as etcd has it.")

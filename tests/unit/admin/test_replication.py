@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -101,3 +103,17 @@ def test_ha_status_of_a_group_whose_etcd_is_away(mqadmin: Mqadmin, tmp_path: Pat
         ["broker-a", "1", "10.0.0.2:10911", "SLAVE"],
     ]
     assert "etcd does not tell who is in the group" in mqadmin.error
+
+
+def test_the_group_of_a_file_is_asked_without_packages_of_asyncio(tmp_path: Path) -> None:
+    """The extra failover brings the client for etcd without anyio, by which it would run under asyncio.
+    Fault: `mqadmin haStatus -f` ended with a RuntimeError where nothing else had brought anyio."""
+    file = tmp_path / "broker.conf"
+    settings = ("haMode=automatic", "haMember=one", "haMembers=one,two", "haSecretFile=/nowhere", "brokerId=1")
+    file.write_text("\n".join([*settings, "haEtcdAddresses=http://127.0.0.1:9", "namesrvAddr=127.0.0.1:9"]))
+    program = (
+        "import sys; sys.modules['anyio'] = None; from rocketpy.admin.cli import main; sys.exit(main(sys.argv[1:]))"
+    )
+    words = [sys.executable, "-c", program, "haStatus", "-f", str(file)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    assert done.stderr.startswith("etcd does not tell who is in the group"), done.stderr
