@@ -43,8 +43,7 @@ def set_up_logging(level: str, log_format: str) -> None:
     """Once per server, before workers are forked; they inherit it. `log_format`: of FORMATS."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if log_format == "json" else TextLines(has_priority=is_journal(STDERR)))
-    logging.basicConfig(handlers=[handler])
-    logging.getLogger().setLevel(level)  # also if there is a handler
+    logging.basicConfig(level=level, handlers=[handler])
 
 
 def set_up_logging_of_command(environment: Mapping[str, str] = os.environ) -> None:

@@ -5,6 +5,7 @@ Short: one command.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from pathlib import Path
@@ -46,6 +47,7 @@ def console(name_servers: str | None, **given: Any) -> None:
         security = security_settings({name: given.pop(name) for name in SHARED})
         settings = ConsoleSettings(**given)
         set_up_logging("INFO", os.environ.get(FORMAT_VARIABLE, "text"))
+        logging.getLogger().setLevel("INFO")  # a format of the environment has been set before
         options = {"tls": security.tls_options(), "credentials": tool_credentials(security)}
         return run_console(settings, Admin, name_servers=name_servers or "", **options)
 

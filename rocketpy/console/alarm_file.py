@@ -41,6 +41,7 @@ from rocketpy.errors import ConfigError
 
 FILE_BYTES_MAX = 1 << 20
 RULES_MAX = 1000
+KNOWN_MAX = 50_000  # groups whose rules are kept
 ADDRESSES_MAX = 100
 SECRET_BYTES_MAX = 4096
 SECURITIES = ("starttls", "tls", "none")
@@ -97,14 +98,19 @@ class AlarmSettings:
     groups: tuple[GroupRule, ...] = ()
     disk_percent: float | None = 85.0
     no_master_seconds: float | None = 30.0
+    _rules: dict[str, GroupRule | None] = attrs.field(init=False, factory=dict, eq=False, repr=False)  # by group
 
     @property
     def named_groups(self) -> frozenset[str]:
         return frozenset(rule.name for rule in self.groups if not rule.is_pattern)
 
     def rule_of(self, group: str) -> GroupRule | None:
-        """Return the first rule that fits."""
-        return next((rule for rule in self.groups if rule.fits(group)), None)
+        """Return the first rule that fits. Answers are kept: all groups are looked at each few seconds."""
+        if group not in self._rules:
+            if len(self._rules) >= KNOWN_MAX:
+                self._rules.clear()
+            self._rules[group] = next((rule for rule in self.groups if rule.fits(group)), None)
+        return self._rules[group]
 
     def wants_age(self, group: str) -> bool:
         rule = self.rule_of(group)

@@ -57,7 +57,7 @@ class Alarm:
 
 @attrs.frozen
 class Notice:
-    """What is told, and why. `link` is empty if the file of alarms has no address of the console."""
+    """A change of an alarm, for webhook and mail. `link` is empty if the file of alarms has no address of the console."""
 
     change: Change
     condition: Condition

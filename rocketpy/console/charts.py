@@ -17,6 +17,7 @@ LEFT, RIGHT, TOP, BOTTOM = 64, 8, 10, 22
 SPARK_WIDTH, SPARK_HEIGHT = 90, 20
 GAP_MS = 12 * STEP_MS  # without a point for so long the line is broken
 COLOURS = 6  # that the style sheet has
+SPANS_MS = (600_000, 1_800_000, HOUR_MS)  # of charts
 
 Text = Callable[[float], str]
 
@@ -39,11 +40,12 @@ def _pieces(points: Sequence[tuple[float, float]], gap_ms: float) -> list[list[t
     return pieces
 
 
-def _path(points: Sequence[tuple[float, float]], begin_ms: float, top: float, box: tuple[int, int, int, int]) -> str:
-    """Return the attribute `points` of a polyline in the box (left, top, width, height). One point is a short line."""
-    left, up, width, height = box
+def _path(points: Sequence[tuple[float, float]], frame: tuple[float, float, float], box: tuple[int, ...]) -> str:
+    """Return the attribute `points` of a polyline: `frame` is (begin, time span, top) of the values, `box` (left, top,
+    width, height) of the picture. One point is a short line."""
+    (begin_ms, span_ms, top), (left, up, width, height) = frame, box
     placed = [
-        (left + (time_ms - begin_ms) / HOUR_MS * width, up + height - value / top * height) for time_ms, value in points
+        (left + (time_ms - begin_ms) / span_ms * width, up + height - value / top * height) for time_ms, value in points
     ]
     if len(placed) == 1:
         placed.append((placed[0][0] + 1.5, placed[0][1]))
@@ -59,14 +61,16 @@ def round_up(value: float) -> float:
 
 
 def chart(title: str, lines: Sequence[Line], now_ms: float, text: Text) -> Markup:
-    """Return a chart of the last hour. `text` shows a value."""
-    begin_ms = now_ms - HOUR_MS
+    """Return a chart of the last hour, or of the part of it that there are figures of. `text` shows a value."""
     points = [line.history.points(now_ms) for line in lines]
+    oldest_ms = min((each[0][0] for each in points if each), default=now_ms)
+    span_ms = next(span for span in SPANS_MS if span >= now_ms - oldest_ms)
+    begin_ms = now_ms - span_ms
     top = round_up(max((value for each in points for _, value in each), default=0))
     box = (LEFT, TOP, WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM)
     drawn = [
         Markup('<polyline class="line line-{}" points="{}"><title>{}</title></polyline>').format(
-            number % COLOURS, _path(piece, begin_ms, top, box), line.label
+            number % COLOURS, _path(piece, (begin_ms, span_ms, top), box), line.label
         )
         for number, (line, each) in enumerate(zip(lines, points, strict=True))
         for piece in _pieces(each, gap_ms=GAP_MS if len(each) > 60 else HOUR_MS)
@@ -79,10 +83,10 @@ def chart(title: str, lines: Sequence[Line], now_ms: float, text: Text) -> Marku
         for y, value in ((TOP, top), (middle, top / 2), (low, 0.0))
     )
     ends = Markup(
-        '<text class="tick start" x="{}" y="{}">1 h ago</text><text class="tick" x="{}" y="{}">now</text>'
-    ).format(LEFT, HEIGHT - 6, right, HEIGHT - 6)
+        '<text class="tick start" x="{}" y="{}">{} min ago</text><text class="tick" x="{}" y="{}">now</text>'
+    ).format(LEFT, HEIGHT - 6, span_ms // 60_000, right, HEIGHT - 6)
     last = ", ".join(f"{line.label} {text(line.history.last or 0)}" for line in lines)
-    name = f"{title}, last hour: now {last}" if any(points) else f"{title}: no figures yet"
+    name = f"{title}, last {span_ms // 60_000} min: now {last}" if any(points) else f"{title}: no figures yet"
     return Markup('<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}">{}{}{}</svg>').format(
         WIDTH, HEIGHT, name, grid, ends, Markup("").join(drawn)
     )
@@ -104,7 +108,7 @@ def spark(label: str, history: History, now_ms: float) -> Markup:
     top = max((value for _, value in points), default=0) or 1.0
     drawn = Markup("").join(
         Markup('<polyline class="line line-0" points="{}"/>').format(
-            _path(piece, now_ms - HOUR_MS, top, (0, 1, SPARK_WIDTH, SPARK_HEIGHT - 2))
+            _path(piece, (now_ms - HOUR_MS, HOUR_MS, top), (0, 1, SPARK_WIDTH, SPARK_HEIGHT - 2))
         )
         for piece in _pieces(points, gap_ms=GAP_MS if len(points) > 60 else HOUR_MS)
     )

@@ -46,6 +46,7 @@ class BrokerState:
     ha: HaStatus | None = attrs.field(init=False, default=None)
     answered_ms: float = attrs.field(init=False, default=0)
     error: str = attrs.field(init=False, default="")
+    refuses: bool = attrs.field(init=False, default=False)  # it answers, but not to the account of the console
     answer_ms: float = attrs.field(init=False, default=0)  # the time that the last answer took
     rates_in: History = attrs.field(init=False, factory=History)
     rates_out: History = attrs.field(init=False, factory=History)
@@ -59,7 +60,7 @@ class BrokerState:
 
     @property
     def is_up(self) -> bool:
-        return self.is_listed and not self.error and self.answered_ms > 0
+        return self.is_listed and self.answered_ms > 0 and (self.refuses or not self.error)
 
     def answered(self, now_ms: float, took_ms: float, figures: Mapping[str, str], ha: HaStatus | None) -> None:
         """Take an answer. Rates are messages per second between this answer and the one before."""
@@ -78,9 +79,12 @@ class BrokerState:
         if "putLatency99" in figures:
             self.latencies.add(now_ms, first_number(figures["putLatency99"]))
         self.figures, self.ha, self.answered_ms, self.answer_ms, self.error = figures, ha, now_ms, took_ms, ""
+        self.refuses = False
 
-    def failed(self, error: str) -> None:
-        self.error, self._totals = error, None
+    def failed(self, error: str, refused_ms: float | None = None) -> None:
+        """Take a failure. `refused_ms`: the time of an answer that refuses the request: the broker lives."""
+        self.error, self._totals, self.refuses = error, None, refused_ms is not None
+        self.answered_ms = refused_ms or self.answered_ms
 
     @property
     def disk_percent(self) -> float | None:
@@ -198,7 +202,7 @@ class ClusterState:
     # --- names --------------------------------------------------------------------------------------------------------
 
     def name_topics_and_groups(self, topics: Iterable[str], groups: Iterable[str]) -> None:
-        """Take the names of all topics, and of groups beyond those that have a retry topic."""
+        """Take the names of all topics, and of groups; a retry topic also names its group."""
         named, dead, known = [], [], set(groups)
         for topic in sorted(set(topics)):
             if topic.startswith(RETRY_PREFIX):

@@ -32,7 +32,7 @@ SEARCH_S = 2 * ASK_S
 
 @attrs.frozen
 class Search:
-    """What is looked for. With a topic alone: its newest messages."""
+    """The fields of the form. A topic alone means its newest messages."""
 
     topic: str = ""
     id: str = ""

@@ -61,7 +61,7 @@ class Notifier:
 
 
 class _Target:
-    """A place where notices go, and those that wait for it."""
+    """A webhook or mail server, and the notices that wait for it."""
 
     def __init__(self, name: str, send: Callable[[Notice], None]) -> None:
         self._name = name

@@ -1,4 +1,4 @@
-"""Poller: the one that asks brokers and name servers again and again, however many browsers look.
+"""Poller: asks brokers and name servers on a schedule, which is the same for one browser and for many.
 
     each BROKERS_S   name servers for the brokers; each broker for its figures and its part in replication
     each NAMES_S     name servers for all topics; masters for their groups
@@ -27,7 +27,7 @@ from rocketpy.remoting.headers.admin import GetConsumeStatsRequestHeader, QueryC
 from .cluster import BrokerState, ClusterState, GroupState, lag_of
 
 BROKERS_S = 5.0
-NAMES_S = 60.0
+NAMES_S = 30.0
 WATCHED_S = 10.0
 ROUND_MIN_S = 60.0  # between two samples of a group that nobody looks at
 REST = 50  # of 51 parts of the time no group is asked for
@@ -109,7 +109,8 @@ class Poller:
                 took_ms = (aio.now_s() - begun_s) * 1000
                 ha = await self._admin.ha_status(broker.address)
             except RocketError as error:
-                broker.failed(printable(str(error)))
+                is_answer = isinstance(error, BrokerError)
+                broker.failed(printable(str(error)), self._now_ms if is_answer else None)
             else:
                 broker.answered(self._now_ms, took_ms, figures, ha)
 
@@ -123,6 +124,8 @@ class Poller:
             found: set[str] = set()
             for broker in state.masters():
                 found |= (await self._admin.group_configs(broker.address)).keys()
+            if state.without_master():
+                found |= groups  # those of a broker that is down are not gone
             state.name_topics_and_groups(topics, found)
         except RocketError as error:
             state.names_error = printable(str(error))
@@ -132,7 +135,7 @@ class Poller:
     # --- groups -------------------------------------------------------------------------------------------------------
 
     def _next_name(self) -> str | None:
-        """Return the group to sample now: one of those that come often, or the next one in turn."""
+        """Return the group to sample now: a watched or named one that is due, or the next one in turn."""
         now_ms, groups = self._now_ms, self._state.groups
         often = {group.name for group in self._state.watched(now_ms)} | (self._wanted.named_groups & groups.keys())
         due = [(groups[name].asked_ms, name) for name in often if now_ms - groups[name].asked_ms >= WATCHED_S * 1000]

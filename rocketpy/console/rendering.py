@@ -113,6 +113,7 @@ class Renderer:
             undefined=StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
+            auto_reload=False,
         )
         self._environment.globals["address"] = address
         self._environment.globals["is_system_property"] = SYSTEM_PROPERTIES.__contains__

@@ -24,6 +24,8 @@ from .login import REVIEW_S, AccountFile, Sessions
 from .settings import ConsoleSettings
 
 if TYPE_CHECKING:
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
     from .alarms import Alarms
     from .guard import App
     from .notices import Notifier
@@ -35,7 +37,7 @@ TIMEOUT_S = 3.0  # of one request to a broker or name server
 ALARMS_S = 5.0
 CERTIFICATE_S = 5.0
 CONNECTIONS_MAX = 256
-IDLE_CONNECTION_S = 30
+IDLE_CONNECTION_S = 15  # also the time for the head of a request
 HEAD_BYTES_MAX = 16 * 1024
 BACKLOG = 128
 END_S = 3  # for requests that are in progress when the console ends
@@ -65,23 +67,47 @@ def run_console(settings: ConsoleSettings, make_admin: Callable[..., Admin], **o
     return 0
 
 
+def _protocol() -> type[H11Protocol]:
+    """Return uvicorn's protocol with a limit that it lacks: the time for the head of a request."""
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    class Protocol(H11Protocol):
+        """Closes a connection on which no request has begun for IDLE_CONNECTION_S, also if bytes of a head come."""
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self._head = self.loop.call_later(IDLE_CONNECTION_S, self._close_idle)
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            self._head.cancel()
+            self._head = self.loop.call_later(IDLE_CONNECTION_S, self._close_idle)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._head.cancel()
+            super().connection_lost(exc)
+
+        def _close_idle(self) -> None:
+            if self.cycle is None or self.cycle.response_complete:
+                self.transport.close()
+
+    return Protocol
+
+
 def listener(settings: ConsoleSettings) -> socket.socket:
     """Return a socket that listens. Raises ConfigError."""
     try:
         family = socket.getaddrinfo(settings.bind, settings.port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((settings.bind, settings.port), family=family, backlog=BACKLOG)
     except (OSError, UnicodeError) as error:
-        why = (
-            os.strerror(error.errno)
-            if isinstance(error, OSError) and error.errno is not None and error.errno > 0
-            else error
-        )
+        number = error.errno if isinstance(error, OSError) else None
+        why = os.strerror(number) if number is not None and number > 0 else error  # without the address, which is below
         where = f"{settings.bind}:{settings.port}"
         raise ConfigError(f"cannot listen on {where}: {why}; choose another --bind or --port") from error
 
 
 class _Certificates:
-    """The certificate of the console; connections get the one that was loaded last."""
+    """The certificate of the console. New connections get the newest."""
 
     def __init__(self, settings: ConsoleSettings) -> None:
         self.context: ssl.SSLContext | None = None
@@ -160,7 +186,7 @@ class _Serving:
         logging.getLogger("uvicorn").setLevel(logging.WARNING)
         config = uvicorn.Config(
             app,
-            http="h11",
+            http=_protocol(),
             ws="none",
             lifespan="off",
             log_config=None,

@@ -25,7 +25,7 @@ def is_loopback(host: str) -> bool:
 
 @attrs.frozen
 class ConsoleSettings:
-    """Where the console listens, for whom, and what they may do.
+    """Address, hosts, accounts, certificate and files of the console.
 
     Args:
         hosts: names by which browsers reach the console, beside `bind`, this machine's name and the loopback.

@@ -69,7 +69,7 @@ Handler = Callable[["Page"], Awaitable[Response]]
 
 
 class Console:
-    """What pages are made of."""
+    """State, questions, alarms and templates that all pages share."""
 
     def __init__(self, questions: Questions, alarms: Alarms, access: Access) -> None:
         self.questions = questions

@@ -135,16 +135,19 @@ def test_tls_and_a_renewed_certificate(tmp_path: Path) -> None:
         assert "Overview" in console.page("/")
 
 
-def test_a_foreign_host_and_a_slow_client(tmp_path: Path) -> None:
+def test_a_foreign_host_and_slow_clients(tmp_path: Path) -> None:
+    """More clients than there are connections send their heads byte by byte; after a time the console is free again."""
     with running_broker() as broker, running_console(broker.namesrv, tmp_path / "log") as console:
         assert console.ask("GET", "/", Host="evil.example.com")[0] == 421
         with contextlib.ExitStack() as stack:
-            for _ in range(100):  # heads that never end
-                slow = stack.enter_context(socket.create_connection(("127.0.0.1", console.port)))
-                slow.sendall(b"GET / HTTP/1.1\r\nHost: loc")
+            slow = [stack.enter_context(socket.create_connection(("127.0.0.1", console.port))) for _ in range(300)]
             begun_s = time.monotonic()
-            assert "Overview" in console.page("/")
-            assert time.monotonic() - begun_s < 10
+            while console.ask("GET", "/")[0] != 200:
+                for client in slow:
+                    with contextlib.suppress(OSError):
+                        client.sendall(b"G")
+                assert time.monotonic() - begun_s < 60
+                time.sleep(1)
         with socket.create_connection(("127.0.0.1", console.port), 30) as large:
             with contextlib.suppress(OSError):
                 large.sendall(b"GET / HTTP/1.1\r\nX: " + b"a" * 200_000)

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy.console.alarm_file import AlarmFileInvalid, GroupRule, read_alarm_file
+from rocketpy.console import alarm_file
+from rocketpy.console.alarm_file import AlarmFileInvalid, AlarmSettings, GroupRule, read_alarm_file
 from tests.support.cases import cases
 
 WHOLE = """
@@ -56,6 +57,15 @@ def test_a_whole_file(tmp_path: Path) -> None:
     assert settings.named_groups == {"billing"}
     assert [settings.wants_age(group) for group in ("billing", "shop-1", "other")] == [False, True, False]
     assert "abc" not in repr(settings)
+
+
+def test_the_first_rule_that_fits_counts_also_when_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alarm_file, "KNOWN_MAX", 2)
+    first, second = GroupRule("a*", backlog=1), GroupRule("*", backlog=2)
+    settings = AlarmSettings(groups=(first, second))
+    for _ in range(2):
+        assert [settings.rule_of(name) for name in ("ab", "b", "c", "abc")] == [first, second, second, first]
+    assert AlarmSettings().rule_of("a") is None
 
 
 def test_an_empty_file_watches_disks_and_masters(tmp_path: Path) -> None:

@@ -109,6 +109,19 @@ def test_a_broker_that_dies_is_shown_as_such_on_each_page() -> None:
     run(test, T=1, **{"%RETRY%g": 1})
 
 
+def test_a_broker_that_refuses_the_console_lives() -> None:
+    async def test(rig: Rig) -> None:
+        rig.broker.refuse(RequestCode.GET_BROKER_RUNTIME_INFO, ResponseCode.NO_PERMISSION)
+        await rig.look()
+        text = (await rig.browser.get("/")).text
+        assert "Broker broker-a refuses the console" in text
+        assert "no master answers" not in text
+        await rig.look()
+        assert "refuses" not in (await rig.browser.get("/")).text
+
+    run(test, T=1)
+
+
 def test_name_servers_that_do_not_answer_are_told_on_each_page() -> None:
     async def test(rig: Rig) -> None:
         await rig.look()
