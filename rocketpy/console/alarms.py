@@ -57,7 +57,7 @@ class Alarm:
 
 @attrs.frozen
 class Notice:
-    """A change of an alarm, for webhook and mail. `link` is empty if the file of alarms has no address of the console."""
+    """A change of an alarm, for webhook and mail. `link` is empty if the file does not tell the console's address."""
 
     change: Change
     condition: Condition
