@@ -14,7 +14,7 @@ CORE_SOURCES := $(sort $(shell find csrc -name "*.[ch]")) csrc/build_native.py c
 ROOMS := $(filter-out csrc/__pycache__,$(shell find csrc -mindepth 1 -type d))
 C_SOURCES := $(sort $(shell find csrc -name "*.[ch]")) $(wildcard tests/csrc/*.[ch] rocketpy/bench/driver/*.[ch])
 
-.PHONY: always help run run-cluster build dev objects test test-long test-python test-spark spark-demo test-fault test-ha test-ha-short soak soak-client test-dist follow-pages test-packages test-console test-deploy interop sanitize fuzz mutants known-mutants lint style types check coverage \
+.PHONY: always help run run-cluster build dev objects test test-long test-python test-spark test-gallery test-spark-cluster spark-demo test-fault test-ha test-ha-short soak soak-client test-dist follow-pages test-packages test-console test-deploy interop sanitize fuzz mutants known-mutants lint style types check coverage \
         bench bench-compare bench-spark bench-smoke docs site dist clean
 
 help:  ## this list
@@ -97,10 +97,30 @@ $(VENV)/.delta: $(VENV)/.spark
 	@sh deploy/with_progress.sh $(VENV)/pip.log env $(INSTALL) --editable ".[spark,delta,iceberg,avro]" "duckdb>=1" "pandas<3" "moto[server]>=5"
 	@touch $@
 
+# With SPARK=4.2.1 that version comes before the installed one on the path.
+OTHER_SPARK := $(if $(SPARK),build/spark-$(SPARK))
+WITH_SPARK := $(if $(SPARK),PYTHONPATH=$(CURDIR)/$(OTHER_SPARK))
+
+build/spark-%: | $(VENV)/.spark
+	@$(BIN)/python -m tests.spark.version $*
+	@echo "installing PySpark $* in $@ (about 450 MB) ..."
+	@sh deploy/with_progress.sh $(VENV)/pip.log env $(INSTALL) --target $@.new --no-deps "pyspark==$*" "py4j<0.11"
+	@mv $@.new $@
+
 test-spark: export ROCKETPY_PRELOADED = 1
-test-spark: $(VENV)/.spark $(VENV)/.delta  ## the data source for PySpark on local[2], against a real broker (Java 17)
+test-spark: $(VENV)/.spark $(VENV)/.delta $(OTHER_SPARK)  ## the data source for PySpark on local[2], against a real broker (Java 17); SPARK=4.2.1: that version
 	@sh deploy/java_17.sh
-	$(PYTEST) $(PARALLEL) tests/spark
+	$(WITH_SPARK) $(PYTEST) $(PARALLEL) tests/spark
+
+test-gallery: export ROCKETPY_GALLERY = 1
+test-gallery: $(VENV)/.delta  ## the examples of docs/use/examples/spark (Java 17)
+	@sh deploy/java_17.sh
+	$(PYTEST) --numprocesses 0 tests/spark/test_gallery.py
+
+test-spark-cluster: $(VENV)/.delta  ## a standalone cluster of Spark whose worker is killed, and Spark Connect (Java 17)
+	@sh deploy/java_17.sh
+	@$(INSTALL) --quiet "pyspark[connect]>=4.2,<4.4" "pandas<3"
+	$(PYTEST) --numprocesses 0 tests/spark_cluster
 
 spark-demo: $(VENV)/.spark  ## a million messages: broker, DataFrame, windowed stream, Parquet, plots, in build/spark-demo
 	@sh deploy/java_17.sh

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 JAVA_MIN = 17
+PYSPARK_MIN = (4, 2)
 JAVA_ANSWERS_S = 60.0
 CHECKPOINT_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 BY_FILE_SYSTEM = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -30,6 +31,7 @@ RAISED = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t]+.*\n)+(\S.*
 
 def register(spark: SparkSession) -> SparkSession:
     """Make the sources known to a session. Not needed where the package is installed from a wheel."""
+    check_pyspark()
     from .store_source import StoreSource
     from .topic_source import TopicSource
 
@@ -50,9 +52,10 @@ def session(
         master: `local[2]`, `spark://host:7077`; None: what spark-submit has set, otherwise `local[*]`.
         config: settings of Spark, over those made here.
     Raises:
-        ConfigError: there is no Java 17.
+        ConfigError: there is no Java 17, or PySpark is too old.
     """
     check_java()
+    check_pyspark()
     from pyspark.sql import SparkSession
 
     if master is None and "PYSPARK_GATEWAY_PORT" not in os.environ:  # which spark-submit sets
@@ -104,6 +107,18 @@ def check_java(java_home: str | None = None) -> None:
     match = re.search(r'version "(\d+)', answer.stderr + answer.stdout)
     if match is None or int(match[1]) < JAVA_MIN:
         raise ConfigError(f"{java} is Java {match[1] if match else 'of unknown version'}. {remedy}")
+
+
+def check_pyspark(version: str | None = None) -> None:
+    """Raises ConfigError for a PySpark, by default the installed one, whose Python sources lack what streams need."""
+    import pyspark
+
+    version = version or pyspark.__version__
+    if tuple(int(part) for part in version.split(".")[:2]) < PYSPARK_MIN:
+        raise ConfigError(
+            f"PySpark {version} has Python sources without limits of a batch and without the trigger "
+            f"availableNow: install PySpark {'.'.join(map(str, PYSPARK_MIN))} or newer"
+        )
 
 
 def reason_of(error: Exception) -> str:

@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from rocketpy.spark import session
+from tests.spark.jvm import train
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 600.0  # two JVMs that load Hive, beside other load
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # a third less time of the processors
 
 
 def run_statements(directory: Path, *statements: str) -> list[list[Any]]:
     """Run the statements in a new process, and return the rows of the last one."""
+    train()  # its flags reach the new process
     command = [sys.executable, "-m", "tests.spark.catalog_process", str(directory), *statements]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     assert done.returncode == 0, done.stderr
@@ -33,7 +34,7 @@ def main(directory: str, *statements: str) -> None:
         "spark.sql.catalogImplementation": "hive",
         "spark.sql.warehouse.dir": f"{directory}/warehouse",
         "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={directory}/metastore;create=true",
-        "spark.driver.extraJavaOptions": f"-Dderby.system.home={directory} {SHORT_LIVED}",
+        "spark.driver.extraJavaOptions": f"-Dderby.system.home={directory}",
         "spark.driver.memory": "1g",
         "spark.log.level": "ERROR",
         "spark.ui.showConsoleProgress": "false",

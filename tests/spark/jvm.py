@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import importlib.util
 import os
 import signal
 import subprocess
@@ -22,7 +23,9 @@ from rocketpy.spark import session
 from tests.interop import archives
 
 ROOT = Path(__file__).parents[2]
-HOME = Path(sys.prefix)  # an archive is for the jars of one installation
+PYSPARK = importlib.util.find_spec("pyspark")
+HOME = Path(PYSPARK.origin).parents[1] if PYSPARK and PYSPARK.origin else Path(sys.prefix)
+"""An archive is for the jars of one installation; the environment may have a second one (make test-spark SPARK=…)."""
 OPTIONS = "SPARK_SUBMIT_OPTS"
 FLAGS = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
 TRAINING_S = 600.0

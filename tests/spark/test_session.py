@@ -5,8 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyspark
+import pytest
+
+from rocketpy.errors import ConfigError
 from rocketpy.spark import reason_of
-from rocketpy.spark.session import BY_FILE_SYSTEM, CHECKPOINT_MANAGER
+from rocketpy.spark.session import BY_FILE_SYSTEM, CHECKPOINT_MANAGER, REGISTERED, check_pyspark, register
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,6 +32,17 @@ def test_a_checkpoint_goes_on_with_another_manager_of_its_files(spark: SparkSess
     finally:
         spark.conf.set(CHECKPOINT_MANAGER, BY_FILE_SYSTEM)
     assert sorted(path.name for path in (tmp_path / "commits").glob("[0-9]")) == ["0", "1", "2", "3"]
+
+
+def test_an_old_pyspark_is_refused_with_one_line(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(spark, REGISTERED, raising=False)
+    for version in ("3.5.9", "4.0.5", "4.1.4"):
+        monkeypatch.setattr(pyspark, "__version__", version)
+        with pytest.raises(ConfigError, match=rf"^PySpark {version} .*: install PySpark 4\.2 or newer$"):
+            register(spark)
+    for version in ("4.2.0", "4.3.0", "5.0.0.dev1"):
+        monkeypatch.setattr(pyspark, "__version__", version)
+        check_pyspark()
 
 
 def test_the_reason_of_an_error_is_its_last_line() -> None:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("java")
 
 
 def submit(*words: str) -> subprocess.CompletedProcess[str]:
-    """As docs/use/spark.md says it, with the interpreter of the tests."""
+    """As docs/use/spark-cluster.md says it, with the interpreter of the tests."""
     program = shutil.which("spark-submit", path=str(Path(sys.executable).parent))
     assert program is not None, "the wheel of PySpark has it"
     command = [program, "--master", "local[2]", "--conf", "spark.driver.memory=1g", str(pipeline.__file__), *words]

@@ -18,6 +18,9 @@ class DefaultSource(DataSource):
         return "rocketmq"
 
     def __new__(cls, options: MutableMapping[str, str]) -> DataSource:
+        from rocketpy.spark.session import check_pyspark
+
+        check_pyspark()
         from rocketpy.spark.topic_source import TopicSource
 
         return TopicSource(options)

@@ -18,6 +18,9 @@ class DefaultSource(DataSource):
         return "rocketmq_store"
 
     def __new__(cls, options: MutableMapping[str, str]) -> DataSource:
+        from rocketpy.spark.session import check_pyspark
+
+        check_pyspark()
         from rocketpy.spark.store_source import StoreSource
 
         return StoreSource(options)
