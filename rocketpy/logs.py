@@ -42,7 +42,8 @@ serving: contextvars.ContextVar[tuple[int, int] | None] = contextvars.ContextVar
 def set_up_logging(level: str, log_format: str) -> None:
     """Once per server, before workers are forked; they inherit it. `log_format`: of FORMATS."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines() if log_format == "json" else TextLines(has_priority=is_journal(STDERR)))
+    lines = JsonLines() if log_format == "json" else TextLines()
+    handler.setFormatter(JournalLines(lines) if is_journal(STDERR) else lines)
     logging.basicConfig(level=level, handlers=[handler])
 
 
@@ -63,17 +64,27 @@ def is_journal(descriptor: int, environment: Mapping[str, str] = os.environ) -> 
 
 
 class TextLines(logging.Formatter):
-    """Lines for people, a traceback in the line of its event. `has_priority`: they begin with that of syslog."""
+    """Lines for people, a traceback in the line of its event."""
 
-    def __init__(self, *, has_priority: bool = False) -> None:
+    def __init__(self) -> None:
         super().__init__(TEXT)
-        self._has_priority = has_priority
 
     def format(self, record: logging.LogRecord) -> str:
         line = " | ".join(part.strip() for part in super().format(record).splitlines() if part.strip())
         if (request := serving.get()) is not None:
             line += f" [connection {request[0]:x}, opaque {request[1]}]"
-        return f"<{PRIORITIES.get(record.levelname, 6)}>{line}" if self._has_priority else line
+        return line
+
+
+class JournalLines(logging.Formatter):
+    """Lines that begin with their priority, which the journal of systemd takes off."""
+
+    def __init__(self, lines: logging.Formatter) -> None:
+        super().__init__()
+        self._lines = lines
+
+    def format(self, record: logging.LogRecord) -> str:
+        return f"<{PRIORITIES.get(record.levelname, 6)}>{self._lines.format(record)}"
 
 
 class JsonLines(logging.Formatter):

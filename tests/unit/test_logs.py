@@ -12,7 +12,16 @@ from typing import Any
 
 import pytest
 
-from rocketpy.logs import JsonLines, LogLimit, TextLines, and_more, is_journal, serving, set_up_logging_of_command
+from rocketpy.logs import (
+    JournalLines,
+    JsonLines,
+    LogLimit,
+    TextLines,
+    and_more,
+    is_journal,
+    serving,
+    set_up_logging_of_command,
+)
 
 NOW_S = [100.0]
 
@@ -120,7 +129,7 @@ def test_a_line_about_a_request_names_it() -> None:
 
 
 def test_the_journal_gets_priorities() -> None:
-    lines = TextLines(has_priority=True)
+    lines = JournalLines(TextLines())
     assert [lines.format(record("x", level=level))[:3] for level in (10, 20, 30, 40)] == ["<7>", "<6>", "<4>", "<3>"]
     reader, writer = os.pipe()
     status = os.fstat(writer)

@@ -67,7 +67,9 @@ def test_a_master_that_may_have_lost_it(tmp_path: Path, caplog: pytest.LogCaptur
     opened = after_a_crash(tmp_path, lost=0)
     with caplog.at_level(logging.WARNING):
         begin_replication(opened, settings_of())
-    assert [line.startswith("the log may have lost its end with the power") for line in caplog.messages] == [True]
+    assert [
+        line.startswith("replication: the log may have lost its end with the power") for line in caplog.messages
+    ] == [True]
     close_store(opened, clean=False)
 
 

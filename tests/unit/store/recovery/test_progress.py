@@ -23,7 +23,7 @@ def test_a_step_says_once_a_second_how_far_it_is(
         progress(at * MIB)
     assert progress.elapsed_s == 10.0
     assert caplog.messages == [
-        "scanning the log: 10 of 100 MiB, 10 MiB/s",
-        "scanning the log: 20 of 100 MiB, 10 MiB/s",
-        "scanning the log: 110 of 110 MiB, 11 MiB/s",
+        "progress of scanning the log: 10 of 100 MiB, 10 MiB/s",
+        "progress of scanning the log: 20 of 100 MiB, 10 MiB/s",
+        "progress of scanning the log: 110 of 110 MiB, 11 MiB/s",
     ]
