@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 import attrs
 
 from .cluster import BenchFailed, Cluster, numeric
+from .driver import OPENSSL, has_header
 from .encoding import CONSUMER_GROUP
 from .idle import Tally, idle_clients, sum_of
 from .load import Load, Mode, Workload, to_hdr

@@ -44,7 +44,7 @@ class Scenario:
 
     name: str = key("", "name of the result")
     topics: int = key(1, "number of topics, made for the run and deleted after it", 1, 10_000)
-    partitions_per_topic: int = key(16, "queues of each topic on each broker", 1, 100_000)
+    partitions_per_topic: int = key(16, "queues of each topic on each broker", 1, 65_536)
     message_size: int = key(1024, "bytes of a body", STAMP_BYTES, 4 << 20)
     producers_per_topic: int = key(1, "connections that send, to each broker", 0, 10_000)
     producer_rate: float = key(0, "messages per second of all producers; 0: closed loop")

@@ -14,7 +14,9 @@ from rocketpy import aio
 from rocketpy.admin.admin import Admin
 from rocketpy.bench.load import HdrHistogram
 from tests.support import preloaded
+from tests.support.accounts import OPERATOR, SECRET, write_accounts, write_credentials
 from tests.support.broker import running_broker
+from tests.support.certificates import Authority
 
 SHORT = {"testDurationMinutes": 0.02, "warmupDurationMinutes": 0.01, "partitionsPerTopic": 4}
 SMALL_FILES = {"mappedFileSizeCommitLog": "16777216"}
@@ -107,3 +109,25 @@ def test_the_python_client_as_the_generator(tmp_path: Path) -> None:
     assert found["generator"] == "client" and found["target"]["system"] == "rocketmq" and run["errors"] == {}
     assert run["figures"]["consumed_per_s"] == pytest.approx(2 * run["figures"]["messages_per_s"], rel=0.5)
     assert count(run, "send") > 0 and count(run, "end_to_end") > 0
+
+
+def test_a_broker_with_tls_and_accounts(tmp_path: Path) -> None:
+    """Sends come from both generators; what the native one cannot sign it refuses with the remedy."""
+    authority = Authority(tmp_path)
+    tls = authority.issue("127.0.0.1").settings() | {"tls.server.mode": "permissive"}
+    settings = SMALL_FILES | write_accounts(tmp_path) | write_credentials(tmp_path) | tls
+    account = tmp_path / "tools.yml"
+    account.write_text(f"accessKey: {OPERATOR}\nsecretKey: {SECRET}\n")
+    account.chmod(0o600)
+    with running_broker(settings, store=tmp_path / "store") as broker:
+        reach = ("-n", broker.namesrv, "--credentials", str(account), "--runs", "1")
+        options = (*reach, "--tls", "--tls-ca", str(authority.ca_file))
+        found = bench(tmp_path, {**STEADY, "subscriptionsPerTopic": 0}, *options)
+        (run,) = found["points"][0]["runs"]
+        assert run["errors"] == {} and run["figures"]["messages_per_s"] > 100
+        found = bench(tmp_path, {**STEADY, "producerRate": 100}, *options, "--generator", "client")
+        (run,) = found["points"][0]["runs"]
+        assert run["errors"] == {} and run["figures"]["consumed_per_s"] > 10
+        words = [*preloaded.COMMAND, "bench", "run", str(tmp_path / "s.yaml"), *options]
+        done = preloaded.run(words, timeout=60)
+        assert done.returncode == 1 and "use --generator client" in done.stderr
