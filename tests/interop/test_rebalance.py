@@ -8,6 +8,7 @@ from rocketpy.client.allocation import (
     Allocation,
     Averagely,
     AveragelyByCircle,
+    ByConfig,
     ByMachineRoom,
     ConsistentHash,
     NearbyRoom,
@@ -24,6 +25,7 @@ QUEUES_MAX, MEMBERS_MAX = 13, 7
 STRATEGIES: tuple[Allocation, ...] = (
     Averagely(),
     AveragelyByCircle(),
+    ByConfig((MessageQueue("T", "r1@b", 3), MessageQueue("T", "r0@b", 0))),
     ByMachineRoom(frozenset({"r0"})),
     ConsistentHash(),
     NearbyRoom(Averagely(), lambda queue: queue.broker_name.partition("@")[0], lambda member: member.partition("-")[0]),
@@ -110,7 +112,7 @@ def shares(strategy: Allocation, queue_count: int, member_count: int) -> list[li
 
 
 @pytest.mark.parametrize(
-    ("client", "has"), [("java-4.9.8", STRATEGIES), ("java-5.3.3", STRATEGIES), ("go", STRATEGIES[:2])]
+    ("client", "has"), [("java-4.9.8", STRATEGIES), ("java-5.3.3", STRATEGIES), ("go", STRATEGIES[:3])]
 )
 def test_every_strategy_allocates_as_the_official_one(
     launch: Launcher, client: str, has: tuple[Allocation, ...]

@@ -14,6 +14,9 @@ func allocate(given arguments) {
 	strategies := map[string]consumer.AllocateStrategy{
 		"AVG":           consumer.AllocateByAveragely,
 		"AVG_BY_CIRCLE": consumer.AllocateByAveragelyCircle,
+		"CONFIG": consumer.AllocateByConfig([]*primitive.MessageQueue{
+			{Topic: "T", BrokerName: "r1@b", QueueId: 3}, {Topic: "T", BrokerName: "r0@b", QueueId: 0},
+		}),
 	}
 	for queueCount := 1; queueCount <= given.number("queues", 1); queueCount++ {
 		for memberCount := 1; memberCount <= given.number("members", 1); memberCount++ {

@@ -9,13 +9,14 @@ import org.apache.rocketmq.client.consumer.AllocateMessageQueueStrategy;
 import org.apache.rocketmq.client.consumer.rebalance.AllocateMachineRoomNearby;
 import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragelyByCircle;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueByConfig;
 import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueByMachineRoom;
 import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueConsistentHash;
 import org.apache.rocketmq.common.message.MessageQueue;
 
 /**
  * allocate --queues Q --members M: the share of each member by each strategy, for all numbers up to these. Queues lie in
- * turn on r0@b and r1@b; members are room-number, in the rooms r0 to r2.
+ * turn on r0@b and r1@b; members are room-number, in the rooms r0 to r2. By configuration each member has two queues.
  */
 final class Allocate {
     private Allocate() {
@@ -35,8 +36,11 @@ final class Allocate {
     private static List<AllocateMessageQueueStrategy> strategies() {
         AllocateMessageQueueByMachineRoom byRoom = new AllocateMessageQueueByMachineRoom();
         byRoom.setConsumeridcs(Set.of("r0"));
-        return List.of(new AllocateMessageQueueAveragely(), new AllocateMessageQueueAveragelyByCircle(), byRoom,
-            new AllocateMessageQueueConsistentHash(), new AllocateMachineRoomNearby(new AllocateMessageQueueAveragely(),
+        AllocateMessageQueueByConfig byConfig = new AllocateMessageQueueByConfig();
+        byConfig.setMessageQueueList(List.of(new MessageQueue("T", "r1@b", 3), new MessageQueue("T", "r0@b", 0)));
+        return List.of(new AllocateMessageQueueAveragely(), new AllocateMessageQueueAveragelyByCircle(), byConfig,
+            byRoom, new AllocateMessageQueueConsistentHash(),
+            new AllocateMachineRoomNearby(new AllocateMessageQueueAveragely(),
                 new AllocateMachineRoomNearby.MachineRoomResolver() {
                     @Override
                     public String brokerDeployIn(MessageQueue queue) {
