@@ -14,7 +14,7 @@ CORE_SOURCES := $(sort $(shell find csrc -name "*.[ch]")) csrc/build_native.py c
 ROOMS := $(filter-out csrc/__pycache__,$(shell find csrc -mindepth 1 -type d))
 C_SOURCES := $(sort $(shell find csrc -name "*.[ch]")) $(wildcard tests/csrc/*.[ch] rocketpy/bench/driver/*.[ch])
 
-.PHONY: always help run run-cluster build dev objects test test-long test-python test-spark test-gallery test-spark-cluster spark-demo test-fault test-ha test-ha-short soak soak-client test-dist follow-pages test-packages test-console test-deploy interop sanitize fuzz mutants known-mutants lint style types check coverage \
+.PHONY: always help run run-cluster build dev objects test test-long test-python test-spark kill-pipeline test-gallery test-spark-cluster spark-demo test-fault test-ha test-ha-short soak soak-client test-dist follow-pages test-packages test-console test-deploy interop sanitize fuzz mutants known-mutants lint style types check coverage \
         bench bench-compare bench-spark bench-smoke docs site dist clean
 
 help:  ## this list
@@ -121,6 +121,12 @@ test-spark-cluster: $(VENV)/.delta  ## a standalone cluster of Spark whose worke
 	@sh deploy/java_17.sh
 	@$(INSTALL) --quiet "pyspark[connect]>=4.2,<4.4" "pandas<3"
 	$(PYTEST) --numprocesses 0 tests/spark_cluster
+
+ROUNDS ?= 200
+
+kill-pipeline: $(VENV)/.delta  ## kills at random of drivers, JVMs, workers, archives and brokers: make kill-pipeline ROUNDS=200; hours
+	@sh deploy/java_17.sh
+	$(BIN)/python -m tests.spark.kill_rounds --rounds $(ROUNDS) $(OPTIONS)
 
 spark-demo: $(VENV)/.spark  ## a million messages: broker, DataFrame, windowed stream, Parquet, plots, in build/spark-demo
 	@sh deploy/java_17.sh

@@ -19,8 +19,8 @@ CONFIG = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR", "
 
 
 def start_query(spark: Any, name_server: str, topic: str, out: Path, *, once: bool = False, **options: str) -> Any:
-    """Write the topic to `out`/data, in batches as small as `options` say."""
-    given = {"nameServer": name_server, "topic": topic, "startingOffsets": "earliest", "columns": "min", **options}
+    """Write the topic, or topics separated by commas, to `out`/data, in batches as small as `options` say."""
+    given = {"nameServer": name_server, "subscribe": topic, "startingOffsets": "earliest", "columns": "min", **options}
     writer = spark.readStream.format("rocketmq").options(**given).load().writeStream.format("parquet")
     writer = writer.option("path", str(out / "data")).option("checkpointLocation", str(out / "checkpoint"))
     return writer.trigger(**({"availableNow": True} if once else {"processingTime": "0 seconds"})).start()

@@ -97,6 +97,22 @@ def test_rows_that_others_have_appended_meanwhile_are_refused(kind: Format, tmp_
     assert places(kind.rows(tmp_path / "a")) == logged(tmp_path / "s")
 
 
+def test_retention_that_overtakes_an_archive(kind: Format, tmp_path: Path) -> None:
+    """A run was cut short, and records that it has not read are deleted."""
+    make_store(tmp_path / "s", 300)
+    every, target = logged(tmp_path / "s"), tmp_path / "a"
+    archive_store(kind.opened(target), tmp_path / "s", BROKER, commit_bytes=4000, is_stopped=lambda: True)
+    archived = places(kind.rows(target))
+    assert archived == every[: len(archived)]
+    while logged(tmp_path / "s")[0][1] <= archived[-1][1]:
+        min((tmp_path / "s/commitlog").iterdir()).unlink()
+    min((tmp_path / "s/commitlog").iterdir()).unlink()
+    with pytest.raises(StoreError, match="what was between is deleted; --allow-gap goes on without it"):
+        archive_store(kind.opened(target), tmp_path / "s", BROKER)
+    archive_store(kind.opened(target), tmp_path / "s", BROKER, allow_gap=True)
+    assert places(kind.rows(target)) == archived + logged(tmp_path / "s")
+
+
 def test_compaction_vacuum_and_time_travel(kind: Format, tmp_path: Path) -> None:
     make_store(tmp_path / "s", 60)
     target = tmp_path / "a"
