@@ -15,7 +15,7 @@ ROOMS := $(filter-out csrc/__pycache__,$(shell find csrc -mindepth 1 -type d))
 C_SOURCES := $(sort $(shell find csrc -name "*.[ch]")) $(wildcard tests/csrc/*.[ch] rocketpy/bench/driver/*.[ch])
 
 .PHONY: always help run run-cluster build dev objects test test-long test-python test-spark kill-pipeline test-gallery test-spark-cluster spark-demo test-fault test-ha test-ha-short soak soak-client test-dist follow-pages test-packages test-console test-deploy interop sanitize fuzz mutants known-mutants lint style types check coverage \
-        bench bench-compare bench-spark bench-smoke docs site dist clean
+        bench bench-compare bench-spark bench-smoke docs site dist deb clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -160,8 +160,8 @@ build/tools/.made:
 	@GOBIN=$(CURDIR)/build/tools/bin go install github.com/compose-spec/compose-go/v2/cmd@v2.16.2 && mv build/tools/bin/cmd build/tools/bin/compose
 	@touch $@
 
-test-packages: $(VENV)/.dev build/tools/.made  ## image and manifests of deploy/, built, run and checked (root; apt install buildah crun mmdebstrap; Go, kubectl)
-	$(PYTEST) --numprocesses 0 tests/packages/test_image.py tests/packages/test_manifests.py
+test-packages: deb build/tools/.made  ## image, package and manifests of deploy/, built, run and checked (root; apt install buildah crun lintian mmdebstrap python3-dev python3-venv; Go, kubectl)
+	$(PYTEST) --numprocesses 0 tests/packages/test_deb.py tests/packages/test_image.py tests/packages/test_manifests.py
 
 $(VENV)/.console: $(VENV)/.dev setup.py
 	@$(INSTALL) --editable ".[console]" "selenium>=4.20" > $(VENV)/pip.log 2>&1 || { cat $(VENV)/pip.log; exit 1; }
@@ -250,6 +250,9 @@ site: $(VENV)/.site  ## guide, operations, decisions and reference as one site: 
 
 dist: $(VENV)/.built  ## sdist, wheel and bill of materials (CycloneDX) in dist/; tries the wheel, asks for known vulnerabilities
 	@$(BIN)/python deploy/dist.py
+
+deb: $(VENV)/.dev  ## a package for this release of Debian in dist/ (python3-dev, python3-venv)
+	@$(BIN)/python deploy/debian/build.py
 
 clean:  ## remove all that the other targets made
 	rm -rf $(VENV) build dist *.egg-info rocketpy/native/_rocketpy*.so rocketpy/native/_rocketpy.c .pytest_cache .mypy_cache \

@@ -44,6 +44,25 @@ export container=test
 exec /lib/systemd/systemd --system --unit=only.target --log-target=console --show-status=no
 """
 
+# $1: a directory with a whole system, which becomes the root
+BOOT_ROOT = """
+set -e
+ip link set lo up
+mount --bind "$1" "$1"
+cd "$1"
+for place in run tmp; do mount -t tmpfs tmpfs $place; done
+mount -t proc proc proc
+mount -t sysfs sysfs sys
+mount -t cgroup2 cgroup2 sys/fs/cgroup
+mount --rbind /dev dev
+pivot_root . .
+umount -l .
+cd /
+printf '[Unit]\\nDescription=nothing\\nDefaultDependencies=no\\nAllowIsolate=yes\\n' > /etc/systemd/system/only.target
+export container=test
+exec chroot . /lib/systemd/systemd --system --unit=only.target --log-target=console --show-status=no
+"""
+
 
 @attrs.frozen
 class OwnSystemd:
@@ -75,8 +94,16 @@ class OwnSystemd:
 
 @contextmanager
 def own_systemd(rocketpy: Path, configuration: Path, directory: Path) -> Iterator[OwnSystemd]:
-    """Boot it; `directory` has the units in `units/` and gets its log. All of its processes end with the block."""
+    """Boot it on this machine; `directory` has the units in `units/` and gets its log. All of its processes end with
+    the block."""
     with booted(BOOT, [str(rocketpy), str(configuration), str(directory)], directory / "systemd.log") as own:
+        yield own
+
+
+@contextmanager
+def systemd_of(root: Path, log: Path) -> Iterator[OwnSystemd]:
+    """Boot the system in the directory `root`. All of its processes end with the block."""
+    with booted(BOOT_ROOT, [str(root)], log) as own:
         yield own
 
 
