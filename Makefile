@@ -160,8 +160,8 @@ build/tools/.made:
 	@GOBIN=$(CURDIR)/build/tools/bin go install github.com/compose-spec/compose-go/v2/cmd@v2.16.2 && mv build/tools/bin/cmd build/tools/bin/compose
 	@touch $@
 
-test-packages: deb build/tools/.made  ## image, package and manifests of deploy/, built, run and checked (root; apt install buildah crun lintian mmdebstrap python3-dev python3-venv; Go, kubectl)
-	$(PYTEST) --numprocesses 0 tests/packages/test_deb.py tests/packages/test_image.py tests/packages/test_manifests.py
+test-packages: deb build/tools/.made  ## image, package and manifests of deploy/, built, run and checked (root; apt install buildah crun etcd-server lintian mmdebstrap python3-dev python3-venv; Go, kubectl)
+	$(PYTEST) --numprocesses 0 tests/packages/test_deb.py tests/packages/test_image.py tests/packages/test_image_clusters.py tests/packages/test_manifests.py
 
 $(VENV)/.console: $(VENV)/.dev setup.py
 	@$(INSTALL) --editable ".[console]" "selenium>=4.20" > $(VENV)/pip.log 2>&1 || { cat $(VENV)/pip.log; exit 1; }
