@@ -226,10 +226,11 @@ def test_a_death_is_a_reset_for_who_waits(broker: RunningBroker, victim: str) ->
         assert how_it_ends(wire) == "reset"
 
 
-def test_a_stop_is_no_reset(broker: RunningBroker) -> None:
+def test_a_stop_is_a_reset_behind_the_answers(broker: RunningBroker) -> None:
+    """Fault: After the FIN of a stop, Java clients waited out the timeout of a send that the broker did not read."""
     with Wire.open(broker.port) as wire, Wire.open(broker.namesrv_port) as other:
         assert wire.ask(send_request(TOPIC, b"there")).code == ResponseCode.SUCCESS
         route = RemotingCommand.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext_fields={"topic": TOPIC})
         assert other.ask(route).code is not None
         assert broker.stop() == 0
-        assert (how_it_ends(wire), how_it_ends(other)) == ("FIN", "FIN")
+        assert (how_it_ends(wire), how_it_ends(other)) == ("reset", "FIN")

@@ -264,14 +264,17 @@ static void look_at_pause(rp_selector *selector) {
     update_interests(selector);
 }
 
-/* 1: the peer has not acknowledged all bytes of an answer. Closing a socket with unread input sends a reset, which
- * would overtake them. Those found to be done are not asked again; the caller bounds the time. */
+/* 1: the peer has not acknowledged all bytes of an answer. A reset would overtake them. */
+static int is_unacknowledged(const rp_connection *connection) {
+    int bytes = 0;
+    return ioctl(connection->fd, SIOCOUTQ, &bytes) == 0 && bytes > 0;
+}
+
+/* 1: some peer has not. Those found to be done are not asked again; the caller bounds the time. */
 static int unacknowledged(rp_selector *selector) {
     for (; selector->acknowledged_slots < selector->connections.slots_used; selector->acknowledged_slots++) {
         const rp_connection *connection = at_slot(selector, selector->acknowledged_slots);
-        int bytes = 0;
-        if (!(connection->flags & CONNECTION_OPEN)) continue;
-        if (ioctl(connection->fd, SIOCOUTQ, &bytes) == 0 && bytes > 0) return 1;
+        if (connection->flags & CONNECTION_OPEN && is_unacknowledged(connection)) return 1;
     }
     return 0;
 }
@@ -433,7 +436,8 @@ void rp_selector_close(rp_selector *selector) {
     for (uint32_t slot = 0; slot < selector->connections.slots_used; slot++) {
         rp_connection *connection = at_slot(selector, slot);
         if (!(connection->flags & CONNECTION_OPEN)) continue;
-        rp_selector_close_socket(connection->fd, connection->first == NULL);
+        /* A reset, unless it overtakes an answer: after a FIN a Java client waits out the timeout of a lost request. */
+        rp_selector_close_socket(connection->fd, connection->first == NULL && is_unacknowledged(connection));
         rp_connection_drop_rest(&selector->connections, connection);
         rp_connection_drop_output(&selector->connections, connection);
     }

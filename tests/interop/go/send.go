@@ -49,12 +49,12 @@ func (shardSelector) Select(message *primitive.Message, queues []*primitive.Mess
 // send --mode sync|async|oneway|batch [--shards N: a selector keeps one of N shards in one queue] [--stay true: before it
 // closes its connections it waits for the end of its input] [--timer TIMER_DELAY_MS --delay MS: message i is due so much and
 // i ms later] [--property NAME --values A,B,...: message i has the i-th value] [--trace true].
-// send --mode stream [--pause MS] [--retries N]: one after the other until the input ends, each tried once unless --retries says
+// send --mode stream [--pause MS] [--retries N] [--timeout MS]: one after the other until the input ends, each tried once unless --retries says
 // otherwise, so that no message is stored twice by the client itself.
 func send(given arguments) {
 	timeout, retries := 10*time.Second, 2
 	if given.text("mode", "") == "stream" {
-		timeout, retries = 3*time.Second, given.number("retries", 0)
+		timeout, retries = time.Duration(given.number("timeout", 3000))*time.Millisecond, given.number("retries", 0)
 	}
 	options := []producer.Option{
 		producer.WithNsResolver(given.nameServer()),

@@ -16,8 +16,8 @@ import org.apache.rocketmq.remoting.exception.RemotingException;
 
 /**
  * send --mode sync|async|oneway|batch [--shards N: a selector keeps one of N shards in one queue].
- * send --mode stream [--levels N: delay levels 1 to N in turn] [--pause MS] [--retries N]: one after the other until the input
- * ends, each tried once unless told otherwise, so that no message is stored twice by the client itself.
+ * send --mode stream [--levels N: delay levels 1 to N in turn] [--pause MS] [--retries N] [--timeout MS]: one after the other
+ * until the input ends, each tried once unless told otherwise, so that no message is stored twice by the client itself.
  * --poll MS: how often routes are asked for. --patience MS: how long an answer of a name server is waited for.
  * [--timer setDelayTimeMs|setDelayTimeSec|setDeliverTimeMs|ons --delay MS: message i is due so much and i ms later].
  * [--property NAME --values A,B,...: message i has the i-th value].
@@ -73,7 +73,7 @@ final class Send {
 
     private static void stream(DefaultMQProducer producer, Arguments arguments) throws Exception {
         producer.setRetryTimesWhenSendFailed(arguments.number("retries", 0));
-        producer.setSendMsgTimeout(3_000);
+        producer.setSendMsgTimeout(arguments.number("timeout", 3_000));
         Thread end = new Thread(() -> {
             try {
                 Events.waitForEndOfInput();
