@@ -399,8 +399,8 @@ class RocketpyConfig(Value):
     listeners: str = setting(
         "",
         "listeners",
-        "Further ports of a name server, `NAME=HOST:PORT` separated by `;`: who asks there is told the addresses that "
-        "brokers advertise under NAME.",
+        "Further ports of a name server, `NAME=HOST:PORT` separated by `;`. A client that asks there gets the "
+        "addresses that brokers advertise under NAME.",
         default_text="none",
     )
     timer_max_delay_sec: int = setting(

@@ -1,0 +1,60 @@
+"""drainBroker with a real broker: it waits for the readers, and what is drained stays so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
+
+from rocketpy.client import START_FIRST, Message, ProducerOptions, PullOptions
+from rocketpy.client.sync import Producer, PullConsumer
+from tests.support import preloaded
+from tests.support.broker import RunningBroker, running_broker
+
+COUNT = 5
+
+
+def mqadmin(broker: RunningBroker, *words: str, status: int = 0) -> list[dict[str, object]]:
+    command = [*preloaded.COMMAND, "admin", *words, "-n", broker.namesrv, "--output", "json"]
+    done = preloaded.run(command, timeout=120)
+    assert done.returncode == status, done.stdout + done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def perms(broker: RunningBroker, topic: str) -> list[object]:
+    return [row["perm"] for row in mqadmin(broker, "topicRoute", "-t", topic, "-l")]
+
+
+def consume(broker: RunningBroker, count: int) -> None:
+    options = PullOptions(name_servers=broker.namesrv, start=START_FIRST)
+    with PullConsumer("g", options) as consumer:
+        consumer.subscribe("T")
+        got = 0
+        for _ in range(10):  # each waits 5 s for a message
+            got += len(consumer.poll(max_messages=count - got)) if got < count else 0
+        assert got == count
+        consumer.commit()
+
+
+def test_a_broker_is_drained(tmp_path: Path) -> None:
+    drain = ("drainBroker", "-b", "broker-a", "--wait", "--route-seconds", "0", "--wait-seconds")
+    with running_broker(store=tmp_path / "store") as broker:
+        with Producer("p", ProducerOptions(name_servers=broker.namesrv)) as producer:
+            for number in range(COUNT):
+                producer.send(Message("T", b"%d" % number))
+        consume(broker, 2)
+        rows = mqadmin(broker, *drain, "3", status=3)
+        assert rows[1:] == [
+            {"group": "g", "members": 0, "unread": COUNT - 2},
+            {"broker_name": "broker-a", "drained": False, "unread": COUNT - 2},
+        ]
+        consume(broker, COUNT - 2)
+        assert mqadmin(broker, *drain, "60")[-1] == {"broker_name": "broker-a", "drained": True, "unread": 0}
+        mqadmin(broker, "updateTopic", "-b", broker.address, "-t", "New")
+        assert (perms(broker, "T"), perms(broker, "New")) == ([4], [4]), "a new topic does not undo it"
+        assert broker.stop() == 0
+        broker.start()
+        assert (perms(broker, "T"), perms(broker, "New")) == ([6], [6])
