@@ -129,4 +129,4 @@ def test_too_many_locks_for_the_file_are_reported_with_the_setting_that_bounds_t
     table = RebalanceLockManager(FakeClock(), ManagerMemory.private().locks_journal())
     table.lock("G", [MessageQueue("T" * 100, "broker-a", queue_id) for queue_id in range(1000)], "a")
     (line,) = [record.getMessage() for record in caplog.records]
-    assert line.startswith("queue locks take ") and line.endswith("; lower queueLocksMax")
+    assert line.startswith("shared memory is too small for queue locks of ") and line.endswith("; lower queueLocksMax")

@@ -56,7 +56,7 @@ def test_a_master_that_has_lost_what_a_slave_has(
         begin_replication(opened, settings_of(role))
     (line,) = caplog.messages
     assert f"it ends at {end}, and a slave has it up to {replicated} at least" in line and line.startswith(
-        "lost the end"
+        "replication: lost the end"
     )
     assert opened.control.header.replicated_phy_offset == 0
     close_store(opened, clean=False)

@@ -189,7 +189,7 @@ def test_a_long_scan_says_how_far_it_is(
         (tmp_path / file_name(number * MIB)).write_bytes(image_of([record()], number * MIB, file_size=MIB).data)
     LogFiles(tmp_path, DiskFiles(), MIB).scan(0)
     said = [line.partition(",")[0] for line in caplog.messages]
-    assert said == [f"scanning the log: {done} of 2 MiB" for done in (1, 2, 2)]
+    assert said == [f"progress of scanning the log: {done} of 2 MiB" for done in (1, 2, 2)]
 
 
 @pytest.mark.parametrize("is_damaged", [False, True])
