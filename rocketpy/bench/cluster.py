@@ -62,6 +62,15 @@ class Cluster:
         version = self.settings.get(VERSION, "")
         return {"system": "rocketmq", "version": version, "masters": dict(self.masters), "settings": settings}
 
+    async def check_slaves(self, count: int) -> None:
+        """Raise BenchFailed: a master has fewer slaves connected."""
+        async with Admin(**self.access.options()) as admin:
+            for address in self.masters.values():
+                status = await admin.ha_status(address)
+                connected = len(status.ha_connection_info) if status is not None else 0
+                if connected < count:
+                    raise BenchFailed(f"{address} has {connected} of {count} slaves")
+
     async def make(self, names: Sequence[str], queues: int) -> None:
         """Create topics on every master."""
         async with Admin(**self.access.options()) as admin:

@@ -27,6 +27,7 @@ LEVELS_S = (0, 1, 5, 10, 30, *range(60, 601, 60), 1200, 1800, 3600, 7200)  # of 
 INTERVAL_S = 1.0
 SENDS, END_TO_END = 0, 1  # histograms of a load
 FILL_S_MAX = 3600.0
+RECOVERY_S_MAX = 120.0
 FILLERS, FILL_IN_FLIGHT = 16, 16
 
 
@@ -162,7 +163,26 @@ class NativeGenerator:
                     return self._measure(scenario, loads, 0)
             with self._idle(scenario) as idle, self._open(self._loads(scenario, topics)) as loads:
                 run = self._measure(scenario, loads, backlog)
+            if scenario.kill_after:
+                run.figures["recovery_s"] = self._recover(scenario, topics)
             return with_heartbeats(run, idle)
+
+    def _recover(self, scenario: Scenario, topics: Sequence[str]) -> float:
+        """Kill the broker; return the seconds from its start to the first acknowledged send."""
+        if self.broker is None:
+            raise BenchFailed("killAfter is for brokers that are started here: leave out -n")
+        self.broker.kill_and_restart()
+        started_s = time.monotonic()
+        workload = attrs.evolve(self._base(scenario), connections=1, in_flight=1, rate=0.0, requests_max=1)
+        address = next(iter(self.cluster.masters.values()))
+        while time.monotonic() < started_s + RECOVERY_S_MAX:
+            self.broker.guard()
+            with contextlib.suppress(OSError), self._load(address, workload, topics, 1, ()) as load:
+                load.run(RECOVERY_S_MAX)
+                if load.stats().messages_ok:
+                    return round(time.monotonic() - started_s, 3)
+            time.sleep(0.002)
+        raise BenchFailed(f"the broker acknowledged no send {RECOVERY_S_MAX:g} s after it was killed")
 
     @contextlib.contextmanager
     def _idle(self, scenario: Scenario) -> Iterator[list[Tally]]:
@@ -181,9 +201,13 @@ class NativeGenerator:
         tallies[0].pss_bytes = round(grown_mib * 2**20 / scenario.idle_connections)
 
     def _check(self, scenario: Scenario) -> None:
-        if self.cluster.access.credentials is not None and (
-            scenario.subscriptions_per_topic or scenario.batch_size > 1
-        ):
+        access = self.cluster.access
+        if access.tls is not None and not has_header(OPENSSL):
+            raise BenchFailed(
+                "the native generator was built without TLS: install OpenSSL's headers (Debian: libssl-dev)"
+            )
+        is_single_sends = not scenario.subscriptions_per_topic and scenario.batch_size == 1
+        if access.credentials is not None and not is_single_sends:
             raise BenchFailed(
                 "the native generator signs single sends alone: set subscriptionsPerTopic: 0 and batchSize: 1, or use "
                 "--generator client"

@@ -21,6 +21,7 @@ from typing import IO, TypeVar
 
 import attrs
 
+from rocketpy import aio
 from rocketpy.errors import RocketError
 
 from . import proc
@@ -93,6 +94,7 @@ class OwnBroker:
     process: subprocess.Popen[bytes]
     directory: Path
     address: str  # of the name server, or of the neighbour
+    start: Callable[[], subprocess.Popen[bytes]]  # it again, on the same store
 
     @property
     def store(self) -> Path:
@@ -104,10 +106,21 @@ class OwnBroker:
     def pss_mib(self) -> float:
         return proc.pss_mib([self.process.pid], self.store)
 
+    def kill_and_restart(self) -> None:
+        """Kill every process with SIGKILL at once, and start it again once they are gone."""
+        pids = proc.tree(self.process.pid)
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+        while any(proc.is_running(pid) for pid in pids):
+            time.sleep(0.001)
+        self.process = self.start()
+
     def guard(self) -> None:
         """Raise BenchFailed: it has ended, or the disk of its store is about to be full."""
         if self.process.poll() is not None:
-            last = next(iter(reversed(tail(self.directory).splitlines())), "")
+            last = next(iter(reversed((self.directory / "server.log").read_text(errors="replace").splitlines())), "")
             raise BenchFailed(f"the broker ended with status {self.process.returncode}: {last}")
         usage = shutil.disk_usage(self.directory)
         if usage.free < DISK_FREE_MIN * usage.total:
@@ -128,20 +141,28 @@ def server(
         command: of the directory and a free port, from which two to each side are free as well.
     """
     directory = Path(tempfile.mkdtemp(prefix="rocketpy-bench-", dir=parent))
-    process = None
+    broker = None
     try:
         (port,) = free_ports(1)
-        process = start_process(command(directory, port), directory, "server.log", **environment)
-        yield OwnBroker(process, directory, f"{HOST}:{port}")
+        words = command(directory, port)
+
+        def start() -> subprocess.Popen[bytes]:
+            return start_process(words, directory, "server.log", **environment)
+
+        broker = OwnBroker(start(), directory, f"{HOST}:{port}", start)
+        yield broker
     finally:
-        if process is not None:
-            stop_process(process)
+        if broker is not None:
+            stop_process(broker.process)
         shutil.rmtree(directory, ignore_errors=True)
 
 
 @contextlib.contextmanager
-def own_broker(settings: Mapping[str, str], parent: Path | None, access: Access) -> Iterator[tuple[OwnBroker, Cluster]]:
-    """Start rocketpy with these properties. `access` says how clients reach it; its name servers are replaced.
+def own_broker(
+    settings: Mapping[str, str], slaves: int, parent: Path | None, access: Access
+) -> Iterator[tuple[OwnBroker, Cluster]]:
+    """Start rocketpy with these properties, and slaves of it. `access` says how clients reach it; its name servers are
+    replaced.
 
     Raises:
         BenchFailed: it does not serve.
@@ -156,7 +177,37 @@ def own_broker(settings: Mapping[str, str], parent: Path | None, access: Access)
 
     with server(command, parent, PYTHONPATH=python_path()) as broker:
         reached = attrs.evolve(access, name_servers=broker.address)
-        yield broker, wait_ready(broker, lambda: find(reached))
+        cluster = wait_ready(broker, lambda: find(reached))
+        with contextlib.ExitStack() as stack:
+            for number in range(1, slaves + 1):
+                stack.enter_context(_slave(broker, cluster, settings, number))
+            if slaves:
+                wait_ready(broker, lambda: aio.run(cluster.check_slaves, slaves))
+            yield broker, cluster
+
+
+@contextlib.contextmanager
+def _slave(broker: OwnBroker, cluster: Cluster, settings: Mapping[str, str], number: int) -> Iterator[None]:
+    """Start a slave of the broker, beside its store."""
+    (port,) = free_ports(1)
+    properties = dict(settings) | {
+        "brokerRole": "SLAVE",
+        "brokerId": str(number),
+        "brokerName": next(iter(cluster.masters)),
+        "brokerClusterName": cluster.name,
+        "namesrvAddr": broker.address,
+        "storePathRootDir": str(broker.directory / f"slave-{number}"),
+        "listenPort": str(port),
+        "bindAddress": HOST,
+        "metricsPort": "0",
+    }
+    words = [word for name, value in properties.items() for word in ("--set", f"{name}={value}")]
+    command = [sys.executable, "-m", "rocketpy", "broker", *words]
+    process = start_process(command, broker.directory, f"slave-{number}.log", PYTHONPATH=python_path())
+    try:
+        yield
+    finally:
+        stop_process(process)
 
 
 def wait_ready(broker: OwnBroker, ask: Callable[[], T]) -> T:

@@ -61,7 +61,7 @@ def place(plan: Plan, scenario: Scenario, tick: Tick) -> Iterator[tuple[Generato
         if plan.access.name_servers:
             broker, cluster = None, find(plan.access, plan.cluster)
         else:
-            broker, cluster = stack.enter_context(own_broker(scenario.broker, plan.store, plan.access))
+            broker, cluster = stack.enter_context(own_broker(scenario.broker, scenario.slaves, plan.store, plan.access))
         about = cluster.described() | {"is_own": broker is not None}
         if plan.generator == "native":
             from .native import NativeGenerator

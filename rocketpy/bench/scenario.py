@@ -61,6 +61,8 @@ class Scenario:
     delay_millis: int = key(0, "the same as a time, for brokers with timers", 0, 86_400_000)
     random_reads: bool = key(False, "read pages of the backlog in random order, instead of sending")
     idle_connections: int = key(0, "clients of the first broker that only send heartbeats, beside the load", 0, 200_000)
+    kill_after: bool = key(False, "kill -9 such a broker after each run, and measure its recovery")
+    slaves: int = key(0, "slaves of a broker that `rocketpy bench` starts itself", 0, 4)
     broker: Mapping[str, str] = attrs.field(
         factory=dict, metadata={"text": "properties of a broker that `rocketpy bench` starts itself"}
     )

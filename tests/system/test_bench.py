@@ -38,7 +38,14 @@ def count(run: dict[str, Any], kind: str) -> int:
 
 
 def test_a_steady_load_on_brokers_of_its_own(tmp_path: Path) -> None:
-    scenario = {**STEADY, "topics": 2, "consumerPerSubscription": 2, "batchSize": [1, 4], "broker": SMALL_FILES}
+    scenario = {
+        **STEADY,
+        "topics": 2,
+        "consumerPerSubscription": 2,
+        "batchSize": [1, 4],
+        "killAfter": True,
+        "broker": SMALL_FILES,
+    }
     found = bench(tmp_path, scenario, "--runs", "2", "--store", str(tmp_path))
     assert [point["name"] for point in found["points"]] == ["batchSize=1", "batchSize=4"]
     for batch, point in zip((1, 4), found["points"], strict=True):
@@ -50,6 +57,7 @@ def test_a_steady_load_on_brokers_of_its_own(tmp_path: Path) -> None:
             assert sent == pytest.approx(500 * run["seconds"], rel=0.5)
             assert count(run, "end_to_end") == pytest.approx(sent, rel=0.5)
             assert run["figures"]["send_p50_us"] <= run["figures"]["end_to_end_p99_us"]
+            assert 0 < run["figures"]["recovery_s"] < 60
             assert run["figures"]["broker_pss_mib"] > 10 and run["intervals"]
     assert list(tmp_path.glob("rocketpy-bench-*")) == [], "the stores are removed"
 
@@ -102,13 +110,16 @@ def test_mistakes_are_one_line(tmp_path: Path) -> None:
         assert "Traceback" not in done.stderr
 
 
-def test_the_python_client_as_the_generator(tmp_path: Path) -> None:
-    scenario = {**STEADY, "producerRate": 100, "subscriptionsPerTopic": 2, "broker": SMALL_FILES}
+def test_the_python_client_as_the_generator_and_a_slave(tmp_path: Path) -> None:
+    """SYNC_MASTER: a send without the slave would be an error."""
+    replicated = {"slaves": 1, "broker": {"brokerRole": "SYNC_MASTER", **SMALL_FILES}}
+    scenario = {**STEADY, "producerRate": 100, "subscriptionsPerTopic": 2, **replicated}
     found = bench(tmp_path, scenario, "--generator", "client", "--runs", "1", "--store", str(tmp_path))
     (run,) = found["points"][0]["runs"]
     assert found["generator"] == "client" and found["target"]["system"] == "rocketmq" and run["errors"] == {}
     assert run["figures"]["consumed_per_s"] == pytest.approx(2 * run["figures"]["messages_per_s"], rel=0.5)
     assert count(run, "send") > 0 and count(run, "end_to_end") > 0
+    assert found["target"]["settings"]["brokerRole"] == "SYNC_MASTER"
 
 
 def test_a_broker_with_tls_and_accounts(tmp_path: Path) -> None:

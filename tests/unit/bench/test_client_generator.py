@@ -76,7 +76,7 @@ def test_the_rate_is_kept_and_every_group_gets_each_message() -> None:
     scenario = attrs.evolve(OPEN, subscriptions_per_topic=2, consumer_per_subscription=3)
     found, system = run(at_once, scenario)
     sent = found.figures["messages_per_s"] * found.seconds
-    assert 0.3 * 200 * found.seconds < sent <= 200 * found.seconds + 1
+    assert 0.3 < sent / (200 * found.seconds) < 1.3, "a closed loop sends thousands"
     assert found.figures["consumed_per_s"] == pytest.approx(2 * found.figures["messages_per_s"], rel=0.05)
     assert sorted(map(len, system.receivers.values())) == [3, 3]
     assert system.topics == [] and set(found.histograms) == {SENDS, END_TO_END} and found.errors == {}
