@@ -45,7 +45,7 @@ MASTERS = ("local[2,3]", "local-cluster[2,1,1024]")
 MESSAGES = 60
 DELAY_MAX_S = 2.0
 DEADLINE_S = 300.0
-BATCH_S = 90.0  # a stream that has read everything makes no batch
+BATCH_S = 240.0  # a stream that has read everything makes no batch
 
 Offset = tuple[int, int]
 """A queue and an offset in it."""
