@@ -227,8 +227,9 @@ bench-compare: $(VENV)/.dev  ## rocketpy and the official Java broker in turn: m
 bench-spark: $(VENV)/.spark  ## Spark's sources beside the same work without Spark; half an hour (Java 17)
 	$(BIN)/python -m bench.spark
 
-bench-smoke: $(VENV)/.dev  ## every scenario briefly, rocketpy alone
+bench-smoke: $(VENV)/.dev  ## every scenario briefly, rocketpy alone, and each kind of load of rocketpy bench
 	$(BIN)/python -m bench.compare --quick --target rocketpy
+	$(PYTEST) $(PARALLEL) tests/bench
 
 docs: $(VENV)/.built  ## generate the pages that are made from code: configuration, metrics, access control, failover, log lines, the list of decisions; the dashboards
 	$(BIN)/python -m rocketpy.config.reference > docs/run/configuration.md

@@ -38,6 +38,7 @@ from urllib.parse import urlsplit
 import attrs
 
 from rocketpy.errors import ConfigError
+from rocketpy.message.numbers import int_or
 
 FILE_BYTES_MAX = 1 << 20
 RULES_MAX = 1000
@@ -263,7 +264,7 @@ def _mail(table: _Table | None) -> Mail | None:
     if security not in SECURITIES:
         table.fault("security", f"expected one of {', '.join(SECURITIES)}, found {security!r}")
     host, colon, port = table.text("server", ":25", needed=True).rpartition(":")
-    if not colon or not port.isdecimal() or not 0 < int(port) < 65_536:
+    if not colon or not 0 < int_or(port, 0) < 65_536:
         table.fault("server", "expected HOST:PORT")
         port = "25"
     sender, to = table.text("from", "", needed=True), table.content.get("to")

@@ -90,6 +90,7 @@ def test_an_empty_file_watches_disks_and_masters(tmp_path: Path) -> None:
             "webhook.authorization_file: /none/x cannot be",
         ),
         ("[mail]\nserver = 'x'\nfrom = 'a@b'\nto = ['c@d']", "mail.server: expected HOST:PORT"),
+        (f"[mail]\nserver = 'x:{'9' * 5000}'\nfrom = 'a@b'\nto = ['c@d']", "mail.server: expected HOST:PORT"),
         ("[mail]\nserver = 'x:25'\nfrom = 'a@b'\nto = []", "mail.to: expected 1 to 100 addresses"),
         ("[mail]\nserver = 'x:25'\nfrom = 'a@b'\nto = ['c@d, e@f']", "mail.to: expected 1 to 100 addresses"),
         ("[mail]\nserver = 'x:25'\nfrom = 'nobody'\nto = ['c@d']", "mail.from: expected an address"),

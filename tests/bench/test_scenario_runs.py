@@ -65,7 +65,7 @@ def test_a_steady_load_on_brokers_of_its_own(tmp_path: Path) -> None:
 def test_other_loads_on_a_cluster_that_runs(tmp_path: Path) -> None:
     scenarios: dict[str, dict[str, Any]] = {
         "two groups": {**STEADY, "subscriptionsPerTopic": 2},
-        "delays": {**STEADY, "delayMillis": 200},
+        "delays": {**STEADY, "delayMillis": 2000, "testDurationMinutes": 0.08},
         "transactions": {**STEADY, "transactions": True},
         "idle clients": {**STEADY, "idleConnections": 300},
         "closed loop": {**SHORT, "inFlightPerProducer": 1, "subscriptionsPerTopic": 0},
@@ -82,8 +82,8 @@ def test_other_loads_on_a_cluster_that_runs(tmp_path: Path) -> None:
         topics = aio.run(_topics, broker.namesrv)
     assert not [topic for topic in topics if topic.startswith("RocketpyBench")], "the topics are deleted"
     both = figures["two groups"]
-    assert both["consumed_per_s"] == pytest.approx(2 * both["messages_per_s"], rel=0.2)
-    assert 0 < figures["delays"]["end_to_end_p50_us"] < 150_000, "end to end counts from the time of delivery"
+    assert both["consumed_per_s"] == pytest.approx(2 * both["messages_per_s"], rel=0.5)
+    assert 0 < figures["delays"]["end_to_end_p50_us"] < 1_500_000, "end to end counts from the time of delivery"
     assert figures["transactions"]["consumed_per_s"] > 100, "half messages are committed"
     assert figures["idle clients"]["heartbeat_p99_us"] > 0
     assert figures["closed loop"]["messages_per_s"] > 100 and "consumed_per_s" not in figures["closed loop"]
