@@ -124,9 +124,9 @@ def _held(directory: Path) -> Iterator[None]:
 
 def _begin(directory: Path) -> Path:
     """Return the directory of the new copy: the interrupted one, with its complete log files, if there is one."""
-    for left in directory.glob("*" + REMOVED):
+    for left in _own(directory, REMOVED):
         shutil.rmtree(left)
-    parts = sorted(directory.glob("*" + PART))
+    parts = _own(directory, PART)
     part = _new_name(directory)
     with translated(part, "create"):
         if parts:
@@ -137,6 +137,12 @@ def _begin(directory: Path) -> Path:
             if entry.name != "commitlog":
                 shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
     return part
+
+
+def _own(directory: Path, ending: str) -> list[Path]:
+    """List the directories of copies whose names end so, oldest first; other files of the user are left alone."""
+    paths = (path for path in directory.iterdir() if path.suffix == ending and COPY.fullmatch(path.stem))
+    return sorted(path for path in paths if path.is_dir() and not path.is_symlink())
 
 
 def _new_name(directory: Path) -> Path:
@@ -206,7 +212,7 @@ def _full_end_of(copy: Path | None) -> int | None:
         return None
     try:
         return int(json.loads((copy / MANIFEST).read_bytes())["fullLogEnd"])
-    except (ValueError, KeyError, TypeError, OSError) as exc:
+    except (ValueError, KeyError, TypeError, OverflowError, OSError) as exc:
         raise StoreError(f"cannot read {copy / MANIFEST}: {exc}; remove {copy}, which is no usable copy") from exc
 
 

@@ -193,3 +193,22 @@ def test_the_manifest_tells_the_end(root: Path, opened: OpenedStore, tmp_path: P
     made = back_up(root, tmp_path / "copies")
     end = opened.control.published_phy_offset
     assert json.loads((made.path / "backup.json").read_text()) == {"store": str(root), "logEnd": end, "fullLogEnd": end}
+
+
+def test_other_files_in_the_directory_are_left_alone(root: Path, tmp_path: Path) -> None:
+    """A directory that also holds a download, or something that somebody has set aside, loses none of it."""
+    copies = tmp_path / "copies"
+    kept = [copies / "photos.removed" / "1.jpg", copies / "download.part" / "1.zip", copies / "a.part"]
+    for path in kept:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("precious")
+    (copies / "b.removed").write_text("precious")
+    assert back_up(root, copies).is_complete
+    assert [path.read_text() for path in [*kept, copies / "b.removed"]] == ["precious"] * 4
+
+
+def test_a_manifest_that_cannot_be_read_names_the_copy(root: Path, tmp_path: Path) -> None:
+    made = back_up(root, tmp_path / "copies")
+    (made.path / "backup.json").write_text('{"fullLogEnd": Infinity}')
+    with pytest.raises(StoreError, match=f"remove {made.path}, which is no usable copy"):
+        back_up(root, tmp_path / "copies")
