@@ -11,6 +11,7 @@ from collections.abc import Iterator
 HOUR_MS = 3_600_000
 STEP_MS = 10_000
 POINTS_MAX = HOUR_MS // STEP_MS
+VALUE_MAX = 1e18  # beyond it, and NaN, are no figures: brokers tell them as texts, and `inf` has no place on an axis
 
 
 class History:
@@ -31,6 +32,8 @@ class History:
 
     def add(self, now_ms: float, value: float) -> None:
         """Append a point. A clock that went back drops the points of the future that it left behind."""
+        if not -VALUE_MAX <= value <= VALUE_MAX:
+            return
         while self._times and self._times[-1] > now_ms:
             self._times.pop()
             self._values.pop()

@@ -57,3 +57,10 @@ def test_names_with_markup_stay_text() -> None:
 @cases("value, top", [(0, 1), (1, 1), (1.5, 2), (3, 5), (6, 10), (1234, 2000), (1e12 + 1, 2e12)])
 def test_axes_end_at_round_numbers(value: float, top: float) -> None:
     assert round_up(value) == top
+
+
+@cases("figure", ["inf", "-inf", "nan", "1e300"])
+def test_a_figure_that_no_axis_holds_is_left_out(figure: str) -> None:
+    """A broker tells figures as texts: `inf` held the console in the search for the end of the axis for ever."""
+    chart("c", [Line("a", history(2, float(figure)))], HOUR_MS + STEP_MS, str)
+    assert history(2, float(figure)).points(HOUR_MS + STEP_MS) == [(HOUR_MS, 2)]
