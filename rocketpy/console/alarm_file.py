@@ -282,7 +282,11 @@ def _mail(table: _Table | None) -> Mail | None:
 
 
 def _is_address(value: object) -> bool:
-    return isinstance(value, str) and value.count("@") == 1 and value.isprintable() and not set(value) & set(' ,;<>"')
+    """Return True for NAME@HOST without the signs that the library for mail reads as more than one address."""
+    if not isinstance(value, str) or not value.isprintable() or set(value) & set(' ,;<>"()[]:\\'):
+        return False
+    name, _, host = value.partition("@")
+    return bool(name and host) and "@" not in host
 
 
 def _rule(table: _Table) -> GroupRule:

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 from rocketpy import aio
 from rocketpy.errors import RocketError
-from rocketpy.faults import printable
+from rocketpy.faults import describe, printable
 
 from .alarm_file import AlarmSettings, Mail, Webhook
 from .alarms import Notice, as_json
@@ -91,6 +91,8 @@ class _Target:
                 return
             except NoticeFailed as error:
                 reason = str(error)
+            except Exception as fault:  # of a library: it ends neither the other target nor the pages
+                reason = describe(fault)
             if pause_s is not None:
                 await aio.sleep(pause_s)
         logger.error("the %s did not take a notice: %s; the notice was: %s", self._name, reason, _line(notice))

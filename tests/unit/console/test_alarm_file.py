@@ -93,6 +93,8 @@ def test_an_empty_file_watches_disks_and_masters(tmp_path: Path) -> None:
         (f"[mail]\nserver = 'x:{'9' * 5000}'\nfrom = 'a@b'\nto = ['c@d']", "mail.server: expected HOST:PORT"),
         ("[mail]\nserver = 'x:25'\nfrom = 'a@b'\nto = []", "mail.to: expected 1 to 100 addresses"),
         ("[mail]\nserver = 'x:25'\nfrom = 'a@b'\nto = ['c@d, e@f']", "mail.to: expected 1 to 100 addresses"),
+        ("[mail]\nserver = 'x:25'\nfrom = 'a@b'\nto = ['operator@']", "mail.to: expected 1 to 100 addresses"),
+        ("[mail]\nserver = 'x:25'\nfrom = 'a@['\nto = ['c@d']", "mail.from: expected an address"),
         ("[mail]\nserver = 'x:25'\nfrom = 'nobody'\nto = ['c@d']", "mail.from: expected an address"),
         ("[mail]\nserver = 'x:25'\nfrom = 'a@b'\nto = ['c@d']\nuser = 'u'", "mail.user: user and password_file belong"),
         ("[mail]\nserver = 'x:25'\nfrom = 'a@b'\nto = ['c@d']\nsecurity = 'ssl'", "mail.security: expected one of"),

@@ -185,6 +185,30 @@ def test_a_target_that_fails_twice_gets_the_notice_at_the_third_try(
     )
 
 
+def test_an_error_of_a_library_ends_one_notice_only(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It ended the console: pages, alarms and the other target."""
+    monkeypatch.setattr(module, "PAUSES_S", ())
+    hook = Hook(statuses=[204])
+
+    async def main(port: int, mail_port: int) -> None:
+        mail = Mail("127.0.0.1", mail_port, "console@[", ("operator@example.com",), security="none")
+        notifier = Notifier(AlarmSettings(webhook=Webhook(f"http://127.0.0.1:{port}/"), mail=mail))
+        async with aio.open_nursery() as nursery:
+            nursery.start_soon(notifier.run)
+            notifier.tell(NOTICE)
+            with aio.move_on_after(30):
+                while not (hook.got and "the mail did not take" in caplog.text):
+                    await aio.sleep(0.01)
+            nursery.cancel()
+
+    with serving(hook.handler()) as port, serving(smtp_handler([])) as mail_port:
+        aio.run(main, port, mail_port)
+    assert len(hook.got) == 1
+    assert "the mail did not take a notice: AttributeError: 'InvalidHeaderDefect'" in caplog.text
+
+
 def test_notices_that_wait_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         notifier = Notifier(AlarmSettings(webhook=Webhook("http://127.0.0.1:9/")))
