@@ -18,7 +18,8 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 REQUESTS_MAX = 32  # at the same time
-REQUEST_S = 20.0  # the body, the brokers' answers and the page together
+BODY_S = 10.0  # a body; it takes no place meanwhile
+REQUEST_S = 20.0  # the brokers' answers and the page together
 BODY_BYTES_MAX = 64 * 1024
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -57,11 +58,19 @@ class Guard:
         refusal = self._refusal(scope)
         if refusal is not None:
             await answer.plain(*refusal)
+            return
+        body: bytes | None = None
+        with aio.move_on_after(BODY_S) as time:
+            body = await _read(receive)
+        if time.cancelled_caught:
+            await answer.plain(408, f"no whole body within {BODY_S:g} s")
+        elif body is None:
+            await answer.plain(413, f"a body of more than {BODY_BYTES_MAX} bytes")
         elif not self._places.take():
             await answer.plain(503, f"{REQUESTS_MAX} requests are in progress; try again in a moment")
         else:
             try:
-                await self._within_time(scope, receive, answer)
+                await self._within_time(scope, _replay(body, receive), answer)
             finally:
                 self._places.release()
 
@@ -78,11 +87,7 @@ class Guard:
     async def _within_time(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
         try:
             with aio.move_on_after(REQUEST_S) as time:
-                body = await _read(receive)
-                if body is None:
-                    await answer.plain(413, f"a body of more than {BODY_BYTES_MAX} bytes")
-                else:
-                    await self._app(scope, _replay(body, receive), answer.send)
+                await self._app(scope, receive, answer.send)
             if time.cancelled_caught:
                 await answer.plain(504, f"no page within {REQUEST_S:g} s; the brokers are slow")
         except Exception as fault:

@@ -9,7 +9,7 @@ import pytest
 
 from rocketpy import aio
 from rocketpy.console import guard
-from rocketpy.console.guard import BODY_BYTES_MAX, REQUEST_S, REQUESTS_MAX, Guard, host_of
+from rocketpy.console.guard import BODY_BYTES_MAX, BODY_S, REQUEST_S, REQUESTS_MAX, Guard, host_of
 from tests.support import loops
 from tests.support.cases import cases
 from tests.support.console import Browser
@@ -98,6 +98,31 @@ def test_more_requests_than_places_are_refused_at_once() -> None:
         assert (await browser.get("/")).status == 200
 
     browse(test, slow)
+
+
+def test_bodies_that_do_not_come_take_no_place() -> None:
+    """Whoever reaches the port, without an account, could keep all others away by 32 connections."""
+
+    async def silent(status: list[int]) -> None:
+        async def send(event: Any) -> None:
+            status.append(event.get("status", 0))
+
+        scope = {"type": "http", "method": "POST", "path": "/", "headers": [(b"host", b"localhost")]}
+        await guarded(scope, aio.sleep_forever, send)
+
+    guarded = Guard(echo, frozenset({"localhost"}))
+
+    async def main() -> None:
+        statuses: list[list[int]] = [[] for _ in range(2 * REQUESTS_MAX)]
+        with loops.within(BODY_S + 1):
+            async with aio.open_nursery() as nursery:
+                for status in statuses:
+                    nursery.start_soon(silent, status)
+                await aio.sleep(1)
+                assert (await Browser(guarded).get("/")).status == 200
+        assert {status[0] for status in statuses} == {408}
+
+    loops.run(main, backend="asyncio")
 
 
 def test_a_fault_is_one_line_for_the_browser_and_a_trace_for_the_log(caplog: pytest.LogCaptureFixture) -> None:
