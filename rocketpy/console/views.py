@@ -329,6 +329,9 @@ class LoginPages:
     def _show(self, target: str, fault: str = "", status: int = 200) -> Response:
         return self._console.show(None, "login.html", title="Log in", status=status, target=target, fault=fault)
 
+    def _too_many(self, target: str) -> Response:
+        return self._show(target, "Too many failures; try again in a minute.", 429)
+
     async def form(self, request: Request) -> Response:
         if self._access.accounts is None or self._access.session_of(request) is not None:
             return RedirectResponse("/", 303)
@@ -345,13 +348,16 @@ class LoginPages:
         target = local_path(form.get("next", "/"))
         if not is_own_form(request):
             return self._show(target, "The form is not one of this console.", 403)
-        if not self._access.sessions.may_try(client):
-            return self._show(target, "Too many failures; try again in a minute.", 429)
+        sessions = self._access.sessions
+        if not sessions.may_try(client):
+            return self._too_many(target)
         try:
             digests = await aio.in_thread(self._access.accounts.digests)
         except ConfigError as error:
             return self._show(target, printable(str(error)), 503)
-        token = self._access.sessions.log_in(client, form.get("user", ""), form.get("secret", ""), digests)
+        if not sessions.may_try(client):  # those that came at the same time have failed meanwhile
+            return self._too_many(target)
+        token = sessions.log_in(client, form.get("user", ""), form.get("secret", ""), digests)
         if token is None:
             return self._show(target, "No administrator has this access key and secret key.", 403)
         answer = RedirectResponse(target, 303)

@@ -314,6 +314,21 @@ def test_guesses_are_slowed_down(tmp_path: Path) -> None:
     run(test, settings=with_login(tmp_path), with_threads=True, T=1)
 
 
+def test_guesses_at_the_same_time_count_like_those_one_after_the_other(tmp_path: Path) -> None:
+    async def test(rig: Rig) -> None:
+        statuses = []
+
+        async def guess() -> None:
+            statuses.append((await rig.browser.post("/login", {"user": "operator", "secret": "guess"})).status)
+
+        async with aio.open_nursery() as nursery:
+            for _ in range(30):
+                nursery.start_soon(guess)
+        assert sorted(statuses) == [403] * 10 + [429] * 20
+
+    run(test, settings=with_login(tmp_path), with_threads=True, T=1)
+
+
 @cases(
     "text, path",
     [("/a?b=c", "/a?b=c"), ("//evil", "/"), ("https://evil", "/"), ("/\\evil", "/"), ("", "/"), ("/\n", "/")],
