@@ -7,8 +7,6 @@ script that it may.
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 import attrs
 import click
 
@@ -92,28 +90,39 @@ async def drain_broker(
 async def _wait(
     admin: Admin, out: Output, broker_name: str, wait_s: float, route_s: float, online_only: bool
 ) -> list[Unread]:
-    """Look until nothing is unread and all producers have turned away. Returns: the groups that have unread messages
-    when the time is over."""
-    begun_s = wiped_s = aio.now_s()
-    told_s, first = float("-inf"), await _unread(admin, broker_name, online_only)
-    left, total = first, sum(each.messages for each in first)
+    """Look until nothing is unread, and that was seen when all producers had turned away.
+
+    Returns: the groups that have unread messages when the time is over.
+    Raises: RocketError: the broker has not answered since then, so nobody knows.
+    """
+    begun_s = wiped_s = looked_s = aio.now_s()
+    told_s = float("-inf")
+    failure: RocketError | None = None  # of the last look
+    left = await _unread(admin, broker_name, online_only)
+    total = sum(each.messages for each in left)
     with out.bar.task(f"unread on {broker_name}", total) as reached:
         while True:
             now_s, unread = aio.now_s(), sum(each.messages for each in left)
-            if not left and now_s - begun_s >= route_s:
+            if not left and looked_s - begun_s >= route_s:
                 return []
             if now_s - begun_s >= max(wait_s, route_s):
-                return left
+                if left:
+                    return left
+                if failure is not None:
+                    raise failure
             reached(max(0, total - unread))
             if now_s - told_s >= TOLD_S:
                 told_s = now_s
                 out.line(f"{unread} messages unread by {len(left)} groups")
             await aio.sleep(LOOK_S)
-            with suppress(RocketError):  # the next look counts; a broker that stays away ends the wait by its time
-                if now_s - wiped_s >= WIPE_AGAIN_S:
-                    wiped_s = now_s
+            look_s = aio.now_s()
+            try:  # the next look counts; a broker that stays away ends the wait by its time
+                if look_s - wiped_s >= WIPE_AGAIN_S:
+                    wiped_s = look_s
                     await admin.wipe_write_perm(broker_name)
-                left = await _unread(admin, broker_name, online_only)
+                left, looked_s, failure = await _unread(admin, broker_name, online_only), look_s, None
+            except RocketError as error:
+                failure = error
 
 
 async def _unread(admin: Admin, broker_name: str, online_only: bool) -> list[Unread]:

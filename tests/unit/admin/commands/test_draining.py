@@ -105,6 +105,22 @@ def test_a_broker_that_does_not_answer_for_a_while(mqadmin: Mqadmin) -> None:
     assert rows(mqadmin(*DRAIN, script=script))[-1]["drained"] is True
 
 
+def test_a_broker_that_does_not_answer_any_more_is_not_drained(mqadmin: Mqadmin) -> None:
+    """It had nothing unread at the first look, and took messages afterwards: a script must not stop it."""
+    draining = Draining({"g": 0})
+
+    def script(cluster: FakeCluster) -> None:
+        draining(cluster)
+
+        def once(request: RemotingCommand, channel: Channel) -> RemotingCommand:
+            return no(ResponseCode.SYSTEM_BUSY) if draining.asked else draining.stats(request, channel)
+
+        cluster.brokers["broker-a"].answers[RequestCode.GET_BROKER_CONSUME_STATS] = once
+
+    mqadmin(*DRAIN, "--wait-seconds", "60", script=script, status=1)
+    assert "SYSTEM_BUSY" in mqadmin.error
+
+
 def test_without_waiting_producers_are_turned_away(mqadmin: Mqadmin) -> None:
     draining = Draining({"g": 30})
     _, line = mqadmin("drainBroker", "-b", "broker-a", script=draining)
