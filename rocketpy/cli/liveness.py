@@ -24,7 +24,7 @@ import click
 from rocketpy.acl.credentials import read_credentials
 from rocketpy.codes import RequestCode
 from rocketpy.config import BrokerSettings, NamesrvSettings, TlsMode, load_broker_config, load_namesrv_config
-from rocketpy.errors import RocketError
+from rocketpy.errors import ConfigError, RocketError
 from rocketpy.message.host import format_host
 from rocketpy.processes.boot.serving import Order
 from rocketpy.remoting.command import RemotingCommand
@@ -34,7 +34,8 @@ from rocketpy.remoting.signature import sign
 
 TIMEOUT_S = 3.0  # of one server
 CHUNK_BYTES = 65_536
-WORDS_BEFORE = 8  # of a command line: the interpreter, its options, the program
+INTERPRETERS = ("python", "pypy")
+WITH_VALUE = ("-X", "-W")  # options of an interpreter whose value is the next word
 SERVERS = frozenset({"standalone", "broker", "namesrv"})
 REACHED_BY = {"": "127.0.0.1", "*": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # bindAddress: an address of it
 NAME = "rocketpy-doctor"
@@ -150,17 +151,29 @@ def _texts(file: Path) -> list[str]:
 
 def order_of(words: list[str], programs: Programs) -> Order | None:
     """Return the server that a process with this command line runs; None: it runs none."""
-    # PYTHON [OPTION...] SCRIPT ARGUMENT..., or PYTHON -m rocketpy ARGUMENT...
-    for at, word in enumerate(words[:WORDS_BEFORE]):
-        program = Path(word).name
-        if program in programs and (program != "rocketpy" or SERVERS.intersection(words[at + 1 : at + 2])):
-            break
-    else:
+    at = _place_of_program(words)
+    program = Path(words[at]).name if at < len(words) else ""
+    if program not in programs or (program == "rocketpy" and not SERVERS.intersection(words[at + 1 : at + 2])):
         return None
     found: list[Order] = []
     with contextlib.suppress(click.ClickException, click.exceptions.Exit):  # --help, or wrong arguments
         programs[program](args=words[at + 1 :], prog_name=program, obj=found.append, standalone_mode=False)
     return found[0] if found else None
+
+
+def _place_of_program(words: list[str]) -> int:
+    """Return the place of SCRIPT in PYTHON [OPTION...] SCRIPT ARGUMENT..., of rocketpy in PYTHON -m rocketpy, or 0.
+
+    A name elsewhere is an argument: of `man mqbroker`, or of an editor.
+    """
+    if not words or not Path(words[0]).name.startswith(INTERPRETERS):
+        return 0
+    at = 1
+    while at < len(words) and words[at].startswith("-"):
+        if words[at] == "-m":
+            return at + 1
+        at += 2 if words[at] in WITH_VALUE else 1
+    return at
 
 
 def ports_of(order: Order, environ: Mapping[str, str], directory: Path) -> Iterator[Port]:
@@ -171,6 +184,8 @@ def ports_of(order: Order, environ: Mapping[str, str], directory: Path) -> Itera
     """
     given = order.arguments
     file = directory / given["config"] if given["config"] else None
+    if file is not None and file.exists() and not file.is_file():  # reading a pipe would take what is not ours, or hang
+        raise ConfigError("is no regular file, so the ports of the server cannot be read", file=file)
     if order.kind == "namesrv":
         yield _namesrv_port(load_namesrv_config(file, given["overrides"], environ))
         return

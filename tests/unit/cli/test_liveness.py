@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.cli.command_line import SERVER_PROGRAMS
 from rocketpy.cli.liveness import Port, examine_servers, order_of, ports_of
+from rocketpy.errors import ConfigError
 
 ENVIRONMENT = {"HOME": "/home/somebody"}
 
@@ -36,6 +38,10 @@ def words_of(line: str) -> list[str]:
         (words_of("mqbroker --no-such-option"), None),
         (["rocketpy: selector-0"], None),
         (["vi", "broker.conf"], None),
+        (["man", "mqbroker"], None),
+        (["less", "/usr/bin/mqnamesrv"], None),
+        (words_of("mqadmin deleteTopic -t mqbroker"), None),
+        (["/usr/bin/tini", "--", "rocketpy", "standalone"], None),
         ([], None),
     ],
 )
@@ -90,3 +96,11 @@ def test_tls_account_and_proxies_are_those_of_the_server(tmp_path: Path) -> None
 def test_where_no_server_runs_the_check_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert examine_servers(SERVER_PROGRAMS, tmp_path) == 1
     assert capsys.readouterr().out.startswith("rocketpy: no server runs here")
+
+
+def test_a_configuration_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "broker.conf")
+    order = order_of(words_of("mqbroker -c broker.conf"), SERVER_PROGRAMS)
+    assert order is not None
+    with pytest.raises(ConfigError, match="no regular file"):
+        list(ports_of(order, ENVIRONMENT, tmp_path))
