@@ -228,6 +228,35 @@ def address() -> Iterator[str]:
     server.server_close()
 
 
+def record(*fields: object) -> str:
+    return json.dumps({"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}, *fields]})
+
+
+EMPTY = {"type": "record", "name": "Empty", "fields": []}
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        ('syntax = "proto3"; message Order {}', "was written with another kind of schema"),
+        ('{"type": "object", "properties": {}}', "was written with another kind of schema"),
+        (record({"name": "next", "type": ["null", "Order"]}), "contains itself: Order"),
+        (record({"name": "n", "type": {"type": "array", "items": "null"}}), "arrays of nothing"),
+        (record({"name": "n", "type": {"type": "array", "items": EMPTY}}), "arrays of nothing"),
+    ],
+)
+def test_a_body_that_names_a_schema_of_another_kind_is_a_bad_row(schema: str, reason: str) -> None:
+    """The writer of a message chooses its schema: the query failed, or its process crashed or ate all memory."""
+    with pytest.raises(BodyUnreadable, match=reason):
+        AvroSchema(record()).decode(b"\2" + b"\xfe" * 8, schema)
+
+
+def test_a_schema_of_the_writer_may_have_what_columns_have_not() -> None:
+    colour = {"type": "enum", "name": "Colour", "symbols": ["RED"]}
+    both = ({"name": "a", "type": colour}, {"name": "b", "type": ["null", "Colour", "string"]})
+    assert AvroSchema(record()).decode(b"\2\0\2\0", record(*both)) == {"id": 1}
+
+
 def test_a_registry_that_cannot_be_asked_is_one_line(address: str) -> None:
     with pytest.raises(ConfigError, match="has no subject orders-value"):
         registry.latest_schema(address, "orders-value")

@@ -64,7 +64,8 @@ class AvroSchema:
         import fastavro
 
         stream = io.BytesIO(data)
-        written, wanted = (_parsed(self.text), None) if writer is None else (_parsed(writer), _parsed(self.text))
+        wanted = _parsed(self.text)
+        written, wanted = (wanted, None) if writer is None else (_parsed_of_writer(writer), wanted)
         try:
             value = fastavro.schemaless_reader(stream, written, wanted)
         except Exception as error:  # of any kind: fastavro trusts its input
@@ -97,6 +98,49 @@ def _parsed(text: str) -> Any:
         return fastavro.parse_schema(_without_uuid(json.loads(text)))
     except (ValueError, KeyError, TypeError, fastavro.schema.SchemaParseException) as error:
         raise ConfigError(f"is no schema of Avro: {error}", key="schema") from error
+
+
+@functools.lru_cache(1000)
+def _parsed_of_writer(text: str) -> Any:
+    """The schema that a body names, which may be any one of the registry: also of another format.
+
+    Raises:
+        BodyUnreadable: it is none of Avro, or bodies of it could take the memory or the stack of the process.
+    """
+    try:
+        _refuse_endless(_expanded(text))
+        return _parsed(text)
+    except ConfigError as error:
+        raise BodyUnreadable(f"was written with another kind of schema: {error}") from error
+
+
+def _refuse_endless(schema: Any) -> None:
+    """Raises BodyUnreadable: a type contains itself, so fastavro goes as deep as the body says, or an array has items
+    without bytes, so a few bytes say any number of them."""
+    if isinstance(schema, list):
+        for one in schema:
+            _refuse_endless(one)
+    elif isinstance(schema, str):
+        if schema != "null" and schema not in PRIMITIVES:
+            raise BodyUnreadable(f"was written with a schema that contains itself: {schema}")
+    elif schema["type"] in ("record", "error"):
+        for field in schema["fields"]:
+            _refuse_endless(field["type"])
+    elif schema["type"] == "array":
+        if not _has_bytes(schema["items"]):
+            raise BodyUnreadable("was written with a schema that has arrays of nothing")
+        _refuse_endless(schema["items"])
+    else:
+        _refuse_endless(schema["values"] if schema["type"] == "map" else schema["type"])
+
+
+def _has_bytes(schema: Any) -> bool:
+    """Return True if each value takes a byte or more."""
+    if not isinstance(schema, dict):
+        return bool(schema != "null")
+    if schema["type"] in ("record", "error"):
+        return any(_has_bytes(field["type"]) for field in schema["fields"])
+    return bool(schema["size"]) if schema["type"] == "fixed" else _has_bytes(schema["type"])
 
 
 def _expanded(text: str) -> Any:
