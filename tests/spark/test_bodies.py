@@ -257,6 +257,20 @@ def test_a_schema_of_the_writer_may_have_what_columns_have_not() -> None:
     assert AvroSchema(record()).decode(b"\2\0\2\0", record(*both)) == {"id": 1}
 
 
+def test_an_id_that_is_not_known_is_not_asked_for_by_each_row(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    ask = registry._ask
+    monkeypatch.setattr(registry, "_ask", lambda *place: (asked.append(place[1]), ask(*place))[1])
+    for _ in range(3):
+        with pytest.raises(BodyUnreadable, match="schema 1 is not in the registry"):
+            registry.schema_of_id(address, 1)
+    assert asked == ["/schemas/ids/1"]
+    registry.id_of_schema(address, "orders-value", record())
+    monkeypatch.setattr(registry, "UNKNOWN_S", 0.0)
+    monkeypatch.setattr(registry, "_unknown", {})
+    assert registry.schema_of_id(address, 1) == record()
+
+
 def test_a_registry_that_cannot_be_asked_is_one_line(address: str) -> None:
     with pytest.raises(ConfigError, match="has no subject orders-value"):
         registry.latest_schema(address, "orders-value")

@@ -1,7 +1,7 @@
 """The wire format of schema registries, and their HTTP API (Confluent's, which Apicurio and Karapace have as well).
 
 A body is the byte 0, the schema's id in 4 bytes, and the encoded value; of Protobuf the place of the message type in
-its file is between them. Ids never change their meaning, so each process asks once for each.
+its file is between them. Ids never change their meaning, so each process asks once for each that is known.
 The variable SCHEMA_REGISTRY_USER_INFO holds `user:password`, on every node.
 """
 
@@ -12,6 +12,7 @@ import functools
 import json
 import os
 import struct
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -24,6 +25,7 @@ MAGIC = 0
 ASK_S = 10.0
 ANSWER_MAX = 16 << 20
 SCHEMAS_MAX = 1000  # that a process keeps
+UNKNOWN_S = 30.0  # in which an id that the registry does not have is not asked for again: each row may have one
 USER_INFO = "SCHEMA_REGISTRY_USER_INFO"
 MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 
@@ -44,9 +46,25 @@ def head(schema_id: int) -> bytes:
     return HEAD.pack(MAGIC, schema_id)
 
 
-@functools.lru_cache(SCHEMAS_MAX)
+_unknown: dict[tuple[str, int], float] = {}  # until when an id is not asked for
+
+
 def schema_of_id(registry: str, schema_id: int) -> str:
     """The text of a schema. Raises BodyUnreadable: the registry does not have it. ConfigError: it cannot be asked."""
+    place = (registry, schema_id)
+    if time.monotonic() < _unknown.get(place, 0.0):
+        raise BodyUnreadable(f"schema {schema_id} is not in the registry")
+    try:
+        return _known_schema(*place)
+    except BodyUnreadable:
+        if len(_unknown) >= SCHEMAS_MAX:
+            _unknown.clear()
+        _unknown[place] = time.monotonic() + UNKNOWN_S
+        raise
+
+
+@functools.lru_cache(SCHEMAS_MAX)
+def _known_schema(registry: str, schema_id: int) -> str:
     answer = _ask(registry, f"/schemas/ids/{schema_id}")
     if answer is None:
         raise BodyUnreadable(f"schema {schema_id} is not in the registry")
