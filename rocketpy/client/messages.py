@@ -162,6 +162,15 @@ class ReceivedMessage:
         return attrs.evolve(self, record=self._record._replace(reconsume_times=self.reconsume_times + 1))
 
     @property
+    def stored_size(self) -> int:
+        """Bytes of its body as its broker stored it, which may be compressed."""
+        return self._record.body_size
+
+    def without_body(self) -> ReceivedMessage:
+        """Return the message without its body, for lists of many; `stored_size` stays."""
+        return attrs.evolve(self, body=b"", record=self._record._replace(body=b""))
+
+    @property
     def phy_offset(self) -> int:
         """Its offset in the CommitLog of its broker."""
         return self._record.phy_offset

@@ -1,6 +1,7 @@
 """Searches of messages: by id, by key, by time, the newest ones; one by its place; its trace.
 
 Each is bounded in messages and queues, so that a search costs a broker about as much as a consumer that pulls once.
+Lists hold no bodies: those of a few compressed messages may have gigabytes.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Search:
 
 @attrs.frozen
 class Found:
-    """Messages, the newest first. `queues_left_out`: queues of a search by time that were not read."""
+    """Messages without bodies, the newest first. `queues_left_out`: queues of a search by time that were not read."""
 
     messages: tuple[ReceivedMessage, ...]
     queues_left_out: int = 0
@@ -72,7 +73,7 @@ async def search(questions: Questions, wanted: Search) -> Answer[Found]:
 
 def _newest(messages: Sequence[ReceivedMessage], left_out: int = 0, errors: Sequence[str] = ()) -> Found:
     ordered = sorted(messages, key=lambda message: -message.store_timestamp_ms)
-    return Found(tuple(ordered[:FOUND_MAX]), left_out, tuple(errors))
+    return Found(tuple(message.without_body() for message in ordered[:FOUND_MAX]), left_out, tuple(errors))
 
 
 async def _by_id(questions: Questions, wanted: Search) -> list[ReceivedMessage]:
@@ -109,7 +110,7 @@ async def _by_time(questions: Questions, topic: str, since_ms: int | None) -> Fo
             begin = max(low, high - of_each)
             if since_ms is not None:
                 begin = await brokers.offset_since(queue, since_ms, TOOLS_CONSUMER_GROUP, (low, high))
-            return await read(questions, queue, begin, min(begin + of_each, high))
+            return await read(questions, queue, begin, min(begin + of_each, high), with_bodies=False)
 
         return ask
 
@@ -121,12 +122,15 @@ async def _by_time(questions: Questions, topic: str, since_ms: int | None) -> Fo
     return _newest(messages, max(len(queues) - QUEUES_MAX, 0), list(errors)[:8])
 
 
-async def read(questions: Questions, queue: MessageQueue, begin: int, end: int) -> list[ReceivedMessage]:
+async def read(
+    questions: Questions, queue: MessageQueue, begin: int, end: int, *, with_bodies: bool
+) -> list[ReceivedMessage]:
     """Read at most FOUND_MAX messages of a queue."""
     found: list[ReceivedMessage] = []
     async with contextlib.aclosing(pulls(questions.admin, queue, begin, end)) as results:
         async for result in results:
-            found += [message for message in result.messages if message.queue_offset < end]
+            wanted = [message for message in result.messages if message.queue_offset < end]
+            found += wanted if with_bodies else [message.without_body() for message in wanted]
             if len(found) >= FOUND_MAX:
                 break
     return found[:FOUND_MAX]
@@ -135,7 +139,7 @@ async def read(questions: Questions, queue: MessageQueue, begin: int, end: int) 
 async def at_place(questions: Questions, queue: MessageQueue, offset: int) -> ReceivedMessage:
     """Return the message at an offset of a queue. Raises NotFound."""
     await questions.admin.queue(queue.topic, queue.broker_name, queue.queue_id)
-    for message in await read(questions, queue, offset, offset + 1):
+    for message in await read(questions, queue, offset, offset + 1, with_bodies=True):
         if message.queue_offset == offset:
             return message
     raise NotFound(f"no message at offset {offset} of queue {queue.queue_id} of {queue.topic} on {queue.broker_name}")

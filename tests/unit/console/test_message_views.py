@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+import zlib
 from pathlib import Path
 
 from rocketpy.codes import RequestCode
@@ -11,6 +13,7 @@ from rocketpy.message.host import parse_host
 from rocketpy.message.message_id import encode_offset_message_id
 from rocketpy.message.names import TRACE_TOPIC
 from rocketpy.message.properties import decode_properties
+from rocketpy.message.sys_flag import COMPRESSED
 from rocketpy.message.trace import Pub
 from tests.support.cases import cases
 from tests.support.console import Rig, run
@@ -35,6 +38,27 @@ def test_the_newest_messages_of_a_topic() -> None:
         well_formed(reply)
 
     run(test, T=1)
+
+
+def test_a_list_of_compressed_messages_needs_the_memory_of_one_answer() -> None:
+    """4 KiB that a producer sends may be 4 MiB here; lists of them must not add up."""
+    queues, size = 8, 4 << 20
+    bomb = zlib.compress(bytes(size))
+
+    async def test(rig: Rig) -> None:
+        for n in range(2 * queues):
+            rig.broker.store("T", n % queues, bomb, f"UNIQ_KEY\x01ID{n:03}\x02".encode(), sys_flag=COMPRESSED)
+        tracemalloc.start()
+        try:
+            reply = await rig.browser.get("/messages?topic=T")
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert reply.text.count('href="/message?') == 2 * queues
+        assert "4.0 KiB" in reply.text
+        assert peak < 5 * size
+
+    run(test, T=queues)
 
 
 def test_messages_by_key_and_by_id_of_the_producer() -> None:
