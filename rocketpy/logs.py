@@ -32,7 +32,7 @@ NOUNS = {"log offset": "logOffset"} | {name: name for name in NAMES}
 STDERR = 2
 NO_VALUE = "-"
 PRIORITIES = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "CRITICAL": 2}  # of syslog
-_VALUE = re.compile(r"%(?:[-#0+]*[\d.]*[a-zA-Z]|%)")
+_VALUE = re.compile(r"%(?:[-#0+]*+[\d.]*+[a-zA-Z]|%)")  # possessive: `%000...` takes the square of its length else
 _NOUN = re.compile(rf"\b({'|'.join(NOUNS)}) $")
 
 serving: contextvars.ContextVar[tuple[int, int] | None] = contextvars.ContextVar("serving", default=None)

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -18,6 +19,7 @@ from rocketpy.logs import (
     LogLimit,
     TextLines,
     and_more,
+    event_of,
     is_journal,
     serving,
     set_up_logging_of_command,
@@ -107,6 +109,14 @@ def test_an_object_has_the_constant_text_and_the_values_that_it_names() -> None:
 def test_log_offsets_and_connections_have_fields_of_their_own() -> None:
     found = fields("cannot read log offset %d for connection %x", 9, 0xC5)
     assert (found["logOffset"], found["connection"]) == (9, "c5") and "offset" not in found
+
+
+def test_a_text_that_is_no_constant_takes_no_time() -> None:
+    """A library may log what a client sent as its text."""
+    text = "%" + "0" * 20_000
+    began_s = time.process_time()
+    assert event_of(text) == text
+    assert time.process_time() - began_s < 0.5
 
 
 def test_values_that_are_no_text_and_texts_without_values() -> None:
