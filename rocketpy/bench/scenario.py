@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import math
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -131,7 +132,7 @@ def parse(text: str, source: str, *, is_toml: bool) -> dict[str, Any]:
 
     try:
         content = tomllib.loads(text) if is_toml else yaml.safe_load(text)
-    except (tomllib.TOMLDecodeError, yaml.YAMLError) as error:
+    except (tomllib.TOMLDecodeError, yaml.YAMLError, RecursionError) as error:
         raise ConfigError(f"{source}: {' '.join(str(error).split())}") from error
     if not isinstance(content, dict):
         raise ConfigError(f"{source}: expected keys and values, as `topics: 1`")
@@ -153,10 +154,10 @@ def points(content: Mapping[str, Any], source: str) -> list[Point]:
 
 
 def _products(swept: Mapping[str, list[Any]], source: str) -> Iterator[tuple[Any, ...]]:
-    products = list(itertools.product(*swept.values()))
-    if not 0 < len(products) <= POINTS_MAX:
-        raise ConfigError(f"{source}: the lists make {len(products)} points, allowed are 1 to {POINTS_MAX}")
-    return iter(products)
+    count = math.prod(map(len, swept.values()))
+    if not 0 < count <= POINTS_MAX:
+        raise ConfigError(f"{source}: the lists make {count} points, allowed are 1 to {POINTS_MAX}")
+    return itertools.product(*swept.values())
 
 
 def _point(content: Mapping[str, Any], chosen: Mapping[str, Any], source: str) -> Point:
@@ -179,7 +180,7 @@ def _value(name: str, value: Any, source: str) -> Any:
             raise ConfigError(f"{source}: {name} is {value!r}, expected {KINDS[kind]}")
         return value
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or (kind == "int" and value != int(value)) or not low <= value <= high:
+    if not is_number or not low <= value <= high or (kind == "int" and value != int(value)):
         raise ConfigError(f"{source}: {name} is {value!r}, expected {KINDS[kind]} from {low:g} to {high:g}")
     return int(value) if kind == "int" else value
 

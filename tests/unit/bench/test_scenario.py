@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,9 @@ def test_lists_make_a_point_for_each_pair_of_values() -> None:
         ({"broker": "SYNC_FLUSH"}, "broker is no mapping"),
         ({"producerRate": []}, "make 0 points"),
         ({"producerRate": list(range(65))}, "make 65 points"),
+        (dict.fromkeys(("topics", "producerRate", "messageSize", "batchSize"), [*range(1, 999)]), "make 992023968016"),
+        ({"messageSize": math.nan}, "messageSize is nan, expected a whole number from 8"),
+        ({"messageSize": math.inf}, "messageSize is inf, expected a whole number from 8"),
         ({"producerRate": [1, 1]}, "names a value twice"),
         ({"topics": 1000, "partitionsPerTopic": 1000}, "exceed 200000 queues"),
         ({"batchSize": 2, "transactions": True}, "a batch has no transactions"),
@@ -72,7 +76,9 @@ def test_an_error_names_file_key_and_what_is_allowed(content: dict[str, object],
     assert expected in str(caught.value)
 
 
-@pytest.mark.parametrize(("text", "expected"), [("- 1\n", "expected keys and values"), ("a: [", "while parsing")])
+@pytest.mark.parametrize(
+    ("text", "expected"), [("- 1\n", "expected keys and values"), ("a: [", "while parsing"), ("[" * 3000, "recursion")]
+)
 def test_a_file_that_is_no_mapping_is_refused(tmp_path: Path, text: str, expected: str) -> None:
     (tmp_path / "bad.yaml").write_text(text)
     with pytest.raises(ConfigError, match=expected):
