@@ -1,7 +1,7 @@
 """`python docs/run/log_lines.py` prints docs/run/log-lines.md: the log lines of the servers, and their remedies.
 
 A new line at WARNING or above needs an entry in REMEDIES: fixed words of it, with N, NAME, ADDRESS or ... for its
-values. An entry without a line of its own explains a reason that lines end with.
+values. Words that no line begins with explain a reason that lines end with.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ LEVELS = {
     "exception": "error",
     "critical": "error",
 }
+PLACES = r"\b(?:N|NAME|ADDRESS)\b"  # of values in REMEDIES
 LEAST = 12  # characters of a text that says something without its values
 REMEDIES = """
 ## Machine and disk
@@ -44,9 +45,9 @@ the service manager
     the line gives the remedy; of `does not hear`: `NotifyAccess=all` in the unit
 the disk of NAME is full
     [free space](backup-and-repair.md#full-disk)
-store: NAME: NAME; trying again | cannot save NAME | cannot write NAME | cannot use NAME | cannot flush NAME | cannot
-create the next | cannot delete
-NAME | cannot check the free | cannot read or file timers | cannot store the delayed message
+store: NAME: NAME; trying again | cannot save NAME | cannot write NAME | cannot use NAME | cannot flush NAME |
+cannot create the next | cannot delete NAME | cannot check the free | cannot read or file timers |
+cannot store the delayed message
     retried, nothing lost; check space, permissions, `LimitNOFILE`, kernel log
 refusing messages until
     a sync of the log failed. Repair the disk, restart. Until then sends are refused
@@ -66,9 +67,9 @@ worker NAME cannot start | process NAME cannot start
     the line says why
 worker NAME ..., after ...: stopping
     more than 10 restarts in a minute; the lines above say why
-crashed while it served | failed: NAME | cannot deliver messages of | cannot look for the last delivery | an unexpected
-fault | closed the connection NAME after | ignored a ring message | ignored a change | cannot restore consumer group |
-cannot restore the client of | cannot store NAME:
+crashed while it served | failed: NAME | cannot deliver messages of | cannot look for the last delivery |
+an unexpected fault | closed the connection NAME after | ignored a ring message | ignored a change |
+cannot restore consumer group | cannot restore the client of | cannot store NAME:
     a fault of rocketpy, which goes on; report it with the lines around
 has not sent a heartbeat | coordinator has made no turn | did not stop in time | did not end in time
     a process hung and is replaced; repeated: slow disk, or report it
@@ -80,16 +81,13 @@ refused N connections
     raise `LimitNOFILE`
 port N is in use
     set `metricsPort`
-not honoured | reached from this machine only
-    correct the property named
-
-configuration: NAME
+not honoured | reached from this machine only | configuration: NAME
     correct the property named
 
 ## Clients and groups
 access control refused
     a client without permission, or a stranger: the line has its address and account
-accounts: NAME | account NAME of NAME has no effect | accounts are kept as they were | there is no account
+account NAME of NAME has no effect | accounts are kept as they were | there is no account
     correct the file named; the broker reads it again by itself
 the changed credentials cannot be used
     correct the file of credentials; the broker reads it again by itself
@@ -147,8 +145,7 @@ messages have more than N KEYS
 name server ADDRESS refused
     the remark says why. `would exceed KEY`: raise `brokersMax`, `topicsMax`, `topicRoutesMax` or `topicBrokersMax` of
     the name server; a name: correct the broker's file
-name server ADDRESS | cannot send ... to name server | cannot read the table | cannot connect to | cannot look up the
-name servers
+cannot send ... to name server | cannot read the table | cannot connect to | cannot look up the name servers
     start it, or correct `namesrvAddr`
 the route of name server | refused a master
     two masters, or a forged one; [close the port](automatic-failover.md#protect-etcd-and-the-routes)
@@ -224,11 +221,10 @@ cannot restore the NAME of the previous
     `sharedMemoryMax`, or for queue locks lower `queueLocksMax`
 the store was in use
     no queue lock is granted for the seconds named
-lowered NAME to what the log had | lowered committed offsets | the log ends at N and has no record | removed NAME,
-which named | the log
-was cut after | index file | the log names topic ...: restored | name server ADDRESS accepted | is reachable again |
-shared memory has room again | can serve as master again | messages are not refused | failover: etcd has no alarm
-any more
+lowered NAME to what the log had | lowered committed offsets | the log ends at N and has no record |
+removed NAME, which named | the log was cut after | index file | the log names topic ...: restored |
+name server ADDRESS accepted | shared memory has room again | can serve as master again | messages are not refused |
+failover: etcd has no alarm any more
     rocketpy has repaired it, or the trouble is over
 """
 INTRODUCTION = """\
@@ -236,9 +232,9 @@ INTRODUCTION = """\
 
 Generated by `python docs/run/log_lines.py` (`make docs`); do not edit.
 
-For operators: the lines of broker and name server, and their remedies. Search for fixed words of a line; `...` stands
-for its values. A row without a level is a reason that lines end with. [Client](../use/client.md#log-lines) and
-[Spark](../use/spark.md#log-lines) have their own.
+For operators: the lines of broker, name server and console, and their remedies. Search for fixed words of a line; `...`
+stands for a value. Lines are warnings unless `ERROR` stands before them. Words in italics are a reason that lines end
+with. [Client](../use/client.md#log-lines) and [Spark](../use/spark.md#log-lines) have their own.
 """
 NOTHING_TO_DO = """
 ## Level INFO
@@ -335,7 +331,7 @@ def function_of(node: ast.expr, module: Path) -> ast.AST:
 
 def pieces(words: str) -> list[str]:
     """Return the fixed texts of an entry's words."""
-    parts = (piece.strip() for piece in re.split(r"\bN\b|\bNAME\b|\bADDRESS\b|\.\.\.|: ", words))
+    parts = (piece.strip() for piece in re.split(rf"{PLACES}|\.\.\.|: ", words))
     return [piece for piece in parts if piece]
 
 
@@ -355,24 +351,26 @@ def entry_of(line: Line, known: list[Entry]) -> Entry | None:
 
 
 def page() -> str:
-    """Return the whole page."""
+    """Return the whole page. A line at INFO has no remedy, even if it begins as a warning does."""
     known, found = list(entries()), lines()
-    rows = {line: entry_of(line, known) for line in found}
+    events = [line for line in found if line.level != "info"]
+    entry_by_line = {line: entry_of(line, known) for line in events}
     parts, section = [INTRODUCTION], ""
     for entry in known:
         if entry.section != section:
             section = entry.section
-            parts.append(f"\n## {section}\n\n| line | level | remedy |\n|---|---|---|\n")
-        own = [line for line in found if rows[line] is entry]
-        parts += [row(shown(line.text), line.level, entry.remedy) for line in own]
-        reasons = (words for words in entry.words if not any(begins(line.text, words) for line in found))
-        parts += [row(re.sub(r"\b(?:N|NAME|ADDRESS)\b", "...", words), "", entry.remedy) for words in reasons]
-    rest = [line for line in found if rows[line] is None and line.level == "info"]
+            parts.append(f"\n## {section}\n\n| lines | remedy |\n|---|---|\n")
+        cells = [f"{level_of(line)}`{shown(line.text)}`" for line in events if entry_by_line[line] is entry]
+        reasons = (words for words in entry.words if not any(begins(line.text, words) for line in events))
+        cells += [f"*{shown(re.sub(PLACES, '...', words))}*" for words in reasons]
+        parts.append(f"| {'<br>'.join(dict.fromkeys(cells))} | {entry.remedy} |\n")
+    rest = [line for line in found if line.level == "info"]
     return "".join([*parts, NOTHING_TO_DO, "\n", *(f"- `{shown(line.text)}`\n" for line in rest)])
 
 
-def row(line: str, level: str, remedy: str) -> str:
-    return f"| `{line}` | {level} | {remedy} |\n".replace("||", "|")
+def level_of(line: Line) -> str:
+    """Return the mark of an error; warnings, the most, have none."""
+    return "ERROR " if line.level == "error" else ""
 
 
 def shown(text: str) -> str:
