@@ -14,7 +14,7 @@ from .history import HOUR_MS, STEP_MS, History
 
 WIDTH, HEIGHT = 600, 150
 LEFT, RIGHT, TOP, BOTTOM = 64, 8, 10, 22
-SPARK_WIDTH, SPARK_HEIGHT = 90, 20
+SPARKLINE_WIDTH, SPARKLINE_HEIGHT = 90, 20
 GAP_MS = 12 * STEP_MS  # without a point for so long the line is broken
 COLOURS = 6  # that the style sheet has
 SPANS_MS = (600_000, 1_800_000, HOUR_MS)  # of charts
@@ -102,16 +102,16 @@ def legend(lines: Sequence[Line]) -> Markup:
     )
 
 
-def spark(label: str, history: History, now_ms: float) -> Markup:
+def sparkline(label: str, history: History, now_ms: float) -> Markup:
     """Return a small chart without axes, for a row of a table."""
     points = history.points(now_ms)
     top = max((value for _, value in points), default=0) or 1.0
     drawn = Markup("").join(
         Markup('<polyline class="line line-0" points="{}"/>').format(
-            _path(piece, (now_ms - HOUR_MS, HOUR_MS, top), (0, 1, SPARK_WIDTH, SPARK_HEIGHT - 2))
+            _path(piece, (now_ms - HOUR_MS, HOUR_MS, top), (0, 1, SPARKLINE_WIDTH, SPARKLINE_HEIGHT - 2))
         )
         for piece in _pieces(points, gap_ms=GAP_MS if len(points) > 60 else HOUR_MS)
     )
-    return Markup('<svg class="spark" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
-        SPARK_WIDTH, SPARK_HEIGHT, f"{label}, last hour", drawn
+    return Markup('<svg class="sparkline" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
+        SPARKLINE_WIDTH, SPARKLINE_HEIGHT, f"{label}, last hour", drawn
     )

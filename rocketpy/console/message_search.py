@@ -154,7 +154,7 @@ async def trace(questions: Questions, msg_id: str) -> Answer[MessageTrace]:
     return await questions.one(ask)
 
 
-def parse_offset(text: str, name: str, high: int = LONG_MAX) -> int:
+def parse_number(text: str, name: str, high: int = LONG_MAX) -> int:
     """Read a number of a query string. Raises ConfigError."""
     if not text.isascii() or not text.isdecimal() or len(text) > 19 or int(text) > high:
         raise ConfigError(f"{name} is no number from 0 to {high}: {text[:40]!r}")

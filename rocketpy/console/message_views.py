@@ -18,7 +18,7 @@ from rocketpy.message.numbers import INT_MAX
 
 from .dead_letters import origin_of, send_again
 from .login import RESENT_MAX
-from .message_search import SEARCH_S, Found, Search, at_place, parse_offset, search, trace
+from .message_search import SEARCH_S, Found, Search, at_place, parse_number, search, trace
 from .questions import Answer
 from .rendering import Paging, address, body_text
 from .views import Console, Handler, Page, form_of, is_own_form
@@ -111,8 +111,8 @@ class MessagePages:
         ):
             return self._refused(page, "the form is not one of this session; go back and load the page again")
         group = form.get("group", "")[:TEXT_MAX]
-        broker, queue_id = form.get("broker", "")[:TEXT_MAX], parse_offset(form.get("queue", ""), "queue", INT_MAX)
-        offset = parse_offset(form.get("offset", ""), "offset")
+        broker, queue_id = form.get("broker", "")[:TEXT_MAX], parse_number(form.get("queue", ""), "queue", INT_MAX)
+        offset = parse_number(form.get("offset", ""), "offset")
         async with self._questions.place():
             answer = await send_again(self._questions, group, broker, queue_id, offset)
         if answer.value is None:
@@ -137,9 +137,9 @@ def _query(queue: MessageQueue, offset: int) -> dict[str, object]:
 
 
 def _place(page: Page) -> tuple[MessageQueue, int]:
-    queue_id = parse_offset(page.query("queue"), "queue", INT_MAX)
+    queue_id = parse_number(page.query("queue"), "queue", INT_MAX)
     queue = MessageQueue(page.query("topic")[:TEXT_MAX], page.query("broker")[:TEXT_MAX], queue_id)
-    return queue, parse_offset(page.query("offset"), "offset")
+    return queue, parse_number(page.query("offset"), "offset")
 
 
 def _time_ms(text: str) -> int | None:

@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 WAITING_MAX = 200
 PAUSES_S = (2.0, 10.0)  # before the second and the third try
-WHOLE = 2  # times the time for one step: what all steps may take together
+STEPS_TIMEOUT = 2  # all steps of a delivery together may take this many times the timeout of one
 
 
 class NoticeFailed(RocketError):
@@ -53,7 +53,7 @@ class Notifier:
             target.put(notice)
 
     async def run(self) -> None:
-        """Until cancelled. A thread that is in the middle of a notice is waited for."""
+        """Deliver notices until cancelled. A thread that is in the middle of a notice is waited for."""
         async with aio.open_nursery() as nursery:
             for target in self._targets:
                 nursery.start_soon(target.run)
@@ -142,7 +142,7 @@ def post(webhook: Webhook, notice: Notice) -> None:
         headers["Authorization"] = webhook.authorization
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     try:
-        with cut_off(webhook.timeout_s * WHOLE, lambda: connection.sock):
+        with cut_off(webhook.timeout_s * STEPS_TIMEOUT, lambda: connection.sock):
             connection.request("POST", target, json.dumps(as_json(notice)), headers)
             status = connection.getresponse().status
     except (OSError, http.client.HTTPException, ValueError) as error:
@@ -184,7 +184,7 @@ def send_mail(mail: Mail, notice: Notice) -> None:
         else:
             smtp = smtplib.SMTP(mail.host, mail.port, timeout=mail.timeout_s)
         opened = smtp
-        with cut_off(mail.timeout_s * WHOLE, lambda: opened.sock):
+        with cut_off(mail.timeout_s * STEPS_TIMEOUT, lambda: opened.sock):
             if mail.security == "starttls":
                 smtp.starttls(context=context)
             if mail.user is not None:

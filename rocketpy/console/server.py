@@ -18,6 +18,7 @@ from rocketpy import aio
 from rocketpy.admin.admin import Admin
 from rocketpy.errors import ConfigError, RocketError
 from rocketpy.faults import printable
+from rocketpy.message.host import format_host
 
 from .alarm_file import AlarmSettings, read_alarm_file
 from .login import REVIEW_S, AccountFile, Sessions
@@ -102,7 +103,7 @@ def listener(settings: ConsoleSettings) -> socket.socket:
     except (OSError, UnicodeError) as error:
         number = error.errno if isinstance(error, OSError) else None
         why = os.strerror(number) if number is not None and number > 0 else error  # without the address, which is below
-        where = f"{settings.bind}:{settings.port}"
+        where = format_host((settings.bind, settings.port))
         raise ConfigError(f"cannot listen on {where}: {why}; choose another --bind or --port") from error
 
 
@@ -214,7 +215,5 @@ class _Serving:
                         signal.signal(number, handler)
 
         scheme = "http" if self.certificates.context is None else "https"
-        host, port = listening.getsockname()[:2]
-        shown = f"[{host}]" if ":" in host else host
-        logger.info("console on %s://%s:%d", scheme, shown, port)
+        logger.info("console on %s://%s", scheme, format_host(listening.getsockname()[:2]))
         await Server(config).serve(sockets=[listening])

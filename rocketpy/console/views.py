@@ -21,10 +21,10 @@ from rocketpy.faults import printable
 from rocketpy.message.names import DLQ_PREFIX
 
 from .alarms import Alarms
-from .charts import Line, chart, legend, spark
+from .charts import Line, chart, legend, sparkline
 from .cluster import ClusterState
 from .login import AccountFile, Session, Sessions
-from .message_search import parse_offset
+from .message_search import parse_number
 from .questions import Questions, TooBusy
 from .rendering import Paging, Renderer, address, duration, number, rate
 from .settings import ConsoleSettings
@@ -62,7 +62,7 @@ class Page:
 
     @property
     def number(self) -> int:
-        return parse_offset(self.query("page") or "0", "page", 1_000_000)
+        return parse_number(self.query("page") or "0", "page", 1_000_000)
 
 
 Handler = Callable[["Page"], Awaitable[Response]]
@@ -85,10 +85,11 @@ class Console:
         self, page: Page | None, template: str, *, title: str, status: int = 200, refresh_s: int = 0, **values: Any
     ) -> Response:
         """Render a page."""
-        session = page.session if page is not None else None
+        session, now_ms = page.session if page is not None else None, self.questions.now_ms
         common = {
             "title": title,
-            "now_ms": self.questions.now_ms,
+            "now_ms": now_ms,
+            "sparkline": lambda label, history: sparkline(label, history, now_ms),
             "state": self.state,
             "alarm_count": len(self.alarms.active),
             "user": session.user if session is not None else "",
@@ -192,18 +193,15 @@ class ClusterPages:
             sampled=sum(1 for group in state.groups.values() if group.sampled_ms),
             chart=chart("Messages in per second", lines, now_ms, rate),
             legend=legend(lines),
-            spark=lambda label, history: spark(label, history, now_ms),
         )
 
     async def brokers(self, page: Page) -> Response:
-        now_ms = self._questions.now_ms
         return self._console.show(
             page,
             "brokers.html",
             title="Brokers",
             refresh_s=REFRESH_S,
             brokers=self._state.sorted_brokers(),
-            spark=lambda label, history: spark(label, history, now_ms),
         )
 
     async def broker(self, page: Page) -> Response:
@@ -258,7 +256,6 @@ class ClusterPages:
     async def groups(self, page: Page) -> Response:
         names = sorted(self._state.groups, key=lambda name: (-self._state.groups[name].lag, name))
         paging = Paging.of(names, page.query("search"), page.number)
-        now_ms = self._questions.now_ms
         return self._console.show(
             page,
             "groups.html",
@@ -266,7 +263,6 @@ class ClusterPages:
             refresh_s=REFRESH_S,
             paging=paging,
             groups=[self._state.groups[name] for name in paging.rows],
-            spark=lambda label, history: spark(label, history, now_ms),
         )
 
     async def group(self, page: Page) -> Response:
@@ -287,7 +283,6 @@ class ClusterPages:
             lag_chart=chart("Messages not consumed", lags, now_ms, number),
             age_chart=chart("Age of the oldest of them", ages, now_ms, duration),
             has_dead_letters=DLQ_PREFIX + name in self._state.dead_letter_topics,
-            spark=lambda label, history: spark(label, history, now_ms),
         )
 
     async def member(self, page: Page) -> Response:
@@ -381,7 +376,7 @@ def local_path(text: str) -> str:
 
 
 class LongLived(StaticFiles):
-    """Files of the package."""
+    """Files of the package, which browsers may keep for an hour."""
 
     def file_response(self, *arguments: Any, **options: Any) -> Response:
         response = super().file_response(*arguments, **options)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from rocketpy.console.charts import Line, chart, legend, round_up, spark
+from rocketpy.console.charts import Line, chart, legend, round_up, sparkline
 from rocketpy.console.history import HOUR_MS, STEP_MS, History
 from tests.support.cases import cases
 
@@ -42,7 +42,7 @@ def test_a_gap_breaks_the_line_of_a_figure_that_comes_often() -> None:
 def test_a_figure_without_points_and_one_with_a_single_point() -> None:
     assert "no figures yet" in chart("c", [Line("a", History())], HOUR_MS, str)
     assert len(lines(chart("c", [Line("a", history(3))], HOUR_MS, str))) == 1
-    assert lines(spark("s", History(), HOUR_MS)) == []
+    assert lines(sparkline("s", History(), HOUR_MS)) == []
 
 
 def test_names_with_markup_stay_text() -> None:
@@ -50,7 +50,7 @@ def test_names_with_markup_stay_text() -> None:
     root = ElementTree.fromstring(made)
     assert root.attrib["aria-label"].startswith(MARKUP)
     assert {element.tag for element in root.iter()} <= {"svg", "polyline", "title", "line", "text"}
-    for text in (legend([Line(MARKUP, History())]), spark(MARKUP, History(), 0)):
+    for text in (legend([Line(MARKUP, History())]), sparkline(MARKUP, History(), 0)):
         assert "<script" not in text
 
 
