@@ -52,7 +52,7 @@ class Monitor:
     async def _group(self, group: str) -> list[Finding]:
         backlog: dict[str, list[int]] = defaultdict(list)
         for queue, offset in (await self.admin.consume_stats(group)).offset_table.items():
-            backlog[queue.topic].append(max(offset.broker_offset - offset.consumer_offset, 0))
+            backlog[queue.topic].append(offset.lag)
         found = [
             Finding("backlog", group, f"topic {topic}: {sum(undone)} messages not consumed, {max(undone)} in one queue")
             for topic, undone in sorted(backlog.items())

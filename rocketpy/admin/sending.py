@@ -37,10 +37,15 @@ async def send(via: SendLoop, message: Message, queue: MessageQueue | None = Non
 
 
 async def send_again(admin: Admin, message: ReceivedMessage) -> SendResult:
-    """Send a stored message again, with its unique id and the user's properties: who has consumed it can tell."""
+    """Send a stored message again."""
+    return await send(send_loop(admin), copy_of(message, message.topic))
+
+
+def copy_of(message: ReceivedMessage, topic: str) -> Message:
+    """Return a copy to send, with the user's properties, and with the unique id: consumers can recognise it."""
     kept = {name: value for name, value in message.properties.items() if name not in names.SYSTEM_PROPERTIES}
-    copy = Message(
-        message.topic,
+    return Message(
+        topic,
         message.body,
         tags=message.tags,
         keys=message.keys,
@@ -48,7 +53,6 @@ async def send_again(admin: Admin, message: ReceivedMessage) -> SendResult:
         flag=message.flag,
         msg_id=message.properties.get(names.UNIQ_KEY),
     )
-    return await send(send_loop(admin), copy)
 
 
 @attrs.frozen

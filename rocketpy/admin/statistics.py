@@ -102,8 +102,4 @@ async def _backlog(admin: Admin, topic: str, group: str) -> int:
         if error.code == ResponseCode.TOPIC_NOT_EXIST:
             return 0
         raise
-    return sum(
-        max(offset.broker_offset - offset.consumer_offset, 0)
-        for queue, offset in stats.offset_table.items()
-        if queue.topic == topic
-    )
+    return sum(offset.lag for queue, offset in stats.offset_table.items() if queue.topic == topic)

@@ -113,7 +113,7 @@ class GroupState:
 
     @property
     def lag(self) -> int:
-        return sum(lag_of(offset) for offset in self.offsets.values())
+        return sum(offset.lag for offset in self.offsets.values())
 
     def sampled(
         self,
@@ -133,11 +133,7 @@ class GroupState:
         kept = sorted(offsets)[:QUEUE_HISTORIES_MAX] if with_queues else []
         self.queue_lags = {queue: self.queue_lags.get(queue) or History() for queue in kept}
         for queue, history in self.queue_lags.items():
-            history.add(now_ms, lag_of(offsets[queue]))
-
-
-def lag_of(offset: OffsetWrapper) -> int:
-    return max(offset.broker_offset - offset.consumer_offset, 0)
+            history.add(now_ms, offsets[queue].lag)
 
 
 @attrs.define(eq=False)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from rocketpy import aio
 from rocketpy.admin.core import NotFound
-from rocketpy.admin.sending import send_loop
+from rocketpy.admin.sending import copy_of, send_loop
 from rocketpy.client.messages import Message, ReceivedMessage
 from rocketpy.client.results import SendResult
 from rocketpy.client.sending.send_loop import SendBudget
@@ -34,18 +34,8 @@ def copy_for_retry(group: str, message: ReceivedMessage) -> tuple[Message, Mappi
     topic = origin_of(message.properties)
     if not topic or topic.startswith(DLQ_PREFIX):
         raise NotFound("the message does not tell its topic (RETRY_TOPIC); send it again with mqadmin sendMessage")
-    kept = {name: value for name, value in message.properties.items() if name not in names.SYSTEM_PROPERTIES}
     first_id = message.properties.get(names.ORIGIN_MESSAGE_ID) or message.offset_msg_id
-    copy = Message(
-        retry_topic(group),
-        message.body,
-        tags=message.tags,
-        keys=message.keys,
-        properties=kept,
-        flag=message.flag,
-        msg_id=message.properties.get(names.UNIQ_KEY),
-    )
-    return copy, {names.RETRY_TOPIC: topic, names.ORIGIN_MESSAGE_ID: first_id}
+    return copy_of(message, retry_topic(group)), {names.RETRY_TOPIC: topic, names.ORIGIN_MESSAGE_ID: first_id}
 
 
 async def send_again(questions: Questions, group: str, broker: str, queue_id: int, offset: int) -> Answer[SendResult]:

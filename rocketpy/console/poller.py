@@ -24,13 +24,13 @@ from rocketpy.remoting.bodies.offset import ConsumeStats, OffsetWrapper
 from rocketpy.remoting.fastjson import loads
 from rocketpy.remoting.headers.admin import GetConsumeStatsRequestHeader, QueryConsumeTimeSpanRequestHeader
 
-from .cluster import BrokerState, ClusterState, GroupState, lag_of
+from .cluster import BrokerState, ClusterState, GroupState
 
 BROKERS_S = 5.0
 NAMES_S = 30.0
 WATCHED_S = 10.0
 ROUND_MIN_S = 60.0  # between two samples of a group that nobody looks at
-REST = 50  # of 51 parts of the time no group is asked for
+REST = 50  # seconds without a question for each second that the last answer took
 REST_MIN_S, REST_MAX_S = 0.02, 10.0
 SAMPLE_S = 10.0  # one group, on all its brokers
 AGED_TOPICS_MAX = 16  # of one group, that are asked for the age of their backlog
@@ -188,7 +188,7 @@ class Poller:
 
     async def _age_ms(self, broker: BrokerState, group: str, offsets: dict[MessageQueue, OffsetWrapper]) -> float:
         """Return for how long the oldest message on this broker has waited for the group; 0: none waits."""
-        behind = sorted({queue.topic for queue, offset in offsets.items() if lag_of(offset)})
+        behind = sorted({queue.topic for queue, offset in offsets.items() if offset.lag})
         ages_ms = [0.0]
         for topic in behind[:AGED_TOPICS_MAX]:
             header = QueryConsumeTimeSpanRequestHeader(topic=topic, group=group)

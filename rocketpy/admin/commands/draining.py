@@ -134,9 +134,7 @@ async def _unread(admin: Admin, broker_name: str, online_only: bool) -> list[Unr
     for by_group in stats.consume_stats_list:
         for group, stats_of_topics in by_group.items():
             behind = sum(
-                max(0, offset.broker_offset - offset.consumer_offset)
-                for stats_of_topic in stats_of_topics
-                for offset in stats_of_topic.offset_table.values()
+                offset.lag for stats_of_topic in stats_of_topics for offset in stats_of_topic.offset_table.values()
             )
             members = await _members(admin, group, address) if behind else 0
             if behind and (members or not online_only):

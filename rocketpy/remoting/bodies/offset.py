@@ -68,6 +68,11 @@ class OffsetWrapper(Body):
     consumer_offset: int = wire("consumerOffset", default=0)
     last_timestamp_ms: int = wire("lastTimestamp", default=0)
 
+    @property
+    def lag(self) -> int:
+        """Messages not consumed yet; 0 for an offset beyond the end of its queue."""
+        return max(self.broker_offset - self.consumer_offset, 0)
+
 
 @body
 class ConsumeStats(Body):
