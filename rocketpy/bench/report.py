@@ -10,7 +10,6 @@ from .result import PointResult, Result
 
 PAGE_WIDTH = 120
 UNITS = {"_per_s": "/s", "_us": " µs", "_mib": " MiB", "_s": " s"}
-NOT_A_RATE = ("mib_per_s", "read_mib_per_s")
 
 
 def number(value: float | None) -> str:

@@ -10,21 +10,10 @@ from typing import Any
 
 import attrs
 
-from rocketpy.errors import ConfigError
+from .system import Receive, Send, client_library
 
-from .system import Receive, Send
-
-NEEDED = 'the target kafka needs its client: pip install "rocketpy-mq[bench-neighbours]"'
 ASSIGNED_S_MAX = 60.0
 POLL_MS = 200
-
-
-def _module() -> Any:
-    try:
-        import aiokafka
-    except ImportError as error:
-        raise ConfigError(NEEDED) from error
-    return aiokafka
 
 
 @attrs.frozen
@@ -55,13 +44,17 @@ class Kafka:
 
     @contextlib.asynccontextmanager
     async def producer(self, partitions: int) -> AsyncIterator[Send]:
+        from aiokafka import AIOKafkaProducer
+
         turns = itertools.cycle(range(partitions))
-        async with _module().AIOKafkaProducer(bootstrap_servers=self.address, acks="all", linger_ms=0) as producer:
+        async with AIOKafkaProducer(bootstrap_servers=self.address, acks="all", linger_ms=0) as producer:
             yield lambda topic, body: producer.send_and_wait(topic, body, partition=next(turns))
 
     @contextlib.asynccontextmanager
     async def consumer(self, group: str, topics: Sequence[str], receive: Receive) -> AsyncIterator[None]:
-        consumer = _module().AIOKafkaConsumer(
+        from aiokafka import AIOKafkaConsumer
+
+        consumer = AIOKafkaConsumer(
             *topics, bootstrap_servers=self.address, group_id=group, auto_offset_reset="earliest"
         )
 
@@ -86,10 +79,7 @@ class Kafka:
 @contextlib.asynccontextmanager
 async def connect(address: str) -> AsyncIterator[Kafka]:
     """Connect to a bootstrap server."""
-    _module()
-    from aiokafka.admin import AIOKafkaAdminClient
-
-    admin = AIOKafkaAdminClient(bootstrap_servers=address)
+    admin = client_library("aiokafka.admin", "kafka").AIOKafkaAdminClient(bootstrap_servers=address)
     await admin.start()
     try:
         yield Kafka(address, admin)

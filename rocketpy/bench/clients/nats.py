@@ -14,20 +14,9 @@ from typing import Any
 
 import attrs
 
-from rocketpy.errors import ConfigError
+from .system import Receive, Send, client_library
 
-from .system import Receive, Send
-
-NEEDED = 'the target nats needs its client: pip install "rocketpy-mq[bench-neighbours]"'
 PENDING_MAX = 1 << 20  # messages that a subscription of the client may keep
-
-
-def _module() -> Any:
-    try:
-        import nats
-    except ImportError as error:
-        raise ConfigError(NEEDED) from error
-    return nats
 
 
 @attrs.frozen
@@ -54,7 +43,9 @@ class Nats:
 
     @contextlib.asynccontextmanager
     async def producer(self, partitions: int) -> AsyncIterator[Send]:
-        connection = await _module().connect(self.url)
+        import nats
+
+        connection = await nats.connect(self.url)
         stream, turns = connection.jetstream(), itertools.cycle(range(partitions))
         try:
             yield lambda topic, body: stream.publish(f"{topic}.{next(turns)}", body)
@@ -63,12 +54,13 @@ class Nats:
 
     @contextlib.asynccontextmanager
     async def consumer(self, group: str, topics: Sequence[str], receive: Receive) -> AsyncIterator[None]:
+        import nats
         from nats.js.api import AckPolicy, ConsumerConfig
 
         async def handle(message: Any) -> None:
             receive(message.data)
 
-        connection = await _module().connect(self.url, name=f"{group}-{os.urandom(4).hex()}")
+        connection = await nats.connect(self.url, name=f"{group}-{os.urandom(4).hex()}")
         try:
             for topic in topics:
                 await connection.jetstream().subscribe(
@@ -95,7 +87,7 @@ def _version() -> str:
 @contextlib.asynccontextmanager
 async def connect(url: str) -> AsyncIterator[Nats]:
     """Connect to `nats://HOST:PORT`."""
-    connection = await _module().connect(url)
+    connection = await client_library("nats", "nats").connect(url)
     try:
         yield Nats(url, connection)
     finally:

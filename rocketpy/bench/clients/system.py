@@ -5,9 +5,12 @@ Short: interfaces.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol, TypeAlias
+
+from rocketpy.errors import ConfigError
 
 Send: TypeAlias = Callable[[str, bytes], Awaitable[object]]  # to a topic; returns when it is acknowledged
 Receive: TypeAlias = Callable[[bytes], None]
@@ -25,12 +28,21 @@ class System(Protocol):
     async def delete_topics(self, topics: Sequence[str]) -> None: ...
 
     def producer(self, partitions: int) -> AbstractAsyncContextManager[Send]:
-        """A connection that sends to the partitions in turn."""
+        """Open a connection that sends to the partitions in turn."""
         ...
 
     def consumer(self, group: str, topics: Sequence[str], receive: Receive) -> AbstractAsyncContextManager[None]:
-        """A member of a group, which calls `receive` with each body; entered when it has its partitions."""
+        """Join a group as a member that calls `receive` with each body; entered when it has its partitions."""
         ...
 
 
 Connect: TypeAlias = Callable[[], AbstractAsyncContextManager[System]]
+
+
+def client_library(name: str, target: str) -> Any:
+    """Import the client of a target. Raises ConfigError: it is not installed."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        needed = 'pip install "rocketpy-mq[bench-neighbours]"'
+        raise ConfigError(f"the target {target} needs its client: {needed}") from error
