@@ -1,29 +1,6 @@
 """The file of alarms: TOML, checked as a whole; each fault is one line that names the place and the remedy.
 
-link = "https://console.example.com"   # of the console, for links in notices
-repeat_minutes = 60                    # an alarm that lasts is told again
-
-[webhook]
-url = "https://hooks.example.com/1"
-timeout_s = 5
-authorization_file = "/etc/rocketpy/hook"   # the value of the header Authorization
-
-[mail]
-server = "smtp.example.com:587"
-security = "starttls"                  # or tls, none
-from = "console@example.com"
-to = ["operator@example.com"]
-user = "console"
-password_file = "/etc/rocketpy/smtp"
-
-[[group]]
-name = "billing*"                      # * and ? stand for any text; the first rule that fits a group counts
-backlog = 10000                        # messages
-age_minutes = 10                       # of the oldest message that waits
-
-[broker]
-disk_percent = 85
-no_master_seconds = 30
+docs/run/console.md shows a file with every key.
 """
 
 from __future__ import annotations

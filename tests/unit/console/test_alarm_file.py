@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from rocketpy.console import alarm_file
 from rocketpy.console.alarm_file import AlarmFileInvalid, AlarmSettings, GroupRule, read_alarm_file
 from tests.support.cases import cases
+from tests.support.doc_examples import Page
 
 WHOLE = """
 link = "https://console.example.com/"
@@ -39,6 +41,18 @@ def written(tmp_path: Path, text: str) -> Path:
     path = tmp_path / "alarms.toml"
     path.write_text(text.replace("SECRET", str(tmp_path / "secret")))
     return path
+
+
+def test_the_page_for_operators_shows_every_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    missing: list[str] = []
+
+    def known(table: alarm_file._Table, *keys: str) -> None:
+        missing.extend(table.place + key for key in set(keys) - table.content.keys())
+
+    monkeypatch.setattr(alarm_file._Table, "known", known)
+    (example,) = Page.read("run/console.md").blocks("Alarms")
+    read_alarm_file(written(tmp_path, re.sub('"/etc/rocketpy/.*?"', '"SECRET"', example)))
+    assert not missing
 
 
 def test_a_whole_file(tmp_path: Path) -> None:
