@@ -40,7 +40,7 @@ serving: contextvars.ContextVar[tuple[int, int] | None] = contextvars.ContextVar
 
 
 def set_up_logging(level: str, log_format: str) -> None:
-    """Once per server, before workers are forked; they inherit it. `log_format`: of FORMATS."""
+    """Set the log up, once per server, before workers are forked, which inherit it. `log_format`: of FORMATS."""
     handler = logging.StreamHandler(sys.stderr)
     lines = JsonLines() if log_format == "json" else TextLines()
     handler.setFormatter(JournalLines(lines) if is_journal(STDERR) else lines)
@@ -48,7 +48,7 @@ def set_up_logging(level: str, log_format: str) -> None:
 
 
 def set_up_logging_of_command(environment: Mapping[str, str] = os.environ) -> None:
-    """Of a command that is no server: as the environment says, if it says anything. Ends the process if it cannot."""
+    """Set up the log of a command if the environment names a format; an unknown one ends the process."""
     log_format = environment.get(FORMAT_VARIABLE)
     if log_format is None:
         return

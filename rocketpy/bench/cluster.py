@@ -25,7 +25,7 @@ class BenchFailed(RocketError):
 
 @attrs.frozen
 class Access:
-    """How clients reach the cluster: options of Admin and of clients."""
+    """The way to the cluster: options of Admin and of clients."""
 
     name_servers: str
     tls: Any = None  # TlsOptions

@@ -114,12 +114,12 @@ def frame(
 
 
 def unique_key_prefix() -> str:
-    """The first half of a unique message id: address, process id, loader hash. Random, so that runs differ."""
+    """Return the first half of a unique message id: address, process id, loader hash. Random, so that runs differ."""
     return "7F000001" + os.urandom(4).hex().upper()
 
 
 def properties(prefix: str, *, wait: bool = True, more: Mapping[str, str] = NO_MORE) -> str:
-    """What a producer sets on every message: its unique id, WAIT, and here a tag; separators 0x01 and 0x02."""
+    """Return what a producer sets on every message: its unique id, WAIT, and here a tag; separators 0x01 and 0x02."""
     pairs = {"UNIQ_KEY": prefix + KEY_TAIL} | ({"WAIT": "true"} if wait else {}) | {"TAGS": "TagA"} | dict(more)
     return "".join(f"{name}\x01{value}\x02" for name, value in pairs.items())
 
@@ -150,7 +150,7 @@ def sign(fields: dict[str, str], body: bytes, access_key: str, secret: str) -> N
 
 
 def _holes(data: bytes, text: str) -> tuple[int, ...]:
-    """Where `text` stands in `data`, every time."""
+    """Return the places of `text` in `data`."""
     found, at = [], data.find(text.encode())
     while at >= 0:
         found.append(at)
@@ -182,7 +182,7 @@ def send_template(
     account: tuple[str, str] | None = None,
     more: Mapping[str, str] = NO_MORE,
 ) -> Template:
-    """A single send (310). `stamped`: the body starts with the time it should have been sent at. `is_half`: it is a
+    """Encode a single send (310). `stamped`: the body starts with the time it was due at. `is_half`: it is a
     half message. `account`: its access key and secret; signed messages are alike, for their id is signed. `more`:
     properties."""
     half = {"TRAN_MSG": "true", "PGROUP": PRODUCER_GROUP} if is_half else {}
@@ -221,7 +221,7 @@ def batch_template(
     serialize: Serialize = Serialize.JSON,
     stamped: bool = False,
 ) -> Template:
-    """A batch send (320) of `count` messages to one queue, each with its own unique id; WAIT belongs to the batch.
+    """Encode a batch send (320) of `count` messages to one queue, each with a unique id; WAIT belongs to the batch.
     `stamped`: each body starts with the time at which the batch should have been sent."""
     entry = batch_entry(_body(body_size, queue_id), properties(prefix, wait=False))
     entries = entry * count
@@ -279,7 +279,7 @@ def pull_template(
     serialize: Serialize = Serialize.JSON,
     subscribed: str | None = None,
 ) -> Template:
-    """A pull (11) whose offset has exactly `digits` digits."""
+    """Encode a pull (11) whose offset has exactly `digits` digits."""
     placeholder = "7" * digits
     data = frame(
         PULL_MESSAGE,

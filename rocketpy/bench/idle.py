@@ -46,7 +46,7 @@ class Client:
 
 @attrs.define
 class Tally:
-    """What a process of idle clients saw."""
+    """Counts of a process of idle clients."""
 
     heartbeats: int = 0
     refused: int = 0
@@ -60,7 +60,7 @@ class Tally:
 
 
 def heartbeat(number: int) -> bytes:
-    """The frame of client `number`."""
+    """Encode the frame of client `number`."""
     group = f"group-{number // CONSUMER_EACH // GROUP_SIZE}"
     topics = ("TopicTest", f"%RETRY%{group}")
     subscriptions = [
@@ -188,14 +188,14 @@ def sum_of(tallies: list[Tally]) -> Tally:
 
 
 def raised_limit() -> int:
-    """The limit of open files, as high as it may be: ours, and of what we start."""
+    """Return the limit of open files, as high as it may be: ours, and of what we start."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return hard
 
 
 def keep(port: int, first: int, count: int, parent: Connection) -> None:
-    """A process of clients: connects, tells, sends heartbeats until it is told to stop, tells."""
+    """Connect, report, send heartbeats until told to stop, report: the life of a process of clients."""
     crowd = Crowd(port, first, count)
     crowd.connect()
     crowd.run(1.0)

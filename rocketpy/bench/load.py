@@ -44,7 +44,7 @@ class Mode(enum.Enum):
 
 @attrs.frozen
 class Workload:
-    """What to ask of the broker, independent of which one it is."""
+    """The requests of a load, independent of the broker."""
 
     mode: Mode
     connections: int
@@ -84,7 +84,7 @@ class Latency:
 
 @attrs.frozen
 class Result:
-    """What a load did in a run."""
+    """The outcome of a load in a run."""
 
     seconds: float
     messages: int
@@ -122,7 +122,7 @@ def summarize(histogram: HdrHistogram) -> Latency:
 
 
 def to_hdr(counts: Sequence[int], max_ns: int) -> HdrHistogram:
-    """The driver's buckets as an HdrHistogram of nanoseconds (three digits), each at its middle; the maximum exact."""
+    """Return the driver's buckets as an HdrHistogram of ns (three digits), each at its middle; the maximum exact."""
     histogram = HdrHistogram(1, LATENCY_MAX_NS, 3)
     for bucket, count in enumerate(counts):
         if count:
@@ -134,7 +134,7 @@ def to_hdr(counts: Sequence[int], max_ns: int) -> HdrHistogram:
 def encode(
     workload: Workload, destinations: Sequence[tuple[str, int]], prefix: str
 ) -> tuple[list[Template], list[Template]]:
-    """The send and the pull requests of a workload: one send per queue, one pull per queue and number of digits.
+    """Return the send and the pull requests of a workload: one send per queue, one pull per queue and number of digits.
 
     `destinations`: topic and queue id of each queue.
     """
@@ -348,7 +348,7 @@ class Load:
         )
 
     def stats(self) -> Any:
-        """The driver's counters (`load_stats`), also while it runs."""
+        """Return the driver's counters (`load_stats`), also while it runs."""
         stats = ffi.new("load_stats *")
         lib.load_stats_get(self._load, stats)
         return stats
@@ -368,7 +368,7 @@ class Load:
         return int(lib.load_histogram_max_ns(self._load, which))
 
     def counts(self, which: int) -> list[int]:
-        """The buckets of a histogram, also while the driver runs: 0 requests, 1 end to end."""
+        """Return the buckets of a histogram, also while the driver runs: 0 requests, 1 end to end."""
         return list(ffi.unpack(lib.load_histogram(self._load, which), lib.load_bucket_count()))
 
     def histogram(self, which: int) -> HdrHistogram:

@@ -81,7 +81,7 @@ def _kafka_command(directory: Path, port: int) -> list[str]:
 
 @attrs.frozen
 class Neighbour:
-    """How a system is started, and how a client connects: `connect` of an address."""
+    """The ways to start a system, and to connect a client to it: `connect` of an address."""
 
     command: Callable[[Path, int], list[str]]
     connect: Callable[[str], Any]

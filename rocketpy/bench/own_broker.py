@@ -36,8 +36,8 @@ DISK_FREE_MIN = 0.12  # of the file system; a broker deletes and refuses when th
 
 
 def free_ports(count: int, *, apart: int = 4) -> list[int]:
-    """Free ports with room around them: a broker also listens on port - 2 and port + 1. They lie below the range that
-    the kernel takes the near ends of connections from."""
+    """Return free ports with room around them: a broker also listens on port - 2 and port + 1. They lie below the range
+    that the kernel takes the near ends of connections from."""
     found: list[int] = []
     with contextlib.ExitStack() as stack:
         while len(found) < count:
@@ -81,7 +81,7 @@ def stop_process(process: subprocess.Popen[bytes]) -> None:
 
 
 def tail(directory: Path, size: int = 2000) -> str:
-    """The ends of the logs, for an error message."""
+    """Return the ends of the logs, for an error message."""
     return "\n".join(
         f"--- {path.name}\n{path.read_text(errors='replace')[-size:]}" for path in sorted(directory.glob("*.log"))
     )

@@ -11,7 +11,7 @@ PROC = Path("/proc")
 
 
 def tree(root: int) -> list[int]:
-    """`root` and all its descendants that are alive."""
+    """Return `root` and all its descendants that are alive."""
     children: dict[int, list[int]] = {}
     for entry in PROC.iterdir():
         if entry.name.isdigit() and (stat := _stat(int(entry.name))) is not None:
@@ -26,7 +26,7 @@ def tree(root: int) -> list[int]:
 
 
 def _stat(pid: int) -> list[str] | None:
-    """The fields of /proc/PID/stat behind the command name: state, ppid, ...; None when it is gone."""
+    """Return the fields of /proc/PID/stat behind the command name: state, ppid, ...; None when it is gone."""
     try:
         return (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -69,13 +69,13 @@ def pss_mib(roots: list[int], without: Path) -> float:
 
 
 def pss_kib_by_process(roots: list[int], without: Sequence[Path]) -> dict[int, int]:
-    """As `pss_mib`, in KiB, by process id."""
+    """Return `pss_mib` in KiB, by process id."""
     excluded = [f"{directory.resolve()}/" for directory in without]
     return {pid: _pss_kib(pid, excluded) for root in roots for pid in tree(root)}
 
 
 def mappings(pid: int) -> int:
-    """How many mappings a process has; the kernel's default limit is 65530."""
+    """Count the mappings of a process; the kernel's default limit is 65530."""
     try:
         return len((PROC / str(pid) / "maps").read_bytes().splitlines())
     except (FileNotFoundError, ProcessLookupError):

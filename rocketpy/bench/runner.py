@@ -31,7 +31,7 @@ class Generator(Protocol):
 
 @attrs.frozen(kw_only=True)
 class Plan:
-    """How a scenario is run, independent of what it asks for.
+    """The options of a run, independent of its scenario.
 
     An address (for RocketMQ `access.name_servers`) that is empty asks for servers of our own, below `store`.
     """

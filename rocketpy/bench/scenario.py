@@ -69,15 +69,11 @@ class Scenario:
     )
 
     @property
-    def is_open_loop(self) -> bool:
-        return self.producer_rate > 0
-
-    @property
     def queues(self) -> int:
         return self.topics * self.partitions_per_topic
 
     def as_keys(self) -> dict[str, Any]:
-        """The keys of a scenario file that have this value."""
+        """Return the keys of a scenario file that have this value."""
         return {name: getattr(self, field) for name, field in KEYS.items()}
 
 

@@ -1,4 +1,4 @@
-"""What several commands read from their arguments: properties, and the place of a store.
+"""Arguments that several commands have: properties, and the place of a store.
 
 Short: two functions that commands share, which could otherwise not import each other.
 """
@@ -13,13 +13,13 @@ import click
 
 
 def default_store() -> Path:
-    """`rocketpy` in the user's data directory (XDG)."""
+    """Return `rocketpy` in the user's data directory (XDG)."""
     data = os.environ.get("XDG_DATA_HOME")
     return (Path(data) if data else Path.home() / ".local" / "share") / "rocketpy"
 
 
 def pairs(settings: Sequence[str]) -> dict[str, str]:
-    """KEY=VALUE of --set to a table."""
+    """Return the values of --set KEY=VALUE by key."""
     found: dict[str, str] = {}
     for setting in settings:
         key, equals, value = setting.partition("=")

@@ -76,7 +76,7 @@ class Advertised:
         return list(dict.fromkeys(address.rpartition(":")[0].strip("[]") for address in addresses))
 
     def seen_by(self, listener: str, address: Address) -> str | None:
-        """The address for a client that came by a listener from an address. None: it has none of its own."""
+        """Return the address for a client that came by a listener from an address. None: it has none of its own."""
         if listener in self.listeners:
             return self.listeners[listener]
         return next((found for network, found in self.networks if address in network), None)
@@ -103,7 +103,7 @@ def parse_listeners(text: str) -> dict[str, tuple[str, int]]:
 
 
 def _host_and_port(text: str, default_port: int) -> tuple[str, int]:
-    """The host, an IPv6 address in brackets, and the port."""
+    """Return the host, an IPv6 address in brackets, and the port."""
     found = _HOST_AND_PORT.fullmatch(text)
     if found is None:
         raise ValueError(f"{text!r} is not HOST:PORT, or [IPV6]:PORT")

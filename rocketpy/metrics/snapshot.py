@@ -262,7 +262,7 @@ class QuerySnapshot:
 
 @attrs.frozen(kw_only=True)
 class UnreadSnapshot:
-    """What a streaming query has not read of a topic, by queue; a figure may be unknown for some queues."""
+    """The unread messages of a topic for a streaming query, by queue; a figure may be unknown for some queues."""
 
     query: str
     topic: str

@@ -109,7 +109,7 @@ class NameServer:
         return self._processor.settings
 
     async def listen(self, passed: Mapping[str, socket.socket] = MappingProxyType({})) -> Listeners:
-        """The sockets to `run` with.
+        """Return the sockets to `run` with.
 
         Args:
             passed: sockets that listen already; for others, listen on the addresses of the configuration.

@@ -34,7 +34,7 @@ class Viewer:
         return cls(channel.listener, channel.peer.host)
 
     def sees(self, address: str, advertised: Advertised | None) -> str:
-        """`address`, or another one of the same broker that is advertised for this viewer."""
+        """Return `address`, or another one of the same broker that is advertised for this viewer."""
         if advertised is None:
             return address
         return advertised.seen_by(self.listener, parse_address(self.host)) or address

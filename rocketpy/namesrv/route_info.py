@@ -215,7 +215,7 @@ class RouteInfoManager(RouteQuestions):
         return changed, live.data_version
 
     def _master_of(self, broker_name: str, own_addr: str, viewer: Viewer) -> MasterInfo:
-        """The master of a slave. It is not the slave itself, which may have been the last one."""
+        """Return the master of a slave. It is not the slave itself, which may have been the last one."""
         addr = self._brokers[broker_name].broker_addrs.get(MASTER_ID)
         live = self._live.get(addr) if addr is not None else None
         if addr is None or live is None or addr == own_addr:

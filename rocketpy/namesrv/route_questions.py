@@ -129,6 +129,6 @@ class RouteQuestions:
         return addr if live is None else viewer.sees(addr, live.reach.advertised)
 
     def _seen_broker(self, broker: BrokerData, viewer: Viewer) -> BrokerData:
-        """A copy, with the addresses for who asks."""
+        """Return a copy, with the addresses for who asks."""
         addrs = {broker_id: self._seen(addr, viewer) for broker_id, addr in broker.broker_addrs.items()}
         return BrokerData(cluster=broker.cluster, broker_name=broker.broker_name, broker_addrs=addrs)

@@ -144,7 +144,7 @@ def cut_frame(
 
 
 def _frame_between(data: bytes | bytearray | memoryview, start: int, end: int, header_size_max: int) -> Frame:
-    """The frame that these bytes are; its length field is right.
+    """Return the frame that these bytes are; its length field is right.
 
     Raises:
         HeaderInvalid: the descriptor contradicts the length or names no serialisation.

@@ -40,7 +40,7 @@ _LANGUAGES = {language.name: language for language in LanguageCode}
 
 
 def encode_header(fields: HeaderFields) -> bytes:
-    """The bytes of a header; a lone surrogate in a string becomes `?`, as in Java."""
+    """Return the bytes of a header; a lone surrogate in a string becomes `?`, as in Java."""
     code, language, version, opaque, flag, remark, ext_fields = fields
     text = None if ext_fields is None else json_of_fields(ext_fields)
     return join_header(code, language, version, opaque, flag, remark, text)
@@ -87,7 +87,7 @@ def decode_header(header: bytes) -> HeaderFields:
 
 
 def _as_written(header: bytes) -> HeaderFields | None:
-    """The fields of a header in the form in which brokers and clients write it; None: it is to be read leniently."""
+    """Return the fields of a header in the form that brokers and clients write; None: it is to be read leniently."""
     if b"\\u" in header and _SURROGATE_ESCAPE.search(header):
         return None
     text = header.decode()

@@ -49,14 +49,13 @@ def explain(frame: DataFrame) -> None:
 
 
 def advice(frame: DataFrame) -> list[str]:
-    """The options that would save work, a line for each; none if there are none."""
+    """Return the options that would save work, a line for each; none if there are none."""
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         frame.explain(extended=True)
     zone = str(frame.sparkSession.conf.get("spark.sql.session.timeZone"))
     plan = _section(printed.getvalue(), "Optimized")
-    if (
-        "AnalysisException" in plan
-    ):  # Spark optimizes no stream that is read through a view, as in spark.sql(…, source=…)
+    # Spark optimizes no stream that is read through a view, as in spark.sql(…, source=…).
+    if "AnalysisException" in plan:
         plan = _section(printed.getvalue(), "Analyzed")
     return list(dict.fromkeys(advice_of(plan, zone)))
 
@@ -66,7 +65,7 @@ def _section(text: str, name: str) -> str:
 
 
 def advice_of(plan: str, zone: str) -> Iterator[str]:
-    """Lines for a logical plan.
+    """Yield advice for a logical plan.
 
     Args:
         zone: the time zone in which the plan writes times.
@@ -87,13 +86,13 @@ def advice_of(plan: str, zone: str) -> Iterator[str]:
 
 
 def _line(text: str) -> Line:
-    """Nodes of a stream have a tilde before them."""
+    """Read a node of a plan; those of streams have a tilde before them."""
     node = text.lstrip(INDENT)
     return Line(len(text) - len(node), node.removeprefix("~"))
 
 
 def _above(lines: list[Line], at: int) -> Iterator[Line]:
-    """The nodes from a line up to the root."""
+    """Return the nodes from a line up to the root."""
     depth = lines[at].depth
     for line in reversed(lines[:at]):
         if line.depth < depth:
@@ -102,7 +101,7 @@ def _above(lines: list[Line], at: int) -> Iterator[Line]:
 
 
 def _used(columns: list[tuple[str, str]], above: list[Line]) -> list[str] | None:
-    """The columns that nodes above name; None if the query returns all."""
+    """Return the columns that nodes above name; None if the query returns all."""
     if all(line.text.startswith(PASSES_ALL) for line in above):
         return None
     named = {number for line in above for _, number in ATTRIBUTE.findall(line.text)}
@@ -110,7 +109,7 @@ def _used(columns: list[tuple[str, str]], above: list[Line]) -> list[str] | None
 
 
 def _of_filter(text: str, source: str, zone: str) -> Iterator[str]:
-    """Lines for a condition over the columns by which a source chooses."""
+    """Yield advice for a condition over the columns by which a source chooses."""
     found = [(name, sign, [value]) for name, sign, value in COMPARISON.findall(text)]
     found += [(name, "=", values.split(",")) for name, values in MEMBERSHIP.findall(text)]
     for name, sign, values in found:
@@ -146,7 +145,7 @@ def _of_store(name: str, sign: str, values: list[str], zone: str) -> str:
 
 
 def _bound_ms(text: str, sign: str, zone: str) -> int:
-    """The option's value: starts are inclusive, ends are exclusive. Store times have whole milliseconds."""
+    """Return the option's value: starts are inclusive, ends are exclusive. Store times have whole milliseconds."""
     time = datetime.datetime.fromisoformat(text).replace(tzinfo=zoneinfo.ZoneInfo(zone))
     micros = (time - datetime.datetime.fromtimestamp(0, datetime.UTC)) // datetime.timedelta(microseconds=1)
     return micros // 1000 + 1 if sign in (">", "<=") else -(-micros // 1000)

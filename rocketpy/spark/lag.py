@@ -1,4 +1,4 @@
-"""How far streaming queries are behind their topics, by queue: messages, bytes and seconds.
+"""The lag of streaming queries behind their topics, by queue: messages, bytes and seconds.
 
 Spark shows such figures of its own sources in `StreamingQueryProgress.sources[].metrics`. It asks no Python source for
 them, so that mapping stays empty. Here they come from the offsets of a query's last batch and from the brokers, at the
@@ -36,7 +36,7 @@ PULLS = PullSettings(group=TOOLS_CONSUMER_GROUP, batch_size=32, timeout_s=10.0, 
 
 @attrs.frozen
 class QueueLag:
-    """What a query has not read of a queue.
+    """The unread part of a queue for a query.
 
     Attributes:
         size: bytes in the log, if all unread messages are as large as the first one; None: that one is gone.
@@ -52,7 +52,7 @@ QueueLags = dict[MessageQueue, QueueLag]
 
 
 def lags_of(cluster: Cluster, ends: Mapping[MessageQueue, int], now_s: float) -> QueueLags:
-    """The lag of each queue that exists. One message of each queue with unread messages is pulled.
+    """Return the lag of each queue that exists. One message of each queue with unread messages is pulled.
 
     Args:
         ends: the offsets at which the last batch ended.
@@ -76,7 +76,7 @@ def _lag(messages: int, record: bytes | None, now_s: float) -> QueueLag:
 
 
 def _first_records(cluster: Cluster, begins: Mapping[MessageQueue, int]) -> dict[MessageQueue, bytes]:
-    """The records that begin at these offsets, or after messages that are gone; none of queues without."""
+    """Return the records that begin at these offsets, or after messages that are gone; none of queues without."""
     found: dict[MessageQueue, bytes] = {}
     if begins:
         pulls = cluster.start_pulls([Slice(queue, at, at + 1) for queue, at in begins.items()], PULLS)
@@ -90,7 +90,7 @@ def _first_records(cluster: Cluster, begins: Mapping[MessageQueue, int]) -> dict
 
 @attrs.define(eq=False)
 class _Query:
-    """What is known of a query; `rows` since this process began to watch."""
+    """A query as its listener and the brokers told it; `rows` since this process began to watch."""
 
     client: ClientOptions
     ends: Offsets = attrs.field(init=False, factory=dict)
@@ -116,7 +116,7 @@ class StreamLags:
         self._limit = LogLimit()
 
     def started(self, name: str, client: ClientOptions) -> None:
-        """A query was started, perhaps again: what it has read before stays."""
+        """Note that a query was started, perhaps again: rows that it has read before stay counted."""
         with self._lock:
             query = self._queries.setdefault(name, _Query(client))
             query.client, query.is_running = client, True
@@ -124,7 +124,7 @@ class StreamLags:
                 del self._queries[ended]
 
     def progressed(self, name: str, ends: Offsets, rows: int, batch_s: float | None) -> None:
-        """A batch of a query that was started has ended at these offsets."""
+        """Note the offsets at which a batch of a started query has ended."""
         with self._lock:
             if (query := self._queries.get(name)) is not None:
                 query.ends = dict(ends)
@@ -133,13 +133,13 @@ class StreamLags:
                 query.asked_s = float("-inf")
 
     def ended(self, name: str) -> None:
-        """A query has ended or failed; its lag is shown further on."""
+        """Note that a query has ended or failed; its lag is shown further on."""
         with self._lock:
             if (query := self._queries.get(name)) is not None:
                 query.is_running = False
 
     def now(self) -> dict[str, QueueLags]:
-        """The lag of each query by queue, up to FRESH_S old. A query whose brokers cannot be asked has none."""
+        """Return the lag of each query by queue, up to FRESH_S old. A query whose brokers cannot be asked has none."""
         with self._asking:
             with self._lock:
                 due = [one for one in self._queries.items() if self._clock() - one[1].asked_s >= FRESH_S]
@@ -158,7 +158,7 @@ class StreamLags:
             return {}
 
     def snapshot(self) -> StreamsSnapshot:
-        """The figures for Prometheus."""
+        """Return the figures for Prometheus."""
         lags = self.now()
         with self._lock:
             queries = {
@@ -180,7 +180,7 @@ class StreamLags:
 
 
 def lag_text(lags: QueueLags) -> str:
-    """The lag of a query in a line for people: sums, and the age of the oldest unread message."""
+    """Return the lag of a query in a line for people: sums, and the age of the oldest unread message."""
     messages = sum(lag.messages for lag in lags.values())
     size = sum(lag.size or 0 for lag in lags.values())
     age_s = max((lag.age_s or 0.0 for lag in lags.values()), default=0.0)

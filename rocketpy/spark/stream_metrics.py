@@ -61,7 +61,7 @@ class LagListener(StreamingQueryListener):
         self._lags.progressed(name, ends, progress.numInputRows, None if batch_ms is None else batch_ms / 1000)
 
     def _name_of(self, run_id: object, name: str) -> str | None:
-        """The name of a run, which may have begun before this listener; None if the query reads no topic."""
+        """Return the name of a run, which may have begun before this listener; None if the query reads no topic."""
         if str(run_id) not in self._names and (client := self._client_of(name)) is not None:
             self._names[str(run_id)] = name
             self._lags.started(name, client)
@@ -97,7 +97,7 @@ class StreamMetrics:
         self._streams.addListener(self._listener)
 
     def lags(self) -> dict[str, QueueLags]:
-        """The lag of each query by queue: messages, bytes and seconds."""
+        """Return the lag of each query by queue: messages, bytes and seconds."""
         return self._lags.now()
 
     def close(self) -> None:
@@ -108,7 +108,7 @@ class StreamMetrics:
 
 
 def serve(lags: StreamLags, host: str, port: int) -> Endpoint:
-    """An endpoint for Prometheus. Raises ConfigError if the port is taken."""
+    """Return an endpoint for Prometheus. Raises ConfigError if the port is taken."""
     from rocketpy.metrics.collector import StreamsCollector
     from rocketpy.metrics.endpoint import Endpoint
 

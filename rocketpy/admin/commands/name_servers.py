@@ -79,7 +79,7 @@ async def add_write_perm(admin: Admin, out: Output, broker_name: str) -> None:
 
 
 def tell_write_perm(out: Output, what: str, broker_name: str, topics: Mapping[str, int]) -> None:
-    """`topics`: how many were changed, by name server."""
+    """Report a changed write permission. `topics`: how many were changed, by name server."""
     for address, count in topics.items():
         text = f"{what} write perm of broker[{broker_name}] in name server[{address}] OK, {count}"
         out.done(text, name_server=address, broker_name=broker_name, topics=count)

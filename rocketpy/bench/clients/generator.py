@@ -42,7 +42,7 @@ def new_histograms() -> dict[str, HdrHistogram]:
 
 @attrs.define(eq=False)
 class Measured:
-    """What happened since it was made or cleared: in the whole run, and in the current second."""
+    """Counts since it was made or cleared: of the whole run, and of the current second."""
 
     whole: dict[str, HdrHistogram] = attrs.field(factory=new_histograms)
     second: dict[str, HdrHistogram] = attrs.field(factory=new_histograms)

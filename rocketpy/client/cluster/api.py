@@ -65,7 +65,7 @@ class MQClientAPI:
     credentials: Credentials | None = None
 
     def invoke(self, address: str, command: RemotingCommand, timeout_s: float) -> Awaitable[RemotingCommand]:
-        """The response, with any code."""
+        """Return the response, with any code."""
         if self.credentials is not None:
             sign(command, self.credentials)
         return self.remoting.invoke(address, command, timeout_s)
@@ -325,7 +325,7 @@ def succeeded(response: RemotingCommand, address: str | None) -> RemotingCommand
 
 
 def _send_result(response: RemotingCommand, queue: MessageQueue, msg_id: str) -> SendResult:
-    """The result of a send that was stored. Read without a SendMessageResponseHeader: a sixth of the time.
+    """Return the result of a send that was stored. Read without a SendMessageResponseHeader: a sixth of the time.
 
     Raises:
         HeaderInvalid: there is no place of the message in it.

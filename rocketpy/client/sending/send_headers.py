@@ -35,7 +35,7 @@ class SendHeader:
         return self.text
 
     def to_ext_fields(self) -> dict[str, str]:
-        """The fields, for a signature."""
+        """Return the fields, for a signature."""
         fields: dict[str, str] = json.loads(self.text, strict=False)
         return fields
 
@@ -69,7 +69,7 @@ class SendHeaders:
     def write(
         self, properties: Mapping[str, str], sys_flag: int, flag: int, born_at_ms: int, is_batch: bool
     ) -> SendHeader:
-        """The header of one message. The attempts of a retried one travel as fields and, as in Java, as properties.
+        """Return the header of one message. Attempts of a retried one travel as fields and, as in Java, as properties.
 
         Raises:
             MessageInvalid: a property has no name or holds a separator. NumberInvalid: the attempts are no number.

@@ -146,7 +146,7 @@ class Sender:
         return msg_id, encode_entry(message.body, names.encode_properties(properties).encode(), message.flag)
 
     def header(self, message: OutgoingMessage, queue: MessageQueue) -> SendHeader:
-        """The request header."""
+        """Return the request header."""
         headers = self._headers.get(queue)
         if headers is None:
             headers = self._headers[queue] = self._headers_of(queue)

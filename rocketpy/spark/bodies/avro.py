@@ -54,7 +54,7 @@ class AvroSchema:
         return kind
 
     def decode(self, data: bytes, writer: str | None = None) -> Any:
-        """The value in `data`.
+        """Return the value in `data`.
 
         Args:
             writer: the schema that it was written with, if that is another one.
@@ -88,7 +88,7 @@ class AvroSchema:
 
 @functools.lru_cache(1000)
 def _parsed(text: str) -> Any:
-    """The schema for fastavro. uuid stays a string. Raises ConfigError."""
+    """Return the schema for fastavro. uuid stays a string. Raises ConfigError."""
     try:
         import fastavro
         import fastavro.schema
@@ -144,7 +144,7 @@ def _has_bytes(schema: Any) -> bool:
 
 
 def _expanded(text: str) -> Any:
-    """The schema with all names replaced by their types; a type within itself keeps its name."""
+    """Return the schema with all names replaced by their types; a type within itself keeps its name."""
     _parsed(text)
     from fastavro.schema import expand_schema
 

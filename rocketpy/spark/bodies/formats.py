@@ -146,7 +146,7 @@ FORMATS: dict[str, type[Any]] = {"json": Json, "avro": Avro, "protobuf": Protobu
 
 
 def format_of(options: Mapping[str, Any]) -> Json | Avro | Protobuf:
-    """The format that a file declares: `format`, and the attributes of its class. Raises ConfigError."""
+    """Return the format that a file declares: `format`, and the attributes of its class. Raises ConfigError."""
     name = str(options.get("format", ""))
     if name not in FORMATS:
         raise ConfigError(f'"{name}" is none of {", ".join(FORMATS)}', key="format")
@@ -180,7 +180,7 @@ def _decoder(read: Callable[[bytes], Any], kind: Any) -> OnColumn:
 
 
 def decoded(bodies: Any, read: Callable[[bytes], Any], kind: Any) -> Any:
-    """A struct of values and reasons for an array of bodies."""
+    """Return a struct of values and reasons for an array of bodies."""
     values: list[Any] = []
     reasons: list[str | None] = []
     for body in bodies.to_pylist():
@@ -200,7 +200,7 @@ def decoded(bodies: Any, read: Callable[[bytes], Any], kind: Any) -> Any:
 
 
 def _one_by_one(values: list[Any], reasons: list[str | None], kind: Any) -> Any:
-    """The values that fit their type; the others become reasons."""
+    """Return the values that fit their type; the others become reasons."""
     for at, value in enumerate(values):
         try:
             pa.array([value], kind)

@@ -54,7 +54,7 @@ class ProtobufSchema:
         return _arrow_of(_message_class(self.descriptors, self.name).DESCRIPTOR, ())
 
     def decode(self, data: bytes) -> Any:
-        """The value in `data`. Raises BodyUnreadable."""
+        """Return the value in `data`. Raises BodyUnreadable."""
         from google.protobuf.message import DecodeError
 
         try:
@@ -73,7 +73,7 @@ class ProtobufSchema:
 
 
 def without_indexes(data: bytes) -> bytes:
-    """A body of a registry without the place of its type in its file: a count and so many numbers, as varints.
+    """Return a body of a registry without the place of its type in its file: a count and so many numbers, as varints.
 
     Raises:
         BodyUnreadable: it ends within them.
@@ -98,7 +98,7 @@ def without_indexes(data: bytes) -> bytes:
 
 
 def indexes_of(schema: ProtobufSchema) -> bytes:
-    """The place of the type in its file; a single 0 is the first one."""
+    """Return the place of the type in its file; a single 0 is the first one."""
     one = _message_class(schema.descriptors, schema.name).DESCRIPTOR
     places: list[int] = []
     while one is not None:
@@ -110,7 +110,7 @@ def indexes_of(schema: ProtobufSchema) -> bytes:
 
 
 def _siblings_of(descriptor: Any) -> Any:
-    """The message types beside one and itself, in the order of the file."""
+    """Return the message types beside one and itself, in the order of the file."""
     from google.protobuf import descriptor_pb2
 
     if descriptor.containing_type is None:
@@ -180,7 +180,7 @@ def _arrow_of_field(field: Any, within: tuple[str, ...]) -> Any:
 
 
 def _value_of(message: Any) -> Any:
-    """A message as Arrow takes it: fields that are not set and tell so are None."""
+    """Return a message as Arrow takes it: fields that are not set and tell so are None."""
     if message.DESCRIPTOR.full_name == TIME:
         return EPOCH + datetime.timedelta(seconds=message.seconds, microseconds=message.nanos // 1000)
     return {field.name: _value_of_field(message, field) for field in message.DESCRIPTOR.fields}

@@ -31,18 +31,18 @@ MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 
 
 class BodyUnreadable(ValueError):
-    """Why a body is not of its format; it becomes the reason in the column of errors."""
+    """A body is not of its format; the text goes to the column of errors."""
 
 
 def split(body: bytes) -> tuple[int, bytes]:
-    """The schema's id and what follows it. Raises BodyUnreadable."""
+    """Return the schema's id and what follows it. Raises BodyUnreadable."""
     if len(body) < HEAD.size or body[0] != MAGIC:
         raise BodyUnreadable("does not begin with the byte 0 and the id of a schema")
     return int(HEAD.unpack_from(body)[1]), body[HEAD.size :]
 
 
 def head(schema_id: int) -> bytes:
-    """The beginning of a body."""
+    """Return the bytes by which a body names its schema."""
     return HEAD.pack(MAGIC, schema_id)
 
 
@@ -50,7 +50,7 @@ _unknown: dict[tuple[str, int], float] = {}  # until when an id is not asked for
 
 
 def schema_of_id(registry: str, schema_id: int) -> str:
-    """The text of a schema. Raises BodyUnreadable: the registry does not have it. ConfigError: it cannot be asked."""
+    """Return the text of a schema. Raises BodyUnreadable: the registry lacks it. ConfigError: it cannot be asked."""
     place = (registry, schema_id)
     if time.monotonic() < _unknown.get(place, 0.0):
         raise BodyUnreadable(f"schema {schema_id} is not in the registry")
@@ -72,7 +72,7 @@ def _known_schema(registry: str, schema_id: int) -> str:
 
 
 def latest_schema(registry: str, subject: str) -> str:
-    """The newest schema of a subject. Raises ConfigError."""
+    """Return the newest schema of a subject. Raises ConfigError."""
     answer = _ask(registry, f"/subjects/{urllib.parse.quote(subject, safe='')}/versions/latest")
     if answer is None:
         raise ConfigError(f"{registry} has no subject {subject}", key="subject")
@@ -80,7 +80,7 @@ def latest_schema(registry: str, subject: str) -> str:
 
 
 def id_of_schema(registry: str, subject: str, schema: str) -> int:
-    """The id of a schema, which is registered if it is new. Raises ConfigError."""
+    """Return the id of a schema, which is registered if it is new. Raises ConfigError."""
     path = f"/subjects/{urllib.parse.quote(subject, safe='')}/versions"
     answer = _ask(registry, path, {"schema": schema})
     if answer is None:
@@ -89,7 +89,7 @@ def id_of_schema(registry: str, subject: str, schema: str) -> int:
 
 
 def _ask(registry: str, path: str, body: dict[str, str] | None = None) -> Any:
-    """The answer; None: 404."""
+    """Return the answer; None: 404."""
     url = registry.rstrip("/") + path
     if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
         raise ConfigError(f'"{registry}" is no address such as http://host:8081', key="registry")

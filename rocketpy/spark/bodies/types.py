@@ -26,7 +26,7 @@ SIMPLE = {
 
 
 def ddl_of(kind: Any) -> str:
-    """The type as Spark's DDL has it; names are quoted."""
+    """Return the type as Spark's DDL has it; names are quoted."""
     if kind in SIMPLE:
         return SIMPLE[kind]
     if pa.types.is_decimal(kind):
@@ -41,7 +41,7 @@ def ddl_of(kind: Any) -> str:
 
 
 def plain(value: Any, kind: Any) -> Any:
-    """A value of `to_pylist` whose maps are dicts; Arrow gives pairs."""
+    """Return a value of `to_pylist` whose maps are dicts; Arrow gives pairs."""
     if value is None:
         return None
     if pa.types.is_struct(kind):

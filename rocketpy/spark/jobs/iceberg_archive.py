@@ -104,7 +104,7 @@ class IcebergArchive:
             return cls(uri, table, _positions_of(table))
 
     def position(self, name: str) -> int | None:
-        """The position that was committed under a name."""
+        """Return the position that was committed under a name."""
         return self.positions.get(name)
 
     def append(self, rows: Any, positions: Mapping[str, int]) -> None:
@@ -160,20 +160,20 @@ class IcebergArchive:
         self.report.vacuumed_files += len(unused)
 
     def done(self) -> TableReport:
-        """The report of this run."""
+        """Return the report of this run."""
         snapshot = self.table.current_snapshot()
         self.report.version = snapshot.snapshot_id if snapshot else 0
         return self.report
 
     def _once(self) -> Any:
-        """A transaction that does not repeat its commit: it reads how often from the properties of its own table."""
+        """Return a transaction that does not repeat its commit: it reads the limit from the properties of its table."""
         table = self.table
         metadata = table.metadata.model_copy(update={"properties": table.properties | ONCE})
         return Table(table.name(), metadata, table.metadata_location, table.io, table.catalog).transaction()
 
 
 def _loaded(catalog: Any, identifier: tuple[str, ...], location: str) -> Table:
-    """The table; a new one is partitioned by topic and day in the commit that makes it."""
+    """Load the table; a new one is partitioned by topic and day in the commit that makes it."""
     try:
         return catalog.load_table(identifier)
     except NoSuchTableError:
@@ -191,7 +191,7 @@ def _loaded(catalog: Any, identifier: tuple[str, ...], location: str) -> Table:
 
 
 def _positions_of(table: Table) -> dict[str, int]:
-    """The positions of the newest snapshot that has them. Raises StoreError."""
+    """Return the positions of the newest snapshot that has them. Raises StoreError."""
     current = snapshot = table.current_snapshot()
     while snapshot is not None:
         if snapshot.summary is not None and (text := snapshot.summary.additional_properties.get(POSITIONS)):
@@ -230,7 +230,7 @@ def _groups(table: Table) -> Iterator[list[FileScanTask]]:
 
 
 def _files_of(table: Table) -> set[str]:
-    """All files that the table's snapshots name."""
+    """Return all files that the table's snapshots name."""
     lists = {snapshot.manifest_list for snapshot in table.snapshots()}
     manifests = set(table.inspect.all_manifests()["path"].to_pylist())
     return lists | manifests | set(table.inspect.all_files()["file_path"].to_pylist())

@@ -99,7 +99,7 @@ class QuerySpec:
         return cls(name=name, **given)
 
     def client(self) -> ClientOptions | None:
-        """The connection of the source; None if it reads no topic, or has a wrong option, which the start reports."""
+        """Return the connection of the source; None if it reads no topic, or an option is wrong (the start says so)."""
         if self.source["format"] != TOPICS:
             return None
         try:
@@ -161,7 +161,7 @@ class Pipeline:
         return cls(queries, str(session.get("master", MASTER)), config)
 
     def client_of(self, name: str) -> ClientOptions | None:
-        """The connection of the query's source; None if it reads no topic."""
+        """Return the connection of the query's source; None if it reads no topic."""
         return next((query.client() for query in self.queries if query.name == name), None)
 
 

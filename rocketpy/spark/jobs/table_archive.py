@@ -67,7 +67,7 @@ class TableArchive(Protocol):
     report: TableReport
 
     def position(self, name: str) -> int | None:
-        """The position that was committed under a name."""
+        """Return the position that was committed under a name."""
 
     def append(self, rows: Any, positions: Mapping[str, int]) -> None:
         """Commit rows and positions, both or none of them. Raises StoreError also if another run has committed."""
@@ -79,7 +79,7 @@ class TableArchive(Protocol):
         """Forget versions older than `days` days, and remove files that only they name."""
 
     def done(self) -> TableReport:
-        """The report of this run."""
+        """Return the report of this run."""
 
 
 def archive_store(
@@ -166,11 +166,11 @@ def _append_part(archive: TableArchive, part: TopicPart, batches: Iterable[Any],
 
 
 def _positions_after(rows: Any) -> dict[str, int]:
-    """The positions after rows, which are in order of each queue."""
+    """Return the positions after rows, which are in order of each queue."""
     last = rows.group_by(["brokerName", "topic", "queueId"]).aggregate([("queueOffset", "max")]).to_pylist()
     return {_name_of(row["brokerName"], row["topic"], row["queueId"]): row["queueOffset_max"] + 1 for row in last}
 
 
 def _name_of(*parts: object) -> str:
-    """The application id of a position: of a broker's log, or of a queue."""
+    """Return the application id of a position: of a broker's log, or of a queue."""
     return "/".join(("rocketpy", *map(str, parts)))

@@ -57,7 +57,10 @@ def test_lists_make_a_point_for_each_pair_of_values() -> None:
         ({"broker": "SYNC_FLUSH"}, "broker is no mapping"),
         ({"producerRate": []}, "make 0 points"),
         ({"producerRate": list(range(65))}, "make 65 points"),
-        (dict.fromkeys(("topics", "producerRate", "messageSize", "batchSize"), [*range(1, 999)]), "make 992023968016"),
+        (
+            {key: [*range(1, 999)] for key in ("topics", "producerRate", "messageSize", "batchSize")},
+            "make 992023968016",
+        ),
         ({"messageSize": math.nan}, "messageSize is nan, expected a whole number from 8"),
         ({"messageSize": math.inf}, "messageSize is inf, expected a whole number from 8"),
         ({"producerRate": [1, 1]}, "names a value twice"),
