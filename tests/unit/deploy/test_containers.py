@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,27 @@ def test_the_services_of_the_cluster_are_two_groups_and_their_name_servers() -> 
         for address in (settings.broker.namesrv_addr or "").split(";"):
             assert found[address.partition(":")[0]]["command"] == ["namesrv"]
     check_groups(members, 2)
+
+
+def test_nothing_is_published_beyond_this_machine() -> None:
+    """A server without accounts serves everybody who reaches it: opening it is a decision of its own."""
+    published = re.findall(r"-p (\S*:\d+)", DOCKERFILE)
+    for path in COMPOSE.glob("*.yaml"):
+        (composed,) = documents(path)
+        published += [port for service in composed["services"].values() for port in service.get("ports", ())]
+    assert len(published) >= 5
+    assert [port for port in published if not port.startswith("127.0.0.1:")] == []
+
+
+def test_the_gateway_of_the_cluster_is_no_administrator_and_no_member() -> None:
+    (composed,) = documents(COMPOSE / "cluster.yaml")
+    (pool,) = composed["networks"]["default"]["ipam"]["config"]
+    gateway, subnet = ip_address(pool["gateway"]), ip_network(pool["subnet"])
+    assert gateway in subnet and ip_network(pool["ip_range"]).subnet_of(subnet)
+    for service in services("cluster.yaml").values():
+        for variable in ("ROCKETPY_ADMIN_ADDRESSES", "ROCKETPY_HA_ADDRESSES"):
+            allowed = service.get("environment", {}).get(variable, pool["ip_range"])
+            assert allowed == pool["ip_range"] and gateway not in ip_network(allowed)
 
 
 # --- Kubernetes -------------------------------------------------------------------------------------------------------
