@@ -127,14 +127,11 @@ class Alarms:
         for broker in state.sorted_brokers():
             percent = broker.disk_percent
             if limit is not None and broker.is_up and percent is not None and percent > limit:
-                subject = f"{broker.name} {broker.address}"
-                text = f"broker {subject}: disk {percent:.1f} % full, limit {limit:g} %"
-                yield Condition("disk", subject, text, round(percent, 1), limit, _broker_page(broker.name))
+                text = f"broker {broker.label}: disk {percent:.1f} % full, limit {limit:g} %"
+                yield Condition("disk", broker.label, text, round(percent, 1), limit, _broker_page(broker.name))
         allowed_s = self.settings.no_master_seconds
-        if allowed_s is None:
+        if allowed_s is None or state.error:  # without name servers nothing new is known of masters
             return
-        if state.error:
-            return  # nobody knows
         without = state.without_master()
         self._masterless_ms = {key: self._masterless_ms.get(key, now_ms) for key in without}
         for (cluster, name), since_ms in self._masterless_ms.items():
@@ -147,8 +144,8 @@ class Alarms:
 
     def _unknown(self, state: ClusterState, now_ms: float) -> Iterator[tuple[str, str]]:
         """Yield the alarms whose figures are not known now, or are only those of some brokers."""
-        up = {f"{broker.name} {broker.address}" for broker in state.brokers.values() if broker.is_up}
-        listed = {f"{broker.name} {broker.address}" for broker in state.brokers.values()}
+        up = {broker.label for broker in state.brokers.values() if broker.is_up}
+        listed = {broker.label for broker in state.brokers.values()}
         for kind, subject in self.active:
             group = state.groups.get(subject)
             if kind in ("backlog", "age") and group is not None:

@@ -54,6 +54,11 @@ class BrokerState:
     _totals: tuple[float, int, int] | None = attrs.field(init=False, default=None)
 
     @property
+    def label(self) -> str:
+        """Return name and address: masters and slaves share the name."""
+        return f"{self.name} {self.address}"
+
+    @property
     def is_master(self) -> bool:
         """Return True if it takes messages: by its own word, or else by its id."""
         return self.ha.master if self.ha is not None and self.ha.role else self.broker_id == MASTER_ID
