@@ -1,4 +1,7 @@
-"""Dead letters: sent again to the retry topic of their group, so that no other group gets them a second time."""
+"""Dead letters: sent again to the retry topic of their group, so that no other group gets them a second time.
+
+Short: pages show dead letters as other messages; here is what they alone can.
+"""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ MANIFEST = "backup.json"
 OF_THIS_STORE = ("lock", "control", "abort", "queuelocks", "incarnation", "epochFileCheckpoint")
 """They belong to the store in use, or name it in its group of failover, which a copy must not pass for."""
 IN_TURN = ("checkpoint", "consumequeue", "consumequeue_ext", "index", "commitlog", "diverged")
-"""Not copied with the tables: these are copied in a certain order, or (`diverged`, which is no part of the log) not at all."""
+"""Not copied with the tables: these are copied in a certain order; `diverged`, which is no part of the log, is not."""
 
 
 @attrs.frozen
