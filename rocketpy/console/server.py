@@ -95,11 +95,32 @@ def _protocol() -> type[H11Protocol]:
     return Protocol
 
 
+class Listener(socket.socket):
+    """Closes a connection beyond CONNECTIONS_MAX at once, before its TLS handshake.
+
+    uvicorn would only refuse its requests. Connections that say nothing would take all descriptors, those for brokers
+    too, and asyncio would write thousands of lines about each that it cannot accept.
+    """
+
+    def __init__(self, listening: socket.socket) -> None:
+        super().__init__(fileno=listening.detach())
+        self._accepted: list[socket.socket] = []
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        connection, address = super().accept()
+        self._accepted = [one for one in self._accepted if one.fileno() >= 0]  # without those that are closed
+        if len(self._accepted) >= CONNECTIONS_MAX:
+            connection.close()
+            raise BlockingIOError  # as if none had come
+        self._accepted.append(connection)
+        return connection, address
+
+
 def listener(settings: ConsoleSettings) -> socket.socket:
     """Return a socket that listens. Raises ConfigError."""
     try:
         family = socket.getaddrinfo(settings.bind, settings.port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((settings.bind, settings.port), family=family, backlog=BACKLOG)
+        return Listener(socket.create_server((settings.bind, settings.port), family=family, backlog=BACKLOG))
     except (OSError, UnicodeError) as error:
         number = error.errno if isinstance(error, OSError) else None
         why = os.strerror(number) if number is not None and number > 0 else error  # without the address, which is below
