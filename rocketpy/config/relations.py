@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import math
 import re
@@ -42,17 +43,22 @@ def check_namesrv(settings: NamesrvSettings, lines: Mapping[str, int]) -> None:
 
 def open_notes(settings: BrokerSettings | NamesrvSettings, lines: Mapping[str, int]) -> tuple[Note, ...]:
     """A note on the rights of other hosts, if they reach the port and neither accounts nor administrators are named."""
+    hosts = {"bindAddress": [settings.server.bind_address]}
     if isinstance(settings, BrokerSettings):
         has_accounts, may = settings.broker.acl_enable, "send and read all messages and move all offsets"
     else:
         has_accounts, may = settings.namesrv.acl_enable, "read all routes and register a broker"
-    bind = settings.server.bind_address
-    if is_of_this_machine(bind) or has_accounts or settings.rocketpy.admin_addresses:
+        with contextlib.suppress(ValueError):  # it is an error already
+            hosts["listeners"] = [host for host, _ in parse_listeners(settings.rocketpy.listeners).values()]
+    if has_accounts or settings.rocketpy.admin_addresses:
         return ()
-    text = (
-        f"{bind or 'all addresses'}: every host that reaches the port may {may}; set aclEnable, or name adminAddresses"
+    remedy = f"every host that reaches the port may {may}; set aclEnable, or name adminAddresses"
+    return tuple(
+        Note(key, lines.get(key), f"{host or 'all addresses'}: {remedy}")
+        for key, bound in hosts.items()
+        for host in dict.fromkeys(bound)
+        if not is_of_this_machine(host)
     )
-    return (Note("bindAddress", lines.get("bindAddress"), text),)
 
 
 def parse_addresses(text: str) -> list[tuple[str, int]]:

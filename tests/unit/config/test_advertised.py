@@ -96,3 +96,14 @@ def test_settings_of_both_servers() -> None:
     assert str(own_network.ha_advertised) == "", "brokerIP2 is where all slaves dial"
     namesrv = load_namesrv_config(None, {"bindAddress": "::", "listeners": "outside=[::]:9877"}, {"HOME": "/"})
     assert namesrv.listeners == {"": ("::", 9876), "outside": ("::", 9877)}
+
+
+def test_a_listener_that_others_reach_is_noted_like_the_main_port() -> None:
+    """A name server on 127.0.0.1 took registrations of everybody who reached its other listener, without a word."""
+    given = {"listeners": "outside=0.0.0.0:20911; local=127.0.0.1:9877"}
+    (note,) = load_namesrv_config(None, given, {"HOME": "/"}).notes
+    assert (note.key, note.text.partition(";")[0]) == (
+        "listeners",
+        "0.0.0.0: every host that reaches the port may read all routes and register a broker",
+    )
+    assert load_namesrv_config(None, given | {"adminAddresses": "10.0.0.0/8"}, {"HOME": "/"}).notes == ()
