@@ -271,6 +271,40 @@ def test_an_id_that_is_not_known_is_not_asked_for_by_each_row(address: str, monk
     assert registry.schema_of_id(address, 1) == record()
 
 
+def test_a_redirect_does_not_carry_the_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(registry.USER_INFO, "user:password")
+    told: list[str | None] = []
+
+    class Redirecting(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            told.append(self.headers["Authorization"])
+            self.send_response(302)
+            self.send_header("Location", there + self.path)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Requests are not logged."""
+
+    class Stranger(Registry):
+        schemas: ClassVar[list[str]] = [record()]
+
+        def do_GET(self) -> None:
+            told.append(self.headers["Authorization"])
+            super().do_GET()
+
+    with (
+        ThreadingHTTPServer(("127.0.0.1", 0), Stranger) as stranger,
+        ThreadingHTTPServer(("127.0.0.1", 0), Redirecting) as first,
+    ):
+        there = f"http://127.0.0.1:{stranger.server_address[1]}"
+        for server in (stranger, first):
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+        assert registry.schema_of_id(f"http://127.0.0.1:{first.server_address[1]}", 1) == record()
+        for server in (stranger, first):
+            server.shutdown()
+    assert told == ["Basic dXNlcjpwYXNzd29yZA==", None]
+
+
 def test_a_registry_that_cannot_be_asked_is_one_line(address: str) -> None:
     with pytest.raises(ConfigError, match="has no subject orders-value"):
         registry.latest_schema(address, "orders-value")

@@ -96,7 +96,8 @@ def _ask(registry: str, path: str, body: dict[str, str] | None = None) -> Any:
     request = urllib.request.Request(url, None if body is None else json.dumps(body).encode())
     request.add_header("Content-Type", MEDIA_TYPE)
     if user := os.environ.get(USER_INFO):
-        request.add_header("Authorization", f"Basic {base64.b64encode(user.encode()).decode()}")
+        # Unredirected: a redirect must not carry the password to another host.
+        request.add_unredirected_header("Authorization", f"Basic {base64.b64encode(user.encode()).decode()}")
     try:
         with urllib.request.urlopen(request, timeout=ASK_S) as answer:
             return json.loads(answer.read(ANSWER_MAX))
