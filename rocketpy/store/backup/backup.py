@@ -16,6 +16,7 @@ import mmap
 import os
 import re
 import shutil
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -86,6 +87,8 @@ def back_up(
     with _held(directory):
         before = next(reversed(complete_copies(directory)), None)
         part = _begin(directory)
+        with translated(part, "protect"):  # who may not enter the store may not enter its copy
+            part.chmod(stat.S_IMODE(root.stat().st_mode) | stat.S_IRWXU)
         target = StorePaths.of(part)
         _copy_what_presumes_messages(reader, target, listener)
         log = LogCopy(

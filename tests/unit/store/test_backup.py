@@ -212,3 +212,9 @@ def test_a_manifest_that_cannot_be_read_names_the_copy(root: Path, tmp_path: Pat
     (made.path / "backup.json").write_text('{"fullLogEnd": Infinity}')
     with pytest.raises(StoreError, match=f"remove {made.path}, which is no usable copy"):
         back_up(root, tmp_path / "copies")
+
+
+def test_a_copy_is_open_to_those_that_the_store_is_open_to(root: Path, tmp_path: Path) -> None:
+    for mode in (0o700, 0o750):
+        root.chmod(mode)
+        assert back_up(root, tmp_path / "copies").path.stat().st_mode & 0o777 == mode
