@@ -9,8 +9,7 @@ import pytest
 from tests.interop.brokers import create_topic
 from tests.interop.programs import Launcher
 from tests.support.broker import free_ports, running_broker
-from tests.support.forwarding import PROXY_HOST, forwarded
-from tests.system.test_addresses import has_ipv6
+from tests.support.forwarding import PROXY_HOST, forwarded, has_ipv6
 
 QUEUES, COUNT = 2, 10
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from pathlib import Path
 
@@ -15,21 +14,13 @@ from rocketpy.store.inspection.dump import StoreDump
 from tests.interop.brokers import AnyBroker, create_topic, max_offsets, running_target, wait_until
 from tests.interop.store_filling import SMALL_FILES
 from tests.interop.store_reading import decoded, differences, read_store, view
+from tests.support.forwarding import has_ipv6
 
 TOPIC, QUEUES = "six", 2
 BORN_HOST_V6, STORE_HOST_V6 = 0x10, 0x20
 SETTINGS = SMALL_FILES | {"brokerIP1": "::1"}
 LISTENING = {"java": {}, "rocketpy": {"bindAddress": "::"}}
 PER_HOST = 6
-
-
-def has_ipv6() -> bool:
-    try:
-        with socket.socket(socket.AF_INET6) as probe:
-            probe.bind(("::1", 0))
-    except OSError:
-        return False
-    return True
 
 
 def send(broker: AnyBroker, host: str, prefix: str) -> list[str]:

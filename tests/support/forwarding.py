@@ -1,8 +1,9 @@
-"""Forwards ports of one address to ports of another, as NAT, docker-proxy and TLS proxies do."""
+"""Addresses of this machine: is there IPv6; ports of one are forwarded to another, as NAT and TLS proxies do."""
 
 from __future__ import annotations
 
 import contextlib
+import socket
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -15,6 +16,16 @@ PROXY_HOST = "127.0.0.2"
 START_TIMEOUT_S = 60.0
 
 Near = Callable[[trio.SocketStream], trio.abc.Stream]
+
+
+def has_ipv6() -> bool:
+    """Return True if this machine has the address ::1."""
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
 
 
 @contextlib.contextmanager

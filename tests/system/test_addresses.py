@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,21 +16,12 @@ from rocketpy.client.options import START_FIRST
 from rocketpy.client.sync import Producer, PullConsumer
 from tests.support import preloaded
 from tests.support.broker import RunningBroker, free_ports, running_broker
-from tests.support.forwarding import PROXY_HOST, forwarded
+from tests.support.forwarding import PROXY_HOST, forwarded, has_ipv6
 from tests.support.pair import LoneBroker, NameServer, ha_status
 from tests.support.waiting import wait_until
 
 COUNT = 5
 SMALL = {"mappedFileSizeCommitLog": "1048576", "maxMessageSize": "65536", "brokerName": "broker-a"}
-
-
-def has_ipv6() -> bool:
-    try:
-        with socket.socket(socket.AF_INET6) as probe:
-            probe.bind(("::1", 0))
-    except OSError:
-        return False
-    return True
 
 
 def addresses(namesrv: str) -> dict[str, str]:
