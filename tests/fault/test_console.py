@@ -18,7 +18,7 @@ pytest.importorskip("uvicorn")
 from tests.support.broker import running_broker
 from tests.support.certificates import Authority
 from tests.support.pair import running_pair
-from tests.support.running_console import ACCOUNTS, LOGIN, running_console
+from tests.support.running_console import ACCOUNTS, LOGIN, RunningConsole, running_console
 from tests.support.wire import until
 from tests.unit.console.test_notices import Hook, serving
 
@@ -66,12 +66,18 @@ def test_tls_and_a_renewed_certificate(tmp_path: Path) -> None:
 
 def test_a_foreign_host_and_slow_clients(tmp_path: Path) -> None:
     """More clients than there are connections send their heads byte by byte; after a time the console is free again."""
+
+    def is_free(console: RunningConsole) -> bool:
+        with contextlib.suppress(ConnectionError):  # a connection too many is closed
+            return console.ask("GET", "/")[0] == 200
+        return False
+
     with running_broker() as broker, running_console(broker.namesrv, tmp_path / "log") as console:
         assert console.ask("GET", "/", Host="evil.example.com")[0] == 421
         with contextlib.ExitStack() as stack:
             slow = [stack.enter_context(socket.create_connection(("127.0.0.1", console.port))) for _ in range(300)]
             begun_s = time.monotonic()
-            while console.ask("GET", "/")[0] != 200:
+            while not is_free(console):
                 for client in slow:
                     with contextlib.suppress(OSError):
                         client.sendall(b"G")
