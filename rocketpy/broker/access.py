@@ -48,6 +48,7 @@ DECISIONS_MAX = 1024
 """For one account in DECISIONS_S, of the 16 384 of the fast path (csrc/ipc/access.h). A sender makes its group up, so
 it could have a decision for each request, and push out those of all others. What has none is checked here."""
 DECISIONS_S = 60.0
+REPLACED_S = 1.0  # to replace all accounts takes tens of ms
 
 _BY_NAME, _BY_LETTER = ("topic", "producerGroup"), ("b", "a")
 _FAST: dict[int, tuple[str, str]] = {  # the fields of topic and group
@@ -120,9 +121,16 @@ class AccessControl:
     def of(
         cls, published: PublishedAccounts, *, strict: bool, brokers: str, limits: Limits | None = None
     ) -> AccessControl:
-        """`strict` is the setting aclStrict, `brokers` aclBrokerAccounts."""
+        """Before the process serves: `strict` is the setting aclStrict, `brokers` aclBrokerAccounts.
+
+        Accounts that are just being replaced are waited for: without any, the first requests would be refused.
+        """
         validator = AccessValidator(Accounts(), strict=strict, brokers=broker_keys(brokers))
-        return cls(published, validator, limits)
+        access = cls(published, validator, limits)
+        until_s = time.monotonic() + REPLACED_S
+        while not access._refresh() and time.monotonic() < until_s:
+            time.sleep(REPLACED_S / 1000)
+        return access
 
     @property
     def is_strict(self) -> bool:
@@ -255,9 +263,14 @@ class AccessControl:
                 "failed authentications: %s is blocked for a minute%s (failedAuthenticationsMax)", host, more
             )
 
-    def _refresh(self) -> None:
-        if self.published.version != self._version and (found := self.published.read()) is not None:
-            self._version, self.validator.accounts = found
+    def _refresh(self) -> bool:
+        """Return False if the accounts are just being replaced: those read last count."""
+        if self.published.version == self._version:
+            return True
+        if (found := self.published.read()) is None:
+            return False
+        self._version, self.validator.accounts = found
+        return True
 
 
 def account_files(settings: BrokerSettings) -> AclFiles:

@@ -95,6 +95,22 @@ def test_accounts_that_are_being_replaced_stay_until_they_are_whole() -> None:
         access.check(send(), HOST)
 
 
+def test_a_process_that_begins_waits_for_accounts_that_are_being_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: The first requests after a change of the role were refused as those of unknown accounts."""
+    published, _ = control(OWN)
+    published.version += 1
+    waits: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            published.version += 1
+
+    monkeypatch.setattr("rocketpy.broker.access.time.sleep", sleep)
+    AccessControl.of(published, strict=True, brokers="").check(send(), HOST)
+    assert len(waits) == 3
+
+
 def test_an_allowed_send_or_pull_is_left_to_the_fast_path() -> None:
     published, access = control(OWN)
     access.check_fast(send(), HOST, "T", "PG")
