@@ -108,11 +108,10 @@ build/spark-%: | $(VENV)/.spark
 	@mv $@.new $@
 
 test-spark: export ROCKETPY_PRELOADED = 1
-test-spark: $(VENV)/.spark $(VENV)/.delta $(OTHER_SPARK)  ## the data source for PySpark on local[2], against a real broker (Java 17); SPARK=4.2.1: that version
+test-spark: $(VENV)/.spark $(VENV)/.delta $(OTHER_SPARK) build/prometheus  ## the data source for PySpark on local[2], against a real broker (Java 17); SPARK=4.2.1: that version
 	@sh deploy/java_17.sh
-	$(WITH_SPARK) $(PYTEST) $(PARALLEL) tests/spark
+	$(WITH_SPARK) $(PYTEST) $(PARALLEL) -m "not gallery" tests/spark
 
-test-gallery: export ROCKETPY_GALLERY = 1
 test-gallery: $(VENV)/.delta  ## the examples of docs/use/examples/spark (Java 17)
 	@sh deploy/java_17.sh
 	$(PYTEST) --numprocesses 0 tests/spark/test_gallery.py

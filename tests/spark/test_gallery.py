@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -28,7 +27,6 @@ from tests.support.waiting import wait_until
 
 EXAMPLES = ROOT / "docs/use/examples/spark"
 DEADLINE_S = 240.0
-long = pytest.mark.skipif(not os.environ.get("ROCKETPY_GALLERY"), reason="make test-gallery runs it")
 
 
 def example(name: str) -> Any:
@@ -78,7 +76,7 @@ def test_every_example_is_tested() -> None:
     assert len(list(EXAMPLES.glob("*.py"))) == 10
 
 
-@long
+@pytest.mark.gallery
 def test_late_data(spark: Any, broker: RunningBroker, producer: Producer, tmp_path: Path) -> None:
     def click(minute: int) -> dict[str, str]:
         return {"page": "home", "at": at(minute)}
@@ -92,7 +90,7 @@ def test_late_data(spark: Any, broker: RunningBroker, producer: Producer, tmp_pa
     assert [count for _, _, count in rows(spark, tmp_path / "clicks")] == [2, 1]
 
 
-@long
+@pytest.mark.gallery
 def test_join_topics(spark: Any, broker: RunningBroker, producer: Producer, tmp_path: Path) -> None:
     def order(number: int, minute: int) -> dict[str, Any]:
         return {"order": number, "amount": 1.5, "ordered": at(minute)}
@@ -108,7 +106,7 @@ def test_join_topics(spark: Any, broker: RunningBroker, producer: Producer, tmp_
     assert found == {1: True, 2: False, 3: False}
 
 
-@long
+@pytest.mark.gallery
 def test_sessions(spark: Any, broker: RunningBroker, producer: Producer, tmp_path: Path) -> None:
     visits = [{"user": "ann", "page": "p", "at": at(minute)} for minute in (0, 20, 45, 90, 300)]
     send(producer, "Visits", *visits, {"user": "bob", "page": "p", "at": at(10)})
@@ -120,7 +118,7 @@ def test_sessions(spark: Any, broker: RunningBroker, producer: Producer, tmp_pat
     assert found == [("ann", 45, 3), ("ann", 0, 1), ("bob", 0, 1)]
 
 
-@long
+@pytest.mark.gallery
 def test_dead_letters(spark: Any, broker: RunningBroker, producer: Producer, tmp_path: Path) -> None:
     send(producer, "Bills", {"order": 1, "amount": 2.0}, b"{no", keys=("k",))
 
@@ -136,7 +134,7 @@ def test_dead_letters(spark: Any, broker: RunningBroker, producer: Producer, tmp
     assert [body for _, body in read(spark, broker, "Bills")].count(b'{"order": 1, "amount": 2.0}') == 2
 
 
-@long
+@pytest.mark.gallery
 def test_cdc_merge(spark: Any, broker: RunningBroker, producer: Producer, tmp_path: Path) -> None:
     import deltalake
 
@@ -171,7 +169,7 @@ def test_database(spark: Any, broker: RunningBroker, producer: Producer, tmp_pat
         assert sorted(database.execute("SELECT * FROM totals")) == [("a", 8), ("b", 4)]
 
 
-@long
+@pytest.mark.gallery
 def test_trace_analytics(spark: Any, broker: RunningBroker) -> None:
     options = {"name_servers": broker.namesrv, "trace": True}
     got: list[Any] = []
@@ -185,7 +183,7 @@ def test_trace_analytics(spark: Any, broker: RunningBroker) -> None:
     ]
 
 
-@long
+@pytest.mark.gallery
 def test_lag_dashboard(spark: Any, broker: RunningBroker, producer: Producer, tmp_path: Path) -> None:
     send(producer, "Measured", *range(20))
     metrics, query = example("lag_dashboard").run(spark, broker.namesrv, str(tmp_path), port=0)
@@ -201,7 +199,7 @@ def test_lag_dashboard(spark: Any, broker: RunningBroker, producer: Producer, tm
         metrics.close()
 
 
-@long
+@pytest.mark.gallery
 def test_replay_after_bug(spark: Any, broker: RunningBroker, producer: Producer) -> None:
     send(producer, "Invoices", {"order": 1, "cents": -100}, {"order": 2, "cents": 5}, keys=("o",))
     now_ms = int(time.time() * 1000)
@@ -210,7 +208,7 @@ def test_replay_after_bug(spark: Any, broker: RunningBroker, producer: Producer)
     assert [(keys, json.loads(body)) for keys, body in again] == [("o", {"order": 1, "cents": 100})]
 
 
-@long
+@pytest.mark.gallery
 def test_erasure(broker: RunningBroker, producer: Producer, tmp_path: Path) -> None:
     send(producer, "People", b"secret of 7", keys=("user-7", "x"))
     send(producer, "People", b"of 70", keys=("user-70",))
