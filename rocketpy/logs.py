@@ -53,7 +53,7 @@ def set_up_logging_of_command(environment: Mapping[str, str] = os.environ) -> No
     if log_format is None:
         return
     if log_format not in FORMATS:
-        sys.exit(f"{FORMAT_VARIABLE}={log_format} is none of {', '.join(FORMATS)}")
+        sys.exit(f"rocketpy: {FORMAT_VARIABLE}={log_format} is none of {', '.join(FORMATS)}")
     set_up_logging("WARNING", log_format)
 
 
