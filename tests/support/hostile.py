@@ -8,6 +8,7 @@ and sees to it that a connection that was not closed is still served.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import socket
@@ -203,11 +204,13 @@ def _plain_frame(code: int, fields: dict[str, str], body: bytes = b"") -> bytes:
 def repeat_known_attacks(port: int, times: int, probe_code: int) -> None:
     """Each of them `times` times, on connections of their own and several at once; some close before the answer."""
     for data in known_attacks():
-        socks = [socket.create_connection(("127.0.0.1", port), ANSWER_TIMEOUT_S) for _ in range(times)]
-        for number, sock in enumerate(socks):
-            with sock:
-                if _send(sock, data + _probe(probe_code)) and number % 2:
-                    _is_served(sock, 0, [Request(0, data)])
+        with contextlib.ExitStack() as stack:  # an error closes all: the next try would be told of the others
+            address = ("127.0.0.1", port)
+            socks = [stack.enter_context(socket.create_connection(address, ANSWER_TIMEOUT_S)) for _ in range(times)]
+            for number, sock in enumerate(socks):
+                with sock:
+                    if _send(sock, data + _probe(probe_code)) and number % 2:
+                        _is_served(sock, 0, [Request(0, data)])
 
 
 def attack(port: int, seed: int, count: int, probe_code: int) -> int:
@@ -245,7 +248,8 @@ def _send(sock: socket.socket, data: bytes) -> bool:
             try:
                 view = view[sock.send(view) :]
             except TimeoutError:
-                sock.recv(1 << 20)  # it waits for us to read
+                with contextlib.suppress(TimeoutError):  # or it has not come to read
+                    sock.recv(1 << 20)  # it waits for us to read
                 assert time.monotonic() < deadline
     except ConnectionError:
         return False
