@@ -48,6 +48,7 @@ ANY_ORDER = {  # commands whose lines stand in the order of a hash table in Java
     "topicList",
 }
 OWN_COMMANDS = {
+    "drainBroker",
     "haConfigure",
     "haElect",
     "haStatus",
