@@ -22,7 +22,7 @@ from .runner import Plan, place
 from .scenario import Point
 
 SAMPLE_EVERY_S = 5.0
-SETTLE_SHARE = 0.2
+WARM_UP_SHARE = 0.2
 SAMPLES_MIN = 5
 
 
@@ -59,8 +59,8 @@ def take(broker: OwnBroker, at_s: float) -> Sample:
     return Sample(at_s, broker.pss_mib(), sum(map(descriptors, pids)), pids)
 
 
-def settled(samples: Sequence[Sample]) -> list[Sample]:
-    return [one for one in samples if one.at_s >= samples[-1].at_s * SETTLE_SHARE]
+def after_warm_up(samples: Sequence[Sample]) -> list[Sample]:
+    return [one for one in samples if one.at_s >= samples[-1].at_s * WARM_UP_SHARE]
 
 
 def slope_per_hour(samples: Sequence[Sample], resource: str) -> float:
@@ -72,7 +72,7 @@ def slope_per_hour(samples: Sequence[Sample], resource: str) -> float:
 def faults(samples: Sequence[Sample]) -> list[str]:
     """Return what did not stay as it was, as lines; none: all did."""
     found = []
-    counted = settled(samples) if samples else []
+    counted = after_warm_up(samples) if samples else []
     if len(counted) < SAMPLES_MIN:
         return [f"{len(counted)} samples are too few to see a slope: let it run longer"]
     hours = (counted[-1].at_s - counted[0].at_s) / 3600
@@ -88,7 +88,7 @@ def faults(samples: Sequence[Sample]) -> list[str]:
 
 def summary(samples: Sequence[Sample]) -> list[str]:
     """Return a line for each resource: first, last, slope."""
-    counted = settled(samples)
+    counted = after_warm_up(samples)
     return [
         f"{resource}: {getattr(counted[0], resource):g} to {getattr(counted[-1], resource):g}, "
         f"{slope_per_hour(counted, resource):+.1f} an hour"

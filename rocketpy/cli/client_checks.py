@@ -193,7 +193,7 @@ def clock_skew_s(table: Mapping[str, str], seen_s: float) -> float | None:
 
 
 def _age(subject: str, table: Mapping[str, str]) -> Iterator[Finding]:
-    """Judge the version of a broker. One that tells none is left alone."""
+    """Compare the version of a broker with those that clients support. A broker without a version passes."""
     version = int_or(table.get("brokerVersion"), OUR_VERSION)
     if version < MQVersion.V4_1_0_SNAPSHOT:
         found = f"its version {version_name(version)} is older than 4.1: it filters by tags alone, not by SQL"

@@ -1,4 +1,4 @@
-"""What the client generator asks of a system, so that every system gets the same load.
+"""The interface between the client generator and a system: every system gets the same load.
 
 Short: interfaces.
 """
@@ -17,7 +17,7 @@ Receive: TypeAlias = Callable[[bytes], None]
 
 
 class System(Protocol):
-    """A connected system. Sends are acknowledged one by one, by whatever it takes for durable without a sync."""
+    """A connected system. It acknowledges each send as soon as the message is durable in its sense without a sync."""
 
     async def describe(self) -> dict[str, Any]:
         """Return `system`, `version`, and the `settings` of server and clients that figures depend on."""

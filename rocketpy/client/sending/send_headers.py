@@ -42,7 +42,7 @@ class SendHeader:
 
 @attrs.frozen
 class SendHeaders:
-    """Writes the headers of the messages that one producer sends to one queue."""
+    """The headers of the messages that one producer sends to one queue."""
 
     queue: MessageQueue
     _before: str

@@ -1,4 +1,4 @@
-"""What a user chooses: the format of bodies, its schema, and if they have the wire format of a schema registry."""
+"""The formats of bodies that a user chooses, with a schema, in the wire format of a schema registry or without it."""
 
 from __future__ import annotations
 
