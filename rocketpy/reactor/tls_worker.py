@@ -7,18 +7,22 @@ For a selector the connection is its end of the socket pair: frames, limits, ord
 other connection. When a selector or this worker dies, its connections end on both sides.
 Bounds: of each connection and direction, one chunk that the other side does not take yet (CHUNK), and nothing more is
 read; of all together WAITING_MAX, beyond which the connections are closed that have waited longest. When the selector
-has closed a connection, its client has FAREWELL_S to read what is left. The pump reads sockets itself, and ends a step
-with a part that has little data: a read of OpenSSL from a socket would not return while records without data come
-(tls/session.py).
+has closed a connection, its client has FAREWELL_S to read what is left; at a stop of the broker it then sees a reset,
+as a plain one does (selector.c), because after a FIN a Java client waits out the timeout of a lost request. The pump
+reads sockets itself, and ends a step with a part that has little data: a read of OpenSSL from a socket would not return
+while records without data come (tls/session.py).
 """
 
 from __future__ import annotations
 
 import collections
 import contextlib
+import fcntl
 import os
 import select
 import socket
+import struct
+import termios
 import threading
 import time
 from collections.abc import Sequence
@@ -32,7 +36,7 @@ from rocketpy.tls import HANDSHAKE_S, Certificates, HandshakeCounts, TlsSession
 from rocketpy.tls.handshakes import FILES, LIMIT, RECORDS, TIMEOUT
 from rocketpy.tls.session import RECORD_SIZE
 
-from .ring import WorkerBlock
+from .ring import STOP_LEAVE, WorkerBlock
 from .tls_handshakes import NO_LINGER, Handshake, Handshakes
 from .worker_spec import WorkerContext
 
@@ -42,6 +46,7 @@ WAITING_MAX = 64 * 1024 * 1024
 FAREWELL_S = 10.0  # a selector that closes has already waited its own time for the client
 EVENTS_MAX = 32  # in a turn, after which the heart beats: a part of nothing but updates of keys takes up to 60 ms
 TURN_S = 1.0
+STOP_TURN_S = 0.02  # clients acknowledge the last bytes without an event
 STOP_S = 5.0
 NOTHING = memoryview(b"")
 
@@ -65,6 +70,8 @@ class Tunnel:
     """Why nothing more comes from the client, if it did not end in order."""
     leaves_by_s: float | None = attrs.field(init=False, default=None)
     """The selector has closed: when the client must have read the rest."""
+    is_leaving: bool = attrs.field(init=False, default=False)
+    """The broker stops, and the client's kernel has to acknowledge the last bytes: nothing more is read."""
 
     counted_bytes: int = attrs.field(init=False, default=0)
     """Of `waiting_bytes`, what the pump has counted."""
@@ -75,6 +82,8 @@ class Tunnel:
 
     def wanted(self) -> tuple[int, int]:
         """The events to wait for: of the client's socket, and of the inner one."""
+        if self.is_leaving:
+            return 0, 0
         client = 0 if self.to_selector or self.is_ended else select.EPOLLIN
         inner = 0 if self.to_client else select.EPOLLIN
         return client | (select.EPOLLOUT if self.to_client else 0), inner | (select.EPOLLOUT if self.to_selector else 0)
@@ -90,6 +99,8 @@ class Pump:
 
     doorbell: int
     waiting_max: int
+    is_stopping: bool = attrs.field(init=False, default=False)
+    """The broker stops: connections that selectors close end with a reset, once their clients have all answers."""
     closed_waiting: int = attrs.field(init=False, default=0)
     """Connections closed at `waiting_max`, or because their clients did not read the rest in FAREWELL_S."""
     counts: HandshakeCounts = attrs.field(init=False, factory=HandshakeCounts)
@@ -130,6 +141,8 @@ class Pump:
             self._close_unread(next(iter(self._blocked.values())))
         while self._leaving and is_late(first := next(iter(self._leaving.values()))):
             self._close_unread(first)
+        while self._leaving and has_read_all(first := next(iter(self._leaving.values()))):
+            self._close(first)
         return rang
 
     def close(self) -> None:
@@ -210,8 +223,14 @@ class Pump:
             return
         if size:
             self._to_client(tunnel, tunnel.session.encrypt(self._chunk[:size]))
-        else:
+        elif not self.is_stopping:
             self._close(tunnel, is_orderly=True)
+        else:
+            tunnel.is_leaving = True
+            self._begin_farewell(tunnel)
+            self._watch(tunnel)
+            if has_read_all(tunnel):
+                self._close(tunnel)
 
     def _to_client(self, tunnel: Tunnel, pieces: Sequence[bytes | memoryview]) -> None:
         """Send what is encrypted, and keep the rest."""
@@ -225,7 +244,7 @@ class Pump:
             self._keep(tunnel, to_client=memoryview(data)[sent:])
 
     def _begin_farewell(self, tunnel: Tunnel) -> None:
-        """The selector has closed, while bytes wait for the client."""
+        """The selector has closed, while bytes are on their way to the client."""
         if tunnel.leaves_by_s is None:
             tunnel.leaves_by_s = time.monotonic() + FAREWELL_S
             self._leaving[tunnel.client.fileno()] = tunnel
@@ -289,6 +308,15 @@ def is_late(tunnel: Tunnel) -> bool:
     return tunnel.leaves_by_s is not None and tunnel.leaves_by_s <= time.monotonic()
 
 
+def has_read_all(tunnel: Tunnel) -> bool:
+    """Its selector has gone, and the client's kernel has acknowledged every byte: a reset overtakes none."""
+    return tunnel.is_leaving and unacknowledged_bytes(tunnel.client) == 0
+
+
+def unacknowledged_bytes(client: socket.socket) -> int:
+    return int(struct.unpack("i", fcntl.ioctl(client, termios.TIOCOUTQ, bytes(4)))[0])  # SIOCOUTQ has the same number
+
+
 @attrs.define(eq=False)
 class TlsMain:
     """`main` of a TLS worker.
@@ -315,7 +343,7 @@ class TlsMain:
         before = Figures()
         leave_s = None
         while leave_s is None or (len(pump) and time.monotonic() < leave_s):
-            if pump.turn(TURN_S):
+            if pump.turn(STOP_TURN_S if pump.is_stopping else TURN_S):
                 self.block.awake()
             while self._ready:
                 done = self._ready.popleft()
@@ -324,7 +352,8 @@ class TlsMain:
             shown = Figures.of(handshakes, pump)
             shown.show(self.block, before)
             before = shown
-            if self.block.stop and leave_s is None:  # the selectors have left: the rest of their answers is on its way
+            pump.is_stopping = self.block.stop != 0
+            if self.block.stop == STOP_LEAVE and leave_s is None:  # the rest of the selectors' answers is on its way
                 handshakes.stop()
                 leave_s = time.monotonic() + STOP_S
             if leave_s is None and not thread.is_alive():

@@ -13,7 +13,7 @@ from .ring import WorkerBlock
 class StopPhase:
     """Order of the stop, lowest first: workers that send requests stop before the workers that answer them."""
 
-    INTAKE = 0  # acceptor leaves, selectors read no more
+    INTAKE = 0  # acceptor leaves, selectors read no more, TLS workers learn what follows
     CODECS = 10
     MANAGERS = 20  # and query workers
     FAST_PATH = 30  # send and pull workers
@@ -75,7 +75,7 @@ class WorkerSpec:
     keep_fds: tuple[int, ...] = ()
     stop_phase: int = StopPhase.FAST_PATH
     quiet_phase: int | None = None
-    """The phase in which it receives STOP_INTAKE, if it stays to send responses until its stop_phase."""
+    """The phase in which it receives STOP_INTAKE, if it stays to send or pass on responses until its stop_phase."""
     hang_timeout_s: float | None = 10.0
     """Seconds without a heartbeat after which it is killed and restarted; None: never."""
     restart: RestartPolicy = RestartPolicy()

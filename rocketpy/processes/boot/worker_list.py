@@ -225,7 +225,8 @@ def _tls_workers(
     for name in topology.sizes.tls:
         arrivals = [topology.tls_handoffs[name][1], topology.ha_handoffs[name][1]]
         main = TlsMain(topology.blocks[name], arrivals, certificates, handshake_s)
-        yield spec(name, TLS, main, StopPhase.TLS, keep_fds=tuple(end.fileno() for end in arrivals))
+        fds = tuple(end.fileno() for end in arrivals)
+        yield spec(name, TLS, main, StopPhase.TLS, quiet_phase=StopPhase.INTAKE, keep_fds=fds)
 
 
 def _acceptor(

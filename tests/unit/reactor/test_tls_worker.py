@@ -31,7 +31,7 @@ from rocketpy.config import TlsConfig
 from rocketpy.native.core import lib
 from rocketpy.reactor import tls_handshakes, tls_worker
 from rocketpy.reactor.handoff import handoff_pair, pass_to_tls
-from rocketpy.reactor.ring import STOP_LEAVE, WorkerBlock
+from rocketpy.reactor.ring import STOP_INTAKE, STOP_LEAVE, WorkerBlock
 from rocketpy.reactor.tls_handshakes import Arrival
 from rocketpy.reactor.tls_worker import TlsMain
 from rocketpy.reactor.worker_messages import HOST, encode_host
@@ -231,6 +231,26 @@ def test_the_selector_ends_and_the_client_reads_a_farewell(rig: Rig) -> None:
         near.close()
         assert exactly(client, 10) == b"last words"
         assert client.recv(1) == b"", "TLS's own end, not a cut connection (suppress_ragged_eofs is off)"
+
+
+def test_at_a_stop_the_client_has_every_answer_and_then_a_reset(rig: Rig) -> None:
+    """Fault: A stop ended TLS connections with FIN, after which a Java client waited out the timeout of its request."""
+    answer = random.Random(6).randbytes(200_000)
+    client, near = rig.open(buffer=65_536)
+    idle, idle_near = rig.open()
+    with client, idle:
+        for stream, peer in ((client, near), (idle, idle_near)):
+            stream.sendall(b"x")
+            assert exactly(peer, 1) == b"x", "the handshake is complete on both sides"
+        rig.block.order(STOP_INTAKE)
+        leaving = threading.Thread(target=lambda: (near.sendall(answer), near.close()))
+        leaving.start()
+        idle_near.close()
+        assert exactly(client, len(answer)) == answer
+        leaving.join()
+        for stream in (client, idle):
+            with pytest.raises(ConnectionResetError):
+                socket.socket.recv(stream, 1)  # below TLS, which calls a reset an end
 
 
 def test_a_client_that_never_reads_does_not_outlive_its_selector_for_long(
