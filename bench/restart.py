@@ -21,15 +21,14 @@ import attrs
 import click
 from rich.console import Console
 
+from rocketpy.bench.load import Load, Mode, Workload
 from tests.support.handed_over import HandedOver, handed_over
 from tests.support.pair import NameServer
 
 from . import report
 from .brokers import HOST, Broker, free_ports
 from .compare import Screen
-from .encoding import unique_key_prefix
 from .kill import compare
-from .load import Load, Mode, Workload
 from .scenarios import QUEUES
 from .store_questions import fill
 
@@ -103,7 +102,6 @@ def measure(directory: Path, gigabytes: float, restarts: int, rate: float, conso
             if gigabytes:
                 fill(asked, int(gigabytes * 1e9), Screen(console, "rocketpy"))
             asked.create_topic(TOPIC, QUEUES)
-            prefix = unique_key_prefix()
             workload = Workload(Mode.SEND, 16, 4, rate=rate, reconnect=True, record_acks=True, timeout_s=30.0)
             dialling = Dialling((port, port - 2, port + 1))
             dialling.start()
@@ -111,20 +109,19 @@ def measure(directory: Path, gigabytes: float, restarts: int, rate: float, conso
             acks = []
             for number in range(restarts):
                 console.print(f"restart {number + 1} of {restarts}", highlight=False)
-                each = f"{prefix[:-2]}{number:02X}"
-                with Load(workload, host=HOST, port=port, topic=TOPIC, queues=QUEUES, prefix=each) as load:
+                with Load(workload, host=HOST, port=port, topic=TOPIC, queues=QUEUES) as load:
                     stop_s, start_s = restart_once(broker, load)
                     load.drain()
                     gap_s = load.result(1.0, 0.0).gap_max_ms / 1000
-                    acks.append((each, load.acks()))
+                    acks.append((load.prefix, load.acks()))
                 done.append(Restart(round(stop_s, 3), round(start_s, 3), round(gap_s, 3)))
             dialling.end()
             with asked.control() as control:
                 control.wait_for_offsets(TOPIC, QUEUES, sum(len(part) for _, part in acks))
                 stored = [message for queue_id in range(QUEUES) for message in control.read_queue(TOPIC, queue_id)]
             lost = dict.fromkeys(("missing", "moved", "repeated"), 0)
-            for each, part in acks:
-                verdict = compare(part, stored, each)
+            for prefix, part in acks:
+                verdict = compare(part, stored, prefix)
                 lost = {name: count + verdict[name] for name, count in lost.items()}
             log_bytes = sum(path.stat().st_blocks * 512 for path in (broker.store / "commitlog").iterdir())
             return {
