@@ -16,9 +16,9 @@ from tests.interop import toolchain
 from tests.interop.admin_tools import compile_tool, java_tool
 from tests.interop.brokers import AnyBroker, NameMaker, TopicMaker, running_target
 from tests.interop.mqadmin import MqAdmin, NewMqAdmin
-from tests.interop.programs import LANGUAGES, Launcher, command_of
+from tests.interop.programs import LANGUAGES, Launcher
 from tests.interop.store_filling import compile_filler
-from tests.interop.training import make_archives
+from tests.interop.training import prepare
 
 Launch = Callable[[AnyBroker], Launcher]
 
@@ -34,9 +34,7 @@ def target() -> str:
 def _built() -> None:
     """Build and fetch everything before the first test, so that no test waits for a download."""
     try:
-        make_archives()
-        for name in LANGUAGES:
-            command_of(name, Path())
+        prepare()
     except toolchain.Missing as missing:
         pytest.skip(f"{missing}: the official clients need a JDK (17 or later), Maven and Go")
 

@@ -1,4 +1,7 @@
-"""Writes the archives of loaded classes: one for each version of the client, one for the official servers."""
+"""Writes the archives of loaded classes: one for each version of the client, one for the official servers.
+
+`python -m tests.interop.training` prepares everything that tests would wait for.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,17 @@ from tests.support.broker import running_broker
 from . import archives, toolchain
 from .brokers import create_topic
 from .java_broker import running_java_broker
-from .programs import JAVA_FLAGS
+from .programs import JAVA_FLAGS, LANGUAGES, command_of
 
 CLIENTS = ("4.9.8", "5.3.3")
 TIMEOUT_S = 120.0
+
+
+def prepare() -> None:
+    """Build and fetch the programs of all clients, and the archives. Raises toolchain.Missing."""
+    make_archives()
+    for name in LANGUAGES:
+        command_of(name, Path())
 
 
 def make_archives() -> None:
@@ -42,3 +52,7 @@ def run_server(flags: Iterable[str]) -> None:
     """Start the official broker and stop it in order; its name server is killed and writes nothing."""
     with running_java_broker(flags=list(flags)) as broker:
         broker.stop()
+
+
+if __name__ == "__main__":
+    prepare()

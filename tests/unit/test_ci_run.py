@@ -21,7 +21,7 @@ esac
 
 @pytest.mark.parametrize(
     ("fails", "status", "count", "last"),
-    [("lint", 2, 5, "lint"), ("test-ha-short", 2, 8, "test-ha-short"), ("none", 0, 13, "bench-smoke")],
+    [("lint", 2, 7, "lint"), ("test-ha-short", 2, 8, "test-ha-short"), ("none", 0, 15, "bench-smoke")],
 )
 def test_seconds_and_flaky_tests_are_printed_at_the_end(
     tmp_path: Path, fails: str, status: int, count: int, last: str
