@@ -43,8 +43,9 @@ def example() -> Result:
 
 
 def test_a_result_is_read_as_it_was_written(tmp_path: Path) -> None:
-    example().write(tmp_path / "a.json")
-    assert result.read(tmp_path / "a.json") == example()
+    written = example()
+    written.write(tmp_path / "a.json")
+    assert result.read(tmp_path / "a.json") == written
     assert json.loads((tmp_path / "a.json").read_text())["schema"] == result.SCHEMA
 
 
