@@ -120,6 +120,9 @@ class Store(Protocol):
 
     def max_offset(self, topic: str, queue_id: int) -> int: ...
 
+    def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """Return `min_offset` and `max_offset`, at the cost of one."""
+
     def log_end_of(self, topic: str, queue_id: int) -> int | None:
         """The offset after the queue's last message in the log, readable or not yet; None for an unknown queue."""
 

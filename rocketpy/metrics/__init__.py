@@ -17,11 +17,11 @@ A metric is one row; docs/run/metrics.md is generated from the rows (`python -m 
 
     metric, counters, table, replication, exporter, rocketmq5, streams      the rows; streams: of queries in Spark
     snapshot, process_memory                                                what they are read from
-    collector, address, endpoint, reference                                 how they are shown
+    collector, exposition, address, endpoint, reference                     how they are shown
 """
 
 from .address import listen, listen_by_default, port_of
-from .process_memory import ProcessMemory, process_memory
+from .process_memory import MemoryOfProcesses, ProcessMemory, process_memory
 from .snapshot import (
     AccessSnapshot,
     ConsumptionSnapshot,
@@ -46,6 +46,7 @@ __all__ = [
     "AccessSnapshot",
     "ConsumptionSnapshot",
     "MemberSnapshot",
+    "MemoryOfProcesses",
     "NamesrvSnapshot",
     "PoolSnapshot",
     "ProcessMemory",

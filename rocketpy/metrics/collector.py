@@ -1,4 +1,4 @@
-"""Converts a snapshot to Prometheus samples at scrape time; nothing is kept between scrapes."""
+"""Converts a snapshot to the text of a scrape, or to families of prometheus_client; nothing is kept between scrapes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 
 from .counters import Kind
 from .exporter import EXPORTER_METRICS, RUNTIME_METRICS
+from .exposition import Encoder, Page
 from .metric import Metric
 from .rocketmq5 import ROCKETMQ5_METRICS, WITH_UNITS
 from .snapshot import NamesrvSnapshot, Snapshot, StreamsSnapshot
@@ -27,7 +28,7 @@ NAMES: Mapping[str, Sequence[Metric[Snapshot]]] = {
 """The values of `metricsNames`."""
 
 
-class _RowCollector(Collector, Generic[_S]):
+class RowCollector(Collector, Generic[_S]):
     """Samples of the rows of a table.
 
     `snapshot` is called once per scrape, in a thread of the endpoint: it must read only what may be read from there
@@ -36,6 +37,14 @@ class _RowCollector(Collector, Generic[_S]):
 
     def __init__(self, snapshot: Callable[[], _S], rows: Sequence[Metric[_S]]) -> None:
         self._snapshot, self._rows = snapshot, rows
+        self._page = Page(rows)
+
+    def text(self, encoder: Encoder, *, is_openmetrics: bool) -> bytes:
+        """Return what `encoder` of prometheus_client makes of this collector, with its histograms at the end."""
+        snapshot = self._snapshot()
+        histograms = [_family(row, snapshot) for row in self._rows if row.kind is Kind.HISTOGRAM]
+        shown = [family for family in histograms if family.samples]
+        return self._page.text(snapshot, shown, encoder, is_openmetrics=is_openmetrics)
 
     def describe(self) -> Iterable[Family]:
         """Nothing: registering must not take a snapshot before the broker is up."""
@@ -50,28 +59,28 @@ class _RowCollector(Collector, Generic[_S]):
                 yield family
 
 
-class BrokerCollector(_RowCollector[Snapshot]):
+class BrokerCollector(RowCollector[Snapshot]):
     """Samples of a broker, under the names that are keys of NAMES."""
 
     def __init__(self, snapshot: Callable[[], Snapshot], names: Iterable[str] = NAMES) -> None:
         super().__init__(snapshot, [metric for name in names for metric in NAMES[name]])
 
 
-class QueueCollector(_RowCollector[Queues]):
+class QueueCollector(RowCollector[Queues]):
     """Samples of queues."""
 
     def __init__(self, snapshot: Callable[[], Queues]) -> None:
         super().__init__(snapshot, QUEUE_METRICS)
 
 
-class NamesrvCollector(_RowCollector[NamesrvSnapshot]):
+class NamesrvCollector(RowCollector[NamesrvSnapshot]):
     """Samples of a name server."""
 
     def __init__(self, snapshot: Callable[[], NamesrvSnapshot]) -> None:
         super().__init__(snapshot, NAMESRV_METRICS)
 
 
-class StreamsCollector(_RowCollector[StreamsSnapshot]):
+class StreamsCollector(RowCollector[StreamsSnapshot]):
     """Samples of streaming queries."""
 
     def __init__(self, snapshot: Callable[[], StreamsSnapshot]) -> None:

@@ -126,7 +126,7 @@ OWN_METRICS: tuple[Metric[Snapshot], ...] = (
             lambda s: [((w.name,), max(0, w.starts - 1)) for w in s.workers]),
     gauge("rocketpy_worker_rss_bytes", "worker", "Resident memory, shared pages included.",
           lambda s: [((w.name,), w.rss_bytes) for w in s.workers]),
-    gauge("rocketpy_worker_pss_bytes", "worker", "Fair share of memory; adds up over workers.",
+    gauge("rocketpy_worker_pss_bytes", "worker", "Fair share of memory, up to a minute old; adds up over workers.",
           lambda s: [((w.name,), w.pss_bytes) for w in s.workers]),
     *(_of_workers(row) for row in COUNTERS if row.metric),
     gauge("rocketpy_remoting_connections", "worker", "Open connections.",

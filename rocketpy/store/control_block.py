@@ -10,7 +10,8 @@ from __future__ import annotations
 import enum
 import mmap
 import os
-from collections.abc import Iterator
+import struct
+from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,9 @@ from .files import store_error
 QUEUE_LIVE: int = lib.RP_QUEUE_LIVE
 QUEUE_DELETED: int = lib.RP_QUEUE_DELETED
 DELETED_WITH_MESSAGES = 3  # of rp_control_sum_topics
+TOPICS_PER_STEP, ENTRIES_PER_STEP = 500, 2_000  # of half a millisecond
+ENTRY = struct.Struct("@8xQQ8xIIII16x")  # max_offset, min_offset, topic, queue_id, watched, state of rp_queue
+assert ENTRY.size == ffi.sizeof("rp_queue")
 
 
 def fail(what: str, status: int | None = None) -> StoreError:
@@ -188,6 +192,32 @@ class ControlBlock:
             next_offset=entry.next_offset,
             max_phy_offset=entry.max_phy_offset,
         )
+
+    def ends(self, topics: Mapping[str, int]) -> Generator[None, None, dict[str, tuple[int, int]]]:
+        """Sum up the first offsets of the queues of each topic, and their ends. Work in steps: one scan of all entries,
+        where a look for each queue takes ten times as long.
+
+        Args:
+            topics: with the number of queues that count.
+        """
+        sums = {topic: [count, 0, 0] for topic, count in topics.items()}
+        by_index: dict[int, list[int]] = {}
+        for number, (topic, of_topic) in enumerate(sums.items(), 1):
+            queues = (self.queue(topic, queue_id) for queue_id in range(of_topic[0]))
+            if (entry := next(filter(None, queues), None)) is not None:
+                by_index[entry.topic] = of_topic
+            if number % TOPICS_PER_STEP == 0:
+                yield
+        total = int(self.header.queue_count)
+        for begin in range(0, total, ENTRIES_PER_STEP):
+            size = min(ENTRIES_PER_STEP, total - begin) * ENTRY.size
+            image = ffi.buffer(lib.rp_control_queue(self.block, begin), size)
+            for high, low, index, queue_id, _, state in ENTRY.iter_unpack(image):
+                if (found := by_index.get(index)) is not None and queue_id < found[0] and state == QUEUE_LIVE:
+                    found[1] += low
+                    found[2] += high
+            yield
+        return {topic: (low, high) for topic, (_, low, high) in sums.items()}
 
     def used_topics(self) -> dict[str, int]:
         """Topics that hold or have held messages -> number of queues up to the last queue that did."""

@@ -107,6 +107,9 @@ class FakeStore:
     def max_offset(self, topic: str, queue_id: int) -> int:
         return len(self.queues.get((topic, queue_id), []))
 
+    def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+        return self.min_offset(topic, queue_id), self.max_offset(topic, queue_id)
+
     def log_end_of(self, topic: str, queue_id: int) -> int | None:
         units = self.queues.get((topic, queue_id))
         return None if units is None else len(units)

@@ -137,9 +137,8 @@ class DelayProgress:
 
     def bounds(self, level: int) -> tuple[int, int]:
         """The first offset of the level's queue, and its end as far as it is dispatched: the progress may be beyond."""
-        queue_id = level - 1
-        low = max(0, self._store.min_offset(SCHEDULE_TOPIC, queue_id))
-        return low, max(low, self._store.max_offset(SCHEDULE_TOPIC, queue_id))
+        low, high = self._store.bounds(SCHEDULE_TOPIC, level - 1)
+        return max(0, low), max(0, low, high)
 
     def document(self) -> dict[str, Any]:
         """`{"offsetTable":{level: offset}}`, the body of code 45."""

@@ -118,8 +118,9 @@ class BacklogMonitor:
         """Queue id -> (offset of the first message that is not consumed, how many there are), of queues with some."""
         found = {}
         for queue_id, offset in offsets.items():
-            first = max(offset, self.store.min_offset(topic, queue_id))
-            count = self.store.max_offset(topic, queue_id) - first
+            low, high = self.store.bounds(topic, queue_id)
+            first = max(offset, low)
+            count = high - first
             if count > 0 and self.topics.select(topic) is not None:
                 found[queue_id] = first, count
             await steps.did()

@@ -25,6 +25,7 @@ from rocketpy.errors import StoreError
 from rocketpy.metrics import (
     AccessSnapshot,
     MemberSnapshot,
+    MemoryOfProcesses,
     PoolSnapshot,
     QueueSnapshot,
     RegistrationSnapshot,
@@ -34,9 +35,9 @@ from rocketpy.metrics import (
     Snapshot,
     StoreSnapshot,
     TableSnapshot,
+    TopicSnapshot,
     TransactionSnapshot,
     WorkerSnapshot,
-    process_memory,
 )
 from rocketpy.metrics.replication import FOLLOWING_STATES
 from rocketpy.native.core import lib
@@ -46,7 +47,7 @@ from rocketpy.replication.slave_table import SlaveTable
 from rocketpy.store.files import DiskFiles
 from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.store.recovery.diverged import Kept, kept_aside
-from rocketpy.transport.steps import Steps
+from rocketpy.transport.steps import Steps, finished
 
 from ..member.shown import MemberShown, MemberState
 from .traffic_rows import clients_by_kind, consumption_rows, online_consumers, producer_counts, queue_rows, topic_row
@@ -72,6 +73,7 @@ class SnapshotTaker:
     slaves: SlaveTable
     shown: MemberShown | None = None  # with automatic failover
     limits: SharedLimits | None = None
+    _memory: MemoryOfProcesses = attrs.field(init=False, factory=MemoryOfProcesses)
 
     async def __call__(self) -> Snapshot:
         services = self.controller.services
@@ -80,7 +82,7 @@ class SnapshotTaker:
         steps = Steps(READS_PER_STEP)
         workers = await trio.to_thread.run_sync(self._workers)
         kept = await trio.to_thread.run_sync(self._kept)
-        topic_rows = [await topic_row(services, topic, steps) for topic in list(topics.values())] if is_small else None
+        topic_rows = await self._topic_rows(steps) if is_small else None
         await self.controller.backlog.look(BACKLOG_AGE_S)
         consumption = await consumption_rows(services, self.controller.backlog, steps) if is_small else []
         producer_clients, consumer_clients = await clients_by_kind(services, steps) if is_small else ({}, {})
@@ -132,6 +134,17 @@ class SnapshotTaker:
             access=AccessSnapshot(**attrs.asdict(services.accounts.statistics)) if services.accounts else None,
         )
 
+    async def _topic_rows(self, steps: Steps) -> list[TopicSnapshot]:
+        services = self.controller.services
+        topics = list(services.topics.topics.values())
+        counted = {topic.topic_name: topic.write_queue_nums for topic in topics}
+        ends = await finished(self.store.ends_of_topics(counted))
+        rows = []
+        for topic in topics:
+            rows.append(topic_row(services, topic, ends[topic.topic_name]))
+            await steps.did(4)
+        return rows
+
     async def queues(self, topics: list[str]) -> list[QueueSnapshot]:
         """Return the queues of these topics."""
         return await queue_rows(self.controller.services, topics, Steps(READS_PER_STEP))
@@ -177,7 +190,7 @@ class SnapshotTaker:
         found = []
         for name, block in self.topology.blocks.items():
             pid = pids.get(name.replace("-", " ")[:NAME_MAX])
-            memory = process_memory(pid) if pid else None
+            memory = self._memory.of(pid) if pid else None
             found.append(
                 WorkerSnapshot(
                     name=name,
@@ -190,7 +203,7 @@ class SnapshotTaker:
                     pss_bytes=memory.pss_bytes if memory else None,
                 )
             )
-        memory = process_memory(os.getppid())
+        memory = self._memory.of(os.getppid())
         if memory:
             found.append(
                 WorkerSnapshot(

@@ -7,7 +7,7 @@ may wait for the disk. Not thread-safe.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Generator
+from collections.abc import Collection, Generator, Mapping
 
 import attrs
 
@@ -121,6 +121,15 @@ class MessageStore:
         """Last offset that can be read plus 1; 0 for an unknown queue."""
         queue = self.control.queue(topic, queue_id)
         return QueueOffset(0 if queue is None else int(queue.max_offset))
+
+    def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """Return `min_offset` and `max_offset`, at the cost of one."""
+        queue = self.control.queue(topic, queue_id)
+        return (0, 0) if queue is None else (int(queue.min_offset), int(queue.max_offset))
+
+    def ends_of_topics(self, topics: Mapping[str, int]) -> Generator[None, None, dict[str, tuple[int, int]]]:
+        """Sum up the first offsets of the queues of each topic, and their ends; see ControlBlock.ends."""
+        return self.control.ends(topics)
 
     def log_end_of(self, topic: str, queue_id: int) -> QueueOffset | None:
         """The offset after the queue's last message in the log, readable or not yet; None for an unknown queue."""

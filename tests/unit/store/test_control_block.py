@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from rocketpy.errors import StoreError
 from rocketpy.native.core import ffi, lib
-from rocketpy.store.control_block import QUEUE_DELETED, ControlBlock
+from rocketpy.store import control_block
+from rocketpy.store.control_block import QUEUE_DELETED, QUEUE_LIVE, ControlBlock
 
 
 @pytest.fixture
@@ -192,3 +195,32 @@ def test_a_full_block_says_what_it_holds(path: Path, counter: str) -> None:
         control.add_queue(b"T", 7)
     setattr(control.header, counter, 0)
     control.close()
+
+
+@pytest.mark.parametrize("step", [1, 7, 10_000])
+def test_the_ends_of_topics_are_those_of_their_queues(path: Path, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    monkeypatch.setattr(control_block, "ENTRIES_PER_STEP", step)
+    monkeypatch.setattr(control_block, "TOPICS_PER_STEP", step)
+    random, control = Random(step), ControlBlock(path, 1 << 30)
+    topics = {f"topic-{number}": random.randrange(5) for number in range(20)}
+    for topic, queue_id in [
+        (topic, queue_id) for topic in (*topics, "gone") for queue_id in random.sample(range(8), 6)
+    ]:
+        entry = control.add_queue(topic.encode(), queue_id)
+        entry.min_offset = random.randrange(1 << 40)
+        entry.max_offset = entry.min_offset + random.randrange(1 << 50)
+        entry.state = random.choice([QUEUE_LIVE, QUEUE_LIVE, QUEUE_DELETED])
+    topics["never used"] = 4
+    expected = {}
+    for topic, count in topics.items():
+        queues = [queue for queue_id in range(count) if (queue := control.queue(topic, queue_id)) is not None]
+        expected[topic] = sum(queue.min_offset for queue in queues), sum(queue.max_offset for queue in queues)
+    steps = list(iter_with_result(control.ends(topics)))
+    assert steps.pop() == expected and any(high for _, high in expected.values())
+    assert len(steps) == len(topics) // step + -(-control.header.queue_count // step)
+    control.close()
+
+
+def iter_with_result(work: Generator[None, None, object]) -> Iterator[object]:
+    """Yield None for each step, then the result."""
+    yield (yield from work)

@@ -182,7 +182,7 @@ def test_figures_by_name_for_metrics(behind: Rig) -> None:
         assert (other.lag_messages, other.lag_ms, other.get_tps) == (None, None, 6.0)
         topic = services.topics.select("T")
         assert topic is not None
-        row = await topic_row(services, topic, Steps())
+        row = topic_row(services, topic, (0, 6))
         assert (row.max_offset_sum, row.put_tps, row.put_bytes_tps) == (6, 6.0, 60.0)
         assert await online_consumers(services, "here:1", Steps()) == []
 
