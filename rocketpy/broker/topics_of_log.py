@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 import trio
 
 from rocketpy.errors import RocketError
+from rocketpy.transport.duties import rest
 from rocketpy.transport.steps import Steps, finished
 
 from .services import BrokerServices
@@ -25,7 +26,7 @@ from .services import BrokerServices
 logger = logging.getLogger(__name__)
 
 KEEP_S = 0.05  # a start after a kill reads at most the log of this time, 15 MiB at full load
-REST_S = 0.4  # while the log does not grow; at most the first 120 MiB after a rest are read again
+REST_S = 0.5  # while the log does not grow; at most the first 150 MiB after a rest are read again
 PIECE_BYTES = 16 << 20  # of the log, between two saves of the position: less than a second
 SCAN_BYTES_MAX = 4 << 30  # about a minute; more can lie there if a Java broker has used the store
 
@@ -67,8 +68,10 @@ class TopicsOfLog:
     async def run(self) -> None:
         """Keep the position until cancelled; less often while the log does not grow."""
         while True:
-            has_moved = await self.keep()
-            await trio.sleep(KEEP_S if has_moved else REST_S)
+            if await self.keep():
+                await trio.sleep(KEEP_S)
+            else:
+                await rest(REST_S)
 
     async def keep(self) -> bool:
         """Write the position, and return True if it has moved; first compare the table with the messages that a send

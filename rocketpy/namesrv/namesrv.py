@@ -27,7 +27,7 @@ from rocketpy.remoting.answers import RequestTable
 from rocketpy.remoting.networks import parse_networks
 from rocketpy.remoting.request_log import sampled
 from rocketpy.transport.channel import ChannelLimits
-from rocketpy.transport.duties import Duty, as_duty, run_duty
+from rocketpy.transport.duties import Duty, as_duty, rest, run_duty
 from rocketpy.transport.server import RemotingServer, TaskStatus
 from rocketpy.transport.streams import listening_port, open_listeners
 
@@ -49,7 +49,7 @@ BEAT_S = 1.0
 SCAN_INTERVAL_S = 10.0
 LATE_S = 5.0  # a scan later than this means that the process was paused
 FORGET_INTERVAL_S = 1.0
-LEAVING_INTERVAL_S = 0.5
+LEAVING_INTERVAL_S, LEAVING_REST_S = 0.5, 1.0  # while a master is leaving, and while none is: LEAVING_MS is 3 s
 KV_LOG_FIRST_S = 60.0
 KV_LOG_INTERVAL_S = 600.0
 KV_LOGGED_MAX = 100
@@ -146,7 +146,7 @@ class NameServer:
         """The background duties."""
         return [
             Duty("dropping silent brokers", SCAN_INTERVAL_S, as_duty(self._scan), first_s=SCAN_FIRST_S),
-            Duty("dropping masters that have left", LEAVING_INTERVAL_S, as_duty(self._drop_leaving)),
+            Duty("dropping masters that have left", LEAVING_INTERVAL_S, self._drop_leaving),
             Duty("forgetting brokers that are gone", FORGET_INTERVAL_S, self._processor.forget_gone_brokers),
             Duty("logging the key-value table", KV_LOG_INTERVAL_S, as_duty(self._log_kv), first_s=KV_LOG_FIRST_S),
             *([self.tls.duty()] if self.tls is not None else ()),
@@ -190,9 +190,11 @@ class NameServer:
             if connection in channels:
                 channels[connection].close()
 
-    def _drop_leaving(self) -> None:
-        for addr in self.routes.drop_leaving(_now_ms()):
-            logger.warning("removed master %s: it has left, and no other master of its group has registered", addr)
+    async def _drop_leaving(self) -> None:
+        while True:
+            for addr in self.routes.drop_leaving(_now_ms()):
+                logger.warning("removed master %s: it has left, and no other master of its group has registered", addr)
+            await rest(LEAVING_INTERVAL_S if self.routes.has_leaving else LEAVING_REST_S)
 
     def _log_kv(self) -> None:
         for namespace, values in self._kv.table.items():
@@ -251,7 +253,7 @@ async def _serve_until_signal(
 async def _beat(beat: Callable[[float], None]) -> None:
     while True:
         beat(trio.current_time())
-        await trio.sleep(BEAT_S)
+        await rest(BEAT_S)
 
 
 async def _listen(name: str, host: str, port: int, backlog: int) -> Sequence[trio.SocketListener]:

@@ -61,6 +61,9 @@ class LeavingMasters:
 
     _until_ms: dict[str, int] = attrs.field(factory=dict)
 
+    def __len__(self) -> int:
+        return len(self._until_ms)
+
     def leave(self, addr: str, now_ms: int) -> None:
         """Begin the time of a master that has left; it does not begin again."""
         self._until_ms.setdefault(addr, now_ms + LEAVING_MS)
@@ -246,6 +249,11 @@ class RouteInfoManager(RouteQuestions):
                 self._move(addr, NO_CONNECTION)
         self._forget_if_few()
         return gone
+
+    @property
+    def has_leaving(self) -> bool:
+        """Return True while a master that has left is in routes."""
+        return bool(self._leaving)
 
     def drop_leaving(self, now_ms: int) -> list[str]:
         """Remove masters that have left and were not replaced in time. Returns their addresses."""

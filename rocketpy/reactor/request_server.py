@@ -203,7 +203,9 @@ class RequestServer:
                     self._preparations.stop()
             self.block.prepare_sleep()
             if all(reader.is_empty() for reader in self.inputs):
-                with trio.move_on_after(STOP_TURN_S if self.block.stop else TURN_S):
+                now_s = trio.current_time()
+                # A whole second: duties of this loop wake up then (transport/duties.py).
+                with trio.move_on_at(now_s + STOP_TURN_S if self.block.stop else now_s + TURN_S - now_s % 1.0):
                     await trio.lowlevel.wait_readable(self.block.doorbell)
             self.block.awake()
 

@@ -1,12 +1,14 @@
 """Background duties of a server. Each runs in its own task, and none can end the server.
 
-If a duty raises an exception, it is reported under its name, counted, and run again at its next interval.
+If a duty raises an exception, it is reported under its name, counted, and run again at its next interval. Duties that
+rest wake up together, at whole seconds of the clock of trio: to wake a process costs more than most duties.
 
 Short: every server has duties, and none of it is about a connection.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Generator
 
 import attrs
@@ -21,8 +23,9 @@ from .steps import finished
 class Duty:
     """Background work that is repeated.
 
-    `run` is called every `interval_s` seconds, the first time after `first_s` (None: one interval). For a `run` that
-    loops by itself and returns only when it fails, `interval_s` is the time until it is called again.
+    `run` is called every `interval_s` seconds, the first time after `first_s` (None: one interval); up to a second
+    earlier, at a time that duties share. For a `run` that loops by itself and returns only when it fails, `interval_s`
+    is the time until it is called again.
     """
 
     name: str
@@ -33,13 +36,32 @@ class Duty:
 
 async def run_duty(duty: Duty, faults: Faults) -> None:
     """Run a duty for ever; one that takes longer than its interval delays only itself."""
-    await trio.sleep(duty.interval_s if duty.first_s is None else duty.first_s)
+    if duty.first_s is None:
+        await rest(duty.interval_s)
+    else:
+        await trio.sleep(duty.first_s)
     while True:
+        began_s = trio.current_time()
         try:
             await duty.run()
         except* Exception as group:  # what a cancelled scope raises beside it goes on
             faults.report(duty.name, group)
-        await trio.sleep(duty.interval_s)
+        if trio.current_time() - began_s > duty.interval_s / 2:
+            await trio.sleep(duty.interval_s)
+        else:
+            await rest(duty.interval_s)
+
+
+async def rest(seconds: float) -> None:
+    """Sleep for so long, or until a shared time shortly before."""
+    await trio.sleep_until(shared_time(trio.current_time(), seconds))
+
+
+def shared_time(now_s: float, rest_s: float) -> float:
+    """Return the last whole second within a rest, of a rest below a second the half; its end if there is none."""
+    grid_s = 1.0 if rest_s >= 1.0 else 0.5
+    shared_s = math.floor((now_s + rest_s) / grid_s) * grid_s
+    return shared_s if shared_s > now_s else now_s + rest_s
 
 
 def as_duty(act: Callable[[], None]) -> Callable[[], Awaitable[None]]:

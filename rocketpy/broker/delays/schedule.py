@@ -36,6 +36,7 @@ from rocketpy.message.properties import REAL_QID, REAL_TOPIC
 from rocketpy.message.record import StoredRecord, decode_record
 from rocketpy.remoting.bodies.offset import LogMark
 from rocketpy.remoting.fast_path import Delivery, FastPath, MessageToPut, PutResult
+from rocketpy.transport.duties import rest
 
 from ..current_settings import CurrentSettings
 from ..managers.config_file import ConfigFile
@@ -50,7 +51,7 @@ logger = logging.getLogger(__name__)
 
 FIRST_LOOK_S = 1.0
 LOOK_INTERVAL_S = 0.1  # while messages wait
-REST_MAX_S = 0.5  # while none waits
+REST_MAX_S = 1.0  # while none waits
 AFTER_ERROR_S = 10.0
 RETRY_S = 1.0
 FIND_S = 10.0  # to look for the last deliveries of all levels, before the first delivery
@@ -139,7 +140,10 @@ class ScheduleService:
                     if level not in self._busy and trio.current_time() >= self._rest_until.get(level, 0.0):
                         self._busy.add(level)
                         nursery.start_soon(self._work_off, level)
-                await trio.sleep(LOOK_INTERVAL_S if waiting else self._rest_s())
+                if waiting:
+                    await trio.sleep(LOOK_INTERVAL_S)
+                else:
+                    await rest(self._rest_s())
 
     async def _find_progress(self) -> None:
         """Begin each level without progress after its last delivered message in the log."""
@@ -170,8 +174,8 @@ class ScheduleService:
         return max(self._progress.offsets.get(level, low), low) < high
 
     def _rest_s(self) -> float:
-        """Seconds in which no message can become due if none waits: it is found in half of its delay."""
-        return min(REST_MAX_S, max(LOOK_INTERVAL_S, min(self.levels.delays_ms, default=0) / 2000))
+        """Return the seconds in which no message becomes due if none waits: the shortest delay."""
+        return min(REST_MAX_S, max(LOOK_INTERVAL_S, min(self.levels.delays_ms, default=0) / 1000))
 
     async def _work_off(self, level: int) -> None:
         try:

@@ -14,6 +14,7 @@ from rocketpy.config import NamesrvSettings
 from rocketpy.namesrv import NameServer, run_namesrv
 from rocketpy.reactor.ring import WorkerBlock
 from rocketpy.reactor.worker_spec import StopPhase, WorkerContext, WorkerSpec
+from rocketpy.transport.duties import shared_time
 
 from ...logs import set_up_logging
 from ..workers.garbage_collection import short_collections
@@ -99,7 +100,7 @@ class NamesrvMain:
             while not context.block.stop:
                 context.block.beat(time.monotonic_ns())
                 context.block.prepare_sleep()
-                with trio.move_on_after(BEAT_S):
+                with trio.move_on_at(shared_time(trio.current_time(), BEAT_S)):
                     await trio.lowlevel.wait_readable(context.block.doorbell)
                 context.block.awake()
             nursery.cancel_scope.cancel()

@@ -238,7 +238,8 @@ def _credentials_duty(file: CredentialsFile) -> Duty:
     from rocketpy.acl.credentials import LOOK_S
 
     async def look() -> None:
-        await trio.to_thread.run_sync(file.refresh)
+        if file.has_changed():
+            await trio.to_thread.run_sync(file.refresh)
 
     return Duty("loading changed credentials", LOOK_S, look)
 

@@ -7,7 +7,7 @@ import trio
 import trio.testing
 
 from rocketpy.faults import Faults
-from rocketpy.transport.duties import Duty, as_duty, run_duty
+from rocketpy.transport.duties import Duty, as_duty, run_duty, shared_time
 
 
 def play(duties: list[Duty], for_s: float) -> Faults:
@@ -58,3 +58,34 @@ def test_a_duty_that_fails_while_it_is_cancelled_ends(beside: type[Exception]) -
                 raise beside("on the way out")
 
     assert play([Duty("d", 1.0, fail_at_the_end)], 5.0).counts == {"d": 1}
+
+
+def test_duties_that_began_apart_wake_up_together() -> None:
+    """To wake an idle process up costs more than most duties."""
+    times: set[float] = set()
+    note = as_duty(lambda: times.add(trio.current_time()))
+    play([Duty(f"from {first_s}", interval_s, note, first_s=first_s) for first_s, interval_s in APART], 60.25)
+    firsts = {first_s for first_s, _ in APART}
+    assert firsts < times and times - firsts == {float(second) for second in range(1, 61)}
+
+
+APART = ((0.25, 1.0), (0.375, 1.0), (0.75, 5.0), (0.875, 10.0))
+
+
+@pytest.mark.parametrize(
+    ("now_s", "rest_s", "shared_s"),
+    [(10.0, 1.0, 11.0), (10.3, 1.0, 11.0), (10.9, 10.0, 20.0), (10.3, 0.5, 10.5), (10.3, 0.1, 10.4), (10.0, 0.7, 10.5)],
+)
+def test_a_shared_time_is_at_the_end_of_a_rest_or_shortly_before(now_s: float, rest_s: float, shared_s: float) -> None:
+    assert shared_time(now_s, rest_s) == pytest.approx(shared_s)
+
+
+def test_a_duty_that_takes_long_rests_for_its_interval() -> None:
+    times: list[float] = []
+
+    async def work() -> None:
+        times.append(trio.current_time())
+        await trio.sleep(0.75)
+
+    play([Duty("long", 1.0, work, first_s=0.0)], 6.0)
+    assert times == [0.0, 1.75, 3.5, 5.25]
