@@ -20,9 +20,9 @@ from rocketpy.native.core import lib
 
 from ..control_block import ControlBlock, fail
 from ..files import Files, StorePaths
-from .cleaning import Cleaner, LogNeeds
+from .cleaning import Cleaner, DiskNeed, LogNeeds
 from .intervals import HousekeepingIntervals
-from .threads import StoreThreads
+from .threads import LogGrowth
 
 logger = logging.getLogger(__name__)
 
@@ -63,32 +63,36 @@ class Housekeeping:
         control: ControlBlock,
         files: Files,
         now_ms: Callable[[], int],
-        threads: StoreThreads,
+        growth: LogGrowth,
         needs: LogNeeds,
     ) -> None:
         self.config = config  # replaced when settings change
         self._control = control
         self._files = files
         self._now_ms = now_ms
-        self._threads = threads
+        self._growth, self._bell = growth, growth.bell()
         self._needs = needs
         self._commitlog = StorePaths.of(config.store_path_root_dir, config.store_path_commit_log).commitlog
 
     def run(self) -> None:
         """Keep room until stopped. A step that fails is logged, and tried again."""
-        faults = self._threads.faults
-        cleaner = Cleaner(self.config, self._control, self._files, self._now_ms, self._threads, self._needs)
+        threads, has_room = self._growth.threads, False
+        faults = threads.faults
+        cleaner = Cleaner(self.config, self._control, self._files, self._now_ms, threads, self._needs)
         intervals = HousekeepingIntervals.of(self.config, time.monotonic())
         is_full = False
         lib.rp_priority_lower()
         try:
-            while not self._threads.pause(ALLOCATE_INTERVAL_S):
+            while True:
+                rest_s = intervals.rest_s(time.monotonic()) if has_room and not is_full else 0.0
+                if self._growth.pause(self._bell, ALLOCATE_INTERVAL_S, rest_s):
+                    return
                 is_full = self._allocate(is_full)
                 now_s = time.monotonic()
                 cleaner.config = self.config
                 with faults.kept("cannot check the free disk space"):
                     if intervals.is_check_due(now_s):
-                        cleaner.check_disk()
+                        has_room = cleaner.check_disk() < DiskNeed.AT_ONCE
                 with faults.kept("cannot delete old files"):
                     if intervals.is_clean_due(now_s, is_asked=cleaner.is_asked):
                         cleaner.clean(lacks_room=is_full)
@@ -97,7 +101,7 @@ class Housekeeping:
 
     def _allocate(self, was_full: bool) -> bool:
         """Create the next log file ahead. Returns whether the disk is full, which is logged once."""
-        with self._threads.faults.kept("cannot create the next CommitLog file"):
+        with self._growth.threads.faults.kept("cannot create the next CommitLog file"):
             try:
                 allocate_ahead(self._control, self._commitlog, is_slave=self.config.is_slave)
             except DiskFull as exc:

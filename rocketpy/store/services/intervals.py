@@ -10,6 +10,7 @@ from rocketpy.config.message_store_config import PAGE_SIZE
 
 UNITS_BEHIND_MAX = 64 << 20  # bytes of log whose units are not on the disk: bounds recovery after a power failure
 DISK_CHECK_INTERVAL_S = 1.0  # time until sends are refused or accepted again; the reference checks every 10 s
+DISK_CHECK_REST_S = 5.0  # while the log does not grow and sends are accepted
 CLEAN_DELAY_S = 60.0  # after start
 
 
@@ -45,6 +46,10 @@ class FlushIntervals:
             flushed_s=now_s,
         )
 
+    def rest_s(self, waiting_bytes: int, now_s: float) -> float:
+        """Return the time until a flush is due if nothing is added to what waits."""
+        return 0.0 if waiting_bytes >= self.least_bytes else max(0.0, self.flushed_s + self.thorough_s - now_s)
+
     def is_due(self, waiting_bytes: int, now_s: float) -> bool:
         return waiting_bytes >= self.least_bytes or now_s - self.flushed_s >= self.thorough_s
 
@@ -67,6 +72,12 @@ class HousekeepingIntervals:
             return False
         self.checked_s = now_s
         return True
+
+    def rest_s(self, now_s: float) -> float:
+        """Return the time until the next look if the log does not grow and its disk has room: nothing is to be deleted
+        between two rounds, and no send is to be refused."""
+        due_s = max(self.began_s + CLEAN_DELAY_S, self.cleaned_s + self.clean_interval_s)
+        return max(0.0, min(DISK_CHECK_REST_S, due_s - now_s))
 
     def is_clean_due(self, now_s: float, *, is_asked: bool) -> bool:
         """`is_asked`: a deletion was requested (code 329)."""

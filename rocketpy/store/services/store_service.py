@@ -33,13 +33,13 @@ from .housekeeping import Housekeeping
 from .intervals import FlushIntervals
 from .queue_cleaning import QueueCleaning
 from .queue_trim import QueueTrim
-from .threads import FaultLog, StoreThreads
+from .threads import FaultLog, LogGrowth, StoreThreads
 from .timer_follower import TimerFollower
 from .timer_thread import TimerThread
 
 logger = logging.getLogger(__name__)
 
-LOOP_NS = 1_000_000_000
+LOOP_NS = 500_000_000  # how late the other threads see that the log grows again
 LOOP_PENDING_NS = 2_000_000  # while a request waits until dispatch reaches its position
 LOOK_S = 1.0  # between two checks for removed files that are still open
 REMOVAL_RETRY_S = 30.0
@@ -92,11 +92,13 @@ class StoreService:
         self._flags = RunningFlags(control)
         self._threads = StoreThreads(FaultLog(time.monotonic, self._count_fault))
         self._stop = self._threads.stop
-        self._sync_units = threading.Event()  # sync now, before it is due
+        self._growth = LogGrowth(self._threads)
+        self._flush_bell, self._units_bell = self._growth.bell(), self._growth.bell()
+        self._is_sync_asked = False  # of units: now, before it is due
         self._failure: BaseException | None = None
         self._fault_log = self._threads.faults
         needs = LogNeeds(seams.needed_by_slaves, seams.timers)
-        self._house = Housekeeping(config, control, self._files, self._now_ms, self._threads, needs)
+        self._house = Housekeeping(config, control, self._files, self._now_ms, self._growth, needs)
         self._requests: list[_CleanRequest] = []
         self._faults = 0
         self._retried_s = time.monotonic()
@@ -133,7 +135,7 @@ class StoreService:
             self._dispatch_until_stopped(dispatch, flush, cleaning)
         finally:
             self._stop.set()
-            self._sync_units.set()
+            self._growth.ring()
             lib.rp_flush_stop(flush)
             if timers is not None:
                 timers.stop()
@@ -175,6 +177,7 @@ class StoreService:
                 self._take_requests(dispatch, cleaning)
             self._serve_requests(cleaning)
             self._validate(status, dispatch)
+            self._growth.look(self._control.published_phy_offset, int(self._control.header.delete_requests))
             if time.monotonic() >= looked_s + LOOK_S:
                 looked_s = time.monotonic()
                 self._look_after_files(dispatch, cleaning)
@@ -285,8 +288,8 @@ class StoreService:
         for _ in request.steps:
             return  # back in a moment
         if cleaning.has_removed:
-            cleaning.has_removed = False
-            self._sync_units.set()  # so that recovery does not restart before this point and bring the units back
+            cleaning.has_removed, self._is_sync_asked = False, True
+            self._units_bell.set()  # so that recovery does not restart before this point and bring the units back
         if request.record is None or self._answer(request.record):  # else the ring is full: try again soon
             self._requests.remove(request)
 
@@ -320,12 +323,12 @@ class StoreService:
             if self._is_sync_flush:
                 status = lib.rp_flush_serve(flush, waiter, int(intervals.interval_s * 1e9))
             else:
+                rest_s = intervals.rest_s(self._dirty, time.monotonic())
                 if intervals.is_timed:
-                    self._stop.wait(intervals.interval_s)
+                    self._growth.pause(self._flush_bell, intervals.interval_s, rest_s)
                 else:
                     lib.rp_flush_wait(flush, max(1, intervals.least_bytes), int(intervals.interval_s * 1e9))
-                header = self._control.header
-                dirty = header.published_phy_offset - header.durable_phy_offset
+                dirty = self._dirty
                 if not intervals.is_due(dirty, time.monotonic()) and not self._stop.is_set():
                     continue
                 status = lib.rp_flush_log(flush)
@@ -342,14 +345,24 @@ class StoreService:
                 )
                 return
 
+    @property
+    def _dirty(self) -> int:
+        header = self._control.header
+        return int(header.published_phy_offset - header.durable_phy_offset)
+
+    @property
+    def _units_behind(self) -> int:
+        return self._control.dispatched_phy_offset - self._control.units_durable_phy_offset
+
     def _flush_units(self, dispatch: Dispatch) -> None:
         intervals = FlushIntervals.of_units(self._config, time.monotonic())
         lib.rp_priority_lower()
         while not self._stop.is_set():
-            is_wanted = self._sync_units.wait(intervals.interval_s)
-            self._sync_units.clear()
-            behind = self._control.dispatched_phy_offset - self._control.units_durable_phy_offset
-            if not is_wanted and not intervals.is_due(behind, time.monotonic()):
+            rest_s = intervals.rest_s(self._units_behind, time.monotonic())
+            is_last = self._growth.pause(self._units_bell, intervals.interval_s, rest_s)
+            if self._is_sync_asked:
+                self._is_sync_asked = False  # now: another request may come during the sync
+            elif not is_last and not intervals.is_due(self._units_behind, time.monotonic()):
                 continue
             with self._fault_log.kept("cannot flush consume queues"):  # recovery then starts further back
                 sync_units(dispatch)

@@ -1,4 +1,5 @@
-"""Objects that the threads of the store worker share: their end, their failures, and the lock of consume queues."""
+"""Objects that the threads of the store worker share: their end, their failures, the lock of consume queues, and
+whether the log grows."""
 
 from __future__ import annotations
 
@@ -61,3 +62,49 @@ class StoreThreads:
     def pause(self, seconds: float) -> bool:
         """Wait, or until the worker ends. Returns whether it ends."""
         return self.stop.wait(seconds)
+
+
+GROWING_LOOKS = 2  # without growth, until the log counts as resting
+
+
+@attrs.define(eq=False)
+class LogGrowth:
+    """Lets threads rest while the log does not grow: no wake-up of theirs would find work.
+
+    The main thread calls `look`, which wakes the others when the log grows again: they are as late as one that looks
+    itself, and of an idle broker only one thread wakes up.
+    """
+
+    threads: StoreThreads
+    _bells: list[threading.Event] = attrs.field(init=False, factory=list)
+    _seen: tuple[int, ...] = attrs.field(init=False, default=())
+    _looks: int = attrs.field(init=False, default=0)  # without growth, in a row
+
+    @property
+    def is_growing(self) -> bool:
+        return self._looks < GROWING_LOOKS
+
+    def bell(self) -> threading.Event:
+        """Return the event of one more thread. Before the first look."""
+        self._bells.append(threading.Event())
+        return self._bells[-1]
+
+    def look(self, *positions: int) -> None:
+        """Compare with the last call; in the main thread."""
+        was_growing = self.is_growing
+        self._looks = 0 if positions != self._seen else self._looks + 1
+        self._seen = positions
+        if self.is_growing and not was_growing:
+            self.ring()
+
+    def ring(self) -> None:
+        """Wake all threads."""
+        for bell in self._bells:
+            bell.set()
+
+    def pause(self, bell: threading.Event, seconds: float, rest_s: float) -> bool:
+        """Wait for `seconds` if the log grows, else until it does or for `rest_s`; less if somebody has set the bell.
+        Returns whether the worker ends."""
+        bell.wait(seconds if self.is_growing else max(seconds, rest_s))
+        bell.clear()
+        return self.threads.stop.is_set()

@@ -9,6 +9,7 @@ import pytest
 from rocketpy.store.services.intervals import (
     CLEAN_DELAY_S,
     DISK_CHECK_INTERVAL_S,
+    DISK_CHECK_REST_S,
     UNITS_BEHIND_MAX,
     FlushIntervals,
     HousekeepingIntervals,
@@ -67,3 +68,18 @@ def test_the_disks_are_looked_at_from_the_start_on(tmp_path: Path) -> None:
     intervals = HousekeepingIntervals.of(small_config(tmp_path), 100.0)
     times = [100.0, 100.0, 100.0 + DISK_CHECK_INTERVAL_S - 0.1, 100.0 + DISK_CHECK_INTERVAL_S]
     assert [intervals.is_check_due(now_s) for now_s in times] == [True, False, False, True]
+
+
+def test_a_rest_ends_when_a_flush_is_due(tmp_path: Path) -> None:
+    config = small_config(tmp_path, flush_commit_log_least_pages=3, flush_commit_log_thorough_interval=9_000)
+    intervals = FlushIntervals.of_log(config, 100.0)
+    assert [intervals.rest_s(0, now_s) for now_s in (100.0, 108.0, 110.0)] == [9.0, 1.0, 0.0]
+    assert [intervals.rest_s(size, 100.0) for size in (12_287, 12_288)] == [9.0, 0.0]
+
+
+def test_a_rest_ends_when_cleaning_is_due(tmp_path: Path) -> None:
+    intervals = HousekeepingIntervals.of(small_config(tmp_path, clean_resource_interval=7_000), 100.0)
+    begins = 100.0 + CLEAN_DELAY_S
+    assert [intervals.rest_s(now_s) for now_s in (100.0, begins - 1, begins + 1)] == [DISK_CHECK_REST_S, 1.0, 0.0]
+    assert intervals.is_clean_due(begins, is_asked=False)
+    assert [intervals.rest_s(now_s) for now_s in (begins, begins + 5.5)] == [DISK_CHECK_REST_S, 1.5]
