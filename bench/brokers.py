@@ -22,7 +22,7 @@ from types import MappingProxyType
 
 import attrs
 
-from rocketpy.bench import proc
+from rocketpy.bench import jars, proc
 from rocketpy.bench.driver import cache_directory
 from rocketpy.bench.own_broker import BOOT_TIMEOUT_S, HOST, free_ports, start_process, stop_process, tail
 
@@ -53,11 +53,6 @@ JAVA_PROCESSES = {
     "namesrv": (JAVA_NAMESRV_FLAGS, "org.apache.rocketmq.namesrv.NamesrvStartup"),
     "broker": (JAVA_BROKER_FLAGS, "org.apache.rocketmq.broker.BrokerStartup"),
 }
-POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion><groupId>bench</groupId><artifactId>bench</artifactId><version>1</version>
-  <dependencies>{dependencies}</dependencies>
-</project>
-"""
 LOGBACK = """<configuration>
   <appender name="file" class="ch.qos.logback.core.FileAppender">
     <file>{path}</file><encoder><pattern>%d %p %t - %m%n</pattern></encoder>
@@ -142,24 +137,8 @@ def java_class_path() -> str:
     if not any(lib.glob("rocketmq-broker-*.jar")):
         if given:
             raise BrokerFailed(f"ROCKETMQ_LIB={given} holds no rocketmq-broker jar")
-        fetch_jars(lib)
+        jars.fetch(lib, [("org.apache.rocketmq", f"rocketmq-{name}", JAVA_VERSION) for name in ("namesrv", "broker")])
     return str(lib / "*")
-
-
-def fetch_jars(lib: Path) -> None:
-    """Download to a temporary directory first, so that an interrupted download leaves no partial result."""
-    lib.parent.mkdir(parents=True, exist_ok=True)
-    dependency = (
-        "<dependency><groupId>org.apache.rocketmq</groupId>"
-        f"<artifactId>rocketmq-{{}}</artifactId><version>{JAVA_VERSION}</version></dependency>"
-    )
-    with tempfile.TemporaryDirectory(dir=lib.parent) as work:
-        pom = POM.format(dependencies="".join(dependency.format(name) for name in ("namesrv", "broker")))
-        Path(work, "pom.xml").write_text(pom)
-        command = ["mvn", "-q", "dependency:copy-dependencies", f"-DoutputDirectory={work}/lib"]
-        subprocess.run(command, cwd=work, check=True)
-        shutil.rmtree(lib, ignore_errors=True)
-        Path(work, "lib").rename(lib)
 
 
 def python_of(root: Path) -> str:

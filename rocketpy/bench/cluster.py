@@ -79,6 +79,18 @@ class Cluster:
                     config = TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues)
                     await admin.create_topic(address, config)
 
+    async def ends(self, names: Sequence[str], queues: int) -> dict[str, list[int]]:
+        """Return the ends of all queues of some topics, topic by topic, by the address of the master."""
+        async with Admin(**self.access.options()) as admin:
+            stats = [await admin.topic_stats(name) for name in names]
+        places = [
+            {(queue.broker_name, queue.queue_id): one.max_offset for queue, one in each.items()} for each in stats
+        ]
+        return {
+            address: [each.get((broker, queue), 0) for each in places for queue in range(queues)]
+            for broker, address in self.masters.items()
+        }
+
     async def delete(self, names: Sequence[str]) -> None:
         async with Admin(**self.access.options()) as admin:
             for name in names:

@@ -248,8 +248,10 @@ def pull_fields(
     suspend_ms: int = 0,
     sub_version: int = 0,
     subscribed: str | None = None,
+    expression: str = "*",
+    expression_type: str = "TAG",
 ) -> dict[str, str]:
-    """PullMessageRequestHeader with the subscription to all in it, so that no heartbeat has to come first.
+    """PullMessageRequestHeader with the subscription in it, so that no heartbeat has to come first.
     `subscribed`: without it; the type of the expression that a heartbeat has brought."""
     sys_flag = 0 if subscribed else PULL_SYS_FLAG_SUBSCRIPTION
     sys_flag |= PULL_SYS_FLAG_SUSPEND if suspend_ms else 0
@@ -262,9 +264,9 @@ def pull_fields(
         "sysFlag": str(sys_flag),
         "commitOffset": "0",
         "suspendTimeoutMillis": str(suspend_ms),
-        **({} if subscribed else {"subscription": "*"}),
+        **({} if subscribed else {"subscription": expression}),
         "subVersion": str(sub_version),
-        "expressionType": subscribed or "TAG",
+        "expressionType": subscribed or expression_type,
     }
 
 
@@ -278,14 +280,22 @@ def pull_template(
     suspend_ms: int = 0,
     serialize: Serialize = Serialize.JSON,
     subscribed: str | None = None,
+    expression: str = "*",
+    expression_type: str = "TAG",
 ) -> Template:
     """Encode a pull (11) whose offset has exactly `digits` digits."""
-    placeholder = "7" * digits
-    data = frame(
-        PULL_MESSAGE,
-        pull_fields(topic, queue_id, placeholder, count, group=group, suspend_ms=suspend_ms, subscribed=subscribed),
-        serialize=serialize,
+    fields = pull_fields(
+        topic,
+        queue_id,
+        "7" * digits,
+        count,
+        group=group,
+        suspend_ms=suspend_ms,
+        subscribed=subscribed,
+        expression=expression,
+        expression_type=expression_type,
     )
+    data = frame(PULL_MESSAGE, fields, serialize=serialize)
     key = b'"queueOffset":"' if serialize is Serialize.JSON else b"queueOffset" + struct.pack(">i", digits)
     return Template(
         frame=data,

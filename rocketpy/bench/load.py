@@ -61,13 +61,16 @@ class Workload:
     consumers: int = 1  # end to end: connections that share the queues
     stamp_shift_ms: int = 0  # end to end: added to the due time, for delayed messages
     properties: Mapping[str, str] = NO_MORE  # of single messages, beside those that every producer sets
-    random_pages: bool = False  # pulls: pages in random order
+    random_pages: bool = False  # pulls: pages in random order, each once before any comes again
+    is_stamped: bool = False  # sends: bodies begin with their due time, for consumers of another load
+    kinds: Sequence[Mapping[str, str]] = (NO_MORE,)  # properties of messages that differ; each queue gets them in turn
+    expression: str = ""  # end to end: of the group's subscription; empty: all messages
     timeout_s: float = 5.0
     in_transactions: bool = False  # each send is a half message
     commits: bool = True  # half messages are committed when they are acknowledged, else left open
     account: tuple[str, str] | None = None  # single sends: access key and secret; without, they are not signed
     group: str = CONSUMER_GROUP
-    expression_type: str = "TAG"  # filtered pulls: of the group's subscription
+    expression_type: str = "TAG"  # of the group's subscription
 
 
 @attrs.frozen
@@ -131,25 +134,29 @@ def to_hdr(counts: Sequence[int], max_ns: int) -> HdrHistogram:
     return histogram
 
 
-def encode(
-    workload: Workload, destinations: Sequence[tuple[str, int]], prefix: str
-) -> tuple[list[Template], list[Template]]:
-    """Return the send and the pull requests of a workload: one send per queue, one pull per queue and number of digits.
+Destination = tuple[str, int, Mapping[str, str]]  # topic, queue id, properties of the kind of message
 
-    `destinations`: topic and queue id of each queue.
-    """
+
+def encode(
+    workload: Workload, destinations: Sequence[Destination], prefix: str
+) -> tuple[list[Template], list[Template]]:
+    """Return the send and the pull requests of a workload: one send per destination, one pull per destination and
+    number of digits."""
     born_timestamp_ms = int(time.time() * 1000)
     sends: list[Template] = []
     pulls: list[Template] = []
-    for topic, queue_id in destinations:
-        if workload.mode not in (Mode.PULL, Mode.FILTERED):
-            sends.append(_send_template(workload, topic, queue_id, prefix, born_timestamp_ms))
+    for topic, queue_id, kind in destinations:
+        if workload.mode not in (Mode.PULL, Mode.FILTERED) and workload.connections:
+            sends.append(_send_template(workload, topic, queue_id, kind, prefix, born_timestamp_ms))
         if workload.mode is not Mode.SEND:
             pulls += [_pull_template(workload, topic, queue_id, n) for n in range(1, OFFSET_DIGITS_MAX + 1)]
     return sends, pulls
 
 
-def _send_template(workload: Workload, topic: str, queue_id: int, prefix: str, born_timestamp_ms: int) -> Template:
+def _send_template(
+    workload: Workload, topic: str, queue_id: int, kind: Mapping[str, str], prefix: str, born_timestamp_ms: int
+) -> Template:
+    is_stamped = workload.is_stamped or workload.mode is Mode.END_TO_END
     if workload.batch > 1:
         return batch_template(
             topic,
@@ -159,7 +166,7 @@ def _send_template(workload: Workload, topic: str, queue_id: int, prefix: str, b
             prefix=prefix,
             born_timestamp_ms=born_timestamp_ms,
             serialize=workload.serialize,
-            stamped=workload.mode is Mode.END_TO_END,
+            stamped=is_stamped,
         )
     return send_template(
         topic,
@@ -168,10 +175,10 @@ def _send_template(workload: Workload, topic: str, queue_id: int, prefix: str, b
         prefix=prefix,
         born_timestamp_ms=born_timestamp_ms,
         serialize=workload.serialize,
-        stamped=workload.mode is Mode.END_TO_END,
+        stamped=is_stamped,
         is_half=workload.in_transactions,
         account=workload.account,
-        more=workload.properties,
+        more={**workload.properties, **kind},
     )
 
 
@@ -185,6 +192,8 @@ def _pull_template(workload: Workload, topic: str, queue_id: int, digits: int) -
         suspend_ms=15000 if workload.mode is Mode.END_TO_END else 0,
         group=workload.group,
         subscribed=workload.expression_type if workload.mode is Mode.FILTERED else None,
+        expression=workload.expression or "*",
+        expression_type=workload.expression_type,
     )
 
 
@@ -205,7 +214,7 @@ class Load:
         self.workload = workload
         self.prefix = unique_key_prefix()  # of the ids of its messages
         topics = (topic,) if isinstance(topic, str) else topic
-        destinations = [(name, queue_id) for name in topics for queue_id in range(queues)]
+        destinations = [(name, queue, kind) for kind in workload.kinds for name in topics for queue in range(queues)]
         sends, pulls = encode(workload, destinations, self.prefix)
         self._keep: list[Any] = []  # what the driver borrows
         pulls_alone = workload.mode in (Mode.PULL, Mode.FILTERED)
@@ -226,6 +235,7 @@ class Load:
         config.record_acks = workload.record_acks
         config.stamp_shift_ns = workload.stamp_shift_ms * 1_000_000
         config.random_pages = workload.random_pages
+        config.is_filtered = bool(workload.expression)
         config.rate = workload.rate
         config.requests_max = workload.requests_max
         config.key_first = 0

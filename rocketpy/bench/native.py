@@ -8,31 +8,43 @@ rebalance of theirs is measured.
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import attrs
 
-from .cluster import BenchFailed, Cluster, numeric
+from rocketpy import aio
+
+from . import cold
+from .cluster import BenchFailed, Cluster, find, numeric
 from .driver import OPENSSL, has_header
-from .encoding import CONSUMER_GROUP
+from .encoding import CONSUMER_GROUP, NO_MORE
 from .idle import Tally, idle_clients, sum_of
 from .load import Load, Mode, Workload, to_hdr
-from .own_broker import OwnBroker
+from .own_broker import OwnBroker, wait_ready
 from .result import PERCENTILES, Figures, Run, Tick, latency_figures
-from .scenario import Scenario
+from .scenario import KINDS_OF_MESSAGES, Scenario
 
 LEVELS_S = (0, 1, 5, 10, 30, *range(60, 601, 60), 1200, 1800, 3600, 7200)  # of delays, unless a broker has others
 INTERVAL_S = 1.0
 SENDS, END_TO_END = 0, 1  # histograms of a load
 FILL_S_MAX = 3600.0
+FILL_ROUNDS = 5
 RECOVERY_S_MAX = 120.0
 FILLERS, FILL_IN_FLIGHT = 16, 16
 
 
 def delay_ms(scenario: Scenario) -> int:
     return scenario.delay_millis or LEVELS_S[scenario.delay_level] * 1000
+
+
+def kinds(scenario: Scenario) -> tuple[Mapping[str, str], ...]:
+    """Return the properties in which messages differ, for filters."""
+    if not scenario.filter_expression:
+        return (NO_MORE,)
+    return tuple({"TAGS": f"Tag{number % 10}", "number": str(number)} for number in range(KINDS_OF_MESSAGES))
 
 
 def delay_properties(scenario: Scenario) -> dict[str, str]:
@@ -47,9 +59,15 @@ class Totals:
 
     messages: int = 0
     received: int = 0
+    passed: int = 0  # places of queues that consumers are over with; without a filter: received
     failed: int = 0
     bytes_received: int = 0
     histograms: list[list[int]] = attrs.field(factory=lambda: [[], []])
+
+    @property
+    def work(self) -> int:
+        """Messages by which CPU is divided: stored or read; of a load that only consumes, those that it has passed."""
+        return self.messages or self.passed
 
     @classmethod
     def of(cls, loads: Sequence[Load]) -> Totals:
@@ -58,6 +76,7 @@ class Totals:
             stats = load.stats()
             found.messages += stats.messages_ok
             found.received += stats.messages_received
+            found.passed += stats.units_passed
             found.failed += stats.requests_failed + stats.timeouts + stats.bad_replies + stats.requests_lost
             found.bytes_received += stats.bytes_received
         for which in (SENDS, END_TO_END):
@@ -72,6 +91,7 @@ class Totals:
             "at_s": round(at_s, 3),
             "messages_per_s": round((self.messages - last.messages) / seconds, 1),
             "consumed_per_s": round((self.received - last.received) / seconds, 1),
+            "passed_per_s": round((self.passed - last.passed) / seconds, 1),
             "errors": self.failed - last.failed,
         }
         for which, prefix in ((SENDS, "send"), (END_TO_END, "end_to_end")):
@@ -159,24 +179,49 @@ class NativeGenerator:
         with self.cluster.topics(scenario.topics, scenario.partitions_per_topic) as topics:
             backlog = self._fill(scenario, topics) if scenario.consumer_backlog_size_gb else 0
             if scenario.random_reads:
-                with self._open(self._reads(scenario, topics, backlog)) as loads:
-                    return self._measure(scenario, loads, 0)
+                return self._read(scenario, topics)
             with self._idle(scenario) as idle, self._open(self._loads(scenario, topics)) as loads:
                 run = self._measure(scenario, loads, backlog)
             if scenario.kill_after:
                 run.figures["recovery_s"] = self._recover(scenario, topics)
             return with_heartbeats(run, idle)
 
+    def _read(self, scenario: Scenario, topics: Sequence[str]) -> Run:
+        """Read pages of the backlog at random; from the disk, if the scenario has the store dropped from memory."""
+        makers = self._reads(scenario, topics)
+        if not scenario.cold_reads:
+            with self._open(makers) as loads:
+                return self._measure(scenario, loads, 0)
+        broker = self._own("coldReads")
+        self.tick("drop the store from memory", 0.0, 0, 0)
+        cold.cool(broker)
+        wait_ready(broker, lambda: find(self.cluster.access))
+        cached = cold.cached_share(broker.store / "commitlog")  # a start reads some of it
+        with self._open(makers) as loads:
+            before = broker.disk_reads()
+            run = self._measure(attrs.evolve(scenario, warmup_duration_minutes=0), loads, 0)
+            totals = Totals.of(loads)
+            reads = totals.messages / scenario.pull_batch_size
+            run.figures.update(cold.figures(before, broker.disk_reads(), reads, totals.bytes_received))
+        run.figures["cached_share"] = round(cached, 3)
+        self.tick("read without a broker", 0.0, 0, 0)
+        run.figures["raw_reads_per_s"] = cold.raw_reads_per_s(broker.store / "commitlog")
+        return run
+
+    def _own(self, key: str) -> OwnBroker:
+        if self.broker is None:
+            raise BenchFailed(f"{key} is for brokers that are started here: leave out -n")
+        return self.broker
+
     def _recover(self, scenario: Scenario, topics: Sequence[str]) -> float:
         """Kill the broker; return the seconds from its start to the first acknowledged send."""
-        if self.broker is None:
-            raise BenchFailed("killAfter is for brokers that are started here: leave out -n")
-        self.broker.kill_and_restart()
+        broker = self._own("killAfter")
+        broker.kill_and_restart()
         started_s = time.monotonic()
         workload = attrs.evolve(self._base(scenario), connections=1, in_flight=1, rate=0.0, requests_max=1)
         address = next(iter(self.cluster.masters.values()))
         while time.monotonic() < started_s + RECOVERY_S_MAX:
-            self.broker.guard()
+            broker.guard()
             with contextlib.suppress(OSError), self._load(address, workload, topics, 1, ()) as load:
                 load.run(RECOVERY_S_MAX)
                 if load.stats().messages_ok:
@@ -240,29 +285,45 @@ class NativeGenerator:
             is_tls=self.cluster.access.tls is not None,
             in_transactions=scenario.transactions,
             properties=delay_properties(scenario),
+            kinds=kinds(scenario),
             stamp_shift_ms=delay_ms(scenario),
             rate=scenario.producer_rate / scenario.batch_size / len(self.cluster.masters),
             account=(credentials.access_key, credentials.secret_key) if credentials else None,
         )
 
     def _loads(self, scenario: Scenario, topics: Sequence[str]) -> list[Callable[[], Load]]:
-        """Return what opens the loads: of each master the producers with the first group, then the other groups."""
+        """Return what opens the loads: of each master the producers with the first group, then the other groups. With a
+        filter the producers are a load of their own, for it has more kinds of messages than queues."""
         base = self._base(scenario)
-        if scenario.subscriptions_per_topic:
-            base = attrs.evolve(base, mode=Mode.END_TO_END, consumers=scenario.consumer_per_subscription)
-        others = [
-            attrs.evolve(base, connections=0, rate=0.0, group=f"{CONSUMER_GROUP}_{number}")
-            for number in range(1, scenario.subscriptions_per_topic)
+        follow = attrs.evolve(base, mode=Mode.END_TO_END, consumers=scenario.consumer_per_subscription, rate=0.0)
+        alone = attrs.evolve(
+            follow,
+            connections=0,
+            kinds=(NO_MORE,),
+            expression=scenario.filter_expression,
+            expression_type=scenario.filter_type,
+        )
+        groups = [
+            attrs.evolve(alone, group=f"{CONSUMER_GROUP}_{number}")
+            for number in range(scenario.subscriptions_per_topic)
         ]
+        if not scenario.subscriptions_per_topic:
+            workloads = [base]
+        elif not scenario.filter_expression:
+            workloads = [attrs.evolve(follow, rate=base.rate), *groups[1:]]
+        else:
+            workloads = [attrs.evolve(base, is_stamped=True)] * bool(base.connections) + groups
         queues = scenario.partitions_per_topic
         return [
             lambda address=address, one=one: self._load(address, one, topics, queues, ())  # type: ignore[misc]
             for address in self.cluster.masters.values()
-            for one in (base, *others)
+            for one in workloads
         ]
 
-    def _reads(self, scenario: Scenario, topics: Sequence[str], backlog: int) -> list[Callable[[], Load]]:
-        """Return what opens the loads that read pages of the backlog at random: connections are the consumers."""
+    def _reads(self, scenario: Scenario, topics: Sequence[str]) -> list[Callable[[], Load]]:
+        """Return what opens the loads that read pages of the backlog at random: connections are the consumers. A cold
+        store is read once: then it is warm."""
+        ends = aio.run(self.cluster.ends, topics, scenario.partitions_per_topic)
         workload = attrs.evolve(
             self._base(scenario),
             mode=Mode.PULL,
@@ -270,32 +331,37 @@ class NativeGenerator:
             random_pages=True,
             rate=0.0,
         )
-        each = backlog // len(self.cluster.masters) // scenario.queues
-        return [
-            lambda address=address: self._load(  # type: ignore[misc]
-                address, workload, topics, scenario.partitions_per_topic, [each] * scenario.queues
-            )
-            for address in self.cluster.masters.values()
-        ]
+
+        def opened(address: str) -> Load:
+            pages = sum(end // scenario.pull_batch_size for end in ends[address])
+            limited = attrs.evolve(workload, requests_max=pages if scenario.cold_reads else 0)
+            return self._load(address, limited, topics, scenario.partitions_per_topic, ends[address])
+
+        return [functools.partial(opened, address) for address in self.cluster.masters.values()]
 
     def _fill(self, scenario: Scenario, topics: Sequence[str]) -> int:
-        """Send the backlog; returns its messages."""
+        """Send the backlog; returns its messages. What a busy broker refuses is sent again."""
         wanted = int(scenario.consumer_backlog_size_gb * 1e9 / scenario.message_size)
-        requests = -(-wanted // scenario.batch_size // len(self.cluster.masters))
-        workload = attrs.evolve(
-            self._base(scenario), connections=FILLERS, in_flight=FILL_IN_FLIGHT, rate=0.0, requests_max=requests
-        )
-        queues = scenario.partitions_per_topic
-        makers: list[Callable[[], Load]] = [
-            lambda address=address: self._load(address, workload, topics, queues, ())  # type: ignore[misc]
-            for address in self.cluster.masters.values()
-        ]
-        with self._open(makers) as loads:
-            run_together(loads, FILL_S_MAX, lambda at_s: self._tick("fill the backlog", at_s, Totals.of(loads)))
-            stored = Totals.of(loads).messages
-        if stored < wanted:
-            raise BenchFailed(f"the broker took {stored} of the {wanted} messages of the backlog")
-        return stored
+        stored, errors = 0, dict[str, int]()
+        for _ in range(FILL_ROUNDS):
+            requests = -(-(wanted - stored) // scenario.batch_size // len(self.cluster.masters))
+            workload = attrs.evolve(
+                self._base(scenario), connections=FILLERS, in_flight=FILL_IN_FLIGHT, rate=0.0, requests_max=requests
+            )
+            makers = [
+                functools.partial(self._load, address, workload, topics, scenario.partitions_per_topic, ())
+                for address in self.cluster.masters.values()
+            ]
+            with self._open(makers) as loads:
+                run_together(loads, FILL_S_MAX, functools.partial(self._filled, loads))
+                stored += Totals.of(loads).messages
+                errors = self._errors(loads, 1.0)
+            if stored >= wanted:
+                return stored
+        raise BenchFailed(f"the broker took {stored} of the {wanted} messages of the backlog: {errors}")
+
+    def _filled(self, loads: Sequence[Load], at_s: float) -> bool:
+        return self._tick("fill the backlog", at_s, Totals.of(loads))
 
     def _tick(self, phase: str, at_s: float, totals: Totals) -> bool:
         if self.broker is not None:
@@ -319,20 +385,20 @@ class NativeGenerator:
             rows.append(now.since(seen[-1], at_s, at_s - (rows[-1]["at_s"] if rows else 0.0), maxima(loads)))
             seen[:] = [now]
             self._tick("measure", at_s, now)
-            return bool(backlog) and now.received >= (backlog + now.messages) * groups
+            return bool(backlog) and now.passed >= (backlog + now.messages) * groups
 
         cpu_s, broker_cpu_s = time.process_time(), self._broker_cpu_s()
         seconds = run_together(loads, scenario.test_duration_minutes * 60, sample)
         cpu_s, broker_cpu_s = time.process_time() - cpu_s, self._broker_cpu_s() - broker_cpu_s
         run = self._result(scenario, loads, seconds, rows)
         if self.broker is not None:
-            run.figures["broker_cpu_us"] = round(broker_cpu_s * 1e6 / Totals.of(loads).messages, 3)
+            run.figures["broker_cpu_us"] = round(broker_cpu_s * 1e6 / Totals.of(loads).work, 3)
             run.figures["broker_pss_mib"] = self.broker.pss_mib()
         run.figures["generator_cores"] = round(cpu_s / seconds, 3)
         if backlog:
-            if seen[-1].received < backlog * groups:
+            if seen[-1].passed < backlog * groups:
                 raise BenchFailed(
-                    f"the groups did not drain the backlog in testDurationMinutes: {seen[-1].received} of "
+                    f"the groups did not drain the backlog in testDurationMinutes: {seen[-1].passed} of "
                     f"{backlog * groups} messages"
                 )
             run.figures["drain_s"] = round(seconds, 3)
@@ -343,7 +409,7 @@ class NativeGenerator:
 
     def _result(self, scenario: Scenario, loads: list[Load], seconds: float, rows: list[Figures]) -> Run:
         totals, largest = Totals.of(loads), maxima(loads)
-        if not totals.messages and not totals.received:
+        if not totals.work:
             raise BenchFailed(
                 f"the broker acknowledged no message: {self._errors(loads, seconds) or 'it did not answer'}"
             )
@@ -352,11 +418,13 @@ class NativeGenerator:
             figures["reads_per_s"] = round(totals.messages / scenario.pull_batch_size / seconds, 1)
             figures["read_messages_per_s"] = round(totals.messages / seconds, 1)
             figures["read_mib_per_s"] = round(totals.bytes_received / seconds / 2**20, 1)
-        else:
+        elif scenario.producers_per_topic:
             figures["messages_per_s"] = round(totals.messages / seconds, 1)
             figures["mib_per_s"] = round(totals.messages * scenario.message_size / seconds / 2**20, 1)
         if totals.received:
             figures["consumed_per_s"] = round(totals.received / seconds, 1)
+        if scenario.filter_expression:
+            figures["passed_per_s"] = round(totals.passed / seconds, 1)
         histograms = {}
         is_drain = scenario.consumer_backlog_size_gb > 0 and not scenario.random_reads
         for which, prefix in ((SENDS, "read" if scenario.random_reads else "send"), (END_TO_END, "end_to_end")):

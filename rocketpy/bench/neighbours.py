@@ -1,7 +1,8 @@
 """The neighbours of RocketMQ that the same scenario can measure on the same machine: NATS and Kafka.
 
 A server of one's own has the defaults of its project, except for what a single node needs: a directory, a port, and for
-NATS streams on files. `nats-server` is looked for on PATH; the jars of Kafka in the directory KAFKA_LIB.
+NATS streams on files. `nats-server` is looked for on PATH and where Go installs programs. Kafka's jars are those of the
+directory KAFKA_LIB, or fetched once with Maven.
 """
 
 from __future__ import annotations
@@ -19,16 +20,20 @@ import attrs
 
 from rocketpy.errors import ConfigError
 
+from . import jars
 from .cluster import BenchFailed
+from .driver import cache_directory
 from .own_broker import HOST, OwnBroker, server, wait_ready
 
 NATS_NEEDED = (
-    "the target nats needs nats-server on PATH (go install github.com/nats-io/nats-server/v2@latest), or the --address "
-    "of one that runs with -js"
+    "the target nats needs nats-server on PATH (Debian: nats-server; or go install "
+    "github.com/nats-io/nats-server/v2@latest), or the --address of one that runs with -js"
 )
+KAFKA_VERSION = "4.0.0"
+KAFKA_JARS = (("org.apache.kafka", "kafka_2.13", KAFKA_VERSION),)
 KAFKA_NEEDED = (
-    "the target kafka needs Java 17, and in KAFKA_LIB the directory of its jars (org.apache.kafka:kafka_2.13 with its "
-    "dependencies), or the --address of one that runs"
+    "the target kafka needs Java 17, and Maven to fetch its jars or KAFKA_LIB, the directory libs of Kafka's "
+    "distribution; or the --address of one that runs"
 )
 KAFKA_HEAP = ("-Xms1g", "-Xmx1g")  # of its own start script
 KAFKA_PROPERTIES = """process.roles=broker,controller
@@ -55,16 +60,28 @@ def _answers(address: str) -> None:
 
 
 def _nats_command(directory: Path, port: int) -> list[str]:
-    program = shutil.which("nats-server")
+    program = shutil.which("nats-server") or shutil.which("nats-server", path=str(Path.home() / "go" / "bin"))
     if program is None:
         raise ConfigError(NATS_NEEDED)
     return [program, "-js", "-sd", str(directory / "store"), "-a", HOST, "-p", str(port)]
 
 
+def _kafka_lib() -> Path:
+    given = os.environ.get("KAFKA_LIB", "")
+    return Path(given) if given else cache_directory() / f"kafka-{KAFKA_VERSION}"
+
+
 def _kafka_java(main: str, *words: str) -> list[str]:
-    lib, java = os.environ.get("KAFKA_LIB", ""), shutil.which("java")
-    if java is None or not any(Path(lib).glob("kafka_*.jar")):
+    lib, java = _kafka_lib(), shutil.which("java")
+    if java is None:
         raise ConfigError(KAFKA_NEEDED)
+    if not any(lib.glob("kafka_*.jar")):
+        if "KAFKA_LIB" in os.environ or shutil.which("mvn") is None:
+            raise ConfigError(KAFKA_NEEDED)
+        try:
+            jars.fetch(lib, KAFKA_JARS)
+        except subprocess.CalledProcessError as error:
+            raise ConfigError(f"Maven cannot fetch Kafka {KAFKA_VERSION}: {error.stdout.strip()[-500:]}") from error
     return [java, *KAFKA_HEAP, "-cp", f"{lib}/*", main, *words]
 
 
@@ -104,8 +121,8 @@ class Neighbour:
 
 
 def _kafka_version() -> str:
-    jars = sorted(Path(os.environ.get("KAFKA_LIB", "")).glob("kafka_*.jar"))
-    return jars[0].stem.partition("-")[2] if jars else ""
+    found = sorted(_kafka_lib().glob("kafka_*.jar"))
+    return found[0].stem.partition("-")[2] if found else ""
 
 
 def _connect_nats(address: str) -> Any:

@@ -1,6 +1,6 @@
 """A broker of its own for a benchmark, on free ports of this host, with an empty store.
 
-rocketpy with a name server; or a neighbour, whose server the machine has.
+rocketpy with a name server, on request with a certificate and accounts; or a neighbour, whose server the machine has.
 """
 
 from __future__ import annotations
@@ -22,10 +22,13 @@ from typing import IO, TypeVar
 import attrs
 
 from rocketpy import aio
+from rocketpy.client import TlsOptions
 from rocketpy.errors import RocketError
+from rocketpy.remoting.signature import Credentials
 
 from . import proc
 from .cluster import Access, BenchFailed, Cluster, find
+from .scenario import Scenario
 
 HOST = "127.0.0.1"
 T = TypeVar("T")
@@ -33,6 +36,8 @@ PORTS = range(12_002, 31_998)
 BOOT_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
 DISK_FREE_MIN = 0.12  # of the file system; a broker deletes and refuses when there is less
+TLS = {"tls.server.mode": "permissive", "tls.test.mode.enable": "true"}
+CREDENTIALS, BROKER_CREDENTIALS = Credentials("rocketpy-bench", "secret-of-bench"), ("bench-broker", "secret-of-broker")
 
 
 def free_ports(count: int, *, apart: int = 4) -> list[int]:
@@ -106,6 +111,16 @@ class OwnBroker:
     def pss_mib(self) -> float:
         return proc.pss_mib([self.process.pid], self.store)
 
+    def disk_reads(self) -> tuple[int, int]:
+        """Return bytes that its processes have read from disks, and page faults that waited for one."""
+        return proc.read_bytes([self.process.pid]), proc.major_faults([self.process.pid])
+
+    def restart_after(self, work: Callable[[], None]) -> None:
+        """Stop it, do some work on its store, and start it again."""
+        stop_process(self.process)
+        work()
+        self.process = self.start()
+
     def kill_and_restart(self) -> None:
         """Kill every process with SIGKILL at once, and start it again once they are gone."""
         pids = proc.tree(self.process.pid)
@@ -157,24 +172,51 @@ def server(
         shutil.rmtree(directory, ignore_errors=True)
 
 
+def write_accounts(directory: Path) -> dict[str, str]:
+    """Write the accounts of the benchmark and of the broker itself; returns the properties of a broker with them."""
+    name, secret = BROKER_CREDENTIALS
+    accounts = (
+        f"accounts:\n- {{accessKey: {CREDENTIALS.access_key}, secretKey: {CREDENTIALS.secret_key}, admin: true}}\n"
+        f"- {{accessKey: {name}, secretKey: {secret}}}\n"
+    )
+    own = directory / "broker-account.yml"
+    for path, text in (
+        (directory / "conf" / "plain_acl.yml", accounts),
+        (own, f"accessKey: {name}\nsecretKey: {secret}\n"),
+    ):
+        path.parent.mkdir(exist_ok=True)
+        path.touch(0o600)
+        path.write_text(text)
+    return {
+        "aclEnable": "true",
+        "rocketmqHome": str(directory),
+        "aclBrokerAccounts": name,
+        "aclCredentialsFile": str(own),
+    }
+
+
 @contextlib.contextmanager
-def own_broker(
-    settings: Mapping[str, str], slaves: int, parent: Path | None, access: Access
-) -> Iterator[tuple[OwnBroker, Cluster]]:
-    """Start rocketpy with these properties, and slaves of it. `access` says how clients reach it; its name servers are
-    replaced.
+def own_broker(scenario: Scenario, parent: Path | None, access: Access) -> Iterator[tuple[OwnBroker, Cluster]]:
+    """Start rocketpy with the properties of a scenario, and slaves of it. `access` says how clients reach it, unless
+    the scenario has TLS or accounts; its name servers are replaced.
 
     Raises:
         BenchFailed: it does not serve.
     """
+    settings, slaves = scenario.broker, scenario.slaves
 
     def command(directory: Path, port: int) -> list[str]:
         (broker_port,) = free_ports(1)
         ports = ("--port", str(broker_port), "--namesrv-port", str(port), "--metrics-port", "0")
-        properties = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+        guard = (TLS if scenario.tls else {}) | (write_accounts(directory) if scenario.accounts else {})
+        properties = [word for name, value in {**guard, **settings}.items() for word in ("--set", f"{name}={value}")]
         words = (sys.executable, "-m", "rocketpy", "standalone", "--store", str(directory / "store"))
         return [*words, *ports, *properties]
 
+    if scenario.tls:
+        access = attrs.evolve(access, tls=TlsOptions(verify=False))
+    if scenario.accounts:
+        access = attrs.evolve(access, credentials=CREDENTIALS)
     with server(command, parent, PYTHONPATH=python_path()) as broker:
         reached = attrs.evolve(access, name_servers=broker.address)
         cluster = wait_ready(broker, lambda: find(reached))

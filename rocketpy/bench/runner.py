@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import attrs
 
 from . import result
-from .cluster import Access, find
+from .cluster import Access, BenchFailed, find
 from .neighbours import SYSTEMS
 from .own_broker import OwnBroker, own_broker
 from .result import PointResult, Result, Run, Tick
@@ -49,6 +49,8 @@ class Plan:
 def place(plan: Plan, scenario: Scenario, tick: Tick) -> Iterator[tuple[Generator, dict[str, Any]]]:
     """Find the system, or start one for this run; yields the generator and the system's description."""
     if plan.target != ROCKETMQ:
+        if keys := scenario.needs_own_broker:
+            raise BenchFailed(f"the target {plan.target} has no {', '.join(keys)}: leave them out of the scenario")
         system = SYSTEMS[plan.target]
         with system.open(plan.address, plan.store) as (connect, broker):
             from .clients.generator import ClientGenerator, described
@@ -61,7 +63,7 @@ def place(plan: Plan, scenario: Scenario, tick: Tick) -> Iterator[tuple[Generato
         if plan.access.name_servers:
             broker, cluster = None, find(plan.access, plan.cluster)
         else:
-            broker, cluster = stack.enter_context(own_broker(scenario.broker, scenario.slaves, plan.store, plan.access))
+            broker, cluster = stack.enter_context(own_broker(scenario, plan.store, plan.access))
         about = cluster.described() | {"is_own": broker is not None}
         if plan.generator == "native":
             from .native import NativeGenerator
@@ -81,7 +83,7 @@ def run_all(points: Sequence[Point], plan: Plan, watch: Callable[[str], Tick]) -
     Args:
         watch: given a label, returns the place to report progress to.
     """
-    date, machine = result.now(), result.machine()
+    begun = result.now(), result.machine()
     runs: list[list[Run]] = [[] for _ in points]
     target: dict[str, Any] = {}
     for turn in range(plan.runs):
@@ -90,16 +92,27 @@ def run_all(points: Sequence[Point], plan: Plan, watch: Callable[[str], Tick]) -
             with place(plan, point.scenario, watch(label)) as (generator, about):
                 runs[index].append(generator.run(point.scenario))
                 target = about
+    return result_of(points, runs, begun, target, plan.generator)
+
+
+def result_of(
+    points: Sequence[Point],
+    runs: Sequence[list[Run]],
+    begun: tuple[str, dict[str, Any]],
+    target: dict[str, Any],
+    generator: str,
+) -> Result:
+    """Return the result of runs. `begun`: date and machine before the first one."""
     found = [
         PointResult(name=point.name, scenario=point.scenario.as_keys(), runs=done)
         for point, done in zip(points, runs, strict=True)
     ]
     return Result(
         name=points[0].scenario.name,
-        date=date,
+        date=begun[0],
         target=target,
-        generator=plan.generator,
+        generator=generator,
         rocketpy=result.software(),
-        machine=machine,
+        machine=begun[1],
         points=found,
     )

@@ -1,7 +1,7 @@
 """Scenario files: a load in the vocabulary of the OpenMessaging benchmark, as YAML or TOML.
 
 A key that has a list instead of one value is swept: the scenario has a point for each value (for each pair of values of
-two lists), and a result names its points by what differs.
+two lists), and a result names its points by what differs. `quick` makes one of them small, to see that it runs.
 
     name: queues
     topics: 1
@@ -18,7 +18,7 @@ import itertools
 import math
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,9 @@ QUEUES_MAX = 200_000  # of all topics: each has requests of its own in memory
 FIELDS_OF_KEYS = {"consumerBacklogSizeGB": "consumer_backlog_size_gb"}  # the others follow from their names
 KINDS = {"str": "text", "bool": "true or false", "int": "a whole number", "float": "a number"}
 STAMP_BYTES = 8  # a body begins with the time at which it was due
+KINDS_OF_MESSAGES = 100  # beside a filter: as many as a property has values
+FILTERED_QUEUES_MAX = QUEUES_MAX // KINDS_OF_MESSAGES
+TAGS = re.compile(r"\*|[\w-]+( *\|\| *[\w-]+)*")
 
 
 def key(default: Any, text: str, low: float = 0, high: float = 1e9) -> Any:
@@ -60,9 +63,19 @@ class Scenario:
     transactions: bool = key(False, "each send is a half message, committed at once")
     delay_level: int = key(0, "delay level of each message; end to end counts from its delivery time", 0, 18)
     delay_millis: int = key(0, "the same as a time, for brokers with timers", 0, 86_400_000)
-    random_reads: bool = key(False, "read pages of the backlog in random order, instead of sending")
+    filter_expression: str = key(
+        "", "of the groups, tags or SQL92; message n has the tag Tag(n mod 10) and a property number, n mod 100"
+    )
+    random_reads: bool = key(
+        False, "read pages of the backlog instead of sending, in random order, each once before any again"
+    )
+    cold_reads: bool = key(
+        False, "drop the store of such a broker from memory before, so that reads come from the disk"
+    )
     idle_connections: int = key(0, "clients of the first broker that only send heartbeats, beside the load", 0, 200_000)
     kill_after: bool = key(False, "kill -9 such a broker after each run, and measure its recovery")
+    tls: bool = key(False, "connections to a broker that `rocketpy bench` starts itself use TLS")
+    accounts: bool = key(False, "such a broker has accounts, and requests are signed")
     slaves: int = key(0, "slaves of a broker that `rocketpy bench` starts itself", 0, 4)
     broker: Mapping[str, str] = attrs.field(
         factory=dict, metadata={"text": "properties of a broker that `rocketpy bench` starts itself"}
@@ -71,6 +84,17 @@ class Scenario:
     @property
     def queues(self) -> int:
         return self.topics * self.partitions_per_topic
+
+    @property
+    def filter_type(self) -> str:
+        expression = self.filter_expression.strip()
+        return "TAG" if not expression or TAGS.fullmatch(expression) else "SQL92"
+
+    @property
+    def needs_own_broker(self) -> list[str]:
+        """Keys that are for brokers which `rocketpy bench` starts itself."""
+        fields = ("broker", "slaves", "tls", "accounts", "cold_reads", "kill_after")
+        return [_key_of(field) for field in fields if getattr(self, field)]
 
     def as_keys(self) -> dict[str, Any]:
         """Return the keys of a scenario file that have this value."""
@@ -160,7 +184,13 @@ def _point(content: Mapping[str, Any], chosen: Mapping[str, Any], source: str) -
     values = {KEYS[name]: _value(name, value, source) for name, value in {**content, **chosen}.items()}
     scenario = Scenario(**values)
     _check_relations(scenario, source)
-    return Point(", ".join(f"{name}={value}" for name, value in chosen.items()), scenario)
+    return Point(", ".join(_named(name, value) for name, value in chosen.items()), scenario)
+
+
+def _named(name: str, value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{each}={_property(text)}" for each, text in value.items()) or "default properties"
+    return f"{name}={value}"
 
 
 def _value(name: str, value: Any, source: str) -> Any:
@@ -195,6 +225,13 @@ def _check_relations(scenario: Scenario, source: str) -> None:
         (scenario.batch_size > 1 and (scenario.transactions or delayed), "a batch has no transactions and no delays"),
         (scenario.transactions and delayed, "transactions and delays exclude each other"),
         (scenario.random_reads and not reads_backlog, "randomReads needs consumerBacklogSizeGB"),
+        (scenario.cold_reads and not scenario.random_reads, "coldReads needs randomReads"),
+        *_filter_relations(scenario),
+        (scenario.accounts and scenario.idle_connections > 0, "idleConnections sign nothing: they need no accounts"),
+        (
+            scenario.slaves > 0 and (scenario.tls or scenario.accounts),
+            "slaves that `rocketpy bench` starts have no tls and no accounts",
+        ),
         (reads_backlog and not scenario.subscriptions_per_topic, "consumerBacklogSizeGB needs subscriptionsPerTopic"),
         (delayed and reads_backlog, "consumerBacklogSizeGB and delays exclude each other"),
         (
@@ -211,6 +248,43 @@ def _check_relations(scenario: Scenario, source: str) -> None:
             raise ConfigError(f"{source}: {reason}")
 
 
+def _filter_relations(scenario: Scenario) -> list[tuple[bool, str]]:
+    is_filtered = bool(scenario.filter_expression)
+    return [
+        (is_filtered and not scenario.subscriptions_per_topic, "filterExpression needs subscriptionsPerTopic"),
+        (is_filtered and scenario.batch_size > 1, "filterExpression and batches exclude each other"),
+        (is_filtered and scenario.random_reads, "filterExpression and randomReads exclude each other"),
+        (
+            is_filtered and scenario.queues > FILTERED_QUEUES_MAX,
+            f"filterExpression allows topics x partitionsPerTopic up to {FILTERED_QUEUES_MAX} queues",
+        ),
+    ]
+
+
 def changed(point: Point, values: Mapping[str, Any]) -> Point:
     """Return a point with other values of some fields; its name stays."""
     return attrs.evolve(point, scenario=attrs.evolve(point.scenario, **values))
+
+
+def quick(found: Sequence[Point]) -> list[Point]:
+    """Return the last point, so small that it takes a second or a few: it shows that a scenario runs, and measures
+    nothing."""
+    return [changed(found[-1], _small(found[-1].scenario))]
+
+
+def _small(scenario: Scenario) -> dict[str, Any]:
+    is_late = scenario.delay_level > 0 or scenario.delay_millis > 0
+    most = {
+        "topics": 2,
+        "partitions_per_topic": 8,
+        "producers_per_topic": 4,
+        "consumer_per_subscription": 4,
+        "producer_rate": 500,
+        "consumer_backlog_size_gb": 0.01,
+        "idle_connections": 200,
+        "warmup_duration_minutes": 0.01,
+        "test_duration_minutes": 1 if scenario.consumer_backlog_size_gb and not scenario.random_reads else 0.015,
+    }
+    if is_late:
+        most["test_duration_minutes"] = 0.1
+    return {name: min(getattr(scenario, name), limit) for name, limit in most.items()}

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import attrs
 
-from . import proc
+from . import proc, result
 from .cluster import Access
 from .own_broker import OwnBroker
-from .result import Run, Tick
-from .runner import Plan, place
+from .result import Figures, Result, Tick
+from .runner import Plan, place, result_of
 from .scenario import Point
 
 SAMPLE_EVERY_S = 5.0
@@ -86,6 +86,19 @@ def faults(samples: Sequence[Sample]) -> list[str]:
     return found
 
 
+def figures(samples: Sequence[Sample]) -> Figures:
+    """Return first, last and slope of each resource for a result."""
+    counted = after_warm_up(samples) if samples else []
+    if len(counted) < SAMPLES_MIN:
+        return {}
+    found: Figures = {"processes_replaced": len(counted[0].pids - counted[-1].pids)}
+    for resource in LIMITS:
+        found[f"{resource}_first"] = getattr(counted[0], resource)
+        found[f"{resource}_last"] = getattr(counted[-1], resource)
+        found[f"{resource}_per_hour"] = round(slope_per_hour(counted, resource), 2)
+    return found
+
+
 def summary(samples: Sequence[Sample]) -> list[str]:
     """Return a line for each resource: first, last, slope."""
     counted = after_warm_up(samples)
@@ -96,8 +109,8 @@ def summary(samples: Sequence[Sample]) -> list[str]:
     ]
 
 
-def soak(point: Point, store: Path | None, tick: Tick) -> tuple[Run, list[Sample]]:
-    """Run a scenario on a broker of its own; returns the run and the samples.
+def soak(point: Point, store: Path | None, tick: Tick) -> tuple[Result, list[Sample]]:
+    """Run a scenario on a broker of its own; returns the result and the samples.
 
     Raises:
         BenchFailed: the load could not go on.
@@ -110,7 +123,10 @@ def soak(point: Point, store: Path | None, tick: Tick) -> tuple[Run, list[Sample
             samples.append(take(brokers[0], at_s))
         tick(phase, at_s, messages, errors)
 
-    with place(Plan(access=Access(""), store=store), point.scenario, watch) as (generator, _):
+    plan, begun = Plan(access=Access(""), store=store), (result.now(), result.machine())
+    with place(plan, point.scenario, watch) as (generator, about):
         assert generator.broker is not None  # the plan names no cluster
         brokers.append(generator.broker)
-        return generator.run(point.scenario), samples
+        run = generator.run(point.scenario)
+        run.figures.update(figures(samples))
+        return result_of([point], [[run]], begun, about, plan.generator), samples

@@ -6,9 +6,10 @@ Exit status: 0 done, 1 it failed or (compare) a figure is worse, 2 wrong argumen
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from ..processes.boot.serving import exit_status
 if TYPE_CHECKING:
     from rocketpy.bench.result import Tick
     from rocketpy.bench.runner import Plan
+    from rocketpy.bench.scenario import Point
 
 _RESULT = click.Path(dir_okay=False, path_type=Path)
 GENERATORS = ("native", "client")
@@ -73,6 +75,7 @@ def scenarios(name: str | None) -> None:
 @shared_options(with_environment=True)
 @click.option("--runs", type=click.IntRange(1), default=3, show_default=True, help="Runs of each point.")
 @click.option("--minutes", type=click.FloatRange(0.01), help="Replaces testDurationMinutes.")
+@click.option("--quick", is_flag=True, help="One small run of the last point: does it work here?")
 @click.option(
     "--generator", type=click.Choice(GENERATORS), default="native", show_default=True, help="Origin of the load."
 )
@@ -99,6 +102,7 @@ def run_command(
     settings: tuple[str, ...],
     output: Path | None,
     plots: bool,
+    quick: bool,
     **connection: Any,
 ) -> None:
     """Run SCENARIO, a YAML or TOML file or the name of a shipped one.
@@ -108,6 +112,7 @@ def run_command(
 
     \b
     rocketpy bench run throughput --set flushDiskType=SYNC_FLUSH
+    rocketpy bench run latency --quick                                 does it work here? seconds, no figures
     rocketpy bench run latency -n 10.0.0.1:9876 --runs 5 -o before.json
     rocketpy bench run latency --target nats -o nats.json              the same load on a neighbour, by its client
     """
@@ -119,27 +124,40 @@ def run_command(
         security = security_settings(connection)
         access = Access(name_servers, security.tls_options(), tool_credentials(security))
         system: dict[str, Any] = {"target": target, "address": address, "cluster": cluster, "store": store}
-        plan = Plan(access=access, runs=runs, generator=generator if target == "rocketmq" else "client", **system)
-        return _run(scenario, plan, minutes, settings, output, plots=plots)
+        system["generator"] = generator if target == "rocketmq" else "client"
+        plan = Plan(access=access, runs=1 if quick else runs, **system)
+        points = _points(scenario, minutes, settings, is_quick=quick)
+        if plan.access.name_servers and (keys := _own_keys(points)):
+            raise click.UsageError(
+                f"{', '.join(keys)} and --set are for brokers that are started here: leave out -n, or them"
+            )
+        return _run(points, plan, output, plots=plots)
 
     sys.exit(exit_status(run))
 
 
-def _run(
-    source: str, plan: Plan, minutes: float | None, settings: tuple[str, ...], output: Path | None, *, plots: bool
-) -> int:
-    from rocketpy.bench import report, runner, scenario
+def _points(source: str, minutes: float | None, settings: tuple[str, ...], *, is_quick: bool) -> list[Point]:
+    """Read a scenario, with what the options change."""
+    from rocketpy.bench import scenario
 
     from .settings import pairs
 
+    found = scenario.quick(scenario.read(source)) if is_quick else scenario.read(source)
     changed = {"test_duration_minutes": minutes} if minutes else {}
-    points = [
-        scenario.changed(point, {**changed, "broker": {**point.scenario.broker, **pairs(settings)}})
-        for point in scenario.read(source)
+    return [
+        scenario.changed(point, {**changed, "broker": {**point.scenario.broker, **pairs(settings)}}) for point in found
     ]
-    if plan.access.name_servers and any(point.scenario.broker for point in points):
-        raise click.UsageError("`broker` and --set are for brokers that are started here: leave out -n, or them")
-    with _progress() as watch:
+
+
+def _own_keys(points: Sequence[Point]) -> list[str]:
+    """Return the keys of these points that a cluster which runs already cannot have."""
+    return list(dict.fromkeys(key for point in points for key in point.scenario.needs_own_broker))
+
+
+def _run(points: Sequence[Point], plan: Plan, output: Path | None, *, plots: bool) -> int:
+    from rocketpy.bench import report, runner
+
+    with _progress(points, plan.runs) as watch:
         found = runner.run_all(points, plan, watch)
     target = output or Path(f"{found.name}.json")
     found.write(target)
@@ -153,19 +171,22 @@ def _run(
 
 
 @contextlib.contextmanager
-def _progress() -> Iterator[Callable[[str], Tick]]:
-    """Yield the place to report progress to: a line that is drawn over on a terminal, a line per phase elsewhere."""
+def _progress(points: Sequence[Point], runs: int) -> Iterator[Callable[[str], Tick]]:
+    """Yield the place to report progress to, run by run: a bar on a terminal, a line per phase elsewhere."""
     from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True)
     said: set[str] = set()
-    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    numbers = itertools.count()
+    columns = (BarColumn(bar_width=20), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("start", total=None)
+        task = progress.add_task("start", total=len(points) * runs)
 
         def watch(label: str) -> Tick:
-            progress.update(task, description=label)
+            number = next(numbers)
+            seconds = points[number % len(points)].scenario.test_duration_minutes * 60
+            progress.update(task, description=label, completed=number)
 
             def draw(phase: str, at_s: float, messages: int, errors: int) -> None:
                 text = f"{label}: {phase}"
@@ -173,7 +194,8 @@ def _progress() -> Iterator[Callable[[str], Tick]]:
                     said.add(text)
                     click.echo(text, err=True)
                 counted = f"{messages:>13,} messages {errors} errors"
-                progress.update(task, description=f"{text} {at_s:5.0f} s {counted}")
+                part = min(1.0, at_s / seconds) if phase == "measure" else 0.0
+                progress.update(task, description=f"{text} {at_s:5.0f} s {counted}", completed=number + part)
 
             return draw
 
@@ -184,7 +206,8 @@ def _progress() -> Iterator[Callable[[str], Tick]]:
 @click.option("--minutes", type=click.FloatRange(0.5), default=30, show_default=True, help="Time of the load.")
 @click.option("--store", type=click.Path(file_okay=False, exists=True, path_type=Path), help="Directory of the store.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Property of the broker; may be repeated.")
-def soak_command(minutes: float, store: Path | None, settings: tuple[str, ...]) -> None:
+@click.option("-o", "--output", type=_RESULT, help="Also write a result file.")
+def soak_command(minutes: float, store: Path | None, settings: tuple[str, ...], output: Path | None) -> None:
     """Load a broker of its own steadily, and fail if its memory or descriptors grow, or a process of it is replaced.
 
     Allowed are 10 MiB and 10 descriptors an hour, after the first fifth of the time; and no failed request.
@@ -197,8 +220,12 @@ def soak_command(minutes: float, store: Path | None, settings: tuple[str, ...]) 
 
         (point,) = scenario.read("soak")
         changed = {"test_duration_minutes": minutes, "broker": {**point.scenario.broker, **pairs(settings)}}
-        with _progress() as watch:
-            found, samples = soak.soak(scenario.changed(point, changed), store, watch("soak"))
+        point = scenario.changed(point, changed)
+        with _progress([point], 1) as watch:
+            result, samples = soak.soak(point, store, watch("soak"))
+        found = result.points[0].runs[0]
+        if output is not None:
+            result.write(output)
         click.echo("\n".join(soak.summary(samples)))
         click.echo(f"{report.number(found.figures['messages_per_s'])} messages/s, errors: {found.errors or 'none'}")
         faults = soak.faults(samples) + [f"requests failed: {found.errors}"] * bool(found.errors)

@@ -31,7 +31,7 @@ INTERVAL_S = 1.0
 STOP_S_MAX = 10.0
 SHORT_OF = (
     *("batch_size", "transactions", "delay_level", "delay_millis"),
-    *("random_reads", "consumer_backlog_size_gb", "idle_connections", "kill_after"),
+    *("random_reads", "consumer_backlog_size_gb", "idle_connections", "kill_after", "filter_expression"),
 )
 SENDS, END_TO_END = "send", "end_to_end"
 

@@ -51,9 +51,8 @@ struct load {
     uint32_t dirty_count;
     uint32_t next_queue, next_connection;
     uint64_t next_key, started, due; /* requests started ever; open loop: requests due so far */
-    uint64_t random;
     int64_t open_loop_ns, tick_ns, last_ok_ns;
-    uint64_t *cursors; /* per queue: LOAD_PULL walks, the others follow */
+    uint64_t *cursors; /* per queue: LOAD_PULL walks, or the state of its random order; the others follow */
     uint8_t *asked;    /* per queue, LOAD_FILTERED: a pull is in flight */
     load_stats stats;
     load_ack *acks;

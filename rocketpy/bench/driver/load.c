@@ -155,7 +155,6 @@ load *load_open(const load_config *config) {
     l->connection_count = config->producers + config->consumers;
     l->template_size_max = largest_template(config);
     l->next_key = config->key_first;
-    l->random = (uint64_t)load_now_ns() | 1;
     l->address = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons((uint16_t)config->port)};
     l->connections = calloc(l->connection_count, sizeof *l->connections);
     l->dirty = calloc(l->connection_count, sizeof *l->dirty);
@@ -169,6 +168,8 @@ load *load_open(const load_config *config) {
         goto failed;
     }
     if (config->mode == LOAD_END_TO_END) memcpy(l->cursors, config->offsets, config->queue_count * sizeof *l->cursors);
+    for (uint32_t i = 0; config->random_pages && i < config->queue_count; i++)
+        l->cursors[i] = (uint64_t)load_now_ns() * (i + 1);
     for (uint32_t i = 0; i < l->connection_count; i++) l->connections[i].fd = -1;
     for (uint32_t i = 0; i < l->connection_count; i++)
         if (open_connection(l, i) != 0) goto failed;

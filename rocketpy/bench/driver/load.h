@@ -43,7 +43,8 @@ typedef struct load_config {
     uint32_t pull_count;       /* messages asked for in one pull */
     uint32_t is_tls;           /* 1: by TLS; not with `reconnect` */
     uint32_t reconnect;        /* 1: a lost connection is opened again; 0: it stays lost */
-    uint32_t random_pages;     /* 1: LOAD_PULL asks for pages in random order */
+    uint32_t random_pages;     /* 1: LOAD_PULL asks for pages in random order, each once before any comes again */
+    uint32_t is_filtered;      /* 1: consumers of LOAD_END_TO_END follow a subscription to a part of the messages */
     uint32_t record_acks;      /* 1: remember every acknowledged send (JSON replies only) */
     int64_t stamp_shift_ns;    /* added to the stamps: the delay of delayed messages, whose lateness counts */
     double rate;               /* requests per second of all producers; 0: closed loop */
@@ -66,7 +67,7 @@ typedef struct load_stats {
     uint64_t bad_replies;      /* pull replies whose records are torn, out of order or not what was asked for */
     uint64_t short_replies;    /* pulls answered with fewer messages than asked for and available */
     uint64_t empty_replies;    /* suspended pulls whose time was over */
-    uint64_t units_passed;     /* filtered pulls: queue offsets that their answers moved on by */
+    uint64_t units_passed;     /* filtered pulls, end to end: queue offsets that the answers moved on by */
     uint64_t timeouts;
     uint64_t unmatched;        /* answers to nothing: late ones after a timeout */
     uint64_t connections_lost;
@@ -125,4 +126,7 @@ void load_patch(const load_template *t, uint8_t *frame, uint32_t opaque, uint64_
                 int64_t stamp_ns);
 int load_read_head(const uint8_t *frame, uint32_t size, int32_t *code, uint32_t *opaque);
 uint32_t load_bucket(uint64_t value_ns);
+
+/* Pages of a file of `size` bytes that are in the page cache; -1 with errno. */
+int64_t load_cached_pages(const char *path, uint64_t size);
 #endif

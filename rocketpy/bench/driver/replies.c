@@ -63,7 +63,7 @@ static int64_t read_records(load *l, const slot *s, const wire_head *head, int64
 }
 
 /* The records of a filtered pull: in order, between the offset asked for and the next one. Returns how many, or -1. */
-static int64_t read_filtered(load *l, const slot *s, const wire_head *head, uint64_t next_offset) {
+static int64_t read_filtered(load *l, const slot *s, const wire_head *head, uint64_t next_offset, int64_t now) {
     int64_t records = 0;
     uint64_t least = s->offset;
     uint32_t at = 0;
@@ -72,6 +72,8 @@ static int64_t read_filtered(load *l, const slot *s, const wire_head *head, uint
         if (wire_record_read(head->body + at, head->body_size - at, &record) != 0) return -1;
         if (record.queue_offset < least || record.queue_offset >= next_offset) return -1;
         least = record.queue_offset + 1;
+        if (l->config.mode == LOAD_END_TO_END && record.body_size >= 8)
+            histogram_record(&l->end_to_end, now - (int64_t)wire_load64(record.body), 1);
         at += record.size;
     }
     count(&l->stats.bytes_received, at);
@@ -82,7 +84,7 @@ static void finish_filtered(load *l, connection *c, slot *s, const wire_head *he
     enum { FOUND = 0, NONE_MATCHED = 20 };
     if (head->code == FOUND || head->code == NONE_MATCHED) {
         int64_t next = wire_json_field(head, "\"nextBeginOffset\"");
-        int64_t records = next > (int64_t)s->offset ? read_filtered(l, s, head, (uint64_t)next) : -1;
+        int64_t records = next > (int64_t)s->offset ? read_filtered(l, s, head, (uint64_t)next, now) : -1;
         if (records < 0) {
             count(&l->stats.bad_replies, 1);
         } else {
@@ -96,6 +98,28 @@ static void finish_filtered(load *l, connection *c, slot *s, const wire_head *he
     slot_free(l, c, s);
 }
 
+/* A suspended pull of a subscription to a part of the messages: the next one begins where the answer says. */
+static void follow_filtered(load *l, connection *c, slot *s, const wire_head *head, int64_t now) {
+    enum { FOUND = 0, NONE_YET = 19, NONE_MATCHED = 20 };
+    uint32_t queue = s->queue;
+    if (head->code == FOUND || head->code == NONE_YET || head->code == NONE_MATCHED) {
+        int64_t next = wire_json_field(head, "\"nextBeginOffset\"");
+        int64_t records = next >= (int64_t)s->offset ? read_filtered(l, s, head, (uint64_t)next, now) : -1;
+        if (records < 0) {
+            count(&l->stats.bad_replies, 1);
+        } else {
+            if (records == 0) count(&l->stats.empty_replies, 1);
+            count(&l->stats.messages_received, (uint64_t)records);
+            count(&l->stats.units_passed, (uint64_t)next - s->offset);
+            l->cursors[queue] = (uint64_t)next;
+        }
+    } else {
+        count_code(&l->stats, head->code);
+    }
+    slot_free(l, c, s);
+    start_pull(l, c, queue, l->cursors[queue], now);
+}
+
 static void finish_pull(load *l, connection *c, slot *s, const wire_head *head, int64_t now) {
     const int follows = l->config.mode == LOAD_END_TO_END;
     int64_t records = 0;
@@ -106,6 +130,7 @@ static void finish_pull(load *l, connection *c, slot *s, const wire_head *head, 
             records = 0;
         } else if (follows) {
             count(&l->stats.messages_received, (uint64_t)records);
+            count(&l->stats.units_passed, (uint64_t)records);
         } else {
             if (records < (int64_t)l->config.pull_count) count(&l->stats.short_replies, 1);
             succeed(l, c, s, (uint64_t)records, now);
@@ -144,7 +169,7 @@ static int finish(load *l, connection *c, const uint8_t *frame, uint32_t size, i
         return 0;
     }
     if (c->is_consumer) {
-        finish_pull(l, c, s, &head, now);
+        (l->config.is_filtered ? follow_filtered : finish_pull)(l, c, s, &head, now);
         return 0;
     }
     if (head.code == 0) {

@@ -129,27 +129,27 @@ int start_pull(load *l, connection *c, uint32_t queue, uint64_t offset, int64_t 
     return start_request(l, c, pull_template(l, queue, offset), queue, offset, now);
 }
 
-/* Marsaglia's xorshift. */
-static uint64_t next_random(load *l) {
-    l->random ^= l->random << 13;
-    l->random ^= l->random >> 7;
-    l->random ^= l->random << 17;
-    return l->random;
+/* The next of `pages` numbers in random order: a generator of full period (Knuth's MMIX) over the next power of two, so
+ * that each page comes once before any comes again. What was read once is in the page cache. */
+static uint64_t random_page(uint64_t *state, uint64_t pages) {
+    const uint64_t mask = ~(uint64_t)0 >> __builtin_clzll((pages - 1) | 1);
+    do *state = (*state * 6364136223846793005u + 1442695040888963407u) & mask;
+    while (*state >= pages);
+    return *state;
 }
 
 /* A page of the next queue that has any; whole pages only: at random, or in order and again from the first. */
 static int start_walk(load *l, connection *c, int64_t now) {
+    const uint32_t count = l->config.pull_count;
     for (uint32_t tried = 0; tried < l->config.queue_count; tried++) {
         uint32_t queue = l->next_queue;
+        uint64_t *cursor = &l->cursors[queue], end = l->config.offsets[queue];
         l->next_queue = (queue + 1) % l->config.queue_count;
-        if (l->config.offsets[queue] < l->config.pull_count) continue;
-        if (l->config.random_pages)
-            l->cursors[queue] =
-                next_random(l) % (l->config.offsets[queue] / l->config.pull_count) * l->config.pull_count;
-        else if (l->cursors[queue] + l->config.pull_count > l->config.offsets[queue])
-            l->cursors[queue] = 0;
-        if (start_pull(l, c, queue, l->cursors[queue], now) != 0) return -1;
-        l->cursors[queue] += l->config.pull_count;
+        if (end < count) continue;
+        if (l->config.random_pages) return start_pull(l, c, queue, random_page(cursor, end / count) * count, now);
+        if (*cursor + count > end) *cursor = 0;
+        if (start_pull(l, c, queue, *cursor, now) != 0) return -1;
+        *cursor += count;
         return 0;
     }
     return -1;

@@ -222,3 +222,66 @@ def test_a_filtered_answer_that_cannot_be_is_bad(
         assert load.run(TIMEOUT_S)
         result = load.result(1.0, 0.0)
     assert (result.messages, result.units, result.errors) == (0, 0, {"bad": 1})
+
+
+def test_a_group_with_a_filter_goes_on_where_answers_say(serve: Callable[[Answer], Broker]) -> None:
+    """Found, none matched, none yet: the next pull begins at nextBeginOffset; what matched and all of it is counted."""
+    asked: list[tuple[str, str, str]] = []
+    answers = [(0, 400, (0, 7, 399)), (20, 100, ()), (19, 0, ()), (0, 3, (2,))]
+
+    def answer(count: int, header: dict[str, object]) -> bytes | None:
+        fields = header["extFields"]
+        assert isinstance(fields, dict)
+        assert (fields["subscription"], fields["expressionType"], fields["sysFlag"]) == ("number < 10", "SQL92", "6")
+        if fields["queueId"] != "0":
+            return b""
+        asked.append((fields["queueId"], fields["queueOffset"], fields["consumerGroup"]))
+        if len(asked) > len(answers):
+            return None
+        code, passed, found = answers[len(asked) - 1]
+        first = int(fields["queueOffset"])
+        body = b"".join(record(first + index) for index in found)
+        return reply(header, code, body, nextBeginOffset=str(first + passed))
+
+    workload = Workload(Mode.END_TO_END, 0, 1, group="G", expression="number < 10", expression_type="SQL92")
+    with open_load(serve(answer), workload) as load:
+        with pytest.raises(ConnectionError):
+            load.run(TIMEOUT_S)
+        stats = load.stats()
+    assert asked == [("0", offset, "G") for offset in ("0", "400", "500", "500", "503")]
+    assert (stats.messages_received, stats.units_passed, stats.empty_replies, stats.bad_replies) == (4, 503, 2, 0)
+
+
+def test_kinds_of_messages_go_to_every_queue_in_turn(serve: Callable[[Answer], Broker]) -> None:
+    seen: list[tuple[str, str]] = []
+
+    def answer(count: int, header: dict[str, object]) -> bytes:
+        fields = header["extFields"]
+        assert isinstance(fields, dict)
+        properties = dict(pair.split("\x01") for pair in fields["i"].split("\x02") if pair)
+        seen.append((fields["e"], properties["TAGS"]))
+        return reply(header, 0)
+
+    workload = Workload(Mode.SEND, 1, 1, 64, requests_max=6, kinds=({"TAGS": "A"}, {"TAGS": "B"}))
+    with open_load(serve(answer), workload) as load:
+        assert load.run(TIMEOUT_S)
+    assert seen == [("0", "A"), ("1", "A"), ("0", "B"), ("1", "B"), ("0", "A"), ("1", "A")]
+
+
+@pytest.mark.parametrize("pages", [1, 2, 7, 8, 100])
+def test_random_pages_come_once_before_any_comes_again(serve: Callable[[Answer], Broker], pages: int) -> None:
+    asked: list[int] = []
+
+    def answer(count: int, header: dict[str, object]) -> bytes:
+        fields = header["extFields"]
+        assert isinstance(fields, dict)
+        asked.append(int(fields["queueOffset"]))
+        return reply(header, 0, b"".join(record(asked[-1] + index) for index in range(4)))
+
+    workload = Workload(Mode.PULL, 1, 1, pull_count=4, random_pages=True, requests_max=2 * pages)
+    with open_load(serve(answer), workload, offsets=(4 * pages + 3, 0)) as load:
+        assert load.run(TIMEOUT_S)
+        assert load.result(1.0, 0.0).errors == {}
+    everyone = [4 * page for page in range(pages)]
+    assert sorted(asked[:pages]) == everyone and sorted(asked[pages:]) == everyone
+    assert pages < 7 or asked[:pages] != everyone, "their order is random"

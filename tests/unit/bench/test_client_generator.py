@@ -128,11 +128,13 @@ def test_keys_that_it_cannot_serve_are_named() -> None:
         run(at_once, attrs.evolve(OPEN, batch_size=2, transactions=True))
 
 
-@pytest.mark.parametrize(("name", "needed"), [("nats", "needs nats-server on PATH"), ("kafka", "in KAFKA_LIB")])
+@pytest.mark.parametrize(("name", "needed"), [("nats", "needs nats-server on PATH"), ("kafka", "or KAFKA_LIB")])
 def test_a_neighbour_that_is_missing_is_named(
     name: str, needed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("KAFKA_LIB", raising=False)
     with pytest.raises(ConfigError, match=needed), SYSTEMS[name].open("", tmp_path):
         raise AssertionError("it was started")
     assert list(tmp_path.iterdir()) == []

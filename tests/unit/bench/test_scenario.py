@@ -69,6 +69,12 @@ def test_lists_make_a_point_for_each_pair_of_values() -> None:
         ({"delayLevel": 1, "delayMillis": 5}, "delayLevel and delayMillis exclude each other"),
         ({"randomReads": True}, "randomReads needs consumerBacklogSizeGB"),
         ({"consumerBacklogSizeGB": 1, "subscriptionsPerTopic": 0}, "needs subscriptionsPerTopic"),
+        ({"coldReads": True, "consumerBacklogSizeGB": 1}, "coldReads needs randomReads"),
+        ({"filterExpression": "Tag1", "subscriptionsPerTopic": 0}, "filterExpression needs subscriptionsPerTopic"),
+        ({"filterExpression": "Tag1", "batchSize": 2}, "filterExpression and batches exclude each other"),
+        ({"filterExpression": "Tag1", "partitionsPerTopic": 2001}, "up to 2000 queues"),
+        ({"slaves": 1, "tls": True}, "have no tls"),
+        ({"accounts": True, "idleConnections": 9}, "idleConnections sign nothing"),
         ({"producersPerTopic": 0}, "set producersPerTopic"),
         ({"batchSize": 4096, "messageSize": 4096}, "exceeds 4 MiB"),
     ],
@@ -91,6 +97,41 @@ def test_a_file_that_is_no_mapping_is_refused(tmp_path: Path, text: str, expecte
 def test_a_missing_file_is_answered_with_the_shipped_names() -> None:
     with pytest.raises(ConfigError, match=r"shipped are .*latency.*throughput"):
         read("nowhere.yaml")
+
+
+def test_properties_of_brokers_are_swept_and_name_their_points() -> None:
+    found = points({"broker": [{"brokerRole": "SYNC_MASTER", "transferMsgByHeap": False}, {}]}, "mine.yaml")
+    assert [point.name for point in found] == ["brokerRole=SYNC_MASTER, transferMsgByHeap=false", "default properties"]
+    assert found[0].scenario.broker == {"brokerRole": "SYNC_MASTER", "transferMsgByHeap": "false"}
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("", "TAG"),
+        ("*", "TAG"),
+        ("TagA", "TAG"),
+        ("TagA || Tag-B||C", "TAG"),
+        ("number < 5", "SQL92"),
+        ("a=1", "SQL92"),
+    ],
+)
+def test_an_expression_of_tags_is_told_from_sql(expression: str, expected: str) -> None:
+    assert Scenario(filter_expression=expression).filter_type == expected
+
+
+def test_keys_for_brokers_that_are_started_here() -> None:
+    assert Scenario().needs_own_broker == []
+    assert Scenario(broker={"a": "b"}, tls=True, cold_reads=True).needs_own_broker == ["broker", "tls", "coldReads"]
+
+
+def test_a_quick_run_has_the_last_point_and_is_small() -> None:
+    sweep = {"partitionsPerTopic": [1, 100, 10000], "idleConnections": 50000, "producerRate": 90000}
+    (found,) = scenario.quick(points(sweep, "mine.yaml"))
+    assert found.name == "partitionsPerTopic=10000" and found.scenario.partitions_per_topic == 8
+    assert (found.scenario.idle_connections, found.scenario.producer_rate) == (200, 500)
+    (closed,) = scenario.quick(points({"producerRate": 0}, "mine.yaml"))
+    assert closed.scenario.producer_rate == 0, "it stays a closed loop"
 
 
 @pytest.mark.parametrize("name", scenario.shipped())

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rocketpy.bench.soak import Sample, faults, summary
+from rocketpy.bench.soak import Sample, faults, figures, summary
 
 PIDS = frozenset({1, 2, 3})
 HOUR = [float(at) for at in range(0, 3600, 5)]
@@ -61,3 +61,10 @@ def test_too_few_samples_are_no_success() -> None:
 
 def test_the_summary_has_first_last_and_slope() -> None:
     assert summary(samples(lambda at: 60 + at / 3600))[0] == "pss_mib: 60.2 to 60.9986, +1.0 an hour"
+
+
+def test_a_result_has_first_last_and_slope() -> None:
+    found = figures(samples(lambda at: 60 + at / 3600))
+    assert found["processes_replaced"] == 0 and found["pss_mib_first"] == 60.2
+    assert found["pss_mib_per_hour"] == 1.0 and found["descriptors_last"] == 100
+    assert figures(samples()[:4]) == {}, "too few to see a slope"
