@@ -84,7 +84,7 @@ CLUSTER = (
         "{{instance}} groups": f"rocketpy_broker_groups{BROKERS}",
     }),
     Panel("Last registration", "s", {
-        "{{instance}}": f"time() - rocketpy_registration_last_success_seconds{BROKERS}",
+        "{{instance}}": f"rocketpy_clock_seconds{BROKERS} - rocketpy_registration_last_success_seconds{BROKERS}",
     }),
     Panel("Name servers: brokers and topics", "short", {
         "{{instance}} brokers": "rocketpy_namesrv_brokers",

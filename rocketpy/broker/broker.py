@@ -34,7 +34,7 @@ from .clock import CHECK_INTERVAL_S, Clock, ProcessPauses, seconds_to_midnight
 from .current_settings import CurrentSettings
 from .delays.levels import DelayLevels, DelayProgress
 from .delays.schedule import ScheduleService
-from .managers.broker_stats import BrokerStatsManager, WorkerCounters
+from .managers.broker_stats import BrokerHealth, BrokerStatsManager, WorkerCounters
 from .managers.client_journal import ClientJournal, OpenChannel
 from .managers.config_file import ConfigFile
 from .managers.consumer import ConsumerManager
@@ -106,6 +106,8 @@ class ManagerProcess:
     epoch: int = -1  # of a group's master; -1: none
     access: AccessControl | None = None  # None: every request is allowed
     accounts: AccountsKeeper | None = None  # with access control
+    count_refused: Callable[[int], None] = lambda code: None  # a send that the manager answers with this code
+    health: Callable[[], BrokerHealth] = BrokerHealth  # of all processes of the broker, for operators
 
 
 class BrokerController:
@@ -157,6 +159,7 @@ class BrokerController:
             transactions=TransactionService(current, store, fast_path, topics, progress, questions),
             registrar=self._outer_api,
             pool_loads=process.pool_loads,
+            health=process.health,
             access=process.access,
             accounts=process.accounts,
         )
@@ -166,10 +169,9 @@ class BrokerController:
         self.backlog = BacklogMonitor(current, topics, services.groups, services.offsets, store, clock)
         self._slow_readers = SlowReaders(current, services.groups, services.stats)
         self._clients = ClientJournal(memory.clients_journal(), services.consumers, services.producers, clock)
-        self._slow_send = SlowSend(services, self.faults)
-        self._slow_pull = SlowPull(services)
+        self._slow_send = SlowSend(services, self.faults, process.count_refused)
+        self._slow_pull, self._role = SlowPull(services), MasterDuties()
         self._processors = self._make_processors()
-        self._role = MasterDuties()
         self._scope, self._finished = trio.CancelScope(), trio.Event()
 
     def _make_processors(self) -> list[TableProcessor]:

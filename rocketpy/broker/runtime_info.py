@@ -50,7 +50,8 @@ _SIZE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def runtime_info(services: BrokerServices) -> dict[str, str]:
-    return _of_broker(services) | _of_puts_and_gets(services) | _of_store(services) | _of_timers(services)
+    of_reference = _of_broker(services) | _of_puts_and_gets(services) | _of_store(services)
+    return of_reference | _of_timers(services) | _of_processes(services)
 
 
 def _of_broker(services: BrokerServices) -> dict[str, str]:
@@ -147,6 +148,21 @@ def _of_timers(services: BrokerServices) -> dict[str, str]:
         "timerOldestStoreTime": str(record.store_timestamp_ms if record else 0),
         "timerHeldBytes": str(store.statistics().published_phy_offset - oldest if oldest >= 0 else 0),
     }
+
+
+def _of_processes(services: BrokerServices) -> dict[str, str]:
+    """Keys of our own: `worker_NAME` for each worker, and what the broker refuses. The console reads them."""
+    health = services.health()
+    info = {
+        "connectionsRefused": str(health.connections_refused),
+        "unreadConnectionsClosed": str(health.unread_closed),
+    }
+    if health.certificate_not_after_s:
+        info["certificateNotAfter"] = str(health.certificate_not_after_s * 1000)
+    for worker in health.workers:
+        state = "ready" if worker.is_ready else "starting"
+        info[f"worker_{worker.name}"] = f"{state}, silent {worker.silent_ms} ms, restarts {worker.restarts}"
+    return info
 
 
 def duration_text(seconds: int) -> str:

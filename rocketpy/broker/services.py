@@ -17,7 +17,7 @@ from rocketpy.remoting.networks import parse_networks
 from .clock import Clock
 from .current_settings import CurrentSettings
 from .delays.schedule import ScheduleService
-from .managers.broker_stats import BrokerStatsManager
+from .managers.broker_stats import BrokerHealth, BrokerStatsManager
 from .managers.consumer import ConsumerManager
 from .managers.consumer_filter import ConsumerFilterManager
 from .managers.consumer_offset import ConsumerOffsetManager
@@ -68,6 +68,7 @@ class BrokerServices:
     transactions: TransactionService
     registrar: Registrar
     pool_loads: Callable[[], Mapping[str, PoolLoad]]  # by name of the pool (reactor/pools.py)
+    health: Callable[[], BrokerHealth] = BrokerHealth
     access: AccessControl | None = None  # None: every request is allowed
     accounts: AccountsKeeper | None = None  # with access control
     followers: TableFollowers = attrs.field(init=False)

@@ -107,7 +107,7 @@ COUNTERS = (
     _counter("UNSENT_CLOSED", "rocketpy_remoting_unsent_closed", "selector", "Connections closed at unsentOutputMax."),
     _counter("MESSAGES_PUT", "rocketpy_send_messages", "send", "Messages appended to the CommitLog."),
     _counter("BYTES_PUT", "rocketpy_send_bytes", "send", "Bytes appended to the CommitLog."),
-    _counter("PUT_FAILED", "rocketpy_send_failures", "send", "Sends answered with an error."),
+    _counter("PUT_FAILED", "rocketpy_send_failures", "send manager", "Sends answered with an error."),
     _counter("BUSY", "rocketpy_worker_busy_replies", "send pull", "Requests that waited too long: SYSTEM_BUSY."),
     _counter("SLOW", "rocketpy_worker_slow_requests", "send pull", "Requests left to the manager (slow path)."),
     _counter("ROLLS", "rocketpy_store_file_rolls", "send", "New files of the CommitLog."),

@@ -195,6 +195,7 @@ class Snapshot:
     broker: str  # brokerName
     broker_addr: str  # ip:port; what the exporter calls brokerIP
     version: str = ""
+    clock_ms: int | None = None  # the time of this machine, since 1970
     workers: Sequence[WorkerSnapshot] = ()
     rings: Sequence[RingSnapshot] = ()
     pools: Sequence[PoolSnapshot] = ()

@@ -118,6 +118,8 @@ def _access_metrics(part: str, access: Callable[[_S], AccessSnapshot | None]) ->
 OWN_METRICS: tuple[Metric[Snapshot], ...] = (
     gauge("rocketpy_build_info", "version cluster broker address", "Always 1; names this broker.",
           lambda s: [((s.version, s.cluster, s.broker, s.broker_addr), 1)]),
+    gauge("rocketpy_clock_seconds", "", "Time of the broker's machine, seconds since 1970.",
+          lambda s: [((), seconds(s.clock_ms))]),
     gauge("rocketpy_worker_ready", "worker role", "1 while the worker serves.",
           lambda s: [((w.name, w.role), int(w.ready)) for w in s.workers]),
     gauge("rocketpy_worker_heartbeat_age_seconds", "worker", "Time since the worker's loop last turned.",

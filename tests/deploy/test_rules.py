@@ -37,17 +37,25 @@ MEMBER = 'rocketpy_ha_member{instance="a",state="master"}'
 OTHER = 'rocketpy_ha_member{instance="b",state="master"}'
 GROUP = {f'rocketpy_build_info{{instance="{name}",cluster="c",broker="g"}}': "1x90" for name in "ab"}
 PUBLISHED = "rocketpy_store_published_offset_bytes"
+CLOCK, REGISTERED = "rocketpy_clock_seconds", "rocketpy_registration_last_success_seconds"
 
 CASES = (
     case("RocketpyDown", 'up{job="rocketpy-broker",instance="a"}', "0x90", "1x90"),
     case("RocketpyDown", 'up{job="rocketpy-namesrv",instance="a"}', "1x13 0x77", "1x14 0x1 1x75"),
+    case("RocketpyWorkerHangs", 'rocketpy_worker_heartbeat_age_seconds{worker="send"}', "6x90", "5x90"),
+    case("RocketpyWorkerReplaced", 'rocketpy_worker_restarts_total{worker="send"}', "0x10 1x80", "3x90"),
     case("RocketpyWorkerRestarts", 'rocketpy_worker_restarts_total{worker="send"}', RISES, "0x10 2x80"),
     case("RocketpyBrokerFault", 'rocketpy_broker_faults_total{place="admin"}', "_x10 1x80", "3x90"),
     case("RocketpyBrokerFault", 'rocketpy_broker_faults_total{place="admin"}', "3x12 4x80", "3x2 4x90"),
     case("RocketpyNamesrvFault", 'rocketpy_namesrv_faults_total{place="scan"}', "_x10 1x80", "3x90"),
     case("RocketpyNamesrvFault", 'rocketpy_namesrv_faults_total{place="scan"}', "3x12 4x80", "3x2 4x90"),
     case("RocketpyConnectionsRefused", "rocketpy_remoting_connections_refused_total", RISES, STAYS),
-    case("RocketpySendFailures", "rocketpy_send_failures_total", RISES, STAYS),
+    case("RocketpyUnreadAnswers", "rocketpy_remoting_unsent_closed_total", RISES, STAYS),
+    case("RocketpyUnreadAnswers", "rocketpy_remoting_pinning_closed_total", RISES, STAYS),
+    case("RocketpyClockSkew", "rocketpy_clock_seconds", "6+60x90", "5+60x90"),
+    case("RocketpyClockSkew", "rocketpy_clock_seconds", "-6+60x90", "-5+60x90"),
+    case("RocketpySendFailures", 'rocketpy_send_failures_total{worker="send"}', RISES, STAYS),
+    case("RocketpySendFailures", 'rocketpy_send_failures_total{worker="manager"}', RISES, STAYS),
     case("RocketpyBusyReplies", 'rocketpy_worker_busy_replies_total{worker="send"}', RISES, STAYS),
     case("RocketpyConsumerLag", 'rocketpy_consumer_lag_messages{group="g",topic="t"}', "100001x90", "100000x90"),
     case("RocketpyBacklogAlarm", "rocketpy_consumer_backlog_alarms", "1x90", "0x90"),
@@ -82,7 +90,16 @@ CASES = (
     case("RocketpyMemberFault", "rocketpy_ha_faulty_members", "1x90", "0x90"),
     case("RocketpyEtcd", "rocketpy_ha_etcd_alarm", "1x90", "0x90"),
     case("RocketpyEtcd", "rocketpy_ha_etcd_database_bytes", "1600000000x90", "1400000000x90"),
-    case("RocketpyRegistrationStale", "rocketpy_registration_last_success_seconds", "700x90", "790x90"),
+    Case(
+        "RocketpyRegistrationStale",
+        {CLOCK: "0+60x90", REGISTERED: "700x90"},
+        {CLOCK: "0+60x90", REGISTERED: "790x90"},
+    ),
+    Case(  # the clock of the machine is two minutes behind
+        "RocketpyRegistrationStale",
+        {CLOCK: "-120+60x90", REGISTERED: "590x90"},
+        {CLOCK: "-120+60x90", REGISTERED: "700x90"},
+    ),
     case("RocketpyCertificateExpires", "rocketpy_tls_certificate_not_after_seconds", f"{13 * DAY_S}x90", "0x90"),
     case(
         "RocketpyCertificateExpires",

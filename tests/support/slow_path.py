@@ -11,7 +11,7 @@ import attrs
 import trio
 
 from rocketpy.broker.broker import BrokerController, ManagerProcess
-from rocketpy.broker.managers.broker_stats import WorkerCounters
+from rocketpy.broker.managers.broker_stats import BrokerHealth, WorkerCounters
 from rocketpy.codes import OUR_VERSION, LanguageCode
 from rocketpy.config import BrokerConfig, BrokerSettings, MessageStoreConfig, RocketpyConfig, ServerConfig
 from rocketpy.errors import ConnectFailed, RequestTimeout, RocketError
@@ -110,6 +110,8 @@ class SlowPathRig:
         self.name_servers = FakeNameServers()
         self.counters = WorkerCounters()
         self.pool_loads: dict[str, PoolLoad] = {}
+        self.health = BrokerHealth()
+        self.refused: list[int] = []  # codes of sends that the manager refused
         store_names = {field.name for field in attrs.fields(MessageStoreConfig)}
         store = {key: value for key, value in settings.items() if key in store_names}
         own = settings.pop("rocketpy", {})  # fields of RocketpyConfig
@@ -138,7 +140,14 @@ class SlowPathRig:
 
     def process(self) -> ManagerProcess:
         """The process of a manager, with memory of its own."""
-        return ManagerProcess(self.clock, random.Random(1), lambda: self.counters, lambda: self.pool_loads)
+        return ManagerProcess(
+            self.clock,
+            random.Random(1),
+            lambda: self.counters,
+            lambda: self.pool_loads,
+            count_refused=self.refused.append,
+            health=lambda: self.health,
+        )
 
     def tell_members(self) -> None:
         """What the duty of that name does."""

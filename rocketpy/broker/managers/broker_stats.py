@@ -10,7 +10,7 @@ Source: RocketMQ 4.9 `BrokerStatsManager`, `BrokerStats`, `StoreStatsService`; i
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 
 import attrs
 
@@ -68,6 +68,26 @@ class WorkerCounters:
     timers_pending: int = 0  # gauges of the store worker
     timers_next_due_ms: int = 0
     timers_oldest_phy_offset: int = -1  # -1: none is pending
+
+
+@attrs.frozen
+class WorkerHealth:
+    """A worker process as the others see it."""
+
+    name: str
+    is_ready: bool
+    silent_ms: int  # since its loop last turned
+    restarts: int
+
+
+@attrs.frozen
+class BrokerHealth:
+    """The state of the broker's processes. Counters are totals since the start."""
+
+    workers: Sequence[WorkerHealth] = ()
+    connections_refused: int = 0
+    unread_closed: int = 0  # connections closed because clients left answers unread
+    certificate_not_after_s: int = 0  # 0: there is none
 
 
 @attrs.frozen

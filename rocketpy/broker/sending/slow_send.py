@@ -10,6 +10,7 @@ Source: RocketMQ 4.9 `AbstractSendMessageProcessor#msgCheck`, `SendMessageProces
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 import attrs
 import trio
@@ -92,8 +93,15 @@ class Target:
 class SlowSend:
     """Admits sends that the send worker passes to the manager, those of a connection in their order. One per broker."""
 
-    def __init__(self, services: BrokerServices, faults: Faults) -> None:
-        """`faults`: counts failures of single sends."""
+    def __init__(self, services: BrokerServices, faults: Faults, count_refused: Callable[[int], None]) -> None:
+        """Take what admission needs.
+
+        Args:
+            faults: counts failures of single sends.
+            count_refused: called with the response code of each refused send. The send worker counts its own, and those
+                of messages that it cannot put elsewhere.
+        """
+        self._count_refused = count_refused
         self._settings, self._clock, self._choose = services.settings, services.clock, services.choose
         self._topics, self._groups = services.topics, services.groups
         self._fast_path = fast_path = services.fast_path
@@ -173,6 +181,7 @@ class SlowSend:
             self._fast_path.resend(request, queue_id=verdict.queue_id, sys_flag=verdict.sys_flag)
 
     def refuse(self, request: SendRequest, code: int, remark: str) -> None:
+        self._count_refused(code)
         push_send_reply(self._settings.broker, request, code, remark)
 
     async def _end_put(self, send: PendingSend, put: Put, under_way: PutUnderWay) -> None:

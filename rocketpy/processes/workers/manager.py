@@ -38,7 +38,7 @@ from rocketpy.transport.duties import Duty, run_duty
 
 from .garbage_collection import loading
 from .request_server_main import RequestServerMain
-from .shared_counts import fast_path_counters, pool_loads, replication_status
+from .shared_counts import broker_health, count_refused_send, fast_path_counters, pool_loads, replication_status
 
 if TYPE_CHECKING:
     from rocketpy.acl.credentials import CredentialsFile
@@ -137,6 +137,8 @@ class ManagerMain(RequestServerMain):
                 epoch=-1 if inherited.member is None else inherited.member.role.epoch,
                 access=inherited.access_control(),
                 accounts=inherited.accounts(),
+                count_refused=partial(count_refused_send, inherited.topology.blocks[MANAGER]),
+                health=partial(broker_health, inherited.topology),
             ),
         )
 

@@ -8,13 +8,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from rocketpy.broker.managers.broker_stats import WorkerCounters
+from rocketpy.broker.managers.broker_stats import BrokerHealth, WorkerCounters, WorkerHealth
+from rocketpy.codes import ResponseCode
 from rocketpy.config import BrokerSettings
 from rocketpy.native.core import lib
 from rocketpy.reactor.master_link import MasterLink
 from rocketpy.reactor.pools import PoolTable
 from rocketpy.reactor.ring import Ring, WorkerBlock
-from rocketpy.reactor.topology import SEND, STORE, Topology
+from rocketpy.reactor.topology import MANAGER, SEND, STORE, Topology
 from rocketpy.remoting.bodies.broker import FollowedMaster, HaStatus, SlaveConnection
 from rocketpy.remoting.limits import PoolLoad
 from rocketpy.replication.slave_table import REPLICATING, SlaveState, SlaveTable
@@ -35,7 +36,7 @@ def fast_path_counters(topology: Topology, now_ns: Callable[[], int] = time.mono
     return WorkerCounters(
         messages_put=put[lib.RP_COUNT_MESSAGES_PUT],
         bytes_put=put[lib.RP_COUNT_BYTES_PUT],
-        put_failed=put[lib.RP_COUNT_PUT_FAILED],
+        put_failed=put[lib.RP_COUNT_PUT_FAILED] + topology.blocks[MANAGER].counter(lib.RP_COUNT_PUT_FAILED),
         messages_get=got[lib.RP_COUNT_MESSAGES_GET],
         bytes_get=got[lib.RP_COUNT_BYTES_GET],
         pulls=got[lib.RP_COUNT_PULLS],
@@ -49,6 +50,36 @@ def fast_path_counters(topology: Topology, now_ns: Callable[[], int] = time.mono
         timers_next_due_ms=store.counter(lib.RP_COUNT_TIMERS_NEXT_DUE_MS),
         timers_oldest_phy_offset=store.counter(lib.RP_COUNT_TIMERS_OLDEST) - 1,
     )
+
+
+def broker_health(topology: Topology, now_ns: Callable[[], int] = time.monotonic_ns) -> BrokerHealth:
+    """Return the state of all workers, as their blocks show it."""
+    at_ns, blocks = now_ns(), topology.blocks.values()
+
+    def total(*counters: int) -> int:
+        return sum(block.counter(counter) for block in blocks for counter in counters)
+
+    certificates = filter(None, (block.counter(lib.RP_COUNT_TLS_NOT_AFTER_S) for block in blocks))
+    return BrokerHealth(
+        workers=[
+            WorkerHealth(
+                name=block.name,
+                is_ready=block.is_ready,
+                silent_ms=max(0, at_ns - block.heartbeat_ns) // 1_000_000,
+                restarts=block.epoch - 1,
+            )
+            for block in blocks
+            if block.epoch  # a replicator starts with the first slave
+        ],
+        connections_refused=total(lib.RP_COUNT_CONNECTIONS_REFUSED),
+        unread_closed=total(lib.RP_COUNT_UNSENT_CLOSED, lib.RP_COUNT_PINNING_CLOSED),
+        certificate_not_after_s=min(certificates, default=0),
+    )
+
+
+def count_refused_send(block: WorkerBlock, code: int) -> None:
+    """Count a send that the manager, whose block it is, answers with an error, as the send worker counts its own."""
+    block.add(lib.RP_COUNT_BUSY if code == ResponseCode.SYSTEM_BUSY else lib.RP_COUNT_PUT_FAILED)
 
 
 def pool_loads(

@@ -92,6 +92,7 @@ class SnapshotTaker:
             broker=self.settings.broker.broker_name,
             broker_addr=self.settings.broker_addr,
             version=__version__,
+            clock_ms=services.clock.now_ms(),
             workers=workers,
             rings=[
                 RingSnapshot(ring.producer, ring.consumer, ring.depth_bytes, ring.capacity_bytes)
@@ -198,7 +199,7 @@ class SnapshotTaker:
                     counters=block.counters(),
                     starts=block.epoch,
                     ready=block.is_ready,
-                    heartbeat_age_s=max(0.0, (now_ns - block.heartbeat_ns) / 1e9),
+                    heartbeat_age_s=max(0.0, (now_ns - block.heartbeat_ns) / 1e9) if block.epoch else None,
                     rss_bytes=memory.rss_bytes if memory else None,
                     pss_bytes=memory.pss_bytes if memory else None,
                 )

@@ -10,12 +10,20 @@ import trio
 
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
+from rocketpy.broker.managers.broker_stats import BrokerHealth, WorkerHealth
+from rocketpy.codes import ResponseCode
 from rocketpy.config import BrokerSettings
 from rocketpy.native.core import ffi, lib
-from rocketpy.processes.workers.shared_counts import fast_path_counters, load_of_rings, pool_loads
+from rocketpy.processes.workers.shared_counts import (
+    broker_health,
+    count_refused_send,
+    fast_path_counters,
+    load_of_rings,
+    pool_loads,
+)
 from rocketpy.reactor.pools import broker_pools
 from rocketpy.reactor.ring import RingReader, RingWriter
-from rocketpy.reactor.topology import SEND, ReactorSizes, Topology
+from rocketpy.reactor.topology import MANAGER, SEND, ReactorSizes, Topology
 from rocketpy.reactor.worker_messages import ORIGIN, WorkerMessage
 from rocketpy.remoting.limits import PoolLoad
 from tests.support.slow_path import SlowPathRig, body_of
@@ -75,6 +83,38 @@ def test_the_time_of_the_append_under_way_is_shown(tmp_path: Path) -> None:
     assert body_of(trio.run(lambda: rig.ask(28)))["table"]["pageCacheLockTimeMills"] == "7"
 
 
+def test_sends_that_the_manager_refuses_are_counted_like_those_of_the_send_worker() -> None:
+    """Fault: rocketpy_send_failures_total and putMessageFailedTimes missed sends that the manager refuses."""
+    topology = Topology.create(ReactorSizes(ring_bytes=65536))
+    manager = topology.blocks[MANAGER]
+    topology.blocks[SEND].add(lib.RP_COUNT_PUT_FAILED, 5)
+    for code in (ResponseCode.TOPIC_NOT_EXIST, ResponseCode.SYSTEM_BUSY, ResponseCode.NO_PERMISSION):
+        count_refused_send(manager, code)
+    assert (manager.counter(lib.RP_COUNT_PUT_FAILED), manager.counter(lib.RP_COUNT_BUSY)) == (2, 1)
+    assert fast_path_counters(topology).put_failed == 7
+    close(topology)
+
+
+def test_the_health_of_all_workers_is_that_of_their_blocks() -> None:
+    topology = Topology.create(ReactorSizes(selector_workers=2, tls_workers=2, ring_bytes=65536))
+    for name, starts in (("selector-0", 1), ("selector-1", 3)):
+        for _ in range(starts):
+            topology.blocks[name].begin(2_000_000)
+        topology.blocks[name].add(lib.RP_COUNT_CONNECTIONS_REFUSED, starts)
+    topology.blocks["selector-0"].mark_ready()
+    topology.blocks["selector-0"].add(lib.RP_COUNT_UNSENT_CLOSED, 2)
+    topology.blocks["selector-1"].add(lib.RP_COUNT_PINNING_CLOSED, 5)
+    topology.blocks["tls-0"].show(lib.RP_COUNT_TLS_NOT_AFTER_S, 900)
+    topology.blocks["tls-1"].show(lib.RP_COUNT_TLS_NOT_AFTER_S, 800)
+    assert broker_health(topology, now_ns=lambda: 9_000_000) == BrokerHealth(
+        workers=[WorkerHealth("selector-0", True, 7, 0), WorkerHealth("selector-1", False, 7, 2)],
+        connections_refused=4,
+        unread_closed=7,
+        certificate_not_after_s=800,
+    ), "workers that were never started are left out"
+    close(topology)
+
+
 def test_what_waits_in_query_workers_is_counted_with_the_rest() -> None:
     topology = Topology.create(ReactorSizes(query_workers=2, ring_bytes=65536))
     record = ORIGIN.write(received_ns=3_000_000)
@@ -109,6 +149,7 @@ def test_runtime_info_shows_what_waits(tmp_path: Path) -> None:
 def close(topology: Topology) -> None:
     for block in topology.blocks.values():
         os.close(block.doorbell)
-    for pair in topology.handoffs.values():
+    tables = topology.handoffs, topology.tls_handoffs, topology.ha_handoffs
+    for pair in (pair for table in tables for pair in table.values()):
         pair[0].close()
         pair[1].close()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from rocketpy.broker.managers.broker_stats import WorkerCounters
+from rocketpy.broker.managers.broker_stats import BrokerHealth, WorkerCounters, WorkerHealth
 from rocketpy.codes import REPLICATION_VERSION, REPLICATION_VERSION_LOWEST
 from rocketpy.remoting.bodies.broker import HaStatus
 from rocketpy.remoting.bodies.topic import TopicConfig
@@ -84,6 +84,22 @@ def test_runtime_info_has_every_key_as_text(tmp_path: Path) -> None:
     assert table["commitLogDirCapacity"].startswith("Total : ") and table["commitLogDirCapacity"].endswith("B.")
     assert table[f"commitLogDiskRatio_{tmp_path}/commitlog"] == "0.25"
     float(table["putTps"].split(" ")[0])
+
+
+def test_runtime_info_tells_of_workers_and_refusals_to_the_console(tmp_path: Path) -> None:
+    rig = SlowPathRig(tmp_path)
+    table = body_of(trio.run(lambda: rig.ask(28)))["table"]
+    assert table["connectionsRefused"] == "0" and "certificateNotAfter" not in table
+    rig.health = BrokerHealth(
+        [WorkerHealth("send", True, 12, 3), WorkerHealth("pull", False, 4, 0)], 7, 8, 1_800_000_000
+    )
+    table = body_of(trio.run(lambda: rig.ask(28)))["table"]
+    assert {key: value for key, value in table.items() if key.startswith("worker_")} == {
+        "worker_send": "ready, silent 12 ms, restarts 3",
+        "worker_pull": "starting, silent 4 ms, restarts 0",
+    }
+    assert (table["connectionsRefused"], table["unreadConnectionsClosed"]) == ("7", "8")
+    assert table["certificateNotAfter"] == "1800000000000"
 
 
 def test_runtime_info_tells_of_timers_where_there_have_been_some(tmp_path: Path) -> None:

@@ -288,6 +288,7 @@ def test_a_refusal_carries_region_and_trace_switch(rig: SlowPathRig) -> None:
         assert reply.serialize_type is SerializeType.ROCKETMQ
         assert reply.ext_fields == {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
         assert len(rig.fast_path.named("complete")) == 1
+        assert rig.refused == [1]
 
     rig.run(main)
 
@@ -299,6 +300,7 @@ def test_a_one_way_send_is_never_answered(rig: SlowPathRig) -> None:
         await trio.testing.wait_all_tasks_blocked()
         assert rig.channel.pushed == [] and len(rig.fast_path.puts) == 1
         assert len(rig.fast_path.named("complete")) == 2
+        assert rig.refused == [1], "it is counted all the same"
 
     rig.run(main)
 
@@ -338,5 +340,6 @@ def test_a_put_that_fails_is_a_refusal(rig: SlowPathRig, code: int, is_fenced: b
         reply = rig.channel.last
         assert reply.code == code and (reply.remark or "").startswith(remark)
         assert "queueId" not in (reply.ext_fields or {})
+        assert rig.refused == [], "the send worker, which refused to store it, has counted it"
 
     rig.run(main)
