@@ -13,5 +13,6 @@ all of them. Starlette, uvicorn and Jinja2 are the extra `console`.
     login, guard                sessions and accounts; hosts, headers, sizes, times
     views, message_views        one function per page
     rendering, charts           templates, formats of values, SVG
-    alarm_file, alarms, notices     rules of alarms; raised, repeated, cleared; webhook and mail
+    alarm_file, notices         rules of alarms; webhook and mail
+    health, conditions, alarms  what a broker tells of itself; what is beyond a limit; raised, repeated, cleared
 """

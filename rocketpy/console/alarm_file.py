@@ -66,6 +66,24 @@ class GroupRule:
 
 
 @attrs.frozen
+class BrokerLimits:
+    """Limits of each broker. Counts are those of the last `window_minutes`."""
+
+    no_answer_seconds: float = 30.0
+    worker_silent_seconds: float = 5.0
+    worker_restarts: int = 0
+    failed_sends: int = 0
+    refused_connections: int = 0
+    unread_connections: int = 0
+    certificate_days: float = 14.0
+    clock_seconds: float = 5.0
+    window_minutes: float = 10.0
+
+
+BROKER_COUNTS = ("worker_restarts", "failed_sends", "refused_connections", "unread_connections")
+
+
+@attrs.frozen
 class AlarmSettings:
     """The content of the file. Without a webhook and without mail, alarms are shown on the pages only."""
 
@@ -76,6 +94,7 @@ class AlarmSettings:
     groups: tuple[GroupRule, ...] = ()
     disk_percent: float | None = 85.0
     no_master_seconds: float | None = 30.0
+    broker: BrokerLimits = BrokerLimits()
     _rules: dict[str, GroupRule | None] = attrs.field(init=False, factory=dict, eq=False, repr=False)  # by group
 
     @property
@@ -202,7 +221,7 @@ def _settings(root: _Table) -> AlarmSettings:
     if link and _url_fault(link):
         root.fault("link", _url_fault(link))
     broker = root.table("broker") or _Table({}, root.file, "", root.faults)
-    broker.known("disk_percent", "no_master_seconds")
+    broker.known("disk_percent", "no_master_seconds", *(field.name for field in attrs.fields(BrokerLimits)))
     return AlarmSettings(
         link=link.rstrip("/"),
         repeat_minutes=root.number("repeat_minutes", 1, 10_080, 60.0),
@@ -211,6 +230,19 @@ def _settings(root: _Table) -> AlarmSettings:
         groups=tuple(_rule(table) for table in root.tables("group")),
         disk_percent=broker.number("disk_percent", 1, 100, 85.0),
         no_master_seconds=broker.number("no_master_seconds", 1, 86_400, 30.0),
+        broker=_limits(broker),
+    )
+
+
+def _limits(table: _Table) -> BrokerLimits:
+    default = BrokerLimits()
+    return BrokerLimits(
+        no_answer_seconds=table.number("no_answer_seconds", 1, 86_400, default.no_answer_seconds),
+        worker_silent_seconds=table.number("worker_silent_seconds", 1, 86_400, default.worker_silent_seconds),
+        certificate_days=table.number("certificate_days", 0, 36_500, default.certificate_days),
+        clock_seconds=table.number("clock_seconds", 1, 1e9, default.clock_seconds),
+        window_minutes=table.number("window_minutes", 0.1, 60, default.window_minutes),
+        **{key: table.number(key, 0, 1e15, getattr(default, key), int) for key in BROKER_COUNTS},
     )
 
 

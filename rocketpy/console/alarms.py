@@ -13,12 +13,12 @@ from urllib.parse import quote
 import attrs
 
 from .alarm_file import AlarmSettings
-from .cluster import ClusterState
+from .cluster import BrokerState, ClusterState
+from .conditions import MINUTE_MS, OF_HEALTH, Condition, broker_page, conditions_of_health
 
 ALARMS_MAX = 1000  # at the same time
 STALE_MS = 15 * 60_000
 CLEARED_MAX = 50  # that the page remembers
-MINUTE_MS = 60_000
 
 
 class Change(Enum):
@@ -27,22 +27,6 @@ class Change(Enum):
     RAISED = "raised"
     REPEATED = "repeated"
     CLEARED = "cleared"
-
-
-@attrs.frozen
-class Condition:
-    """Something beyond its limit: now, by these numbers."""
-
-    kind: str  # backlog, age, disk, no_master
-    subject: str  # the group or broker
-    text: str
-    value: float
-    limit: float
-    page: str  # path of the console
-
-    @property
-    def key(self) -> tuple[str, str]:
-        return self.kind, self.subject
 
 
 @attrs.define
@@ -75,6 +59,7 @@ class Alarms:
     cleared: list[Alarm] = attrs.field(factory=list)
     left_out: int = 0
     _masterless_ms: dict[tuple[str, str], float] = attrs.field(factory=dict)  # since when
+    _silent_ms: dict[str, float] = attrs.field(factory=dict)  # since when, of brokers that do not answer
 
     def look(self, state: ClusterState, now_ms: float) -> list[Notice]:
         """Compare, and return what is to be told."""
@@ -124,11 +109,14 @@ class Alarms:
 
     def _of_brokers(self, state: ClusterState, now_ms: float) -> Iterator[Condition]:
         limit = self.settings.disk_percent
+        yield from self._silent(state, now_ms)
         for broker in state.sorted_brokers():
             percent = broker.disk_percent
             if limit is not None and broker.is_up and percent is not None and percent > limit:
                 text = f"broker {broker.label}: disk {percent:.1f} % full, limit {limit:g} %"
-                yield Condition("disk", broker.label, text, round(percent, 1), limit, _broker_page(broker.name))
+                yield Condition("disk", broker.label, text, round(percent, 1), limit, broker_page(broker.name))
+            if broker.is_up and not broker.error:
+                yield from conditions_of_health(broker, self.settings.broker, now_ms)
         allowed_s = self.settings.no_master_seconds
         if allowed_s is None or state.error:  # without name servers nothing new is known of masters
             return
@@ -140,17 +128,28 @@ class Alarms:
                 text = (
                     f"broker {name} of cluster {cluster}: no master answers for {seconds:.0f} s, limit {allowed_s:g} s"
                 )
-                yield Condition("no_master", f"{cluster}/{name}", text, round(seconds), allowed_s, _broker_page(name))
+                yield Condition("no_master", f"{cluster}/{name}", text, round(seconds), allowed_s, broker_page(name))
+
+    def _silent(self, state: ClusterState, now_ms: float) -> Iterator[Condition]:
+        """Yield each broker, master or slave, that has not answered for its time."""
+        down = {broker.label: broker for broker in state.sorted_brokers() if not broker.is_up}
+        self._silent_ms = {label: self._silent_ms.get(label, now_ms) for label in down}
+        allowed_s = self.settings.broker.no_answer_seconds
+        for label, since_ms in self._silent_ms.items():
+            seconds = (now_ms - since_ms) / 1000
+            if seconds >= allowed_s:
+                text = f"broker {label}: {_silence(down[label])} for {seconds:.0f} s, limit {allowed_s:g} s"
+                yield Condition("no_answer", label, text, round(seconds), allowed_s, broker_page(down[label].name))
 
     def _unknown(self, state: ClusterState, now_ms: float) -> Iterator[tuple[str, str]]:
         """Yield the alarms whose figures are not known now, or are only those of some brokers."""
-        up = {broker.label for broker in state.brokers.values() if broker.is_up}
+        up = {broker.label for broker in state.brokers.values() if broker.is_up and not broker.error}
         listed = {broker.label for broker in state.brokers.values()}
         for kind, subject in self.active:
             group = state.groups.get(subject)
             if kind in ("backlog", "age") and group is not None:
                 is_unknown = bool(group.error) or now_ms - group.sampled_ms > STALE_MS
-            elif kind == "disk":
+            elif kind == "disk" or kind in OF_HEALTH:
                 is_unknown = subject in listed - up
             else:
                 is_unknown = kind == "no_master" and bool(state.error)
@@ -158,8 +157,11 @@ class Alarms:
                 yield kind, subject
 
 
-def _broker_page(name: str) -> str:
-    return f"/broker?name={quote(name, safe='')}"
+def _silence(broker: BrokerState) -> str:
+    role = "master" if broker.is_master else "slave"
+    if not broker.is_listed:
+        return f"this {role} is gone from the name servers"
+    return f"this {role} does not answer ({broker.error})" if broker.error else f"this {role} does not answer"
 
 
 def as_json(notice: Notice) -> Mapping[str, object]:

@@ -18,6 +18,7 @@ from rocketpy.remoting.bodies.broker import HaStatus
 from rocketpy.remoting.bodies.offset import OffsetWrapper
 from rocketpy.remoting.bodies.route import MASTER_ID, ClusterInfo
 
+from .health import BrokerHealth
 from .history import History
 
 BROKERS_MAX = 256
@@ -51,6 +52,7 @@ class BrokerState:
     rates_in: History = attrs.field(init=False, factory=History)
     rates_out: History = attrs.field(init=False, factory=History)
     latencies: History = attrs.field(init=False, factory=History)  # ms, 99 % of puts; of brokers that tell it
+    health: BrokerHealth = attrs.field(init=False, factory=BrokerHealth)
     _totals: tuple[float, int, int] | None = attrs.field(init=False, default=None)
 
     @property
@@ -83,6 +85,7 @@ class BrokerState:
         self.rates_out.add(now_ms, rates[1])
         if "putLatency99" in figures:
             self.latencies.add(now_ms, first_number(figures["putLatency99"]))
+        self.health.take(now_ms, took_ms, figures)
         self.figures, self.ha, self.answered_ms, self.answer_ms, self.error = figures, ha, now_ms, took_ms, ""
         self.refuses = False
 

@@ -106,13 +106,13 @@ class Poller:
             begun_s = aio.now_s()
             try:
                 figures = await self._admin.runtime_info(broker.address)
-                took_ms = (aio.now_s() - begun_s) * 1000
+                took_ms, now_ms = (aio.now_s() - begun_s) * 1000, self._now_ms
                 ha = await self._admin.ha_status(broker.address)
             except RocketError as error:
                 is_answer = isinstance(error, BrokerError)
                 broker.failed(printable(str(error)), self._now_ms if is_answer else None)
             else:
-                broker.answered(self._now_ms, took_ms, figures, ha)
+                broker.answered(now_ms, took_ms, figures, ha)
 
     # --- names --------------------------------------------------------------------------------------------------------
 

@@ -23,6 +23,8 @@ from rocketpy.message.names import DLQ_PREFIX
 from .alarms import Alarms
 from .charts import Line, chart, legend, sparkline
 from .cluster import ClusterState
+from .conditions import broker_page
+from .history import HOUR_MS
 from .login import AccountFile, Session, Sessions
 from .message_search import parse_number
 from .questions import Questions, TooBusy
@@ -76,6 +78,7 @@ class Console:
         self.alarms = alarms
         self.access = access
         self._renderer = Renderer()
+        self._started_ms = questions.now_ms
 
     @property
     def state(self) -> ClusterState:
@@ -89,6 +92,7 @@ class Console:
         common = {
             "title": title,
             "now_ms": now_ms,
+            "charts_from_ms": self._started_ms if now_ms - self._started_ms < HOUR_MS else None,
             "sparkline": lambda label, history: sparkline(label, history, now_ms),
             "state": self.state,
             "alarm_count": len(self.alarms.active),
@@ -220,7 +224,10 @@ class ClusterPages:
                     chart("Time of 99 % of puts", [Line("p99", broker.latencies)], now_ms, duration),
                 )
             )
-        return self._console.show(page, "broker.html", title=f"Broker {name}", refresh_s=REFRESH_S, charts=charts)
+        alarms = [alarm for alarm in self._console.alarms.active.values() if alarm.condition.page == broker_page(name)]
+        return self._console.show(
+            page, "broker.html", title=f"Broker {name}", refresh_s=REFRESH_S, charts=charts, alarms=alarms
+        )
 
     async def failover(self, page: Page) -> Response:
         names: dict[tuple[str, str], list[Any]] = {}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rocketpy.console import alarm_file
-from rocketpy.console.alarm_file import AlarmFileInvalid, AlarmSettings, GroupRule, read_alarm_file
+from rocketpy.console.alarm_file import AlarmFileInvalid, AlarmSettings, BrokerLimits, GroupRule, read_alarm_file
 from tests.support.cases import cases
 from tests.support.doc_examples import Page
 
@@ -33,6 +33,8 @@ age_minutes = 2.5
 [broker]
 disk_percent = 90
 no_master_seconds = 10
+failed_sends = 7
+clock_seconds = 2.5
 """
 
 
@@ -68,6 +70,7 @@ def test_a_whole_file(tmp_path: Path) -> None:
     )
     assert settings.groups == (GroupRule("billing", backlog=10_000), GroupRule("shop-*", age_minutes=2.5))
     assert (settings.disk_percent, settings.no_master_seconds) == (90, 10)
+    assert settings.broker == BrokerLimits(failed_sends=7, clock_seconds=2.5)
     assert settings.named_groups == {"billing"}
     assert [settings.wants_age(group) for group in ("billing", "shop-1", "other")] == [False, True, False]
     assert "abc" not in repr(settings)

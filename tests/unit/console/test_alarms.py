@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rocketpy.console import alarms as module
-from rocketpy.console.alarm_file import AlarmSettings, GroupRule
+from rocketpy.console.alarm_file import AlarmSettings, BrokerLimits, GroupRule
 from rocketpy.console.alarms import STALE_MS, Alarms, Notice, as_json
 from rocketpy.console.cluster import ClusterState
 from rocketpy.message.message_queue import MessageQueue
@@ -16,6 +16,7 @@ SETTINGS = AlarmSettings(
     link="https://console.example.com",
     repeat_minutes=10,
     groups=(GroupRule("quiet"), GroupRule("bill*", backlog=10, age_minutes=2)),
+    broker=BrokerLimits(no_answer_seconds=1e6),
 )
 INFO = ClusterInfo(
     broker_addr_table={"a": BrokerData(broker_addrs={0: "x:1"}, broker_name="a")}, cluster_addr_table={"C": ["a"]}
@@ -118,6 +119,39 @@ def test_no_master_after_its_time_and_not_while_name_servers_are_silent() -> Non
     for broker in state.brokers.values():
         broker.failed("connection lost")
     assert alarms.look(state, 60_000) == [], "the time begins anew"
+
+
+def test_a_slave_that_does_not_answer_is_named_with_the_reason() -> None:
+    pair = BrokerData(broker_addrs={0: "x:1", 1: "x:2"}, broker_name="a")
+    info = ClusterInfo(broker_addr_table={"a": pair}, cluster_addr_table={"C": ["a"]})
+    state, alarms = ClusterState(), Alarms(AlarmSettings())
+    state.list_brokers(info, 1)
+    up(state, 1)
+    assert alarms.look(state, 1) == []
+    state.brokers["a", "x:2"].failed("connection lost")
+    assert alarms.look(state, 1000) == []
+    (notice,) = alarms.look(state, 31_000)
+    assert (notice.condition.kind, notice.condition.subject) == ("no_answer", "a x:2")
+    assert notice.condition.text == "broker a x:2: this slave does not answer (connection lost) for 30 s, limit 30 s"
+    state.list_brokers(INFO, 32_000)
+    alarms.look(state, 32_000)
+    assert "this slave is gone from the name servers" in alarms.active["no_answer", "a x:2"].condition.text
+    state.list_brokers(info, 33_000)
+    up(state, 33_000)
+    assert changes(alarms.look(state, 33_000)) == [("cleared", "no_answer", "a x:2")]
+
+
+def test_figures_of_a_broker_that_does_not_answer_raise_and_clear_nothing() -> None:
+    state, alarms = with_groups(), Alarms(SETTINGS)
+    (broker,) = state.brokers.values()
+    for now_ms, failed in ((1000, "0"), (20_000, "3")):
+        broker.answered(now_ms, 1, {"putMessageFailedTimes": failed}, None)
+    assert changes(alarms.look(state, 20_000)) == [("raised", "failed_sends", "a x:1")]
+    broker.failed("no permission", refused_ms=30_000)
+    assert alarms.look(state, 20 * MINUTE_MS) == []
+    assert ("failed_sends", "a x:1") in alarms.active
+    broker.answered(20 * MINUTE_MS, 1, {"putMessageFailedTimes": "3"}, None)
+    assert changes(alarms.look(state, 20 * MINUTE_MS)) == [("cleared", "failed_sends", "a x:1")]
 
 
 def test_alarms_are_bounded() -> None:

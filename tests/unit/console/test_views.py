@@ -16,10 +16,10 @@ from rocketpy.console.views import local_path
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.bodies.client import Connection, ConsumerConnection, SubscriptionData
 from rocketpy.remoting.bodies.offset import ConsumeStats, OffsetWrapper
-from rocketpy.remoting.bodies.route import BrokerData, ClusterInfo
+from rocketpy.remoting.bodies.route import BrokerData, ClusterInfo, KVTable
 from rocketpy.remoting.bodies.topic import TopicOffset, TopicStatsTable
 from tests.support.cases import cases
-from tests.support.console import Reply, Rig, run
+from tests.support.console import FIGURES, Reply, Rig, run
 from tests.unit.console.test_login import ACCOUNTS
 
 MARKUP = "\"><img src=x onerror=alert(1)><script>alert(2)</script>'&{{7*7}}"
@@ -107,6 +107,28 @@ def test_a_broker_that_dies_is_shown_as_such_on_each_page() -> None:
         assert "gone since" in (await rig.browser.get("/")).text
 
     run(test, T=1, **{"%RETRY%g": 1})
+
+
+def test_a_worker_that_was_replaced_is_named_with_its_alarm() -> None:
+    async def test(rig: Rig) -> None:
+        for text in ("ready, silent 5 ms, restarts 0", "ready, silent 5 ms, restarts 1"):
+            rig.broker.answer(RequestCode.GET_BROKER_RUNTIME_INFO, KVTable(table=FIGURES | {"worker_pull": text}))
+            await rig.look()
+        rig.alarms.look(rig.state, rig.poller._now_ms)
+        for path in ("/", "/broker?name=broker-a", "/alarms"):
+            assert "worker pull was replaced, 1 times within 10 min" in well_formed(await rig.browser.get(path)).text
+        assert "<tr><td>pull</td><td>ready</td>" in (await rig.browser.get("/broker?name=broker-a")).text
+
+    run(test, T=1)
+
+
+def test_charts_tell_when_they_begin_during_their_first_hour() -> None:
+    async def test(rig: Rig) -> None:
+        assert "when the console started" in (await rig.browser.get("/")).text
+        await aio.sleep(3600)
+        assert "when the console started" not in (await rig.browser.get("/")).text
+
+    run(test, T=1)
 
 
 def test_a_broker_that_refuses_the_console_lives() -> None:
