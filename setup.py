@@ -136,6 +136,7 @@ setup(
             "starlette>=0.40",
             "uvicorn>=0.30",
             "trustme>=1.1",  # certificates of tests
+            "aiosmtpd>=1.4.6",  # takes the mails of alarms
             "cattrs>=23.1",  # the serializers of typed topics
             "protobuf>=4",
             "pydantic>=2",
