@@ -75,6 +75,8 @@ class ConfigFile:
         not before a waiting time; saves within that time return at once. `last`: try to write even within that time.
         """
         wanted = self._changes
+        if self._saved >= wanted:
+            return  # at once: the lock costs a turn of the loop, for each heartbeat and each second of an idle broker
         async with self._lock:
             if self._saved >= wanted or (trio.current_time() < self._retry_at_s and not last):
                 return

@@ -42,6 +42,20 @@ def test_waiters_share_a_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert saves[-1] == b"50" and len(saves) <= 3
 
 
+def test_a_save_without_changes_takes_no_turn_of_the_loop(tmp_path: Path) -> None:
+    """Fault: Each heartbeat took the locks of two unchanged files, which was half of its cost."""
+    file = ConfigFile(tmp_path / "x.json", lambda: ["{}"])
+
+    async def main() -> None:
+        file.changed()
+        with trio.testing.assert_checkpoints():
+            await file.save()
+        with trio.testing.assert_no_checkpoints():
+            await file.save()
+
+    trio.run(main)
+
+
 def test_a_failing_disk_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "x.json"
     file = ConfigFile(path, lambda: ["{}"])
