@@ -7,6 +7,7 @@ own if it is given no name server. Needs the extra `bench`.
     runner       all runs of all points
     native       a run through the C driver
     idle         clients that only send heartbeats
+    idle_cost    their cost, for a broker that serves nothing else
     load         the driver as a Python object; driver/ has its C, encoding the requests that it sends
     cluster      the brokers that are measured, and topics for a run
     own_broker   a broker for a run

@@ -10,13 +10,14 @@ from __future__ import annotations
 import contextlib
 import json
 import multiprocessing
+import os
 import resource
 import selectors
 import socket
 import struct
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from multiprocessing.connection import Connection
 
 import attrs
@@ -185,6 +186,23 @@ def sum_of(tallies: list[Tally]) -> Tally:
         sum(tally.lost for tally in tallies),
         [ms for tally in tallies for ms in tally.latencies_ms],
     )
+
+
+def with_room(settings: Mapping[str, str], clients: int) -> dict[str, str]:
+    """Return the properties of a broker that is started here, with room for so many connections.
+
+    By default one selector takes them all, or a few where there are many cores. Where the limit of open files is lower
+    (ulimit -Hn), there are as many selectors as it takes, if `settings` does not say otherwise.
+    """
+    needed = -(-clients // max(1, raised_limit() - DESCRIPTORS_KEPT))
+    if needed <= _default_selectors() or settings.keys() & {"selectorWorkers", "serverSelectorThreads"}:
+        return dict(settings)
+    return {**settings, "selectorWorkers": str(needed)}
+
+
+def _default_selectors() -> int:
+    """Return the default of selectorWorkers."""
+    return max(1, min(4, len(os.sched_getaffinity(0)) // 4))
 
 
 def raised_limit() -> int:

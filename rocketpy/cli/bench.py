@@ -236,6 +236,35 @@ def soak_command(minutes: float, store: Path | None, settings: tuple[str, ...], 
     sys.exit(exit_status(run))
 
 
+@bench.command("idle")
+@click.option("--clients", type=click.IntRange(1, 200_000), default=50_000, show_default=True, help="Connections.")
+@click.option("--minutes", type=click.FloatRange(0.01), default=1.5, show_default=True, help="Time of heartbeats.")
+@click.option("--store", type=click.Path(file_okay=False, exists=True, path_type=Path), help="Directory of the store.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Property of the broker; may be repeated.")
+@click.option("--strict", is_flag=True, help="Fail beyond 10 000 bytes of memory for a client, or 20 % of a core.")
+def idle_command(clients: int, minutes: float, store: Path | None, settings: tuple[str, ...], *, strict: bool) -> None:
+    """Connect idle clients to a broker of its own, and show what they cost: memory, and CPU of their heartbeats.
+
+    All are producers, each fifth is a member of a consumer group of 20 besides. Exit status 1: a heartbeat was refused
+    or a connection lost.
+    """
+
+    def run() -> int:
+        from rocketpy.bench import idle_cost
+
+        from .settings import pairs
+
+        with _progress() as watch:
+            found = idle_cost.measure(clients, minutes * 60, pairs(settings), store, watch("idle"))
+        click.echo("\n".join(found.lines))
+        faults = found.faults(is_strict=strict)
+        for fault in faults:
+            click.echo(f"rocketpy: {fault}", err=True)
+        return 1 if faults else 0
+
+    sys.exit(exit_status(run))
+
+
 @bench.command("compare")
 @click.argument("before", type=_RESULT)
 @click.argument("after", type=_RESULT)
