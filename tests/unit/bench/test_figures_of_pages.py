@@ -1,12 +1,14 @@
-"""Figures on pages come from result files: a figure beside a link to bench/results is on that page, a rate has a link.
+"""Figures on pages come from result files: `python -m bench.quotes` writes them, and nothing else that a machine can
+have measured stands on a page.
 
 Decisions are left out: their figures are those of the day. So are code blocks: they show what a command prints, or
 takes.
 """
 
+# ruff: noqa: RUF001 - the pages write products with a multiplication sign
+
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,107 +16,91 @@ from pathlib import Path
 import attrs
 import pytest
 
-from bench import readme
+from bench import quotes
 from tests.support.rules import ROOT, enough, hold
 
 NUMBER = r"\d+(?: \d{3})+|\d+(?:,\d{3})+|\d+(?:\.\d+)?"
-FIGURE = re.compile(
-    rf"(?<![\w.,/])(?P<number>{NUMBER})(?P<unit> million/s| M/s|/s| [a-z]+/s| a second| µs| ms| s\b| MiB)"
+UNIT = (
+    r"[kMG]?/s\b| million/s| M/s\b| [A-Za-z]+/s\b| a second\b| µs| ms| s\b| minutes| [KMG]iB| [kKMG]B\b| bytes"
+    r"| ?%| ?×| times| of a core"
 )
-RANGE = re.compile(rf"(?<![\w.,/])(?P<number>{NUMBER}) to (?={NUMBER} (?P<unit>µs|ms|s\b|MiB))")
-SCALES = (1, 1e-3, 1e3, 1e-6)  # a page of results has µs and messages; other pages also ms, s, million
-RATES = ("/s", "a second")
+FIGURE = re.compile(rf"(?<![\w.,/])(?P<number>{NUMBER})(?P<unit>{UNIT})")
+RANGE = re.compile(rf"(?<![\w.,/])(?P<number>{NUMBER}) to (?=(?:{NUMBER})(?P<unit>{UNIT}))")
+RATE = re.compile(r"/s$|a second$")
 RESULT = re.compile(r"\]\([^)]*bench/results/(?P<page>[\w-]+\.md)\)")
+MEASURED = re.compile(
+    r"\b(?:p\d\d|median|average|measured|longest|shortest|fastest|slowest|faster|slower|took|was|were|costs?|gains?|"
+    r"saves?|tak(?:es|ing) (?:about|some))\b"
+)
 ORIGIN = re.compile(r"Machine: cpu .*cores \d.*rocketpy [0-9a-f]{7,}.*date 20\d\d-\d\d-\d\d")
-FENCED = re.compile(r"^( *)```.*?^\1```", re.MULTILINE | re.DOTALL)
+FENCED = re.compile(r"^( *)```\w*\n(?P<content>.*?)^\1```", re.MULTILINE | re.DOTALL)
 GENERATED = {"configuration.md", "metrics.md", "access-control-codes.md", "failover-reference.md", "progress.md"}
-NOT_MEASURED = {  # the words before or after a figure, and what it is instead
+NOT_MEASURED = {  # words around a figure, and what it is instead
     "above 5 000 messages a second in a queue": "a limit that follows from a millisecond's messages",
-    "aims of 0.3 s, 45 MiB": "bars of an issue; the link has the figures beside them",
-    "of 10 000 sends/s was": "the load, not its result",
     "0.2 s more for each candidate": "a constant of the election",
+    "later than 1 s before its lease can end": "a constant of the election",
+    "rests 50 times as long as the answer took": "a constant of the console",
+    "of 512 bytes on average": "how a limit in bytes follows from one in pulls",
 }
 
 
 @attrs.frozen
 class Block:
-    """A paragraph, list item or row of a table."""
+    """A paragraph, list item or row of a table, without the figures that bench.quotes has written."""
 
-    page: Path
+    page: str
     text: str
 
     @property
-    def results(self) -> list[str]:
-        return [found["page"] for found in RESULT.finditer(self.text)]
+    def is_linked(self) -> bool:
+        return RESULT.search(self.text) is not None
 
-    def figures(self) -> Iterator[tuple[str, str]]:
-        """Yield the numbers and units that a machine can have measured."""
+    def offences(self) -> Iterator[str]:
+        """Yield the figures that a machine can have measured, and no result is quoted for."""
         text = self.text
         for words in NOT_MEASURED:
             text = text.replace(words, "")
         text = re.sub(r"\]\([^)]*\)", "]", re.sub(r"\[[^]]*\](?=\(\S*bench/results)", "[]", text))
-        for pattern in (FIGURE, RANGE):
-            for found in pattern.finditer(text):
-                yield found["number"], found["unit"].strip()
+        for sentence in re.split(r"(?<=[.:;|]) ", text):
+            for pattern in (FIGURE, RANGE):
+                for found in pattern.finditer(sentence):
+                    is_rate = RATE.search(found["unit"]) is not None
+                    if self.is_linked or is_rate or MEASURED.search(sentence):
+                        yield f"{self.page}: {found[0].strip()}: {sentence.strip()[:100]}"
 
 
-def blocks(page: Path, text: str) -> Iterator[Block]:
-    text = FENCED.sub("", text)
+def blocks(page: str, text: str) -> Iterator[Block]:
+    text = FENCED.sub("", quotes.without_quotes(page, text))
     for part in re.split(r"\n\s*\n|\n(?=\s*[-|] ?)", text):
         yield Block(page, " ".join(part.split()))
 
 
-def pages() -> list[Path]:
+def pages() -> dict[str, str]:
+    """The texts of all pages by their place."""
     found = [ROOT / "README.md", *(path for path in (ROOT / "docs").rglob("*.md") if "adr" not in path.parts)]
-    return enough([path for path in found if path.name not in GENERATED], 20, "pages")
+    texts = {str(path.relative_to(ROOT)): path.read_text() for path in found if path.name not in GENERATED}
+    enough(list(texts), 20, "pages")
+    return texts
 
 
-def value(number: str) -> float:
-    return float(re.sub("[ ,]", "", number))
+def result(page: str) -> str:
+    return (ROOT / "bench/results" / page).read_text(encoding="utf-8")
 
 
-def is_rounded_from(shown: str, measured: float) -> bool:
-    """Return True if `shown` is `measured` in its own number of significant figures, in one of the units of SCALES."""
-    wanted = value(shown)
-    if not wanted or not measured:
-        return False
-    digits = re.sub("[ ,]", "", shown)
-    significant = len(digits.replace(".", "").strip("0")) or 1
-    step = 10.0 ** (math.floor(math.log10(wanted)) - significant + 1)
-    return any(abs(wanted - measured * scale) <= step / 2 * 1.01 for scale in SCALES)
+@pytest.mark.parametrize("page", sorted({quote.page for quote in quotes.QUOTES}))
+def test_quoted_figures_are_those_of_the_results(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert quotes.with_quotes(page, text) == text, "a figure differs from bench/results: run `python -m bench.quotes`"
 
 
-def measured(page: str) -> set[float]:
-    text = (ROOT / "bench/results" / page).read_text(encoding="utf-8")
-    return {value(number) for number in re.findall(NUMBER, text)}
+def test_every_other_figure_is_a_limit_or_a_constant() -> None:
+    found = [offence for page, text in pages().items() for block in blocks(page, text) for offence in block.offences()]
+    hold(found, "quote a result (bench/quotes.py), or say in NOT_MEASURED what it is")
 
 
-def offences(block: Block) -> Iterator[str]:
-    known = set().union(*map(measured, block.results))
-    for number, unit in block.figures():
-        if block.results and not any(is_rounded_from(number, one) for one in known):
-            yield f"{block.page.name}: {number} {unit} is not in {', '.join(block.results)}: {block.text[:90]}"
-        elif not block.results and unit.endswith(RATES):
-            yield f"{block.page.name}: {number} {unit} has no link to a result: {block.text[:90]}"
-
-
-def test_figures_are_in_the_results_that_are_linked() -> None:
-    found = [offence for page in pages() for block in blocks(page, page.read_text()) for offence in offences(block)]
-    hold(found, "take the figure from a page of bench/results and link it, or say in NOT_MEASURED what it is")
-
-
-def test_results_that_are_cited_say_commit_machine_and_date() -> None:
-    cited = {
-        name
-        for page in pages()
-        for block in blocks(page, page.read_text())
-        for name in block.results
-        if list(block.figures())
-    } | {figure.page for figure in readme.FIGURES}
-    texts = {
-        name: " ".join((ROOT / "bench/results" / name).read_text().split())
-        for name in enough(sorted(cited), 4, "results")
-    }
+def test_results_that_are_quoted_say_commit_machine_and_date() -> None:
+    quoted = {name for page in pages() for name in quotes.results_of(page)}
+    texts = {name: " ".join(result(name).split()) for name in enough(sorted(quoted), 4, "results")}
     hold(
         (name for name, text in texts.items() if not ORIGIN.search(text)),
         "measure it again with its command, whose page says so (bench/report.py, page_head)",
@@ -122,40 +108,51 @@ def test_results_that_are_cited_say_commit_machine_and_date() -> None:
 
 
 def test_exceptions_are_used() -> None:
-    text = " ".join(" ".join(page.read_text().split()) for page in pages())
+    text = " ".join(" ".join(text.split()) for text in pages().values())
     assert [words for words in NOT_MEASURED if words not in text] == []
+
+
+def test_each_quoted_figure_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each figure of each page, one after the other, is changed and removed: bench.quotes writes the first again, and
+    does not know the page without it."""
+    held = 0
+    for page in sorted({quote.page for quote in quotes.QUOTES}):
+        text = (ROOT / page).read_text(encoding="utf-8")
+        for quote in quotes.of(page):
+            (found,) = quote.pattern().finditer(text)
+            for group in range(1, len(quote.cells) + 1):
+                begin, end = found.span(group)
+                assert quotes.with_quotes(page, f"{text[:begin]}1{text[begin:]}") == text
+                with pytest.raises(LookupError, match="instead of once"):
+                    quotes.with_quotes(page, text[:begin] + text[end:])
+                held += 1
+    assert held > 20
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("Sends take 57 µs ([figures](../bench/results/compare.md)).", []),
-        ("Sends take 41 µs ([figures](../bench/results/compare.md)).", ["41"]),
-        ("It takes 610 000/s.", ["610 000"]),
-        ("It takes 610 000 sends/s, 20 000 a second.", ["610 000", "20 000"]),
-        ("A timeout of 3 s and 5 ms.", []),
+        ("Sends take 57 µs ([figures](../bench/results/compare.md)).", ["57 µs"]),
+        ("It takes 610 000/s, 3 MB/s or 20 000 a second.", ["610 000/s", "3 MB/s", "20 000 a second"]),
+        ("It was 3 s, or 4 to 5 ms.", ["3 s", "5 ms", "4 to"]),
+        ("A slave costs 5 % of a core.", ["5 %"]),
+        ("A timeout of 3 s and 5 ms, and 64 KiB.", []),
+        ("The p99 is low. A timeout of 3 s.", []),
     ],
 )
-def test_a_figure_without_a_source_is_seen(text: str, expected: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(globals(), "measured", lambda page: {56.96, 1234.0})
-    found = [offence for block in blocks(Path("page"), text) for offence in offences(block)]
-    assert [
-        offence.split(" is ")[0].split(" has ")[0].removeprefix("page: ").rpartition(" ")[0].removesuffix(" a")
-        for offence in found
-    ] == expected
+def test_a_figure_without_a_source_is_seen(text: str, expected: list[str]) -> None:
+    found = [offence for block in blocks("README.md", text) for offence in block.offences()]
+    assert [offence.split(": ")[1] for offence in found] == expected
 
 
-@pytest.mark.parametrize(
-    ("shown", "one", "expected"),
-    [
-        ("58", 57.6, True),
-        ("58", 56.9, False),
-        ("2.1", 2141.0, True),
-        ("610 000", 607_731.0, True),
-        ("1.9", 1_912_345.0, True),
-        ("20", 17.3, True),
-        ("20", 26.0, False),
-    ],
-)
-def test_rounding(shown: str, one: float, expected: bool) -> None:
-    assert is_rounded_from(shown, one) is expected
+def test_a_result_without_the_cell_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "tls.md").write_text(
+        "| load | figure |\n|---|---|\n| a | 1,234.5 s |\n| a b | 2,000 |\n\n| a | none |\n"
+    )
+    monkeypatch.setattr(quotes, "RESULTS", tmp_path)
+    assert quotes.Cell("tls.md", ("a",), "figure").text() == "1,234.5 s"
+    assert quotes.Cell("tls.md", ("a",), "figure", quotes.significant).text() == "1 200"
+    assert quotes.Cell("tls.md", ("a",), "figure", is_longest=True).text() == "2,000"
+    for cell in (quotes.Cell("tls.md", ("a",), "other"), quotes.Cell("tls.md", ("c",), "figure")):
+        with pytest.raises(LookupError, match=r"bench/results/tls\.md has no row"):
+            cell.text()
