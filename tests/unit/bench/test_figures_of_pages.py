@@ -1,8 +1,8 @@
 """Figures on pages come from result files: `python -m bench.quotes` writes them, and nothing else that a machine can
 have measured stands on a page.
 
-Decisions are left out: their figures are those of the day. So are code blocks: they show what a command prints, or
-takes.
+Decisions are left out: their figures are those of the day. So are code blocks without rates: they show what a command
+takes. A code block with rates shows what a command printed, and is the one of a result page.
 """
 
 # ruff: noqa: RUF001 - the pages write products with a multiplication sign
@@ -16,7 +16,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from bench import quotes
+from bench import quotes, spark_demo
 from tests.support.rules import ROOT, enough, hold
 
 NUMBER = r"\d+(?: \d{3})+|\d+(?:,\d{3})+|\d+(?:\.\d+)?"
@@ -96,6 +96,23 @@ def test_quoted_figures_are_those_of_the_results(page: str) -> None:
 def test_every_other_figure_is_a_limit_or_a_constant() -> None:
     found = [offence for page, text in pages().items() for block in blocks(page, text) for offence in block.offences()]
     hold(found, "quote a result (bench/quotes.py), or say in NOT_MEASURED what it is")
+
+
+def test_output_that_pages_show_is_that_of_a_result() -> None:
+    """Once the demo of Spark has a result: README.md shows what it printed."""
+    texts = [result(path.name) for path in sorted((ROOT / "bench/results").glob("*.md"))]
+    demo = spark_demo.SHOWN.search((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert demo is not None
+    texts += [demo[0]] * (not spark_demo.PAGE.exists())
+    shown = [
+        (page, found["content"])
+        for page, text in pages().items()
+        for found in FENCED.finditer(text)
+        if any(RATE.search(figure["unit"]) for figure in FIGURE.finditer(found["content"]))
+    ]
+    enough(shown, 1, "code blocks with rates")
+    lost = (f"{page}: {content[:80]}" for page, content in shown if not any(content in text for text in texts))
+    hold(lost, "write the output into a page of bench/results by a program, and copy it from there")
 
 
 def test_results_that_are_quoted_say_commit_machine_and_date() -> None:
