@@ -11,7 +11,7 @@ once. Code above must work with both: a wait in a `finally` is `shielded`, with 
     backend        `running()`, the interfaces, and what every user calls: sleep, move_on_after, open_nursery, ...
     events         Event, Semaphore, Lock, Queue, made of the backend's future: the same on both
     portal         calls of other threads into a loop
-    on_trio, on_asyncio    the two backends
+    on_trio, on_asyncio    the two backends; trio_calls: what asyncio's loop has beside
 """
 
 from .backend import (
@@ -22,6 +22,9 @@ from .backend import (
     Scope,
     StartedTask,
     Threads,
+    Timer,
+    call_at,
+    call_soon,
     clock,
     in_thread,
     is_stray_cancellation,
@@ -55,6 +58,9 @@ __all__ = [
     "Semaphore",
     "StartedTask",
     "Threads",
+    "Timer",
+    "call_at",
+    "call_soon",
     "clock",
     "in_thread",
     "is_stray_cancellation",

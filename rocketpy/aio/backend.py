@@ -75,6 +75,13 @@ class Threads(Protocol):
         """Let idle threads end. No call may be running."""
 
 
+class Timer(Protocol):
+    """A function that waits for its time."""
+
+    def cancel(self) -> object:
+        """Do not call the function. A function that was called already stays so."""
+
+
 class Backend(Protocol):
     """trio or asyncio."""
 
@@ -84,6 +91,10 @@ class Backend(Protocol):
         """The clock of deadlines; its zero means nothing."""
 
     def future(self) -> Future[Any]: ...
+
+    def call_soon(self, function: Callable[[], object]) -> object: ...
+
+    def call_at(self, when_s: float, function: Callable[[], object]) -> Timer: ...
 
     async def sleep(self, seconds: float) -> None: ...
 
@@ -132,6 +143,16 @@ def clock() -> Callable[[], float]:
 def now_s() -> float:
     """Seconds of the loop's clock."""
     return running().clock()()
+
+
+def call_soon(function: Callable[[], object]) -> None:
+    """Call a function in the next turn of the loop, in the caller's context. It must not wait, nor raise."""
+    running().call_soon(function)
+
+
+def call_at(when_s: float, function: Callable[[], object]) -> Timer:
+    """Call a function when the loop's clock is there; as `call_soon`. Until then it costs no task."""
+    return running().call_at(when_s, function)
 
 
 def sleep(seconds: float) -> Awaitable[None]:

@@ -224,6 +224,12 @@ class AsyncioBackend:
     def future(self) -> asyncio.Future[Any]:
         return asyncio.get_running_loop().create_future()
 
+    def call_soon(self, function: Callable[[], object]) -> asyncio.Handle:
+        return asyncio.get_running_loop().call_soon(function)
+
+    def call_at(self, when_s: float, function: Callable[[], object]) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_at(when_s, function)
+
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 

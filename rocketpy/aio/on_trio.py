@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import trio
 
 from .portal import LoopEnded, Portal
+from .trio_calls import TrioTimer, calls_of_loop
 
 T = TypeVar("T")
 
@@ -49,54 +50,61 @@ class TrioFuture:
 
 
 class TrioNursery:
-    """aio.OpenNursery."""
+    """aio.OpenNursery. To keep its tasks it runs them in a nursery of a task that is shielded from the block."""
 
     def __init__(self, *, keeps_tasks: bool) -> None:
         self._manager = trio.open_nursery()
-        self._nursery: trio.Nursery | None = None
-        self._kept: set[trio.CancelScope] | None = set() if keeps_tasks else None  # of tasks that go on
+        self._outer: trio.Nursery
+        self._nursery: trio.Nursery  # of new tasks
+        self._scope: trio.CancelScope
+        self._is_left = trio.Event() if keeps_tasks else None
 
     async def __aenter__(self) -> TrioNursery:
-        self._nursery = await self._manager.__aenter__()
+        self._outer = self._nursery = await self._manager.__aenter__()
+        self._scope = self._outer.cancel_scope
+        if self._is_left is not None:
+            self._scope = trio.CancelScope(shield=True)
+            with trio.CancelScope(shield=True):
+                self._nursery = await self._outer.start(self._keep, self._is_left)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
+        if self._is_left is not None:
+            self._is_left.set()
         return await self._manager.__aexit__(kind, error, trace)
 
+    async def _keep(self, is_left: trio.Event, task_status: trio.TaskStatus[trio.Nursery]) -> None:
+        failure: BaseException | None = None
+        try:
+            with self._scope:
+                async with trio.open_nursery() as nursery:
+                    task_status.started(nursery)
+                    await is_left.wait()
+        except BaseExceptionGroup as group:
+            failure = group.exceptions[0] if len(group.exceptions) == 1 else group
+        finally:
+            self._nursery = self._outer
+        if failure is not None:
+            raise failure  # for the outer nursery to put into a group
+
     def start_soon(self, function: Callable[..., Awaitable[object]], /, *arguments: Any) -> None:
-        assert self._nursery is not None
-        if self._kept is None:
-            self._nursery.start_soon(function, *arguments)
-        else:
-            self.start(function, *arguments)
+        self._nursery.start_soon(function, *arguments)
 
     def start(self, function: Callable[..., Awaitable[object]], /, *arguments: Any) -> trio.CancelScope:
-        assert self._nursery is not None
-        scope = trio.CancelScope(shield=self._kept is not None)
-        if self._kept is not None:
-            self._kept.add(scope)
-            if self._nursery.cancel_scope.cancel_called:
-                scope.cancel()
-        self._nursery.start_soon(self._within, scope, function, *arguments)
+        scope = trio.CancelScope()
+        self._nursery.start_soon(_within, scope, function, *arguments)
         return scope
 
-    async def _within(
-        self, scope: trio.CancelScope, function: Callable[..., Awaitable[object]], *arguments: Any
-    ) -> None:
-        try:
-            with scope:
-                await function(*arguments)
-        finally:
-            if self._kept is not None:
-                self._kept.discard(scope)
-
     def cancel(self) -> None:
-        assert self._nursery is not None
-        self._nursery.cancel_scope.cancel()
-        for scope in self._kept or ():
-            scope.cancel()
+        self._scope.cancel()
+        self._outer.cancel_scope.cancel()
+
+
+async def _within(scope: trio.CancelScope, function: Callable[..., Awaitable[object]], *arguments: Any) -> None:
+    with scope:
+        await function(*arguments)
 
 
 class TrioThreads:
@@ -142,6 +150,12 @@ class TrioBackend:
 
     def future(self) -> TrioFuture:
         return TrioFuture()
+
+    def call_soon(self, function: Callable[[], object]) -> None:
+        calls_of_loop().soon(function)
+
+    def call_at(self, when_s: float, function: Callable[[], object]) -> TrioTimer:
+        return calls_of_loop().at(when_s, function)
 
     async def sleep(self, seconds: float) -> None:
         await trio.sleep(seconds)

@@ -17,7 +17,7 @@ from rocketpy.errors import ConfigError, ConnectFailed, TlsFailed
 from rocketpy.message.host import format_host
 from rocketpy.tls import Certificates, TlsSession
 from rocketpy.tls.certificates import DAY_S, EXPIRES_SOON_DAYS, der_certificates, expiry_text
-from rocketpy.transport.tls import tls_connector
+from rocketpy.transport.connector import tls_connector
 
 from .findings import Finding
 
@@ -162,7 +162,7 @@ def _called(address: str, context: ssl.SSLContext) -> Finding:
 
     async def call() -> None:
         with trio.fail_after(TIMEOUT_S):
-            await trio.aclose_forcefully(await tls_connector(lambda: context)(address))
+            (await tls_connector(lambda: context)(address)).abort()
 
     subject = f"TLS of {address}"
     try:

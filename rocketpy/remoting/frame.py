@@ -121,7 +121,10 @@ class FrameCutter:
         if len(buffer) < end:
             return None
         frame = _frame_between(buffer, start, end, self._header_size_max)
-        self._start = end
+        if end == len(buffer):
+            self._buffer, self._start = b"", 0  # a connection that waits holds nothing
+        else:
+            self._start = end
         return frame
 
 

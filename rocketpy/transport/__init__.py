@@ -3,8 +3,8 @@
 `client.RemotingClient` sends requests to any address over pooled connections; `server.RemotingServer` accepts
 connections and answers their requests. Everything runs in the nursery of the `run()` that started it.
 
-    byte_stream    a connection by writes and callbacks; trio_stream and asyncio_stream are the two kinds,
-                   tls_byte_stream encrypts the second
+    byte_stream    a connection by writes and callbacks; trio_socket_stream and asyncio_stream are those of clients,
+                   tls_byte_stream encrypts them; trio_stream is that of servers
     connector      opens one for the backend that runs the caller
     channel        StreamChannel: commands over a byte stream, in either role
     client         RemotingClient; signing: with signatures

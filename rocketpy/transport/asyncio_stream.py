@@ -71,7 +71,7 @@ class AsyncioByteStream(asyncio.Protocol):
         self._pending_size += len(data)
 
     def _flush(self) -> None:
-        data = b"".join(self._pending)
+        data = self._pending[0] if len(self._pending) == 1 else b"".join(self._pending)
         self._pending.clear()
         self._pending_size = 0
         if not data or self._lost.is_set():

@@ -3,7 +3,7 @@
 A write never waits, and the writes of one turn of the loop leave together. What the peer sends comes by a callback, so
 that a channel can wake all tasks whose answers arrive together without a task of its own under asyncio.
 
-Short: the two kinds of streams, and their users, meet here.
+Short: the kinds of streams, and their users, meet here.
 """
 
 from __future__ import annotations

@@ -119,6 +119,7 @@ class ChannelOwner:
     table: RequestTable
     limits: ChannelLimits = ChannelLimits()
     budget: Budget | None = None
+    nursery: aio.OpenNursery | None = None  # of the answers to peers; None: each channel has its own
 
     def protocol(self) -> Connection[Answer]:
         """The protocol state of a new connection."""
@@ -132,8 +133,8 @@ class ChannelOwner:
 class StreamChannel:
     """A stream that carries commands, in either role; implements remoting.abc.Channel and byte_stream.Receiver.
 
-    `run()` must be running for anything to move. Its two tasks carry the bytes and watch the time; each request of the
-    peer has a third.
+    `run()` must be running for anything to move. It has one task for the stream, none for its deadlines, and one for
+    each request of the peer.
     """
 
     def __init__(
@@ -151,13 +152,16 @@ class StreamChannel:
         self._work = _Work(owner)
         self._backend = aio.running()
         self._clock = self._backend.clock()
-        self._nursery: aio.OpenNursery
+        self._nursery = owner.nursery
+        self._has_own_nursery = owner.nursery is None
+        self._answers = dict[int, aio.StartedTask]()  # by the id of the request: those in the nursery of the owner
         self._room: aio.Event | None = None  # for those who wait for room
         self._closing = False
         self._last_traffic_s = -math.inf
         self._waiting_since_s: float | None = None  # for any byte of the peer after a request of ours
-        self._wakes_at_s = math.inf  # when `_watch` looks again, unless `_sooner` is set
-        self._sooner = aio.Event()
+        self._looks_at_s = math.inf  # the time of `_timer`
+        self._timer: aio.Timer | None = None
+        self._is_running = self._was_late = False
 
     def __repr__(self) -> str:
         return f"<StreamChannel {self._id} {self._peer}>"
@@ -293,40 +297,53 @@ class StreamChannel:
         """Carry commands until either side ends the stream."""
         self._last_traffic_s = self._clock()
         try:
-            async with aio.open_nursery() as self._nursery:
-                self._nursery.start_soon(self._watch)
-                await self._stream.run(self, self._limits.receive_size)
-                self._nursery.cancel()
+            if self._nursery is None:
+                async with aio.open_nursery() as self._nursery:
+                    await self._carry()
+                    self._nursery.cancel()
+            else:
+                await self._carry()
         finally:
-            self._closing = True
+            self._closing, self._is_running = True, False
+            if self._timer is not None:
+                self._timer.cancel()
             if self._budget is not None:
                 self._budget.hold(self, 0)
+            for task in self._answers.values():
+                task.cancel()
             for answer in self._protocol.close():
                 answer.finish(None)
             self._make_room()
 
-    async def _watch(self) -> None:
+    async def _carry(self) -> None:
+        self._is_running = True
+        self._look_at(min(self._last_traffic_s + self._limits.idle_s, self._protocol.next_deadline))
+        await self._stream.run(self, self._limits.receive_size)
+
+    def _look_at(self, when_s: float) -> None:
+        """Look at the deadlines then."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._looks_at_s = when_s
+        self._timer = self._backend.call_at(when_s, self._look)
+
+    def _look(self) -> None:
         """End the waits whose time is over, and the connection when it has been idle."""
-        while True:
-            self._wakes_at_s = min(self._last_traffic_s + self._limits.idle_s, self._protocol.next_deadline)
-            with self._backend.move_on_at(self._wakes_at_s):
-                await self._sooner.wait()
-            self._sooner = aio.Event()
-            if self._work.held is not None:
-                await self._backend.sleep(0)
-                self._begin_next()
-            now_s = self._clock()
-            for answer in self._protocol.expire(now_s):
-                limit_ms = answer.timeout_s * 1000
-                answer.finish(RequestTimeout(f"wait response on the channel <{self._peer}> timeout, {limit_ms:.0f} ms"))
-                self._close_if_silent()
-            idle_at_s = self._last_traffic_s + self._limits.idle_s
-            if now_s > idle_at_s + LATE_S:  # this process was paused: first read what came meanwhile
-                await self._backend.sleep(LATE_S)
-            if now_s >= idle_at_s == self._last_traffic_s + self._limits.idle_s:
-                break
-        logger.debug("%r: closed the connection, idle for %g s", self, self._limits.idle_s)
-        self.close()
+        now_s = self._clock()
+        for answer in self._protocol.expire(now_s):
+            limit_ms = answer.timeout_s * 1000
+            answer.finish(RequestTimeout(f"wait response on the channel <{self._peer}> timeout, {limit_ms:.0f} ms"))
+            self._close_if_silent()
+        idle_at_s = self._last_traffic_s + self._limits.idle_s
+        if now_s < idle_at_s:
+            self._was_late = False
+            self._look_at(min(idle_at_s, self._protocol.next_deadline))
+        elif now_s > idle_at_s + LATE_S and not self._was_late:  # this process was paused: read what came meanwhile
+            self._was_late = True
+            self._look_at(now_s + LATE_S)
+        else:
+            logger.debug("%r: closed the connection, idle for %g s", self, self._limits.idle_s)
+            self.close()
 
     def _close_if_silent(self) -> None:
         """A request was not answered in time."""
@@ -338,8 +355,8 @@ class StreamChannel:
         """A request was sent."""
         if self._waiting_since_s is None:
             self._waiting_since_s = now_s
-        if deadline_s < self._wakes_at_s:
-            self._sooner.set()
+        if deadline_s < self._looks_at_s and self._is_running:
+            self._look_at(deadline_s)
 
     # --- byte_stream.Receiver -----------------------------------------------------------------------------------------
 
@@ -368,7 +385,7 @@ class StreamChannel:
                     self._work.held = event.command
                     self._stream.pause()
                     if self._work.has_begun:
-                        self._sooner.set()
+                        self._backend.call_soon(self._begin_after_next_turn)
         except RemoteProtocolError as exc:
             self._table.refused.report("reading a command", f"{self._peer} is disconnected: {exc}")
             self._end()
@@ -376,7 +393,11 @@ class StreamChannel:
     def _begin(self, request: RemotingCommand, size: int) -> None:
         self._work.add(size)
         self._account()
-        self._nursery.start_soon(self._answer, request, size)
+        assert self._nursery is not None
+        if self._has_own_nursery:
+            self._nursery.start_soon(self._answer, request, size)
+        else:
+            self._answers[id(request)] = self._nursery.start(self._answer, request, size)
 
     async def _answer(self, request: RemotingCommand, size: int) -> None:
         try:
@@ -386,9 +407,14 @@ class StreamChannel:
         except TransportError:
             logger.debug("%r: the connection closed before the response to %s was sent", self, request.name)
         finally:
+            self._answers.pop(id(request), None)
             self._work.remove(size)
             self._account()
             self._go_on()
+
+    def _begin_after_next_turn(self) -> None:
+        """Wait one turn more: trio runs the tasks of a turn in any order, this call perhaps before the new task."""
+        self._backend.call_soon(self._begin_next)
 
     def _begin_next(self) -> None:
         """The task of the request that was begun has run."""

@@ -43,7 +43,7 @@ class RemotingClient:
 
     def __init__(
         self,
-        nursery: aio.Nursery,
+        nursery: aio.OpenNursery,
         *,
         processors: Mapping[int, Processor] | None = None,
         limits: ChannelLimits | None = None,
@@ -57,7 +57,7 @@ class RemotingClient:
         """
         self._nursery = nursery
         limits = attrs.evolve(limits or ChannelLimits(), silence_s=SILENCE_S)
-        self._owner = ChannelOwner(RequestTable(processors or {}), limits)
+        self._owner = ChannelOwner(RequestTable(processors or {}), limits, nursery=nursery)
         self._connector = connector
         self._connect_timeout_s = connect_timeout_s
         self._connection_closed = connection_closed

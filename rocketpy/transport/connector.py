@@ -39,9 +39,9 @@ def tls_connector(context: Callable[[], ssl.SSLContext]) -> Connector:
 
 async def _open(address: str, context: Callable[[], ssl.SSLContext] | None) -> ByteStream:
     if aio.running().name == "trio":
-        from . import trio_stream
+        from . import trio_socket_stream
 
-        return await trio_stream.open_stream(address, context)
+        return await trio_socket_stream.open_stream(address, context)
     from . import asyncio_stream
 
     return await asyncio_stream.open_stream(address, context)

@@ -1,4 +1,4 @@
-"""Encrypted streams under trio, of clients and of servers; a server accepts them beside plain ones.
+"""Encrypted streams of servers, under trio, beside plain ones. tls_byte_stream.py has those of clients.
 
 A ClientHello begins with another byte than a frame, so one port serves both. The byte is looked at and left in the
 socket; bounds of the handshake are in tls/handshakes.py. The bytes themselves are tls/session.py's.
@@ -10,12 +10,11 @@ import contextlib
 import socket
 import ssl
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 
 import trio
 
-from rocketpy.errors import ConnectFailed, TlsFailed
-from rocketpy.message.host import parse_host
+from rocketpy.errors import TlsFailed
 from rocketpy.remoting.abc import Peer
 from rocketpy.tls import (
     HANDSHAKE_S,
@@ -32,7 +31,7 @@ from rocketpy.tls import (
 from rocketpy.tls.handshakes import CLOSED, PLAIN, RECORDS, TIMEOUT
 
 from .duties import Duty
-from .streams import close_in_order, connect
+from .streams import close_in_order
 
 RECEIVE_SIZE = 65_536
 SEND_SIZE = 65_536  # that is encrypted at once: a copy of so many bytes waits for the socket
@@ -113,38 +112,6 @@ class TlsStream(trio.abc.Stream):
         close_in_order(self)
         with trio.move_on_after(ALERT_S), contextlib.suppress(trio.BrokenResourceError):
             await self._flush()
-
-
-# --- clients ----------------------------------------------------------------------------------------------------------
-
-
-def tls_connector(context: Callable[[], ssl.SSLContext]) -> Callable[[str], Awaitable[TlsStream]]:
-    """As connector.tls_connector, of trio streams."""
-
-    async def connect_with_tls(address: str) -> TlsStream:
-        plain = await connect(address)
-        host, _ = parse_host(address)
-        try:
-            stream = TlsStream(plain, TlsSession.client(context(), host))
-            await stream.shake_hands()
-        except (TlsFailed, trio.BrokenResourceError) as exc:
-            await trio.aclose_forcefully(plain)
-            raise ConnectFailed(f"connect to <{address}> failed: {_reason(exc)}") from exc
-        except BaseException:
-            await trio.aclose_forcefully(plain)
-            raise
-        return stream
-
-    return connect_with_tls
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, TlsFailed) and error.reason != CLOSED:
-        return str(error)
-    return "it closed the connection during the TLS handshake; it may not speak TLS"
-
-
-# --- servers ----------------------------------------------------------------------------------------------------------
 
 
 class TlsAcceptor:

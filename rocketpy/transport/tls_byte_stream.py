@@ -1,4 +1,4 @@
-"""TLS of clients under asyncio: a byte stream whose bytes are encrypted on another one."""
+"""TLS of clients: a byte stream whose bytes are encrypted on another one."""
 
 from __future__ import annotations
 

@@ -1,35 +1,14 @@
-"""ByteStream over a trio stream: one task reads, another writes what was queued meanwhile."""
+"""ByteStream over any trio stream, for servers: one task reads, another writes what was queued meanwhile."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
 import trio
 
-import rocketpy.aio.on_trio  # noqa: F401 -- before a broker forks its workers, which then share its memory
-from rocketpy.errors import ConnectFailed
 from rocketpy.remoting.abc import Peer
 
+from . import trio_socket_stream  # noqa: F401 -- before a broker forks its workers, which then share its memory
 from .byte_stream import Receiver
-from .streams import close_in_order, connect, peer_of, unacknowledged_bytes
-
-if TYPE_CHECKING:
-    import ssl
-
-
-async def open_stream(address: str, context: Callable[[], ssl.SSLContext] | None) -> TrioByteStream:
-    """Connect; with a context, encrypted. Raises: ConnectFailed."""
-    if context is None:
-        stream: trio.abc.Stream = await connect(address)
-    else:
-        from .tls import tls_connector
-
-        stream = await tls_connector(context)(address)
-    try:
-        return TrioByteStream(stream, peer_of(stream))
-    except OSError as exc:
-        raise ConnectFailed(f"connect to <{address}> failed: {exc}") from exc
+from .streams import close_in_order, unacknowledged_bytes
 
 
 class TrioByteStream:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 import trio
+import trustme
+from cryptography.hazmat.primitives import serialization
 
 from rocketpy.client.cluster.lifetime import Lifetime
 from rocketpy.client.options import ClientOptions, TlsOptions
@@ -148,3 +150,27 @@ def test_callers_check_servers_unless_told_otherwise(authority: Authority) -> No
         assert context.verify_mode == ssl.CERT_NONE and not context.check_hostname
     own = trusting_context(authority.ca_file, None, None, verify=True)
     assert own.cert_store_stats()["x509_ca"] == 1, "only these"
+
+
+def test_files_that_cannot_be_used(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    trusted, text = tmp_path / "ca.pem", tmp_path / "text"
+    authority.cert_pem.write_to_path(trusted)
+    text.write_text("no PEM")
+    certificate, key, locked = (tmp_path / name for name in ("cert.pem", "key.pem", "locked.pem"))
+    issued = authority.issue_cert("client@example.org")
+    issued.cert_chain_pems[0].write_to_path(certificate)
+    issued.private_key_pem.write_to_path(key)
+    read = serialization.load_pem_private_key(key.read_bytes(), password=None)
+    encryption = serialization.BestAvailableEncryption(b"secret")
+    locked.write_bytes(read.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption))
+    for files, named in [
+        ((tmp_path / "none", None, None), f"{tmp_path / 'none'}: No such file"),
+        ((text, None, None), f"{text}: "),
+        ((trusted, certificate, None), f"{certificate}: "),
+        ((trusted, certificate, trusted), f"{certificate} with the key {trusted}: "),
+        ((trusted, certificate, locked), f"{certificate} with the key {locked}: "),
+    ]:
+        with pytest.raises(ConfigError, match=f"TLS: cannot use {named}"):
+            trusting_context(*files, verify=True)
+    assert trusting_context(trusted, certificate, key, verify=True).verify_mode == ssl.CERT_REQUIRED

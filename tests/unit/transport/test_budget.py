@@ -1,4 +1,4 @@
-"""What connections hold in memory: bounded for each, and for all of a server together."""
+"""What connections hold in memory: bounded for each, and for all of a server together, which runs under trio alone."""
 
 from __future__ import annotations
 

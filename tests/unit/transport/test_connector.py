@@ -262,6 +262,29 @@ def test_servers_are_trusted_by_their_certificate(
     run(main)
 
 
+def test_a_server_that_asks_for_a_certificate(run: Any, authority: trustme.CA, tmp_path: Path) -> None:
+    """TLS 1.3 tells a client without one after the handshake: the stream ends."""
+    served = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(served)
+    authority.configure_trust(served)
+    served.verify_mode = ssl.CERT_REQUIRED
+    trusted, shown = tmp_path / "ca.pem", tmp_path / "client.pem"
+    authority.cert_pem.write_to_path(trusted)
+    authority.issue_cert("client@example.org").private_key_and_cert_chain_pem.write_to_path(shown)
+
+    async def main() -> None:
+        with serving(echo, served) as address:
+            having = tls_connector(lambda: trusting_context(trusted, shown, None, verify=True))
+            assert await exchange(await having(address)) == MESSAGE
+            collected = Collected()
+            with contextlib.suppress(ConnectFailed):
+                stream = await tls_connector(lambda: trusting_context(trusted, None, None, verify=True))(address)
+                await stream.run(collected, 65536)
+            assert collected.data == b""
+
+    run(main)
+
+
 @pytest.mark.parametrize(
     ("answer", "message"),
     [

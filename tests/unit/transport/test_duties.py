@@ -1,4 +1,4 @@
-"""Duties are done each interval, whatever they or others raise."""
+"""Duties are done each interval, whatever they or others raise. Servers have them, which run under trio alone."""
 
 from __future__ import annotations
 

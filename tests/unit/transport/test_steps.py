@@ -1,4 +1,4 @@
-"""Long work lets others run, and stops where its result would be of no use."""
+"""Long work lets others run, and stops where its result would be of no use. Servers have it, under trio alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Where streams come from: addresses of both families and their failures."""
+"""Where streams come from: addresses of both families and their failures.
+
+Of trio alone: servers run under it, and clients under trio connect by it. test_connector.py has clients in each loop.
+"""
 
 import subprocess
 import sys

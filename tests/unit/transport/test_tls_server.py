@@ -1,4 +1,7 @@
-"""Servers that accept TLS beside plain connections: modes, bounds of handshakes, and what a refused client is told."""
+"""Servers that accept TLS beside plain connections: modes, bounds of handshakes, and what a refused client is told.
+
+A server runs under trio alone; test_connector.py has the TLS of clients under each loop.
+"""
 
 from __future__ import annotations
 
