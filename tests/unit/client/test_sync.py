@@ -1,4 +1,4 @@
-"""The blocking clients: a thread of their own, the same results, the same errors."""
+"""The blocking clients: a thread of their own, the same results, the same errors, whichever loop the thread runs."""
 
 import asyncio
 import random
@@ -6,8 +6,9 @@ import threading
 from typing import Any
 
 import pytest
+import trio
 
-from rocketpy import client
+from rocketpy import aio, client
 from rocketpy.client import START_FIRST, Message, ProducerOptions, PullOptions, PushOptions, ReceivedMessage, sync
 from rocketpy.client.cluster.broker_requests import AskedConsumer
 from rocketpy.client.cluster.instance import ConsumerMember
@@ -16,9 +17,16 @@ from rocketpy.client.consuming.pull_loop import PullHost
 from rocketpy.client.consuming.rebalance import QueueOwner
 from rocketpy.client.options import ClientOptions
 from rocketpy.errors import ClientError, MessageInvalid
+from tests.support import loops
 from tests.support.cluster import NAME_SERVER, FakeCluster
 
 SETTINGS: dict[str, Any] = {"name_servers": NAME_SERVER, "client_ip": "10.1.1.1"}
+
+
+@pytest.fixture(autouse=True, params=loops.BACKENDS)
+def loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test is run with either loop in the threads of its clients; users have asyncio there."""
+    monkeypatch.setattr(sync.Blocking, "backend", request.param)
 
 
 class SystemNursery:
@@ -28,7 +36,10 @@ class SystemNursery:
         self._tasks: set[asyncio.Future[Any]] = set()
 
     def start_soon(self, function: Any, *args: Any) -> None:
-        self._tasks.add(asyncio.ensure_future(function(*args)))
+        if aio.running().name == "trio":
+            trio.lowlevel.spawn_system_task(function, *args)
+        else:
+            self._tasks.add(asyncio.ensure_future(function(*args)))
 
 
 def lifetime() -> Lifetime:
