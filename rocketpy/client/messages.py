@@ -282,9 +282,9 @@ def check_message(message: Message, size_max: int) -> None:
     """
     if fault := _send_fault(message.topic):
         raise MessageInvalid(fault)
-    if not message.body:
-        raise MessageInvalid("the message body is empty")
-    if len(message.body) > size_max:
+    if not 0 < len(message.body) <= size_max:
+        if not message.body:
+            raise MessageInvalid("the message body is empty")
         raise MessageInvalid(f"the message body has {len(message.body)} bytes, allowed are {size_max}")
     if not -1 << 31 <= message.flag < 1 << 31:
         raise MessageInvalid(f"the flag {message.flag} does not fit 32 bits")

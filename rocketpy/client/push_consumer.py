@@ -37,7 +37,7 @@ from .consuming.offset_store import start_offset
 from .consuming.orderly import OrderlyService
 from .consuming.process_queue import FlowLimits, ProcessQueue, limits_for_queue
 from .consuming.pull_loop import PullLoop, PullSettings
-from .consuming.queue_locks import QueueLocks
+from .consuming.queue_locks import FIRST_LOCK_S, QueueLocks
 from .consuming.retry_sender import RetrySender
 from .consuming.subscription import Sql92, build_subscription
 from .consuming.traced_handler import TracedHandler
@@ -139,12 +139,11 @@ class PushConsumer(GroupMember):
             await self._check_expression(subscription)
         await instance.heartbeat()
         self._start_jobs(opened)
-        nursery = opened.nursery
-        nursery.start_soon(self._service.run)
+        self._service.start(opened.nursery)
         if self.options.ordered:
-            nursery.start_soon(self._locks.renew, self.options.lock_interval)
+            opened.jobs.every(self.options.lock_interval, self._locks.lock_all, first_s=FIRST_LOCK_S)
         else:
-            nursery.start_soon(self._expire_stuck)
+            opened.jobs.every(self.options.consume_timeout, self._expire_stuck)
         self._rebalancer.wake()
 
     def _consume_service(self, opened: Open) -> ConsumeService:
@@ -192,11 +191,9 @@ class PushConsumer(GroupMember):
 
     async def _expire_stuck(self) -> None:
         assert isinstance(self._service, ConcurrentService)
-        while True:
-            await aio.sleep(self.options.consume_timeout)
-            for queue, process_queue in list(self._rebalancer.queues.items()):
-                if self.is_clustering:
-                    await self._service.expire(process_queue, queue)
+        for queue, process_queue in list(self._rebalancer.queues.items()):
+            if self.is_clustering:
+                await self._service.expire(process_queue, queue)
 
     # --- rebalance (QueueOwner) ---------------------------------------------------------------------------------------
 

@@ -60,9 +60,9 @@ def results_of_members(result: SendResult, msg_ids: Sequence[str]) -> Iterator[S
     offset_ids = result.offset_msg_id.split(",")
     if len(offset_ids) != len(msg_ids):  # a queue that keeps batches whole
         offset_ids = [result.offset_msg_id] * len(msg_ids)
-    status, _, _, queue, first_offset, *others = result
+    status, _, _, queue, first_offset, transaction_id, region, traced, passed_on = result
     for offset, (msg_id, offset_id) in enumerate(zip(msg_ids, offset_ids, strict=True), first_offset):
-        yield _made(SendResult, (status, msg_id, offset_id, queue, offset, *others))
+        yield _made(SendResult, (status, msg_id, offset_id, queue, offset, transaction_id, region, traced, passed_on))
 
 
 class PullStatus(Enum):

@@ -3,7 +3,7 @@
 Entry points: `Lifetime` (opens everything a producer or consumer needs), `ClientInstance` (routes and heartbeats),
 `MQClientAPI` (one method per request code), `Brokers` (the same, addressed by queue).
 
-    instance, lifetime                          the jobs of a client; what its parts share, its id
+    instance, lifetime, jobs                    routes and heartbeats; what parts share, a client's id; its timers
     name_servers, route, route_renewal          where routes come from, what they say, when they are asked for early
     unanswered_sends                            sends to a master that is gone
     api, brokers, broker_requests               requests to brokers, by address and by queue, and those of brokers

@@ -175,23 +175,14 @@ class MQClientAPI:
             sign(command, self.credentials)
         channel.push(command)
 
-    async def pull(
-        self, address: str, header: PullMessageRequestHeader, broker_name: str, timeout_s: float
-    ) -> PullResult:
-        pulled = await self.pull_stored(address, header, timeout_s)
-        return PullResult(
-            status=pulled.status,
-            next_begin_offset=pulled.next_begin_offset,
-            min_offset=pulled.min_offset,
-            max_offset=pulled.max_offset,
-            messages=tuple(decode_messages(pulled.body, broker_name)) if pulled.status is PullStatus.FOUND else (),
-            suggest_which_broker_id=pulled.suggest_which_broker_id,
-        )
+    def pull(self, address: str, header: PullMessageRequestHeader, timeout_s: float) -> Awaitable[RemotingCommand]:
+        """Return the wait for the answer, which `pull_result` reads. A coroutine around it would cost memory for each
+        queue that waits for messages."""
+        return self.invoke(address, RemotingCommand(RequestCode.PULL_MESSAGE, ext_fields=header), timeout_s)
 
     async def pull_stored(self, address: str, header: PullMessageRequestHeader, timeout_s: float) -> StoredPull:
-        """As `pull`, without decoding the messages."""
-        response = await self.invoke(address, RemotingCommand.request(RequestCode.PULL_MESSAGE, header), timeout_s)
-        return _stored_pull(response, address)
+        """Pull without decoding the messages."""
+        return _stored_pull(await self.pull(address, header, timeout_s), address)
 
     async def pull_all_stored(
         self, address: str, headers: Sequence[PullMessageRequestHeader], timeout_s: float
@@ -345,6 +336,19 @@ def _send_result(response: RemotingCommand, queue: MessageQueue, msg_id: str) ->
         fields.get("MSG_REGION") or "DefaultRegion",
         fields.get("TRACE_ON", "true").lower() == "true",
         fields.get(PASSED_ON_FIELD, "").lower() == "true",
+    )
+
+
+def pull_result(response: RemotingCommand, address: str, broker_name: str) -> PullResult:
+    """Return the answer to a pull. Raises BrokerError if it was refused."""
+    pulled = _stored_pull(response, address)
+    return PullResult(
+        status=pulled.status,
+        next_begin_offset=pulled.next_begin_offset,
+        min_offset=pulled.min_offset,
+        max_offset=pulled.max_offset,
+        messages=tuple(decode_messages(pulled.body, broker_name)) if pulled.status is PullStatus.FOUND else (),
+        suggest_which_broker_id=pulled.suggest_which_broker_id,
     )
 
 

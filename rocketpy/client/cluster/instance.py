@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Protocol
 
@@ -25,6 +25,7 @@ from rocketpy.remoting.bodies.route import MASTER_ID, TopicRouteData
 from ..options import ClientOptions
 from ..results import ClientCode
 from .api import MQClientAPI
+from .jobs import Jobs
 from .route import (
     PublishInfo,
     find_address,
@@ -35,7 +36,7 @@ from .route import (
     vip_address,
 )
 from .route_renewal import RouteRenewal
-from .unanswered_sends import UnansweredSends
+from .unanswered_sends import LOOK_S, UnansweredSends
 
 logger = logging.getLogger(__name__)
 
@@ -85,35 +86,34 @@ class ClientInstance:
     _publish_infos: dict[str, PublishInfo] = attrs.field(init=False, factory=dict)
     _route_lock: aio.Lock = attrs.field(init=False, factory=aio.Lock)
     _heartbeat_lock: aio.Lock = attrs.field(init=False, factory=aio.Lock)
-    unanswered_sends: UnansweredSends = attrs.field(init=False)
+    _unanswered_sends: UnansweredSends = attrs.field(init=False)
+    _jobs: Jobs | None = attrs.field(init=False, default=None)
     _renewal: RouteRenewal = attrs.field(init=False)
     clock: Callable[[], float] = attrs.field(init=False, factory=aio.clock)
     _has_left: bool = attrs.field(init=False, default=False)
 
     def __attrs_post_init__(self) -> None:
         self._renewal = RouteRenewal(self._renew_route)
-        self.unanswered_sends = UnansweredSends(self.api.remoting, self.send_address, self._renewal.doubt)
+        self._unanswered_sends = UnansweredSends(self.api.remoting, self.send_address, self._renewal.doubt)
 
     # --- jobs ---------------------------------------------------------------------------------------------------------
 
-    def start(self, nursery: aio.Nursery) -> None:
-        """Begin the periodic jobs; they end by cancellation only."""
-        nursery.start_soon(self._every, self.options.poll_name_server_interval, self.refresh_routes)
-        nursery.start_soon(self._renewal.run)
-        nursery.start_soon(self.unanswered_sends.run)
-        nursery.start_soon(self._heartbeats)
+    def start(self, jobs: Jobs) -> None:
+        """Begin the periodic jobs."""
+        self._jobs = jobs
+        self._renewal.start(jobs.nursery)
+        jobs.every(self.options.poll_name_server_interval, self.refresh_routes)
+        jobs.every(self.options.heartbeat_interval, self._tell_brokers, first_s=FIRST_HEARTBEAT_S)
 
-    async def _every(self, interval_s: float, job: Callable[[], Awaitable[object]]) -> None:
-        while True:
-            await aio.sleep(interval_s)
-            await job()
+    async def _tell_brokers(self) -> None:
+        self.forget_offline_brokers()
+        await self.heartbeat()
 
-    async def _heartbeats(self) -> None:
-        await aio.sleep(FIRST_HEARTBEAT_S)
-        while True:
-            self.forget_offline_brokers()
-            await self.heartbeat()
-            await aio.sleep(self.options.heartbeat_interval)
+    def begin_publishing(self, topic: str) -> None:
+        """Refresh the route of a topic from now on. With the first one, begin to look at sends without an answer."""
+        if not self.publish_topics and self._jobs is not None:
+            self._jobs.call_every(LOOK_S, self._unanswered_sends.look)
+        self.publish_topics.add(topic)
 
     @property
     def topics_in_use(self) -> set[str]:
@@ -141,7 +141,7 @@ class ClientInstance:
     async def wait_changed(self, topic: str, broker_name: str, addresses: Mapping[int, str], within_s: float) -> None:
         """Ask for the route until the broker has other addresses than these; at most for `within_s` seconds."""
         with aio.move_on_after(within_s):
-            while self.brokers.get(broker_name, {}) == addresses:
+            while self.addresses(broker_name) == addresses:
                 await self._renewal.doubt(topic).wait()
 
     async def _renew_route(self, topic: str) -> None:
@@ -206,7 +206,7 @@ class ClientInstance:
         usable = self.known_publish_info(topic)
         if usable is not None:
             return usable
-        self.publish_topics.add(topic)
+        self.begin_publishing(topic)
         await self.update_route(topic)
         if topic not in self.routes:
             await self._update_route_by_template(topic, template, queue_nums)
@@ -250,7 +250,7 @@ class ClientInstance:
 
     async def _ask_route(self, topic: str) -> None:
         """Ask for a route that lacks a broker: not more often than the renewal does, if that runs."""
-        if self._renewal.is_running:
+        if self._renewal.nursery is not None:
             await self.doubt_route(topic, self.options.api_timeout)
         else:
             await self.update_route(topic)
@@ -269,12 +269,20 @@ class ClientInstance:
             raise ClientError(f"broker {queue.broker_name} has no master", code=ClientCode.BROKER_NOT_EXIST)
         return address
 
+    def addresses(self, broker_name: str) -> Mapping[int, str]:
+        """Return the addresses of a broker by id, as they are now: a new route brings a new table."""
+        return self.brokers.get(broker_name, NO_ADDRESSES)
+
+    def known_reader(self, queue: MessageQueue, broker_id: int, *, only: bool = False) -> tuple[int, str] | None:
+        """(broker id, address) to read the queue from; None when the broker is not known."""
+        return find_address(self.addresses(queue.broker_name), broker_id, only_this_broker=only)
+
     async def find_reader(self, queue: MessageQueue, broker_id: int, *, only: bool = False) -> tuple[int, str]:
         """(broker id, address) to read the queue from. Raises ClientError when the broker is not known."""
-        found = find_address(self.brokers.get(queue.broker_name, {}), broker_id, only_this_broker=only)
+        found = self.known_reader(queue, broker_id, only=only)
         if found is None:
             await self._ask_route(queue.topic)
-            found = find_address(self.brokers.get(queue.broker_name, {}), broker_id, only_this_broker=only)
+            found = self.known_reader(queue, broker_id, only=only)
         if found is None:
             raise ClientError(f"broker {queue.broker_name} is not known", code=ClientCode.BROKER_NOT_EXIST)
         return found

@@ -30,6 +30,7 @@ from ..options import ClientOptions, TlsOptions
 from .api import MQClientAPI
 from .broker_requests import SERVED_CODES, BrokerRequests
 from .instance import ClientInstance, wall_clock_ms
+from .jobs import Jobs
 from .name_servers import NameServers
 
 logger = logging.getLogger(__name__)
@@ -137,7 +138,12 @@ class Open:
     instance: ClientInstance
     requests: BrokerRequests
     _ids: UniqueIdGenerator
+    jobs: Jobs = attrs.field(init=False)
     _pid: int = attrs.field(init=False, factory=os.getpid)
+
+    @jobs.default
+    def _no_jobs(self) -> Jobs:
+        return Jobs(self.nursery)
 
     def next_id(self) -> str:
         """A unique message id."""
@@ -145,7 +151,7 @@ class Open:
 
     def start(self) -> None:
         """Begin the periodic jobs."""
-        self.instance.start(self.nursery)
+        self.instance.start(self.jobs)
 
     def check_fork(self) -> None:
         """Raises ClientError in a forked child: connections and ids belong to the parent."""
@@ -170,6 +176,7 @@ class Open:
     async def _end(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
+        self.jobs.end()
         self.nursery.cancel()
         if error is None or not isinstance(error, Exception):
             return await self._manager.__aexit__(kind, error, trace)

@@ -30,20 +30,23 @@ def decode_messages(body: bytes | None, broker_name: str) -> list[ReceivedMessag
     Raises:
         RecordCorrupt: the body is damaged.
     """
-    return [_received(fields, broker_name) for fields in read_records(body or b"")]
+    received = []
+    topic, queue_id = b"", -1
+    queue = MessageQueue("", broker_name, -1)
+    for record in read_records(body or b""):
+        if record.topic != topic or record.queue_id != queue_id:  # the messages of a pull have one queue
+            topic, queue_id = record.topic, record.queue_id
+            queue = _queue(topic, broker_name, queue_id)
+        message = ReceivedMessage(queue.topic, record.body, queue, record.queue_offset, record.properties, record)
+        if record.sys_flag & COMPRESSED:
+            message.body = _inflated(record.body, record.sys_flag, "message", message.offset_msg_id)
+        received.append(message)
+    return received
 
 
 def decode_message(body: bytes | None, broker_name: str) -> ReceivedMessage | None:
     """The first message in the body of a request or an answer, as `decode_messages`; None if there is none."""
     return next(iter(decode_messages(body, broker_name)), None)
-
-
-def _received(record: RecordFields, broker_name: str) -> ReceivedMessage:
-    queue = _queue(record.topic, broker_name, record.queue_id)
-    message = ReceivedMessage(queue.topic, record.body, queue, record.queue_offset, record.properties, record)
-    if record.sys_flag & COMPRESSED:
-        message.body = _inflated(record.body, record.sys_flag, "message", message.offset_msg_id)
-    return message
 
 
 @functools.lru_cache(maxsize=4096)

@@ -33,36 +33,42 @@ def tells_of_change(error: RocketError) -> bool:
 
 @attrs.define(eq=False)
 class RouteRenewal:
-    """The task, and the topics that it asks for. `update` asks for the route of a topic and stores it."""
+    """Topics in doubt, and a task while there are any. `update` asks for the route of a topic and stores it."""
 
     update: Callable[[str], Awaitable[object]]
-    is_running: bool = False
+    nursery: aio.Nursery | None = None  # of the task; None: not started yet
     _doubted: dict[str, aio.Event] = attrs.field(factory=dict)  # topics in use; set when the route was asked for
-    _wanted: aio.Event = attrs.field(factory=aio.Event)
+    _is_asking: bool = False
     _pause_s: float = PAUSE_MIN_S
     _asked_s: float = -math.inf  # when the last round was over
 
+    def start(self, nursery: aio.Nursery) -> None:
+        """Begin to ask: in a task of `nursery`, until that is cancelled."""
+        self.nursery = nursery
+        self._begin()
+
     def doubt(self, topic: str) -> aio.Event:
         """Ask for the route soon. Returns: an event that is set when that was done, with or without success."""
-        self._wanted.set()
-        return self._doubted.setdefault(topic, aio.Event())
+        asked = self._doubted.setdefault(topic, aio.Event())
+        self._begin()
+        return asked
 
-    async def run(self) -> None:
-        """Until cancelled."""
-        self.is_running = True
-        try:
-            while True:
-                await self._wanted.wait()
-                await aio.sleep_until(self._asked_s + self._pause_s)
-                await self._ask()
-        finally:
-            self.is_running = False
+    def _begin(self) -> None:
+        if self._doubted and not self._is_asking and self.nursery is not None:
+            self._is_asking = True
+            self.nursery.start_soon(self._run)
+
+    async def _run(self) -> None:
+        while self._doubted:
+            await aio.sleep_until(self._asked_s + self._pause_s)
+            await self._ask()
+        self._is_asking = False
 
     async def _ask(self) -> None:
         """One round. Doubts that come while it asks are for the next one."""
         is_first = aio.now_s() > self._asked_s + QUIET_S
         self._pause_s = PAUSE_MIN_S if is_first else min(PAUSE_MAX_S, 2 * self._pause_s)
-        topics, self._doubted, self._wanted = self._doubted, {}, aio.Event()
+        topics, self._doubted = self._doubted, {}
         try:
             for topic in topics:
                 try:

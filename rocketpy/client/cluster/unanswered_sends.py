@@ -4,6 +4,8 @@ A machine that dies, or is cut off, closes no connection. A send to it would wai
 the next one, while the new master is in the route already. So after SILENCE_S the client asks for the route of a
 waiting send, as it does for one that fails (route_renewal.py). A slow broker stays in its route: its sends wait on. So
 do those of a former master that lives: it passes them on (docs/adr/0114), and another attempt would store them twice.
+
+Short: routes are instance.py's, and the waits themselves the transport's.
 """
 
 from __future__ import annotations
@@ -43,15 +45,10 @@ class UnansweredSends:
     send_address: Callable[[str], str | None]
     doubt: Callable[[str], object]
 
-    async def run(self) -> None:
-        """Until cancelled."""
-        while True:
-            await aio.sleep(LOOK_S)
-            self.look(aio.now_s() - SILENCE_S)
-
-    def look(self, silent_since_s: float) -> None:
-        """End the sends that wait since then, where there is another master; ask for the route where there is none."""
-        for address, answer in list(self.transport.waiting(silent_since_s)):
+    def look(self) -> None:
+        """End the sends that wait for SILENCE_S, where there is another master; ask for the route where there is
+        none."""
+        for address, answer in list(self.transport.waiting(aio.now_s() - SILENCE_S)):
             queue = answer.about
             if not isinstance(queue, MessageQueue):
                 continue

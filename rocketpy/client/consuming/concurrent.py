@@ -69,7 +69,7 @@ class ConcurrentService:
 
     context: ConsumeContext
     _chunks: deque[_Chunk] | _RankedChunks = attrs.field(init=False)
-    _nursery: aio.OpenNursery | None = attrs.field(init=False, default=None)
+    _nursery: aio.Nursery | None = attrs.field(init=False, default=None)
     _worker_count: int = attrs.field(init=False, default=0)
     _idle: list[aio.Future[None]] = attrs.field(init=False, factory=list)  # of workers without a chunk
     _is_called: bool = attrs.field(init=False, default=False)  # a worker is on its way
@@ -103,15 +103,14 @@ class ConcurrentService:
             return
         self._is_called = True
 
-    async def run(self) -> None:
-        async with aio.open_nursery() as self._nursery:
-            self._call_worker()
-            await aio.sleep_forever()
+    def start(self, nursery: aio.Nursery) -> None:
+        self._nursery = nursery
+        self._call_worker()
 
     async def stop(self, grace_s: float) -> None:
         await self._in_progress.stop(grace_s)
 
-    async def _work(self, nursery: aio.OpenNursery) -> None:
+    async def _work(self, nursery: aio.Nursery) -> None:
         backend = aio.running()
         while True:
             self._is_called = False
@@ -133,14 +132,11 @@ class ConcurrentService:
             self._idle.append(place)
             await place
 
-    async def _consume(self, chunk: _Chunk, nursery: aio.OpenNursery) -> None:
+    async def _consume(self, chunk: _Chunk, nursery: aio.Nursery) -> None:
         context, process_queue = self.context, chunk.process_queue
-        now_ms = context.now_ms()
-        process_queue.last_consume_ms = now_ms
-        started_ms = process_queue.started_ms
-        for message in chunk.messages:
-            started_ms[message.queue_offset] = now_ms
+        process_queue.begin_call(chunk.messages, context.now_ms())
         handled = await context.handler.handle(context.restored(chunk.messages))
+        process_queue.end_call(chunk.messages)
         if process_queue.dropped:
             logger.info(
                 "group %s: ignored the result of %d messages of queue %s, which was assigned to another client",
@@ -205,8 +201,8 @@ class ConcurrentService:
         timeout_ms = self.context.options.consume_timeout * 1000
         for count in range(EXPIRED_PER_ROUND_MAX):
             oldest = process_queue.oldest
-            started_ms = None if oldest is None else process_queue.started_ms.get(oldest.queue_offset)
-            if oldest is None or started_ms is None or self.context.now_ms() - started_ms <= timeout_ms:
+            called_ms = None if oldest is None else process_queue.called_ms(oldest.queue_offset)
+            if oldest is None or called_ms is None or self.context.now_ms() - called_ms <= timeout_ms:
                 return count
             try:
                 await self.context.retries.send_back(oldest, EXPIRED_DELAY_LEVEL)

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import attrs
 
+from rocketpy import aio
 from rocketpy.message import properties
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.names import retry_topic, without_namespace
@@ -70,7 +71,8 @@ class ConsumeService(Protocol):
     def submit(self, queue: MessageQueue, process_queue: ProcessQueue, messages: Sequence[ReceivedMessage]) -> None:
         """Consume messages that were pulled into the process queue."""
 
-    async def run(self) -> None: ...
+    def start(self, nursery: aio.Nursery) -> None:
+        """Begin to call handlers, in tasks of the nursery."""
 
     async def stop(self, grace_s: float) -> None:
         """Start no more handlers; wait for running ones, at most `grace_s`."""

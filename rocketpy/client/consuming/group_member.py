@@ -116,9 +116,10 @@ class GroupMember(AbstractAsyncContextManager["GroupMember"]):
 
     def _start_jobs(self, opened: Open) -> None:
         opened.start()
-        opened.nursery.start_soon(self._rebalancer.run, self._settings.rebalance_interval)
-        opened.nursery.start_soon(self._persist_offsets)
-        opened.nursery.start_soon(self._sample)
+        self._rebalancer.start(opened.jobs, self._settings.rebalance_interval)
+        opened.jobs.every(self._settings.persist_offset_interval, self._persist_offsets)
+        self._sample()
+        opened.jobs.call_every(SAMPLE_INTERVAL_S, self._sample)
 
     def _running(self) -> Open:
         if self._open is None:
@@ -127,14 +128,10 @@ class GroupMember(AbstractAsyncContextManager["GroupMember"]):
         return self._open
 
     async def _persist_offsets(self) -> None:
-        while True:
-            await aio.sleep(self._settings.persist_offset_interval)
-            await self._offsets.persist(set(self._queues))
+        await self._offsets.persist(set(self._queues))
 
-    async def _sample(self) -> None:
-        while True:
-            self.statistics.sample(aio.now_s())
-            await aio.sleep(SAMPLE_INTERVAL_S)
+    def _sample(self) -> None:
+        self.statistics.sample(aio.now_s())
 
     async def _check_expression(self, subscription: SubscriptionData) -> None:
         """Check that a broker supports an expression that is not a tag expression. Raises BrokerError if it does

@@ -37,7 +37,7 @@ class OrderlyService:
 
     context: ConsumeContext
     lock_queue: Callable[[MessageQueue], Awaitable[bool]]  # asks the broker; marks the process queue
-    _nursery: aio.OpenNursery | None = None
+    _nursery: aio.Nursery | None = None
     _in_progress: InProgress = attrs.field(init=False, factory=InProgress)
 
     def submit(self, queue: MessageQueue, process_queue: ProcessQueue, messages: Sequence[ReceivedMessage]) -> None:
@@ -45,9 +45,8 @@ class OrderlyService:
         if self._nursery is not None and not self._in_progress.is_stopping:
             self._nursery.start_soon(self._consume_queue, queue, process_queue)
 
-    async def run(self) -> None:
-        async with aio.open_nursery() as self._nursery:
-            await aio.sleep_forever()
+    def start(self, nursery: aio.Nursery) -> None:
+        self._nursery = nursery
 
     async def stop(self, grace_s: float) -> None:
         await self._in_progress.stop(grace_s)

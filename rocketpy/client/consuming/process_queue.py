@@ -7,7 +7,7 @@ Source: RocketMQ 4.9 `ProcessQueue`; `DefaultMQPushConsumerImpl#pullMessage`, `R
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import attrs
 
@@ -40,7 +40,8 @@ class ProcessQueue:
     cached_bytes: int = attrs.field(init=False, default=0)
     consume_lock: aio.Lock = attrs.field(init=False, factory=aio.Lock, repr=False)
     _changed: aio.Event | None = attrs.field(init=False, default=None, repr=False)
-    started_ms: dict[int, int] = attrs.field(init=False, factory=dict, repr=False)  # offset -> call of its handler
+    _calls: dict[int, tuple[int, int]] = attrs.field(init=False, factory=dict, repr=False)
+    """Of handlers that run: the offset of their first message -> that of their last, and the time of the call (ms)."""
     _messages: dict[int, ReceivedMessage] = attrs.field(init=False, factory=dict, repr=False)
     _handed_out: dict[int, ReceivedMessage] = attrs.field(init=False, factory=dict, repr=False)
     _order: list[int] = attrs.field(init=False, factory=list, repr=False)
@@ -119,18 +120,29 @@ class ProcessQueue:
         Returns: the offset that may be committed: the smallest still cached, one past the newest when none is left;
             -1 when nothing was cached to begin with, which must never be committed.
         """
-        table, started_ms, size = self._messages, self.started_ms, 0
+        table, size = self._messages, 0
         if not table:
             return -1
         for message in messages:
-            offset = message.queue_offset
-            if table.pop(offset, None) is not None:
+            if table.pop(message.queue_offset, None) is not None:
                 size += len(message.body)
-                started_ms.pop(offset, None)
         self.cached_bytes -= size
         self.wake()
         first = self.min_offset
         return self.queue_offset_max + 1 if first is None else first
+
+    def begin_call(self, messages: Sequence[ReceivedMessage], now_ms: int) -> None:
+        """A handler is called with these messages, which are in order."""
+        self.last_consume_ms = now_ms
+        self._calls[messages[0].queue_offset] = (messages[-1].queue_offset, now_ms)
+
+    def end_call(self, messages: Sequence[ReceivedMessage]) -> None:
+        """That handler has returned."""
+        self._calls.pop(messages[0].queue_offset, None)
+
+    def called_ms(self, offset: int) -> int | None:
+        """Return when the handler was called that has this message; None if none has."""
+        return next((called_ms for first, (last, called_ms) in self._calls.items() if first <= offset <= last), None)
 
     def take(self, count: int) -> list[ReceivedMessage]:
         """Hand out the first messages in order (orderly). None left: the queue's task may end."""
@@ -177,7 +189,7 @@ class ProcessQueue:
         self._messages.clear()
         self._handed_out.clear()
         self._order.clear()
-        self.started_ms.clear()
+        self._calls.clear()
         self.cached_bytes = 0
         self.queue_offset_max = -1
         self.wake()

@@ -20,6 +20,7 @@ from rocketpy.remoting.bodies.client import SubscriptionData
 from rocketpy.remoting.bodies.route import MASTER_ID
 from rocketpy.remoting.headers.pull import PullMessageRequestHeader, PullSysFlag
 
+from ..cluster.api import pull_result
 from ..cluster.instance import ClientInstance
 from ..cluster.route_renewal import tells_of_change
 from ..messages import ReceivedMessage
@@ -70,7 +71,10 @@ class Puller:
             ClientError: the broker is not known or too old for the expression.
             TransportError, BrokerError: as MQClientAPI.pull.
         """
-        broker_id, address = await self.instance.find_reader(queue, self._suggested.get(queue, MASTER_ID))
+        suggested = self._suggested.get(queue, MASTER_ID)
+        broker_id, address = self.instance.known_reader(queue, suggested) or await self.instance.find_reader(
+            queue, suggested
+        )
         version = self.instance.broker_versions.get(address)
         if subscription.expression_type != TAG and version is not None and version < MQVersion.V4_1_0_SNAPSHOT:
             raise ClientError(f"broker {address} (version {version}) cannot filter by {subscription.expression_type}")
@@ -90,7 +94,7 @@ class Puller:
             expression_type=subscription.expression_type,
             broker_name=queue.broker_name,
         )
-        result = await self.instance.api.pull(address, header, queue.broker_name, timeout_s)
+        result = pull_result(await self.instance.api.pull(address, header, timeout_s), address, queue.broker_name)
         self._suggested[queue] = result.suggest_which_broker_id
         if not subscription.tags_set:
             return result
@@ -98,7 +102,7 @@ class Puller:
 
     def addresses(self, queue: MessageQueue) -> Mapping[int, str]:
         """The addresses of the queue's broker, by id, as they are known now."""
-        return dict(self.instance.brokers.get(queue.broker_name, {}))
+        return self.instance.addresses(queue.broker_name)
 
     async def wait_changed(self, queue: MessageQueue, addresses: Mapping[int, str], within_s: float) -> None:
         """After a pull that failed: wait until the queue's broker has other addresses, or the time is over."""

@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Mapping
 
 import attrs
 
-from rocketpy import aio
 from rocketpy.errors import RocketError
 from rocketpy.message.message_queue import MessageQueue
 
@@ -31,14 +30,8 @@ class QueueLocks:
     queues: Mapping[MessageQueue, ProcessQueue]
     now_ms: Callable[[], int]
 
-    async def renew(self, interval_s: float) -> None:
-        """Renew all locks for ever: on the broker they live 60 s, here they count for 30 s."""
-        await aio.sleep(FIRST_LOCK_S)
-        while True:
-            await self.lock_all()
-            await aio.sleep(interval_s)
-
     async def lock_all(self) -> None:
+        """Renew all locks: on the broker they live 60 s, here they count for 30 s."""
         queues = list(self.queues)
         try:
             locked = await self.brokers.lock(self.group, queues)

@@ -18,6 +18,7 @@ from rocketpy.errors import RocketError
 from rocketpy.message.message_queue import MessageQueue
 
 from ..allocation import Allocation, queue_order, share_of
+from ..cluster.jobs import Job, Jobs
 from ..options import ConsumeMode
 from .process_queue import ProcessQueue
 
@@ -50,7 +51,7 @@ class QueueOwner(Protocol):
 
 @attrs.define(eq=False)
 class Rebalancer:
-    """The table of owned queues and the loop that maintains it. One per consumer."""
+    """The table of owned queues and the job that maintains it. One per consumer."""
 
     group: str
     client_id: str
@@ -60,23 +61,23 @@ class Rebalancer:
     now_ms: Callable[[], int]
     queues: dict[MessageQueue, ProcessQueue] = attrs.field(init=False, factory=dict)
     _closed: bool = attrs.field(init=False, default=False)
-    _wakeup: aio.Event = attrs.field(init=False, factory=aio.Event)
+    _job: Job | None = attrs.field(init=False, default=None)
     _lock: aio.Lock = attrs.field(init=False, factory=aio.Lock)
+
+    def start(self, jobs: Jobs, interval_s: float) -> None:
+        """Begin the rounds."""
+        self._job = jobs.every(interval_s, self.rebalance)
 
     def wake(self) -> None:
         """Start a round as soon as the current one is over."""
-        self._wakeup.set()
+        if self._job is not None:
+            self._job.wake()
 
     def close(self) -> None:
         """The consumer stops: take no more queues, even in a running round."""
         self._closed = True
-
-    async def run(self, interval_s: float) -> None:
-        while not self._closed:
-            with aio.move_on_after(interval_s):
-                await self._wakeup.wait()
-            self._wakeup = aio.Event()
-            await self.rebalance()
+        if self._job is not None:
+            self._job.end()
 
     async def rebalance(self) -> None:
         async with self._lock:

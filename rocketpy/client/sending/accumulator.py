@@ -64,13 +64,13 @@ class _Batch:
     begin_s: float  # since when the timeout of its first message runs
     due_s: float
     size: int = attrs.field(init=False, default=0)
-    entries: list[bytes] = attrs.field(init=False, factory=list)
+    pieces: list[bytes] = attrs.field(init=False, factory=list)
     handles: list[SendHandle] = attrs.field(init=False, factory=list)
 
     def shipment(self) -> _Shipment:
         wait_store, born_at_ms, timeout_s = self.kind
         ids = [handle.msg_id for handle in self.handles]
-        outgoing = batch_of(self.topic, b"".join(self.entries), ids, wait_store=wait_store, born_at_ms=born_at_ms)
+        outgoing = batch_of(self.topic, b"".join(self.pieces), ids, wait_store=wait_store, born_at_ms=born_at_ms)
         return _Shipment(outgoing, self.queue, self.begin_s, timeout_s, self.handles, self.size)
 
 
@@ -121,10 +121,11 @@ class Accumulator:
         if not."""
         if self._has_closed or self._is_over or self.in_flight.is_waited_for:
             return None
-        msg_id, entry = self.sender.prepare_member(message)
-        if not self.in_flight.take(len(entry)):
+        msg_id, pieces = self.sender.prepare_member(message)
+        size = sum(map(len, pieces))
+        if not self.in_flight.take(size):
             return None
-        return self._put(message, queue, timeout_s, begin_s, SendHandle(msg_id, on_done), entry)
+        return self._put(message, queue, timeout_s, begin_s, SendHandle(msg_id, on_done), pieces, size)
 
     async def add(
         self,
@@ -142,8 +143,8 @@ class Accumulator:
             MessageInvalid: no broker would take it. RequestTimeout: there was no room. ClientError: the producer was
                 closed meanwhile.
         """
-        msg_id, entry = self.sender.prepare_member(message)
-        size = len(entry)
+        msg_id, pieces = self.sender.prepare_member(message)
+        size = sum(map(len, pieces))
         if self._has_closed:
             self._has_closed = False
             await aio.sleep(0)
@@ -151,7 +152,7 @@ class Accumulator:
             begin_s = await self._wait_for_room(size, timeout_s, begin_s)
         if self._is_over:
             self._refuse(msg_id, size)
-        return self._put(message, queue, timeout_s, begin_s, SendHandle(msg_id, on_done), entry)
+        return self._put(message, queue, timeout_s, begin_s, SendHandle(msg_id, on_done), pieces, size)
 
     def _put(
         self,
@@ -160,10 +161,10 @@ class Accumulator:
         timeout_s: float,
         begin_s: float | None,
         handle: SendHandle,
-        entry: bytes,
+        pieces: tuple[bytes, bytes, bytes],
+        size: int,
     ) -> SendHandle:
         """Put an encoded message, which has its place, into a batch."""
-        size = len(entry)
         kind = (message.wait_store, message.born_at_ms, timeout_s)
         place = message.topic if queue is None else queue
         batch = self._open.get(place)
@@ -175,7 +176,7 @@ class Accumulator:
             begin_s = now_s if begin_s is None else begin_s
             batch = self._open[place] = _Batch(message.topic, queue, kind, begin_s, now_s + self._linger_s)
             self._opened.set()
-        batch.entries.append(entry)
+        batch.pieces += pieces
         batch.handles.append(handle)
         batch.size += size
         if batch.size >= self._bytes_max or len(batch.handles) >= self._count_max:

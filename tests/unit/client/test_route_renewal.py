@@ -171,7 +171,7 @@ def test_a_round_that_fails_or_is_slow_wakes_all_the_same() -> None:
     async def main() -> None:
         renewal = RouteRenewal(update)
         async with aio.open_nursery() as nursery:
-            nursery.start_soon(renewal.run)
+            renewal.start(nursery)
             one = renewal.doubt("A")
             await aio.sleep(0.1)
             two = renewal.doubt("A")
