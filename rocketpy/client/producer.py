@@ -34,7 +34,7 @@ from .sending.handles import Handle, InFlight, RequestHandle, SendHandle
 from .sending.queue_selection import JavaHashSelector, QueueSelector
 from .sending.requests import PendingRequest, PendingRequests, introduce
 from .sending.send_loop import SendBudget, SendLoop
-from .sending.sender import NO_PROPERTIES, OutgoingMessage, Sender, cancellation, move
+from .sending.sender import NO_PROPERTIES, Member, OutgoingMessage, Sender, cancellation, move
 from .tracing import TraceWriter, sends_of
 
 H = TypeVar("H", bound=Handle[Any])
@@ -191,6 +191,29 @@ class Producer:
         if self._hooks is None or not messages:  # hooks get no empty batch; it is refused
             return await send(messages)
         return needed(await self._hooks.send([self._with_id(message) for message in messages], send))
+
+    async def send_members(
+        self,
+        topic: str,
+        members: Sequence[Member],
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - a budget of the protocol, not of the caller
+        queue: MessageQueue | None = None,
+        born_at_ms: int = 0,
+    ) -> SendResult:
+        """As `send_batch`, for programs that have many messages: nothing is made for each but its encoding.
+
+        Raises:
+            ClientError: the producer has hooks, which see messages. Otherwise as `send_batch`.
+        """
+        _, send_loop = self._ready
+        if self._hooks is not None:
+            raise ClientError("hooks see messages, not members of batches: use send_batch")
+        first = self._named(Message(topic, members[0].body if members else b""))
+        outgoing = send_loop.sender.prepare_members(first.topic, members, born_at_ms)
+        if self._accumulator is not None:
+            return await (await self._accumulate(outgoing, first, timeout, queue, None, None)).wait()
+        return await self._send(outgoing, first, timeout, queue, None, None)
 
     def _submission(
         self,

@@ -15,11 +15,13 @@ from typing import NamedTuple
 import attrs
 
 from rocketpy.codes import RequestCode, ResponseCode
-from rocketpy.errors import BrokerError, CompressionError, RocketError
+from rocketpy.errors import BrokerError, CompressionError, MessageInvalid, RocketError
 from rocketpy.message import properties as names
 from rocketpy.message.batch import entry_pieces
 from rocketpy.message.compression import compress
 from rocketpy.message.message_queue import MessageQueue
+from rocketpy.message.properties import NAME_VALUE_SEPARATOR as NAME_END
+from rocketpy.message.properties import PROPERTY_SEPARATOR as PAIR_END
 from rocketpy.message.sys_flag import TRANSACTION_PREPARED, with_compression
 
 from ..cluster.instance import ClientInstance
@@ -69,6 +71,18 @@ class OutgoingMessage(NamedTuple):
             return RequestCode.SEND_BATCH_MESSAGE
         is_reply = self.properties.get(names.MSG_TYPE) == names.MSG_TYPE_REPLY
         return RequestCode.SEND_REPLY_MESSAGE_V2 if is_reply else RequestCode.SEND_MESSAGE_V2
+
+
+class Member(NamedTuple):
+    """A message of a batch from a program that has many and makes no Message of each.
+
+    `properties`: encoded (`encode_properties`), without WAIT, UNIQ_KEY and INSTANCE_ID; who makes it has checked them.
+    """
+
+    body: bytes
+    properties: str = ""
+    msg_id: str | None = None  # None: sending makes one
+    flag: int = 0
 
 
 def batch_of(topic: str, body: bytes, ids: Iterable[str], *, wait_store: bool, born_at_ms: int) -> OutgoingMessage:
@@ -165,6 +179,26 @@ class Sender:
         msg_id = message.msg_id or self.next_id()
         text = property_text(message, msg_id, self._namespace)
         return msg_id, entry_pieces(message.body, text.encode(), message.flag)
+
+    def prepare_members(self, topic: str, members: Sequence[Member], born_at_ms: int) -> OutgoingMessage:
+        """As `prepare_batch`, for members: checks the topic, that bodies are not empty, and sizes.
+
+        Raises:
+            MessageInvalid: a member, the topic, or the encoded size is not allowed.
+        """
+        instance = f"{PAIR_END}{names.INSTANCE_ID}{NAME_END}{self._namespace}" if self._namespace else ""
+        before = f"{names.WAIT}{NAME_END}true{instance}{PAIR_END}{names.UNIQ_KEY}{NAME_END}"
+        ids, entries = [], []
+        for body, properties, given_id, flag in members:
+            msg_id = given_id or self.next_id()
+            text = f"{before}{msg_id}{PAIR_END}{properties}" if properties else before + msg_id
+            ids.append(msg_id)
+            entries.append(encode_entry(body, text.encode(), flag))
+        if not all(member.body for member in members):
+            raise MessageInvalid("the message body is empty")
+        body = b"".join(entries)
+        check_message(Message(topic, body), self.options.message_size_max)
+        return batch_of(topic, body, ids, wait_store=True, born_at_ms=born_at_ms)
 
     def header(self, message: OutgoingMessage, queue: MessageQueue) -> SendHeader:
         """Return the request header."""

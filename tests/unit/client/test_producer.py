@@ -7,10 +7,12 @@ from rocketpy.client.messages import Message
 from rocketpy.client.options import START_FIRST
 from rocketpy.client.results import SendStatus
 from rocketpy.client.sending.handles import SendHandle
+from rocketpy.client.sending.sender import Member
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.errors import BrokerError, ClientError, ConnectFailed, MessageInvalid, RequestTimeout
+from rocketpy.message.batch import decode_batch
 from rocketpy.message.message_queue import MessageQueue
-from rocketpy.message.properties import decode_properties
+from rocketpy.message.properties import decode_properties, encode_properties
 from rocketpy.message.record import decode_records
 from rocketpy.message.sys_flag import CompressionType, with_compression
 from rocketpy.remoting.abc import Channel
@@ -227,6 +229,51 @@ def test_a_batch_is_one_request_and_every_member_has_an_id() -> None:
         assert stored(broker) == [b"1", b"2"]
         (request,) = broker.got(RequestCode.SEND_BATCH_MESSAGE)
         assert read_send_header(request).batch and read_send_header(request).sys_flag == 0
+
+    run(scenario)
+
+
+def test_members_are_stored_as_the_messages_of_a_batch() -> None:
+    async def scenario(cluster: FakeCluster) -> None:
+        broker = cluster.add_broker(T=1)
+        members = [
+            Member(b"1", encode_properties({"x": "1", "TAGS": "A"}), None, 7),
+            Member(b"2", "", "0A0B"),
+        ]
+        first = Message("T", b"1", tags="A", properties={"x": "1"}, flag=7, born_at_ms=5)
+        second = Message("T", b"2", msg_id="0A0B", born_at_ms=5)
+        async with producer(cluster) as sender:
+            made = await sender.send_members("T", members, born_at_ms=5)
+            sent = await sender.send_batch([first, second])
+        one, other = broker.got(RequestCode.SEND_BATCH_MESSAGE)
+        ids = made.msg_id.split(","), sent.msg_id.split(",")
+        assert ids[0][0] != ids[1][0] and ids[0][1] == ids[1][1] == "0A0B"
+        entries = [decode_batch(request.body or b"") for request in (one, other)]
+        for pair, expected in zip(zip(*entries, strict=True), zip(*ids, strict=True), strict=True):
+            assert pair[0].body == pair[1].body and pair[0].flag == pair[1].flag
+            texts = [decode_properties(entry.properties.decode()) for entry in pair]
+            assert [text.pop("UNIQ_KEY") for text in texts] == list(expected) and texts[0] == texts[1]
+        assert [read_send_header(request).born_timestamp_ms for request in (one, other)] == [5, 5]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("topic", "members", "fault"),
+    [
+        ("T", [], "the message body is empty"),
+        ("T", [Member(b"1"), Member(b"")], "the message body is empty"),
+        ("a b", [Member(b"1")], "contains"),
+        ("T", [Member(b"x" * 60)] * 2, "allowed are 100"),
+    ],
+)
+def test_members_that_no_broker_takes_are_refused(topic: str, members: list[Member], fault: str) -> None:
+    async def scenario(cluster: FakeCluster) -> None:
+        broker = cluster.add_broker(T=1)
+        async with producer(cluster, message_size_max=100) as sender:
+            with pytest.raises(MessageInvalid, match=fault):
+                await sender.send_members(topic, members)
+        assert not broker.got(RequestCode.SEND_BATCH_MESSAGE)
 
     run(scenario)
 
