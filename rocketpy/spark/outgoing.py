@@ -7,17 +7,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import attrs
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from rocketpy.client.messages import Message, check_message
 from rocketpy.client.options import ProducerOptions
+from rocketpy.client.sending.sender import Member
 from rocketpy.errors import ConfigError, MessageInvalid
 from rocketpy.message.message_queue import MessageQueue
-from rocketpy.message.properties import KEY_SEPARATOR, SYSTEM_PROPERTIES, UNIQ_KEY
+from rocketpy.message.names import is_retry_topic
+from rocketpy.message.properties import (
+    KEY_SEPARATOR,
+    KEYS,
+    NAME_VALUE_SEPARATOR,
+    PROPERTY_SEPARATOR,
+    SYSTEM_PROPERTIES,
+    TAGS,
+    UNIQ_KEY,
+    decode_properties,
+)
 
-from .columns import nearest
+from .columns import TIMESTAMP, nearest
 from .connection import ConnectionOptions
 from .options import boolean, one_of, option, size, text, whole
 
@@ -39,6 +52,10 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "bornTimestamp": ("timestamp", "bigint"),
 }
 DELAY_LEVEL_MAX = 18  # brokers deliver a higher one after the time of their highest, two hours
+PLAIN = dict.fromkeys(("body", "topic", "tags", "keys", "flag", "msgId", "bornTimestamp"))
+"""The columns of rows that become members of batches without a Message of each; in this order."""
+YEAR_10000_US = 253_402_300_800_000_000
+TOPICS_MAX = 1024  # that are remembered
 SAMPLE_BYTES = 65_536  # of a body that is too large, in the dead letter topic
 MIB = 1 << 20
 
@@ -88,6 +105,40 @@ class Outgoing:
     row: int  # in its task
     queue: MessageQueue | None = None
     sharding_key: str | None = None
+
+    @property
+    def topic(self) -> str:
+        return self.message.topic
+
+    @property
+    def born_at_ms(self) -> int:
+        return self.message.born_at_ms
+
+
+class PlainRow(NamedTuple):
+    """A row without a delay, a queue and properties of its own, as most rows are: a member of a batch, checked."""
+
+    topic: str
+    row: int  # in its task
+    member: Member
+    born_at_ms: int
+
+    @property
+    def message(self) -> Message:
+        """The row as a message of its own."""
+        body, properties, msg_id, flag = self.member
+        given = decode_properties(properties)
+        tags, keys = given.pop(TAGS, None), _keys(given.pop(KEYS, None))
+        return Message(
+            self.topic,
+            body,
+            tags=tags,
+            keys=keys,
+            properties=given,
+            flag=flag,
+            msg_id=msg_id,
+            born_at_ms=self.born_at_ms,
+        )
 
 
 def row_text(row: int, topic: str | None) -> str:
@@ -149,18 +200,65 @@ class RowReader:
     options: SinkOptions
     identity: str
     rows: int = 0
+    _plain_topics: set[str] = attrs.field(init=False, factory=set)  # that were looked at
 
-    def messages(self, batch: Any) -> Iterator[Outgoing]:
+    def messages(self, batch: Any) -> Iterator[Outgoing | PlainRow]:
         """The messages of an Arrow batch. Raises RowRefused."""
         names = sent_columns(batch.schema.names, self.options)
-        columns = [self._values(name, batch.column(name)) for name in names]
-        for values in zip(*columns, strict=True):
+        columns = {name: self._values(name, batch.column(name)) for name in names}
+        if set(names) <= PLAIN.keys():
+            yield from self._plain_rows(columns)
+            return
+        for values in zip(*columns.values(), strict=True):
             yield self.message(dict(zip(names, values, strict=True)))
+
+    def _plain_rows(self, columns: Mapping[str, Sequence[Any]]) -> Iterator[Outgoing | PlainRow]:
+        """Rows of columns that plain rows have: a row that is none, or may be refused, becomes a message by itself."""
+        body_end = min(self.options.compress_above, self.options.message_size_max + 1)
+        prefix = f"{SPARK_ID}{NAME_VALUE_SEPARATOR}{self.identity}:" if self.options.idempotence_key else None
+        fixed = self.options.topic
+        absent = [None] * len(columns["body"])
+        for values in zip(*(columns.get(name, absent) for name in PLAIN), strict=True):
+            body, topic, tags, keys, flag, msg_id, born = values
+            topic = fixed or topic
+            if body.__class__ is str:
+                body = body.encode()
+            pairs = [] if prefix is None else [f"{prefix}{self.rows}"]
+            if tags:
+                pairs.append(f"{TAGS}{NAME_VALUE_SEPARATOR}{tags}")
+            if keys:
+                pairs.append(f"{KEYS}{NAME_VALUE_SEPARATOR}{keys}")
+            text = PROPERTY_SEPARATOR.join(pairs)
+            born_at_ms = 0 if born is None else _milliseconds(born)
+            if (
+                not body
+                or len(body) >= body_end
+                or not (topic in self._plain_topics or self._is_plain_topic(topic))
+                or (len(pairs) > (prefix is not None) and not _is_plain_text(text, len(pairs), tags, keys))
+                or born_at_ms < 0
+                or not (msg_id is None or (msg_id.isascii() and msg_id.isalnum()))
+            ):
+                yield self.message(dict(zip(PLAIN, values, strict=True)))
+                continue
+            yield PlainRow(topic, self.rows, Member(body, text, msg_id, flag or 0), born_at_ms)
+            self.rows += 1
+
+    def _is_plain_topic(self, topic: str | None) -> bool:
+        """Return True if batches may go to the topic."""
+        if not topic or is_retry_topic(topic):
+            return False
+        try:
+            check_message(Message(topic, b"x"), 1)
+        except MessageInvalid:
+            return False
+        if len(self._plain_topics) < TOPICS_MAX:
+            self._plain_topics.add(topic)
+        return True
 
     def _values(self, name: str, column: Any) -> list[Any]:
         """The values of a column. Raises RowRefused: one has no value in Python, as a time after the year 9999."""
         try:
-            return list(column.to_pylist())
+            return list((_in_milliseconds(column) if name == "bornTimestamp" else column).to_pylist())
         except (ValueError, OverflowError):
             for index, value in enumerate(column):
                 try:
@@ -228,6 +326,27 @@ class RowReader:
         except (MessageInvalid, AttributeError, TypeError) as error:
             raise RowRefused(self.rows, message.topic, str(error)) from error
         return message
+
+
+def _is_plain_text(text: str, pairs: int, tags: str | None, keys: Any) -> bool:
+    """Return True if encoded properties are those that sending would make of tags and keys, and takes."""
+    return (
+        text.count(NAME_VALUE_SEPARATOR) == pairs
+        and text.count(PROPERTY_SEPARATOR) == pairs - 1
+        and "||" not in (tags or "")
+        and (not keys or (keys.__class__ is str and KEY_SEPARATOR.join(_keys(keys)) == keys))
+    )
+
+
+def _in_milliseconds(column: Any) -> Any:
+    """Times as ms since 1970, if all are in the years 1970 to 9999: a datetime of each takes ten times as long."""
+    if column.type != TIMESTAMP:
+        return column
+    times = column.cast(pa.int64())
+    ends = pc.min_max(times)
+    if not ends["min"].is_valid or ends["min"].as_py() < 0 or ends["max"].as_py() >= YEAR_10000_US:
+        return column
+    return pc.divide(times, 1000)
 
 
 def _milliseconds(value: datetime | int | None) -> int:

@@ -26,7 +26,7 @@ from rocketpy.errors import BrokerError, ClientError, MessageInvalid, RocketErro
 from rocketpy.message.message_queue import MessageQueue
 
 from .connection import BUSY_CODES
-from .outgoing import Outgoing, RowRefused, SinkOptions, row_text
+from .outgoing import Outgoing, PlainRow, RowRefused, SinkOptions, row_text
 
 REPEATABLE_CODES = BUSY_CODES | {ResponseCode.SYSTEM_ERROR}
 RETRY_S = 0.25
@@ -58,8 +58,9 @@ class Transfer:
     nursery: trio.Nursery
     options: SinkOptions
     receipts: dict[MessageQueue, Receipt] = attrs.field(init=False, factory=dict)
-    _waiting: dict[Target, list[Outgoing]] = attrs.field(init=False, factory=dict)
+    _waiting: dict[Target, list[Outgoing | PlainRow]] = attrs.field(init=False, factory=dict)
     _bytes: dict[Target, int] = attrs.field(init=False, factory=dict)
+    _size: int = attrs.field(init=False, default=0)  # of all together
     _last: dict[MessageQueue, trio.Event] = attrs.field(init=False, factory=dict)  # a queue's newest request is done
     _error: RocketError | None = attrs.field(init=False, default=None)
     _slots: trio.CapacityLimiter = attrs.field(init=False)
@@ -67,27 +68,40 @@ class Transfer:
     def __attrs_post_init__(self) -> None:
         self._slots = trio.CapacityLimiter(self.options.in_flight)
 
-    async def add(self, outgoing: Sequence[Outgoing]) -> None:
+    async def add(self, outgoing: Sequence[Outgoing | PlainRow]) -> None:
         """Send these messages, now or with later ones; waits for room.
 
         Raises:
             RowRefused, TransportError, BrokerError: a message was not stored. All but TransportError name its row.
         """
+        options, waiting, sizes = self.options, self._waiting, self._bytes
         for one in outgoing:
-            target = await self._target(one)
-            size = len(one.message.body)
-            alone = one.message.is_delayed or size >= self.options.compress_above
-            waiting = self._waiting.setdefault(target, [])
-            is_full = len(waiting) >= self.options.batch_records
-            is_other = bool(waiting) and waiting[0].message.born_at_ms != one.message.born_at_ms  # a batch has one time
-            if waiting and (alone or is_full or is_other or self._bytes[target] + size > self.options.batch_bytes):
+            if isinstance(one, PlainRow):
+                target: Target = (one.topic, None)
+                size, alone = len(one.member.body), False
+            else:
+                target = await self._target(one)
+                size = len(one.message.body)
+                alone = one.message.is_delayed or size >= options.compress_above
+            batch = waiting.get(target)
+            if batch is not None and (
+                alone
+                or len(batch) >= options.batch_records
+                or batch[0].born_at_ms != one.born_at_ms  # a batch has one time
+                or sizes[target] + size > options.batch_bytes
+            ):
                 await self._flush(target)
-            self._waiting.setdefault(target, []).append(one)
-            self._bytes[target] = self._bytes.get(target, 0) + size
+                batch = None
+            if batch is None:
+                batch = waiting[target] = []
+                sizes[target] = 0
+            batch.append(one)
+            sizes[target] += size
+            self._size += size
             if alone:
                 await self._flush(target)
-            elif sum(self._bytes.values()) > self.options.in_flight * self.options.batch_bytes:
-                await self._flush(max(self._bytes, key=self._bytes.__getitem__))
+            elif self._size > options.in_flight * options.batch_bytes:
+                await self._flush(max(sizes, key=sizes.__getitem__))
 
     async def finish(self) -> dict[MessageQueue, Receipt]:
         """Wait until everything is stored. Raises as `add`."""
@@ -100,7 +114,7 @@ class Transfer:
 
     async def _target(self, one: Outgoing) -> Target:
         if one.queue is not None or one.sharding_key is None:
-            return one.message.topic, one.queue
+            return one.topic, one.queue
         try:
             queues = await self.producer.queues(one.message.topic)
         except ClientError as error:
@@ -109,7 +123,7 @@ class Transfer:
 
     async def _flush(self, target: Target) -> None:
         batch = self._waiting.pop(target, [])
-        self._bytes.pop(target, None)
+        self._size -= self._bytes.pop(target, 0)
         if not batch:
             return
         borrower = object()
@@ -129,7 +143,7 @@ class Transfer:
 
     async def _send(
         self,
-        batch: list[Outgoing],
+        batch: list[Outgoing | PlainRow],
         queue: MessageQueue | None,
         before: trio.Event | None,
         done: trio.Event,
@@ -145,13 +159,13 @@ class Transfer:
             done.set()
             self._slots.release_on_behalf_of(borrower)
 
-    async def _send_batch(self, batch: list[Outgoing], queue: MessageQueue | None) -> None:
+    async def _send_batch(self, batch: list[Outgoing | PlainRow], queue: MessageQueue | None) -> None:
         if self._error is not None:
             return
         try:
             result = await self._attempt(batch, queue)
         except (BrokerError, ClientError, MessageInvalid) as error:
-            row, topic = batch[0].row, batch[0].message.topic
+            row, topic = batch[0].row, batch[0].topic
             if isinstance(error, BrokerError) and error.code != ResponseCode.MESSAGE_ILLEGAL:
                 raise BrokerError(
                     error.code, f"{row_text(row, topic)}: {error.remark}", address=error.address
@@ -165,13 +179,17 @@ class Transfer:
         receipt = self.receipts.setdefault(result.queue, Receipt(0, result.queue_offset, result.queue_offset))
         receipt.add(result.queue_offset, len(batch))
 
-    async def _attempt(self, batch: list[Outgoing], queue: MessageQueue | None) -> SendResult:
+    async def _attempt(self, batch: list[Outgoing | PlainRow], queue: MessageQueue | None) -> SendResult:
         """Send, and again while that can help. The producer itself goes to other brokers, if any queue will do."""
         for attempt in range(self.options.retries + 1):
             try:
                 if len(batch) == 1:
                     return await self.producer.send(batch[0].message, queue=queue)
-                return await self.producer.send_batch([one.message for one in batch], queue=queue)
+                members = [one.member for one in batch if isinstance(one, PlainRow)]
+                if len(members) < len(batch):
+                    return await self.producer.send_batch([one.message for one in batch], queue=queue)
+                topic, born_at_ms = batch[0].topic, batch[0].born_at_ms
+                return await self.producer.send_members(topic, members, queue=queue, born_at_ms=born_at_ms)
             except (TransportError, BrokerError) as error:
                 may_pass = not isinstance(error, BrokerError) or error.code in REPEATABLE_CODES
                 if not may_pass or attempt == self.options.retries:
@@ -203,7 +221,7 @@ class AsyncSender:
         assert self._nursery is not None, "use it within `async with`"
         return Transfer(self._producer, self._nursery, options)
 
-    async def add(self, transfer: Transfer, outgoing: Sequence[Outgoing]) -> None:
+    async def add(self, transfer: Transfer, outgoing: Sequence[Outgoing | PlainRow]) -> None:
         await transfer.add(outgoing)
 
     async def finish(self, transfer: Transfer) -> dict[MessageQueue, Receipt]:

@@ -11,11 +11,13 @@ import trio.testing
 
 from rocketpy.client.messages import Message
 from rocketpy.client.results import SendResult, SendStatus
+from rocketpy.client.sending.sender import Member
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import BrokerError, ClientError, ConnectionLost, MessageInvalid, RocketError
 from rocketpy.message.message_queue import MessageQueue
+from rocketpy.message.properties import decode_properties
 from rocketpy.spark.options import parse_options
-from rocketpy.spark.outgoing import Outgoing, RowRefused, SinkOptions
+from rocketpy.spark.outgoing import Outgoing, PlainRow, RowRefused, SinkOptions
 from rocketpy.spark.sending import Receipt, Transfer
 
 Q0, Q1 = MessageQueue("T", "b", 0), MessageQueue("T", "b", 1)
@@ -30,7 +32,7 @@ class Stored:
         self.fault = fault
         self.no_route: ClientError | None = None
         self.ends: dict[MessageQueue, int] = {}
-        self.in_flight = self.in_flight_max = self.calls = 0
+        self.in_flight = self.in_flight_max = self.calls = self.by_members = 0
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
         if self.no_route is not None:
@@ -54,12 +56,23 @@ class Stored:
         self.requests.append((place, [message.body for message in messages]))
         return SendResult(SendStatus.SEND_OK, "id", "offset id", place, first)
 
+    async def send_members(
+        self, topic: str, members: Sequence[Member], *, queue: MessageQueue | None = None, born_at_ms: int = 0
+    ) -> SendResult:
+        self.by_members += 1
+        made = [Message(topic, one.body, properties=decode_properties(one.properties)) for one in members]
+        return await self.send_batch(made, queue=queue)
+
+
+def plain(count: int, topic: str = "T", born_at_ms: int = 0) -> list[PlainRow]:
+    return [PlainRow(topic, n, Member(b"%d" % n), born_at_ms) for n in range(count)]
+
 
 def rows(count: int, **fields: Any) -> list[Outgoing]:
     return [Outgoing(Message("T", b"%d" % n), n, **fields) for n in range(count)]
 
 
-def run(producer: Stored, outgoing: list[Outgoing], **given: Any) -> dict[MessageQueue, Receipt]:
+def run(producer: Stored, outgoing: Sequence[Outgoing | PlainRow], **given: Any) -> dict[MessageQueue, Receipt]:
     texts = {"nameServer": "n:1", **{key: str(value) for key, value in given.items()}}
     options = parse_options(SinkOptions, texts)
 
@@ -93,6 +106,30 @@ def test_every_row_is_sent_once_in_requests_of_the_asked_size() -> None:
     run(by_bytes, rows(1000), batchBytes=30)
     assert sorted(bodies(by_bytes)) == list(range(1000))
     assert max(sum(map(len, batch)) for _, batch in by_bytes.requests) <= 30
+
+
+def test_plain_rows_travel_as_members() -> None:
+    producer = Stored()
+    assert run(producer, plain(1000), batchRecords=64) == {Q0: Receipt(1000, 0, 999)}
+    assert sorted(bodies(producer)) == list(range(1000))
+    assert producer.by_members == producer.calls == 1000 // 64 + 1
+
+
+def test_plain_rows_and_others_share_requests() -> None:
+    mixed = [*plain(10), *rows(10), *plain(3, born_at_ms=5), *plain(1)]
+    producer = Stored()
+    run(producer, mixed)
+    assert sorted(len(batch) for _, batch in producer.requests) == [1, 3, 20]
+    assert producer.by_members == 1
+
+
+def test_the_plain_row_that_a_broker_refuses_is_found_in_its_batch() -> None:
+    def refuse(messages: list[Message]) -> RocketError | None:
+        is_there = any(message.body == b"17" for message in messages)
+        return BrokerError(ResponseCode.MESSAGE_ILLEGAL, "too odd") if is_there else None
+
+    with pytest.raises(RowRefused, match=r"row 17 of this task \(topic T\): .*too odd"):
+        run(Stored(refuse), plain(40), batchRecords=20)
 
 
 def test_a_message_with_a_time_travels_alone() -> None:

@@ -8,16 +8,27 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pyarrow as pa
 import pytest
 
 import rocketpy.spark
-from rocketpy.errors import ConfigError
+from rocketpy.errors import ConfigError, MessageInvalid
 from rocketpy.message.message_queue import MessageQueue
+from rocketpy.message.properties import encode_properties
 from rocketpy.spark.columns import COLUMNS as READ_COLUMNS
 from rocketpy.spark.columns import DIAGNOSTICS, ddl_of
 from rocketpy.spark.options import parse_options
-from rocketpy.spark.outgoing import COLUMNS, RowReader, RowRefused, SinkOptions, check_schema
+from rocketpy.spark.outgoing import (
+    COLUMNS,
+    PLAIN,
+    Outgoing,
+    PlainRow,
+    RowReader,
+    RowRefused,
+    SinkOptions,
+    check_schema,
+)
 from rocketpy.spark.table_options import schema_with
 from tests.support.broker import RunningBroker
 
@@ -77,6 +88,46 @@ def test_a_message_keeps_its_id_and_born_timestamp() -> None:
         messages([{"body": b"x", "bornTimestamp": -1}], topic="T")
     with pytest.raises(RowRefused, match="msg_id is blank"):
         messages([{"body": b"x", "msgId": " "}], topic="T")
+
+
+PLAIN_ROWS: list[dict[str, Any]] = [
+    {"body": b"x"},
+    {"body": b"x", "tags": "t", "keys": "a b", "flag": -3, "msgId": "0A0B", "bornTimestamp": 5},
+    {"body": b"x", "tags": "größer", "keys": "k"},
+    {"body": b"x", "tags": "", "keys": ""},
+]
+OTHER_ROWS: list[dict[str, Any]] = [
+    {"body": b"x" * 4096},
+    {"body": b"x", "keys": " a  b "},
+    {"body": b"x", "topic": "%RETRY%g"},
+]
+
+
+@pytest.mark.parametrize("identified", ["true", "false"])
+def test_plain_rows_are_the_messages_that_each_row_makes(identified: str) -> None:
+    rows = [{**dict.fromkeys(PLAIN), "topic": "T", **row} for row in PLAIN_ROWS + OTHER_ROWS]
+    made = messages(rows, idempotenceKey=identified)
+    assert [type(one) for one in made] == [PlainRow] * len(PLAIN_ROWS) + [Outgoing] * len(OTHER_ROWS)
+    reader = RowReader(options(idempotenceKey=identified), "q:1:0")
+    expected = [reader.message(row).message for row in rows]
+    assert [one.message for one in made] == [attrs.evolve(one, tags=one.tags or None) for one in expected]
+    assert [one.row for one in made] == list(range(len(rows)))
+
+
+@pytest.mark.parametrize(
+    ("row", "fault"),
+    [
+        ({"tags": "a\x01b"}, "property 'TAGS' holds one of the separators"),
+        ({"keys": "a\x02b"}, "property 'KEYS' holds one of the separators"),
+        ({"msgId": "\x02"}, "property 'UNIQ_KEY' holds one of the separators"),
+    ],
+)
+def test_rows_that_sending_refuses_are_no_members(row: dict[str, Any], fault: str) -> None:
+    """Only sending finds these faults, in a message of its own."""
+    (one,) = messages([{"body": b"x", **row}], topic="T")
+    assert isinstance(one, Outgoing)
+    with pytest.raises(MessageInvalid, match=fault):
+        encode_properties(one.message.to_properties())
 
 
 def test_what_was_read_can_be_written() -> None:
