@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterable, Iterator
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -28,6 +29,7 @@ PAGE_ROWS = 1024
 COLUMNS = parse_columns(SETS[-1], diagnostics=False)
 IN_FILES = tuple(name for name in COLUMNS if name != "topic")  # which the directory says
 ORDER = ("topic", "dt", "queueId", "queueOffset")
+NO_DAY_NUMBER = -(1 << 31)
 NO_DAY = "__HIVE_DEFAULT_PARTITION__"
 
 NameOf = Callable[[int, Any], str]
@@ -66,27 +68,73 @@ def chunks(batches: Iterable[Any], chunk_bytes: int) -> Iterator[Any]:
 
 
 def sorted_by_day(table: Any) -> Any:
-    """The rows with the column `dt`, the UTC day of storing, by topic, day, queue and offset."""
-    table = table.append_column("dt", pc.cast(pc.floor_temporal(table["storeTimestamp"], unit="day"), pa.date32()))
-    return table.sort_by([(column, "ascending") for column in ORDER])
+    """The rows with the column `dt`, the UTC day of storing, by topic, day, queue and offset.
+
+    A log has the messages of a queue in their order, unless something went wrong: a stable sort of one number for
+    each topic, day and queue is enough then, and takes half the time of one by four columns.
+    """
+    day = pc.cast(pc.floor_temporal(table["storeTimestamp"], unit="day"), pa.date32())
+    table = table.append_column("dt", day).combine_chunks()
+    groups = _numbered(table, ORDER[:-1])
+    order = pc.sort_indices(groups)
+    groups, table = groups.take(order), table.take(order)
+    offsets, last = table["queueOffset"], max(0, table.num_rows - 1)
+    steps_back = pc.less(offsets.slice(1), offsets.slice(0, last))
+    if pc.any(pc.and_(steps_back, pc.equal(groups.slice(1), groups.slice(0, last)))).as_py():
+        return table.sort_by([(column, "ascending") for column in ORDER])
+    return table
+
+
+def _numbered(table: Any, columns: Sequence[str]) -> Any:
+    """A number for each row that is in the order of these columns; nulls come last."""
+    numbers = None
+    for column in columns:
+        encoded = _one_array(table[column]).dictionary_encode()
+        ranks = pc.sort_indices(pc.sort_indices(encoded.dictionary))
+        own = pc.fill_null(pc.cast(ranks.take(encoded.indices), pa.int64()), len(ranks))
+        numbers = own if numbers is None else pc.add(pc.multiply(numbers, len(ranks) + 1), own)
+    return numbers
+
+
+def _one_array(column: Any) -> Any:
+    combined = column.combine_chunks()
+    return pa.concat_arrays(combined.chunks) if isinstance(combined, pa.ChunkedArray) else combined
+
+
+class Run(NamedTuple):
+    """Neighbouring rows of one topic, day and queue."""
+
+    topic: str
+    day: datetime.date | None
+    queue_id: int
+    begin: int
+    end: int
+
+
+def _runs(table: Any) -> Iterator[Run]:
+    """The runs of a sorted table, in order."""
+    days = pc.fill_null(pc.cast(table["dt"], pa.int32()), NO_DAY_NUMBER)
+    changes = pa.chunked_array([], pa.bool_())
+    for column in (table["topic"], days, table["queueId"]):
+        differs = pc.not_equal(column.slice(1), column.slice(0, table.num_rows - 1))
+        changes = pc.or_(changes, differs) if len(changes) else differs
+    begins = [0, *(at + 1 for at in pc.indices_nonzero(changes).to_pylist())]
+    for begin, end in itertools.pairwise([*begins, table.num_rows]):
+        topic, day, queue_id = (table[name][begin].as_py() for name in ORDER[:-1])
+        yield Run(topic, day, queue_id, begin, end)
 
 
 def _write_chunk(table: Any, pending: Path, attempt: str, name: str) -> list[ArchivedFile]:
     """A file for each topic and day."""
     table = sorted_by_day(table)
-    queues = table.group_by(["topic", "dt", "queueId"]).aggregate([("queueOffset", "min"), ("queueOffset", "max")])
-    ranges: dict[tuple[str, Any], dict[str, list[int]]] = {}
-    for row in queues.to_pylist():
-        of_file = ranges.setdefault((row["topic"], row["dt"]), {})
-        of_file[str(row["queueId"])] = [row["queueOffset_min"], row["queueOffset_max"]]
-    groups = table.group_by(["topic", "dt"]).aggregate([([], "count_all")])
-    files, at = [], 0
-    for row in groups.sort_by([("topic", "ascending"), ("dt", "ascending")]).to_pylist():
-        part = table.slice(at, row["count_all"]).select(IN_FILES)
-        at += row["count_all"]
-        path = _path(row["topic"], row["dt"], name)
+    offsets, files = table["queueOffset"], []
+    for (topic, day), group in itertools.groupby(_runs(table), key=lambda run: (run.topic, run.day)):
+        runs = list(group)
+        ranges = {str(run.queue_id): [offsets[at].as_py() for at in (run.begin, run.end - 1)] for run in runs}
+        part = table.slice(runs[0].begin, runs[-1].end - runs[0].begin).select(IN_FILES)
+        path = _path(topic, day, name)
         size = write_table(part, pending / attempt / path)
-        files.append(ArchivedFile(path, part.num_rows, size, ranges[row["topic"], row["dt"]], attempt))
+        files.append(ArchivedFile(path, part.num_rows, size, ranges, attempt))
     return files
 
 

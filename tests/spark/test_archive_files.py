@@ -1,0 +1,54 @@
+"""Rows of an archive in their order: as by a sort of four columns, whether the log had them in order or not."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from rocketpy.spark.jobs.archive_files import ORDER, _runs, sorted_by_day
+
+KINDS = {
+    "topic": pa.string(),
+    "queueId": pa.int32(),
+    "queueOffset": pa.int64(),
+    "storeTimestamp": pa.timestamp("us", "UTC"),
+    "number": pa.int64(),
+}
+
+
+def rows_of(rng: random.Random, count: int, *, in_order: bool) -> Any:
+    """A table in two chunks; some rows have no day."""
+    ends: dict[tuple[str, int], int] = {}
+    rows = []
+    for number in range(count):
+        place = rng.choice("ab"), rng.randrange(-1, 3)
+        ends[place] = ends.get(place, -1) + 1
+        offset = ends[place] if in_order else rng.randrange(20)
+        time = None if rng.random() < 0.1 else datetime(2024, 1, 1 + rng.randrange(3), tzinfo=UTC)
+        rows.append((*place, offset, time, number))
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(KINDS)
+    arrays = [pa.array(column, kind) for column, kind in zip(columns, KINDS.values(), strict=True)]
+    table = pa.table(arrays, list(KINDS))
+    return pa.concat_tables([table.slice(0, 2), table.slice(2)])
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+@pytest.mark.parametrize("count", [0, 1, 2, 100])
+def test_rows_are_in_the_order_of_four_columns(count: int, in_order: bool) -> None:
+    for seed in range(20):
+        table = rows_of(random.Random(seed), count, in_order=in_order)
+        day = pc.cast(pc.floor_temporal(table["storeTimestamp"], unit="day"), pa.date32())
+        expected = table.append_column("dt", day).sort_by([(column, "ascending") for column in ORDER])
+        found = sorted_by_day(table)
+        compared = expected.column_names if in_order else ORDER  # rows of one place may take any order
+        assert found.select(compared).equals(expected.select(compared)), seed
+        runs = list(_runs(found)) if count else []
+        groups = [(run.topic, run.day, run.queue_id) for run in runs]
+        assert len(set(groups)) == len(groups)
+        repeated = [group for group, run in zip(groups, runs, strict=True) for _ in range(run.end - run.begin)]
+        assert repeated == list(zip(*(found[name].to_pylist() for name in ORDER[:-1]), strict=True)), seed
