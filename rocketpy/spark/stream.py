@@ -28,7 +28,7 @@ from rocketpy.message.message_queue import MessageQueue
 
 from .cluster import CLUSTERS, Bounds
 from .data_lost import DataLost, QueueGone, TopicRemade
-from .first_messages import Comparison, compare
+from .first_messages import Comparison, compare, place_of
 from .offsets import Document, Firsts, Offsets, begin_of
 from .planning import MESSAGE_BYTES
 from .pulls import Slice
@@ -140,7 +140,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             latest = {queue: min(at, latest[queue]) for queue, at in self._targets.items() if queue in latest}
         known = {queue: at for queue, at in begin.ends.items() if not begin.is_initial or queue in latest}
         known = self._checked(self._begun_anew(known, comparison), bounds)
-        begins = {queue: known.get(queue, bounds[queue].min_offset) for queue in latest}
+        begins = {q: known[q] if q in known else self._first_of(q, begin, comparison) for q in latest}
         backlog = {queue: max(0, latest[queue] - begins[queue]) for queue in latest}
         granted = share(backlog, self._count_max(limit, backlog, begins))
         is_unlimited = isinstance(limit, ReadAllAvailable) or self._targets is not None
@@ -265,6 +265,12 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise TopicRemade(queue, at)
             positions[queue] = self._bounds[queue].min_offset
         return positions
+
+    def _first_of(self, queue: MessageQueue, begin: Document, comparison: Comparison) -> int:
+        """Return where reading begins in a queue without a position: with the first message that is there. In a queue
+        that was added to a topic that the query reads, at 0: messages that were deleted before it was seen are lost."""
+        is_added = not begin.is_initial and any(place_of(known) == place_of(queue) for known in begin.ends)
+        return 0 if is_added and not comparison.is_remade(queue) else self._bounds[queue].min_offset
 
     def _checked(self, known: Offsets, bounds: Mapping[MessageQueue, Bounds]) -> Offsets:
         """The positions of the query. A queue that ends before its position goes on from its end: its broker has lost

@@ -178,6 +178,22 @@ def test_lost_messages_fail_the_query_or_are_passed_over(numbers: Numbers, caplo
         reader(numbers).partitions(kept(start), kept(without(end, Q0)))
 
 
+def test_messages_of_a_new_queue_that_were_deleted_before_it_was_seen(
+    numbers: Numbers, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Fault: Messages of an added queue that were deleted before the query saw it were not reported."""
+    source = reader(numbers, startingOffsets="earliest")
+    end = kept(source.latestOffset(source.initialOffset(), ReadAllAvailable()))
+    numbers.offsets[Q2] = Bounds(30, 40)
+    strict, tolerant = reader(numbers), reader(numbers, failOnDataLoss="false")
+    following = kept(strict.latestOffset(end, ReadAllAvailable()))
+    with pytest.raises(DataLost, match="queue 2 of topic T on b: offset 0 is wanted, 30 to 40 are there"):
+        strict.partitions(end, following)
+    assert following == kept(tolerant.latestOffset(end, ReadAllAvailable()))
+    assert ranges(tolerant, end, following) == {Q2: (30, 40)}
+    assert "30 of the offsets 0 to 40 are not there any more" in caplog.text
+
+
 def without(document: dict[str, Any], queue: MessageQueue) -> dict[str, Any]:
     """The document without one queue."""
     copy = kept(document)
